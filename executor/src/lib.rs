@@ -1,1 +1,4 @@
-//! Placeholder.
+//! What happens next: the machine, drivers, workers and the tools that they call.
+
+pub mod tool;
+pub mod toolbox;

@@ -1,0 +1,141 @@
+//! Tools that run.
+//!
+//! Adding one takes an argument type and an async function:
+//!
+//! ```
+//! use executor::tool::{ToolContext, function};
+//! use shared::tool::{Effect, ToolError};
+//!
+//! /// What `add` takes.
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Add { a: f64, b: f64 }
+//!
+//! async fn add(args: Add, _cx: ToolContext) -> Result<f64, ToolError> {
+//!     Ok(args.a + args.b)
+//! }
+//!
+//! let tool = function("math", "add", "Adds two numbers.", Effect::Read, add);
+//! # assert_eq!(tool.definition().qualified().as_str(), "math.add");
+//! ```
+
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use async_trait::async_trait;
+use schemars::{JsonSchema, schema_for};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use shared::{
+    id::{Attempt, ExecutionId, StepId},
+    tool::{Effect, ErrorCode, ToolDefinition, ToolError},
+};
+use tokio_util::sync::CancellationToken;
+
+/// Something a plan can call: a function here, a command, an MCP server.
+#[async_trait]
+pub trait Tool: fmt::Debug + Send + Sync {
+    /// Returns what the tool is.
+    fn definition(&self) -> &Arc<ToolDefinition>;
+
+    /// Calls the tool.
+    ///
+    /// A call that the context [cancels](ToolContext::cancel) tells the other side and returns
+    /// [`ErrorCode::CANCELLED`]; it has [`shared::limits::CANCEL_GRACE`] to do so. Dropping the
+    /// future cuts the call off.
+    async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError>;
+}
+
+/// What a tool may know about the call it serves.
+#[derive(Clone, Debug)]
+pub struct ToolContext {
+    /// The call, if it belongs to a step of an execution.
+    pub call: Option<StepCall>,
+    /// Fires when the call should stop early.
+    pub cancel: CancellationToken,
+}
+
+/// Which step of which execution a call belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepCall {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// The step.
+    pub step: StepId,
+    /// Which try this is.
+    pub attempt: Attempt,
+}
+
+impl ToolContext {
+    /// Makes the context of a call outside any plan.
+    pub fn detached() -> Self {
+        Self { call: None, cancel: CancellationToken::new() }
+    }
+
+    /// Returns a key that is the same for every attempt of the step.
+    pub fn idempotency_key(&self) -> Option<String> {
+        self.call.as_ref().map(|it| format!("{}/{}", it.execution, it.step))
+    }
+}
+
+/// Makes a tool of an async function.
+///
+/// # Panics
+///
+/// If `set` or `name` is not a name. They are literals; this is a bug at startup.
+pub fn function<Args, Out, Fut, F>(
+    set: &'static str,
+    name: &'static str,
+    description: &'static str,
+    effect: Effect,
+    run: F,
+) -> Arc<dyn Tool>
+where
+    Args: DeserializeOwned + JsonSchema + Send + 'static,
+    Out: Serialize + Send + 'static,
+    Fut: Future<Output = Result<Out, ToolError>> + Send + 'static,
+    F: Fn(Args, ToolContext) -> Fut + Send + Sync + 'static,
+{
+    let definition = ToolDefinition {
+        name: name.parse().expect("tool names are literals"),
+        set: set.parse().expect("set names are literals"),
+        description: description.to_owned(),
+        input_schema: schema_for!(Args).to_value(),
+        output_schema: None,
+        effect,
+        examples: Vec::new(),
+        is_callable: true,
+    };
+    Arc::new(Function { definition: Arc::new(definition), run, types: PhantomData })
+}
+
+struct Function<F, Args, Out> {
+    definition: Arc<ToolDefinition>,
+    run: F,
+    types: PhantomData<fn(Args) -> Out>,
+}
+
+impl<F, Args, Out> fmt::Debug for Function<F, Args, Out> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Function").field(&self.definition.name).finish()
+    }
+}
+
+#[async_trait]
+impl<Args, Out, Fut, F> Tool for Function<F, Args, Out>
+where
+    Args: DeserializeOwned + Send + 'static,
+    Out: Serialize + Send + 'static,
+    Fut: Future<Output = Result<Out, ToolError>> + Send + 'static,
+    F: Fn(Args, ToolContext) -> Fut + Send + Sync + 'static,
+{
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.definition
+    }
+
+    async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
+        let parameters = Arc::unwrap_or_clone(parameters);
+        let args = serde_json::from_value(parameters)
+            .map_err(|err| ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string()))?;
+        let out = (self.run)(args, cx).await?;
+        serde_json::to_value(out).map_err(|err| ToolError::failed(err.to_string()))
+    }
+}

@@ -1,0 +1,273 @@
+//! Every tool this process can run, by set, and whether it can be run right now.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use serde_json::Value;
+use shared::{
+    id::{ToolName, ToolSetName},
+    schema::Schema,
+    tool::ToolDefinition,
+};
+use tokio::sync::watch;
+
+use crate::tool::Tool;
+
+/// A named group of tools from one source.
+#[derive(Clone, Debug)]
+pub struct ToolSet {
+    /// Its name.
+    pub name: ToolSetName,
+    /// What it is for, in words.
+    pub description: String,
+    /// Where its tools come from, for people: `mcp`, `local`, `builtin`.
+    pub source: String,
+    /// Whether plans may use it.
+    pub is_active: bool,
+    /// Whether its tools are known.
+    pub status: SetStatus,
+    /// Its tools, in the order of their source.
+    pub tools: Vec<ReadyTool>,
+}
+
+/// Whether the tools of a set are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetStatus {
+    /// Not yet: the source is being asked.
+    Connecting,
+    /// They are.
+    Ready,
+    /// The source could not be asked.
+    Failed {
+        /// Why, and what to do.
+        error: String,
+    },
+}
+
+/// A tool and the compiled schema of its parameters.
+#[derive(Clone, Debug)]
+pub struct ReadyTool {
+    tool: Arc<dyn Tool>,
+    /// Nothing where the source's schema is itself wrong: then the source must judge.
+    schema: Option<Arc<Schema>>,
+}
+
+/// What a tool's name means right now.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// A tool that can be called.
+    Tool(ReadyTool),
+    /// A tool whose set is switched off.
+    Inactive(ReadyTool),
+    /// Perhaps a tool: its set, or some set, is not known yet.
+    Connecting,
+    /// Perhaps a tool: its set could not be asked.
+    Failed {
+        /// The set.
+        set: ToolSetName,
+        /// Why, and what to do.
+        error: String,
+    },
+    /// No tool.
+    Unknown,
+}
+
+/// Every tool this process can run. Clones share one inventory.
+#[derive(Clone)]
+pub struct Toolbox(Arc<Shared>);
+
+struct Shared {
+    inventory: RwLock<Arc<Inventory>>,
+    changes: watch::Sender<()>,
+}
+
+/// The sets in the order in which they were registered, and an index of names.
+#[derive(Debug, Default)]
+struct Inventory {
+    sets: Vec<ToolSet>,
+    /// `set.name` first, then plain names: the earliest set that has it.
+    names: BTreeMap<ToolName, (usize, usize)>,
+}
+
+/// A set of this name is registered already.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a toolset called `{0}` exists already")]
+pub struct SetExists(pub ToolSetName);
+
+impl ReadyTool {
+    /// Compiles the tool's schema.
+    pub fn new(tool: Arc<dyn Tool>) -> Self {
+        let schema = Schema::new(&tool.definition().input_schema);
+        if let Err(err) = &schema {
+            let name = tool.definition().qualified();
+            tracing::warn!(%name, %err, "the schema of the tool's parameters is wrong");
+        }
+        Self { tool, schema: schema.ok().map(Arc::new) }
+    }
+
+    /// Returns what the tool is.
+    pub fn definition(&self) -> &Arc<ToolDefinition> {
+        self.tool.definition()
+    }
+
+    /// Returns the tool.
+    pub fn tool(&self) -> &Arc<dyn Tool> {
+        &self.tool
+    }
+
+    /// Returns what is wrong with parameters, if anything is.
+    pub fn complaint(&self, parameters: &Value) -> Option<String> {
+        self.schema.as_ref()?.complaint(parameters)
+    }
+}
+
+impl ToolSet {
+    /// Makes an active set whose tools are known.
+    pub fn ready(
+        name: ToolSetName,
+        source: &str,
+        description: &str,
+        tools: impl IntoIterator<Item = Arc<dyn Tool>>,
+    ) -> Self {
+        Self {
+            name,
+            description: description.to_owned(),
+            source: source.to_owned(),
+            is_active: true,
+            status: SetStatus::Ready,
+            tools: tools.into_iter().map(ReadyTool::new).collect(),
+        }
+    }
+}
+
+impl Default for Toolbox {
+    fn default() -> Self {
+        let shared = Shared { inventory: RwLock::default(), changes: watch::Sender::new(()) };
+        Self(Arc::new(shared))
+    }
+}
+
+impl Toolbox {
+    /// Makes a toolbox of sets.
+    ///
+    /// # Panics
+    ///
+    /// If two sets have one name.
+    pub fn new(sets: impl IntoIterator<Item = ToolSet>) -> Self {
+        let toolbox = Self::default();
+        for set in sets {
+            toolbox.register(set).expect("sets have different names");
+        }
+        toolbox
+    }
+
+    /// Adds a set behind those that are there.
+    pub fn register(&self, set: ToolSet) -> Result<(), SetExists> {
+        self.change(|sets| {
+            if sets.iter().any(|it| it.name == set.name) {
+                return Err(SetExists(set.name));
+            }
+            sets.push(set);
+            Ok(())
+        })
+    }
+
+    /// Says what became of asking a set's source.
+    pub fn settle(&self, name: &ToolSetName, status: SetStatus, tools: Vec<ReadyTool>) {
+        self.change(|sets| {
+            if let Some(set) = sets.iter_mut().find(|it| it.name == *name) {
+                set.status = status;
+                set.tools = tools;
+            }
+        });
+    }
+
+    /// Returns every set, in the order in which they were registered.
+    pub fn sets(&self) -> Vec<ToolSet> {
+        self.inventory().sets.clone()
+    }
+
+    /// Returns what a name means right now: `set.name`, or the plain name of the earliest set
+    /// that has it, active or not.
+    pub fn find(&self, name: &ToolName) -> Found {
+        let inventory = self.inventory();
+        if let Some((set, tool)) = inventory.names.get(name) {
+            let set = &inventory.sets[*set];
+            let tool = set.tools[*tool].clone();
+            return if set.is_active { Found::Tool(tool) } else { Found::Inactive(tool) };
+        }
+        inventory.missing(name)
+    }
+
+    /// Returns whether every one of `names` can be called, or is only switched off.
+    pub fn has_all<'a>(&self, names: impl IntoIterator<Item = &'a ToolName>) -> bool {
+        let inventory = self.inventory();
+        names.into_iter().all(|it| inventory.names.contains_key(it))
+    }
+
+    /// Returns a hint that something about the sets has changed.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.0.changes.subscribe()
+    }
+
+    fn inventory(&self) -> Arc<Inventory> {
+        // An inventory is replaced whole, so it is never half changed.
+        Arc::clone(&self.0.inventory.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<ToolSet>) -> T) -> T {
+        let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
+        let mut sets = inventory.sets.clone();
+        let result = change(&mut sets);
+        *inventory = Arc::new(Inventory::new(sets));
+        drop(inventory);
+        self.0.changes.send_replace(());
+        result
+    }
+}
+
+impl Inventory {
+    fn new(sets: Vec<ToolSet>) -> Self {
+        let mut names = BTreeMap::new();
+        let numbered = |set: &ToolSet| -> Vec<(usize, Arc<ToolDefinition>)> {
+            set.tools.iter().map(|it| Arc::clone(it.definition())).enumerate().collect()
+        };
+        for (at, set) in sets.iter().enumerate() {
+            for (tool, definition) in numbered(set) {
+                names.entry(definition.qualified()).or_insert((at, tool));
+            }
+        }
+        for (at, set) in sets.iter().enumerate() {
+            for (tool, definition) in numbered(set) {
+                names.entry(definition.name.clone()).or_insert((at, tool));
+            }
+        }
+        Self { sets, names }
+    }
+
+    /// Says why a name means nothing: perhaps its set is not known yet.
+    fn missing(&self, name: &ToolName) -> Found {
+        let prefix = name.as_str().split_once('.').map(|(set, _)| set);
+        let own = self.sets.iter().find(|it| Some(it.name.as_str()) == prefix);
+        let suspects = own.map_or(self.sets.as_slice(), std::slice::from_ref);
+        if suspects.iter().any(|it| it.status == SetStatus::Connecting) {
+            return Found::Connecting;
+        }
+        let failed = suspects.iter().find_map(|it| match &it.status {
+            SetStatus::Failed { error } => {
+                Some(Found::Failed { set: it.name.clone(), error: error.clone() })
+            }
+            _ => None,
+        });
+        failed.unwrap_or(Found::Unknown)
+    }
+}
+
+impl fmt::Debug for Toolbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.inventory().sets.iter().map(|it| &it.name)).finish()
+    }
+}

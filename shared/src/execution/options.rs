@@ -1,0 +1,58 @@
+//! How an execution is to be carried out.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{clock::Timestamp, limits};
+
+/// How an execution is to be carried out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ExecutionOptions {
+    /// One step at a time, or whatever is ready.
+    pub mode: ExecutionMode,
+    /// Steps that run at once, in parallel mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_parallel: Option<u32>,
+    /// Milliseconds after its start at which it fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+    /// Whether a template that finds nothing fails its step.
+    #[serde(skip_serializing_if = "is_default")]
+    pub strict_templates: bool,
+    /// The moment before which no step starts.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        with = "chrono::serde::ts_microseconds_option"
+    )]
+    pub start_at: Option<Timestamp>,
+    /// Higher goes first where workers have a choice.
+    #[serde(skip_serializing_if = "is_default")]
+    pub priority: i32,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// One step at a time, or whatever is ready.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ExecutionMode {
+    /// One step at a time, in plan order.
+    Sequential,
+    /// Whatever is ready, up to a limit.
+    #[default]
+    Parallel,
+}
+
+impl ExecutionOptions {
+    /// Returns how many steps may run at once.
+    pub fn width(&self) -> usize {
+        match self.mode {
+            ExecutionMode::Sequential => 1,
+            ExecutionMode::Parallel => {
+                self.max_parallel.unwrap_or(limits::MAX_PARALLEL).max(1) as usize
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The state of a step, and the one table of what may change it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::{
+    clock::Timestamp,
+    event::{Event, SkipReason, StepStarted, WaitReason},
+    id::Attempt,
+    tool::ToolError,
+};
+
+/// A step, as of some position in the log.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Where it is in its life.
+    pub state: StepState,
+    /// How many attempts began.
+    pub attempts: u32,
+    /// How many of them failed; interruptions by crashes do not count.
+    pub failures: u32,
+    /// When the first attempt began.
+    pub started_at: Option<Timestamp>,
+    /// When it was over.
+    pub finished_at: Option<Timestamp>,
+    /// The parameters of the last attempt, as rendered.
+    pub parameters: Option<Arc<Value>>,
+    /// What is worth knowing about them.
+    pub warnings: Vec<String>,
+    /// Whether a person agreed to it.
+    pub is_approved: bool,
+    /// How many of the steps that it depends on are not over.
+    pub(super) unmet: usize,
+    /// Whether one of them ended so that it will not run.
+    pub(super) is_doomed: bool,
+}
+
+/// Where a step is in its life.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepState {
+    /// Not begun.
+    Pending,
+    /// An attempt is under way, or was when the worker died.
+    Running {
+        /// Which attempt.
+        attempt: Attempt,
+        /// For a step that only waits for a time: until when.
+        until: Option<Timestamp>,
+    },
+    /// An attempt failed or was interrupted; the next does not begin before this.
+    Retrying {
+        /// The last attempt.
+        attempt: Attempt,
+        /// When the next may begin.
+        until: Timestamp,
+        /// Why there is another; nothing after a crash.
+        error: Option<ToolError>,
+    },
+    /// Waits for somebody.
+    Waiting(WaitReason),
+    /// Over: the tool returned this.
+    Succeeded(Arc<Value>),
+    /// Over: the last attempt failed.
+    Failed(ToolError),
+    /// Over: it did not run.
+    Skipped(SkipReason),
+    /// Over: it was stopped, or did not run because the execution was.
+    Cancelled,
+}
+
+impl Step {
+    pub(super) fn new(unmet: usize) -> Self {
+        Self {
+            state: StepState::Pending,
+            attempts: 0,
+            failures: 0,
+            started_at: None,
+            finished_at: None,
+            parameters: None,
+            warnings: Vec::new(),
+            is_approved: false,
+            unmet,
+            is_doomed: false,
+        }
+    }
+
+    /// Returns the number of the next attempt.
+    pub fn next_attempt(&self) -> Attempt {
+        Attempt::after(self.attempts)
+    }
+
+    /// Keeps what an event says beside the change of state.
+    pub(super) fn note(&mut self, at: Timestamp, event: &Event) {
+        match event {
+            Event::StepStarted(StepStarted { attempt, parameters, warnings, .. }) => {
+                self.attempts = attempt.get();
+                self.started_at.get_or_insert(at);
+                self.parameters = Some(Arc::clone(parameters));
+                self.warnings.clone_from(warnings);
+            }
+            Event::StepWaiting { reason, parameters, warnings, .. } => {
+                if let WaitReason::Decision { .. } = reason {
+                    self.failures += 1;
+                }
+                self.started_at.get_or_insert(at);
+                self.parameters = Some(Arc::clone(parameters));
+                self.warnings.clone_from(warnings);
+            }
+            Event::StepRetryScheduled { .. } => self.failures += 1,
+            Event::StepApproved { .. } => {
+                self.is_approved = true;
+                self.failures = 0;
+            }
+            Event::StepFailed { .. } | Event::StepSucceeded { .. } => self.finished_at = Some(at),
+            Event::StepCancelled { .. } if self.started_at.is_some() => {
+                self.finished_at = Some(at);
+            }
+            _ => (),
+        }
+    }
+}
+
+impl StepState {
+    /// Returns whether nothing more happens to the step.
+    pub fn is_over(&self) -> bool {
+        matches!(self, Self::Succeeded(_) | Self::Failed(_) | Self::Skipped(_) | Self::Cancelled)
+    }
+
+    /// Returns the word for the state.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running { .. } => "running",
+            Self::Retrying { .. } => "retrying",
+            Self::Waiting(_) => "waiting",
+            Self::Succeeded(_) => "succeeded",
+            Self::Failed(_) => "failed",
+            Self::Skipped(_) => "skipped",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// The transition table. Anything not in it cannot happen.
+    pub(super) fn next(&self, event: &Event) -> Option<Self> {
+        Some(match (self, event) {
+            (Self::Pending | Self::Retrying { .. }, Event::StepStarted(started)) => {
+                if !self.may_begin(started.attempt) {
+                    return None;
+                }
+                Self::Running { attempt: started.attempt, until: started.until }
+            }
+            (Self::Pending, Event::StepWaiting { reason, .. }) => match reason {
+                WaitReason::Decision { .. } => return None,
+                reason => Self::Waiting(reason.clone()),
+            },
+            (Self::Running { .. }, Event::StepWaiting { reason, .. }) => match reason {
+                reason @ WaitReason::Decision { .. } => Self::Waiting(reason.clone()),
+                _ => return None,
+            },
+            (Self::Pending, Event::StepSkipped { reason, .. }) => Self::Skipped(*reason),
+            (Self::Pending, Event::StepFailed { error, .. }) => Self::Failed(error.clone()),
+            (Self::Running { attempt, .. }, event) if event.attempt() == Some(*attempt) => {
+                return Self::after_attempt(*attempt, event);
+            }
+            (Self::Retrying { attempt, .. }, Event::StepFailed { error, attempt: last, .. })
+                if attempt == last =>
+            {
+                Self::Failed(error.clone())
+            }
+            (Self::Waiting(reason), event) => return Self::after_waiting(reason, event),
+            (
+                Self::Pending | Self::Running { .. } | Self::Retrying { .. },
+                Event::StepCancelled { .. },
+            ) => Self::Cancelled,
+            _ => return None,
+        })
+    }
+
+    fn may_begin(&self, attempt: Attempt) -> bool {
+        match self {
+            Self::Retrying { attempt: last, .. } => attempt == last.next(),
+            _ => true,
+        }
+    }
+
+    fn after_attempt(attempt: Attempt, event: &Event) -> Option<Self> {
+        Some(match event {
+            Event::StepSucceeded { output, .. } => Self::Succeeded(Arc::clone(output)),
+            Event::StepFailed { error, .. } => Self::Failed(error.clone()),
+            Event::StepRetryScheduled { until, error, .. } => {
+                Self::Retrying { attempt, until: *until, error: Some(error.clone()) }
+            }
+            Event::StepInterrupted { .. } => {
+                Self::Retrying { attempt, until: Timestamp::UNIX_EPOCH, error: None }
+            }
+            _ => return None,
+        })
+    }
+
+    fn after_waiting(reason: &WaitReason, event: &Event) -> Option<Self> {
+        Some(match (reason, event) {
+            (WaitReason::Signal { .. }, Event::StepSucceeded { output, .. }) => {
+                Self::Succeeded(Arc::clone(output))
+            }
+            (WaitReason::Approval | WaitReason::Decision { .. }, Event::StepApproved { .. }) => {
+                Self::Pending
+            }
+            (_, Event::StepFailed { error, .. }) => Self::Failed(error.clone()),
+            (_, Event::StepSkipped { reason, .. }) => Self::Skipped(*reason),
+            (_, Event::StepCancelled { .. }) => Self::Cancelled,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,362 @@
+//! Identifiers. One type per thing that can be identified.
+
+use std::{fmt, num::NonZeroU32, str::FromStr, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+
+/// A string that is not a well-formed identifier of the expected kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{value}` is not {expected}")]
+pub struct ParseIdError {
+    value: String,
+    expected: &'static str,
+}
+
+/// What the random part of an identifier is drawn from.
+const ALPHABET: [char; 36] = [
+    'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r', 's',
+    't', 'u', 'v', 'w', 'x', 'y', 'z', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9',
+];
+/// How long the random part is: 36⁹ is about 10¹⁴ a second.
+const RANDOM_LEN: usize = 9;
+
+/// The seconds and the random part that every prefixed identifier has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Stamp {
+    seconds: u64,
+    random: [u8; RANDOM_LEN],
+}
+
+impl Stamp {
+    fn draw(now: Timestamp) -> Self {
+        let random = nanoid::nanoid!(RANDOM_LEN, &ALPHABET);
+        let random = random.as_bytes().try_into().expect("nanoid draws as many as asked");
+        Self { seconds: u64::try_from(now.timestamp()).unwrap_or(0), random }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (seconds, random) = text.split_once('_')?;
+        let is_canonical = seconds.bytes().all(|it| it.is_ascii_digit())
+            && (seconds == "0" || !seconds.starts_with('0'));
+        let is_drawn = random.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit());
+        if !is_canonical || !is_drawn {
+            return None;
+        }
+        Some(Self { seconds: seconds.parse().ok()?, random: random.as_bytes().try_into().ok()? })
+    }
+
+    fn random(&self) -> &str {
+        str::from_utf8(&self.random).expect("the random part is ASCII")
+    }
+}
+
+macro_rules! prefixed_id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Stamp);
+
+        impl $name {
+            /// Draws a new identifier. A store makes sure that it is unique, and asks again.
+            pub fn draw(now: Timestamp) -> Self {
+                Self(Stamp::draw(now))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "_{}_{}"), self.0.seconds, self.0.random())
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ParseIdError;
+
+            fn from_str(value: &str) -> Result<Self, Self::Err> {
+                value
+                    .strip_prefix(concat!($prefix, "_"))
+                    .and_then(Stamp::parse)
+                    .map(Self)
+                    .ok_or_else(|| ParseIdError {
+                        value: value.chars().take(64).collect(),
+                        expected: concat!("an id like `", $prefix, "_1704123456_abc123def`"),
+                    })
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = ParseIdError;
+
+            fn try_from(value: String) -> Result<Self, Self::Error> {
+                value.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.to_string()
+            }
+        }
+    };
+}
+
+prefixed_id!(/// Identifies everything that belongs to one query.
+    RequestId, "req");
+prefixed_id!(/// Identifies a compiled plan.
+    PlanId, "plan");
+prefixed_id!(/// Identifies one run of a plan.
+    ExecutionId, "exec");
+prefixed_id!(/// Identifies a worker, from its start to its end.
+    WorkerId, "work");
+prefixed_id!(/// Identifies what an outsider asked of an execution.
+    CommandId, "cmd");
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $expected:literal, $is_valid:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Returns the name as a string.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ParseIdError;
+
+            fn from_str(value: &str) -> Result<Self, Self::Err> {
+                if !$is_valid(value) {
+                    let value = value.chars().take(200).collect();
+                    return Err(ParseIdError { value, expected: $expected });
+                }
+                Ok(Self(value.into()))
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = ParseIdError;
+
+            fn try_from(value: String) -> Result<Self, Self::Error> {
+                value.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                (*name.0).to_owned()
+            }
+        }
+
+        impl std::borrow::Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&*self.0, f)
+            }
+        }
+    };
+}
+
+name!(/// Names a step within its plan.
+    StepId,
+    "a step id: letters, digits, `_`, `-` and `.`, at most 128, and none of `item`, `index`, `vars`, `input`",
+    is_step_id);
+name!(/// Names a tool: `set.name` in a plan, the plain name as its source gives it.
+    ToolName,
+    "a tool name: 1 to 256 bytes without control characters",
+    is_tool_name);
+name!(/// Names a toolset.
+    ToolSetName,
+    "a toolset name: letters, digits, `_`, `-`, at most 64",
+    is_set_name);
+
+/// Step ids that would shadow what templates mean by these words.
+pub const RESERVED_STEP_IDS: [&str; 4] = ["item", "index", "vars", "input"];
+/// The most characters of a step id.
+pub const STEP_ID_LEN: usize = 128;
+
+/// Returns whether `c` may stand in a step id.
+pub fn is_step_id_char(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '.')
+}
+
+fn is_step_id(value: &str) -> bool {
+    !value.is_empty()
+        && value.chars().count() <= STEP_ID_LEN
+        && value.chars().all(is_step_id_char)
+        && !RESERVED_STEP_IDS.contains(&value)
+}
+
+fn is_tool_name(value: &str) -> bool {
+    (1..=256).contains(&value.len()) && !value.chars().any(char::is_control)
+}
+
+fn is_set_name(value: &str) -> bool {
+    (1..=64).contains(&value.len())
+        && value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+}
+
+/// A position in one execution's log. Zero is before the first event.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    /// The position before any event.
+    pub const START: Self = Self(0);
+
+    /// The position after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// The position `n` events later.
+    #[must_use]
+    pub const fn plus(self, n: usize) -> Self {
+        Self(self.0 + n as u64)
+    }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// Counts the claims on an execution. A worker with an older epoch is fenced.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Epoch(pub u64);
+
+impl Epoch {
+    /// The epoch of the claim after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// Counts the tries of a step, from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Attempt(NonZeroU32);
+
+impl Attempt {
+    /// The first try.
+    pub const FIRST: Self = Self(NonZeroU32::MIN);
+
+    /// The try after `n` tries.
+    pub const fn after(n: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(n))
+    }
+
+    /// The try after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// Returns the number of tries up to and including this one.
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// The number of a step within its plan: its place in the topological order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepIx(u32);
+
+impl StepIx {
+    /// Numbers the step at `position`.
+    ///
+    /// # Panics
+    ///
+    /// If a plan could not have so many steps ([`crate::limits::PLAN_STEPS`]).
+    pub fn new(position: usize) -> Self {
+        Self(u32::try_from(position).expect("plans have far fewer steps than 2³²"))
+    }
+
+    /// Returns the position of the step.
+    pub const fn get(self) -> usize {
+        self.0 as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_read_what_they_write() {
+        let now = Timestamp::from_timestamp(1_704_123_456, 0).unwrap();
+        let id = RequestId::draw(now);
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert!(id.to_string().starts_with("req_1704123456_"), "{id}");
+        assert_eq!(id.to_string().len(), "req_1704123456_abc123def".len());
+    }
+
+    #[test]
+    fn malformed_ids_are_refused() {
+        for text in [
+            "",
+            "req_",
+            "req_1_",
+            "plan_1704123456_abc123def",
+            "req_1704123456_abc123de",
+            "req_1704123456_abc123defg",
+            "req_1704123456_ABC123DEF",
+            "req_x_abc123def",
+            "req_01_abc123def",
+            "req_99999999999999999999999_abc123def",
+            "req_1_äbc123de",
+        ] {
+            assert!(text.parse::<RequestId>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn step_ids_have_rules() {
+        for good in ["a", "createAuthor", "flow.echo", "a-b_c.1", "größe"] {
+            assert!(good.parse::<StepId>().is_ok(), "{good}");
+        }
+        for bad in ["", "a b", "item", "index", "vars", "input", "a/b", "a[0]"] {
+            assert!(bad.parse::<StepId>().is_err(), "{bad}");
+        }
+        assert!("x".repeat(128).parse::<StepId>().is_ok());
+        assert!("x".repeat(129).parse::<StepId>().is_err());
+    }
+}

@@ -1,0 +1,38 @@
+//! The most of everything, each with its reason.
+
+use std::time::Duration;
+
+/// Bytes of JSON a plan may have: above it a draft is a mistake or an attack.
+pub const PLAN_BYTES: usize = 256 << 20;
+/// Steps in a plan: four times what the benchmark compiles.
+pub const PLAN_STEPS: usize = 400_000;
+/// Bytes of one tool's output; larger ones belong into a file that the output names.
+pub const OUTPUT_BYTES: usize = 1 << 20;
+/// Bytes of a query in words.
+pub const QUERY_BYTES: usize = 64 << 10;
+/// Bytes of an idempotency key, a signal's name, a comment or a reason.
+pub const TEXT_BYTES: usize = 4 << 10;
+/// Bytes of events in one document of a store: `MongoDB` refuses documents above 16 MB.
+pub const APPEND_BYTES: usize = 8 << 20;
+/// Events that one read of a log returns.
+pub const READ_EVENTS: usize = 4_096;
+/// The most bytes of error text that an event keeps: the tail says why, the head who.
+pub const MESSAGE_BYTES: usize = 8 << 10;
+/// Attempts a step may have, whatever its policy says.
+pub const ATTEMPTS: u32 = 1_000;
+/// Times a step may take its worker down before it is given up.
+pub const INTERRUPTIONS: u32 = 3;
+/// Steps that run at once where `maxParallel` says nothing.
+pub const MAX_PARALLEL: u32 = 256;
+/// How long an attempt may take where the plan says nothing.
+pub const STEP_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+/// How long running tools have, once told to stop.
+pub const CANCEL_GRACE: Duration = Duration::from_secs(5);
+/// How long a worker may be silent before others take its executions.
+pub const LEASE: Duration = Duration::from_secs(5);
+/// How often a waiting reader looks again when nobody woke it.
+pub const POLL: Duration = Duration::from_millis(250);
+/// Executions that one worker drives at once.
+pub const EXECUTIONS: usize = 4_096;
+/// An execution that only waits, and for longer than this, leaves the memory.
+pub const PARK_AFTER: Duration = Duration::from_secs(2);

@@ -1,0 +1,74 @@
+//! Hints that it is worth looking again. They carry no data: whoever wakes up reads the store, so
+//! there is one way to learn what happened, and a lost hint costs time, never truth.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use tokio::sync::watch;
+
+use crate::id::ExecutionId;
+
+/// Wakes readers, within one process.
+#[derive(Debug)]
+pub struct Hints {
+    work: watch::Sender<()>,
+    inbox: watch::Sender<()>,
+    logs: Mutex<BTreeMap<ExecutionId, watch::Sender<()>>>,
+}
+
+impl Default for Hints {
+    fn default() -> Self {
+        Self { work: watch::Sender::new(()), inbox: watch::Sender::new(()), logs: Mutex::default() }
+    }
+}
+
+impl Hints {
+    /// Returns a hint that there may be executions to claim.
+    pub fn work(&self) -> watch::Receiver<()> {
+        self.work.subscribe()
+    }
+
+    /// Returns a hint that there may be commands.
+    pub fn inbox(&self) -> watch::Receiver<()> {
+        self.inbox.subscribe()
+    }
+
+    /// Returns a hint that a log may have grown.
+    pub fn log(&self, id: ExecutionId) -> watch::Receiver<()> {
+        self.logs().entry(id).or_default().subscribe()
+    }
+
+    /// Says that there may be executions to claim.
+    pub fn poke_work(&self) {
+        self.work.send_replace(());
+    }
+
+    /// Says that there may be commands.
+    pub fn poke_inbox(&self) {
+        self.inbox.send_replace(());
+    }
+
+    /// Says that a log has grown. Forgets logs that nobody watches any more.
+    pub fn poke_log(&self, id: ExecutionId) {
+        let mut logs = self.logs();
+        if let Some(hint) = logs.get(&id)
+            && hint.send(()).is_err()
+        {
+            logs.remove(&id);
+        }
+    }
+
+    /// Says that any log may have grown, and that there may be anything else, too.
+    pub fn poke_all(&self) {
+        self.poke_work();
+        self.poke_inbox();
+        self.logs().retain(|_, hint| hint.send(()).is_ok());
+    }
+
+    fn logs(&self) -> std::sync::MutexGuard<'_, BTreeMap<ExecutionId, watch::Sender<()>>> {
+        // A map of hints is never half changed.
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,295 @@
+//! Templates: values with holes that earlier outputs fill.
+//!
+//! A template is parsed once, when a plan is compiled or loaded. A string that is one whole
+//! `{{step.path}}` keeps the type of what it finds; inside other text it is converted: strings as
+//! they are, everything else as compact JSON. What a tool returned is data: it is never read as a
+//! template again.
+
+mod lex;
+mod path;
+
+use std::{fmt, sync::Arc};
+
+use serde_json::{Map, Value};
+
+use self::lex::Token;
+pub use self::path::{Path, PathError, Segment};
+use crate::id::StepIx;
+
+/// A JSON value, parsed, with its holes known.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Template {
+    /// A value without holes.
+    Literal(Value),
+    /// A string that is one whole reference: the value found takes its place, type and all.
+    Whole(Reference),
+    /// A string with references in it.
+    Text(Vec<Part>),
+    /// An array with a hole somewhere.
+    Array(Vec<Template>),
+    /// An object with a hole somewhere.
+    Object(Vec<(String, Template)>),
+}
+
+/// A piece of a string.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    /// Text that stays.
+    Literal(String),
+    /// A hole.
+    Reference(Reference),
+}
+
+/// What one pair of braces means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reference {
+    /// Where to look.
+    pub target: Target,
+    /// Where in what is found.
+    pub path: Path,
+    /// The braces and all between them, as written: what stays when nothing is found.
+    pub text: Arc<str>,
+}
+
+/// Where a reference looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The output of a step.
+    Step(StepIx),
+    /// A variable that output mappings fill.
+    Variable(Arc<str>),
+}
+
+/// Says what the names in templates mean.
+pub trait Names {
+    /// Returns the step whose id is `name`.
+    fn step(&self, name: &str) -> Option<StepIx>;
+
+    /// Returns the one step that uses the tool called `name`. Asked when no step has the name.
+    fn tool(&self, name: &str) -> Option<StepIx>;
+}
+
+/// Fills holes.
+pub trait Values {
+    /// Returns what `target` stands for, if it is known.
+    fn value(&self, target: &Target) -> Option<&Value>;
+}
+
+/// Something wrong with the braces in a string.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TemplateError {
+    /// Where in the value: `.authorId`, `.tags[0]`, or nothing for the value itself.
+    pub at: String,
+    /// What is wrong.
+    pub kind: TemplateErrorKind,
+}
+
+/// What is wrong with a pair of braces.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateErrorKind {
+    /// Between the braces is no path.
+    #[error("`{text}` is not a template: {why}")]
+    Invalid {
+        /// The braces and all between them.
+        text: String,
+        /// What a path must not have.
+        why: PathError,
+    },
+    /// The path begins with no known name.
+    #[error("`{text}` names no step of the plan")]
+    Unknown {
+        /// The braces and all between them.
+        text: String,
+        /// The first name of the path.
+        name: String,
+    },
+}
+
+/// A rendered value, and what is worth knowing about how it came to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rendered {
+    /// The value.
+    pub value: Value,
+    /// The templates that found nothing and stand as they were written.
+    pub unresolved: Vec<Arc<str>>,
+}
+
+impl Template {
+    /// Parses every string of `value`, at any depth, and collects everything that is wrong.
+    pub fn parse(value: &Value, names: &dyn Names) -> Result<Self, Vec<TemplateError>> {
+        let mut parser = Parser { names, at: String::new(), errors: Vec::new() };
+        let template = parser.value(value);
+        if parser.errors.is_empty() { Ok(template) } else { Err(parser.errors) }
+    }
+
+    /// Calls `visit` with every reference.
+    pub fn references(&self, visit: &mut dyn FnMut(&Reference)) {
+        match self {
+            Self::Literal(_) => (),
+            Self::Whole(reference) => visit(reference),
+            Self::Text(parts) => parts.iter().for_each(|part| {
+                if let Part::Reference(reference) = part {
+                    visit(reference);
+                }
+            }),
+            Self::Array(items) => items.iter().for_each(|it| it.references(visit)),
+            Self::Object(fields) => fields.iter().for_each(|(_, it)| it.references(visit)),
+        }
+    }
+
+    /// Returns whether a whole reference stands anywhere, so that types are only known when
+    /// rendered.
+    pub fn is_literal(&self) -> bool {
+        matches!(self, Self::Literal(_))
+    }
+
+    /// Fills the holes. A hole that nothing fills stays as it was written.
+    pub fn render(&self, values: &dyn Values) -> Rendered {
+        let mut unresolved = Vec::new();
+        let value = self.fill(values, &mut unresolved);
+        Rendered { value, unresolved }
+    }
+
+    fn fill(&self, values: &dyn Values, unresolved: &mut Vec<Arc<str>>) -> Value {
+        match self {
+            Self::Literal(value) => value.clone(),
+            Self::Whole(reference) => match reference.find(values) {
+                Some(found) => found.clone(),
+                None => Value::String(reference.give_up(unresolved)),
+            },
+            Self::Text(parts) => {
+                Value::String(parts.iter().map(|it| it.fill(values, unresolved)).collect())
+            }
+            Self::Array(items) => items.iter().map(|it| it.fill(values, unresolved)).collect(),
+            Self::Object(fields) => {
+                let filled =
+                    fields.iter().map(|(key, it)| (key.clone(), it.fill(values, unresolved)));
+                Value::Object(filled.collect::<Map<_, _>>())
+            }
+        }
+    }
+}
+
+impl Part {
+    fn fill(&self, values: &dyn Values, unresolved: &mut Vec<Arc<str>>) -> String {
+        match self {
+            Self::Literal(text) => text.clone(),
+            Self::Reference(reference) => match reference.find(values) {
+                Some(Value::String(text)) => text.clone(),
+                Some(other) => other.to_string(),
+                None => reference.give_up(unresolved),
+            },
+        }
+    }
+}
+
+impl Reference {
+    fn find<'a>(&self, values: &'a dyn Values) -> Option<&'a Value> {
+        self.path.find(values.value(&self.target)?)
+    }
+
+    fn give_up(&self, unresolved: &mut Vec<Arc<str>>) -> String {
+        unresolved.push(self.text.clone());
+        (*self.text).to_owned()
+    }
+}
+
+struct Parser<'a> {
+    names: &'a dyn Names,
+    at: String,
+    errors: Vec<TemplateError>,
+}
+
+impl Parser<'_> {
+    fn value(&mut self, value: &Value) -> Template {
+        match value {
+            Value::String(text) => self.string(text),
+            Value::Array(items) => {
+                let parsed = items.iter().enumerate();
+                let parsed: Vec<_> =
+                    parsed.map(|(n, it)| self.inside(&format!("[{n}]"), it)).collect();
+                if parsed.iter().all(Template::is_literal) {
+                    return Template::Literal(value.clone());
+                }
+                Template::Array(parsed)
+            }
+            Value::Object(fields) => {
+                let parsed: Vec<_> = fields
+                    .iter()
+                    .map(|(key, it)| (key.clone(), self.inside(&path::written(key), it)))
+                    .collect();
+                if parsed.iter().all(|(_, it)| it.is_literal()) {
+                    return Template::Literal(value.clone());
+                }
+                Template::Object(parsed)
+            }
+            other => Template::Literal(other.clone()),
+        }
+    }
+
+    fn inside(&mut self, at: &str, value: &Value) -> Template {
+        let outside = self.at.len();
+        self.at.push_str(at);
+        let template = self.value(value);
+        self.at.truncate(outside);
+        template
+    }
+
+    fn string(&mut self, text: &str) -> Template {
+        if !text.contains("{{") {
+            return Template::Literal(Value::String(text.to_owned()));
+        }
+        let mut parts: Vec<Part> = Vec::new();
+        for token in lex::tokens(text) {
+            match token {
+                Token::Text(text) => match parts.last_mut() {
+                    Some(Part::Literal(last)) => last.push_str(text),
+                    _ => parts.push(Part::Literal(text.to_owned())),
+                },
+                Token::Braces { whole, inner } => match self.reference(whole, inner) {
+                    Ok(reference) => parts.push(Part::Reference(reference)),
+                    Err(kind) => self.errors.push(TemplateError { at: self.at.clone(), kind }),
+                },
+            }
+        }
+        match parts.as_mut_slice() {
+            [] => Template::Literal(Value::String(String::new())),
+            [Part::Literal(text)] => Template::Literal(Value::String(std::mem::take(text))),
+            [Part::Reference(reference)] => Template::Whole(reference.clone()),
+            _ => Template::Text(parts),
+        }
+    }
+
+    fn reference(&self, whole: &str, inner: &str) -> Result<Reference, TemplateErrorKind> {
+        let inner = inner.trim();
+        let text: Arc<str> = whole.into();
+        let invalid = |why| TemplateErrorKind::Invalid { text: whole.to_owned(), why };
+        let step = path::splits(inner)
+            .find_map(|(name, rest)| Some((self.names.step(name)?, rest)))
+            .or_else(|| {
+                path::splits(inner).find_map(|(name, rest)| Some((self.names.tool(name)?, rest)))
+            });
+        if let Some((step, rest)) = step {
+            let path = Path::parse(rest).map_err(invalid)?;
+            return Ok(Reference { target: Target::Step(step), path, text });
+        }
+        let (name, rest) = path::head(inner).map_err(invalid)?;
+        let path = Path::parse(rest).map_err(invalid)?;
+        match (name, path.first_key()) {
+            ("vars", Some(variable)) => {
+                let target = Target::Variable(variable.into());
+                Ok(Reference { target, path: path.without_first(), text })
+            }
+            _ => Err(TemplateErrorKind::Unknown { text: whole.to_owned(), name: name.to_owned() }),
+        }
+    }
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.kind, f)
+    }
+}
+
+#[cfg(test)]
+mod tests;

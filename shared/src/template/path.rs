@@ -1,0 +1,192 @@
+//! Paths into JSON: `.field`, `.0`, `[0]`, `["any key"]`.
+
+use std::{fmt, str::FromStr};
+
+use serde_json::Value;
+
+use crate::id::is_step_id_char;
+
+/// A way into a JSON value. The empty path is the value itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Path(Vec<Segment>);
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Segment {
+    /// A key of an object; one that is a number also means a place in a list.
+    Key(String),
+    /// A key in quotes, which never means a place in a list.
+    Quoted(String),
+}
+
+/// Why a text is not a path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// There is nothing.
+    #[error("nothing is between the braces")]
+    Empty,
+    /// A name or field is missing or has characters that need quotes.
+    #[error("`{0}` is not a name; write other keys as `[\"any key\"]`")]
+    NotAName(String),
+    /// A bracket is not closed, or holds neither a number nor a quoted key.
+    #[error("`{0}` is neither `[0]` nor `[\"any key\"]`")]
+    Bracket(String),
+}
+
+impl Path {
+    /// Parses a path: nothing, or segments that begin with `.` or `[`.
+    pub fn parse(text: &str) -> Result<Self, PathError> {
+        let mut segments = Vec::new();
+        let mut rest = text.trim();
+        while !rest.is_empty() {
+            let (segment, after) = match rest.strip_prefix('.') {
+                Some(field) => field_segment(field)?,
+                None => bracket_segment(rest)?,
+            };
+            segments.push(segment);
+            rest = after.trim_start();
+        }
+        Ok(Self(segments))
+    }
+
+    /// Returns what is at the path, if anything is.
+    pub fn find<'a>(&self, value: &'a Value) -> Option<&'a Value> {
+        self.0.iter().try_fold(value, |value, segment| segment.find(value))
+    }
+
+    /// Returns the segments.
+    pub fn segments(&self) -> &[Segment] {
+        &self.0
+    }
+
+    pub(super) fn first_key(&self) -> Option<&str> {
+        self.0.first().map(|it| match it {
+            Segment::Key(key) | Segment::Quoted(key) => key.as_str(),
+        })
+    }
+
+    pub(super) fn without_first(mut self) -> Self {
+        self.0.remove(0);
+        self
+    }
+}
+
+impl FromStr for Path {
+    type Err = PathError;
+
+    /// Parses a path that may begin with a plain field: `address.city`.
+    fn from_str(text: &str) -> Result<Self, PathError> {
+        let text = text.trim();
+        if text.is_empty() || text.starts_with(['.', '[']) {
+            return Self::parse(text);
+        }
+        Self::parse(&format!(".{text}"))
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|segment| match segment {
+            Segment::Key(key) | Segment::Quoted(key) => f.write_str(&written(key)),
+        })
+    }
+}
+
+impl Segment {
+    fn find<'a>(&self, value: &'a Value) -> Option<&'a Value> {
+        match (self, value) {
+            (Self::Key(key) | Self::Quoted(key), Value::Object(fields)) => fields.get(key),
+            (Self::Key(key), Value::Array(items)) => {
+                let is_index = !key.is_empty() && key.bytes().all(|it| it.is_ascii_digit());
+                if is_index { items.get(key.parse::<usize>().ok()?) } else { None }
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns a key as a path would have it: `.key`, or `["any key"]` where it must be.
+pub(super) fn written(key: &str) -> String {
+    let is_plain = !key.is_empty() && key.chars().all(is_field_char);
+    if is_plain { format!(".{key}") } else { format!("[{}]", Value::from(key)) }
+}
+
+/// Returns every way to cut `text` into a name and a path, the longest name first.
+pub(super) fn splits(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let end = text.find('[').unwrap_or(text.len());
+    let dots = text[..end].rmatch_indices('.').map(|(at, _)| at);
+    std::iter::once(end).chain(dots).map(|at| (text[..at].trim_end(), &text[at..]))
+}
+
+/// Cuts `text` after its first name.
+pub(super) fn head(text: &str) -> Result<(&str, &str), PathError> {
+    if text.is_empty() {
+        return Err(PathError::Empty);
+    }
+    let end = text.find(['.', '[']).unwrap_or(text.len());
+    let name = text[..end].trim_end();
+    let is_name = !name.is_empty() && name.chars().all(is_step_id_char);
+    if !is_name {
+        return Err(PathError::NotAName(name.to_owned()));
+    }
+    Ok((name, &text[end..]))
+}
+
+fn is_field_char(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '$' | '@' | ':')
+}
+
+fn field_segment(text: &str) -> Result<(Segment, &str), PathError> {
+    let end = text.find(['.', '[']).unwrap_or(text.len());
+    let field = text[..end].trim();
+    if field.is_empty() || !field.chars().all(is_field_char) {
+        return Err(PathError::NotAName(field.to_owned()));
+    }
+    Ok((Segment::Key(field.to_owned()), &text[end..]))
+}
+
+fn bracket_segment(text: &str) -> Result<(Segment, &str), PathError> {
+    let wrong = || PathError::Bracket(text.to_owned());
+    let inside = text.strip_prefix('[').ok_or_else(|| PathError::NotAName(text.to_owned()))?;
+    let inside = inside.trim_start();
+    let Some(quote) = inside.chars().next().filter(|it| matches!(it, '"' | '\'')) else {
+        let (index, rest) = inside.split_once(']').ok_or_else(wrong)?;
+        let index = index.trim();
+        let is_index = !index.is_empty() && index.bytes().all(|it| it.is_ascii_digit());
+        let index = if is_index { index } else { return Err(wrong()) };
+        return Ok((Segment::Key(index.to_owned()), rest));
+    };
+    let (key, rest) = quoted(&inside[1..], quote).ok_or_else(wrong)?;
+    let rest = rest.trim_start().strip_prefix(']').ok_or_else(wrong)?;
+    Ok((Segment::Quoted(key), rest))
+}
+
+/// Reads to the closing `quote`; a backslash takes the next character as it is, `\u` and the
+/// other escapes of JSON mean what they mean there.
+fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
+    let mut is_escaped = false;
+    let end = text.char_indices().find_map(|(at, c)| match c {
+        _ if is_escaped => {
+            is_escaped = false;
+            None
+        }
+        '\\' => {
+            is_escaped = true;
+            None
+        }
+        _ => (c == quote).then_some(at),
+    })?;
+    let raw = &text[..end];
+    let rest = &text[end + quote.len_utf8()..];
+    if !raw.contains('\\') {
+        return Some((raw.to_owned(), rest));
+    }
+    let json = if quote == '"' { raw.to_owned() } else { requoted(raw) };
+    let key = serde_json::from_str(&format!("\"{json}\"")).ok()?;
+    Some((key, rest))
+}
+
+/// Turns the inside of a single-quoted string into that of a double-quoted one.
+fn requoted(raw: &str) -> String {
+    raw.replace("\\'", "'").replace('"', "\\\"")
+}

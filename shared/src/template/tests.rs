@@ -1,0 +1,152 @@
+use serde_json::json;
+
+use super::*;
+
+/// Knows steps by their place in a list, and an output each.
+struct World(Vec<(&'static str, Value)>);
+
+impl Names for World {
+    fn step(&self, name: &str) -> Option<StepIx> {
+        self.0.iter().position(|(it, _)| *it == name).map(StepIx::new)
+    }
+
+    fn tool(&self, name: &str) -> Option<StepIx> {
+        (name == "blog.listAuthors" || name == "flow.other").then(|| StepIx::new(1))
+    }
+}
+
+impl Values for World {
+    fn value(&self, target: &Target) -> Option<&Value> {
+        match target {
+            Target::Step(step) => self.0.get(step.get()).map(|(_, output)| output),
+            Target::Variable(name) => (&**name == "who").then_some(&self.0[0].1["name"]),
+        }
+    }
+}
+
+fn world() -> World {
+    let author = json!({
+        "_id": "507f", "name": "Alice", "email": "alice@test.com", "age": 0, "active": false,
+        "bio": "", "address": { "city": "Rome" }, "tags": ["a", "b"], "nul": null,
+        "any key": 1, "x}}y": 2, "big": 9_007_199_254_740_993_u64, "a\"b": 3,
+        "trap": "{{createAuthor.name}}",
+    });
+    World(vec![
+        ("createAuthor", author),
+        ("list", json!([{ "_id": "x1" }, { "_id": "x2" }])),
+        ("flow.echo", json!({ "v": 1 })),
+        ("flow", json!({ "echo": { "v": "wrong" }, "other": 5 })),
+    ])
+}
+
+fn render(value: Value) -> Value {
+    let world = world();
+    let template = Template::parse(&value, &world).expect("a good template");
+    let rendered = template.render(&world);
+    assert_eq!(rendered.unresolved, Vec::<Arc<str>>::new());
+    rendered.value
+}
+
+#[test]
+fn a_whole_reference_keeps_its_type() {
+    for (template, expected) in [
+        ("{{createAuthor._id}}", json!("507f")),
+        ("{{createAuthor.address}}", json!({ "city": "Rome" })),
+        ("{{createAuthor.address.city}}", json!("Rome")),
+        ("{{createAuthor.tags.1}}", json!("b")),
+        ("{{createAuthor.tags[1]}}", json!("b")),
+        ("{{list.0._id}}", json!("x1")),
+        ("{{list[1]._id}}", json!("x2")),
+        ("{{createAuthor.age}}", json!(0)),
+        ("{{createAuthor.active}}", json!(false)),
+        ("{{createAuthor.bio}}", json!("")),
+        ("{{createAuthor.nul}}", json!(null)),
+        ("{{ createAuthor . _id }}", json!("507f")),
+        ("{{createAuthor[\"any key\"]}}", json!(1)),
+        ("{{createAuthor['any key']}}", json!(1)),
+        ("{{createAuthor[ \"x}}y\" ]}}", json!(2)),
+        ("{{createAuthor[\"a\\\"b\"]}}", json!(3)),
+        ("{{createAuthor.big}}", json!(9_007_199_254_740_993_u64)),
+        ("{{flow.echo.v}}", json!(1)),
+        ("{{flow.echo}}", json!({ "v": 1 })),
+        ("{{flow.other}}", json!(5)),
+        ("{{blog.listAuthors[1]._id}}", json!("x2")),
+        ("{{vars.who}}", json!("Alice")),
+        ("{{createAuthor.trap}}", json!("{{createAuthor.name}}")),
+    ] {
+        assert_eq!(render(json!(template)), expected, "{template}");
+    }
+    let world = world();
+    assert_eq!(render(json!("{{createAuthor}}")), world.0[0].1);
+}
+
+#[test]
+fn inside_text_a_value_is_converted() {
+    for (template, expected) in [
+        (
+            "Created by {{createAuthor.name}} ({{createAuthor.email}})",
+            "Created by Alice (alice@test.com)",
+        ),
+        ("{{createAuthor.name}}{{createAuthor.email}}", "Alicealice@test.com"),
+        (" {{createAuthor.name}}", " Alice"),
+        ("n={{createAuthor.age}}, {{createAuthor.nul}}", "n=0, null"),
+        ("{{createAuthor.tags}}!", "[\"a\",\"b\"]!"),
+        ("{{{{createAuthor.name}} {{createAuthor.name}}", "{{createAuthor.name}} Alice"),
+        ("{{{{", "{{"),
+        ("open {{createAuthor.name", "open {{createAuthor.name"),
+        ("a } b }} c { d", "a } b }} c { d"),
+    ] {
+        assert_eq!(render(json!(template)), json!(expected), "{template}");
+    }
+}
+
+#[test]
+fn templates_work_at_any_depth_and_never_in_keys() {
+    let value = json!({ "{{list}}": [1, { "deep": ["{{list.0._id}}", "x"] }], "n": 1.5 });
+    let expected = json!({ "{{list}}": [1, { "deep": ["x1", "x"] }], "n": 1.5 });
+    assert_eq!(render(value), expected);
+}
+
+#[test]
+fn what_is_missing_stays_as_written() {
+    let world = world();
+    for template in [
+        "{{createAuthor.missing}}",
+        "{{createAuthor.missing.deep}}",
+        "{{ createAuthor.nul.deep }}",
+        "{{list.7}}",
+        "{{list[\"0\"]}}",
+        "{{vars.nobody}}",
+    ] {
+        let parsed = Template::parse(&json!(template), &world).unwrap();
+        let rendered = parsed.render(&world);
+        assert_eq!(rendered.value, json!(template));
+        assert_eq!(rendered.unresolved, [Arc::from(template)]);
+    }
+}
+
+#[test]
+fn braces_around_anything_else_are_refused() {
+    let world = world();
+    for (template, is_unknown) in [
+        ("{{}}", false),
+        ("{{ }}", false),
+        ("{{a + b}}", false),
+        ("{{createAuthor.}}", false),
+        ("{{createAuthor..x}}", false),
+        ("{{createAuthor[x]}}", false),
+        ("{{createAuthor[0}}", false),
+        ("{{createAuthor|upper}}", false),
+        ("{{\"a\": 1}}", false),
+        ("{{nobody._id}}", true),
+        ("{{nobody}}", true),
+        ("{{vars}}", true),
+    ] {
+        let value = json!({ "a": [{ "b c": template }] });
+        let errors = Template::parse(&value, &world).expect_err(template);
+        assert_eq!(errors.len(), 1, "{template}");
+        assert_eq!(errors[0].at, ".a[0][\"b c\"]");
+        let unknown = matches!(errors[0].kind, TemplateErrorKind::Unknown { .. });
+        assert_eq!(unknown, is_unknown, "{template}: {}", errors[0]);
+    }
+}

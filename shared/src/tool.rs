@@ -1,0 +1,215 @@
+//! What a tool is, and how a call of one can fail.
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    id::{ToolName, ToolSetName},
+    limits,
+};
+
+/// What a second call of a tool does.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Effect {
+    /// Nothing: the tool only looks.
+    Read,
+    /// The same as the first, under the same key.
+    Idempotent,
+    /// Something new. Such a call is never made twice on a guess.
+    #[default]
+    Once,
+}
+
+/// What a tool says about itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolDefinition {
+    /// The name that its source gives it.
+    pub name: ToolName,
+    /// The toolset it belongs to.
+    pub set: ToolSetName,
+    /// What it does, in words.
+    pub description: String,
+    /// The JSON Schema of its parameters.
+    pub input_schema: Value,
+    /// The JSON Schema of its output, where it says.
+    pub output_schema: Option<Value>,
+    /// What a second call does.
+    pub effect: Effect,
+    /// Sentences that people would say when they want it.
+    pub examples: Vec<String>,
+    /// Whether it can be called; one that cannot is known for selection only.
+    pub is_callable: bool,
+}
+
+impl ToolDefinition {
+    /// Returns the name that always means this tool: `set.name`.
+    ///
+    /// A tool whose own name begins with its set's (`flow.echo`) is not named twice.
+    pub fn qualified(&self) -> ToolName {
+        let (set, name) = (self.set.as_str(), self.name.as_str());
+        let is_qualified = name.strip_prefix(set).is_some_and(|rest| rest.starts_with('.'));
+        if is_qualified {
+            return self.name.clone();
+        }
+        format!("{set}.{name}").parse().unwrap_or_else(|_| self.name.clone())
+    }
+}
+
+/// A stable code that says how a step failed, such as `tool.failed`.
+///
+/// Faber's own are the constants here; `flow.fail` may carry any.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ErrorCode(Cow<'static, str>);
+
+impl ErrorCode {
+    /// The tool said that it failed.
+    pub const FAILED: Self = Self(Cow::Borrowed("tool.failed"));
+    /// The tool took too long.
+    pub const TIMEOUT: Self = Self(Cow::Borrowed("tool.timeout"));
+    /// The tool was told to stop.
+    pub const CANCELLED: Self = Self(Cow::Borrowed("tool.cancelled"));
+    /// The tool could not be reached.
+    pub const UNAVAILABLE: Self = Self(Cow::Borrowed("tool.unavailable"));
+    /// The tool's set is switched off.
+    pub const INACTIVE: Self = Self(Cow::Borrowed("tool.inactive"));
+    /// The rendered parameters do not fit the tool's schema.
+    pub const INVALID_PARAMETERS: Self = Self(Cow::Borrowed("tool.invalid_parameters"));
+    /// The tool returned more than a log should keep.
+    pub const OUTPUT_TOO_LARGE: Self = Self(Cow::Borrowed("tool.output_too_large"));
+    /// Nobody knows whether the call happened.
+    pub const OUTCOME_UNKNOWN: Self = Self(Cow::Borrowed("tool.outcome_unknown"));
+    /// A template found nothing, and the execution is strict.
+    pub const UNRESOLVED: Self = Self(Cow::Borrowed("template.unresolved"));
+    /// A person said no.
+    pub const REJECTED: Self = Self(Cow::Borrowed("step.rejected"));
+    /// The execution's time was up.
+    pub const DEADLINE: Self = Self(Cow::Borrowed("execution.deadline"));
+
+    /// Makes a code that a user chose.
+    pub fn custom(code: String) -> Self {
+        Self(Cow::Owned(code))
+    }
+
+    /// Returns the code as a string.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns whether another try can help, by the one table that says so.
+    fn is_retryable(&self) -> bool {
+        matches!(
+            self.as_str(),
+            "tool.failed" | "tool.timeout" | "tool.unavailable" | "tool.inactive"
+        )
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How a call failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{code}: {message}")]
+pub struct ToolError {
+    /// What kind of failure.
+    pub code: ErrorCode,
+    /// What happened and what to do, for people.
+    pub message: Arc<str>,
+    /// Whether another try can help.
+    pub retryable: bool,
+    /// Whether the call certainly did not take effect, or certainly answered. Where it is not
+    /// certain (a time-out, a lost connection) a `Once` tool is not called again.
+    #[serde(default = "certain", skip_serializing_if = "is_certain")]
+    pub is_definite: bool,
+}
+
+fn certain() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_certain(is_definite: &bool) -> bool {
+    *is_definite
+}
+
+impl ToolError {
+    /// Makes an error whose code says whether another try can help, and that is certain.
+    pub fn new(code: ErrorCode, message: impl AsRef<str>) -> Self {
+        let retryable = code.is_retryable();
+        Self { code, message: clip(message.as_ref()), retryable, is_definite: true }
+    }
+
+    /// Makes the error of a tool that says it failed.
+    pub fn failed(message: impl AsRef<str>) -> Self {
+        Self::new(ErrorCode::FAILED, message)
+    }
+
+    /// Says that the call may have taken effect, or may yet.
+    #[must_use]
+    pub fn indefinite(self) -> Self {
+        Self { is_definite: false, ..self }
+    }
+
+    /// Says that no other try can help.
+    #[must_use]
+    pub fn terminal(self) -> Self {
+        Self { retryable: false, ..self }
+    }
+}
+
+/// Keeps the first and the last part of a text that is longer than a log should keep.
+fn clip(text: &str) -> Arc<str> {
+    if text.len() <= limits::MESSAGE_BYTES {
+        return text.into();
+    }
+    let head = text.floor_char_boundary(limits::MESSAGE_BYTES / 4);
+    let tail = text.ceil_char_boundary(text.len() - limits::MESSAGE_BYTES / 2);
+    format!("{} … {}", &text[..head], &text[tail..]).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_messages_keep_their_head_and_tail() {
+        let text = format!("head{}tail", "ä".repeat(limits::MESSAGE_BYTES));
+        let error = ToolError::failed(text);
+        assert!(error.message.starts_with("head") && error.message.ends_with("tail"));
+        assert!(error.message.len() <= limits::MESSAGE_BYTES);
+    }
+
+    #[test]
+    fn a_tool_is_not_qualified_twice() {
+        let mut tool = ToolDefinition {
+            name: "flow.echo".parse().unwrap(),
+            set: "flow".parse().unwrap(),
+            description: String::new(),
+            input_schema: Value::Null,
+            output_schema: None,
+            effect: Effect::Read,
+            examples: Vec::new(),
+            is_callable: true,
+        };
+        assert_eq!(tool.qualified().as_str(), "flow.echo");
+        tool.name = "echo".parse().unwrap();
+        assert_eq!(tool.qualified().as_str(), "flow.echo");
+        tool.name = "flower".parse().unwrap();
+        assert_eq!(tool.qualified().as_str(), "flow.flower");
+    }
+}
