@@ -1,1 +1,63 @@
-//! Placeholder.
+//! What to do: from words to drafts, from drafts to plans.
+
+pub mod catalog;
+pub mod draft;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use crate::{catalog::Catalog, draft::Draft};
+
+/// Turns a query into a draft.
+#[async_trait]
+pub trait Planner: Send + Sync {
+    /// Returns the name by which plans remember who wrote them.
+    fn name(&self) -> &str;
+
+    /// Proposes a draft for `query` that uses tools of `catalog`.
+    ///
+    /// What is worth knowing about how it came to be goes into the [`Proposal`], or into the
+    /// error: it becomes the request's transcript.
+    async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError>;
+}
+
+/// A draft, and how it came to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proposal {
+    /// The draft.
+    pub draft: Draft,
+    /// How it came to be, oldest first.
+    pub notes: Vec<Note>,
+}
+
+/// Something worth knowing about how a draft came to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Note {
+    /// What kind of thing: `candidates`, `clauses`, `prompt`, `reply`.
+    pub kind: &'static str,
+    /// All of it.
+    pub content: Value,
+}
+
+/// Why there is no draft.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PlanningError {
+    /// The planner understood, or did not, and no tool does what is asked.
+    #[error("{message}")]
+    NoPlan {
+        /// What could not be done or filled, and what to do.
+        message: String,
+        /// The nearest tools, best first.
+        nearest: Vec<String>,
+        /// How far it came.
+        notes: Vec<Note>,
+    },
+    /// The planner could not be reached.
+    #[error("{message}")]
+    Unavailable {
+        /// Why, and what to do.
+        message: String,
+        /// How far it came.
+        notes: Vec<Note>,
+    },
+}
