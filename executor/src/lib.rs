@@ -1,4 +1,12 @@
 //! What happens next: the machine, drivers, workers and the tools that they call.
 
+mod call;
+pub mod control;
+mod driver;
+mod lease;
+pub mod machine;
+pub mod options;
+pub mod plans;
 pub mod tool;
 pub mod toolbox;
+pub mod worker;

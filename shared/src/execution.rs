@@ -226,7 +226,7 @@ impl Execution {
         self.agenda.leave(number, &step.state);
         step.note(at, event);
         let before = std::mem::replace(&mut step.state, next);
-        self.agenda.enter(number, &step.state);
+        self.agenda.enter(number, &step.state, self.plan.step(number).kind);
         if let (StepState::Waiting(WaitReason::Signal { name }), Event::StepSucceeded { .. }) =
             (&before, event)
         {
@@ -253,8 +253,13 @@ impl Execution {
             let step = &mut self.steps[dependent.get()];
             step.unmet -= 1;
             step.is_doomed |= !lets_go_on;
-            if step.state == StepState::Pending {
-                self.agenda.unblock(*dependent, step.unmet, step.is_doomed);
+            if step.state != StepState::Pending {
+                continue;
+            }
+            if step.is_doomed {
+                self.agenda.doom(*dependent);
+            } else if step.unmet == 0 {
+                self.agenda.unblock(*dependent, plan.step(*dependent).asks_first());
             }
         }
         let must_succeed = matches!(on_error, OnError::Fail | OnError::Wait);

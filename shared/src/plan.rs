@@ -350,9 +350,23 @@ fn check_step(
             Err(_) => Err(PlanError::Mapping { step: id.clone(), path: written }),
         })
         .collect::<Result<_, _>>()?;
+    let template = match template {
+        // One copy is enough.
+        Template::Literal(literal) if literal == parameters => {
+            Template::Literal(Arc::clone(&parameters))
+        }
+        template => template,
+    };
     let kind = StepKind::of(&tool);
     let depends_on = before;
     Ok(ToolExecution { id, tool, kind, parameters, template, depends_on, output_mapping, policy })
+}
+
+impl ToolExecution {
+    /// Returns whether the step, once ready, waits for somebody before anything is called.
+    pub fn asks_first(&self) -> bool {
+        self.kind == StepKind::Wait || self.policy.requires_approval
+    }
 }
 
 impl StepKind {

@@ -20,7 +20,7 @@ use crate::id::StepIx;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Template {
     /// A value without holes.
-    Literal(Value),
+    Literal(Arc<Value>),
     /// A string that is one whole reference: the value found takes its place, type and all.
     Whole(Reference),
     /// A string with references in it.
@@ -122,6 +122,10 @@ impl Template {
         if parser.errors.is_empty() { Ok(template) } else { Err(parser.errors) }
     }
 
+    fn literal(value: Value) -> Self {
+        Self::Literal(Arc::new(value))
+    }
+
     /// Calls `visit` with every reference.
     pub fn references(&self, visit: &mut dyn FnMut(&Reference)) {
         match self {
@@ -137,8 +141,7 @@ impl Template {
         }
     }
 
-    /// Returns whether a whole reference stands anywhere, so that types are only known when
-    /// rendered.
+    /// Returns whether there are no holes.
     pub fn is_literal(&self) -> bool {
         matches!(self, Self::Literal(_))
     }
@@ -152,7 +155,7 @@ impl Template {
 
     fn fill(&self, values: &dyn Values, unresolved: &mut Vec<Arc<str>>) -> Value {
         match self {
-            Self::Literal(value) => value.clone(),
+            Self::Literal(value) => (**value).clone(),
             Self::Whole(reference) => match reference.find(values) {
                 Some(found) => found.clone(),
                 None => Value::String(reference.give_up(unresolved)),
@@ -209,7 +212,7 @@ impl Parser<'_> {
                 let parsed: Vec<_> =
                     parsed.map(|(n, it)| self.inside(&format!("[{n}]"), it)).collect();
                 if parsed.iter().all(Template::is_literal) {
-                    return Template::Literal(value.clone());
+                    return Template::literal(value.clone());
                 }
                 Template::Array(parsed)
             }
@@ -219,11 +222,11 @@ impl Parser<'_> {
                     .map(|(key, it)| (key.clone(), self.inside(&path::written(key), it)))
                     .collect();
                 if parsed.iter().all(|(_, it)| it.is_literal()) {
-                    return Template::Literal(value.clone());
+                    return Template::literal(value.clone());
                 }
                 Template::Object(parsed)
             }
-            other => Template::Literal(other.clone()),
+            other => Template::literal(other.clone()),
         }
     }
 
@@ -237,7 +240,7 @@ impl Parser<'_> {
 
     fn string(&mut self, text: &str) -> Template {
         if !text.contains("{{") {
-            return Template::Literal(Value::String(text.to_owned()));
+            return Template::literal(Value::from(text));
         }
         let mut parts: Vec<Part> = Vec::new();
         for token in lex::tokens(text) {
@@ -253,8 +256,8 @@ impl Parser<'_> {
             }
         }
         match parts.as_mut_slice() {
-            [] => Template::Literal(Value::String(String::new())),
-            [Part::Literal(text)] => Template::Literal(Value::String(std::mem::take(text))),
+            [] => Template::literal(Value::from("")),
+            [Part::Literal(text)] => Template::literal(Value::String(std::mem::take(text))),
             [Part::Reference(reference)] => Template::Whole(reference.clone()),
             _ => Template::Text(parts),
         }

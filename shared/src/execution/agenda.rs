@@ -5,13 +5,19 @@
 use std::collections::BTreeSet;
 
 use super::StepState;
-use crate::{clock::Timestamp, id::StepIx, plan::Plan};
+use crate::{
+    clock::Timestamp,
+    id::StepIx,
+    plan::{Plan, StepKind},
+};
 
 /// The steps that are not over, by what they wait for.
 #[derive(Clone, Debug, Default)]
 pub struct Agenda {
-    /// Pending, and all that it depends on let it go on.
+    /// Pending, and all that it depends on let it go on: to be called, which takes a slot.
     ready: BTreeSet<StepIx>,
+    /// The same, but first somebody must agree or send a signal, which takes no slot.
+    asking: BTreeSet<StepIx>,
     /// Pending, and something that it depends on ended so that it will not run.
     doomed: BTreeSet<StepIx>,
     /// Under way.
@@ -29,19 +35,19 @@ pub struct Agenda {
 impl Agenda {
     pub(super) fn new(plan: &Plan) -> Self {
         let numbered = plan.steps().iter().enumerate();
-        let ready = numbered.filter(|(_, it)| it.depends_on.is_empty());
-        Self {
-            ready: ready.map(|(at, _)| StepIx::new(at)).collect(),
-            open: plan.steps().len(),
-            ..Self::default()
-        }
+        let (asking, ready) = numbered
+            .filter(|(_, it)| it.depends_on.is_empty())
+            .map(|(at, _)| StepIx::new(at))
+            .partition(|it| plan.step(*it).asks_first());
+        Self { ready, asking, open: plan.steps().len(), ..Self::default() }
     }
 
     pub(super) fn leave(&mut self, number: StepIx, state: &StepState) {
         match state {
             StepState::Pending => {
-                self.ready.remove(&number);
-                self.doomed.remove(&number);
+                let _ = self.ready.remove(&number)
+                    || self.asking.remove(&number)
+                    || self.doomed.remove(&number);
             }
             StepState::Running { until, .. } => {
                 self.running.remove(&number);
@@ -57,12 +63,10 @@ impl Agenda {
         }
     }
 
-    pub(super) fn enter(&mut self, number: StepIx, state: &StepState) {
+    pub(super) fn enter(&mut self, number: StepIx, state: &StepState, kind: StepKind) {
         match state {
-            // Only a step that was ready waits, so one that comes back is ready.
-            StepState::Pending => {
-                self.ready.insert(number);
-            }
+            // Only a step that somebody agreed to comes back.
+            StepState::Pending => self.unblock(number, kind == StepKind::Wait),
             StepState::Running { until, .. } => {
                 self.running.insert(number);
                 until.map(|it| self.sleeping.insert((it, number)));
@@ -77,12 +81,28 @@ impl Agenda {
         }
     }
 
-    pub(super) fn unblock(&mut self, number: StepIx, unmet: usize, is_doomed: bool) {
-        if is_doomed {
-            self.doomed.insert(number);
-        } else if unmet == 0 {
-            self.ready.insert(number);
-        }
+    /// Says that everything a pending step depends on lets it go on.
+    pub(super) fn unblock(&mut self, number: StepIx, asks_first: bool) {
+        if asks_first {
+            self.asking.insert(number)
+        } else {
+            self.ready.insert(number)
+        };
+    }
+
+    /// Says that a pending step will not run.
+    pub(super) fn doom(&mut self, number: StepIx) {
+        self.doomed.insert(number);
+    }
+
+    /// Returns the steps that may begin once somebody was asked, in plan order.
+    pub fn asking(&self) -> &BTreeSet<StepIx> {
+        &self.asking
+    }
+
+    /// Returns whether steps are open that are not under way.
+    pub fn has_idle(&self) -> bool {
+        self.open > self.running.len()
     }
 
     /// Returns the steps that may begin now, in plan order.
@@ -124,6 +144,7 @@ impl Agenda {
     pub fn only_waits(&self) -> bool {
         self.running.is_empty()
             && self.ready.is_empty()
+            && self.asking.is_empty()
             && self.doomed.is_empty()
             && !(self.waiting.is_empty() && self.retrying.is_empty())
     }

@@ -1,0 +1,258 @@
+//! What people and programs ask for: start, cancel, pause, resume, approve, signal.
+//!
+//! Starting writes the log's first event, or lets a worker of this process do so together with
+//! its claim. Everything else goes into the execution's inbox and is acknowledged when that is
+//! durable; the owner, wherever it is, records it.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use shared::{
+    clock::Clock,
+    event::Recorded,
+    execution::{Execution, ExecutionOptions},
+    id::{CommandId, ExecutionId, StepId},
+    limits,
+    plan::Plan,
+    store::{Append, AppendError, Command, Envelope, Head, Reservation, Store, StoreError},
+};
+
+use crate::{machine, worker::Handle};
+
+/// How often an identifier that is taken is drawn again. Once is already a wonder.
+const DRAWS: usize = 8;
+
+/// Starts executions and tells them things.
+#[derive(Clone, Debug)]
+pub struct Control {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    worker: Option<Handle>,
+}
+
+/// Why something that was asked for did not happen.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// No execution has this identifier.
+    #[error("there is no execution `{0}`")]
+    NotFound(ExecutionId),
+    /// It does not fit what is there.
+    #[error("{0}")]
+    Conflict(String),
+    /// It could not be right, whatever is there.
+    #[error("{0}")]
+    Invalid(String),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A key under which something is asked for at most once, and what was asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IdempotencyKey {
+    /// The key.
+    pub key: String,
+    /// What was asked for, besides the options: the plan's identifier, or the query.
+    pub subject: Value,
+}
+
+impl Control {
+    /// Makes a control over a store. With a worker of this process, executions begin there.
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, worker: Option<Handle>) -> Self {
+        Self { store, clock, worker }
+    }
+
+    /// Returns the store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Returns the worker of this process, if there is one.
+    pub fn worker(&self) -> Option<&Handle> {
+        self.worker.as_ref()
+    }
+
+    /// Returns the execution that a key stands for, if the same was asked for before.
+    pub async fn find(
+        &self,
+        key: &IdempotencyKey,
+        options: &ExecutionOptions,
+    ) -> Result<Option<ExecutionId>, ControlError> {
+        let Some(found) = self.store.reservation(&key.key).await? else { return Ok(None) };
+        self.recognise(&found, &fingerprint(key, options)).await
+    }
+
+    /// Starts an execution of `plan`. It returns once that is durable.
+    pub async fn start(
+        &self,
+        plan: &Arc<Plan>,
+        options: ExecutionOptions,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<ExecutionId, ControlError> {
+        validate(&options, key)?;
+        for _ in 0..DRAWS {
+            let now = self.clock.now();
+            let mut id = ExecutionId::draw(now);
+            if let Some(key) = key {
+                let fingerprint = fingerprint(key, &options);
+                let wanted = Reservation { key: key.key.clone(), execution: id, fingerprint };
+                if let Some(found) = self.store.reserve(&wanted).await? {
+                    if let Some(id) = self.recognise(&found, &wanted.fingerprint).await? {
+                        return Ok(id);
+                    }
+                    // Reserved, but whoever did so was lost before it began.
+                    id = found.execution;
+                }
+            }
+            let (execution, created) = machine::create(id, plan, options.clone(), now);
+            match self.begin(execution, created).await {
+                Ok(()) => return Ok(id),
+                Err(AppendError::Conflict) => (),
+                Err(AppendError::Store(err)) => return Err(err.into()),
+            }
+        }
+        Err(StoreError::Taken.into())
+    }
+
+    async fn begin(&self, execution: Execution, created: Recorded) -> Result<(), AppendError> {
+        let is_due = execution.options().start_at.is_none_or(|it| it <= self.clock.now());
+        let (execution, created) = match &self.worker {
+            Some(worker) if is_due => match worker.begin(execution, created).await {
+                Ok(answer) => return answer,
+                Err((execution, created)) => (*execution, *created),
+            },
+            _ => (execution, created),
+        };
+        let due = execution.options().start_at.unwrap_or(created.at);
+        let head = Head::of(&execution, None, Some(due));
+        let mut append = Append::new(execution.id(), shared::id::Seq::START, &[created]);
+        append.head = Some(head);
+        self.store.append(append).await?;
+        self.store.hints().poke_work();
+        Ok(())
+    }
+
+    /// Returns the execution of a reservation, if it has begun and is of the same request.
+    async fn recognise(
+        &self,
+        found: &Reservation,
+        fingerprint: &str,
+    ) -> Result<Option<ExecutionId>, ControlError> {
+        if found.fingerprint != fingerprint {
+            let why = format!(
+                "the idempotency key `{}` stands for `{}`, which was asked for with another plan \
+                 or other options: use another key",
+                found.key, found.execution
+            );
+            return Err(ControlError::Conflict(why));
+        }
+        let has_begun = self.store.head(found.execution).await?.is_some();
+        Ok(has_begun.then_some(found.execution))
+    }
+
+    /// Asks an execution to stop. One that is over stays as it is.
+    pub async fn cancel(
+        &self,
+        id: ExecutionId,
+        reason: Option<String>,
+    ) -> Result<(), ControlError> {
+        check_text("reason", reason.as_deref())?;
+        if self.head(id).await?.state.is_over() {
+            return Ok(());
+        }
+        self.send(id, Command::Cancel { reason }).await
+    }
+
+    /// Asks an execution to begin no further step.
+    pub async fn pause(&self, id: ExecutionId) -> Result<(), ControlError> {
+        self.open(id).await?;
+        self.send(id, Command::Pause).await
+    }
+
+    /// Asks an execution to go on.
+    pub async fn resume(&self, id: ExecutionId) -> Result<(), ControlError> {
+        self.open(id).await?;
+        self.send(id, Command::Resume).await
+    }
+
+    /// Lets a step that waits for a person go on, or not.
+    pub async fn approve(
+        &self,
+        id: ExecutionId,
+        step: StepId,
+        approved: bool,
+        comment: Option<String>,
+    ) -> Result<(), ControlError> {
+        check_text("comment", comment.as_deref())?;
+        self.open(id).await?;
+        self.send(id, Command::Approve { step, approved, comment }).await
+    }
+
+    /// Tells an execution something that a step waits for, or may wait for later.
+    pub async fn signal(
+        &self,
+        id: ExecutionId,
+        name: String,
+        payload: Value,
+    ) -> Result<(), ControlError> {
+        check_text("name", Some(&name))?;
+        if name.is_empty() {
+            return Err(ControlError::Invalid("a signal needs a `name`".to_owned()));
+        }
+        if shared::json::size(&payload) > limits::OUTPUT_BYTES {
+            let most = limits::OUTPUT_BYTES;
+            return Err(ControlError::Invalid(format!("`payload` has more than {most} bytes")));
+        }
+        if shared::json::is_too_deep(&payload) {
+            let most = shared::json::DEPTH;
+            return Err(ControlError::Invalid(format!("`payload` is nested deeper than {most}")));
+        }
+        self.open(id).await?;
+        self.send(id, Command::Signal { name, payload: Arc::new(payload) }).await
+    }
+
+    async fn send(&self, execution: ExecutionId, command: Command) -> Result<(), ControlError> {
+        let at = self.clock.now();
+        let envelope = Envelope { id: CommandId::draw(at), execution, at, command };
+        self.store.send(envelope).await?;
+        self.store.hints().poke_inbox();
+        Ok(())
+    }
+
+    async fn head(&self, id: ExecutionId) -> Result<Head, ControlError> {
+        self.store.head(id).await?.ok_or(ControlError::NotFound(id))
+    }
+
+    async fn open(&self, id: ExecutionId) -> Result<Head, ControlError> {
+        let head = self.head(id).await?;
+        if head.state.is_over() {
+            let why = format!("`{id}` is {}: it can no longer be changed", head.state.as_str());
+            return Err(ControlError::Conflict(why));
+        }
+        Ok(head)
+    }
+}
+
+fn fingerprint(key: &IdempotencyKey, options: &ExecutionOptions) -> String {
+    let options = serde_json::to_value(options).expect("options are JSON");
+    json!([key.subject, options]).to_string()
+}
+
+fn validate(options: &ExecutionOptions, key: Option<&IdempotencyKey>) -> Result<(), ControlError> {
+    check_text("idempotencyKey", key.map(|it| it.key.as_str()))?;
+    if key.is_some_and(|it| it.key.is_empty()) {
+        return Err(ControlError::Invalid("`idempotencyKey` must not be empty".to_owned()));
+    }
+    if options.max_parallel == Some(0) {
+        return Err(ControlError::Invalid("`maxParallel` must be at least 1".to_owned()));
+    }
+    Ok(())
+}
+
+fn check_text(what: &str, text: Option<&str>) -> Result<(), ControlError> {
+    if text.is_some_and(|it| it.len() > limits::TEXT_BYTES) {
+        let why = format!("`{what}` has more than {} bytes", limits::TEXT_BYTES);
+        return Err(ControlError::Invalid(why));
+    }
+    Ok(())
+}

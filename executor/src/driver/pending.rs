@@ -1,0 +1,222 @@
+//! What was decided and is not durable yet.
+
+use std::time::Duration;
+
+use futures::{FutureExt, future::BoxFuture};
+use shared::{
+    event::Recorded,
+    execution::{Execution, ExecutionState},
+    id::{CommandId, ExecutionId, Seq},
+    store::{Append, AppendError, Head, Store, StoreError},
+};
+use tokio::{sync::oneshot, time};
+use tracing::{debug, warn};
+
+use super::{Context, DriveError};
+
+/// The most events that reads may run ahead of the disk.
+const EVENTS: usize = 4_096;
+/// The most bytes that they may.
+const BYTES: usize = 8 << 20;
+/// The first wait after a store failed; each further wait is twice as long, up to the poll.
+const BACKOFF: Duration = Duration::from_millis(5);
+
+/// What was decided and is not durable yet.
+pub(super) struct Pending {
+    durable: Seq,
+    queue: Vec<Recorded>,
+    bytes: usize,
+    heard: Vec<CommandId>,
+    flight: Option<Flight>,
+    /// The state that the last written head says.
+    head: Option<ExecutionState>,
+    born: Option<oneshot::Sender<Result<(), AppendError>>>,
+}
+
+/// An append on its way.
+struct Flight {
+    events: Vec<Recorded>,
+    head: Option<Head>,
+    future: BoxFuture<'static, Result<(), AppendError>>,
+}
+
+/// What a log has where an append should be.
+enum Fate {
+    Landed,
+    Prefix(usize),
+    Displaced { is_ours_first: bool },
+}
+
+impl Pending {
+    pub(super) fn new(durable: Seq) -> Self {
+        Self {
+            durable,
+            queue: Vec::new(),
+            bytes: 0,
+            heard: Vec::new(),
+            flight: None,
+            head: None,
+            born: None,
+        }
+    }
+
+    /// Will say that the first append is durable, or why not.
+    pub(super) fn announce(&mut self, born: oneshot::Sender<Result<(), AppendError>>) {
+        self.born = Some(born);
+    }
+
+    pub(super) fn push(&mut self, events: impl IntoIterator<Item = Recorded>) {
+        self.queue.extend(events);
+    }
+
+    pub(super) fn weigh(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+
+    pub(super) fn heard(&mut self, command: CommandId) {
+        self.heard.push(command);
+    }
+
+    /// Returns whether nothing is on its way and nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.flight.is_none() && self.queue.is_empty()
+    }
+
+    /// Returns whether so much waits that nothing more should be decided.
+    pub(super) fn is_full(&self) -> bool {
+        self.queue.len() >= EVENTS || self.bytes >= BYTES
+    }
+
+    /// Sends what waits, unless something is on its way.
+    pub(super) fn flush(&mut self, context: &Context, execution: &Execution) {
+        if self.flight.is_some() || (self.queue.is_empty() && self.heard.is_empty()) {
+            return;
+        }
+        let events = std::mem::take(&mut self.queue);
+        let heard = std::mem::take(&mut self.heard);
+        self.bytes = 0;
+        let store = std::sync::Arc::clone(&context.store);
+        if events.is_empty() {
+            let discard = async move { Ok(store.discard(heard).await?) };
+            self.flight = Some(Flight { events, head: None, future: discard.boxed() });
+            return;
+        }
+        let state = execution.state();
+        let head =
+            (self.head != Some(state)).then(|| Head::of(execution, Some(context.worker), None));
+        self.head = Some(state);
+        let mut append = Append::new(execution.id(), self.durable, &events);
+        append.head.clone_from(&head);
+        append.heard = heard;
+        let future = async move { store.append(append).await }.boxed();
+        self.flight = Some(Flight { events, head, future });
+    }
+
+    /// Waits for what is on its way.
+    pub(super) async fn appended(&mut self) -> Result<(), AppendError> {
+        match &mut self.flight {
+            Some(flight) => flight.future.as_mut().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Notes what became of what was on its way, and returns how far the log is durable.
+    pub(super) async fn settle(
+        &mut self,
+        result: Result<(), AppendError>,
+        context: &Context,
+        id: ExecutionId,
+    ) -> Result<Seq, DriveError> {
+        let Some(flight) = self.flight.take() else { return Ok(self.durable) };
+        let end = self.durable.plus(flight.events.len());
+        let result = match result {
+            Err(err) if !flight.events.is_empty() => self.recover(flight, err, context, id).await,
+            // Commands that are not forgotten are found again, and change nothing then.
+            _ => Ok(()),
+        };
+        if let Some(born) = self.born.take() {
+            let answer = match &result {
+                Ok(()) => Ok(()),
+                Err(DriveError::Store(err)) => Err(AppendError::Store(err.clone())),
+                Err(_) => Err(AppendError::Conflict),
+            };
+            // Whoever asked may have gone.
+            let _ = born.send(answer);
+        }
+        result?;
+        self.durable = end;
+        Ok(end)
+    }
+
+    /// Finds out whether an append that failed was written, and offers it again if not.
+    async fn recover(
+        &mut self,
+        flight: Flight,
+        err: AppendError,
+        context: &Context,
+        id: ExecutionId,
+    ) -> Result<(), DriveError> {
+        debug!(execution = %id, %err, "an append failed; looking what the log says");
+        let Flight { events, head, .. } = flight;
+        let mut wait = BACKOFF;
+        let mut last = StoreError::Unavailable(err.to_string());
+        for _ in 0..context.options.store_tries {
+            match fate(&*context.store, id, self.durable, &events).await {
+                Ok(Fate::Landed) => {
+                    if let Some(head) = head.clone()
+                        && let Err(err) = context.store.put_head(head).await
+                    {
+                        last = err;
+                    } else {
+                        return Ok(());
+                    }
+                }
+                Ok(Fate::Displaced { is_ours_first }) => {
+                    if is_ours_first && let Some(born) = self.born.take() {
+                        // It was created; another worker was faster to take it.
+                        let _ = born.send(Ok(()));
+                    }
+                    return Err(DriveError::Fenced);
+                }
+                Ok(Fate::Prefix(n)) => {
+                    let mut append = Append::new(id, self.durable.plus(n), &events[n..]);
+                    append.head.clone_from(&head);
+                    match context.store.append(append).await {
+                        Ok(()) => return Ok(()),
+                        Err(AppendError::Conflict) => (),
+                        Err(AppendError::Store(err)) => last = err,
+                    }
+                }
+                Err(err) => last = err,
+            }
+            time::sleep(wait).await;
+            wait = (wait * 2).min(context.options.poll);
+        }
+        warn!(execution = %id, err = %last, "gave an execution up for now");
+        Err(last.into())
+    }
+}
+
+async fn fate(
+    store: &dyn Store,
+    id: ExecutionId,
+    after: Seq,
+    events: &[Recorded],
+) -> Result<Fate, StoreError> {
+    let mut found = Vec::new();
+    while found.len() <= events.len() {
+        let more = store.read(id, after.plus(found.len())).await?;
+        if more.is_empty() {
+            break;
+        }
+        found.extend(more);
+    }
+    let is_ours_first = found.starts_with(events);
+    Ok(if found == events {
+        Fate::Landed
+    } else if is_ours_first || !events.starts_with(&found) {
+        Fate::Displaced { is_ours_first }
+    } else {
+        Fate::Prefix(found.len())
+    })
+}

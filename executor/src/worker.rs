@@ -1,0 +1,375 @@
+//! Claims executions and drives them.
+//!
+//! New executions, resumed ones and those of workers that died are the same thing here: somebody
+//! claims them, and the log says what is to be done. There is no recovery code.
+
+mod looking;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use chrono::TimeDelta;
+use shared::{
+    clock::Clock,
+    event::Recorded,
+    execution::Execution,
+    id::{ExecutionId, WorkerId},
+    store::{AppendError, Envelope, Lease, Store, StoreError},
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+    task::JoinSet,
+    time::{self, Instant},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+
+use crate::{
+    driver::{Context, DriveError, Driver, Stop, load},
+    lease::LeaseClock,
+    options::Options,
+    plans::Plans,
+    toolbox::Toolbox,
+};
+
+/// What a worker takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Whatever is there and can be done with the tools at hand.
+    Everything,
+    /// Only what it is given.
+    Given,
+}
+
+/// Claims executions and drives them.
+pub struct Worker {
+    context: Arc<Context>,
+    scope: Scope,
+    plans: Arc<Plans>,
+    room: Arc<Semaphore>,
+    /// Where commands for the executions that are driven here go.
+    local: Arc<Local>,
+    orders: mpsc::Receiver<Order>,
+    drivers: JoinSet<Driven>,
+    /// Executions that drivers gave up, to be claimed again.
+    again: BTreeSet<ExecutionId>,
+    /// Executions that were due at the last look, and whose tools are not at hand.
+    lacking: BTreeSet<ExecutionId>,
+}
+
+/// Gives a worker of this process executions to drive.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    orders: mpsc::Sender<Order>,
+    room: Arc<Semaphore>,
+    toolbox: Toolbox,
+    worker: WorkerId,
+}
+
+/// An execution for a worker of this process.
+#[derive(Debug)]
+enum Order {
+    /// One that is new.
+    Begin {
+        execution: Box<Execution>,
+        created: Box<Recorded>,
+        born: oneshot::Sender<Result<(), AppendError>>,
+        permit: OwnedSemaphorePermit,
+    },
+    /// One that is in the store.
+    Claim(ExecutionId),
+}
+
+/// How an execution left a driver.
+type Driven = (ExecutionId, Result<Stop, DriveError>);
+
+/// The executions that are driven here.
+#[derive(Debug, Default)]
+struct Local(Mutex<BTreeMap<ExecutionId, mpsc::Sender<Envelope>>>);
+
+/// How many commands a driver lets wait; more stay in the inbox.
+const COMMANDS: usize = 64;
+/// How many orders may wait.
+const ORDERS: usize = 1_024;
+
+/// What a worker is made of.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// The name of its machine, for people.
+    pub node: String,
+    /// Where executions are.
+    pub store: Arc<dyn Store>,
+    /// What it can run.
+    pub toolbox: Toolbox,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// How it works.
+    pub options: Options,
+    /// What it takes.
+    pub scope: Scope,
+}
+
+impl Worker {
+    /// Makes a worker. It works when it is [run](Self::run).
+    ///
+    /// When `drain` fires it begins nothing, lets short steps end and leaves the rest to others.
+    pub fn new(parts: Parts, id: WorkerId, drain: CancellationToken) -> (Self, Handle) {
+        let Parts { node, store, toolbox, clock, options, scope } = parts;
+        let (sender, orders) = mpsc::channel(ORDERS);
+        let room = Arc::new(Semaphore::new(options.executions));
+        let lease = LeaseClock::new(options.lease);
+        let handle = Handle {
+            orders: sender,
+            room: Arc::clone(&room),
+            toolbox: toolbox.clone(),
+            worker: id,
+        };
+        let options = Arc::new(options);
+        let node = node.into();
+        let context =
+            Arc::new(Context { worker: id, node, store, toolbox, clock, options, lease, drain });
+        let (plans, local) = (Arc::default(), Arc::default());
+        let drivers = JoinSet::new();
+        let (again, lacking) = (BTreeSet::new(), BTreeSet::new());
+        let worker = Self { context, scope, plans, room, local, orders, drivers, again, lacking };
+        (worker, handle)
+    }
+
+    /// Works until told to end. Dropping the future is a crash; others take over.
+    pub async fn run(mut self) {
+        let context = Arc::clone(&self.context);
+        heartbeat(&context).await;
+        let beats = async {
+            let mut beats = time::interval(context.options.lease / 3);
+            beats.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+            loop {
+                beats.tick().await;
+                heartbeat(&context).await;
+            }
+        };
+        let work = async {
+            self.work().await;
+            self.wind_down().await;
+        };
+        tokio::select! {
+            () = work => (),
+            () = beats => unreachable!("hearts beat until the work is done"),
+        }
+        if let Err(err) = context.store.retire(context.worker).await {
+            warn!(%err, "cannot say goodbye; the lease will run out");
+        }
+    }
+
+    async fn work(&mut self) {
+        let drain = self.context.drain.clone();
+        let hints = self.context.store.hints();
+        let (mut work, mut inbox) = (hints.work(), hints.inbox());
+        let mut tools = self.context.toolbox.changes();
+        let mut look_at = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                () = drain.cancelled() => return,
+                Some(ended) = self.drivers.join_next(), if !self.drivers.is_empty() => {
+                    let (id, result) = ended.expect("drivers do not panic");
+                    if self.ended(id, result) {
+                        look_at = Instant::now() + self.context.options.poll;
+                    }
+                }
+                Some(order) = self.orders.recv() => self.take(order),
+                _ = inbox.changed() => self.deliver().await,
+                _ = work.changed() => look_at = Instant::now(),
+                _ = tools.changed() => look_at = Instant::now(),
+                () = time::sleep_until(look_at) => {
+                    self.deliver().await;
+                    look_at = Instant::now() + self.look().await;
+                }
+            }
+        }
+    }
+
+    /// Notes that a driver ended. Returns whether the execution should be looked for again.
+    fn ended(&mut self, id: ExecutionId, result: Result<Stop, DriveError>) -> bool {
+        self.local.remove(id);
+        match result {
+            Ok(Stop::Finished) => false,
+            Ok(Stop::PutAside) => {
+                // A command may have come while it was put aside.
+                self.context.store.hints().poke_inbox();
+                true
+            }
+            Err(DriveError::Fenced) => {
+                info!(execution = %id, "another worker has the execution");
+                false
+            }
+            Err(err @ (DriveError::LeaseLost | DriveError::Store(_))) => {
+                warn!(execution = %id, %err, "will be claimed again");
+                self.again(id);
+                true
+            }
+            Err(err @ (DriveError::Corrupt(_) | DriveError::NoPlan)) => {
+                error!(execution = %id, %err, "cannot be driven; the others go on");
+                false
+            }
+        }
+    }
+
+    fn take(&mut self, order: Order) {
+        match order {
+            Order::Begin { execution, created, born, permit } => {
+                self.plans.keep(Arc::clone(execution.plan()));
+                let (sender, commands) = mpsc::channel(COMMANDS);
+                let id = execution.id();
+                self.local.insert(id, sender);
+                let context = Arc::clone(&self.context);
+                let driver = Driver::begin(context, *execution, *created, commands, born);
+                self.drivers.spawn(async move {
+                    let _permit = permit;
+                    (id, driver.run().await)
+                });
+            }
+            Order::Claim(id) => self.claim(id),
+        }
+    }
+
+    /// Takes an execution that is in the store, unless it is driven here already.
+    fn claim(&mut self, id: ExecutionId) {
+        if self.local.has(id) {
+            return;
+        }
+        let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else { return };
+        let (sender, commands) = mpsc::channel(COMMANDS);
+        self.local.insert(id, sender);
+        let (context, plans) = (Arc::clone(&self.context), Arc::clone(&self.plans));
+        self.drivers.spawn(async move {
+            let _permit = permit;
+            (id, drive(context, &plans, id, commands).await)
+        });
+    }
+
+    /// Lets drivers end what is short, then cuts them off.
+    async fn wind_down(&mut self) {
+        let all = async { while self.drivers.join_next().await.is_some() {} };
+        if time::timeout(self.context.options.drain, all).await.is_err() {
+            info!(left = self.drivers.len(), "left to others what still runs");
+            self.drivers.shutdown().await;
+        }
+    }
+}
+
+/// Reads an execution, claims it and drives it.
+async fn drive(
+    context: Arc<Context>,
+    plans: &Plans,
+    id: ExecutionId,
+    commands: mpsc::Receiver<Envelope>,
+) -> Result<Stop, DriveError> {
+    let store = Arc::clone(&context.store);
+    let execution = load(&*store, plans, id).await?;
+    let inbox = store.inbox(Some(id)).await?;
+    if execution.state().is_over() {
+        // The head lagged; the log knows.
+        store.put_head(shared::store::Head::of(&execution, None, None)).await?;
+        store.discard(inbox.iter().map(|it| it.id).collect()).await?;
+        return Ok(Stop::Finished);
+    }
+    debug!(execution = %id, seq = %execution.seq(), "claiming");
+    Driver::resume(context, execution, inbox, commands).run().await
+}
+
+async fn heartbeat(context: &Context) {
+    let asked = Instant::now();
+    let lease = context.options.lease;
+    let until = context.clock.now() + TimeDelta::from_std(lease).unwrap_or(TimeDelta::MAX);
+    let beat = Lease { worker: context.worker, node: context.node.to_string(), until };
+    match context.store.heartbeat(beat).await {
+        Ok(()) => context.lease.extend(asked, lease),
+        Err(err) => warn!(%err, "cannot renew the lease"),
+    }
+}
+
+impl Handle {
+    /// Returns the worker's identifier.
+    pub fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// Returns the tools that the worker can run.
+    pub fn toolbox(&self) -> &Toolbox {
+        &self.toolbox
+    }
+
+    /// Gives the worker a new execution, and returns when its creation is durable; or returns
+    /// the execution, if the worker has no room for it or lacks a tool.
+    pub(crate) async fn begin(
+        &self,
+        execution: Execution,
+        created: Recorded,
+    ) -> Result<Result<(), AppendError>, (Box<Execution>, Box<Recorded>)> {
+        let give_back = |execution, created| Err((Box::new(execution), Box::new(created)));
+        let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
+            return give_back(execution, created);
+        };
+        let names = execution.plan().steps().iter().map(|it| &it.tool);
+        if !self.toolbox.has_all(names) {
+            return give_back(execution, created);
+        }
+        let (born, answer) = oneshot::channel();
+        let (execution, created) = (Box::new(execution), Box::new(created));
+        let order = Order::Begin { execution, created, born, permit };
+        if let Err(mpsc::error::SendError(order)) = self.orders.send(order).await {
+            let Order::Begin { execution, created, .. } = order else {
+                unreachable!("what could not be sent comes back")
+            };
+            return Err((execution, created));
+        }
+        let lost = || StoreError::Unavailable("the worker ended meanwhile".to_owned());
+        Ok(answer.await.unwrap_or_else(|_| Err(lost().into())))
+    }
+
+    /// Asks the worker to take an execution that is in the store.
+    pub async fn claim(&self, id: ExecutionId) {
+        // A worker that is gone takes nothing; whoever finds the execution does.
+        let _ = self.orders.send(Order::Claim(id)).await;
+    }
+}
+
+impl Local {
+    fn map(&self) -> std::sync::MutexGuard<'_, BTreeMap<ExecutionId, mpsc::Sender<Envelope>>> {
+        // A map of channels is never half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn insert(&self, id: ExecutionId, commands: mpsc::Sender<Envelope>) {
+        self.map().insert(id, commands);
+    }
+
+    fn remove(&self, id: ExecutionId) {
+        self.map().remove(&id);
+    }
+
+    fn has(&self, id: ExecutionId) -> bool {
+        self.map().contains_key(&id)
+    }
+
+    /// Gives a command to the driver of its execution, if that is here. What does not fit stays
+    /// in the inbox and is found again.
+    fn deliver(&self, envelope: &Envelope) -> bool {
+        match self.map().get(&envelope.execution) {
+            Some(driver) => {
+                let _ = driver.try_send(envelope.clone());
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("id", &self.context.worker).finish_non_exhaustive()
+    }
+}
