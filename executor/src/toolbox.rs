@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, PoisonError, RwLock},
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -12,7 +13,7 @@ use shared::{
     schema::Schema,
     tool::ToolDefinition,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time};
 
 use crate::tool::Tool;
 
@@ -211,6 +212,25 @@ impl Toolbox {
     /// Returns a hint that something about the sets has changed.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.0.changes.subscribe()
+    }
+
+    /// Waits until no set is connecting any more, at most so long.
+    pub async fn settled(&self, most: Duration) {
+        let mut changes = self.changes();
+        let settled = async {
+            loop {
+                changes.mark_unchanged();
+                let inventory = self.inventory();
+                if inventory.sets.iter().all(|it| it.status != SetStatus::Connecting) {
+                    return;
+                }
+                if changes.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        // Whoever waited sees what is there.
+        let _ = time::timeout(most, settled).await;
     }
 
     fn inventory(&self) -> Arc<Inventory> {

@@ -1,1 +1,3 @@
-//! Placeholder.
+//! Who is asking: the GraphQL API, the server, the command line.
+
+pub mod engine;

@@ -5,6 +5,7 @@ pub mod draft;
 
 use async_trait::async_trait;
 use serde_json::Value;
+use shared::diagnostic::Diagnostic;
 
 use crate::{catalog::Catalog, draft::Draft};
 
@@ -28,6 +29,8 @@ pub struct Proposal {
     pub draft: Draft,
     /// How it came to be, oldest first.
     pub notes: Vec<Note>,
+    /// What the author should know: what was assumed because it was not said.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// Something worth knowing about how a draft came to be.

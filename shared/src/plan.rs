@@ -436,6 +436,19 @@ impl Plan {
         &self.about
     }
 
+    /// Returns the same steps as another plan: another version, another request.
+    #[must_use]
+    pub fn with_about(self, about: About) -> Self {
+        Self { about, ..self }
+    }
+
+    /// Returns the plan with more for its author to know.
+    #[must_use]
+    pub fn with_warnings(mut self, warnings: Vec<Diagnostic>) -> Self {
+        self.diagnostics.extend(warnings);
+        self
+    }
+
     /// Returns the plan's identifier.
     pub fn id(&self) -> PlanId {
         self.about.id

@@ -14,6 +14,7 @@
 
 pub mod hints;
 pub mod journal;
+mod tail;
 
 use std::{fmt, sync::Arc};
 
@@ -21,7 +22,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::hints::Hints;
+pub use self::{hints::Hints, tail::tail};
 use crate::{
     clock::Timestamp,
     event::{self, Recorded},

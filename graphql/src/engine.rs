@@ -1,0 +1,179 @@
+//! Planners, plans, executions and tools as one thing: what the API, the command line and tests
+//! talk to.
+
+mod error;
+mod planning;
+
+use std::{sync::Arc, time::Duration};
+
+use executor::{
+    control::{Control, IdempotencyKey},
+    plans::Plans,
+    toolbox::Toolbox,
+};
+use planner::{
+    Planner,
+    catalog::{Catalog, CatalogTool},
+};
+use serde_json::Value;
+use shared::{
+    clock::Clock,
+    execution::{Execution, ExecutionOptions},
+    id::{ExecutionId, PlanId, RequestId, Seq},
+    plan::Plan,
+    store::{Store, StoreError},
+};
+
+pub use self::{
+    error::EngineError,
+    planning::{PlanningOptions, Verdict},
+};
+
+/// Planners, plans, executions and tools as one thing.
+#[derive(Clone)]
+pub struct Engine {
+    store: Arc<dyn Store>,
+    control: Control,
+    toolbox: Toolbox,
+    planner: Arc<dyn Planner>,
+    clock: Arc<dyn Clock>,
+    plans: Arc<Plans>,
+    connect: Duration,
+}
+
+/// How an execution is asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Order {
+    /// How it is to be carried out.
+    pub options: ExecutionOptions,
+    /// The key under which it is asked for at most once.
+    pub idempotency_key: Option<String>,
+}
+
+impl Engine {
+    /// Puts the parts together.
+    pub fn new(
+        control: Control,
+        toolbox: Toolbox,
+        planner: Arc<dyn Planner>,
+        clock: Arc<dyn Clock>,
+        connect: Duration,
+    ) -> Self {
+        let store = Arc::clone(control.store());
+        Self { store, control, toolbox, planner, clock, plans: Arc::default(), connect }
+    }
+
+    /// Returns the store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Returns what starts executions and tells them things.
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// Returns every tool at hand.
+    pub fn toolbox(&self) -> &Toolbox {
+        &self.toolbox
+    }
+
+    /// Returns the clock.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Returns the tools that a plan may use, once no set is connecting any more.
+    pub async fn catalog(&self) -> Catalog {
+        self.toolbox.settled(self.connect).await;
+        let sets = self.toolbox.sets();
+        Catalog::new(sets.iter().flat_map(|set| {
+            set.tools.iter().map(|tool| CatalogTool {
+                definition: Arc::clone(tool.definition()),
+                is_active: set.is_active,
+            })
+        }))
+    }
+
+    /// Returns a plan, if there is one.
+    pub async fn plan(&self, id: PlanId) -> Result<Option<Arc<Plan>>, EngineError> {
+        Ok(self.plans.get(&*self.store, id).await?)
+    }
+
+    /// Returns an execution as its log has it now, if there is one.
+    pub async fn execution(&self, id: ExecutionId) -> Result<Option<Execution>, EngineError> {
+        let Some(head) = self.store.head(id).await? else { return Ok(None) };
+        let Some(plan) = self.plan(head.plan).await? else {
+            return Err(StoreError::corrupt(id, "its plan is not in the store").into());
+        };
+        let corrupt = |err| StoreError::corrupt(id, err);
+        let mut events = self.store.read(id, Seq::START).await?;
+        let Some(first) = events.first() else { return Ok(None) };
+        let mut execution = Execution::create(id, plan, first).map_err(corrupt)?;
+        events.remove(0);
+        loop {
+            for recorded in &events {
+                execution.apply(recorded).map_err(corrupt)?;
+            }
+            events = self.store.read(id, execution.seq()).await?;
+            if events.is_empty() {
+                return Ok(Some(execution));
+            }
+        }
+    }
+
+    /// Starts an execution of a plan. It returns once that is durable.
+    pub async fn execute(&self, id: PlanId, order: Order) -> Result<ExecutionId, EngineError> {
+        let Some(plan) = self.plan(id).await? else {
+            return Err(EngineError::not_found("plan", id));
+        };
+        self.begin(&plan, order, Value::String(id.to_string())).await
+    }
+
+    /// Starts an execution of the newest plan of a request.
+    pub async fn execute_request(
+        &self,
+        id: RequestId,
+        order: Order,
+    ) -> Result<ExecutionId, EngineError> {
+        if self.store.request(id).await?.is_none() {
+            return Err(EngineError::not_found("request", id));
+        }
+        match self.store.plans_of(id).await?.last() {
+            Some(plan) => self.execute(*plan, order).await,
+            None => Err(EngineError::Conflict(format!("the request `{id}` has no plan"))),
+        }
+    }
+
+    /// Plans a query and starts an execution of the plan.
+    ///
+    /// Under a key that was used before, nothing is planned: the same key gives the same
+    /// execution.
+    pub async fn run(
+        &self,
+        query: &str,
+        planning: &PlanningOptions,
+        order: Order,
+    ) -> Result<ExecutionId, EngineError> {
+        let subject = Value::String(query.to_owned());
+        if let Some(key) = &order.idempotency_key {
+            let key = IdempotencyKey { key: key.clone(), subject: subject.clone() };
+            if let Some(id) = self.control.find(&key, &order.options).await? {
+                return Ok(id);
+            }
+        }
+        let plan = self.plan_query(query, planning).await?;
+        self.begin(&plan, order, subject).await
+    }
+
+    async fn begin(
+        &self,
+        plan: &Arc<Plan>,
+        order: Order,
+        subject: Value,
+    ) -> Result<ExecutionId, EngineError> {
+        let Order { options, idempotency_key } = order;
+        let key = idempotency_key.map(|key| IdempotencyKey { key, subject });
+        Ok(self.control.start(plan, options, key.as_ref()).await?)
+    }
+}

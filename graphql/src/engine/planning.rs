@@ -1,0 +1,282 @@
+//! From a query, or from a draft, to a plan in the store.
+
+use std::sync::Arc;
+
+use planner::{Note, PlanningError, Proposal, compile::compile, draft::Draft};
+use serde_json::{Value, json};
+use shared::{
+    diagnostic::Diagnostic,
+    id::{PlanId, RequestId, ToolSetName},
+    limits,
+    plan::{About, Plan},
+    request::{Request, TranscriptEntry},
+    store::StoreError,
+};
+
+use super::{Engine, EngineError};
+
+/// How often an identifier or a version that is taken is drawn again.
+const DRAWS: usize = 8;
+/// How much of a derived query is kept.
+const DERIVED_QUERY: usize = 200;
+
+/// How a plan is made.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlanningOptions {
+    /// Which planner.
+    pub planner: Option<String>,
+    /// Only tools of these sets; empty means all.
+    pub tool_sets: Vec<String>,
+    /// The most tools that the planner is shown.
+    pub max_tools: Option<usize>,
+}
+
+/// What compiling a draft gave: a plan unless a diagnostic is an error.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// The plan.
+    pub plan: Option<Arc<Plan>>,
+    /// Everything worth knowing about the draft.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Engine {
+    /// Plans a query. The request and its transcript are kept even when no plan comes of it.
+    pub async fn plan_query(
+        &self,
+        query: &str,
+        options: &PlanningOptions,
+    ) -> Result<Arc<Plan>, EngineError> {
+        check_query(query)?;
+        let sets = tool_sets(&options.tool_sets)?;
+        self.check_planner(options.planner.as_deref())?;
+        let request = self.new_request(query).await?;
+        let catalog = self.catalog().await.only(&sets);
+        let proposed = self.planner.propose(query, &catalog).await;
+        let (draft, warnings, mut transcript) = match proposed {
+            Ok(Proposal { draft, notes, warnings }) => (draft, warnings, self.entries(notes)),
+            Err(err) => return Err(self.no_proposal(request.id, err).await),
+        };
+        let draft_json = serde_json::to_value(&draft).unwrap_or_default();
+        transcript.push(self.entry("draft", draft_json));
+        let about = self.about(request.id, 1, query.to_owned(), self.planner.name());
+        let compiled = compile(&draft, about, &catalog).map(|plan| plan.with_warnings(warnings));
+        let plan = match compiled {
+            Ok(plan) => plan,
+            Err(diagnostics) => {
+                transcript.push(self.entry("diagnostics", json!(diagnostics)));
+                self.store.add_transcript(request.id, &transcript).await?;
+                return Err(EngineError::InvalidPlan { diagnostics, request: Some(request.id) });
+            }
+        };
+        let plan = self.keep(plan).await?;
+        let summary = json!({ "planId": plan.id(), "version": plan.about().version });
+        transcript.push(self.entry("plan", summary));
+        self.store.add_transcript(request.id, &transcript).await?;
+        Ok(plan)
+    }
+
+    /// Compiles a draft and keeps nothing.
+    pub async fn validate(&self, draft: &Draft) -> Result<Verdict, EngineError> {
+        let now = self.clock.now();
+        let about = About {
+            id: PlanId::draw(now),
+            request: RequestId::draw(now),
+            version: 1,
+            query: query_of(draft),
+            planner: "explicit".to_owned(),
+            created_at: now,
+        };
+        let catalog = self.catalog().await;
+        Ok(verdict(compile(draft, about, &catalog)))
+    }
+
+    /// Compiles a draft and keeps the plan. A draft with an error leaves nothing behind.
+    ///
+    /// A draft that names a request makes its next version; any other begins a new one.
+    pub async fn create_plan(&self, draft: &Draft) -> Result<Verdict, EngineError> {
+        let request = match &draft.request_id {
+            Some(id) => Some(self.known_request(id).await?),
+            None => None,
+        };
+        let checked = self.validate(draft).await?;
+        let Some(plan) = checked.plan else { return Ok(checked) };
+        let query = query_of(draft);
+        check_length(&query)?;
+        let (request, version) = match request {
+            Some(id) => (id, self.next_version(id).await?),
+            None => (self.new_request(&query).await?.id, 1),
+        };
+        let about = About { request, version, ..plan.about().clone() };
+        let plan = Arc::unwrap_or_clone(plan).with_about(about);
+        let plan = self.keep(plan).await?;
+        let draft_json = serde_json::to_value(draft).unwrap_or_default();
+        let summary = json!({ "planId": plan.id(), "version": plan.about().version });
+        let entries = [self.entry("draft", draft_json), self.entry("plan", summary)];
+        self.store.add_transcript(request, &entries).await?;
+        Ok(Verdict { plan: Some(plan), diagnostics: checked.diagnostics })
+    }
+
+    /// Compiles a draft as the next version of a plan's request.
+    pub async fn revise(&self, id: PlanId, draft: &Draft) -> Result<Verdict, EngineError> {
+        let Some(plan) = self.plan(id).await? else {
+            return Err(EngineError::not_found("plan", id));
+        };
+        let about = plan.about();
+        if draft.request_id.as_ref().is_some_and(|it| *it != about.request.to_string()) {
+            let why = format!("`requestId` is not `{}`, the request of `{id}`", about.request);
+            return Err(EngineError::InvalidArgument(why));
+        }
+        let mut draft = draft.clone();
+        draft.request_id = Some(about.request.to_string());
+        draft.query.get_or_insert_with(|| about.query.clone());
+        self.create_plan(&draft).await
+    }
+
+    fn check_planner(&self, wanted: Option<&str>) -> Result<(), EngineError> {
+        match wanted {
+            Some(name) if name != self.planner.name() => {
+                let have = self.planner.name();
+                Err(EngineError::InvalidArgument(format!(
+                    "there is no planner `{name}`; there is `{have}`"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn known_request(&self, id: &str) -> Result<RequestId, EngineError> {
+        let missing = || EngineError::not_found("request", id);
+        let id: RequestId = id.parse().map_err(|_| missing())?;
+        self.store.request(id).await?.map(|it| it.id).ok_or_else(missing)
+    }
+
+    async fn new_request(&self, query: &str) -> Result<Request, EngineError> {
+        for _ in 0..DRAWS {
+            let created_at = self.clock.now();
+            let id = RequestId::draw(created_at);
+            let request = Request { id, query: query.to_owned(), created_at };
+            match self.store.put_request(&request).await {
+                Ok(()) => return Ok(request),
+                Err(StoreError::Taken) => (),
+                Err(err) => return Err(err.into()),
+            }
+        }
+        Err(StoreError::Taken.into())
+    }
+
+    /// Keeps a plan. If its identifier or version was taken meanwhile, it gets another.
+    async fn keep(&self, mut plan: Plan) -> Result<Arc<Plan>, EngineError> {
+        for _ in 0..DRAWS {
+            match self.store.put_plan(&plan).await {
+                Ok(()) => {
+                    let plan = Arc::new(plan);
+                    self.plans.keep(Arc::clone(&plan));
+                    return Ok(plan);
+                }
+                Err(StoreError::Taken) => {
+                    let request = plan.about().request;
+                    let version = self.next_version(request).await?;
+                    let id = PlanId::draw(self.clock.now());
+                    let about = About { id, version, ..plan.about().clone() };
+                    plan = plan.with_about(about);
+                }
+                Err(err) => return Err(err.into()),
+            }
+        }
+        Err(StoreError::Taken.into())
+    }
+
+    async fn next_version(&self, request: RequestId) -> Result<u32, EngineError> {
+        let n = self.store.plans_of(request).await?.len();
+        Ok(u32::try_from(n).unwrap_or(u32::MAX).saturating_add(1))
+    }
+
+    fn about(&self, request: RequestId, version: u32, query: String, planner: &str) -> About {
+        let created_at = self.clock.now();
+        let id = PlanId::draw(created_at);
+        About { id, request, version, query, planner: planner.to_owned(), created_at }
+    }
+
+    fn entry(&self, kind: &str, content: Value) -> TranscriptEntry {
+        TranscriptEntry { at: self.clock.now(), kind: kind.to_owned(), content }
+    }
+
+    fn entries(&self, notes: Vec<Note>) -> Vec<TranscriptEntry> {
+        notes.into_iter().map(|it| self.entry(it.kind, it.content)).collect()
+    }
+
+    /// Keeps how a planner came to propose nothing, and says so.
+    async fn no_proposal(&self, request: RequestId, err: PlanningError) -> EngineError {
+        let message = err.to_string();
+        let request_id = Some(request);
+        let (notes, error) = match err {
+            PlanningError::NoPlan { nearest, notes, .. } => {
+                (notes, EngineError::NoPlanFound { message, nearest, request: request_id })
+            }
+            PlanningError::Unavailable { notes, .. } => {
+                (notes, EngineError::PlannerUnavailable { message, request: request_id })
+            }
+        };
+        let mut entries = self.entries(notes);
+        let content = json!({ "code": error.code(), "message": error.to_string() });
+        entries.push(self.entry("error", content));
+        match self.store.add_transcript(request, &entries).await {
+            Ok(()) => error,
+            Err(err) => err.into(),
+        }
+    }
+}
+
+fn verdict(compiled: Result<Plan, Vec<Diagnostic>>) -> Verdict {
+    match compiled {
+        Ok(plan) => {
+            let diagnostics = plan.diagnostics().to_vec();
+            Verdict { plan: Some(Arc::new(plan)), diagnostics }
+        }
+        Err(diagnostics) => Verdict { plan: None, diagnostics },
+    }
+}
+
+/// Returns what a draft is for: what it says, else the names of its tools.
+fn query_of(draft: &Draft) -> String {
+    if let Some(query) = draft.query.as_deref().filter(|it| !it.trim().is_empty()) {
+        return query.to_owned();
+    }
+    let names = draft.tools.iter().filter_map(|it| it.name.as_deref().or(it.tool_name.as_deref()));
+    let mut query = String::new();
+    for name in names {
+        let separator = if query.is_empty() { "" } else { ", " };
+        if query.len() + name.len() > DERIVED_QUERY {
+            query.push_str(", …");
+            break;
+        }
+        query.push_str(separator);
+        query.push_str(name);
+    }
+    query
+}
+
+fn check_query(query: &str) -> Result<(), EngineError> {
+    if query.trim().is_empty() {
+        let why = "`query` is empty: say in words what is to be done".to_owned();
+        return Err(EngineError::InvalidArgument(why));
+    }
+    check_length(query)
+}
+
+fn check_length(query: &str) -> Result<(), EngineError> {
+    if query.len() > limits::QUERY_BYTES {
+        let (has, most) = (query.len(), limits::QUERY_BYTES);
+        let why = format!("`query` has {has} bytes; the most is {most}");
+        return Err(EngineError::LimitExceeded(why));
+    }
+    Ok(())
+}
+
+fn tool_sets(names: &[String]) -> Result<Vec<ToolSetName>, EngineError> {
+    let parsed = names.iter().map(|it| it.parse());
+    parsed
+        .collect::<Result<_, _>>()
+        .map_err(|err: shared::id::ParseIdError| EngineError::InvalidArgument(err.to_string()))
+}

@@ -1,0 +1,76 @@
+//! Follows a log: first the past, then the present, without gap or repeat.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use futures::{Stream, stream};
+use tokio::{sync::watch, time};
+
+use super::{Store, StoreError};
+use crate::{
+    event::Recorded,
+    id::{ExecutionId, Seq},
+};
+
+/// Follows a log from position `after` until the execution is over.
+///
+/// Subscriptions, the command line and tests all learn what happened from reads. A slow reader
+/// falls behind; it never misses anything. The stream of a log that is over ends at once.
+pub fn tail(
+    store: Arc<dyn Store>,
+    id: ExecutionId,
+    after: Seq,
+    poll: Duration,
+) -> impl Stream<Item = Result<Recorded, StoreError>> + Send + use<> {
+    let hint = store.hints().log(id);
+    let reader = Reader { store, id, after, poll, hint, read: VecDeque::new(), is_over: false };
+    stream::try_unfold(reader, |mut reader| async move {
+        let next = reader.next().await?;
+        Ok(next.map(|it| (it, reader)))
+    })
+}
+
+struct Reader {
+    store: Arc<dyn Store>,
+    id: ExecutionId,
+    after: Seq,
+    poll: Duration,
+    hint: watch::Receiver<()>,
+    read: VecDeque<Recorded>,
+    is_over: bool,
+}
+
+impl Reader {
+    async fn next(&mut self) -> Result<Option<Recorded>, StoreError> {
+        loop {
+            if let Some(recorded) = self.read.pop_front() {
+                self.after = recorded.seq;
+                self.is_over = recorded.event.is_last();
+                return Ok(Some(recorded));
+            }
+            if self.is_over {
+                return Ok(None);
+            }
+            self.hint.mark_unchanged();
+            self.read = self.store.read(self.id, self.after).await?.into();
+            if self.read.is_empty() {
+                if self.ended_before().await? {
+                    return Ok(None);
+                }
+                // The hint may be lost, or come from another process. Hence the timeout.
+                let _ = time::timeout(self.poll, self.hint.changed()).await;
+            }
+        }
+    }
+
+    /// Returns whether the log was over at the position to begin behind.
+    async fn ended_before(&self) -> Result<bool, StoreError> {
+        let Some(last) = self.after.0.checked_sub(1) else { return Ok(false) };
+        let head = self.store.head(self.id).await?;
+        if !head.is_some_and(|it| it.state.is_over()) {
+            return Ok(false);
+        }
+        // A head may lag behind its log, but never runs ahead: read the last event again.
+        let events = self.store.read(self.id, Seq(last)).await?;
+        Ok(events.last().is_none_or(|it| it.event.is_last()))
+    }
+}
