@@ -278,7 +278,8 @@ impl Execution {
                 }
             }
             Event::SignalReceived { name, payload, .. } => {
-                self.signals.push(Signal { name: name.clone(), payload: Arc::clone(payload) })
+                let signal = Signal { name: name.clone(), payload: Arc::clone(payload) };
+                self.signals.push(signal);
             }
             Event::CancelRequested { .. } if self.phase != Phase::Cancelling => {
                 self.phase = Phase::Cancelling;

@@ -8,8 +8,7 @@ pub const DEPTH: usize = 96;
 /// Returns how many bytes a value has as compact JSON, but for escapes in strings.
 pub fn size(value: &Value) -> usize {
     match value {
-        Value::Null => 4,
-        Value::Bool(true) => 4,
+        Value::Null | Value::Bool(true) => 4,
         Value::Bool(false) => 5,
         Value::Number(_) => 8,
         Value::String(text) => text.len() + 2,

@@ -25,7 +25,7 @@ pub const INTERRUPTIONS: u32 = 3;
 /// Steps that run at once where `maxParallel` says nothing.
 pub const MAX_PARALLEL: u32 = 256;
 /// How long an attempt may take where the plan says nothing.
-pub const STEP_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+pub const STEP_TIMEOUT: Duration = Duration::from_mins(5);
 /// How long running tools have, once told to stop.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(5);
 /// How long a worker may be silent before others take its executions.

@@ -588,7 +588,8 @@ mod tests {
     #[test]
     fn what_cannot_run_is_no_plan() {
         assert_eq!(plan(&[]).unwrap_err(), PlanError::Empty);
-        let cases: [(&[(&str, &[&str], Value)], &str); 6] = [
+        type Case<'a> = (&'a [(&'a str, &'a [&'a str], Value)], &'a str);
+        let cases: [Case<'_>; 6] = [
             (&[("a", &["b"], json!({})), ("b", &[], json!({}))], "`a` depends on `b`"),
             (&[("a", &["a"], json!({}))], "`a` depends on `a`"),
             (&[("a", &[], json!({})), ("a", &[], json!({}))], "two steps"),

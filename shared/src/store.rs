@@ -180,7 +180,7 @@ impl Append {
 
     /// Returns the end of the log afterwards.
     pub fn end(&self) -> Seq {
-        self.documents.last().map_or(self.after, |it| it.last())
+        self.documents.last().map_or(self.after, Document::last)
     }
 
     /// Returns how much there is to write.

@@ -93,21 +93,21 @@ impl Pending {
             return;
         }
         let events = std::mem::take(&mut self.queue);
-        let heard = std::mem::take(&mut self.heard);
+        let commands = std::mem::take(&mut self.heard);
         self.bytes = 0;
         let store = std::sync::Arc::clone(&context.store);
         if events.is_empty() {
-            let discard = async move { Ok(store.discard(heard).await?) };
+            let discard = async move { Ok(store.discard(commands).await?) };
             self.flight = Some(Flight { events, head: None, future: discard.boxed() });
             return;
         }
         let state = execution.state();
-        let head =
-            (self.head != Some(state)).then(|| Head::of(execution, Some(context.worker), None));
+        let is_news = self.head != Some(state);
+        let head = is_news.then(|| Head::of(execution, Some(context.worker), None));
         self.head = Some(state);
         let mut append = Append::new(execution.id(), self.durable, &events);
         append.head.clone_from(&head);
-        append.heard = heard;
+        append.heard = commands;
         let future = async move { store.append(append).await }.boxed();
         self.flight = Some(Flight { events, head, future });
     }

@@ -29,7 +29,7 @@ impl Turn<'_> {
             Command::Approve { step, approved, comment } => {
                 self.approve(id, &step, approved, comment);
             }
-            Command::Signal { name, payload } => self.hear(id, name, payload),
+            Command::Signal { name, payload } => self.hear(id, &name, payload),
         }
     }
 
@@ -63,14 +63,15 @@ impl Turn<'_> {
     }
 
     /// Keeps a signal, or gives it to the first step that waits for it.
-    fn hear(&mut self, command: CommandId, name: String, payload: Arc<Value>) {
-        self.push(Event::SignalReceived { name: name.clone(), payload, command });
+    fn hear(&mut self, command: CommandId, name: &str, payload: Arc<Value>) {
+        let event = Event::SignalReceived { name: name.to_owned(), payload, command };
+        self.push(event);
         let awaits = |number: &StepIx| match &self.execution.step(*number).state {
-            StepState::Waiting(WaitReason::Signal { name: awaited }) => *awaited == name,
+            StepState::Waiting(WaitReason::Signal { name: awaited }) => awaited == name,
             _ => false,
         };
         if let Some(number) = self.execution.agenda().waiting().iter().copied().find(awaits) {
-            self.take_signal(number, &name);
+            self.take_signal(number, name);
         }
     }
 

@@ -27,7 +27,9 @@ impl Turn<'_> {
         if stops_sleep {
             let sleeping = self.execution.agenda().sleeping().iter();
             let sleeping: Vec<StepIx> = sleeping.map(|(_, number)| *number).collect();
-            sleeping.into_iter().for_each(|number| self.stop_step(number, phase));
+            for number in sleeping {
+                self.stop_step(number, phase);
+            }
         }
         let is_stopping = matches!(phase, Phase::Failing | Phase::Expired | Phase::Cancelling);
         if !is_stopping || !self.execution.agenda().has_idle() {

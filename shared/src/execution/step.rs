@@ -150,14 +150,17 @@ impl StepState {
                 }
                 Self::Running { attempt: started.attempt, until: started.until }
             }
-            (Self::Pending, Event::StepWaiting { reason, .. }) => match reason {
-                WaitReason::Decision { .. } => return None,
-                reason => Self::Waiting(reason.clone()),
-            },
-            (Self::Running { .. }, Event::StepWaiting { reason, .. }) => match reason {
-                reason @ WaitReason::Decision { .. } => Self::Waiting(reason.clone()),
-                _ => return None,
-            },
+            (
+                Self::Pending,
+                Event::StepWaiting {
+                    reason: reason @ (WaitReason::Approval | WaitReason::Signal { .. }),
+                    ..
+                },
+            ) => Self::Waiting(reason.clone()),
+            (
+                Self::Running { .. },
+                Event::StepWaiting { reason: reason @ WaitReason::Decision { .. }, .. },
+            ) => Self::Waiting(reason.clone()),
             (Self::Pending, Event::StepSkipped { reason, .. }) => Self::Skipped(*reason),
             (Self::Pending, Event::StepFailed { error, .. }) => Self::Failed(error.clone()),
             (Self::Running { attempt, .. }, event) if event.attempt() == Some(*attempt) => {

@@ -25,9 +25,9 @@ pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
             tokens.push(Token::Text(&rest[..open]));
         }
         let from = &rest[open..];
-        if from.starts_with("{{{{") {
+        if let Some(after) = from.strip_prefix("{{{{") {
             tokens.push(Token::Text("{{"));
-            rest = &from[4..];
+            rest = after;
             continue;
         }
         let Some(end) = closing(from) else {
@@ -52,14 +52,12 @@ fn closing(text: &str) -> Option<usize> {
         match (quote, byte) {
             (Some(_), b'\\') => drop(bytes.next()),
             (Some(open), _) if byte == open => quote = None,
-            (Some(_), _) => (),
             (None, b'"' | b'\'') if in_brackets => quote = Some(byte),
-            (None, b'[') => in_brackets = true,
-            (None, b']') => in_brackets = false,
+            (None, b'[' | b']') => in_brackets = byte == b'[',
             (None, b'}') if bytes.peek().is_some_and(|(_, next)| *next == b'}') => {
                 return Some(at + 2);
             }
-            (None, _) => (),
+            _ => (),
         }
     }
     // A quote that never ends quotes nothing.
