@@ -16,6 +16,7 @@ use shared::{
     plan::Plan,
     store::{Append, AppendError, Command, Envelope, Head, Reservation, Store, StoreError},
 };
+use tokio::sync::oneshot;
 
 use crate::{machine, worker::Handle};
 
@@ -89,6 +90,18 @@ impl Control {
         options: ExecutionOptions,
         key: Option<&IdempotencyKey>,
     ) -> Result<ExecutionId, ControlError> {
+        self.start_and_tell(plan, options, key, None).await
+    }
+
+    /// Starts an execution that a worker of this process is to say the end of, once that is
+    /// durable. Where another worker ends it, the sender is dropped.
+    pub async fn start_and_tell(
+        &self,
+        plan: &Arc<Plan>,
+        options: ExecutionOptions,
+        key: Option<&IdempotencyKey>,
+        mut over: Option<oneshot::Sender<()>>,
+    ) -> Result<ExecutionId, ControlError> {
         validate(&options, key)?;
         for _ in 0..DRAWS {
             let now = self.clock.now();
@@ -105,7 +118,7 @@ impl Control {
                 }
             }
             let (execution, created) = machine::create(id, plan, options.clone(), now);
-            match self.begin(execution, created).await {
+            match self.begin(execution, created, over.take()).await {
                 Ok(()) => return Ok(id),
                 Err(AppendError::Conflict) => (),
                 Err(AppendError::Store(err)) => return Err(err.into()),
@@ -114,10 +127,15 @@ impl Control {
         Err(StoreError::Taken.into())
     }
 
-    async fn begin(&self, execution: Execution, created: Recorded) -> Result<(), AppendError> {
+    async fn begin(
+        &self,
+        execution: Execution,
+        created: Recorded,
+        over: Option<oneshot::Sender<()>>,
+    ) -> Result<(), AppendError> {
         let is_due = execution.options().start_at.is_none_or(|it| it <= self.clock.now());
         let (execution, created) = match &self.worker {
-            Some(worker) if is_due => match worker.begin(execution, created).await {
+            Some(worker) if is_due => match worker.begin(execution, created, over).await {
                 Ok(answer) => return answer,
                 Err((execution, created)) => (*execution, *created),
             },

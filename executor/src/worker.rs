@@ -77,6 +77,7 @@ enum Order {
         execution: Box<Execution>,
         created: Box<Recorded>,
         born: oneshot::Sender<Result<(), AppendError>>,
+        over: Option<oneshot::Sender<()>>,
         permit: OwnedSemaphorePermit,
     },
     /// One that is in the store.
@@ -219,7 +220,7 @@ impl Worker {
 
     fn take(&mut self, order: Order) {
         match order {
-            Order::Begin { execution, created, born, permit } => {
+            Order::Begin { execution, created, born, over, permit } => {
                 self.plans.keep(Arc::clone(execution.plan()));
                 let (sender, commands) = mpsc::channel(COMMANDS);
                 let id = execution.id();
@@ -228,7 +229,12 @@ impl Worker {
                 let driver = Driver::begin(context, *execution, *created, commands, born);
                 self.drivers.spawn(async move {
                     let _permit = permit;
-                    (id, driver.run().await)
+                    let result = driver.run().await;
+                    if let (Ok(Stop::Finished), Some(over)) = (&result, over) {
+                        // Whoever asked may have gone.
+                        let _ = over.send(());
+                    }
+                    (id, result)
                 });
             }
             Order::Claim(id) => self.claim(id),
@@ -308,6 +314,7 @@ impl Handle {
         &self,
         execution: Execution,
         created: Recorded,
+        over: Option<oneshot::Sender<()>>,
     ) -> Result<Result<(), AppendError>, (Box<Execution>, Box<Recorded>)> {
         let give_back = |execution, created| Err((Box::new(execution), Box::new(created)));
         let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
@@ -319,7 +326,7 @@ impl Handle {
         }
         let (born, answer) = oneshot::channel();
         let (execution, created) = (Box::new(execution), Box::new(created));
-        let order = Order::Begin { execution, created, born, permit };
+        let order = Order::Begin { execution, created, born, over, permit };
         if let Err(mpsc::error::SendError(order)) = self.orders.send(order).await {
             let Order::Begin { execution, created, .. } = order else {
                 unreachable!("what could not be sent comes back")

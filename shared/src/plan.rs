@@ -555,6 +555,9 @@ mod tests {
 
     use super::*;
 
+    /// Steps as identifiers, dependencies and parameters, and what is wrong with them.
+    type Case<'a> = (&'a [(&'a str, &'a [&'a str], Value)], &'a str);
+
     fn plan(steps: &[(&str, &[&str], Value)]) -> Result<Plan, PlanError> {
         let steps = steps.iter().map(|(id, on, parameters)| UncheckedStep {
             id: id.parse().unwrap(),
@@ -588,7 +591,6 @@ mod tests {
     #[test]
     fn what_cannot_run_is_no_plan() {
         assert_eq!(plan(&[]).unwrap_err(), PlanError::Empty);
-        type Case<'a> = (&'a [(&'a str, &'a [&'a str], Value)], &'a str);
         let cases: [Case<'_>; 6] = [
             (&[("a", &["b"], json!({})), ("b", &[], json!({}))], "`a` depends on `b`"),
             (&[("a", &["a"], json!({}))], "`a` depends on `a`"),

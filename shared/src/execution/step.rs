@@ -156,8 +156,8 @@ impl StepState {
                     reason: reason @ (WaitReason::Approval | WaitReason::Signal { .. }),
                     ..
                 },
-            ) => Self::Waiting(reason.clone()),
-            (
+            )
+            | (
                 Self::Running { .. },
                 Event::StepWaiting { reason: reason @ WaitReason::Decision { .. }, .. },
             ) => Self::Waiting(reason.clone()),
