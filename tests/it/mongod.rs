@@ -1,0 +1,173 @@
+//! A real `mongod`, one for the whole test binary, a database of its own for every test.
+//!
+//! It runs as a replica set of one, because the store needs majority writes and change
+//! streams. `./tests/run` installs the program and names it in `FABER_TEST_MONGOD`.
+
+use std::ffi::{OsStr, OsString};
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use mongodb::bson::{Document, doc};
+use mongodb::options::{
+    Acknowledgment, CollectionOptions, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern,
+};
+use mongodb::{Client, Collection};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
+use tokio::time::{interval, timeout};
+
+use crate::supervised::Supervised;
+
+/// How long a start may take; it takes about a second on a quiet machine.
+const START_LIMIT: Duration = Duration::from_mins(1);
+
+/// How often a starting `mongod` is asked whether it listens.
+const LISTEN_POLL: Duration = Duration::from_millis(10);
+
+/// How many ports are tried: another process may take a free one before `mongod` does.
+const PORT_ATTEMPTS: u32 = 5;
+
+/// The exit status of a `mongod` whose address is in use.
+const ADDRESS_IN_USE: i32 = 48;
+
+/// A `mongod` that is primary of its replica set and ends with the test process.
+#[derive(Debug)]
+pub(crate) struct Mongod {
+    port: u16,
+    databases: AtomicU32,
+    process: Supervised,
+}
+
+impl Mongod {
+    /// Returns the one of this test binary, started by whoever asks first.
+    pub(crate) async fn shared() -> &'static Self {
+        static SHARED: OnceCell<Mongod> = OnceCell::const_new();
+        SHARED.get_or_init(Self::start).await
+    }
+
+    /// Makes a store URL with a database that no other test of this binary has.
+    pub(crate) fn fresh_url(&self) -> String {
+        let number = self.databases.fetch_add(1, Ordering::Relaxed);
+        format!("mongodb://127.0.0.1:{}/it_{number}?replicaSet=rs0", self.port)
+    }
+
+    async fn start() -> Self {
+        let program = std::env::var_os("FABER_TEST_MONGOD")
+            .expect("FABER_TEST_MONGOD is not set: run the tests with `./tests/run`");
+        for _ in 0..PORT_ATTEMPTS {
+            let mut mongod = Self::spawn(&program);
+            let listening = timeout(START_LIMIT, mongod.listening()).await;
+            match listening.expect("`mongod` listens within the limit") {
+                Ok(()) => {
+                    mongod.become_primary().await;
+                    return mongod;
+                }
+                Err(status) if status.code() == Some(ADDRESS_IN_USE) => {}
+                Err(status) => panic!("`mongod` does not start ({status}): see its log above"),
+            }
+        }
+        panic!("`mongod` found no free port in {PORT_ATTEMPTS} attempts");
+    }
+
+    /// Starts the program on a port that is free now, with a small cache and an empty directory.
+    fn spawn(program: &OsStr) -> Self {
+        let port = free_port();
+        let directory = TempDir::with_prefix("faber-mongod-").expect("a temporary directory");
+        let arguments = [
+            ("--dbpath", directory.path().as_os_str().to_owned()),
+            ("--port", port.to_string().into()),
+            ("--bind_ip", "127.0.0.1".into()),
+            ("--replSet", "rs0".into()),
+            ("--wiredTigerCacheSizeGB", "0.25".into()),
+            ("--setParameter", "diagnosticDataCollectionEnabled=false".into()),
+        ];
+        let mut command = vec![program.to_owned(), "--nounixsocket".into()];
+        for (name, value) in arguments {
+            command.extend([OsString::from(name), value]);
+        }
+        Self { port, databases: AtomicU32::new(0), process: Supervised::start(directory, &command) }
+    }
+
+    /// Waits until the port answers, or tells how the program ended.
+    async fn listening(&mut self) -> Result<(), ExitStatus> {
+        let mut poll = interval(LISTEN_POLL);
+        loop {
+            poll.tick().await;
+            if let Some(status) = self.process.ended() {
+                return Err(status);
+            }
+            if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.is_ok() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Founds the replica set and waits for its primary: the driver selects none earlier.
+    async fn become_primary(&self) {
+        let address = format!("127.0.0.1:{}", self.port);
+        let limit = START_LIMIT.as_millis();
+        let direct = format!("mongodb://{address}/?directConnection=true");
+        let members = doc! { "_id": "rs0", "members": [{ "_id": 0, "host": &address }] };
+        run_admin(&direct, doc! { "replSetInitiate": members }).await;
+
+        let primary =
+            format!("mongodb://{address}/?replicaSet=rs0&serverSelectionTimeoutMS={limit}");
+        run_admin(&primary, doc! { "ping": 1 }).await;
+    }
+}
+
+/// Runs one administrative command on the primary (or the only server of a direct connection).
+async fn run_admin(url: &str, command: Document) {
+    let client = Client::with_uri_str(url).await.expect("a URL of our own making");
+    let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
+    client
+        .database("admin")
+        .run_command(command)
+        .selection_criteria(primary)
+        .await
+        .expect("a fresh `mongod` does as it is told");
+    client.shutdown().await;
+}
+
+/// Finds a port that nobody listens on at this moment.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the machine has free ports");
+    listener.local_addr().expect("a bound listener has an address").port()
+}
+
+/// Opens a collection whose writes are majority-acknowledged and journaled.
+async fn durable_collection(url: &str) -> Collection<Document> {
+    let client = Client::with_uri_str(url).await.expect("the fixture's URL parses");
+    let durable = WriteConcern::builder().w(Acknowledgment::Majority).journal(true).build();
+    let options = CollectionOptions::builder()
+        .write_concern(durable)
+        .read_concern(ReadConcern::majority())
+        .build();
+    let database = client.default_database().expect("the fixture's URL names a database");
+    database.collection_with_options("written", options)
+}
+
+#[tokio::test]
+async fn a_durable_write_is_read_back() {
+    let collection = durable_collection(&Mongod::shared().await.fresh_url()).await;
+
+    collection.insert_one(doc! { "_id": 1, "text": "kept" }).await.unwrap();
+
+    let found = collection.find_one(doc! { "_id": 1 }).await.unwrap();
+    assert_eq!(found, Some(doc! { "_id": 1, "text": "kept" }));
+}
+
+#[tokio::test]
+async fn every_test_has_a_database_of_its_own() {
+    let mongod = Mongod::shared().await;
+    let mine = durable_collection(&mongod.fresh_url()).await;
+    let other = durable_collection(&mongod.fresh_url()).await;
+
+    mine.insert_one(doc! { "_id": 1 }).await.unwrap();
+
+    assert_eq!(other.find_one(doc! {}).await.unwrap(), None);
+    assert_ne!(mine.namespace(), other.namespace());
+}

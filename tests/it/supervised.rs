@@ -1,0 +1,97 @@
+//! Programs that end when the test process ends, however it ends.
+//!
+//! A `static` is never dropped and a killed process runs no destructor, so a fixture cannot
+//! rely on `Drop` alone. A small shell therefore stands between: it reads a pipe that only the
+//! test process holds open, and kills the program when the pipe closes. The kernel closes it
+//! for us, even after SIGKILL.
+
+use std::ffi::OsStr;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use tempfile::TempDir;
+
+/// Runs `$@` until it ends or standard input closes, then removes the directory `$0`.
+///
+/// What the program prints goes to `$0/log`; its last lines are shown if it ended by itself.
+const SUPERVISOR: &str = r#"
+exec 3<&0
+"$@" </dev/null >"$0/log" 2>&1 3<&- &
+program=$!
+{ while read -r line; do :; done <&3; kill -9 "$program"; } >/dev/null 2>&1 &
+watcher=$!
+exec 3<&-
+wait "$program" 2>/dev/null
+status=$?
+kill "$watcher" 2>/dev/null
+[ "$status" = 137 ] || tail -n 20 "$0/log" >&2
+rm -rf "$0"
+exit "$status"
+"#;
+
+/// A program that is killed, and its directory removed, when this value or its process is gone.
+#[derive(Debug)]
+pub(crate) struct Supervised {
+    supervisor: Child,
+}
+
+impl Supervised {
+    /// Starts a program with its arguments; it owns `directory` from now on.
+    pub(crate) fn start<S: AsRef<OsStr>>(directory: TempDir, command: &[S]) -> Self {
+        let supervisor = Command::new("sh")
+            .args(["-c", SUPERVISOR])
+            .arg(directory.keep())
+            .args(command)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            // Ctrl-C is for the test process; the supervisor must survive it to clean up.
+            .process_group(0)
+            .spawn()
+            .expect("every Unix machine has `sh`");
+        Self { supervisor }
+    }
+
+    /// Tells how the program ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.supervisor.try_wait().expect("the supervisor is our child")
+    }
+
+    /// Kills the program and waits until nothing of it is left.
+    fn stop(&mut self) -> ExitStatus {
+        drop(self.supervisor.stdin.take());
+        self.supervisor.wait().expect("the supervisor is our child")
+    }
+}
+
+impl Drop for Supervised {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The shell's exit status for a program that SIGKILL ended.
+const KILLED: i32 = 128 + 9;
+
+#[test]
+fn a_program_ends_when_its_pipe_closes() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().to_path_buf();
+    let mut program = Supervised::start(directory, &["sleep", "30"]);
+
+    let status = program.stop();
+
+    assert_eq!((status.code(), status.signal()), (Some(KILLED), None));
+    assert!(!path.exists(), "`{}` is left behind", path.display());
+}
+
+#[test]
+fn a_program_that_ends_by_itself_is_noticed() {
+    let mut program = Supervised::start(TempDir::new().unwrap(), &["sh", "-c", "exit 48"]);
+
+    let open_pipe = program.supervisor.stdin.take(); // `wait` would close it
+    let status = program.supervisor.wait().unwrap();
+
+    assert!(open_pipe.is_some());
+    assert_eq!(status.code(), Some(48));
+    assert_eq!(program.ended(), Some(status));
+}
