@@ -12,8 +12,14 @@
 //! stale position. [`Documents`] keeps what never changes (requests, plans) and what caches the
 //! logs (heads).
 
+mod assembly;
 pub mod hints;
 pub mod journal;
+pub mod memory;
+mod open;
+mod plan_cache;
+mod search;
+pub mod sqlite;
 mod tail;
 
 use std::{fmt, sync::Arc};
@@ -22,7 +28,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::{hints::Hints, tail::tail};
+pub use self::{hints::Hints, open::open, tail::tail};
 use crate::{
     clock::Timestamp,
     event::{self, Recorded},
@@ -261,6 +267,11 @@ impl Head {
             due: due.filter(|_| !state.is_over()),
             priority: execution.options().priority,
         }
+    }
+
+    /// Returns whether a worker should take it, now or later.
+    pub fn is_free(&self) -> bool {
+        self.owner.is_none() && self.due.is_some()
     }
 }
 

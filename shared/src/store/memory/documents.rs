@@ -1,0 +1,221 @@
+//! Requests, plans, transcripts and keys in memory.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+
+use super::{Memory, list};
+use crate::{
+    clock::Timestamp,
+    id::{ExecutionId, PlanId, RequestId},
+    plan::Plan,
+    request::{Request, TranscriptEntry},
+    store::{
+        Cursor, Documents, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter,
+        Reservation, StoreError, search,
+    },
+};
+
+/// Whatever never changes.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    requests: BTreeMap<RequestId, KeptRequest>,
+    plans: BTreeMap<PlanId, KeptPlan>,
+    versions: BTreeMap<(RequestId, u32), PlanId>,
+    transcripts: BTreeMap<RequestId, Vec<String>>,
+    keys: BTreeMap<String, Reservation>,
+}
+
+#[derive(Debug)]
+struct KeptRequest {
+    json: String,
+    folded: String,
+    created_at: Timestamp,
+}
+
+#[derive(Debug)]
+struct KeptPlan {
+    json: String,
+    folded: String,
+    request: RequestId,
+    created_at: Timestamp,
+    tools: BTreeSet<String>,
+}
+
+impl KeptPlan {
+    fn new(plan: &Plan) -> Self {
+        Self {
+            json: plan.to_json(),
+            folded: search::fold(&plan.about().query),
+            request: plan.about().request,
+            created_at: plan.about().created_at,
+            tools: search::tools(plan).into_iter().map(str::to_owned).collect(),
+        }
+    }
+}
+
+impl Kept {
+    fn put_request(&mut self, request: &Request) -> Result<(), StoreError> {
+        if self.requests.contains_key(&request.id) {
+            return Err(StoreError::Taken);
+        }
+        let kept = KeptRequest {
+            json: serde_json::to_string(request).expect("requests are JSON"),
+            folded: search::fold(&request.query),
+            created_at: request.created_at,
+        };
+        self.requests.insert(request.id, kept);
+        Ok(())
+    }
+
+    fn put_plan(&mut self, plan: &Plan) -> Result<(), StoreError> {
+        let version = (plan.about().request, plan.about().version);
+        if self.plans.contains_key(&plan.id()) || self.versions.contains_key(&version) {
+            return Err(StoreError::Taken);
+        }
+        self.versions.insert(version, plan.id());
+        self.plans.insert(plan.id(), KeptPlan::new(plan));
+        Ok(())
+    }
+
+    fn uses(&self, plan: PlanId, tool: &str) -> bool {
+        self.plans.get(&plan).is_some_and(|it| it.tools.contains(tool))
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(
+    what: impl std::fmt::Display,
+    json: &str,
+) -> Result<T, StoreError> {
+    serde_json::from_str(json).map_err(|err| StoreError::corrupt(what, err))
+}
+
+fn has_all(folded: &str, words: &[String]) -> bool {
+    words.iter().all(|it| folded.contains(it.as_str()))
+}
+
+fn is_within(at: Timestamp, from: Option<Timestamp>, to: Option<Timestamp>) -> bool {
+    from.is_none_or(|it| it <= at) && to.is_none_or(|it| at < it)
+}
+
+#[async_trait]
+impl Documents for Memory {
+    async fn put_request(&self, request: &Request) -> Result<(), StoreError> {
+        self.state().kept.put_request(request)
+    }
+
+    async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
+        self.state().kept.requests.get(&id).map(|it| read(id, &it.json)).transpose()
+    }
+
+    async fn requests(
+        &self,
+        filter: &RequestFilter,
+        page: &Page,
+    ) -> Result<Listing<Request>, StoreError> {
+        let state = self.state();
+        let words = search::words(filter.search.as_deref());
+        let in_state = filter.state.map(|wanted| {
+            let heads = state.work.heads().filter(|it| it.state == wanted);
+            heads.map(|it| it.request).collect::<BTreeSet<_>>()
+        });
+        let found = state.kept.requests.iter().filter(|(id, it)| {
+            has_all(&it.folded, &words)
+                && is_within(it.created_at, filter.from, filter.to)
+                && in_state.as_ref().is_none_or(|wanted| wanted.contains(id))
+        });
+        let found = found.map(|(id, it)| (Cursor { at: it.created_at, id: id.to_string() }, it));
+        let Listing { items, has_more } = list(found, page);
+        let read = |(cursor, it): (Cursor, &KeptRequest)| {
+            let request = read(&cursor.id, &it.json)?;
+            Ok((cursor, request))
+        };
+        Ok(Listing { items: items.into_iter().map(read).collect::<Result<_, _>>()?, has_more })
+    }
+
+    async fn add_transcript(
+        &self,
+        id: RequestId,
+        entries: &[TranscriptEntry],
+    ) -> Result<(), StoreError> {
+        let json = entries.iter().map(|it| serde_json::to_string(it).expect("entries are JSON"));
+        self.state().kept.transcripts.entry(id).or_default().extend(json);
+        Ok(())
+    }
+
+    async fn transcript(&self, id: RequestId) -> Result<Vec<TranscriptEntry>, StoreError> {
+        let state = self.state();
+        let entries = state.kept.transcripts.get(&id).into_iter().flatten();
+        entries.map(|it| read(id, it)).collect()
+    }
+
+    async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {
+        self.state().kept.put_plan(plan)
+    }
+
+    async fn plan(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError> {
+        let state = self.state();
+        let Some(kept) = state.kept.plans.get(&id) else { return Ok(None) };
+        let plan = Plan::from_json(&kept.json).map_err(|err| StoreError::corrupt(id, err))?;
+        Ok(Some(Arc::new(plan)))
+    }
+
+    async fn plans_of(&self, id: RequestId) -> Result<Vec<PlanId>, StoreError> {
+        let state = self.state();
+        let versions = state.kept.versions.range((id, 0)..=(id, u32::MAX));
+        Ok(versions.map(|(_, plan)| *plan).collect())
+    }
+
+    async fn plans(&self, filter: &PlanFilter, page: &Page) -> Result<Listing<PlanId>, StoreError> {
+        let state = self.state();
+        let words = search::words(filter.search.as_deref());
+        let found = state.kept.plans.iter().filter(|(_, it)| {
+            filter.request.is_none_or(|wanted| wanted == it.request) && has_all(&it.folded, &words)
+        });
+        let found = found.map(|(id, it)| (Cursor { at: it.created_at, id: id.to_string() }, *id));
+        Ok(list(found, page))
+    }
+
+    async fn head(&self, id: ExecutionId) -> Result<Option<Head>, StoreError> {
+        Ok(self.state().work.head(id).cloned())
+    }
+
+    async fn heads(
+        &self,
+        filter: &ExecutionFilter,
+        page: &Page,
+    ) -> Result<Listing<Head>, StoreError> {
+        let state = self.state();
+        let found = state.work.heads().filter(|it| {
+            (filter.states.is_empty() || filter.states.contains(&it.state))
+                && filter.request.is_none_or(|wanted| wanted == it.request)
+                && filter.plan.is_none_or(|wanted| wanted == it.plan)
+                && filter.tool.as_ref().is_none_or(|tool| state.kept.uses(it.plan, tool.as_str()))
+                && is_within(it.created_at, filter.from, filter.to)
+        });
+        let cursor = |it: &Head| Cursor { at: it.created_at, id: it.execution.to_string() };
+        let Listing { items, has_more } = list(found.map(|it| (cursor(it), it)), page);
+        let items = items.into_iter().map(|(cursor, it)| (cursor, it.clone())).collect();
+        Ok(Listing { items, has_more })
+    }
+
+    async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError> {
+        let mut state = self.state();
+        let there = state.kept.keys.get(&key.key).cloned();
+        if there.is_none() {
+            state.kept.keys.insert(key.key.clone(), key.clone());
+        }
+        Ok(there)
+    }
+
+    async fn reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError> {
+        Ok(self.state().kept.keys.get(key).cloned())
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! Opens the store that an address names.
+
+use std::{path::Path, sync::Arc};
+
+use super::{Store, StoreError, memory::Memory, sqlite::Sqlite};
+
+/// Opens a store: `sqlite:PATH`, `mongodb://…`, `mongodb+srv://…` or `memory:`.
+///
+/// # Errors
+///
+/// If the address is none of these, or the store cannot be reached, or a newer version wrote it.
+pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
+    let refuse = |why: &str| StoreError::Address { url: url.to_owned(), why: why.to_owned() };
+    let (scheme, rest) = url.split_once(':').ok_or_else(|| refuse("it has no scheme"))?;
+    match scheme {
+        "memory" if rest.is_empty() => Ok(Arc::new(Memory::new())),
+        "memory" => Err(refuse("nothing may follow `memory:`")),
+        "sqlite" if rest.is_empty() => Err(refuse("the path is missing")),
+        "sqlite" => {
+            let path = Path::new(rest.strip_prefix("//").unwrap_or(rest)).to_owned();
+            let opening = tokio::task::spawn_blocking(move || Sqlite::open(&path));
+            let ended = |err| StoreError::Unavailable(format!("opening was broken off: {err}"));
+            Ok(Arc::new(opening.await.map_err(ended)??))
+        }
+        _ => Err(refuse("its scheme is unknown")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_is_no_store_is_refused() {
+        for url in ["", "x", "file:x", "sqlite:", "memory:x", "mongodb//x", "mongodb://"] {
+            let err = open(url).await.map(drop).unwrap_err();
+            assert!(matches!(err, StoreError::Address { .. }), "{url}: {err}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What lists look for, said once, so that every store finds the same.
+
+use std::collections::BTreeSet;
+
+use crate::plan::Plan;
+
+/// Returns a text as it is searched: case does not matter.
+pub(super) fn fold(text: &str) -> String {
+    text.to_lowercase()
+}
+
+/// Returns the words that a text must have, each somewhere.
+pub(super) fn words(search: Option<&str>) -> Vec<String> {
+    let words = search.unwrap_or_default().split_whitespace();
+    words.map(fold).collect()
+}
+
+/// Returns the names by which the tools of a plan are looked for: `set.name` and the plain name.
+pub(super) fn tools(plan: &Plan) -> BTreeSet<&str> {
+    let mut names = BTreeSet::new();
+    for step in plan.steps() {
+        let name = step.tool.as_str();
+        names.insert(name);
+        names.extend(name.split_once('.').map(|(_, plain)| plain).filter(|it| !it.is_empty()));
+    }
+    names
+}

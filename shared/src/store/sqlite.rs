@@ -1,0 +1,89 @@
+//! The embedded store: one SQLite file that a person can open.
+//!
+//! *Durability.* WAL with `synchronous=FULL`: what was answered is on the disk. All writes of a
+//! process go through [one thread](writer) that takes whatever waits into one transaction, so that
+//! many appends share one `fdatasync`; a lone append never waits for company. Checkpoints run
+//! [beside it](watcher), so that commits do not pay for them.
+//!
+//! *Fence.* `events_fence` is unique over (log, first position), and every transaction begins with
+//! `BEGIN IMMEDIATE`: between the check that a log ends at `after` and the insert nobody else
+//! writes, in this process or another. A refused append leaves its neighbours alone.
+//!
+//! *Several processes* may share the file. `PRAGMA data_version` tells that another one wrote;
+//! then everybody looks again. A process that dies lets go of its [lock files](lives), so what its
+//! workers had is free at once, long before a lease runs out.
+
+mod change;
+mod connection;
+mod documents;
+mod lists;
+mod lives;
+mod log;
+mod readers;
+mod rows;
+mod schema;
+mod watcher;
+mod writer;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use self::{
+    change::{Answer, Change},
+    lives::Lives,
+    readers::Readers,
+    watcher::Watcher,
+    writer::Writer,
+};
+use super::{Hints, StoreError, plan_cache::PlanCache};
+
+/// A store in one file. Dropping it writes what waits, folds the WAL into the file and ends its
+/// threads.
+///
+/// The fields are dropped in this order: nobody may send to the writer any more, and no reader may
+/// keep the file open, when the writer closes it.
+#[derive(Debug)]
+pub struct Sqlite {
+    _watcher: Watcher,
+    readers: Arc<Readers>,
+    writer: Writer,
+    lives: Arc<Lives>,
+    plans: PlanCache,
+    hints: Arc<Hints>,
+}
+
+impl Sqlite {
+    /// Opens the store in the file at `path`; makes it if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be opened or written, is no store, or was written by a newer version.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        connection::make_file(path)?;
+        let connection = connection::open_writer(path)?;
+        schema::prepare(&connection, path)?;
+        let hints = Arc::new(Hints::default());
+        let writer = Writer::start(connection, Arc::clone(&hints))?;
+        Ok(Self {
+            _watcher: Watcher::start(connection::open_writer(path)?, &writer)?,
+            readers: Arc::new(Readers::new(path.to_owned())),
+            writer,
+            lives: Arc::new(Lives::new(beside(path, "-workers"))),
+            plans: PlanCache::default(),
+            hints,
+        })
+    }
+
+    async fn write(&self, change: Change) -> Result<Answer, StoreError> {
+        self.writer.write(change).await
+    }
+}
+
+/// Returns the path of what stands beside the database file.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}

@@ -1,0 +1,287 @@
+//! What is written, and how. Everything here runs inside one transaction of the writer.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::rows;
+use crate::{
+    id::{CommandId, ExecutionId, RequestId, Seq, WorkerId},
+    store::{Append, Envelope, Head, Hints, Lease, Reservation},
+};
+
+/// Logs whose ends are remembered: more than grow at the same time.
+const LOGS: usize = 65_536;
+
+/// One operation.
+#[derive(Debug)]
+pub(super) enum Change {
+    Append(Append),
+    Head(Head),
+    Lease(Lease),
+    Retire(Vec<WorkerId>),
+    Send(Envelope),
+    Discard(Vec<CommandId>),
+    Request {
+        id: String,
+        created_at: i64,
+        query: String,
+        folded: String,
+    },
+    Plan(PlanRow),
+    Transcript {
+        request: RequestId,
+        entries: Vec<String>,
+    },
+    Reserve(Reservation),
+    /// Writes something that changes nothing, to see whether it can.
+    Check,
+}
+
+/// A plan as it is kept.
+#[derive(Debug)]
+pub(super) struct PlanRow {
+    pub(super) id: String,
+    pub(super) request: String,
+    pub(super) version: u32,
+    pub(super) created_at: i64,
+    pub(super) folded: String,
+    pub(super) json: String,
+    pub(super) tools: Vec<String>,
+}
+
+/// What became of an operation.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Done,
+    /// The log does not end where the append begins.
+    Conflict,
+    /// The identifier is taken.
+    Taken,
+    /// The key is there.
+    There(Reservation),
+}
+
+impl Answer {
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self, Self::Done)
+    }
+}
+
+impl Change {
+    /// Returns about how many bytes there are to write.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Append(append) => append.bytes(),
+            Self::Plan(plan) => plan.json.len(),
+            Self::Transcript { entries, .. } => entries.iter().map(String::len).sum(),
+            Self::Request { query, .. } => query.len(),
+            _ => 0,
+        }
+    }
+
+    /// Says who should look again now that it is written.
+    pub(super) fn wake(&self, hints: &Hints) {
+        match self {
+            Self::Append(append) => {
+                hints.poke_log(append.execution);
+                if append.head.as_ref().is_some_and(Head::is_free) {
+                    hints.poke_work();
+                }
+            }
+            Self::Head(head) if head.is_free() => hints.poke_work(),
+            Self::Retire(_) => hints.poke_work(),
+            Self::Send(_) => hints.poke_inbox(),
+            _ => (),
+        }
+    }
+
+    /// Writes it. A refusal ([`Answer::Conflict`], [`Answer::Taken`]) has written nothing.
+    pub(super) fn apply(
+        &self,
+        connection: &Connection,
+        ledger: &mut Ledger,
+    ) -> rusqlite::Result<Answer> {
+        match self {
+            Self::Append(append) => return ledger.append(connection, append),
+            Self::Head(head) => {
+                let log = ledger.find_or_make(connection, head.execution)?;
+                rows::put_head(connection, log.number, head)?;
+            }
+            Self::Lease(lease) => put_lease(connection, lease)?,
+            Self::Retire(workers) => {
+                let mut delete =
+                    connection.prepare_cached("DELETE FROM workers WHERE worker = ?1")?;
+                workers.iter().try_for_each(|it| delete.execute([it.to_string()]).map(drop))?;
+            }
+            Self::Send(envelope) => send(connection, envelope)?,
+            Self::Discard(commands) => discard(connection, commands)?,
+            Self::Request { id, created_at, query, folded } => {
+                let sql = "INSERT OR IGNORE INTO requests VALUES (?1, ?2, ?3, ?4)";
+                let row = params![id, created_at, query, folded];
+                let inserted = connection.prepare_cached(sql)?.execute(row)?;
+                return Ok(if inserted == 0 { Answer::Taken } else { Answer::Done });
+            }
+            Self::Plan(plan) => return put_plan(connection, plan),
+            Self::Transcript { request, entries } => {
+                let sql = "INSERT INTO transcripts (request, json) VALUES (?1, ?2)";
+                let mut insert = connection.prepare_cached(sql)?;
+                for entry in entries {
+                    insert.execute(params![request.to_string(), entry])?;
+                }
+            }
+            Self::Reserve(key) => return reserve(connection, key),
+            Self::Check => {
+                let sql = "UPDATE meta SET value = value WHERE name = 'schema_version'";
+                connection.prepare_cached(sql)?.execute([])?;
+            }
+        }
+        Ok(Answer::Done)
+    }
+}
+
+fn put_lease(connection: &Connection, lease: &Lease) -> rusqlite::Result<()> {
+    let sql = "INSERT OR REPLACE INTO workers VALUES (?1, ?2, ?3)";
+    let row = params![lease.worker.to_string(), lease.node, lease.until.timestamp_micros()];
+    connection.prepare_cached(sql)?.execute(row).map(drop)
+}
+
+fn send(connection: &Connection, envelope: &Envelope) -> rusqlite::Result<()> {
+    let sql = "INSERT OR IGNORE INTO inbox (id, execution, json) VALUES (?1, ?2, ?3)";
+    let json = serde_json::to_string(envelope).expect("envelopes are JSON");
+    let row = params![envelope.id.to_string(), envelope.execution.to_string(), json];
+    connection.prepare_cached(sql)?.execute(row).map(drop)
+}
+
+fn discard(connection: &Connection, commands: &[CommandId]) -> rusqlite::Result<()> {
+    if commands.is_empty() {
+        return Ok(());
+    }
+    let mut delete = connection.prepare_cached("DELETE FROM inbox WHERE id = ?1")?;
+    commands.iter().try_for_each(|it| delete.execute([it.to_string()]).map(drop))
+}
+
+fn put_plan(connection: &Connection, plan: &PlanRow) -> rusqlite::Result<Answer> {
+    let PlanRow { id, request, version, created_at, folded, json, tools } = plan;
+    let sql = "INSERT OR IGNORE INTO plans VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let row = params![id, request, version, created_at, folded, json];
+    if connection.prepare_cached(sql)?.execute(row)? == 0 {
+        return Ok(Answer::Taken);
+    }
+    let mut insert = connection.prepare_cached("INSERT INTO plan_tools VALUES (?1, ?2)")?;
+    tools.iter().try_for_each(|it| insert.execute([id, it]).map(drop))?;
+    Ok(Answer::Done)
+}
+
+fn reserve(connection: &Connection, key: &Reservation) -> rusqlite::Result<Answer> {
+    let sql = "INSERT OR IGNORE INTO keys VALUES (?1, ?2, ?3)";
+    let row = params![key.key, key.execution.to_string(), key.fingerprint];
+    if connection.prepare_cached(sql)?.execute(row)? == 1 {
+        return Ok(Answer::Done);
+    }
+    let there = rows::reservation(connection, &key.key)?;
+    Ok(there.map_or(Answer::Done, Answer::There))
+}
+
+/// Where logs end, remembered from one commit to the next as long as nobody else writes.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    logs: BTreeMap<ExecutionId, Log>,
+    /// SQLite's number of the state that this is a memory of.
+    version: Option<i64>,
+}
+
+/// A log that the ledger knows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Log {
+    number: i64,
+    end: Seq,
+}
+
+impl Ledger {
+    /// Returns whether another connection wrote since the last time, and forgets what may be wrong.
+    pub(super) fn is_stale(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
+        let sql = "PRAGMA data_version";
+        let version = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        let before = self.version.replace(version);
+        let is_stale = before.is_some_and(|it| it != version);
+        if is_stale {
+            self.logs.clear();
+        }
+        Ok(is_stale)
+    }
+
+    /// Forgets everything, as after a transaction that did not happen.
+    pub(super) fn forget(&mut self) {
+        self.logs.clear();
+    }
+
+    fn append(&mut self, connection: &Connection, append: &Append) -> rusqlite::Result<Answer> {
+        let log = match append.after {
+            Seq::START => self.find_or_make(connection, append.execution)?,
+            _ => match self.find(connection, append.execution)? {
+                Some(log) => log,
+                None => return Ok(Answer::Conflict),
+            },
+        };
+        if log.end != append.after {
+            return Ok(Answer::Conflict);
+        }
+        let sql = "INSERT INTO events (log, first, len, json) VALUES (?1, ?2, ?3, ?4)";
+        let mut insert = connection.prepare_cached(sql)?;
+        for document in &append.documents {
+            let first = document.first.0.cast_signed();
+            insert.execute(params![
+                log.number,
+                first,
+                document.len.cast_signed(),
+                document.json
+            ])?;
+        }
+        if let Some(head) = &append.head {
+            rows::put_head(connection, log.number, head)?;
+        }
+        discard(connection, &append.heard)?;
+        self.note(append, log);
+        Ok(Answer::Done)
+    }
+
+    fn note(&mut self, append: &Append, log: Log) {
+        if append.head.as_ref().is_some_and(|it| it.state.is_over()) {
+            self.logs.remove(&append.execution);
+            return;
+        }
+        self.remember(append.execution, Log { end: append.end(), ..log });
+    }
+
+    fn remember(&mut self, id: ExecutionId, log: Log) {
+        if self.logs.len() >= LOGS {
+            self.logs.clear();
+        }
+        self.logs.insert(id, log);
+    }
+
+    fn find(&self, connection: &Connection, id: ExecutionId) -> rusqlite::Result<Option<Log>> {
+        if let Some(log) = self.logs.get(&id) {
+            return Ok(Some(*log));
+        }
+        let sql = "SELECT number, COALESCE((SELECT first + len - 1 FROM events WHERE log = number
+                   ORDER BY first DESC LIMIT 1), 0) FROM logs WHERE execution = ?1";
+        let log = |row: &rusqlite::Row<'_>| {
+            let end: i64 = row.get(1)?;
+            Ok(Log { number: row.get(0)?, end: Seq(end.cast_unsigned()) })
+        };
+        connection.prepare_cached(sql)?.query_row([id.to_string()], log).optional()
+    }
+
+    fn find_or_make(&mut self, connection: &Connection, id: ExecutionId) -> rusqlite::Result<Log> {
+        if let Some(log) = self.find(connection, id)? {
+            return Ok(log);
+        }
+        let sql = "INSERT INTO logs (execution) VALUES (?1)";
+        let number = connection.prepare_cached(sql)?.insert([id.to_string()])?;
+        let log = Log { number, end: Seq::START };
+        self.remember(id, log);
+        Ok(log)
+    }
+}

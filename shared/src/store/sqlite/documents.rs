@@ -1,0 +1,193 @@
+//! Requests, plans, transcripts, heads and keys in the file.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::{
+    Answer, Change, Sqlite,
+    change::PlanRow,
+    connection::failed,
+    lists,
+    rows::{self, good},
+};
+use crate::{
+    id::{ExecutionId, PlanId, RequestId},
+    plan::Plan,
+    request::{Request, TranscriptEntry},
+    store::{
+        Documents, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, Reservation,
+        StoreError, search,
+    },
+};
+
+#[async_trait]
+impl Documents for Sqlite {
+    async fn put_request(&self, request: &Request) -> Result<(), StoreError> {
+        let change = Change::Request {
+            id: request.id.to_string(),
+            created_at: request.created_at.timestamp_micros(),
+            query: request.query.clone(),
+            folded: search::fold(&request.query),
+        };
+        not_taken(&self.write(change).await?)
+    }
+
+    async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
+        self.readers
+            .read(move |connection| {
+                let sql = "SELECT id, created_at, query FROM requests WHERE id = ?1";
+                one(connection, sql, &id.to_string(), lists::request)
+            })
+            .await
+    }
+
+    async fn requests(
+        &self,
+        filter: &RequestFilter,
+        page: &Page,
+    ) -> Result<Listing<Request>, StoreError> {
+        let (filter, page) = (filter.clone(), page.clone());
+        self.readers.read(move |connection| lists::requests(connection, &filter, &page)).await
+    }
+
+    async fn add_transcript(
+        &self,
+        id: RequestId,
+        entries: &[TranscriptEntry],
+    ) -> Result<(), StoreError> {
+        let json = entries.iter().map(|it| serde_json::to_string(it).expect("entries are JSON"));
+        let change = Change::Transcript { request: id, entries: json.collect() };
+        self.write(change).await.map(drop)
+    }
+
+    async fn transcript(&self, id: RequestId) -> Result<Vec<TranscriptEntry>, StoreError> {
+        self.readers.read(move |connection| transcript(connection, &id.to_string())).await
+    }
+
+    async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {
+        let about = plan.about();
+        let change = Change::Plan(PlanRow {
+            id: about.id.to_string(),
+            request: about.request.to_string(),
+            version: about.version,
+            created_at: about.created_at.timestamp_micros(),
+            folded: search::fold(&about.query),
+            json: plan.to_json(),
+            tools: search::tools(plan).into_iter().map(str::to_owned).collect(),
+        });
+        not_taken(&self.write(change).await?)
+    }
+
+    async fn plan(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError> {
+        if let Some(plan) = self.plans.get(id) {
+            return Ok(Some(plan));
+        }
+        let read = self.readers.read(move |connection| plan(connection, &id.to_string())).await?;
+        let Some((plan, bytes)) = read else { return Ok(None) };
+        self.plans.put(&plan, bytes);
+        Ok(Some(plan))
+    }
+
+    async fn plans_of(&self, id: RequestId) -> Result<Vec<PlanId>, StoreError> {
+        self.readers.read(move |connection| plans_of(connection, &id.to_string())).await
+    }
+
+    async fn plans(&self, filter: &PlanFilter, page: &Page) -> Result<Listing<PlanId>, StoreError> {
+        let (filter, page) = (filter.clone(), page.clone());
+        self.readers.read(move |connection| lists::plans(connection, &filter, &page)).await
+    }
+
+    async fn head(&self, id: ExecutionId) -> Result<Option<Head>, StoreError> {
+        self.readers
+            .read(move |connection| {
+                let sql = format!(
+                    "SELECT {} FROM heads WHERE number =
+                     (SELECT number FROM logs WHERE execution = ?1)",
+                    rows::HEAD
+                );
+                one(connection, &sql, &id.to_string(), rows::head)
+            })
+            .await
+    }
+
+    async fn heads(
+        &self,
+        filter: &ExecutionFilter,
+        page: &Page,
+    ) -> Result<Listing<Head>, StoreError> {
+        let (filter, page) = (filter.clone(), page.clone());
+        self.readers.read(move |connection| lists::heads(connection, &filter, &page)).await
+    }
+
+    async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError> {
+        match self.write(Change::Reserve(key.clone())).await? {
+            Answer::There(there) => Ok(Some(there)),
+            _ => Ok(None),
+        }
+    }
+
+    async fn reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError> {
+        let key = key.to_owned();
+        self.readers
+            .read(move |connection| rows::reservation(connection, &key).map_err(|err| failed(&err)))
+            .await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.write(Change::Check).await.map(drop)
+    }
+}
+
+fn not_taken(answer: &Answer) -> Result<(), StoreError> {
+    if matches!(answer, Answer::Taken) { Err(StoreError::Taken) } else { Ok(()) }
+}
+
+/// Reads the one row that a query finds, if it finds one.
+fn one<T>(
+    connection: &Connection,
+    sql: &str,
+    id: &str,
+    read: impl Fn(&Row<'_>) -> Result<T, StoreError>,
+) -> Result<Option<T>, StoreError> {
+    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
+    let mut found = statement.query([id]).map_err(|err| failed(&err))?;
+    found.next().map_err(|err| failed(&err))?.map(read).transpose()
+}
+
+fn transcript(connection: &Connection, id: &str) -> Result<Vec<TranscriptEntry>, StoreError> {
+    let sql = "SELECT json FROM transcripts WHERE request = ?1 ORDER BY n";
+    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
+    let mut found = statement.query([id]).map_err(|err| failed(&err))?;
+    let mut entries = Vec::new();
+    while let Some(row) = found.next().map_err(|err| failed(&err))? {
+        let json: String = rows::column(row, 0, id)?;
+        entries.push(serde_json::from_str(&json).map_err(|err| StoreError::corrupt(id, err))?);
+    }
+    Ok(entries)
+}
+
+fn plan(connection: &Connection, id: &str) -> Result<Option<(Arc<Plan>, usize)>, StoreError> {
+    let sql = "SELECT json FROM plans WHERE id = ?1";
+    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
+    let json = statement.query_row([id], |row| row.get::<_, String>(0)).optional();
+    let json = json.map_err(|err| match failed(&err) {
+        StoreError::Corrupt { why, .. } => StoreError::corrupt(id, why),
+        other => other,
+    })?;
+    let Some(json) = json else { return Ok(None) };
+    let plan = Plan::from_json(&json).map_err(|err| StoreError::corrupt(id, err))?;
+    Ok(Some((Arc::new(plan), json.len())))
+}
+
+fn plans_of(connection: &Connection, request: &str) -> Result<Vec<PlanId>, StoreError> {
+    let sql = "SELECT id FROM plans WHERE request = ?1 ORDER BY version";
+    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
+    let mut found = statement.query([request]).map_err(|err| failed(&err))?;
+    let mut plans = Vec::new();
+    while let Some(row) = found.next().map_err(|err| failed(&err))? {
+        plans.extend(good(lists::plan_id(row))?);
+    }
+    Ok(plans)
+}

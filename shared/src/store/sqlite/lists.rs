@@ -1,0 +1,152 @@
+//! Lists: one query each, over an index that has the order.
+
+use rusqlite::{Connection, Row, types::Value};
+
+use super::{
+    connection::failed,
+    rows::{self, good},
+};
+use crate::{
+    clock::Timestamp,
+    id::PlanId,
+    request::Request,
+    store::{
+        Cursor, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, StoreError, search,
+    },
+};
+
+/// A query that conditions are added to.
+struct Query {
+    sql: String,
+    values: Vec<Value>,
+}
+
+impl Query {
+    fn new(select: &str) -> Self {
+        Self { sql: format!("{select} WHERE TRUE"), values: Vec::new() }
+    }
+
+    /// Adds a condition with one `?`, if there is a value for it.
+    fn and(&mut self, condition: &str, value: Option<impl Into<Value>>) {
+        let Some(value) = value else { return };
+        self.sql.push_str(" AND ");
+        self.sql.push_str(condition);
+        self.values.push(value.into());
+    }
+
+    fn between(&mut self, from: Option<Timestamp>, to: Option<Timestamp>) {
+        self.and("created_at >= ?", from.map(|it| it.timestamp_micros()));
+        self.and("created_at < ?", to.map(|it| it.timestamp_micros()));
+    }
+
+    /// Every word must be somewhere in the query.
+    fn has_words(&mut self, search: Option<&str>) {
+        for word in search::words(search) {
+            self.and("instr(folded, ?) > 0", Some(word));
+        }
+    }
+
+    /// Reads one page, the newest first; `id` is the column of the identifier.
+    fn page<T>(
+        mut self,
+        connection: &Connection,
+        id: &str,
+        page: &Page,
+        read: impl Fn(&Row<'_>) -> Result<(Cursor, T), StoreError>,
+    ) -> Result<Listing<T>, StoreError> {
+        if let Some(Cursor { at, id: last }) = &page.after {
+            self.sql += &format!(" AND (created_at, {id}) < (?, ?)");
+            self.values.extend([at.timestamp_micros().into(), last.clone().into()]);
+        }
+        self.sql += &format!(" ORDER BY created_at DESC, {id} DESC LIMIT ?");
+        // One more than asked, to see whether there is more.
+        let most = i64::try_from(page.first).unwrap_or(i64::MAX).saturating_add(1);
+        self.values.push(most.into());
+        let mut statement = connection.prepare(&self.sql).map_err(|err| failed(&err))?;
+        let values = rusqlite::params_from_iter(self.values);
+        let mut found = statement.query(values).map_err(|err| failed(&err))?;
+        let mut items = Vec::new();
+        for _ in 0..page.first {
+            match found.next().map_err(|err| failed(&err))? {
+                Some(row) => items.extend(good(read(row))?),
+                None => return Ok(Listing { items, has_more: false }),
+            }
+        }
+        let has_more = found.next().map_err(|err| failed(&err))?.is_some();
+        Ok(Listing { items, has_more })
+    }
+}
+
+/// Lists requests.
+pub(super) fn requests(
+    connection: &Connection,
+    filter: &RequestFilter,
+    page: &Page,
+) -> Result<Listing<Request>, StoreError> {
+    let mut query = Query::new("SELECT id, created_at, query FROM requests");
+    query.has_words(filter.search.as_deref());
+    query.between(filter.from, filter.to);
+    let has_state =
+        "EXISTS (SELECT 1 FROM heads WHERE heads.request = requests.id AND heads.state = ?)";
+    query.and(has_state, filter.state.map(|it| it.as_str().to_owned()));
+    query.page(connection, "id", page, |row| {
+        let request = request(row)?;
+        Ok((Cursor { at: request.created_at, id: request.id.to_string() }, request))
+    })
+}
+
+/// Lists plans.
+pub(super) fn plans(
+    connection: &Connection,
+    filter: &PlanFilter,
+    page: &Page,
+) -> Result<Listing<PlanId>, StoreError> {
+    let mut query = Query::new("SELECT id, created_at FROM plans");
+    query.and("request = ?", filter.request.map(|it| it.to_string()));
+    query.has_words(filter.search.as_deref());
+    query.page(connection, "id", page, |row| {
+        let id = plan_id(row)?;
+        let at = rows::time(rows::column(row, 1, "a plan")?, "a plan")?;
+        Ok((Cursor { at, id: id.to_string() }, id))
+    })
+}
+
+/// Lists heads.
+pub(super) fn heads(
+    connection: &Connection,
+    filter: &ExecutionFilter,
+    page: &Page,
+) -> Result<Listing<Head>, StoreError> {
+    let mut query = Query::new(&format!("SELECT {} FROM heads", rows::HEAD));
+    query.and("request = ?", filter.request.map(|it| it.to_string()));
+    query.and("plan = ?", filter.plan.map(|it| it.to_string()));
+    query.between(filter.from, filter.to);
+    match filter.states.as_slice() {
+        [] => (),
+        [one] => query.and("state = ?", Some(one.as_str().to_owned())),
+        // The index by time has the order; the `+` keeps SQLite from sorting what each state has.
+        many => {
+            let words: Vec<_> = many.iter().map(|it| format!("'{}'", it.as_str())).collect();
+            query.sql += &format!(" AND +state IN ({})", words.join(", "));
+        }
+    }
+    let uses = "EXISTS (SELECT 1 FROM plan_tools WHERE plan_tools.plan = heads.plan AND tool = ?)";
+    query.and(uses, filter.tool.as_ref().map(|it| it.as_str().to_owned()));
+    query.page(connection, "execution", page, |row| {
+        let head = rows::head(row)?;
+        Ok((Cursor { at: head.created_at, id: head.execution.to_string() }, head))
+    })
+}
+
+/// Reads a request: its identifier, its time, its query.
+pub(super) fn request(row: &Row<'_>) -> Result<Request, StoreError> {
+    let id: String = rows::column(row, 0, "a request")?;
+    let created_at = rows::time(rows::column(row, 1, &id)?, &id)?;
+    Ok(Request { id: rows::parse(&id, &id)?, created_at, query: rows::column(row, 2, &id)? })
+}
+
+/// Reads the identifier of a plan.
+pub(super) fn plan_id(row: &Row<'_>) -> Result<PlanId, StoreError> {
+    let id: String = rows::column(row, 0, "a plan")?;
+    rows::parse(&id, &id)
+}

@@ -1,0 +1,120 @@
+//! Rows and what they mean.
+
+use std::{fmt::Display, str::FromStr};
+
+use rusqlite::{Connection, OptionalExtension, Row, params, types::FromSql};
+
+use super::connection::failed;
+use crate::{
+    clock::Timestamp,
+    execution::ExecutionState,
+    id::{Epoch, Seq},
+    store::{Head, Reservation, StoreError},
+};
+
+/// The columns that [`head`] reads, in its order.
+pub(super) const HEAD: &str =
+    "execution, request, plan, state, created_at, seq, epoch, owner, due, priority";
+
+/// Writes a head unless a newer one is there. What an execution *is* never changes, so only what
+/// it *does* is written over.
+pub(super) fn put_head(connection: &Connection, log: i64, head: &Head) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO heads VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+        ON CONFLICT (number) DO UPDATE SET state = excluded.state, seq = excluded.seq,
+        epoch = excluded.epoch, owner = excluded.owner, due = excluded.due,
+        priority = excluded.priority WHERE seq <= excluded.seq";
+    let row = params![
+        log,
+        head.execution.to_string(),
+        head.request.to_string(),
+        head.plan.to_string(),
+        head.state.as_str(),
+        head.created_at.timestamp_micros(),
+        head.seq.0.cast_signed(),
+        head.epoch.0.cast_signed(),
+        head.owner.map(|it| it.to_string()),
+        head.due.map(|it| it.timestamp_micros()),
+        head.priority,
+    ];
+    connection.prepare_cached(sql)?.execute(row).map(drop)
+}
+
+/// Reads a head.
+pub(super) fn head(row: &Row<'_>) -> Result<Head, StoreError> {
+    let name: String = column(row, 0, "a head")?;
+    let owner: Option<String> = column(row, 7, &name)?;
+    let due: Option<i64> = column(row, 8, &name)?;
+    let count = |at| Ok(u64::try_from(column::<i64>(row, at, &name)?).unwrap_or_default());
+    Ok(Head {
+        execution: parse(&name, &name)?,
+        request: parse(&text(row, 1, &name)?, &name)?,
+        plan: parse(&text(row, 2, &name)?, &name)?,
+        state: state(&text(row, 3, &name)?, &name)?,
+        created_at: time(column(row, 4, &name)?, &name)?,
+        seq: Seq(count(5)?),
+        epoch: Epoch(count(6)?),
+        owner: owner.map(|it| parse(&it, &name)).transpose()?,
+        due: due.map(|it| time(it, &name)).transpose()?,
+        priority: column(row, 9, &name)?,
+    })
+}
+
+/// Reads what was reserved under a key.
+pub(super) fn reservation(
+    connection: &Connection,
+    key: &str,
+) -> rusqlite::Result<Option<Reservation>> {
+    let sql = "SELECT execution, fingerprint FROM keys WHERE key = ?1";
+    let read = |row: &Row<'_>| {
+        let execution: String = row.get(0)?;
+        let damaged = |err| {
+            rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, Box::new(err))
+        };
+        Ok(Reservation {
+            key: key.to_owned(),
+            execution: execution.parse().map_err(damaged)?,
+            fingerprint: row.get(1)?,
+        })
+    };
+    connection.prepare_cached(sql)?.query_row([key], read).optional()
+}
+
+/// Reads a column of the row that has `what`.
+pub(super) fn column<T: FromSql>(row: &Row<'_>, at: usize, what: &str) -> Result<T, StoreError> {
+    row.get(at).map_err(|err| match failed(&err) {
+        StoreError::Corrupt { why, .. } => StoreError::corrupt(what, why),
+        other => other,
+    })
+}
+
+fn text(row: &Row<'_>, at: usize, what: &str) -> Result<String, StoreError> {
+    column(row, at, what)
+}
+
+/// Reads an identifier.
+pub(super) fn parse<T: FromStr<Err: Display>>(text: &str, what: &str) -> Result<T, StoreError> {
+    text.parse().map_err(|err| StoreError::corrupt(what, err))
+}
+
+/// Reads a time.
+pub(super) fn time(micros: i64, what: &str) -> Result<Timestamp, StoreError> {
+    Timestamp::from_timestamp_micros(micros)
+        .ok_or_else(|| StoreError::corrupt(what, format!("{micros} µs is no time")))
+}
+
+fn state(word: &str, what: &str) -> Result<ExecutionState, StoreError> {
+    let found = ExecutionState::ALL.into_iter().find(|it| it.as_str() == word);
+    found.ok_or_else(|| StoreError::corrupt(what, format!("`{word}` is no state")))
+}
+
+/// Leaves out what is damaged, so that one bad row does not hide the good ones.
+pub(super) fn good<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Ok(it) => Ok(Some(it)),
+        Err(err @ StoreError::Corrupt { .. }) => {
+            tracing::warn!(%err, "left out of a list");
+            Ok(None)
+        }
+        Err(err) => Err(err),
+    }
+}

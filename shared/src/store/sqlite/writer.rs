@@ -1,0 +1,197 @@
+//! The one thread of a process that writes: group commit.
+//!
+//! Operations come through a bounded queue, so that whoever is faster than the disk waits. The
+//! thread takes what waits into one transaction; while that is on its way to the disk others
+//! gather. It answers after the commit and not before.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    change::{Answer, Change, Ledger},
+    connection::failed,
+};
+use crate::store::{Hints, StoreError, journal::Load};
+
+/// Operations that may wait; then callers do.
+const QUEUE: usize = 8_192;
+
+/// Where operations go.
+#[derive(Debug)]
+pub(super) struct Writer {
+    queue: Option<mpsc::Sender<Message>>,
+    commits: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread is asked to do.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every message is a write")]
+pub(super) enum Message {
+    /// Write something and answer.
+    Write(Operation),
+    /// Look whether another process wrote.
+    Look,
+}
+
+/// A change, and who waits for it.
+#[derive(Debug)]
+pub(super) struct Operation {
+    change: Change,
+    reply: oneshot::Sender<Result<Answer, StoreError>>,
+}
+
+impl Writer {
+    pub(super) fn start(connection: Connection, hints: Arc<Hints>) -> Result<Self, StoreError> {
+        let (queue, messages) = mpsc::channel(QUEUE);
+        let commits = Arc::new(AtomicU64::new(0));
+        let mut desk =
+            Desk { connection, ledger: Ledger::default(), hints, commits: Arc::clone(&commits) };
+        let thread = thread::Builder::new()
+            .name("sqlite-writer".to_owned())
+            .spawn(move || desk.run(messages))
+            .map_err(|err| StoreError::Unavailable(format!("no thread to write: {err}")))?;
+        Ok(Self { queue: Some(queue), commits, thread: Some(thread) })
+    }
+
+    /// Writes something durably.
+    pub(super) async fn write(&self, change: Change) -> Result<Answer, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let message = Message::Write(Operation { change, reply });
+        let ended = || StoreError::Unavailable("the store is closed".to_owned());
+        self.queue().ok_or_else(ended)?.send(message).await.map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
+
+    /// Returns the way to the thread. Whoever keeps it keeps the thread alive.
+    pub(super) fn queue(&self) -> Option<&mpsc::Sender<Message>> {
+        self.queue.as_ref()
+    }
+
+    /// Returns the number of commits so far, which goes on counting.
+    pub(super) fn commits(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.commits)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that writes has panicked");
+        }
+    }
+}
+
+/// What the thread has.
+struct Desk {
+    connection: Connection,
+    ledger: Ledger,
+    hints: Arc<Hints>,
+    commits: Arc<AtomicU64>,
+}
+
+impl Desk {
+    fn run(&mut self, mut messages: mpsc::Receiver<Message>) {
+        let mut batch = Vec::new();
+        while let Some(message) = messages.blocking_recv() {
+            let mut load = Load::default();
+            let mut next = Some(message);
+            while let Some(message) = next {
+                match message {
+                    Message::Write(operation) => {
+                        load.add(operation.change.bytes());
+                        batch.push(operation);
+                    }
+                    Message::Look => self.look(),
+                }
+                next = if load.is_full() { None } else { messages.try_recv().ok() };
+            }
+            if !batch.is_empty() {
+                self.commit(&mut batch);
+            }
+        }
+    }
+
+    /// Writes everything in one transaction, answers, and wakes whoever may wait for it.
+    fn commit(&mut self, batch: &mut Vec<Operation>) {
+        match self.transact(batch) {
+            Ok(answers) => {
+                self.commits.fetch_add(1, Ordering::Relaxed);
+                for (operation, answer) in batch.drain(..).zip(answers) {
+                    let woken = answer.as_ref().is_ok_and(Answer::is_done);
+                    // Whoever went away reads again when he comes back.
+                    let _ = operation.reply.send(answer);
+                    if woken {
+                        operation.change.wake(&self.hints);
+                    }
+                }
+            }
+            Err(err) => {
+                tracing::warn!(%err, operations = batch.len(), "a commit did not happen");
+                self.ledger.forget();
+                let err = failed(&err);
+                for operation in batch.drain(..) {
+                    let _ = operation.reply.send(Err(err.clone()));
+                }
+            }
+        }
+    }
+
+    fn transact(
+        &mut self,
+        batch: &[Operation],
+    ) -> rusqlite::Result<Vec<Result<Answer, StoreError>>> {
+        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        let applied = self.apply(batch);
+        let end = if applied.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        let ended = self.connection.prepare_cached(end)?.execute([]);
+        if ended.is_err() && !self.connection.is_autocommit() {
+            self.connection.execute_batch("ROLLBACK")?;
+        }
+        let answers = applied?;
+        ended?;
+        Ok(answers)
+    }
+
+    fn apply(&mut self, batch: &[Operation]) -> rusqlite::Result<Vec<Result<Answer, StoreError>>> {
+        if self.ledger.is_stale(&self.connection)? {
+            self.hints.poke_all();
+        }
+        let mut answers = Vec::with_capacity(batch.len());
+        for operation in batch {
+            let applied = operation.change.apply(&self.connection, &mut self.ledger);
+            answers.push(match applied {
+                Ok(answer) => Ok(answer),
+                // Its own fault; the others can be written.
+                Err(err) if is_refusal(&err) => Err(failed(&err)),
+                Err(err) => return Err(err),
+            });
+        }
+        Ok(answers)
+    }
+
+    fn look(&mut self) {
+        match self.ledger.is_stale(&self.connection) {
+            Ok(true) => self.hints.poke_all(),
+            Ok(false) => (),
+            Err(err) => tracing::debug!(%err, "cannot see whether another process wrote"),
+        }
+    }
+}
+
+/// Returns whether one operation was refused before it changed anything.
+fn is_refusal(err: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{ConstraintViolation, TooBig};
+    matches!(err.sqlite_error_code(), Some(ConstraintViolation | TooBig))
+}
