@@ -9,6 +9,7 @@ pub mod diagnostic;
 pub mod event;
 pub mod execution;
 pub mod id;
+pub mod json;
 pub mod limits;
 pub mod plan;
 pub mod request;

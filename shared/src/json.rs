@@ -1,0 +1,66 @@
+//! How large a JSON value is, asked before anybody recurses into it.
+
+use serde_json::Value;
+
+/// Returns whether lists and objects nest deeper than `limit`; a bare string has depth 0.
+///
+/// It never looks deeper than that, so the stack is as bounded as `limit`.
+pub fn is_deeper_than(value: &Value, limit: usize) -> bool {
+    let Some(below) = limit.checked_sub(1) else {
+        return value.is_array() || value.is_object();
+    };
+    match value {
+        Value::Array(items) => items.iter().any(|it| is_deeper_than(it, below)),
+        Value::Object(fields) => fields.values().any(|it| is_deeper_than(it, below)),
+        _ => false,
+    }
+}
+
+/// Returns a lower bound of the bytes that `value` has as JSON text, without writing it.
+///
+/// It recurses: ask [`is_deeper_than`] first.
+pub fn bytes(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 4,
+        Value::Number(_) => 1,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => 1 + items.len().max(1) + items.iter().map(bytes).sum::<usize>(),
+        Value::Object(fields) => {
+            let inside = fields.iter().map(|(key, it)| key.len() + 3 + bytes(it));
+            1 + fields.len().max(1) + inside.sum::<usize>()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn depth_counts_lists_and_objects() {
+        for (value, depth) in
+            [(json!("x"), 0), (json!([]), 1), (json!({ "a": 1 }), 1), (json!([1, { "a": [] }]), 3)]
+        {
+            assert!(!is_deeper_than(&value, depth), "{value}");
+            assert!(depth == 0 || is_deeper_than(&value, depth - 1), "{value}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_text_or_fewer() {
+        for value in [
+            json!(null),
+            json!(false),
+            json!([]),
+            json!({}),
+            json!([1, 2, 3]),
+            json!({ "a": ["b", { "c": 1.5 }], "d": true }),
+        ] {
+            let text = value.to_string();
+            let bytes = bytes(&value);
+            assert!(bytes <= text.len() && bytes * 2 >= text.len(), "{text} {bytes}");
+        }
+    }
+}
