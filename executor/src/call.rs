@@ -6,7 +6,7 @@ use futures::FutureExt;
 use serde_json::Value;
 use shared::{
     id::{Attempt, StepIx, ToolName},
-    json,
+    json, limits,
     tool::{ErrorCode, ToolError},
 };
 use tokio::time;
@@ -52,7 +52,7 @@ impl Call {
             () = time::sleep(timeout) => Err(timed_out(timeout)),
         };
         let result = result.and_then(|output| check(output, options.output_bytes));
-        let bytes = result.as_ref().map_or(256, json::size);
+        let bytes = result.as_ref().map_or(256, json::bytes);
         Ended { step, attempt, result, bytes }
     }
 }
@@ -135,15 +135,15 @@ fn panicked(tool: &ToolName) -> ToolError {
 }
 
 fn check(output: Value, most: usize) -> Result<Value, ToolError> {
-    let bytes = json::size(&output);
+    let bytes = json::bytes(&output);
     if bytes > most {
         let why = format!(
             "returned {bytes} bytes, the most is {most}: return less, or the name of a file"
         );
         return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
     }
-    if json::is_too_deep(&output) {
-        let why = format!("returned JSON nested deeper than {}", json::DEPTH);
+    if json::is_deeper_than(&output, limits::JSON_DEPTH) {
+        let why = format!("returned JSON nested deeper than {}", limits::JSON_DEPTH);
         return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
     }
     Ok(output)

@@ -217,12 +217,12 @@ impl Control {
         if name.is_empty() {
             return Err(ControlError::Invalid("a signal needs a `name`".to_owned()));
         }
-        if shared::json::size(&payload) > limits::OUTPUT_BYTES {
+        if shared::json::bytes(&payload) > limits::OUTPUT_BYTES {
             let most = limits::OUTPUT_BYTES;
             return Err(ControlError::Invalid(format!("`payload` has more than {most} bytes")));
         }
-        if shared::json::is_too_deep(&payload) {
-            let most = shared::json::DEPTH;
+        if shared::json::is_deeper_than(&payload, limits::JSON_DEPTH) {
+            let most = limits::JSON_DEPTH;
             return Err(ControlError::Invalid(format!("`payload` is nested deeper than {most}")));
         }
         self.open(id).await?;

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use shared::diagnostic::Diagnostic;
 
 /// A plan as written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,6 +21,9 @@ pub struct Draft {
     /// The order that the author thinks is right. Only checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_order: Option<Vec<String>>,
+    /// What was noticed when it was read; it becomes part of the plan's diagnostics.
+    #[serde(skip)]
+    pub notices: Vec<Diagnostic>,
 }
 
 /// A step as written.

@@ -1,7 +1,9 @@
 //! What to do: from words to drafts, from drafts to plans.
 
 pub mod catalog;
+pub mod compile;
 pub mod draft;
+pub mod nearest;
 
 use async_trait::async_trait;
 use serde_json::Value;

@@ -1,35 +1,34 @@
-//! How large and how deep a JSON value is.
+//! How large a JSON value is, asked before anybody recurses into it.
 
 use serde_json::Value;
 
-/// How deeply values may be nested. Events nest them a few levels deeper, and readers refuse 128.
-pub const DEPTH: usize = 96;
-
-/// Returns how many bytes a value has as compact JSON, but for escapes in strings.
-pub fn size(value: &Value) -> usize {
+/// Returns whether lists and objects nest deeper than `limit`; a bare string has depth 0.
+///
+/// It never looks deeper than that, so the stack is as bounded as `limit`.
+pub fn is_deeper_than(value: &Value, limit: usize) -> bool {
+    let Some(below) = limit.checked_sub(1) else {
+        return value.is_array() || value.is_object();
+    };
     match value {
-        Value::Null | Value::Bool(true) => 4,
-        Value::Bool(false) => 5,
-        Value::Number(_) => 8,
-        Value::String(text) => text.len() + 2,
-        Value::Array(items) => 2 + items.iter().map(|it| size(it) + 1).sum::<usize>(),
-        Value::Object(fields) => {
-            2 + fields.iter().map(|(key, it)| key.len() + 4 + size(it)).sum::<usize>()
-        }
+        Value::Array(items) => items.iter().any(|it| is_deeper_than(it, below)),
+        Value::Object(fields) => fields.values().any(|it| is_deeper_than(it, below)),
+        _ => false,
     }
 }
 
-/// Returns whether a value is nested more deeply than logs keep.
-pub fn is_too_deep(value: &Value) -> bool {
-    is_deeper(value, DEPTH)
-}
-
-fn is_deeper(value: &Value, than: usize) -> bool {
-    let Some(less) = than.checked_sub(1) else { return true };
+/// Returns a lower bound of the bytes that `value` has as JSON text, without writing it.
+///
+/// It recurses: ask [`is_deeper_than`] first.
+pub fn bytes(value: &Value) -> usize {
     match value {
-        Value::Array(items) => items.iter().any(|it| is_deeper(it, less)),
-        Value::Object(fields) => fields.values().any(|it| is_deeper(it, less)),
-        _ => false,
+        Value::Null | Value::Bool(_) => 4,
+        Value::Number(_) => 1,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => 1 + items.len().max(1) + items.iter().map(bytes).sum::<usize>(),
+        Value::Object(fields) => {
+            let inside = fields.iter().map(|(key, it)| key.len() + 3 + bytes(it));
+            1 + fields.len().max(1) + inside.sum::<usize>()
+        }
     }
 }
 
@@ -40,9 +39,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn depth_has_a_limit() {
-        let nested = |levels| (0..levels).fold(json!(1), |it, _| json!({ "a": [it] }));
-        assert!(!is_too_deep(&nested(47)));
-        assert!(is_too_deep(&nested(48)));
+    fn depth_counts_lists_and_objects() {
+        for (value, depth) in
+            [(json!("x"), 0), (json!([]), 1), (json!({ "a": 1 }), 1), (json!([1, { "a": [] }]), 3)]
+        {
+            assert!(!is_deeper_than(&value, depth), "{value}");
+            assert!(depth == 0 || is_deeper_than(&value, depth - 1), "{value}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_text_or_fewer() {
+        for value in [
+            json!(null),
+            json!(false),
+            json!([]),
+            json!({}),
+            json!([1, 2, 3]),
+            json!({ "a": ["b", { "c": 1.5 }], "d": true }),
+        ] {
+            let text = value.to_string();
+            let bytes = bytes(&value);
+            assert!(bytes <= text.len() && bytes * 2 >= text.len(), "{text} {bytes}");
+        }
     }
 }

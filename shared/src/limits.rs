@@ -6,6 +6,9 @@ use std::time::Duration;
 pub const PLAN_BYTES: usize = 256 << 20;
 /// Steps in a plan: four times what the benchmark compiles.
 pub const PLAN_STEPS: usize = 400_000;
+/// How deep the parameters of a step may nest: events wrap them in a few levels more, and
+/// `serde_json` reads 127.
+pub const JSON_DEPTH: usize = 96;
 /// Bytes of one tool's output; larger ones belong into a file that the output names.
 pub const OUTPUT_BYTES: usize = 1 << 20;
 /// Bytes of a query in words.

@@ -16,6 +16,8 @@ pub struct Misfit {
     pub message: String,
     /// What kind of thing is wrong.
     pub kind: MisfitKind,
+    /// Whether it is only wrong because an `if` of the schema came out as it did.
+    pub is_conditional: bool,
 }
 
 /// What kind of thing is wrong.
@@ -53,22 +55,13 @@ impl Schema {
 
     /// Returns what does not fit.
     pub fn misfits(&self, value: &Value) -> Vec<Misfit> {
-        let errors = self.0.iter_errors(value).take(MISFITS);
-        let misfits = errors.map(|err| Misfit {
-            at: err.instance_path().to_string(),
-            message: err.to_string(),
-            kind: match err.kind() {
-                ValidationErrorKind::Required { property } => MisfitKind::Missing {
-                    property: property.as_str().unwrap_or_default().to_owned(),
-                },
-                ValidationErrorKind::AdditionalProperties { unexpected } => {
-                    MisfitKind::Unexpected { properties: unexpected.clone() }
-                }
-                ValidationErrorKind::Type { .. } => MisfitKind::Type,
-                _ => MisfitKind::Other,
-            },
-        });
-        misfits.collect()
+        self.misfits_that(value, |_| true)
+    }
+
+    /// Returns what does not fit and passes `keep`, so that what a caller must not believe does
+    /// not use up the limit.
+    pub fn misfits_that(&self, value: &Value, keep: impl Fn(&Misfit) -> bool) -> Vec<Misfit> {
+        self.0.iter_errors(value).map(|it| Misfit::new(&it)).filter(keep).take(MISFITS).collect()
     }
 
     /// Returns all that does not fit in one sentence, if anything does not.
@@ -81,6 +74,25 @@ impl Schema {
             at => format!("at `{at}`: {}", it.message),
         });
         Some(misfits.collect::<Vec<_>>().join("; "))
+    }
+}
+
+impl Misfit {
+    fn new(err: &jsonschema::ValidationError<'_>) -> Self {
+        let kind = match err.kind() {
+            ValidationErrorKind::Required { property } => {
+                MisfitKind::Missing { property: property.as_str().unwrap_or_default().to_owned() }
+            }
+            ValidationErrorKind::AdditionalProperties { unexpected } => {
+                MisfitKind::Unexpected { properties: unexpected.clone() }
+            }
+            ValidationErrorKind::Type { .. } => MisfitKind::Type,
+            _ => MisfitKind::Other,
+        };
+        let evaluated = err.evaluation_path().to_string();
+        let is_conditional = evaluated.split('/').any(|it| matches!(it, "then" | "else"));
+        let at = err.instance_path().to_string();
+        Self { at, message: err.to_string(), kind, is_conditional }
     }
 }
 
@@ -108,6 +120,21 @@ mod tests {
         assert!(kinds.contains(&("/a".to_owned(), MisfitKind::Type)), "{kinds:?}");
         let missing = MisfitKind::Missing { property: "c".to_owned() };
         assert!(kinds.contains(&(String::new(), missing)), "{kinds:?}");
+    }
+
+    #[test]
+    fn what_an_if_decides_says_so() {
+        let schema = json!({
+            "if": { "properties": { "a": { "const": 1 } } },
+            "then": { "required": ["b"] },
+            "required": ["c"],
+        });
+        let misfits = Schema::new(&schema).unwrap().misfits(&json!({ "a": 1 }));
+        let conditional: Vec<_> =
+            misfits.into_iter().map(|it| (it.kind, it.is_conditional)).collect();
+        let missing = |it: &str| MisfitKind::Missing { property: it.to_owned() };
+        assert!(conditional.contains(&(missing("b"), true)), "{conditional:?}");
+        assert!(conditional.contains(&(missing("c"), false)), "{conditional:?}");
     }
 
     #[test]

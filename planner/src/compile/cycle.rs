@@ -1,0 +1,211 @@
+//! Names cycles: one for each strongly connected component.
+
+use std::collections::VecDeque;
+
+use shared::{diagnostic::Diagnostic, id::StepIx};
+
+use super::{Step, names::Naming, references, report::Report};
+
+/// The most names of a cycle that are written at its start, and again at its end.
+const NAMES: usize = 25;
+
+/// Reports a shortest cycle through the first-written step of each strongly connected component.
+pub(super) fn find(
+    steps: &[Step<'_>],
+    naming: &Naming<'_>,
+    edges: &[Vec<StepIx>],
+    order: &[StepIx],
+    report: &mut Report,
+) {
+    let mut is_placed = vec![false; edges.len()];
+    order.iter().for_each(|it| is_placed[it.get()] = true);
+    let components = Components::new(edges, &is_placed);
+    let mut search = Search::new(&components.of, edges);
+    for first in components.firsts {
+        report.error(first.get(), || {
+            let cycle = search.shortest(first);
+            let next = cycle.get(1).copied().unwrap_or(first);
+            let (place, help) = references::explain(steps, naming, (first, next));
+            let names = written(&cycle, steps);
+            let message = format!("Circular dependency detected between tools: {names}");
+            Diagnostic::error("plan.cycle", place, message).with_help(help)
+        });
+    }
+}
+
+/// Writes a cycle, with its middle left out where it is long.
+fn written(cycle: &[StepIx], steps: &[Step<'_>]) -> String {
+    let name = |it: &StepIx| steps[it.get()].id.to_string();
+    let left_out = cycle.len().saturating_sub(2 * NAMES);
+    let mut names: Vec<String> = Vec::with_capacity(cycle.len().min(2 * NAMES) + 2);
+    if left_out < 2 {
+        names.extend(cycle.iter().map(name));
+    } else {
+        names.extend(cycle[..NAMES].iter().map(name));
+        names.push(format!("… {left_out} more …"));
+        names.extend(cycle[cycle.len() - NAMES..].iter().map(name));
+    }
+    names.extend(cycle.first().map(name));
+    names.join(" -> ")
+}
+
+/// The number of no component: a step that is part of no cycle.
+const NONE: u32 = u32::MAX;
+
+/// The strongly connected components that have a cycle, by Tarjan's algorithm without recursion.
+struct Components {
+    /// The component of each step.
+    of: Vec<u32>,
+    /// The first-written step of each component, in written order.
+    firsts: Vec<StepIx>,
+}
+
+impl Components {
+    fn new(edges: &[Vec<StepIx>], is_placed: &[bool]) -> Self {
+        let mut tarjan = Tarjan::new(edges, is_placed);
+        for at in 0..edges.len() {
+            tarjan.visit_all(at);
+        }
+        let mut firsts: Vec<Option<StepIx>> = vec![None; tarjan.count as usize];
+        for (at, component) in tarjan.of.iter().enumerate() {
+            if let Some(first) = firsts.get_mut(*component as usize) {
+                first.get_or_insert(StepIx::new(at));
+            }
+        }
+        let mut firsts: Vec<StepIx> = firsts.into_iter().flatten().collect();
+        firsts.sort_unstable();
+        Self { of: tarjan.of, firsts }
+    }
+}
+
+struct Tarjan<'a> {
+    edges: &'a [Vec<StepIx>],
+    is_placed: &'a [bool],
+    /// When each step was first seen, from one; zero if it was not.
+    seen: Vec<u32>,
+    /// The earliest step on the stack that each step is known to reach.
+    low: Vec<u32>,
+    is_open: Vec<bool>,
+    open: Vec<usize>,
+    /// The steps on the way here, each with the next of its dependencies to look at.
+    way: Vec<(usize, usize)>,
+    clock: u32,
+    of: Vec<u32>,
+    count: u32,
+}
+
+impl<'a> Tarjan<'a> {
+    fn new(edges: &'a [Vec<StepIx>], is_placed: &'a [bool]) -> Self {
+        let n = edges.len();
+        Self {
+            edges,
+            is_placed,
+            seen: vec![0; n],
+            low: vec![0; n],
+            is_open: vec![false; n],
+            open: Vec::new(),
+            way: Vec::new(),
+            clock: 0,
+            of: vec![NONE; n],
+            count: 0,
+        }
+    }
+
+    fn visit_all(&mut self, root: usize) {
+        self.enter(root);
+        while let Some((step, next)) = self.way.last_mut() {
+            let step = *step;
+            if let Some(on) = self.edges[step].get(*next) {
+                *next += 1;
+                let on = on.get();
+                if self.is_open[on] {
+                    self.low[step] = self.low[step].min(self.seen[on]);
+                } else {
+                    self.enter(on);
+                }
+            } else {
+                self.way.pop();
+                self.leave(step);
+            }
+        }
+    }
+
+    /// Goes on with a step that was neither seen nor placed.
+    fn enter(&mut self, step: usize) {
+        if self.is_placed[step] || self.seen[step] != 0 {
+            return;
+        }
+        self.clock += 1;
+        self.seen[step] = self.clock;
+        self.low[step] = self.clock;
+        self.is_open[step] = true;
+        self.open.push(step);
+        self.way.push((step, 0));
+    }
+
+    fn leave(&mut self, step: usize) {
+        if let Some((parent, _)) = self.way.last() {
+            self.low[*parent] = self.low[*parent].min(self.low[step]);
+        }
+        if self.low[step] != self.seen[step] {
+            return;
+        }
+        let has_cycle = self.open.last() != Some(&step)
+            || self.edges[step].binary_search(&StepIx::new(step)).is_ok();
+        while let Some(member) = self.open.pop() {
+            self.is_open[member] = false;
+            if has_cycle {
+                self.of[member] = self.count;
+            }
+            if member == step {
+                break;
+            }
+        }
+        self.count += u32::from(has_cycle);
+    }
+}
+
+/// Breadth-first search inside components.
+struct Search<'a> {
+    of: &'a [u32],
+    edges: &'a [Vec<StepIx>],
+    /// From where each step was reached. Components share no step, so it is never cleared.
+    from: Vec<Option<StepIx>>,
+}
+
+impl<'a> Search<'a> {
+    fn new(of: &'a [u32], edges: &'a [Vec<StepIx>]) -> Self {
+        Self { of, edges, from: vec![None; edges.len()] }
+    }
+
+    /// Returns a shortest way from `first` along its dependencies back to it.
+    fn shortest(&mut self, first: StepIx) -> Vec<StepIx> {
+        let mut queue = VecDeque::from([first]);
+        while let Some(step) = queue.pop_front() {
+            for on in &self.edges[step.get()] {
+                if *on == first {
+                    return self.way_to(first, step);
+                }
+                let is_inside = self.of[on.get()] == self.of[first.get()];
+                if is_inside && self.from[on.get()].is_none() {
+                    self.from[on.get()] = Some(step);
+                    queue.push_back(*on);
+                }
+            }
+        }
+        vec![first]
+    }
+
+    fn way_to(&self, first: StepIx, last: StepIx) -> Vec<StepIx> {
+        let mut way = vec![last];
+        let mut step = last;
+        while step != first
+            && let Some(from) = self.from[step.get()]
+        {
+            way.push(from);
+            step = from;
+        }
+        way.reverse();
+        way
+    }
+}

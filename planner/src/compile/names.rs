@@ -1,0 +1,187 @@
+//! What each step is called, and what names in templates and dependencies mean.
+
+use std::{cell::OnceCell, collections::BTreeMap};
+
+use shared::{
+    diagnostic::Diagnostic,
+    id::{RESERVED_STEP_IDS, STEP_ID_LEN, StepId, StepIx, is_step_id_char},
+    plan::StepNames,
+};
+
+use super::{Step, place, report::Report, tools};
+use crate::{draft::Draft, nearest::did_you_mean};
+
+/// Room for the number behind a name: `_` and the digits of [`shared::limits::PLAN_STEPS`].
+const SUFFIX_LEN: usize = 7;
+
+/// Gives every step an id: explicit ones first, then its tool's name or the first free `name_2`,
+/// `name_3`, …
+pub(super) fn assign(draft: &Draft, report: &mut Report) -> Vec<StepId> {
+    let mut ids = Ids::default();
+    let mut explicit = Vec::with_capacity(draft.tools.len());
+    for (at, step) in draft.tools.iter().enumerate() {
+        let id = step.id.as_deref().and_then(|id| parse(at, id, report));
+        explicit.push(id.filter(|id| ids.take(at, id, report)));
+    }
+    let steps = draft.tools.iter().zip(explicit);
+    steps
+        .map(|(step, explicit)| {
+            let wanted = step.id.as_deref().or_else(|| tools::written(step));
+            explicit.unwrap_or_else(|| ids.free(wanted.unwrap_or_default()))
+        })
+        .collect()
+}
+
+fn parse(at: usize, id: &str, report: &mut Report) -> Option<StepId> {
+    let err = match id.parse() {
+        Ok(id) => return Some(id),
+        Err(err) => err,
+    };
+    report.error(at, || {
+        let place = place::field(at, "id");
+        let diagnostic = Diagnostic::error("plan.invalid_step_id", place, format!("{err}"));
+        if RESERVED_STEP_IDS.contains(&id) {
+            return diagnostic
+                .with_help("templates give that word another meaning; choose another");
+        }
+        let suggestion = base(id);
+        diagnostic.with_help(format!("for example `{suggestion}`"))
+    });
+    None
+}
+
+/// Ids that are taken, and where to look for the next free one.
+#[derive(Default)]
+struct Ids {
+    taken: BTreeMap<StepId, usize>,
+    /// The next number to try behind a name, so that many steps of one tool are cheap.
+    next: BTreeMap<String, usize>,
+}
+
+impl Ids {
+    fn take(&mut self, at: usize, id: &StepId, report: &mut Report) -> bool {
+        let Some(first) = self.taken.get(id) else {
+            self.taken.insert(id.clone(), at);
+            return true;
+        };
+        report.error(at, || {
+            let message = format!("`{id}` is the id of `tools[{first}]` already");
+            Diagnostic::error("plan.duplicate_step", place::field(at, "id"), message)
+                .with_help("give each step an id of its own")
+        });
+        false
+    }
+
+    fn free(&mut self, wanted: &str) -> StepId {
+        let base = base(wanted);
+        if let Some(id) = self.parse_free(&base) {
+            return id;
+        }
+        let stem: String = base.chars().take(STEP_ID_LEN - SUFFIX_LEN).collect();
+        let mut number = self.next.get(&stem).copied().unwrap_or(2);
+        loop {
+            let id = self.parse_free(&format!("{stem}_{number}"));
+            number += 1;
+            if let Some(id) = id {
+                self.next.insert(stem, number);
+                return id;
+            }
+        }
+    }
+
+    fn parse_free(&mut self, name: &str) -> Option<StepId> {
+        if self.taken.contains_key(name) {
+            return None;
+        }
+        let id: StepId = name.parse().ok()?;
+        self.taken.insert(id.clone(), usize::MAX);
+        Some(id)
+    }
+}
+
+/// Returns a name with what ids cannot have replaced; perhaps still a reserved one.
+fn base(name: &str) -> String {
+    let chars = name.chars().take(STEP_ID_LEN);
+    let base: String = chars.map(|it| if is_step_id_char(it) { it } else { '_' }).collect();
+    if base.is_empty() { "step".to_owned() } else { base }
+}
+
+/// What names mean, and what to say of those that mean nothing.
+pub(super) struct Naming<'a> {
+    /// What names mean.
+    pub(super) names: StepNames,
+    /// Which steps fill a variable, in written order.
+    pub(super) variables: BTreeMap<&'a str, Vec<StepIx>>,
+    steps: &'a [Step<'a>],
+    /// The steps that use a tool, by its qualified and its plain name; only made when asked.
+    users: OnceCell<BTreeMap<&'a str, Vec<usize>>>,
+}
+
+impl<'a> Naming<'a> {
+    /// Collects the names of all steps.
+    pub(super) fn new(steps: &'a [Step<'a>]) -> Self {
+        let names = StepNames::new(steps.iter().map(|it| (&it.id, &it.choice.tool)));
+        let mut variables: BTreeMap<&str, Vec<StepIx>> = BTreeMap::new();
+        for (at, step) in steps.iter().enumerate() {
+            for (_, variable) in &step.mapping {
+                let by = variables.entry(variable).or_default();
+                if by.last() != Some(&StepIx::new(at)) {
+                    by.push(StepIx::new(at));
+                }
+            }
+        }
+        let names = names.expect("every step was given an id of its own");
+        Self { names, variables, steps, users: OnceCell::new() }
+    }
+
+    /// Says why `name`, perhaps with a path behind it, means no step, and what to write instead.
+    pub(super) fn why_not(&self, name: &str) -> (String, String) {
+        let ends = name.char_indices().rev().filter(|(_, it)| matches!(it, '.' | '['));
+        let prefixes = std::iter::once(name).chain(ends.map(|(at, _)| name[..at].trim_end()));
+        if let Some((tool, users)) =
+            prefixes.take(8).find_map(|it| Some((it, self.users().get(it)?)))
+        {
+            let ids: Vec<_> =
+                users.iter().take(10).map(|it| format!("`{}`", self.steps[*it].id)).collect();
+            let and_more = if users.len() > 10 { ", …" } else { "" };
+            let message = format!("{} steps use the tool `{tool}`", users.len());
+            return (message, format!("name one of them: {}{and_more}", ids.join(", ")));
+        }
+        let head = name.split('[').next().unwrap_or_default().trim();
+        let first = head.split('.').next().unwrap_or_default();
+        let ids = || self.steps.iter().map(|it| it.id.as_str());
+        let help = did_you_mean(head, ids())
+            .or_else(|| did_you_mean(first, ids()))
+            .unwrap_or_else(|| format!("the plan has {}", self.some_ids()));
+        (format!("no step is called `{}`", clip(head)), help)
+    }
+
+    fn users(&self) -> &BTreeMap<&'a str, Vec<usize>> {
+        self.users.get_or_init(|| {
+            let mut users: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+            for (at, step) in self.steps.iter().enumerate() {
+                let tool = step.choice.tool.as_str();
+                users.entry(tool).or_default().push(at);
+                if let Some((_, plain)) = tool.split_once('.') {
+                    users.entry(plain).or_default().push(at);
+                }
+            }
+            users
+        })
+    }
+
+    fn some_ids(&self) -> String {
+        let ids = self.steps.iter().take(10).map(|it| format!("`{}`", it.id));
+        let ids = ids.collect::<Vec<_>>().join(", ");
+        if self.steps.len() > 10 { format!("{ids}, …") } else { ids }
+    }
+}
+
+/// Shortens what an author wrote, so that a message stays one.
+pub(super) fn clip(text: &str) -> String {
+    const MOST: usize = 200;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,110 @@
+//! The order in which steps can run.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use shared::{diagnostic::Diagnostic, id::StepIx};
+
+use super::{
+    Step,
+    names::{Naming, clip},
+    report::{Report, WHOLE},
+};
+
+/// Returns the order: repeatedly, of the steps whose dependencies are placed, the one written
+/// first. Steps of cycles, and what depends on them, are left out.
+pub(super) fn written_first(edges: &[Vec<StepIx>]) -> Vec<StepIx> {
+    let dependents = Dependents::new(edges);
+    let mut missing: Vec<usize> = edges.iter().map(Vec::len).collect();
+    let mut ready: BinaryHeap<Reverse<StepIx>> = (0..edges.len())
+        .filter(|it| missing[*it] == 0)
+        .map(|it| Reverse(StepIx::new(it)))
+        .collect();
+    let mut order = Vec::with_capacity(edges.len());
+    while let Some(Reverse(step)) = ready.pop() {
+        order.push(step);
+        for dependent in dependents.of(step) {
+            missing[dependent.get()] -= 1;
+            if missing[dependent.get()] == 0 {
+                ready.push(Reverse(*dependent));
+            }
+        }
+    }
+    order
+}
+
+/// Who depends on each step: one list for all, so that memory stays linear.
+struct Dependents {
+    starts: Vec<usize>,
+    steps: Vec<StepIx>,
+}
+
+impl Dependents {
+    fn new(edges: &[Vec<StepIx>]) -> Self {
+        let mut starts = vec![0; edges.len() + 1];
+        for on in edges.iter().flatten() {
+            starts[on.get() + 1] += 1;
+        }
+        for at in 1..starts.len() {
+            starts[at] += starts[at - 1];
+        }
+        let mut next = starts.clone();
+        let mut steps = vec![StepIx::new(0); starts[edges.len()]];
+        for (at, on) in edges.iter().enumerate() {
+            for on in on {
+                steps[next[on.get()]] = StepIx::new(at);
+                next[on.get()] += 1;
+            }
+        }
+        Self { starts, steps }
+    }
+
+    fn of(&self, step: StepIx) -> &[StepIx] {
+        &self.steps[self.starts[step.get()]..self.starts[step.get() + 1]]
+    }
+}
+
+/// Warns where the order that the author gave is not the one that was found.
+///
+/// Where there is a cycle only the names are checked: there is no order to compare with.
+pub(super) fn check(
+    given: &[String],
+    order: &[StepIx],
+    steps: &[Step<'_>],
+    naming: &Naming<'_>,
+    report: &mut Report,
+) {
+    let found: Vec<_> = given.iter().map(|it| naming.names.find(it)).collect();
+    let mut complaints = Vec::new();
+    if let Some(at) = found.iter().position(Option::is_none) {
+        let (why, help) = naming.why_not(&given[at]);
+        complaints.push(format!("it names `{}`, but {why} ({help})", clip(&given[at])));
+    }
+    let mut is_named = vec![false; steps.len()];
+    found.iter().flatten().for_each(|it| is_named[it.get()] = true);
+    if let Some(at) = is_named.iter().position(|it| !it) {
+        complaints.push(format!("it leaves out `{}`", steps[at].id));
+    }
+    let is_complete = order.len() == steps.len();
+    if complaints.is_empty() && is_complete {
+        complaints.extend(difference(&found, order, steps));
+    }
+    if !complaints.is_empty() {
+        report.warning(WHOLE, || {
+            let message = format!("the order is not the one found: {}", complaints.join("; "));
+            Diagnostic::warning("plan.order_differs", "executionOrder", message)
+                .with_help("the order is always computed; leave `executionOrder` out")
+        });
+    }
+}
+
+fn difference(found: &[Option<StepIx>], order: &[StepIx], steps: &[Step<'_>]) -> Option<String> {
+    let differs = found.iter().zip(order).position(|(given, found)| *given != Some(*found));
+    let at = match differs {
+        Some(at) => at,
+        None if found.len() > order.len() => return Some("it names a step twice".to_owned()),
+        None => return None,
+    };
+    let given = found[at].map(|it| &steps[it.get()].id)?;
+    let found = &steps[order[at].get()].id;
+    Some(format!("at {} it has `{given}` where `{found}` belongs", at + 1))
+}

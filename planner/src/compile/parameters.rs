@@ -1,0 +1,236 @@
+//! Whether parameters are an object, and whether the tool's schema lets it pass.
+//!
+//! Only what is certain is said: the value behind a whole-value template is known when it is
+//! rendered, and is checked then.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Map, Value};
+use shared::{
+    diagnostic::Diagnostic,
+    json, limits,
+    plan::StepNames,
+    schema::{Misfit, MisfitKind, Schema},
+    template::Template,
+    tool::ToolDefinition,
+};
+
+use super::{
+    Step,
+    names::{Naming, clip},
+    numbers, place,
+    report::{Report, WHOLE},
+};
+use crate::{draft::Draft, nearest::did_you_mean};
+
+/// Reads every step's parameters, and says of each whether they are worth a closer look.
+pub(super) fn read(draft: &Draft, report: &mut Report) -> Vec<(Arc<Value>, bool)> {
+    let mut room = limits::PLAN_BYTES;
+    let mut is_full = false;
+    let read = draft.tools.iter().enumerate().map(|(at, step)| {
+        let Some(value) = read_one(at, step.parameters.as_ref(), report) else {
+            return (Arc::new(Value::Object(Map::new())), false);
+        };
+        let bytes = json::bytes(&value);
+        is_full |= bytes > room;
+        room = room.saturating_sub(bytes);
+        (Arc::new(value), true)
+    });
+    let read = read.collect();
+    if is_full {
+        report.error(WHOLE, || {
+            let message = format!("the plan has more than {} bytes", limits::PLAN_BYTES);
+            Diagnostic::error("plan.too_large", "tools", message)
+                .with_help("put large data into files and name those")
+        });
+    }
+    read
+}
+
+fn read_one(at: usize, written: Option<&Value>, report: &mut Report) -> Option<Value> {
+    let place = || place::field(at, "parameters");
+    let value = match written {
+        None | Some(Value::Null) => return Some(Value::Object(Map::new())),
+        Some(Value::String(text)) => match serde_json::from_str(text) {
+            Ok(value @ Value::Object(_)) => {
+                read_from_text(at, text, report);
+                value
+            }
+            _ => return not_an_object(at, "text that is not the JSON of one", report),
+        },
+        Some(value @ Value::Object(_)) if json::is_deeper_than(value, limits::JSON_DEPTH) => {
+            report.error(at, || too_deep(place()));
+            return None;
+        }
+        Some(value @ Value::Object(_)) => return Some(value.clone()),
+        Some(other) => return not_an_object(at, place::kind(other), report),
+    };
+    if json::is_deeper_than(&value, limits::JSON_DEPTH) {
+        report.error(at, || too_deep(place()));
+        return None;
+    }
+    Some(value)
+}
+
+fn read_from_text(at: usize, text: &str, report: &mut Report) {
+    report.warning(at, || {
+        let message = "the parameters are text that holds the JSON of an object";
+        Diagnostic::warning("plan.parameters_as_text", place::field(at, "parameters"), message)
+            .with_help("write the object itself")
+    });
+    for notice in numbers::rounded(text, &place::field(at, "parameters")) {
+        report.warning(at, || notice);
+    }
+}
+
+fn too_deep(place: String) -> Diagnostic {
+    let message = format!("the parameters nest deeper than {} levels", limits::JSON_DEPTH);
+    Diagnostic::error("plan.too_large", place, message)
+        .with_help("put such data into a file and name it")
+}
+
+fn not_an_object(at: usize, what: &str, report: &mut Report) -> Option<Value> {
+    report.error(at, || {
+        let message = format!("parameters must be an object, not {what}");
+        Diagnostic::error("plan.invalid_parameters", place::field(at, "parameters"), message)
+            .with_help("write `{\"name\": value}`")
+    });
+    None
+}
+
+/// Checks every step's parameters against its tool's schema.
+pub(super) fn check(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report) {
+    // A schema that is itself wrong is the toolbox's to complain about; then the source judges.
+    let mut schemas: BTreeMap<&str, Option<Schema>> = BTreeMap::new();
+    for (at, step) in steps.iter().enumerate() {
+        let Some(definition) = step.choice.definition.filter(|_| step.is_sound) else { continue };
+        let schema = schemas
+            .entry(step.choice.tool.as_str())
+            .or_insert_with(|| Schema::new(&definition.input_schema).ok());
+        let Some(schema) = schema.as_ref().filter(|it| !it.is_valid(&step.parameters)) else {
+            continue;
+        };
+        let judge = Judge { at, step, definition, names: &naming.names };
+        let has_templates = has_braces(&step.parameters);
+        let misfits = schema
+            .misfits_that(&step.parameters, |misfit| !has_templates || judge.is_certain(misfit));
+        for misfit in misfits {
+            judge.report(&misfit, report);
+        }
+    }
+}
+
+/// Judges what does not fit in one step's parameters.
+struct Judge<'a> {
+    at: usize,
+    step: &'a Step<'a>,
+    definition: &'a ToolDefinition,
+    names: &'a StepNames,
+}
+
+impl Judge<'_> {
+    /// Returns whether something is wrong whatever the templates turn out to be.
+    fn is_certain(&self, misfit: &Misfit) -> bool {
+        let is_structural = !matches!(misfit.kind, MisfitKind::Other);
+        match self.step.parameters.pointer(&misfit.at) {
+            _ if misfit.is_conditional => false,
+            None => false,
+            Some(text @ Value::String(_)) if has_braces(text) => {
+                misfit.kind == MisfitKind::Type && self.is_text(text)
+            }
+            Some(value) => is_structural || !has_braces(value),
+        }
+    }
+
+    /// Returns whether a string stays one when it is rendered.
+    fn is_text(&self, text: &Value) -> bool {
+        Template::parse(text, self.names).is_ok_and(|it| !matches!(it, Template::Whole(_)))
+    }
+
+    fn report(&self, misfit: &Misfit, report: &mut Report) {
+        match &misfit.kind {
+            MisfitKind::Missing { property } => {
+                report.error(self.at, || self.missing(misfit, property));
+            }
+            MisfitKind::Unexpected { properties } => {
+                for property in properties {
+                    report.error(self.at, || self.unexpected(misfit, property));
+                }
+            }
+            MisfitKind::Type | MisfitKind::Other => report.error(self.at, || {
+                let place = self.place(&misfit.at);
+                let diagnostic =
+                    Diagnostic::error("plan.invalid_parameters", place, clip(&misfit.message));
+                let schema = schema_at(&self.definition.input_schema, &misfit.at);
+                match schema.and_then(description) {
+                    Some(help) => diagnostic.with_help(help),
+                    None => diagnostic,
+                }
+            }),
+        }
+    }
+
+    fn missing(&self, misfit: &Misfit, property: &str) -> Diagnostic {
+        let place = format!("{}{}", self.place(&misfit.at), place::key(property));
+        let message = format!("`{}` needs `{property}`", self.step.choice.tool);
+        let diagnostic = Diagnostic::error("plan.missing_parameter", place, message);
+        let schema = schema_at(&self.definition.input_schema, &misfit.at)
+            .and_then(|it| it.get("properties")?.get(property));
+        match schema.and_then(description) {
+            Some(help) => diagnostic.with_help(help),
+            None => diagnostic,
+        }
+    }
+
+    fn unexpected(&self, misfit: &Misfit, property: &str) -> Diagnostic {
+        let place = format!("{}{}", self.place(&misfit.at), place::key(property));
+        let message = format!("`{}` knows no `{}`", self.step.choice.tool, clip(property));
+        let known = schema_at(&self.definition.input_schema, &misfit.at)
+            .and_then(|it| it.get("properties")?.as_object());
+        let known = || known.into_iter().flat_map(|it| it.keys().map(String::as_str));
+        let help = did_you_mean(property, known()).unwrap_or_else(|| {
+            let known: Vec<_> = known().take(20).map(|it| format!("`{it}`")).collect();
+            if known.is_empty() {
+                "it takes no parameters there".to_owned()
+            } else {
+                format!("it takes {}", known.join(", "))
+            }
+        });
+        Diagnostic::error("plan.invalid_parameters", place, message).with_help(help)
+    }
+
+    fn place(&self, pointer: &str) -> String {
+        let inside = place::pointer(pointer, &self.step.parameters);
+        format!("tools[{}].parameters{inside}", self.at)
+    }
+}
+
+/// Returns the schema of what a JSON pointer means, where it is plainly written.
+fn schema_at<'a>(schema: &'a Value, pointer: &str) -> Option<&'a Value> {
+    pointer.split('/').skip(1).try_fold(schema, |schema, token| {
+        let token = token.replace("~1", "/").replace("~0", "~");
+        let property = schema.get("properties").and_then(|it| it.get(&token));
+        property.or_else(|| schema.get("items").filter(|it| it.is_object()))
+    })
+}
+
+/// Says what a schema asks for.
+fn description(schema: &Value) -> Option<String> {
+    let kind = schema.get("type").and_then(Value::as_str);
+    let text = schema.get("description").and_then(Value::as_str).map(clip);
+    match (kind, text) {
+        (Some(kind), Some(text)) => Some(format!("{text} ({kind})")),
+        (Some(kind), None) => Some(format!("of type {kind}")),
+        (None, text) => text,
+    }
+}
+
+/// Returns whether a template may stand anywhere in a value.
+fn has_braces(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains("{{"),
+        Value::Array(items) => items.iter().any(has_braces),
+        Value::Object(fields) => fields.values().any(has_braces),
+        _ => false,
+    }
+}

@@ -1,0 +1,241 @@
+//! Reads drafts from JSON, with a place for everything that is wrong.
+//!
+//! The fields are read by hand and not by `serde`, because a person or a model must learn all that
+//! is wrong at once, where it is, and what a misspelt field was meant to be.
+
+use serde_json::{Map, Value};
+use shared::{diagnostic::Diagnostic, limits};
+
+use super::{
+    names::clip,
+    numbers, place,
+    report::{Report, WHOLE},
+};
+use crate::{
+    draft::{Draft, DraftRetry, DraftStep},
+    nearest::did_you_mean,
+};
+
+const DRAFT_FIELDS: [&str; 4] = ["query", "requestId", "tools", "executionOrder"];
+const STEP_FIELDS: [&str; 10] = [
+    "id",
+    "name",
+    "toolName",
+    "parameters",
+    "dependsOn",
+    "outputMapping",
+    "retry",
+    "timeoutMs",
+    "onError",
+    "requiresApproval",
+];
+const RETRY_FIELDS: [&str; 5] =
+    ["maxAttempts", "backoffMs", "maxBackoffMs", "multiplier", "jitter"];
+
+/// Reads a draft from JSON text, or says everything that makes it none.
+pub fn parse(text: &str) -> Result<Draft, Vec<Diagnostic>> {
+    if text.len() > limits::PLAN_BYTES {
+        let message = format!("the plan has more than {} bytes", limits::PLAN_BYTES);
+        let help = "put large data into files and name those";
+        return Err(vec![Diagnostic::error("plan.too_large", "", message).with_help(help)]);
+    }
+    let value = serde_json::from_str(text).map_err(|err| vec![not_json(&err)])?;
+    let notices = numbers::rounded(text, "");
+    parse_value(value).map(|draft| Draft { notices, ..draft })
+}
+
+/// Reads a draft from JSON, or says everything that makes it none.
+pub fn parse_value(value: Value) -> Result<Draft, Vec<Diagnostic>> {
+    let mut reader = Reader { report: Report::default(), step: WHOLE };
+    let draft = reader.draft(value);
+    match draft {
+        Some(draft) if !reader.report.has_errors() => Ok(draft),
+        _ => Err(reader.report.into_diagnostics()),
+    }
+}
+
+fn not_json(err: &serde_json::Error) -> Diagnostic {
+    // `serde_json` has no kind for this, only these words.
+    if err.to_string().starts_with("recursion limit exceeded") {
+        return Diagnostic::error("plan.too_large", "", format!("the JSON nests too deep: {err}"))
+            .with_help("put such data into a file and name it");
+    }
+    Diagnostic::error("plan.invalid_json", "", format!("the plan is not JSON: {err}"))
+        .with_help("write `{\"tools\": [{\"name\": …, \"parameters\": {…}}]}`")
+}
+
+struct Reader {
+    report: Report,
+    /// The step that is being read.
+    step: usize,
+}
+
+/// The fields of an object, and its place with a `.` behind it.
+struct Fields {
+    place: String,
+    fields: Map<String, Value>,
+}
+
+impl Fields {
+    fn take(&mut self, name: &str) -> Option<(String, Value)> {
+        let value = self.fields.get_mut(name).map(Value::take).filter(|it| !it.is_null())?;
+        Some((format!("{}{name}", self.place), value))
+    }
+}
+
+impl Reader {
+    fn draft(&mut self, value: Value) -> Option<Draft> {
+        let mut fields = self.object("", value)?;
+        self.unknown(&fields, &DRAFT_FIELDS);
+        let query = self.text(&mut fields, "query");
+        let request_id = self.text(&mut fields, "requestId");
+        let execution_order = fields.take("executionOrder").map(|(place, it)| {
+            let names = self.list(&place, it).into_iter().enumerate();
+            names.filter_map(|(n, it)| self.as_text(&format!("{place}[{n}]"), it)).collect()
+        });
+        let Some((place, tools)) = fields.take("tools") else {
+            self.wrong("tools".to_owned(), "a plan must have a list of `tools`".to_owned());
+            return None;
+        };
+        let tools = self.list(&place, tools).into_iter().enumerate();
+        let tools = tools.filter_map(|(at, it)| self.step(at, it)).collect();
+        Some(Draft { query, request_id, tools, execution_order, notices: Vec::new() })
+    }
+
+    fn step(&mut self, at: usize, value: Value) -> Option<DraftStep> {
+        self.step = at;
+        let mut fields = self.object(&format!("tools[{at}]"), value)?;
+        self.unknown(&fields, &STEP_FIELDS);
+        Some(DraftStep {
+            id: self.text(&mut fields, "id"),
+            name: self.text(&mut fields, "name"),
+            tool_name: self.text(&mut fields, "toolName"),
+            parameters: fields.take("parameters").map(|(_, it)| it),
+            depends_on: fields.take("dependsOn").map(|(_, it)| it),
+            output_mapping: self.mapping(&mut fields),
+            retry: fields.take("retry").and_then(|(place, it)| self.retry(&place, it)),
+            timeout_ms: self.whole(&mut fields, "timeoutMs"),
+            on_error: self.text(&mut fields, "onError"),
+            requires_approval: self.flag(&mut fields, "requiresApproval"),
+        })
+    }
+
+    fn retry(&mut self, place: &str, value: Value) -> Option<DraftRetry> {
+        let mut fields = self.object(place, value)?;
+        self.unknown(&fields, &RETRY_FIELDS);
+        Some(DraftRetry {
+            max_attempts: self.whole(&mut fields, "maxAttempts"),
+            backoff_ms: self.whole(&mut fields, "backoffMs"),
+            max_backoff_ms: self.whole(&mut fields, "maxBackoffMs"),
+            multiplier: self.number(&mut fields, "multiplier"),
+            jitter: self.flag(&mut fields, "jitter"),
+        })
+    }
+
+    fn mapping(&mut self, fields: &mut Fields) -> Option<Map<String, Value>> {
+        match fields.take("outputMapping")? {
+            (_, Value::Object(mapping)) => Some(mapping),
+            (place, other) => {
+                self.report.error(self.step, || {
+                    let message =
+                        format!("an output mapping must be an object, not {}", place::kind(&other));
+                    Diagnostic::error("plan.invalid_mapping", place, message)
+                        .with_help("write `{\"path in the output\": \"variable\"}`")
+                });
+                None
+            }
+        }
+    }
+
+    fn object(&mut self, place: &str, value: Value) -> Option<Fields> {
+        let dot = if place.is_empty() { "" } else { "." };
+        match value {
+            Value::Object(fields) => Some(Fields { place: format!("{place}{dot}"), fields }),
+            other => {
+                self.unfit(place, "an object", &other);
+                None
+            }
+        }
+    }
+
+    fn list(&mut self, place: &str, value: Value) -> Vec<Value> {
+        match value {
+            Value::Array(items) => items,
+            other => {
+                self.unfit(place, "a list", &other);
+                Vec::new()
+            }
+        }
+    }
+
+    fn text(&mut self, fields: &mut Fields, name: &str) -> Option<String> {
+        let (place, value) = fields.take(name)?;
+        self.as_text(&place, value)
+    }
+
+    fn as_text(&mut self, place: &str, value: Value) -> Option<String> {
+        match value {
+            Value::String(text) => Some(text),
+            other => {
+                self.unfit(place, "text", &other);
+                None
+            }
+        }
+    }
+
+    fn whole(&mut self, fields: &mut Fields, name: &str) -> Option<i64> {
+        let (place, value) = fields.take(name)?;
+        if value.as_i64().is_none() {
+            self.unfit(&place, "a whole number", &value);
+        }
+        value.as_i64()
+    }
+
+    fn number(&mut self, fields: &mut Fields, name: &str) -> Option<f64> {
+        let (place, value) = fields.take(name)?;
+        if value.as_f64().is_none() {
+            self.unfit(&place, "a number", &value);
+        }
+        value.as_f64()
+    }
+
+    fn flag(&mut self, fields: &mut Fields, name: &str) -> Option<bool> {
+        let (place, value) = fields.take(name)?;
+        if value.as_bool().is_none() {
+            self.unfit(&place, "true or false", &value);
+        }
+        value.as_bool()
+    }
+
+    fn unfit(&mut self, place: &str, wanted: &str, value: &Value) {
+        let found = match value {
+            Value::Number(number) => format!("`{number}`"),
+            other => place::kind(other).to_owned(),
+        };
+        self.wrong(place.to_owned(), format!("this must be {wanted}, not {found}"));
+    }
+
+    fn wrong(&mut self, place: String, message: String) {
+        self.report.error(self.step, || Diagnostic::error("plan.invalid_json", place, message));
+    }
+
+    fn unknown(&mut self, fields: &Fields, known: &[&str]) {
+        // A field that is null is as good as absent, whatever it is called.
+        let given = fields.fields.iter().filter(|(_, value)| !value.is_null());
+        for (name, _) in given.filter(|(name, _)| !known.contains(&name.as_str())) {
+            self.report.error(self.step, || {
+                let inside = place::key(name);
+                let place = match fields.place.strip_suffix('.') {
+                    Some(outside) => format!("{outside}{inside}"),
+                    None => inside.trim_start_matches('.').to_owned(),
+                };
+                let help = did_you_mean(name, known.iter().copied()).unwrap_or_else(|| {
+                    let known: Vec<_> = known.iter().map(|it| format!("`{it}`")).collect();
+                    format!("known are {}", known.join(", "))
+                });
+                let message = format!("there is no field `{}`", clip(name));
+                Diagnostic::error("plan.unknown_field", place, message).with_help(help)
+            });
+        }
+    }
+}

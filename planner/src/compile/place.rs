@@ -1,0 +1,68 @@
+//! Places in a draft, as diagnostics write them: `tools[1].parameters.tags[0]["any key"]`.
+
+use serde_json::Value;
+
+/// Returns the place of a field of a step.
+pub(super) fn field(step: usize, field: &str) -> String {
+    format!("tools[{step}].{field}")
+}
+
+/// Returns a key as it is appended to a place: `.key`, or `["any key"]`.
+pub(super) fn key(key: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$' | '@' | ':');
+    if !key.is_empty() && key.chars().all(is_plain) {
+        format!(".{key}")
+    } else {
+        format!("[{}]", Value::from(key))
+    }
+}
+
+/// Returns what a JSON pointer into `value` appends to the value's place.
+pub(super) fn pointer(pointer: &str, value: &Value) -> String {
+    let mut place = String::new();
+    let mut value = Some(value);
+    for token in pointer.split('/').skip(1) {
+        let token = token.replace("~1", "/").replace("~0", "~");
+        if let Some(Value::Array(items)) = value {
+            place.push_str(&format!("[{token}]"));
+            value = token.parse().ok().and_then(|it: usize| items.get(it));
+        } else {
+            place.push_str(&key(&token));
+            value = value.and_then(|it| it.get(&token));
+        }
+    }
+    place
+}
+
+/// Returns what a value is, for a sentence such as "must be text, not a list".
+pub(super) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pointers_become_places() {
+        let value = json!({ "tags": [0, { "any key": { "a/b~": 1 } }], "0": [1] });
+        for (text, expected) in [
+            ("", ""),
+            ("/tags/0", ".tags[0]"),
+            ("/tags/1/any key/a~1b~0", ".tags[1][\"any key\"][\"a/b~\"]"),
+            ("/0/0", ".0[0]"),
+            ("/none/0", ".none.0"),
+        ] {
+            assert_eq!(pointer(text, &value), expected);
+        }
+    }
+}

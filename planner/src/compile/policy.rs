@@ -1,0 +1,112 @@
+//! How each step is carried out: attempts, time, what a failure means.
+
+use std::fmt::Display;
+
+use shared::{
+    diagnostic::Diagnostic,
+    limits,
+    plan::{OnError, RetryPolicy, StepPolicy},
+};
+
+use super::{place, report::Report, tools::Choice};
+use crate::{
+    draft::{DraftRetry, DraftStep},
+    nearest::did_you_mean,
+};
+
+/// The longest time-out and the longest wait between attempts: a year, in milliseconds.
+const MOST_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
+/// The largest factor between two waits.
+const MOST_MULTIPLIER: f64 = 1_000.0;
+/// What `onError` may say.
+const ON_ERROR: [OnError; 4] = [OnError::Fail, OnError::Continue, OnError::Ignore, OnError::Wait];
+
+/// Reads a step's policy; what is out of range is reported and stays at its default.
+pub(super) fn read(
+    at: usize,
+    step: &DraftStep,
+    choice: &Choice<'_>,
+    report: &mut Report,
+) -> StepPolicy {
+    let default = StepPolicy::default();
+    let mut range = Ranges { at, code: "plan.invalid_timeout", report };
+    let timeout_ms = range.whole("timeoutMs", step.timeout_ms, 1, MOST_MS);
+    let retry = step.retry.as_ref().map(|it| read_retry(at, it, report));
+    let on_error = step.on_error.as_deref().and_then(|it| read_on_error(at, it, report));
+    StepPolicy {
+        effect: choice.definition.map_or(default.effect, |it| it.effect),
+        timeout_ms: timeout_ms.unwrap_or(default.timeout_ms),
+        retry: retry.unwrap_or(default.retry),
+        on_error: on_error.unwrap_or(default.on_error),
+        requires_approval: step.requires_approval.unwrap_or(default.requires_approval),
+    }
+}
+
+fn read_retry(at: usize, retry: &DraftRetry, report: &mut Report) -> RetryPolicy {
+    let default = RetryPolicy::default();
+    let mut range = Ranges { at, code: "plan.invalid_retry", report };
+    let attempts =
+        range.whole("retry.maxAttempts", retry.max_attempts, 1, u64::from(limits::ATTEMPTS));
+    let backoff = range.whole("retry.backoffMs", retry.backoff_ms, 0, MOST_MS);
+    let max_backoff = range.whole("retry.maxBackoffMs", retry.max_backoff_ms, 0, MOST_MS);
+    let multiplier = retry.multiplier.filter(|it| {
+        let is_inside = (0.0..=MOST_MULTIPLIER).contains(it);
+        if !is_inside {
+            range.outside("retry.multiplier", it, 0, &MOST_MULTIPLIER);
+        }
+        is_inside
+    });
+    RetryPolicy {
+        max_attempts: attempts
+            .and_then(|it| u32::try_from(it).ok())
+            .unwrap_or(default.max_attempts),
+        backoff_ms: backoff.unwrap_or(default.backoff_ms),
+        multiplier: multiplier.unwrap_or(default.multiplier),
+        max_backoff_ms: max_backoff.unwrap_or(default.max_backoff_ms),
+        jitter: retry.jitter.unwrap_or(default.jitter),
+    }
+}
+
+fn read_on_error(at: usize, written: &str, report: &mut Report) -> Option<OnError> {
+    let found = ON_ERROR.into_iter().find(|it| it.as_str() == written);
+    if found.is_none() {
+        report.error(at, || {
+            let message = format!(
+                "`{}` is none of `fail`, `continue`, `ignore`, `wait`",
+                super::names::clip(written)
+            );
+            let help = did_you_mean(written, ON_ERROR.iter().map(|it| it.as_str()));
+            let help = help.unwrap_or_else(|| "leave it out for `fail`".to_owned());
+            Diagnostic::error("plan.invalid_on_error", place::field(at, "onError"), message)
+                .with_help(help)
+        });
+    }
+    found
+}
+
+/// Checks ranges and reports what is outside.
+struct Ranges<'a> {
+    at: usize,
+    code: &'static str,
+    report: &'a mut Report,
+}
+
+impl Ranges<'_> {
+    fn whole(&mut self, field: &str, value: Option<i64>, least: u64, most: u64) -> Option<u64> {
+        let value = value?;
+        let inside = u64::try_from(value).ok().filter(|it| (least..=most).contains(it));
+        if inside.is_none() {
+            self.outside(field, &value, least, &most);
+        }
+        inside
+    }
+
+    fn outside(&mut self, field: &str, value: &dyn Display, least: u64, most: &dyn Display) {
+        let (at, code) = (self.at, self.code);
+        self.report.error(at, || {
+            let message = format!("`{value}` is out of range");
+            Diagnostic::error(code, place::field(at, field), message)
+                .with_help(format!("choose a number from {least} to {most}"))
+        });
+    }
+}

@@ -1,0 +1,136 @@
+//! What the contract says of plans, sentence by sentence.
+
+mod cycles;
+mod messages;
+mod parameters;
+mod properties;
+mod reading;
+mod sentences;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use shared::{
+    clock::Timestamp,
+    diagnostic::Diagnostic,
+    plan::{About, Plan},
+    tool::{Effect, ToolDefinition},
+};
+
+use super::{compile, parse_value};
+use crate::catalog::{Catalog, CatalogTool};
+
+fn about() -> About {
+    About {
+        id: "plan_1_aaaaaaaaa".parse().unwrap(),
+        request: "req_1_aaaaaaaaa".parse().unwrap(),
+        version: 1,
+        query: "q".to_owned(),
+        planner: "explicit".to_owned(),
+        created_at: Timestamp::UNIX_EPOCH,
+    }
+}
+
+fn tool(set: &str, name: &str, schema: Value) -> CatalogTool {
+    let definition = ToolDefinition {
+        name: name.parse().unwrap(),
+        set: set.parse().unwrap(),
+        description: String::new(),
+        input_schema: schema,
+        output_schema: None,
+        effect: Effect::Once,
+        examples: Vec::new(),
+        is_callable: true,
+    };
+    CatalogTool { definition: Arc::new(definition), is_active: true }
+}
+
+fn with(tool: CatalogTool, change: impl FnOnce(&mut ToolDefinition)) -> CatalogTool {
+    let mut definition = (*tool.definition).clone();
+    change(&mut definition);
+    CatalogTool { definition: Arc::new(definition), ..tool }
+}
+
+/// Authors, blogs, an inactive set, a tool that cannot be called, and `flow.*`.
+fn catalog() -> Catalog {
+    let author = json!({
+        "type": "object",
+        "properties": {
+            "name": { "type": "string", "description": "the full name" },
+            "email": { "type": "string", "format": "email", "minLength": 3 },
+            "age": { "type": "integer", "minimum": 0 },
+            "tags": { "type": "array", "items": { "type": "string" }, "uniqueItems": true },
+            "address": {
+                "type": "object",
+                "properties": { "city": { "type": "string" } },
+                "required": ["city"],
+            },
+            "kind": { "enum": ["person", "group"] },
+        },
+        "required": ["name", "email"],
+        "additionalProperties": false,
+    });
+    let output = json!({
+        "type": "object",
+        "properties": {
+            "_id": { "type": "string" },
+            "tags": { "type": "array", "items": { "type": "string" } },
+        },
+        "additionalProperties": false,
+    });
+    let anything = || json!({ "type": "object" });
+    Catalog::new([
+        with(tool("demo", "createAuthor", author), |it| it.output_schema = Some(output)),
+        with(tool("demo", "listAuthors", anything()), |it| it.effect = Effect::Read),
+        tool("demo", "createBlog", anything()),
+        tool("other", "createBlog", anything()),
+        tool("demo", "wrong", json!({ "type": 5 })),
+        CatalogTool { is_active: false, ..tool("files", "glob", anything()) },
+        with(tool("tools", "weather", anything()), |it| it.is_callable = false),
+        tool("flow", "flow.echo", anything()),
+        tool("flow", "flow.noop", anything()),
+    ])
+}
+
+fn compile_json(draft: Value) -> Result<Plan, Vec<Diagnostic>> {
+    compile(&parse_value(draft)?, about(), &catalog())
+}
+
+fn good(draft: Value) -> Plan {
+    compile_json(draft).unwrap_or_else(|it| panic!("{}", lines(&it)))
+}
+
+fn bad(draft: Value) -> Vec<Diagnostic> {
+    compile_json(draft).map(|it| ids(&it)).expect_err("a draft that is wrong")
+}
+
+fn ids(plan: &Plan) -> Vec<String> {
+    plan.steps().iter().map(|it| it.id.to_string()).collect()
+}
+
+/// Returns what each step depends on, as `step: a b`.
+fn dependencies(plan: &Plan) -> Vec<String> {
+    let steps = plan.steps().iter();
+    let on = |on: &[shared::id::StepIx]| {
+        on.iter().map(|it| format!(" {}", plan.step(*it).id)).collect::<String>()
+    };
+    steps.map(|it| format!("{}:{}", it.id, on(&it.depends_on))).collect()
+}
+
+fn lines(diagnostics: &[Diagnostic]) -> String {
+    diagnostics.iter().map(|it| format!("{it}\n")).collect()
+}
+
+/// Returns code and path of each diagnostic.
+fn codes(diagnostics: &[Diagnostic]) -> Vec<String> {
+    diagnostics.iter().map(|it| format!("{} {}", it.code, it.path)).collect()
+}
+
+/// Returns a draft of `flow.echo` steps: an id, and what it depends on.
+fn chain(steps: &[(&str, &[&str])]) -> Value {
+    let steps = steps
+        .iter()
+        .map(|(id, on)| json!({ "id": id, "name": "flow.echo", "dependsOn": on }))
+        .collect::<Vec<_>>();
+    json!({ "tools": steps })
+}

@@ -1,0 +1,82 @@
+//! What cycles are called.
+
+use super::*;
+
+fn cycles(steps: &[(&str, &[&str])]) -> Vec<String> {
+    let prefix = "Circular dependency detected between tools: ";
+    let found = bad(chain(steps)).into_iter().map(|it| {
+        assert_eq!(it.code, "plan.cycle");
+        it.message.strip_prefix(prefix).expect("the contract's words").to_owned()
+    });
+    found.collect()
+}
+
+#[test]
+fn a_cycle_starts_from_its_first_written_step() {
+    assert_eq!(cycles(&[("a", &["b"]), ("b", &["a"])]), ["a -> b -> a"]);
+    assert_eq!(
+        cycles(&[("x", &[]), ("b", &["c", "x"]), ("a", &["b"]), ("c", &["a"])]),
+        ["b -> c -> a -> b"]
+    );
+    assert_eq!(cycles(&[("a", &["a"])]), ["a -> a"]);
+}
+
+#[test]
+fn each_component_is_named_once_with_a_shortest_cycle() {
+    let found = cycles(&[
+        ("on", &["p"]),
+        ("a", &["b", "x"]),
+        ("b", &["c"]),
+        ("c", &["a", "b"]),
+        ("x", &["c", "a"]),
+        ("p", &["q"]),
+        ("q", &["p"]),
+        ("s", &["s", "q"]),
+    ]);
+    assert_eq!(found, ["a -> x -> a", "p -> q -> p", "s -> s"]);
+}
+
+#[test]
+fn templates_and_variables_make_cycles() {
+    let found = bad(json!({ "tools": [
+        { "id": "a", "name": "flow.echo", "parameters": { "x": ["{{b.y}}"] } },
+        { "id": "b", "name": "flow.echo", "parameters": { "y": "{{vars.v}}" } },
+        { "id": "c", "name": "flow.echo", "dependsOn": "a", "outputMapping": { "y": "v" } },
+        { "id": "me", "name": "flow.echo", "parameters": { "x": "{{me.x}}" } },
+    ] }));
+    let found: Vec<_> = found.into_iter().map(|it| (it.path, it.message, it.help)).collect();
+    let message = |it: &str| format!("Circular dependency detected between tools: {it}");
+    let expected = [
+        (
+            "tools[0].parameters".to_owned(),
+            message("a -> b -> c -> a"),
+            Some(
+                "for example, take `{{b.y}}`, which looks at `b`, out of `tools[0].parameters`"
+                    .to_owned(),
+            ),
+        ),
+        (
+            "tools[3].parameters".to_owned(),
+            message("me -> me"),
+            Some(
+                "for example, take `{{me.x}}`, which looks at `me`, out of `tools[3].parameters`"
+                    .to_owned(),
+            ),
+        ),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_long_cycle_is_cut_in_the_middle() {
+    let steps = 60_000;
+    let draft: Vec<Value> = (0..steps)
+        .map(|it| json!({ "id": format!("s{it}"), "name": "flow.noop", "dependsOn": format!("s{}", (it + 1) % steps) }))
+        .collect();
+    let found = bad(json!({ "tools": draft }));
+    assert_eq!(found.len(), 1);
+    let message = &found[0].message;
+    assert!(message.contains(": s0 -> s1 -> "), "{message}");
+    assert!(message.contains(" -> s24 -> … 59950 more … -> s59975 -> "), "{message}");
+    assert!(message.ends_with(" -> s59999 -> s0"), "{message}");
+}

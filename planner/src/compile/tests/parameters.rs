@@ -1,0 +1,202 @@
+//! What schemas, sizes and outputs say about parameters.
+
+use super::*;
+
+fn author(change: Value) -> Value {
+    let mut parameters = json!({ "name": "A", "email": "a@b.c" });
+    for (key, value) in change.as_object().unwrap() {
+        parameters[key] = value.clone();
+    }
+    json!({ "tools": [
+        { "id": "s", "name": "flow.noop" },
+        { "id": "a", "name": "createAuthor", "parameters": parameters },
+    ] })
+}
+
+fn found(draft: Value) -> Vec<String> {
+    compile_json(draft).map(|_| Vec::new()).unwrap_or_else(|it| codes(&it))
+}
+
+#[test]
+fn literals_must_fit_the_schema() {
+    for (change, expected) in [
+        (json!({}), vec![]),
+        (json!({ "age": 5, "tags": ["a"], "kind": "group" }), vec![]),
+        (json!({ "name": 5 }), vec!["plan.invalid_parameters tools[1].parameters.name"]),
+        (json!({ "age": -1 }), vec!["plan.invalid_parameters tools[1].parameters.age"]),
+        (json!({ "tags": ["a", 5] }), vec!["plan.invalid_parameters tools[1].parameters.tags[1]"]),
+        (json!({ "tags": ["a", "a"] }), vec!["plan.invalid_parameters tools[1].parameters.tags"]),
+        (json!({ "kind": "dog" }), vec!["plan.invalid_parameters tools[1].parameters.kind"]),
+        (json!({ "emial": "x" }), vec!["plan.invalid_parameters tools[1].parameters.emial"]),
+        (json!({ "a b": 1 }), vec!["plan.invalid_parameters tools[1].parameters[\"a b\"]"]),
+        (json!({ "address": {} }), vec!["plan.missing_parameter tools[1].parameters.address.city"]),
+        (json!({ "address": 1 }), vec!["plan.invalid_parameters tools[1].parameters.address"]),
+    ] {
+        assert_eq!(found(author(change.clone())), expected, "{change}");
+    }
+    let nothing = json!({ "tools": [{ "name": "createAuthor" }] });
+    let missing =
+        ["email", "name"].map(|it| format!("plan.missing_parameter tools[0].parameters.{it}"));
+    let mut absent = found(nothing);
+    absent.sort_unstable();
+    assert_eq!(absent, missing);
+}
+
+#[test]
+fn templates_are_checked_when_they_are_rendered() {
+    for (change, expected) in [
+        (
+            json!({ "age": "{{s.x}}", "tags": "{{s.x}}", "kind": "{{s}}", "address": "{{s}}" }),
+            vec![],
+        ),
+        (json!({ "tags": ["{{s.x}}", "{{s.x}}"], "email": "{{s}}{{s}}" }), vec![]),
+        (json!({ "kind": "a {{s}}" }), vec![]),
+        (json!({ "address": { "city": "{{s}}" } }), vec![]),
+        // Text stays text, whatever stands in it.
+        (
+            json!({ "age": "{{s.x}} years" }),
+            vec!["plan.invalid_parameters tools[1].parameters.age"],
+        ),
+        // What holds a template keeps its own shape.
+        (
+            json!({ "tags": { "x": "{{s}}" } }),
+            vec!["plan.invalid_parameters tools[1].parameters.tags"],
+        ),
+        (
+            json!({ "address": { "x": "{{s}}" } }),
+            vec!["plan.missing_parameter tools[1].parameters.address.city"],
+        ),
+        (
+            json!({ "age": "{{s}}", "emial": "{{s}}" }),
+            vec!["plan.invalid_parameters tools[1].parameters.emial"],
+        ),
+        // Literals beside templates are checked.
+        (
+            json!({ "age": "{{s}}", "tags": ["{{s}}", 5] }),
+            vec!["plan.invalid_parameters tools[1].parameters.tags[1]"],
+        ),
+        (
+            json!({ "age": "{{s}}", "kind": "dog" }),
+            vec!["plan.invalid_parameters tools[1].parameters.kind"],
+        ),
+    ] {
+        assert_eq!(found(author(change.clone())), expected, "{change}");
+    }
+}
+
+#[test]
+fn a_verdict_that_hangs_on_a_template_is_none() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "kind": { "type": "string" },
+            "any": { "anyOf": [{ "type": "integer" }, { "required": ["n"], "properties": { "n": { "type": "integer" } } }] },
+            "not": { "not": { "properties": { "n": { "type": "string" } } } },
+            "has": { "contains": { "const": 1 } },
+            "text": { "type": "string", "pattern": "^x$" },
+        },
+        "if": { "properties": { "kind": { "const": "long" } } },
+        "then": { "required": ["more"] },
+        "else": { "required": ["less"] },
+    });
+    let catalog = Catalog::new([tool("s", "t", schema), tool("s", "o", json!({}))]);
+    let compiled = |parameters: &Value| {
+        let steps =
+            json!({ "tools": [{ "name": "o" }, { "name": "t", "parameters": parameters }] });
+        compile(&parse_value(steps).unwrap(), about(), &catalog)
+    };
+    for fine in [
+        json!({ "kind": "{{o}}" }),
+        json!({ "any": { "n": "{{o}}" }, "less": 1 }),
+        json!({ "not": { "n": "{{o}}" }, "less": 1 }),
+        json!({ "has": ["{{o}}"], "less": 1 }),
+        json!({ "text": "{{o}}{{o}}", "less": 1 }),
+        json!({ "text": "{{{{x", "less": 1 }),
+    ] {
+        assert!(compiled(&fine).is_ok(), "{fine}");
+    }
+    for wrong in [
+        json!({}),
+        json!({ "kind": "long", "less": 1 }),
+        json!({ "any": { "n": "x" }, "less": 1, "o": "{{o}}" }),
+        json!({ "has": [2], "less": 1, "o": "{{o}}" }),
+        json!({ "text": "y", "less": 1, "o": "{{o}}" }),
+    ] {
+        assert!(compiled(&wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn more_templates_than_misfits_are_shown_hide_nothing() {
+    let schema =
+        json!({ "items": {}, "properties": { "list": { "items": { "type": "integer" } } } });
+    let catalog = Catalog::new([tool("s", "t", schema), tool("s", "o", json!({}))]);
+    let mut list = vec![json!("{{o}}"); 50];
+    list.push(json!("wrong"));
+    let steps =
+        json!({ "tools": [{ "name": "o" }, { "name": "t", "parameters": { "list": list } }] });
+    let found = compile(&parse_value(steps).unwrap(), about(), &catalog).expect_err("wrong");
+    assert_eq!(codes(&found), ["plan.invalid_parameters tools[1].parameters.list[50]"]);
+}
+
+#[test]
+fn a_schema_that_is_wrong_checks_nothing() {
+    good(json!({ "tools": [{ "name": "wrong", "parameters": { "a": 1 } }] }));
+}
+
+#[test]
+fn parameters_are_an_object() {
+    for parameters in [json!(5), json!([1]), json!("text"), json!("[1]"), json!(true)] {
+        let found = bad(json!({ "tools": [{ "name": "flow.echo", "parameters": parameters }] }));
+        assert_eq!(codes(&found), ["plan.invalid_parameters tools[0].parameters"]);
+    }
+    for parameters in [json!(null), json!({})] {
+        let plan = good(json!({ "tools": [{ "name": "flow.echo", "parameters": parameters }] }));
+        assert_eq!(*plan.steps()[0].parameters, json!({}));
+    }
+    let text = r#"{"a": "{{flow.noop}}", "big": 18446744073709551616}"#;
+    let plan = good(json!({ "tools": [
+        { "name": "flow.echo", "parameters": text }, { "name": "flow.noop" },
+    ] }));
+    assert_eq!(dependencies(&plan), ["flow.noop:", "flow.echo: flow.noop"]);
+    let expected = [
+        "plan.parameters_as_text tools[0].parameters",
+        "plan.number_rounded tools[0].parameters.big",
+    ];
+    assert_eq!(codes(plan.diagnostics()), expected);
+}
+
+#[test]
+fn parameters_do_not_nest_too_deep() {
+    let nested = |levels: usize| (1..levels).fold(json!({ "x": 1 }), |it, _| json!({ "x": it }));
+    let draft = |it: Value| json!({ "tools": [{ "name": "flow.echo", "parameters": it }] });
+    good(draft(nested(96)));
+    let expected = ["plan.too_large tools[0].parameters"];
+    assert_eq!(codes(&bad(draft(nested(97)))), expected);
+    assert_eq!(codes(&bad(draft(json!(nested(97).to_string())))), expected);
+    assert_eq!(codes(&bad(draft(nested(5_000)))), expected);
+}
+
+#[test]
+fn what_an_output_certainly_lacks_is_a_warning() {
+    for (template, warns) in [
+        ("{{a._id}}", false),
+        ("{{a}}", false),
+        ("{{a.tags.0}}", false),
+        ("{{a.tags[0]}}", false),
+        ("{{l.anything}}", false),
+        ("{{a.id}}", true),
+        ("{{a._id.deep}}", true),
+        ("{{a.tags.length}}", true),
+        ("{{a.tags[\"0\"]}}", true),
+    ] {
+        let plan = good(json!({ "tools": [
+            { "id": "a", "name": "createAuthor", "parameters": { "name": "A", "email": "a@b.c" } },
+            { "id": "l", "name": "listAuthors" },
+            { "id": "b", "name": "flow.echo", "parameters": { "x": template } },
+        ] }));
+        let expected: &[&str] =
+            if warns { &["plan.path_not_in_output tools[2].parameters"] } else { &[] };
+        assert_eq!(codes(plan.diagnostics()), expected, "{template}");
+    }
+}

@@ -1,0 +1,66 @@
+//! Drafts as JSON.
+
+use expect_test::{Expect, expect};
+
+use super::super::parse;
+use super::*;
+
+fn check(text: &str, expected: &Expect) {
+    let found = parse(text).map(|it| it.notices).unwrap_or_else(|it| it);
+    expected.assert_eq(&lines(&found));
+}
+
+#[test]
+fn a_draft_says_what_it_says() {
+    let text = r#"{
+        "query": "q", "requestId": null, "executionOrder": ["a"],
+        "tools": [{
+            "id": "a", "name": "t", "parameters": {"x": 1}, "dependsOn": ["b"], "outputMapping": {"p": "v"},
+            "retry": {"maxAttempts": 2, "multiplier": 3}, "timeoutMs": 7, "onError": "wait",
+            "requiresApproval": false, "when": null
+        }, {"toolName": "u"}]
+    }"#;
+    let mut draft = parse(text).unwrap();
+    let text = text.replace(r#", "when": null"#, "");
+    assert_eq!(draft, serde_json::from_str(&text).unwrap());
+    assert_eq!(draft.tools[0].retry.unwrap().multiplier, Some(3.0));
+    let again = parse(&serde_json::to_string(&draft).unwrap()).unwrap();
+    draft.request_id = None;
+    assert_eq!(again, draft);
+}
+
+#[test]
+fn everything_that_makes_it_none_is_said_at_once() {
+    check(
+        r#"{"querry": "x", "executionOrder": ["a", 1], "tools": [
+            {"name": 5, "dependson": "a", "parameters": 5, "outputMapping": "x", "timeoutMs": "5", "a b": 1},
+            "createAuthor",
+            {"id": ["a"], "retry": {"attempts": 5, "maxAttempts": 1.5, "jitter": "yes"}, "requiresApproval": 1},
+            {"retry": 5, "onError": {}}
+        ]}"#,
+        &expect![[r#"
+            error[plan.invalid_mapping] tools[0].outputMapping: an output mapping must be an object, not text (write `{"path in the output": "variable"}`)
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_no_object_with_tools_is_no_draft() {
+    check("[]", &expect![[""]]);
+    check("{}", &expect![[""]]);
+    check(r#"{"tools": null}"#, &expect![[""]]);
+    check(r#"{"tools": {"a": 1}, "executionOrder": "a"}"#, &expect![[""]]);
+    check(r#"{"tools": [}"#, &expect![[""]]);
+    check("", &expect![[""]]);
+    let deep = format!("{}{}", "[".repeat(500), "]".repeat(500));
+    check(&deep, &expect![[""]]);
+}
+
+#[test]
+fn rounded_numbers_are_noticed_and_reach_the_plan() {
+    let text =
+        r#"{"tools": [{"name": "flow.echo", "parameters": {"n": 123456789012345678901234}}]}"#;
+    let plan = compile(&parse(text).unwrap(), about(), &catalog()).unwrap();
+    assert_eq!(codes(plan.diagnostics()), ["plan.number_rounded tools[0].parameters.n"]);
+    assert_eq!(plan.steps()[0].parameters["n"], json!(1.234_567_890_123_456_8e23));
+}

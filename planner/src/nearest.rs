@@ -1,0 +1,113 @@
+//! The nearest known name, for "did you mean".
+
+/// The most names that are looked at: an answer that takes long helps nobody.
+const CANDIDATES: usize = 4_096;
+/// The most characters of a name that are compared.
+const LENGTH: usize = 64;
+/// The fewest characters of a name that others may contain.
+const CONTAINED: usize = 3;
+
+/// Returns the known name that `name` most probably means, if any is near enough.
+///
+/// Case and separators do not count (`create_author` is `createAuthor`); beyond that one letter in
+/// three may differ, counting two that changed places once; failing that, one name may contain the
+/// other. Of names that are equally near, the first wins.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let wanted = folded(name);
+    let mut best = None;
+    let mut containing = None;
+    let mut tolerance = wanted.len() / 3;
+    for candidate in known.into_iter().take(CANDIDATES) {
+        let letters = folded(candidate);
+        if let Some(distance) = distance(&wanted, &letters, tolerance) {
+            best = Some(candidate);
+            match distance.checked_sub(1) {
+                Some(better) => tolerance = better,
+                None => break,
+            }
+        } else if containing.is_none() && contains(&wanted, &letters) {
+            containing = Some(candidate);
+        }
+    }
+    best.or(containing)
+}
+
+/// Writes the help that names the nearest known name.
+pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest(name, known).map(|it| format!("did you mean `{it}`?"))
+}
+
+fn folded(name: &str) -> Vec<char> {
+    let letters = name.chars().take(LENGTH).flat_map(char::to_lowercase);
+    letters.filter(|it| it.is_alphanumeric()).collect()
+}
+
+fn contains(a: &[char], b: &[char]) -> bool {
+    let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
+    short.len() >= CONTAINED && long.windows(short.len()).any(|it| it == short)
+}
+
+/// Returns the optimal string alignment distance, if it is at most `tolerance`.
+fn distance(a: &[char], b: &[char], tolerance: usize) -> Option<usize> {
+    if a.is_empty() || b.is_empty() || a.len().abs_diff(b.len()) > tolerance {
+        return None;
+    }
+    let mut before = vec![usize::MAX; b.len() + 1];
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut row = vec![i + 1; b.len() + 1];
+        for (j, y) in b.iter().enumerate() {
+            let swapped = i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y;
+            let swap = if swapped { before[j - 1] + 1 } else { usize::MAX };
+            let change = last[j] + usize::from(x != y);
+            row[j + 1] = change.min(last[j + 1] + 1).min(row[j] + 1).min(swap);
+        }
+        if row.iter().all(|it| *it > tolerance) {
+            return None;
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    Some(last[b.len()]).filter(|it| *it <= tolerance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: [&str; 5] =
+        ["createAuthor", "createBlog", "listAuthors", "flow.echo", "createComment"];
+
+    #[test]
+    fn a_name_that_is_a_little_wrong_is_known() {
+        for (name, expected) in [
+            ("createAuthr", Some("createAuthor")),
+            ("create_author", Some("createAuthor")),
+            ("CREATEAUTHOR", Some("createAuthor")),
+            ("craeteBlog", Some("createBlog")),
+            ("listAuthor", Some("listAuthors")),
+            ("echo", Some("flow.echo")),
+            ("comment", Some("createComment")),
+            ("blog", Some("createBlog")),
+            ("sendMail", None),
+            ("", None),
+            ("...", None),
+        ] {
+            assert_eq!(nearest(name, KNOWN), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_wins_and_then_the_first() {
+        assert_eq!(nearest("step1", ["stepxy", "step2", "step3"]), Some("step2"));
+        assert_eq!(nearest("abc", ["ab", "ABC", "abc"]), Some("ABC"));
+    }
+
+    #[test]
+    fn two_letters_that_changed_places_count_once() {
+        let letters = |it: &str| it.chars().collect::<Vec<_>>();
+        for (a, b, expected) in [("abcd", "abdc", 1), ("abc", "xyz", 3), ("kitten", "sitting", 3)] {
+            assert_eq!(distance(&letters(a), &letters(b), 9), Some(expected), "{a} {b}");
+            assert_eq!(distance(&letters(a), &letters(b), expected - 1), None, "{a} {b}");
+        }
+    }
+}
