@@ -237,10 +237,12 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn parse(source: Value) -> Result<SetConfig, serde_json::Error> {
         serde_json::from_value(json!({ "name": "s", "source": source }))
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check(source: Value, expected: Expect) {
         expected.assert_eq(&parse(source).unwrap_err().to_string());
     }

@@ -116,6 +116,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check(result: Value, expected: Expect) {
         let result = serde_json::from_value(result).unwrap();
         let text = output(result).map_or_else(|err| err.to_string(), |value| value.to_string());
