@@ -7,6 +7,7 @@ mod lease;
 pub mod machine;
 pub mod options;
 pub mod plans;
+pub mod sources;
 pub mod tool;
 pub mod toolbox;
 pub mod worker;

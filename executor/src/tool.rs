@@ -18,6 +18,11 @@
 //! # assert_eq!(tool.definition().qualified().as_str(), "math.add");
 //! ```
 
+pub mod command;
+pub mod flow;
+pub mod mcp;
+mod process;
+
 use std::{fmt, marker::PhantomData, sync::Arc};
 
 use async_trait::async_trait;

@@ -1,3 +1,4 @@
 //! Who is asking: the GraphQL API, the server, the command line.
 
+pub mod blog_mcp;
 pub mod engine;

@@ -1,0 +1,277 @@
+//! Tools that are commands: JSON in, JSON out, never a shell.
+//!
+//! A command gets its parameters as one JSON document on standard input, and may name them in
+//! its arguments. What it prints is its output, as JSON if it is JSON, else as a string without
+//! the last line end. A non-zero exit is a failure with the tail of standard error.
+
+mod argv;
+
+use std::{collections::BTreeMap, io, path::PathBuf, pin::pin, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use shared::{
+    id::{ToolName, ToolSetName},
+    limits,
+    tool::{Effect, ErrorCode, ToolDefinition, ToolError},
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    process::{ChildStdin, Command},
+    time::timeout,
+};
+
+pub use self::argv::{Argv, ParseArgvError};
+use super::{
+    Tool, ToolContext,
+    process::{Group, Program, Tail, describe, read_tail},
+};
+
+/// How long a command's pipes may stay open once it has ended: something that it started may
+/// hold them for ever.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// A command tool, as the configuration describes it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandTool {
+    /// Its name.
+    pub name: ToolName,
+    /// What it does, in words.
+    #[serde(default)]
+    pub description: String,
+    /// Sentences that people would say when they want it.
+    #[serde(default)]
+    pub examples: Vec<String>,
+    /// The JSON Schema of its parameters.
+    #[serde(default = "no_parameters")]
+    pub parameters: Value,
+    /// What a second call does.
+    #[serde(default)]
+    pub effect: Effect,
+    /// What to run. A tool without it is known for selection only.
+    pub run: Option<Run>,
+}
+
+/// What a command tool runs.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// The program and its arguments.
+    pub command: Argv,
+    /// Where to run it.
+    pub cwd: Option<PathBuf>,
+    /// What to add to the environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+}
+
+/// A command names a parameter that its tool does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the command of `{tool}` names `{{{{{parameter}}}}}`, which is none of its parameters: add it to the properties in `parameters`"
+)]
+pub struct UnknownParameter {
+    tool: ToolName,
+    parameter: String,
+}
+
+fn no_parameters() -> Value {
+    json!({ "type": "object", "properties": {} })
+}
+
+impl CommandTool {
+    /// Makes a tool that can be called.
+    pub fn into_tool(self, set: &ToolSetName) -> Result<Arc<dyn Tool>, UnknownParameter> {
+        let known = self.parameters.get("properties").and_then(Value::as_object);
+        let is_unknown = |name: &&str| !known.is_some_and(|all| all.contains_key(*name));
+        let unknown = self.run.as_ref().and_then(|it| it.command.parameters().find(is_unknown));
+        if let Some(parameter) = unknown.map(str::to_owned) {
+            return Err(UnknownParameter { tool: self.name, parameter });
+        }
+        let definition = ToolDefinition {
+            name: self.name,
+            set: set.clone(),
+            description: self.description,
+            input_schema: self.parameters,
+            output_schema: None,
+            effect: self.effect,
+            examples: self.examples,
+            is_callable: self.run.is_some(),
+        };
+        Ok(Arc::new(CommandRunner { definition: Arc::new(definition), run: self.run }))
+    }
+}
+
+#[derive(Debug)]
+struct CommandRunner {
+    definition: Arc<ToolDefinition>,
+    run: Option<Run>,
+}
+
+#[async_trait]
+impl Tool for CommandRunner {
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.definition
+    }
+
+    async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
+        let run = self.run.as_ref().ok_or_else(|| self.not_callable())?;
+        let mut running = Running::start(run, &parameters, &cx)?;
+        let ended = tokio::select! {
+            ended = running.finish() => Some(ended),
+            () = cx.cancel.cancelled() => None,
+        };
+        let Some(ended) = ended else {
+            running.group.stop().await;
+            let message = format!("`{}` was told to stop", run.command.program());
+            return Err(ToolError::new(ErrorCode::CANCELLED, message).indefinite());
+        };
+        running.answer(run.command.program(), ended)
+    }
+}
+
+impl CommandRunner {
+    fn not_callable(&self) -> ToolError {
+        let name = &self.definition.name;
+        let message = format!("`{name}` has nothing to run: add `run` to its description");
+        ToolError::new(ErrorCode::UNAVAILABLE, message).terminal()
+    }
+}
+
+/// A command under way.
+struct Running {
+    group: Group,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    stderr: Tail,
+}
+
+/// How a command ended.
+enum Ended {
+    Exited(std::process::ExitStatus),
+    PrintedTooMuch,
+    Lost(io::Error),
+}
+
+/// More was printed than an output may have.
+struct TooMuch;
+
+impl Running {
+    fn start(run: &Run, parameters: &Value, cx: &ToolContext) -> Result<Self, ToolError> {
+        let program =
+            Program { name: run.command.program(), cwd: run.cwd.as_deref(), env: &run.env };
+        let mut command = program.command();
+        command.args(run.command.arguments(parameters));
+        tell_context(&mut command, cx);
+        let group = Group::spawn(&mut command).map_err(|err| {
+            let code = match err.kind() {
+                io::ErrorKind::InvalidInput | io::ErrorKind::ArgumentListTooLong => {
+                    ErrorCode::INVALID_PARAMETERS
+                }
+                _ => ErrorCode::UNAVAILABLE,
+            };
+            ToolError::new(code, program.complaint(&err))
+        })?;
+        let input = parameters.to_string().into_bytes();
+        Ok(Self { group, input, output: Vec::new(), stderr: Tail::default() })
+    }
+
+    /// Feeds the command and reads what it prints until it has ended.
+    async fn finish(&mut self) -> Ended {
+        let Self { group, input, output, stderr: tail } = self;
+        let child = group.child();
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
+            return Ended::Lost(io::Error::other("its streams are not piped"));
+        };
+        let mut streams = pin!(async {
+            tokio::try_join!(
+                feed(stdin, input),
+                async {
+                    read_tail(stderr, tail).await;
+                    Ok(())
+                },
+                read_output(stdout, output),
+            )
+        });
+        let status = tokio::select! {
+            read = &mut streams => match read {
+                Ok(_) => group.wait().await,
+                Err(TooMuch) => return Ended::PrintedTooMuch,
+            },
+            status = group.wait() => {
+                // What the command has started must not outlive it, nor keep its pipes open.
+                group.kill();
+                if let Ok(Err(TooMuch)) = timeout(DRAIN, streams).await {
+                    return Ended::PrintedTooMuch;
+                }
+                status
+            }
+        };
+        status.map_or_else(Ended::Lost, Ended::Exited)
+    }
+
+    fn answer(self, program: &str, ended: Ended) -> Result<Value, ToolError> {
+        let status = match ended {
+            Ended::Exited(status) => status,
+            Ended::PrintedTooMuch => {
+                let message = format!(
+                    "`{program}` printed more than {} bytes and was stopped: \
+                     let it write a file and print the file's name",
+                    limits::OUTPUT_BYTES
+                );
+                return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
+            }
+            Ended::Lost(err) => {
+                let message = format!("nobody knows how `{program}` ended: {err}");
+                return Err(ToolError::failed(message).indefinite());
+            }
+        };
+        if status.success() {
+            return Ok(parse(&self.output));
+        }
+        let said = match self.stderr.text() {
+            text if text.is_empty() => String::new(),
+            text => format!(": {text}"),
+        };
+        let error = ToolError::failed(format!("`{program}` {}{said}", describe(status)));
+        // An exit status is the command's own word; a signal cuts it off anywhere.
+        Err(if status.code().is_some() { error } else { error.indefinite() })
+    }
+}
+
+/// Tells the command whose call it serves.
+fn tell_context(command: &mut Command, cx: &ToolContext) {
+    let Some(call) = &cx.call else { return };
+    command.env("FABER_EXECUTION_ID", call.execution.to_string());
+    command.env("FABER_STEP_ID", call.step.as_str());
+    command.env("FABER_ATTEMPT", call.attempt.to_string());
+    if let Some(key) = cx.idempotency_key() {
+        command.env("FABER_IDEMPOTENCY_KEY", key);
+    }
+}
+
+/// Writes the parameters. A command need not read them.
+async fn feed(mut stdin: ChildStdin, input: &[u8]) -> Result<(), TooMuch> {
+    let _ = stdin.write_all(input).await;
+    Ok(())
+}
+
+async fn read_output(stdout: impl AsyncRead + Unpin, output: &mut Vec<u8>) -> Result<(), TooMuch> {
+    let mut stdout = stdout.take(limits::OUTPUT_BYTES as u64 + 1);
+    // A pipe that breaks has ended; the exit status says how.
+    let _ = stdout.read_to_end(output).await;
+    if output.len() > limits::OUTPUT_BYTES { Err(TooMuch) } else { Ok(()) }
+}
+
+/// Reads what a command printed: JSON if it is JSON, else a string without the last line end.
+fn parse(output: &[u8]) -> Value {
+    serde_json::from_slice(output).unwrap_or_else(|_| {
+        let text = String::from_utf8_lossy(output);
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        Value::from(text.strip_suffix('\r').unwrap_or(text))
+    })
+}

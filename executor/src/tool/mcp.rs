@@ -1,0 +1,167 @@
+//! Tools of MCP servers over stdio.
+//!
+//! A server is started once, by the [`Keeper`] that owns it, and again when somebody wants it
+//! after it died. Tools only hold its [`Line`], where they wait for a [`Link`] that works.
+
+mod answer;
+mod keeper;
+mod line;
+mod link;
+mod wire;
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use async_trait::async_trait;
+use rmcp::model::{CallToolRequestParams, Tool as Offer};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use shared::{
+    id::ToolSetName,
+    tool::{Effect, ErrorCode, ToolDefinition, ToolError},
+};
+
+use self::link::Lost;
+pub(crate) use self::{
+    keeper::{CONNECT, Keeper},
+    line::Line,
+};
+use super::{Tool, ToolContext};
+
+/// How to start an MCP server.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpCommand {
+    /// The program; `faber` is this very binary.
+    pub command: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// What to add to the environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Where to run it.
+    pub cwd: Option<PathBuf>,
+}
+
+/// One tool of a server.
+#[derive(Debug)]
+struct McpTool {
+    definition: Arc<ToolDefinition>,
+    line: Arc<Line>,
+}
+
+/// Makes tools of what a server offers. One whose name nothing could name is left out.
+fn tools(set: &ToolSetName, line: &Arc<Line>, offers: Vec<Offer>) -> Vec<Arc<dyn Tool>> {
+    let tools = offers.into_iter().filter_map(|offer| {
+        let definition = definition(set, offer)?;
+        let line = Arc::clone(line);
+        Some(Arc::new(McpTool { definition: Arc::new(definition), line }) as Arc<dyn Tool>)
+    });
+    tools.collect()
+}
+
+fn definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
+    let name = match offer.name.parse() {
+        Ok(name) => name,
+        Err(err) => {
+            tracing::warn!(%set, %err, "a tool of the server is left out");
+            return None;
+        }
+    };
+    let hints = offer.annotations.unwrap_or_default();
+    let effect = match (hints.read_only_hint, hints.idempotent_hint) {
+        (Some(true), _) => Effect::Read,
+        (_, Some(true)) => Effect::Idempotent,
+        _ => Effect::Once,
+    };
+    Some(ToolDefinition {
+        name,
+        set: set.clone(),
+        description: offer.description.map(Into::into).or(offer.title).unwrap_or_default(),
+        input_schema: Value::Object(Arc::unwrap_or_clone(offer.input_schema)),
+        output_schema: offer.output_schema.map(|it| Value::Object(Arc::unwrap_or_clone(it))),
+        effect,
+        examples: Vec::new(),
+        is_callable: true,
+    })
+}
+
+#[async_trait]
+impl Tool for McpTool {
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.definition
+    }
+
+    async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
+        let request = self.request(Arc::unwrap_or_clone(parameters), &cx)?;
+        // Dropping a call that is under way tells the server that nobody waits for it.
+        tokio::select! {
+            biased;
+            result = self.send(request) => result,
+            () = cx.cancel.cancelled() => {
+                let message = format!("the call of `{}` was cancelled", self.definition.qualified());
+                Err(ToolError::new(ErrorCode::CANCELLED, message).indefinite())
+            }
+        }
+    }
+}
+
+impl McpTool {
+    fn request(
+        &self,
+        parameters: Value,
+        cx: &ToolContext,
+    ) -> Result<CallToolRequestParams, ToolError> {
+        let Value::Object(arguments) = parameters else {
+            let message = "the parameters of an MCP tool must be a JSON object";
+            return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, message));
+        };
+        let name = self.definition.name.as_str().to_owned();
+        let mut request = CallToolRequestParams::new(name).with_arguments(arguments);
+        if let Some(Value::Object(meta)) =
+            cx.idempotency_key().map(|key| json!({ "faber/idempotencyKey": key }))
+        {
+            request.meta = Some(meta.into());
+        }
+        Ok(request)
+    }
+
+    /// Calls the server; once more if it was lost and a second call harms nobody.
+    async fn send(&self, request: CallToolRequestParams) -> Result<Value, ToolError> {
+        let link = self.line.link().await?;
+        let lost = match link.call(request.clone()).await {
+            Ok(answer) => return answer,
+            Err(lost) => lost,
+        };
+        if lost == Lost::Sent && self.definition.effect == Effect::Once {
+            return Err(self.lost(ErrorCode::OUTCOME_UNKNOWN).indefinite());
+        }
+        let link = self.line.link().await?;
+        match link.call(request).await {
+            Ok(answer) => answer,
+            Err(Lost::Unsent) => Err(self.lost(ErrorCode::UNAVAILABLE)),
+            Err(Lost::Sent) => Err(self.lost(self.lost_code()).indefinite()),
+        }
+    }
+
+    fn lost_code(&self) -> ErrorCode {
+        match self.definition.effect {
+            Effect::Once => ErrorCode::OUTCOME_UNKNOWN,
+            Effect::Read | Effect::Idempotent => ErrorCode::UNAVAILABLE,
+        }
+    }
+
+    fn lost(&self, code: ErrorCode) -> ToolError {
+        let (name, set) = (self.definition.qualified(), &self.definition.set);
+        let outcome = match self.definition.effect {
+            Effect::Once if code == ErrorCode::OUTCOME_UNKNOWN => {
+                "; nobody knows whether the call happened, and it may yet: look before calling again"
+            }
+            _ => "",
+        };
+        ToolError::new(
+            code,
+            format!("the MCP server of `{set}` ended while `{name}` was called{outcome}"),
+        )
+    }
+}

@@ -1,0 +1,179 @@
+//! What an MCP server's answer means.
+
+use std::io;
+
+use rmcp::model::{CallToolResult, ContentBlock, ErrorCode as RpcCode, ErrorData};
+use serde_json::Value;
+use shared::{
+    limits,
+    tool::{ErrorCode, ToolError},
+};
+
+/// The JSON-RPC code by which [`super::wire`] reports an answer that was too long to keep.
+pub(super) const TOO_LARGE: RpcCode = RpcCode(-32_099);
+
+/// Returns the output that a result carries.
+///
+/// Structured content is preferred. Else one content is the output and several are a list; a text
+/// is read as JSON if it is JSON, and everything but text is the object that describes it.
+pub(super) fn output(result: CallToolResult) -> Result<Value, ToolError> {
+    if result.is_error == Some(true) {
+        return Err(ToolError::failed(complaint(&result)));
+    }
+    let output = match result.structured_content {
+        Some(structured) => structured,
+        None => contents(result.content),
+    };
+    if is_too_large(&output) {
+        return Err(too_large());
+    }
+    Ok(output)
+}
+
+/// Returns what a JSON-RPC error means.
+pub(super) fn error(error: &ErrorData) -> ToolError {
+    let message = error.message.as_ref();
+    match error.code {
+        TOO_LARGE => too_large(),
+        RpcCode::METHOD_NOT_FOUND => ToolError::new(ErrorCode::UNAVAILABLE, message),
+        RpcCode::INVALID_PARAMS if names_no_tool(message) => {
+            ToolError::new(ErrorCode::UNAVAILABLE, message)
+        }
+        RpcCode::INVALID_PARAMS => ToolError::new(ErrorCode::INVALID_PARAMETERS, message),
+        _ => ToolError::failed(message),
+    }
+}
+
+/// MCP has one code for unknown tools and wrong parameters; only the words differ.
+fn names_no_tool(message: &str) -> bool {
+    let message = message.to_lowercase();
+    message.contains("unknown tool") || (message.contains("tool") && message.contains("not found"))
+}
+
+fn too_large() -> ToolError {
+    let message = format!(
+        "the server answered more than {} bytes: ask it for less, or for a file",
+        limits::OUTPUT_BYTES
+    );
+    ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message)
+}
+
+/// Returns what a failed call says.
+fn complaint(result: &CallToolResult) -> String {
+    let texts: Vec<_> = result
+        .content
+        .iter()
+        .filter_map(ContentBlock::as_text)
+        .map(|it| it.text.as_str())
+        .collect();
+    match (texts.is_empty(), &result.structured_content) {
+        (false, _) => texts.join("\n"),
+        (true, Some(structured)) => structured.to_string(),
+        (true, None) => "the tool failed and did not say why".to_owned(),
+    }
+}
+
+fn contents(contents: Vec<ContentBlock>) -> Value {
+    let mut values: Vec<_> = contents.into_iter().map(content).collect();
+    match values.len() {
+        0 => Value::Null,
+        1 => values.remove(0),
+        _ => Value::Array(values),
+    }
+}
+
+fn content(content: ContentBlock) -> Value {
+    match content {
+        ContentBlock::Text(text) => {
+            serde_json::from_str(&text.text).unwrap_or_else(|_| Value::String(text.text))
+        }
+        other => serde_json::to_value(other).unwrap_or(Value::Null),
+    }
+}
+
+fn is_too_large(value: &Value) -> bool {
+    serde_json::to_writer(Budget(limits::OUTPUT_BYTES), value).is_err()
+}
+
+/// Counts what is written and refuses what is beyond the budget.
+struct Budget(usize);
+
+impl io::Write for Budget {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use serde_json::json;
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check(result: Value, expected: Expect) {
+        let result = serde_json::from_value(result).unwrap();
+        let text = output(result).map_or_else(|err| err.to_string(), |value| value.to_string());
+        expected.assert_eq(&text);
+    }
+
+    fn text(text: &str) -> Value {
+        json!({ "type": "text", "text": text })
+    }
+
+    #[test]
+    fn outputs_are_values() {
+        check(json!({ "content": [] }), expect!["null"]);
+        check(json!({ "content": [text("Hi ü")] }), expect![[r#""Hi ü""#]]);
+        check(json!({ "content": [text(r#"{"b":1,"a":1.0}"#)] }), expect![[r#"{"b":1,"a":1.0}"#]]);
+        check(json!({ "content": [text("null")] }), expect!["null"]);
+        check(json!({ "content": [text("1"), text("x")] }), expect![[r#"[1,"x"]"#]]);
+        check(
+            json!({ "content": [text("x")], "structuredContent": { "id": 9_007_199_254_740_993_i64 } }),
+            expect![[r#"{"id":9007199254740993}"#]],
+        );
+        check(
+            json!({ "content": [{ "type": "image", "data": "AA==", "mimeType": "image/png" }] }),
+            expect![[r#"{"type":"image","data":"AA==","mimeType":"image/png"}"#]],
+        );
+    }
+
+    #[test]
+    fn failures_say_why() {
+        check(
+            json!({ "content": [text("no"), text("way")], "isError": true }),
+            expect!["tool.failed: no\nway"],
+        );
+        check(
+            json!({ "content": [], "structuredContent": { "e": 1 }, "isError": true }),
+            expect![[r#"tool.failed: {"e":1}"#]],
+        );
+        check(
+            json!({ "content": [], "isError": true }),
+            expect!["tool.failed: the tool failed and did not say why"],
+        );
+    }
+
+    #[test]
+    fn outputs_have_a_limit() {
+        let fits = "x".repeat(limits::OUTPUT_BYTES - 2);
+        assert!(!is_too_large(&json!(fits)));
+        assert!(is_too_large(&json!(format!("{fits}x"))));
+    }
+
+    #[test]
+    fn codes_of_json_rpc_have_a_meaning() {
+        let code =
+            |code: RpcCode, message: &'static str| error(&ErrorData::new(code, message, None)).code;
+        assert_eq!(code(RpcCode::INVALID_PARAMS, "`a` is missing"), ErrorCode::INVALID_PARAMETERS);
+        assert_eq!(code(RpcCode::INVALID_PARAMS, "Unknown tool: x"), ErrorCode::UNAVAILABLE);
+        assert_eq!(code(RpcCode::METHOD_NOT_FOUND, "tools/call"), ErrorCode::UNAVAILABLE);
+        assert_eq!(code(RpcCode::INTERNAL_ERROR, "boom"), ErrorCode::FAILED);
+    }
+}

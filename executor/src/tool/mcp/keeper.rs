@@ -1,0 +1,162 @@
+//! Who owns an MCP server: starts it, asks for its tools, starts it again.
+
+use std::{sync::Arc, time::Duration};
+
+use shared::id::ToolSetName;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Line, McpCommand,
+    line::State,
+    link::{Link, Process},
+    tools,
+};
+use crate::toolbox::{ReadyTool, SetStatus, Toolbox};
+
+/// How long a server may take to start and to say which tools it has.
+pub(crate) const CONNECT: Duration = Duration::from_secs(30);
+/// How long a server may take to say which tools it has now.
+const REFRESH: Duration = Duration::from_secs(30);
+/// How long to gather changes of a server's tools before asking for them.
+const GATHER: Duration = Duration::from_millis(50);
+/// How long to put off the second start in a row; it doubles up to [`BACKOFF_MAX`].
+const BACKOFF: Duration = Duration::from_millis(500);
+/// The longest a start is put off.
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// A server that lived this long is no longer suspected.
+const HEALTHY: Duration = Duration::from_secs(30);
+
+/// Owns one server for as long as the process wants it.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    set: ToolSetName,
+    spec: McpCommand,
+    toolbox: Toolbox,
+    line: Arc<Line>,
+    /// Starts in a row that did not last.
+    failures: u32,
+}
+
+/// Why a server is no longer up.
+enum End {
+    Died(String),
+    Stopped,
+}
+
+impl Keeper {
+    pub(crate) fn new(set: ToolSetName, spec: McpCommand, toolbox: Toolbox) -> Self {
+        Self { set, spec, toolbox, line: Arc::new(Line::new()), failures: 0 }
+    }
+
+    /// Returns where calls wait for the server.
+    pub(crate) fn line(&self) -> Arc<Line> {
+        Arc::clone(&self.line)
+    }
+
+    /// Keeps the server until `stop`.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        loop {
+            let started = Instant::now();
+            let End::Died(error) = self.serve(&stop).await else { break };
+            let lived = started.elapsed();
+            self.failures = if lived >= HEALTHY { 0 } else { self.failures.saturating_add(1) };
+            let retry_at = Instant::now() + backoff(self.failures);
+            tracing::warn!(set = %self.set, %error, "the MCP server is down");
+            self.line.set(State::Down { error: error.into(), retry_at });
+            let again = async {
+                self.line.wanted().await;
+                sleep_until(retry_at).await;
+            };
+            tokio::select! {
+                () = again => self.line.set(State::Starting),
+                () = stop.cancelled() => break,
+            }
+        }
+        self.line.set(State::Stopped);
+    }
+
+    /// Starts the server and looks after it until it dies or is to stop.
+    async fn serve(&self, stop: &CancellationToken) -> End {
+        let (mut process, wire) = match Process::spawn(&self.set, &self.spec) {
+            Ok(spawned) => spawned,
+            Err(error) => return self.fail(error),
+        };
+        let connected = tokio::select! {
+            connected = timeout(CONNECT, process.connect(wire)) => connected,
+            () = stop.cancelled() => {
+                process.stop().await;
+                return End::Stopped;
+            }
+        };
+        let (link, offers) = match connected {
+            Ok(Ok(connected)) => connected,
+            Ok(Err(error)) => return self.fail(error),
+            Err(_) => {
+                let (command, wait) = (&self.spec.command, CONNECT.as_secs());
+                let error = format!("`{command}` did not answer as an MCP server within {wait} s");
+                return self.fail(process.with_last_words(error));
+            }
+        };
+        self.settle(offers);
+        let link = Arc::new(link);
+        self.line.set(State::Up(Arc::clone(&link)));
+        self.watch(process, &link, stop).await
+    }
+
+    async fn watch(&self, mut process: Process, link: &Link, stop: &CancellationToken) -> End {
+        loop {
+            tokio::select! {
+                () = process.closed() => return End::Died(process.complaint("it closed its output").await),
+                () = process.changed() => {}
+                () = stop.cancelled() => {
+                    process.stop().await;
+                    return End::Stopped;
+                }
+            }
+            sleep(GATHER).await;
+            match timeout(REFRESH, process.offers(link)).await {
+                Ok(Ok(offers)) => self.settle(offers),
+                Ok(Err(error)) => self.keep_tools(&error),
+                Err(_) => self.keep_tools("no answer"),
+            }
+        }
+    }
+
+    fn keep_tools(&self, error: &str) {
+        tracing::warn!(set = %self.set, %error, "the tools of the MCP server stay as they were");
+    }
+
+    fn settle(&self, offers: Vec<rmcp::model::Tool>) {
+        let tools = tools(&self.set, &self.line, offers).into_iter().map(ReadyTool::new);
+        self.toolbox.settle(&self.set, SetStatus::Ready, tools.collect());
+    }
+
+    /// Says that the server could not be asked. The tools that are known stay.
+    fn fail(&self, error: String) -> End {
+        let known = self.toolbox.sets().into_iter().find(|it| it.name == self.set);
+        let tools = known.map(|it| it.tools).unwrap_or_default();
+        self.toolbox.settle(&self.set, SetStatus::Failed { error: error.clone() }, tools);
+        End::Died(error)
+    }
+}
+
+/// The first start after a life is free; then each waits twice as long as the one before.
+fn backoff(failures: u32) -> Duration {
+    match failures.checked_sub(2) {
+        None => Duration::ZERO,
+        Some(doublings) => BACKOFF.saturating_mul(2_u32.saturating_pow(doublings)).min(BACKOFF_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_are_put_off_ever_longer() {
+        let seconds: Vec<_> =
+            [0, 1, 2, 3, 4, 7, 8, 9, u32::MAX].map(|it| backoff(it).as_secs_f32()).into();
+        assert_eq!(seconds, [0.0, 0.0, 0.5, 1.0, 2.0, 16.0, 30.0, 30.0, 30.0]);
+    }
+}

@@ -1,0 +1,242 @@
+//! JSON-RPC messages as lines over a child's pipes.
+//!
+//! rmcp's own transport drops a line that is too long or makes no sense, and the call that it
+//! answers then waits for ever. This one turns such a line into that call's error, says when the
+//! other side is gone, and gives up a server that does not read.
+
+use std::{sync::Arc, time::Duration};
+
+use rmcp::{
+    model::{ErrorData, JsonRpcMessage, RequestId},
+    service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage},
+    transport::Transport,
+};
+use serde_json::Value;
+use shared::limits;
+use tokio::{
+    io::{self, AsyncBufReadExt, AsyncWriteExt, BufReader},
+    process::{ChildStdin, ChildStdout},
+    sync::Mutex,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::answer::TOO_LARGE;
+
+/// Bytes of one line: an output may stand in it twice, as structure and as text, each of its
+/// bytes escaped to six.
+const LINE_BYTES: usize = 16 * limits::OUTPUT_BYTES;
+/// Bytes kept of either end of a line that is too long: the id of a message is there.
+const ENDS: usize = 256;
+/// How long a server may leave its input unread before it is given up.
+const WRITE: Duration = Duration::from_secs(30);
+
+/// The pipes to a server.
+pub(super) struct Wire {
+    reader: BufReader<ChildStdout>,
+    line: Line,
+    // Messages must not mix, so a writer holds the pipe until its line is through; [`WRITE`]
+    // bounds that.
+    writer: Arc<Mutex<Option<ChildStdin>>>,
+    closed: CancellationToken,
+}
+
+impl Wire {
+    /// Makes a wire that cancels `closed` once nothing more can come or go.
+    pub(super) fn new(stdout: ChildStdout, stdin: ChildStdin, closed: CancellationToken) -> Self {
+        Self {
+            reader: BufReader::with_capacity(64 << 10, stdout),
+            line: Line::default(),
+            writer: Arc::new(Mutex::new(Some(stdin))),
+            closed,
+        }
+    }
+
+    /// Reads up to the end of a line. What was read stays when the future is dropped.
+    async fn read_line(&mut self) -> Option<()> {
+        loop {
+            let bytes = self.reader.fill_buf().await.ok().filter(|it| !it.is_empty())?;
+            let end = bytes.iter().position(|it| *it == b'\n');
+            let taken = end.map_or(bytes.len(), |it| it + 1);
+            self.line.push(&bytes[..taken]);
+            self.reader.consume(taken);
+            if end.is_some() {
+                return Some(());
+            }
+        }
+    }
+}
+
+impl Transport<RoleClient> for Wire {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let (writer, closed) = (Arc::clone(&self.writer), self.closed.clone());
+        async move {
+            let mut line = serde_json::to_vec(&message)?;
+            line.push(b'\n');
+            let write = async {
+                let mut writer = writer.lock().await;
+                let pipe = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+                pipe.write_all(&line).await
+            };
+            let written = timeout(WRITE, write).await;
+            let written = written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            // Half a line may be through: nothing else can follow it.
+            written.inspect_err(|_| closed.cancel())
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let closed = self.closed.clone();
+        loop {
+            let read = tokio::select! {
+                read = self.read_line() => read,
+                () = closed.cancelled() => None,
+            };
+            if read.is_none() {
+                closed.cancel();
+                return None;
+            }
+            if let Some(message) = self.line.take() {
+                return Some(message);
+            }
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.closed.cancel();
+        // A writer that is stuck gives up by itself, and its pipe with it.
+        if let Ok(mut writer) = self.writer.try_lock() {
+            *writer = None;
+        }
+        Ok(())
+    }
+}
+
+/// A line as far as it was read.
+#[derive(Default)]
+struct Line {
+    bytes: Vec<u8>,
+    /// Whether the middle was thrown away.
+    is_cut: bool,
+}
+
+impl Line {
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() > LINE_BYTES || (self.is_cut && self.bytes.len() > LINE_BYTES / 16) {
+            self.is_cut = true;
+            self.bytes.drain(ENDS..self.bytes.len() - ENDS);
+        }
+    }
+
+    /// Returns the message of a line that is complete, if it is one for us.
+    fn take(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let is_cut = std::mem::take(&mut self.is_cut);
+        let message = if is_cut { too_long(&self.bytes) } else { parse(&self.bytes) };
+        self.bytes.clear();
+        self.bytes.shrink_to(LINE_BYTES / 16);
+        message
+    }
+}
+
+fn parse(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
+    if line.trim_ascii().is_empty() {
+        return None;
+    }
+    match serde_json::from_slice(line) {
+        Ok(message) => Some(message),
+        Err(err) => {
+            let text = String::from_utf8_lossy(&line[..line.len().min(ENDS)]);
+            tracing::debug!(%err, %text, "a line of an MCP server is not a message");
+            refusal(line, &err)
+        }
+    }
+}
+
+/// Answers a call whose answer is JSON but not MCP.
+fn refusal(line: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMessage<RoleClient>> {
+    let message: Value = serde_json::from_slice(line).ok()?;
+    let is_answer = message.get("result").or(message.get("error")).is_some();
+    let id: RequestId = serde_json::from_value(message.get("id")?.clone()).ok()?;
+    let error = ErrorData::internal_error(format!("the server's answer is not MCP: {err}"), None);
+    is_answer.then(|| JsonRpcMessage::error(error, Some(id)))
+}
+
+/// Answers a call whose answer is too long. Its id is at either end of the line, and a text
+/// inside the answer cannot look like it: its quotes would be escaped.
+fn too_long(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
+    let (head, tail) = line.split_at(ENDS.min(line.len()));
+    let id = id_at(head, Place::Head).or_else(|| id_at(tail, Place::Tail))?;
+    let error = ErrorData::new(TOO_LARGE, "the answer is too long", None);
+    Some(JsonRpcMessage::error(error, Some(RequestId::Number(id))))
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Head,
+    Tail,
+}
+
+fn id_at(end: &[u8], place: Place) -> Option<i64> {
+    let text = String::from_utf8_lossy(end);
+    let key = "\"id\":";
+    let at = if place == Place::Head {
+        // Beyond this begins the result, which may have ids of its own.
+        text[..text.find("\"result\"").unwrap_or(text.len())].find(key)
+    } else {
+        text.rfind(key)
+    };
+    let digits = text[at? + key.len()..].trim_start();
+    let digits: String = digits.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(line: &str) -> Option<(String, i64)> {
+        let mut buffer = Line::default();
+        for chunk in line.as_bytes().chunks(64 << 10) {
+            buffer.push(chunk);
+        }
+        match buffer.take()? {
+            JsonRpcMessage::Error(error) => {
+                let RequestId::Number(id) = error.id? else { panic!("ids are numbers") };
+                Some((error.error.message.into_owned(), id))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_fails_its_call() {
+        let text = "x".repeat(LINE_BYTES + 1);
+        let tail =
+            format!(r#"{{"result":{{"content":[{{"id":3}},"{text}"]}},"jsonrpc":"2.0","id":7}}"#);
+        assert_eq!(answer(&tail).unwrap().1, 7);
+        let head = format!(r#"{{"jsonrpc":"2.0", "id": 8,"result":{{"id":3,"text":"{text}"}}}}"#);
+        assert_eq!(answer(&head).unwrap().1, 8);
+        let none = format!(r#"{{"jsonrpc":"2.0","method":"x","params":"{text}"}}"#);
+        assert_eq!(answer(&none), None);
+    }
+
+    #[test]
+    fn an_answer_that_is_not_mcp_fails_its_call() {
+        let (message, id) = answer(r#"{"jsonrpc":"1.0","id":7,"result":{}}"#).unwrap();
+        assert!(message.contains("not MCP"), "{message}");
+        assert_eq!(id, 7);
+    }
+
+    #[test]
+    fn garbage_is_passed_over() {
+        for garbage in ["", "  \r\n", "Listening…", "{", "[1]", "7", r#"{"id":7}"#] {
+            assert_eq!(answer(garbage), None, "{garbage}");
+        }
+    }
+}

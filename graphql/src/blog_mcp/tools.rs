@@ -1,0 +1,293 @@
+//! The 18 tools: one table, from which the schemas are made.
+
+use std::sync::Arc;
+
+use rmcp::model::{Tool, ToolAnnotations};
+use serde_json::{Map, Value, json};
+
+/// One tool.
+#[derive(Debug)]
+pub(super) struct Offer {
+    pub name: &'static str,
+    pub description: &'static str,
+    pub verb: Verb,
+    pub kind: Kind,
+    pub fields: &'static [Field],
+}
+
+/// What a tool does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Create,
+    Get,
+    Update,
+    Delete,
+    List,
+}
+
+/// What a tool does it to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Author,
+    Blog,
+    Comment,
+    Picture,
+}
+
+/// A parameter.
+#[derive(Debug)]
+pub(super) struct Field {
+    pub name: &'static str,
+    pub description: &'static str,
+    pub rule: Rule,
+    pub is_required: bool,
+}
+
+/// What a parameter must look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// The id of something that exists, where the tool makes something that belongs to it.
+    Id(Kind),
+    Email,
+    Url,
+    /// A name or a title: not empty.
+    Line,
+    Text,
+}
+
+/// The most characters of a name or a title.
+const LINE: usize = 500;
+/// The most characters of a text: a chapter, not a book.
+const TEXT: usize = 100_000;
+
+const fn must(name: &'static str, rule: Rule, description: &'static str) -> Field {
+    Field { name, description, rule, is_required: true }
+}
+
+const fn may(name: &'static str, rule: Rule, description: &'static str) -> Field {
+    Field { name, description, rule, is_required: false }
+}
+
+const fn offer(
+    name: &'static str,
+    description: &'static str,
+    verb: Verb,
+    kind: Kind,
+    fields: &'static [Field],
+) -> Offer {
+    Offer { name, description, verb, kind, fields }
+}
+
+const AUTHOR: &[Field] = &[
+    must("name", Rule::Line, "Name of the author"),
+    must("email", Rule::Email, "E-mail address of the author; no two authors share one"),
+    may("bio", Rule::Text, "A few words about the author"),
+];
+const AUTHOR_CHANGES: &[Field] = &[
+    must("id", Rule::Id(Kind::Author), "Id of the author"),
+    may("name", Rule::Line, "New name of the author"),
+    may("email", Rule::Email, "New e-mail address of the author"),
+    may("bio", Rule::Text, "New words about the author"),
+];
+const BLOG: &[Field] = &[
+    must("title", Rule::Line, "Title of the blog post"),
+    must("content", Rule::Text, "Content of the blog post: what it is about"),
+    must("authorId", Rule::Id(Kind::Author), "Id of the author who writes the blog post"),
+];
+const BLOG_CHANGES: &[Field] = &[
+    must("id", Rule::Id(Kind::Blog), "Id of the blog post"),
+    may("title", Rule::Line, "New title of the blog post"),
+    may("content", Rule::Text, "New content of the blog post"),
+];
+const COMMENT: &[Field] = &[
+    must("blogId", Rule::Id(Kind::Blog), "Id of the blog post that is commented on"),
+    must("authorId", Rule::Id(Kind::Author), "Id of the author who writes the comment"),
+    must("content", Rule::Text, "Text of the comment"),
+];
+const PICTURE: &[Field] = &[
+    must("blogId", Rule::Id(Kind::Blog), "Id of the blog post that the picture belongs to"),
+    must("url", Rule::Url, "Address of the picture"),
+    may("caption", Rule::Text, "Caption of the picture"),
+];
+const AUTHOR_ID: &[Field] = &[must("id", Rule::Id(Kind::Author), "Id of the author")];
+const BLOG_ID: &[Field] = &[must("id", Rule::Id(Kind::Blog), "Id of the blog post")];
+const COMMENT_ID: &[Field] = &[must("id", Rule::Id(Kind::Comment), "Id of the comment")];
+const PICTURE_ID: &[Field] = &[must("id", Rule::Id(Kind::Picture), "Id of the picture")];
+const OF_BLOG: &[Field] = &[must("blogId", Rule::Id(Kind::Blog), "Id of the blog post")];
+
+/// All the tools.
+pub(super) const TABLE: &[Offer] = &[
+    offer("createBlog", "Create a new blog post", Verb::Create, Kind::Blog, BLOG),
+    offer("getBlog", "Get a blog post by its id", Verb::Get, Kind::Blog, BLOG_ID),
+    offer("updateBlog", "Change a blog post", Verb::Update, Kind::Blog, BLOG_CHANGES),
+    offer("deleteBlog", "Delete a blog post", Verb::Delete, Kind::Blog, BLOG_ID),
+    offer("listBlogs", "List all blog posts", Verb::List, Kind::Blog, &[]),
+    offer("createAuthor", "Create a new author", Verb::Create, Kind::Author, AUTHOR),
+    offer("getAuthor", "Get an author by their id", Verb::Get, Kind::Author, AUTHOR_ID),
+    offer("updateAuthor", "Change an author", Verb::Update, Kind::Author, AUTHOR_CHANGES),
+    offer("deleteAuthor", "Delete an author", Verb::Delete, Kind::Author, AUTHOR_ID),
+    offer("listAuthors", "List all authors", Verb::List, Kind::Author, &[]),
+    offer("createComment", "Create a comment on a blog post", Verb::Create, Kind::Comment, COMMENT),
+    offer("getComment", "Get a comment by its id", Verb::Get, Kind::Comment, COMMENT_ID),
+    offer("deleteComment", "Delete a comment", Verb::Delete, Kind::Comment, COMMENT_ID),
+    offer(
+        "listCommentsByBlog",
+        "List all comments on a blog post",
+        Verb::List,
+        Kind::Comment,
+        OF_BLOG,
+    ),
+    offer(
+        "createPicture",
+        "Create a picture for a blog post",
+        Verb::Create,
+        Kind::Picture,
+        PICTURE,
+    ),
+    offer("getPicture", "Get a picture by its id", Verb::Get, Kind::Picture, PICTURE_ID),
+    offer("deletePicture", "Delete a picture", Verb::Delete, Kind::Picture, PICTURE_ID),
+    offer(
+        "listPicturesByBlog",
+        "List all pictures of a blog post",
+        Verb::List,
+        Kind::Picture,
+        OF_BLOG,
+    ),
+];
+
+impl Kind {
+    /// Returns what to call it.
+    pub(super) fn noun(self) -> &'static str {
+        match self {
+            Self::Author => "author",
+            Self::Blog => "blog post",
+            Self::Comment => "comment",
+            Self::Picture => "picture",
+        }
+    }
+
+    /// Returns what a record of it is made of.
+    fn fields(self) -> &'static [Field] {
+        match self {
+            Self::Author => AUTHOR,
+            Self::Blog => BLOG,
+            Self::Comment => COMMENT,
+            Self::Picture => PICTURE,
+        }
+    }
+}
+
+impl Offer {
+    /// Returns whether the tool only looks.
+    pub(super) fn is_read_only(&self) -> bool {
+        matches!(self.verb, Verb::Get | Verb::List)
+    }
+
+    /// Returns the tool as MCP describes it.
+    pub(super) fn tool(&self) -> Tool {
+        let hints = ToolAnnotations::new().read_only(self.is_read_only()).open_world(false);
+        let hints = match self.verb {
+            Verb::Get | Verb::List => hints.destructive(false).idempotent(true),
+            Verb::Create => hints.destructive(false).idempotent(false),
+            Verb::Update | Verb::Delete => hints.destructive(true).idempotent(true),
+        };
+        let tool = Tool::new(self.name, self.description, Arc::new(self.input_schema()));
+        let tool = tool.with_annotations(hints);
+        match self.output_schema() {
+            Some(schema) => tool.with_raw_output_schema(Arc::new(schema)),
+            None => tool,
+        }
+    }
+
+    /// Returns the JSON Schema of the parameters.
+    pub(super) fn input_schema(&self) -> Map<String, Value> {
+        object(properties(self.fields), &required(self.fields).collect::<Vec<_>>(), Some(false))
+    }
+
+    /// Returns the JSON Schema of the output, if it is always an object.
+    pub(super) fn output_schema(&self) -> Option<Map<String, Value>> {
+        match self.verb {
+            Verb::Create | Verb::Update => Some(record_schema(self.kind)),
+            Verb::Delete => {
+                let success = json!({ "type": "boolean", "description": "Always true" });
+                let properties = Map::from_iter([("success".to_owned(), success)]);
+                Some(object(properties, &["success"], None))
+            }
+            Verb::Get | Verb::List => None,
+        }
+    }
+}
+
+fn record_schema(kind: Kind) -> Map<String, Value> {
+    let noun = kind.noun();
+    let mut all = Map::new();
+    all.insert("_id".to_owned(), id_schema(&format!("Id of the {noun}")));
+    all.extend(properties(kind.fields()));
+    for (name, what) in [("createdAt", "created"), ("updatedAt", "changed last")] {
+        let description = format!("When the {noun} was {what}");
+        let schema = json!({ "type": "string", "format": "date-time", "description": description });
+        all.insert(name.to_owned(), schema);
+    }
+    let ours = ["createdAt", "updatedAt"];
+    let required = std::iter::once("_id").chain(required(kind.fields())).chain(ours);
+    object(all, &required.collect::<Vec<_>>(), None)
+}
+
+fn object(
+    properties: Map<String, Value>,
+    required: &[&str],
+    additional: Option<bool>,
+) -> Map<String, Value> {
+    let mut schema = Map::new();
+    schema.insert("type".to_owned(), json!("object"));
+    schema.insert("properties".to_owned(), Value::Object(properties));
+    schema.insert("required".to_owned(), json!(required));
+    if let Some(additional) = additional {
+        schema.insert("additionalProperties".to_owned(), json!(additional));
+    }
+    schema
+}
+
+fn properties(fields: &[Field]) -> Map<String, Value> {
+    fields.iter().map(|it| (it.name.to_owned(), it.schema())).collect()
+}
+
+fn required(fields: &'static [Field]) -> impl Iterator<Item = &'static str> {
+    fields.iter().filter(|it| it.is_required).map(|it| it.name)
+}
+
+fn id_schema(description: &str) -> Value {
+    json!({ "type": "string", "pattern": "^[0-9a-fA-F]{24}$", "description": description })
+}
+
+impl Field {
+    fn schema(&self) -> Value {
+        let description = self.description;
+        match self.rule {
+            Rule::Id(_) => id_schema(description),
+            Rule::Email => json!({
+                "type": "string",
+                "format": "email",
+                "pattern": r"^[^@\s]+@[^@\s]+$",
+                "maxLength": LINE,
+                "description": description,
+            }),
+            Rule::Url => json!({
+                "type": "string",
+                "format": "uri",
+                "pattern": r"^[A-Za-z][A-Za-z0-9+.-]*:\S+$",
+                "maxLength": TEXT,
+                "description": description,
+            }),
+            Rule::Line => json!({
+                "type": "string",
+                "minLength": 1,
+                "maxLength": LINE,
+                "description": description,
+            }),
+            Rule::Text => {
+                json!({ "type": "string", "maxLength": TEXT, "description": description })
+            }
+        }
+    }
+}
