@@ -135,7 +135,9 @@ impl<'a> Naming<'a> {
     }
 
     /// Says why `name`, perhaps with a path behind it, means no step, and what to write instead.
-    pub(super) fn why_not(&self, name: &str) -> (String, String) {
+    ///
+    /// `first` is what to call it where it is not clear how far the name goes.
+    pub(super) fn why_not(&self, name: &str, first: &str) -> (String, String) {
         let ends = name.char_indices().rev().filter(|(_, it)| matches!(it, '.' | '['));
         let prefixes = std::iter::once(name).chain(ends.map(|(at, _)| name[..at].trim_end()));
         if let Some((tool, users)) =
@@ -148,12 +150,11 @@ impl<'a> Naming<'a> {
             return (message, format!("name one of them: {}{and_more}", ids.join(", ")));
         }
         let head = name.split('[').next().unwrap_or_default().trim();
-        let first = head.split('.').next().unwrap_or_default();
         let ids = || self.steps.iter().map(|it| it.id.as_str());
         let help = did_you_mean(head, ids())
             .or_else(|| did_you_mean(first, ids()))
             .unwrap_or_else(|| format!("the plan has {}", self.some_ids()));
-        (format!("no step is called `{}`", clip(head)), help)
+        (format!("no step is called `{}`", clip(first)), help)
     }
 
     fn users(&self) -> &BTreeMap<&'a str, Vec<usize>> {

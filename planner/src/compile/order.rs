@@ -76,7 +76,7 @@ pub(super) fn check(
     let found: Vec<_> = given.iter().map(|it| naming.names.find(it)).collect();
     let mut complaints = Vec::new();
     if let Some(at) = found.iter().position(Option::is_none) {
-        let (why, help) = naming.why_not(&given[at]);
+        let (why, help) = naming.why_not(&given[at], &given[at]);
         complaints.push(format!("it names `{}`, but {why} ({help})", clip(&given[at])));
     }
     let mut is_named = vec![false; steps.len()];

@@ -10,7 +10,12 @@ use super::{Step, names::clip, place, report::Report};
 use crate::nearest::did_you_mean;
 
 /// Warns where a reference looks for what the output schema rules out.
-pub(super) fn check(at: usize, target: &Step<'_>, reference: &Reference, report: &mut Report) {
+pub(super) fn check(
+    (at, step): (usize, &Step<'_>),
+    target: &Step<'_>,
+    reference: &Reference,
+    report: &mut Report,
+) {
     let schema = target.choice.definition.and_then(|it| it.output_schema.as_ref());
     let Some(schema) = schema else { return };
     if let Some((missing, schema)) = ruled_out(schema, reference.path.segments()) {
@@ -24,8 +29,8 @@ pub(super) fn check(at: usize, target: &Step<'_>, reference: &Reference, report:
                 let kind = schema.get("type").and_then(Value::as_str).unwrap_or("value");
                 format!("there, the output is of type `{kind}`")
             });
-            Diagnostic::warning("plan.path_not_in_output", place::field(at, "parameters"), message)
-                .with_help(help)
+            let place = place::template(at, &step.parameters, &reference.text);
+            Diagnostic::warning("plan.path_not_in_output", place, message).with_help(help)
         });
     }
 }

@@ -162,8 +162,8 @@ impl Judge<'_> {
                 let diagnostic =
                     Diagnostic::error("plan.invalid_parameters", place, clip(&misfit.message));
                 let schema = schema_at(&self.definition.input_schema, &misfit.at);
-                match schema.and_then(description) {
-                    Some(help) => diagnostic.with_help(help),
+                match schema.and_then(|it| it.get("description")?.as_str()) {
+                    Some(help) => diagnostic.with_help(clip(help)),
                     None => diagnostic,
                 }
             }),
@@ -219,7 +219,7 @@ fn description(schema: &Value) -> Option<String> {
     let kind = schema.get("type").and_then(Value::as_str);
     let text = schema.get("description").and_then(Value::as_str).map(clip);
     match (kind, text) {
-        (Some(kind), Some(text)) => Some(format!("{text} ({kind})")),
+        (Some(kind), Some(text)) => Some(format!("{kind}: {text}")),
         (Some(kind), None) => Some(format!("of type {kind}")),
         (None, text) => text,
     }

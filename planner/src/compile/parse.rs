@@ -6,11 +6,7 @@
 use serde_json::{Map, Value};
 use shared::{diagnostic::Diagnostic, limits};
 
-use super::{
-    names::clip,
-    numbers, place,
-    report::{Report, WHOLE},
-};
+use super::{names::clip, numbers, place, report::Report};
 use crate::{
     draft::{Draft, DraftRetry, DraftStep},
     nearest::did_you_mean,
@@ -46,7 +42,7 @@ pub fn parse(text: &str) -> Result<Draft, Vec<Diagnostic>> {
 
 /// Reads a draft from JSON, or says everything that makes it none.
 pub fn parse_value(value: Value) -> Result<Draft, Vec<Diagnostic>> {
-    let mut reader = Reader { report: Report::default(), step: WHOLE };
+    let mut reader = Reader { report: Report::default(), step: 0 };
     let draft = reader.draft(value);
     match draft {
         Some(draft) if !reader.report.has_errors() => Ok(draft),

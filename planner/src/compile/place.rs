@@ -7,6 +7,24 @@ pub(super) fn field(step: usize, field: &str) -> String {
     format!("tools[{step}].{field}")
 }
 
+/// Returns the place of the first string in a step's parameters that has `text` in it.
+pub(super) fn template(step: usize, parameters: &Value, text: &str) -> String {
+    format!("tools[{step}].parameters{}", holder(parameters, text).unwrap_or_default())
+}
+
+fn holder(value: &Value, text: &str) -> Option<String> {
+    match value {
+        Value::String(it) => it.contains(text).then(String::new),
+        Value::Array(items) => {
+            items.iter().enumerate().find_map(|(n, it)| Some(format!("[{n}]{}", holder(it, text)?)))
+        }
+        Value::Object(fields) => {
+            fields.iter().find_map(|(name, it)| Some(format!("{}{}", key(name), holder(it, text)?)))
+        }
+        _ => None,
+    }
+}
+
 /// Returns a key as it is appended to a place: `.key`, or `["any key"]`.
 pub(super) fn key(key: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$' | '@' | ':');
@@ -24,7 +42,7 @@ pub(super) fn pointer(pointer: &str, value: &Value) -> String {
     for token in pointer.split('/').skip(1) {
         let token = token.replace("~1", "/").replace("~0", "~");
         if let Some(Value::Array(items)) = value {
-            place.push_str(&format!("[{token}]"));
+            place.extend(["[", &token, "]"]);
             value = token.parse().ok().and_then(|it: usize| items.get(it));
         } else {
             place.push_str(&key(&token));

@@ -1,17 +1,13 @@
 //! What each step depends on: what `dependsOn` names, and what templates look at.
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 use shared::{
     diagnostic::Diagnostic,
     id::StepIx,
     plan::StepNames,
-    template::{Names, Reference, Target, Template, TemplateError, TemplateErrorKind},
+    template::{Reference, Target, Template, TemplateError, TemplateErrorKind},
 };
 
 use super::{
@@ -38,7 +34,7 @@ pub(super) fn dependencies(
         let mut on = Vec::new();
         named(at, step, naming, &mut on, report);
         let variables = look(at, steps, naming, &mut on, report);
-        fill(at, &variables, naming, &mut on, report);
+        fill((at, step), &variables, naming, &mut on, report);
         on.sort_unstable();
         on.dedup();
         on.shrink_to_fit();
@@ -72,7 +68,7 @@ fn named(
         Value::String(name) => match naming.names.find(name) {
             Some(step) => on.push(step),
             None => report.error(at, || {
-                let (message, help) = naming.why_not(name);
+                let (message, help) = naming.why_not(name, name);
                 Diagnostic::error("plan.unknown_dependency", place(), message).with_help(help)
             }),
         },
@@ -107,7 +103,7 @@ fn look(
         Ok(template) => template.references(&mut |reference| {
             if let Target::Step(target) = reference.target {
                 on.push(target);
-                outputs::check(at, &steps[target.get()], reference, report);
+                outputs::check((at, &steps[at]), &steps[target.get()], reference, report);
             } else {
                 note_variable(reference, &mut variables);
             }
@@ -116,11 +112,9 @@ fn look(
             for error in errors {
                 report.error(at, || diagnostic(at, &error, naming));
             }
-            on.extend(looked_up(parameters, naming));
-            each_string(parameters, &mut |text| {
-                if let Ok(template) = Template::parse(text, &naming.names) {
-                    template.references(&mut |it| note_variable(it, &mut variables));
-                }
+            each_good(parameters, &naming.names, &mut |reference| match reference.target {
+                Target::Step(target) => on.push(target),
+                Target::Variable(_) => note_variable(reference, &mut variables),
             });
         }
     }
@@ -135,7 +129,7 @@ fn note_variable(reference: &Reference, variables: &mut BTreeMap<Arc<str>, Arc<s
 
 /// Adds the steps that fill variables.
 fn fill(
-    at: usize,
+    (at, step): (usize, &Step<'_>),
     variables: &BTreeMap<Arc<str>, Arc<str>>,
     naming: &Naming<'_>,
     on: &mut Vec<StepIx>,
@@ -151,8 +145,8 @@ fn fill(
                 let help = help.unwrap_or_else(|| {
                     format!("map it: `\"outputMapping\": {{\"path\": \"{}\"}}`", clip(name))
                 });
-                Diagnostic::error("plan.unknown_variable", place::field(at, "parameters"), message)
-                    .with_help(help)
+                let place = place::template(at, &step.parameters, text);
+                Diagnostic::error("plan.unknown_variable", place, message).with_help(help)
             }),
         }
     }
@@ -166,41 +160,39 @@ fn diagnostic(at: usize, error: &TemplateError, naming: &Naming<'_>) -> Diagnost
             let help = "write `{{step.path}}`, or `{{{{` for two literal braces";
             Diagnostic::error("plan.invalid_template", place, message).with_help(help)
         }
-        TemplateErrorKind::Unknown { text, .. } => {
+        TemplateErrorKind::Unknown { text, name } => {
             let inner = text.trim_start_matches("{{").trim_end_matches("}}").trim();
-            let (why, help) = naming.why_not(inner);
+            let (why, help) = match name.as_str() {
+                "vars" => ("no variable is named".to_owned(), "write `{{vars.name}}`".to_owned()),
+                _ => naming.why_not(inner, name),
+            };
             let message = format!("`{}`: {why}", clip(text));
             Diagnostic::error("plan.unknown_step_in_template", place, message).with_help(help)
         }
     }
 }
 
-/// Returns the steps that the templates in a value look at, where others beside them are wrong.
-fn looked_up(value: &Value, naming: &Naming<'_>) -> BTreeSet<StepIx> {
-    let names = Recorder { names: &naming.names, found: RefCell::default() };
-    // What is wrong has been reported; only what was found is of interest.
-    drop(Template::parse(value, &names));
-    names.found.into_inner()
+/// Returns the references of every string of a value, without those that are wrong.
+fn each_good(value: &Value, names: &StepNames, visit: &mut dyn FnMut(&Reference)) {
+    each_string(value, &mut |text| {
+        let template = Template::parse(text, names);
+        let mended = || mended(text.as_str()?, template.as_ref().err()?, names);
+        match &template {
+            Ok(template) => template.references(visit),
+            Err(_) => mended().iter().for_each(|it| it.references(visit)),
+        }
+    });
 }
 
-/// Remembers every name that meant something.
-struct Recorder<'a> {
-    names: &'a StepNames,
-    found: RefCell<BTreeSet<StepIx>>,
-}
-
-impl Names for Recorder<'_> {
-    fn step(&self, name: &str) -> Option<StepIx> {
-        let step = self.names.step(name);
-        self.found.borrow_mut().extend(step);
-        step
-    }
-
-    fn tool(&self, name: &str) -> Option<StepIx> {
-        let step = self.names.tool(name);
-        self.found.borrow_mut().extend(step);
-        step
-    }
+/// Parses a string again, without the braces that were wrong.
+fn mended(text: &str, errors: &[TemplateError], names: &StepNames) -> Option<Template> {
+    /// More than these in one string, and the rest of it must wait until they are mended.
+    const MOST: usize = 20;
+    let wrong = errors.iter().take(MOST).map(|it| match &it.kind {
+        TemplateErrorKind::Invalid { text, .. } | TemplateErrorKind::Unknown { text, .. } => text,
+    });
+    let text = wrong.fold(text.to_owned(), |text, wrong| text.replace(wrong.as_str(), " "));
+    Template::parse(&Value::String(text), names).ok()
 }
 
 fn each_string(value: &Value, visit: &mut dyn FnMut(&Value)) {
@@ -230,25 +222,23 @@ pub(super) fn explain(
         return (place, help);
     }
     let mut looking = None;
-    each_string(&step.parameters, &mut |text| {
-        if looking.is_none()
-            && let Ok(template) = Template::parse(text, &naming.names)
-        {
-            template.references(&mut |reference| {
-                let is_it = match &reference.target {
-                    Target::Step(target) => *target == to,
-                    Target::Variable(name) => {
-                        naming.variables.get(&**name).is_some_and(|by| by.contains(&to))
-                    }
-                };
-                if is_it {
-                    looking = Some(Arc::clone(&reference.text));
-                }
-            });
+    each_good(&step.parameters, &naming.names, &mut |reference| {
+        let is_it = match &reference.target {
+            Target::Step(target) => *target == to,
+            Target::Variable(name) => {
+                naming.variables.get(&**name).is_some_and(|by| by.contains(&to))
+            }
+        };
+        if is_it {
+            looking.get_or_insert_with(|| Arc::clone(&reference.text));
         }
     });
-    let place = place::field(from.get(), "parameters");
-    let text = looking.map_or_else(|| "the template".to_owned(), |it| format!("`{}`", clip(&it)));
-    let help = format!("for example, take {text}, which looks at `{id}`, out of `{place}`");
+    let Some(text) = looking else {
+        let place = place::field(from.get(), "parameters");
+        return (place, format!("for example, do not look at `{id}` there"));
+    };
+    let place = place::template(from.get(), &step.parameters, &text);
+    let help =
+        format!("for example, take `{}`, which looks at `{id}`, out of `{place}`", clip(&text));
     (place, help)
 }

@@ -1,5 +1,7 @@
 //! What the contract says of plans, sentence by sentence.
 
+#![expect(clippy::needless_raw_string_hashes, reason = "`expect-test` writes them")]
+
 mod cycles;
 mod messages;
 mod parameters;

@@ -48,18 +48,18 @@ fn templates_and_variables_make_cycles() {
     let message = |it: &str| format!("Circular dependency detected between tools: {it}");
     let expected = [
         (
-            "tools[0].parameters".to_owned(),
+            "tools[0].parameters.x[0]".to_owned(),
             message("a -> b -> c -> a"),
             Some(
-                "for example, take `{{b.y}}`, which looks at `b`, out of `tools[0].parameters`"
+                "for example, take `{{b.y}}`, which looks at `b`, out of `tools[0].parameters.x[0]`"
                     .to_owned(),
             ),
         ),
         (
-            "tools[3].parameters".to_owned(),
+            "tools[3].parameters.x".to_owned(),
             message("me -> me"),
             Some(
-                "for example, take `{{me.x}}`, which looks at `me`, out of `tools[3].parameters`"
+                "for example, take `{{me.x}}`, which looks at `me`, out of `tools[3].parameters.x`"
                     .to_owned(),
             ),
         ),

@@ -24,7 +24,18 @@ fn names() {
             { "name": "flow.noop", "id": "x" },
             { "name": "flow.noop", "id": "x" },
         ]),
-        &expect![[""]],
+        &expect![[r#"
+            error[plan.unknown_tool] tools[0].name: no tool is called `createAutor` (did you mean `createAuthor`?)
+            error[plan.unknown_tool] tools[1].name: no tool is called `blog.createAuthor` (did you mean `createAuthor`?)
+            error[plan.unknown_tool] tools[2].name: no tool is called `sendMail` (`faber tools list` shows the tools that there are)
+            error[plan.inactive_tool] tools[3].name: `glob` belongs to the inactive set `files` (switch it on: `faber toolsets activate files`)
+            error[plan.not_callable] tools[4].name: `weather` can be selected but not called (give it a `run` in the configuration)
+            error[plan.missing_tool] tools[5]: the step names no tool (write the tool's name as `name`)
+            error[plan.two_tools] tools[6]: both `name` and `toolName` are there (keep exactly one of them)
+            error[plan.invalid_step_id] tools[7].id: `item` is not a step id: letters, digits, `_`, `-` and `.`, at most 128, and none of `item`, `index`, `vars`, `input` (templates give that word another meaning; choose another)
+            error[plan.invalid_step_id] tools[8].id: `a b` is not a step id: letters, digits, `_`, `-` and `.`, at most 128, and none of `item`, `index`, `vars`, `input` (for example `a_b`)
+            error[plan.duplicate_step] tools[10].id: `x` is the id of `tools[9]` already (give each step an id of its own)
+        "#]],
     );
 }
 
@@ -41,7 +52,21 @@ fn references() {
                 "d": "{{vars.x}} {{vars}} {{item}}",
             } },
         ]),
-        &expect![[""]],
+        &expect![[r#"
+            error[plan.unknown_dependency] tools[2].dependsOn[0]: no step is called `author3` (did you mean `author1`?)
+            error[plan.unknown_dependency] tools[2].dependsOn[1]: 2 steps use the tool `listAuthors` (name one of them: `author1`, `author2`)
+            error[plan.unknown_dependency] tools[2].dependsOn[2]: no step is called `x` (the plan has `author1`, `author2`, `b`)
+            error[plan.invalid_dependency] tools[2].dependsOn[3]: a dependency must be a step's id, not a number (write null, a name, or a list of names)
+            error[plan.unknown_step_in_template] tools[2].parameters.a: `{{autor1._id}}`: no step is called `autor1` (did you mean `author1`?)
+            error[plan.unknown_step_in_template] tools[2].parameters.a: `{{listAuthors[0]._id}}`: 2 steps use the tool `listAuthors` (name one of them: `author1`, `author2`)
+            error[plan.unknown_step_in_template] tools[2].parameters.b: `{{demo.listAuthors.0}}`: 2 steps use the tool `demo.listAuthors` (name one of them: `author1`, `author2`)
+            error[plan.invalid_template] tools[2].parameters.c: `{{a + b}}` is not a template: `a + b` is not a name; write other keys as `["any key"]` (write `{{step.path}}`, or `{{{{` for two literal braces)
+            error[plan.invalid_template] tools[2].parameters.c: `{{}}` is not a template: nothing is between the braces (write `{{step.path}}`, or `{{{{` for two literal braces)
+            error[plan.invalid_template] tools[2].parameters.c: `{{b[x]}}` is not a template: `[x]` is neither `[0]` nor `["any key"]` (write `{{step.path}}`, or `{{{{` for two literal braces)
+            error[plan.unknown_step_in_template] tools[2].parameters.d: `{{vars}}`: no variable is named (write `{{vars.name}}`)
+            error[plan.unknown_step_in_template] tools[2].parameters.d: `{{item}}`: no step is called `item` (the plan has `author1`, `author2`, `b`)
+            error[plan.unknown_variable] tools[2].parameters.d: `{{vars.x}}`: no step maps the variable `x` (map it: `"outputMapping": {"path": "x"}`)
+        "#]],
     );
 }
 
@@ -54,7 +79,17 @@ fn parameters() {
             { "name": "createAuthor", "parameters": [] },
             { "name": "flow.echo", "parameters": "five" },
         ]),
-        &expect![[""]],
+        &expect![[r#"
+            error[plan.missing_parameter] tools[0].parameters.name: `demo.createAuthor` needs `name` (string: the full name)
+            error[plan.missing_parameter] tools[0].parameters.email: `demo.createAuthor` needs `email` (of type string)
+            error[plan.invalid_parameters] tools[0].parameters.age: "x" is not of type "integer"
+            error[plan.invalid_parameters] tools[0].parameters.kind: "dog" is not one of "person" or "group"
+            error[plan.missing_parameter] tools[0].parameters.address.city: `demo.createAuthor` needs `city` (of type string)
+            error[plan.invalid_parameters] tools[0].parameters.emial: `demo.createAuthor` knows no `emial` (did you mean `email`?)
+            error[plan.invalid_parameters] tools[1].parameters.zip: `demo.createAuthor` knows no `zip` (it takes `name`, `email`, `age`, `tags`, `address`, `kind`)
+            error[plan.invalid_parameters] tools[2].parameters: parameters must be an object, not a list (write `{"name": value}`)
+            error[plan.invalid_parameters] tools[3].parameters: parameters must be an object, not text that is not the JSON of one (write `{"name": value}`)
+        "#]],
     );
 }
 
@@ -66,7 +101,16 @@ fn policies_and_mappings() {
             { "name": "flow.noop", "onError": "contine", "outputMapping": { "a b": "x", "c": "d e", "f": 5 } },
             { "name": "flow.noop", "onError": "explode" },
         ]),
-        &expect![[""]],
+        &expect![[r#"
+            error[plan.invalid_timeout] tools[0].timeoutMs: `0` is out of range (choose a number from 1 to 31536000000)
+            error[plan.invalid_retry] tools[0].retry.maxAttempts: `5000` is out of range (choose a number from 1 to 1000)
+            error[plan.invalid_retry] tools[0].retry.multiplier: `1000000000` is out of range (choose a number from 0 to 1000)
+            error[plan.invalid_mapping] tools[1].outputMapping["a b"]: `a b` is not a path: `a b` is not a name; write other keys as `["any key"]` (write `{"path in the output": "variable"}`)
+            error[plan.invalid_mapping] tools[1].outputMapping.c: `d e` is not a variable's name: letters, digits, `_`, `-` and `.`, at most 128 (write `{"path in the output": "variable"}`)
+            error[plan.invalid_mapping] tools[1].outputMapping.f: a variable's name must be text, not a number (write `{"path in the output": "variable"}`)
+            error[plan.invalid_on_error] tools[1].onError: `contine` is none of `fail`, `continue`, `ignore`, `wait` (did you mean `continue`?)
+            error[plan.invalid_on_error] tools[2].onError: `explode` is none of `fail`, `continue`, `ignore`, `wait` (leave it out for `fail`)
+        "#]],
     );
 }
 
@@ -74,13 +118,20 @@ fn policies_and_mappings() {
 fn cycles_and_order() {
     let mut draft = chain(&[("a", &["b"]), ("b", &["a"])]);
     draft["executionOrder"] = json!(["a", "c"]);
-    expect![[""]].assert_eq(&lines(&bad(draft)));
+    expect![[r#"
+        error[plan.cycle] tools[0].dependsOn: Circular dependency detected between tools: a -> b -> a (for example, take `b` out of `tools[0].dependsOn`)
+        warning[plan.order_differs] executionOrder: the order is not the one found: it names `c`, but no step is called `c` (the plan has `a`, `b`); it leaves out `b` (the order is always computed; leave `executionOrder` out)
+    "#]].assert_eq(&lines(&bad(draft)));
     let mut draft = chain(&[("a", &["b"]), ("b", &[])]);
     draft["executionOrder"] = json!(["a", "b"]);
-    expect![[""]].assert_eq(&lines(good(draft).diagnostics()));
+    expect![[r#"
+        warning[plan.order_differs] executionOrder: the order is not the one found: at 1 it has `a` where `b` belongs (the order is always computed; leave `executionOrder` out)
+    "#]].assert_eq(&lines(good(draft).diagnostics()));
     let mut draft = chain(&[("a", &[]), ("b", &[])]);
     draft["executionOrder"] = json!(["a", "flow.echo", "a"]);
-    expect![[""]].assert_eq(&lines(good(draft).diagnostics()));
+    expect![[r#"
+        warning[plan.order_differs] executionOrder: the order is not the one found: it names `flow.echo`, but 2 steps use the tool `flow.echo` (name one of them: `a`, `b`); it leaves out `b` (the order is always computed; leave `executionOrder` out)
+    "#]].assert_eq(&lines(good(draft).diagnostics()));
 }
 
 #[test]
@@ -89,5 +140,8 @@ fn outputs() {
         { "name": "createAuthor", "parameters": { "name": "A", "email": "a@b.c" } },
         { "name": "flow.echo", "parameters": { "a": "{{createAuthor.id}}", "b": "{{createAuthor._id.x}}" } },
     ] }));
-    expect![[""]].assert_eq(&lines(plan.diagnostics()));
+    expect![[r#"
+        warning[plan.path_not_in_output] tools[1].parameters.a: `{{createAuthor.id}}`: the output of `demo.createAuthor` has no `id` (did you mean `_id`?)
+        warning[plan.path_not_in_output] tools[1].parameters.b: `{{createAuthor._id.x}}`: the output of `demo.createAuthor` has no `x` (there, the output is of type `string`)
+    "#]].assert_eq(&lines(plan.diagnostics()));
 }

@@ -39,21 +39,71 @@ fn everything_that_makes_it_none_is_said_at_once() {
             {"retry": 5, "onError": {}}
         ]}"#,
         &expect![[r#"
+            error[plan.unknown_field] querry: there is no field `querry` (did you mean `query`?)
+            error[plan.invalid_json] executionOrder[1]: this must be text, not `1`
+            error[plan.unknown_field] tools[0].dependson: there is no field `dependson` (did you mean `dependsOn`?)
+            error[plan.unknown_field] tools[0]["a b"]: there is no field `a b` (known are `id`, `name`, `toolName`, `parameters`, `dependsOn`, `outputMapping`, `retry`, `timeoutMs`, `onError`, `requiresApproval`)
+            error[plan.invalid_json] tools[0].name: this must be text, not `5`
             error[plan.invalid_mapping] tools[0].outputMapping: an output mapping must be an object, not text (write `{"path in the output": "variable"}`)
+            error[plan.invalid_json] tools[0].timeoutMs: this must be a whole number, not text
+            error[plan.invalid_json] tools[1]: this must be an object, not text
+            error[plan.invalid_json] tools[2].id: this must be text, not a list
+            error[plan.unknown_field] tools[2].retry.attempts: there is no field `attempts` (did you mean `maxAttempts`?)
+            error[plan.invalid_json] tools[2].retry.maxAttempts: this must be a whole number, not `1.5`
+            error[plan.invalid_json] tools[2].retry.jitter: this must be true or false, not text
+            error[plan.invalid_json] tools[2].requiresApproval: this must be true or false, not `1`
+            error[plan.invalid_json] tools[3].retry: this must be an object, not `5`
+            error[plan.invalid_json] tools[3].onError: this must be text, not an object
         "#]],
     );
 }
 
 #[test]
 fn what_is_no_object_with_tools_is_no_draft() {
-    check("[]", &expect![[""]]);
-    check("{}", &expect![[""]]);
-    check(r#"{"tools": null}"#, &expect![[""]]);
-    check(r#"{"tools": {"a": 1}, "executionOrder": "a"}"#, &expect![[""]]);
-    check(r#"{"tools": [}"#, &expect![[""]]);
-    check("", &expect![[""]]);
+    check(
+        "[]",
+        &expect![[r#"
+        error[plan.invalid_json] : this must be an object, not a list
+    "#]],
+    );
+    check(
+        "{}",
+        &expect![[r#"
+        error[plan.invalid_json] tools: a plan must have a list of `tools`
+    "#]],
+    );
+    check(
+        r#"{"tools": null}"#,
+        &expect![[r#"
+        error[plan.invalid_json] tools: a plan must have a list of `tools`
+    "#]],
+    );
+    check(
+        r#"{"tools": {"a": 1}, "executionOrder": "a"}"#,
+        &expect![[r#"
+        error[plan.invalid_json] executionOrder: this must be a list, not text
+        error[plan.invalid_json] tools: this must be a list, not an object
+    "#]],
+    );
+    check(
+        r#"{"tools": [}"#,
+        &expect![[r#"
+        error[plan.invalid_json] : the plan is not JSON: expected value at line 1 column 12 (write `{"tools": [{"name": …, "parameters": {…}}]}`)
+    "#]],
+    );
+    check(
+        "",
+        &expect![[r#"
+        error[plan.invalid_json] : the plan is not JSON: EOF while parsing a value at line 1 column 0 (write `{"tools": [{"name": …, "parameters": {…}}]}`)
+    "#]],
+    );
     let deep = format!("{}{}", "[".repeat(500), "]".repeat(500));
-    check(&deep, &expect![[""]]);
+    check(
+        &deep,
+        &expect![[r#"
+        error[plan.too_large] : the JSON nests too deep: recursion limit exceeded at line 1 column 128 (put such data into a file and name it)
+    "#]],
+    );
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn a_variable_depends_on_every_step_that_maps_it() {
         { "name": "flow.noop", "outputMapping": { "_id": "author" } },
         { "name": "flow.echo", "parameters": { "x": ["{{vars.autor}}"] } },
     ] }));
-    assert_eq!(codes(&found), ["plan.unknown_variable tools[1].parameters"]);
+    assert_eq!(codes(&found), ["plan.unknown_variable tools[1].parameters.x[0]"]);
     assert_eq!(found[0].help.as_deref(), Some("did you mean `author`?"));
 }
 
@@ -324,12 +324,13 @@ fn everything_else_is_still_reported_when_one_thing_is_wrong() {
     let expected = [
         "plan.unknown_tool tools[0].name",
         "plan.unknown_step_in_template tools[0].parameters.x",
-        "plan.cycle tools[0].parameters",
+        "plan.cycle tools[0].parameters.x",
         "plan.invalid_parameters tools[1].parameters.name",
         "plan.missing_parameter tools[1].parameters.email",
         "plan.invalid_step_id tools[2].id",
         "plan.invalid_template tools[2].parameters.x",
-        "plan.unknown_variable tools[2].parameters",
+        "plan.unknown_variable tools[2].parameters.x",
+        "plan.unknown_variable tools[2].parameters.y",
         "plan.order_differs executionOrder",
     ];
     let mut found = codes(&found);
