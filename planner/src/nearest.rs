@@ -1,7 +1,7 @@
 //! The nearest known name, for "did you mean".
 
 /// The most names that are looked at: an answer that takes long helps nobody.
-const CANDIDATES: usize = 4_096;
+pub(crate) const CANDIDATES: usize = 4_096;
 /// The most characters of a name that are compared.
 const LENGTH: usize = 64;
 /// The fewest characters of a name that others may contain.

@@ -18,7 +18,9 @@ pub(super) fn find(
     report: &mut Report,
 ) {
     let mut is_placed = vec![false; edges.len()];
-    order.iter().for_each(|it| is_placed[it.get()] = true);
+    for step in order {
+        is_placed[step.get()] = true;
+    }
     let components = Components::new(edges, &is_placed);
     let mut search = Search::new(&components.of, edges);
     for first in components.firsts {

@@ -80,7 +80,9 @@ pub(super) fn check(
         complaints.push(format!("it names `{}`, but {why} ({help})", clip(&given[at])));
     }
     let mut is_named = vec![false; steps.len()];
-    found.iter().flatten().for_each(|it| is_named[it.get()] = true);
+    for step in found.iter().flatten() {
+        is_named[step.get()] = true;
+    }
     if let Some(at) = is_named.iter().position(|it| !it) {
         complaints.push(format!("it leaves out `{}`", steps[at].id));
     }

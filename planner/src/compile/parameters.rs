@@ -226,7 +226,7 @@ fn description(schema: &Value) -> Option<String> {
 }
 
 /// Returns whether a template may stand anywhere in a value.
-fn has_braces(value: &Value) -> bool {
+pub(super) fn has_braces(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains("{{"),
         Value::Array(items) => items.iter().any(has_braces),

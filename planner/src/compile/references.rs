@@ -13,7 +13,9 @@ use shared::{
 use super::{
     Step,
     names::{Naming, clip},
-    outputs, place,
+    outputs,
+    parameters::has_braces,
+    place,
     report::{Report, WHOLE},
 };
 use crate::nearest::did_you_mean;
@@ -99,6 +101,9 @@ fn look(
 ) -> BTreeMap<Arc<str>, Arc<str>> {
     let mut variables = BTreeMap::new();
     let parameters = &steps[at].parameters;
+    if !has_braces(parameters) {
+        return variables;
+    }
     match Template::parse(parameters, &naming.names) {
         Ok(template) => template.references(&mut |reference| {
             if let Target::Step(target) = reference.target {

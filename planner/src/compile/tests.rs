@@ -47,10 +47,10 @@ fn tool(set: &str, name: &str, schema: Value) -> CatalogTool {
     CatalogTool { definition: Arc::new(definition), is_active: true }
 }
 
-fn with(tool: CatalogTool, change: impl FnOnce(&mut ToolDefinition)) -> CatalogTool {
+fn with(tool: &CatalogTool, change: impl FnOnce(&mut ToolDefinition)) -> CatalogTool {
     let mut definition = (*tool.definition).clone();
     change(&mut definition);
-    CatalogTool { definition: Arc::new(definition), ..tool }
+    CatalogTool { definition: Arc::new(definition), is_active: tool.is_active }
 }
 
 /// Authors, blogs, an inactive set, a tool that cannot be called, and `flow.*`.
@@ -82,13 +82,13 @@ fn catalog() -> Catalog {
     });
     let anything = || json!({ "type": "object" });
     Catalog::new([
-        with(tool("demo", "createAuthor", author), |it| it.output_schema = Some(output)),
-        with(tool("demo", "listAuthors", anything()), |it| it.effect = Effect::Read),
+        with(&tool("demo", "createAuthor", author), |it| it.output_schema = Some(output)),
+        with(&tool("demo", "listAuthors", anything()), |it| it.effect = Effect::Read),
         tool("demo", "createBlog", anything()),
         tool("other", "createBlog", anything()),
         tool("demo", "wrong", json!({ "type": 5 })),
         CatalogTool { is_active: false, ..tool("files", "glob", anything()) },
-        with(tool("tools", "weather", anything()), |it| it.is_callable = false),
+        with(&tool("tools", "weather", anything()), |it| it.is_callable = false),
         tool("flow", "flow.echo", anything()),
         tool("flow", "flow.noop", anything()),
     ])
@@ -114,13 +114,13 @@ fn ids(plan: &Plan) -> Vec<String> {
 fn dependencies(plan: &Plan) -> Vec<String> {
     let steps = plan.steps().iter();
     let on = |on: &[shared::id::StepIx]| {
-        on.iter().map(|it| format!(" {}", plan.step(*it).id)).collect::<String>()
+        on.iter().map(|it| plan.step(*it).id.as_str()).collect::<Vec<_>>().join(" ")
     };
-    steps.map(|it| format!("{}:{}", it.id, on(&it.depends_on))).collect()
+    steps.map(|it| format!("{}: {}", it.id, on(&it.depends_on)).trim_end().to_owned()).collect()
 }
 
 fn lines(diagnostics: &[Diagnostic]) -> String {
-    diagnostics.iter().map(|it| format!("{it}\n")).collect()
+    diagnostics.iter().flat_map(|it| [it.to_string(), "\n".to_owned()]).collect()
 }
 
 /// Returns code and path of each diagnostic.

@@ -8,7 +8,7 @@ use super::{place, report::Report};
 use crate::{
     catalog::{Catalog, CatalogTool},
     draft::{Draft, DraftStep},
-    nearest::did_you_mean,
+    nearest::{CANDIDATES, did_you_mean},
 };
 
 /// The tool of a step, as far as there is one.
@@ -83,7 +83,7 @@ fn check_fields(at: usize, step: &DraftStep, report: &mut Report) {
 fn unknown(at: usize, step: &DraftStep, written: &str, catalog: &Catalog) -> Diagnostic {
     let plain = || catalog.tools().iter().map(|it| it.definition.name.as_str());
     let qualified: Vec<ToolName> =
-        catalog.tools().iter().take(4_096).map(|it| it.definition.qualified()).collect();
+        catalog.tools().iter().take(CANDIDATES).map(|it| it.definition.qualified()).collect();
     let after_set = written.rsplit_once('.').map(|(_, name)| name);
     let help = did_you_mean(written, plain())
         .or_else(|| did_you_mean(written, qualified.iter().map(ToolName::as_str)))

@@ -4,14 +4,14 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
-fn check(tools: Value, expected: &Expect) {
+fn check(tools: &Value, expected: &Expect) {
     expected.assert_eq(&lines(&bad(json!({ "tools": tools }))));
 }
 
 #[test]
 fn names() {
     check(
-        json!([
+        &json!([
             { "name": "createAutor" },
             { "name": "blog.createAuthor" },
             { "name": "sendMail" },
@@ -42,7 +42,7 @@ fn names() {
 #[test]
 fn references() {
     check(
-        json!([
+        &json!([
             { "id": "author1", "name": "listAuthors" },
             { "id": "author2", "name": "listAuthors" },
             { "id": "b", "name": "flow.echo", "dependsOn": ["author3", "listAuthors", "x", 5], "parameters": {
@@ -73,7 +73,7 @@ fn references() {
 #[test]
 fn parameters() {
     check(
-        json!([
+        &json!([
             { "name": "createAuthor", "parameters": { "emial": "a@b.c", "age": "x", "kind": "dog", "address": {} } },
             { "name": "createAuthor", "parameters": { "name": "A", "email": "a@b.c", "zip": 5 } },
             { "name": "createAuthor", "parameters": [] },
@@ -96,7 +96,7 @@ fn parameters() {
 #[test]
 fn policies_and_mappings() {
     check(
-        json!([
+        &json!([
             { "name": "flow.noop", "timeoutMs": 0, "retry": { "maxAttempts": 5_000, "multiplier": 1e9 } },
             { "name": "flow.noop", "onError": "contine", "outputMapping": { "a b": "x", "c": "d e", "f": 5 } },
             { "name": "flow.noop", "onError": "explode" },

@@ -6,7 +6,7 @@ use super::super::parse;
 use super::*;
 
 fn check(text: &str, expected: &Expect) {
-    let found = parse(text).map(|it| it.notices).unwrap_or_else(|it| it);
+    let found = parse(text).map_or_else(|it| it, |it| it.notices);
     expected.assert_eq(&lines(&found));
 }
 
