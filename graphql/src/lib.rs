@@ -1,4 +1,5 @@
 //! Who is asking: the GraphQL API, the server, the command line.
 
 pub mod blog_mcp;
+pub mod cli;
 pub mod engine;

@@ -87,6 +87,9 @@ pub trait ExecutionLog: fmt::Debug + Send + Sync {
     /// Forgets commands that can no longer matter.
     async fn discard(&self, commands: Vec<CommandId>) -> Result<(), StoreError>;
 
+    /// Returns how many times this process has made something durable.
+    fn commits(&self) -> u64;
+
     /// Returns the hints that say when it is worth looking again.
     fn hints(&self) -> &Hints;
 }

@@ -141,9 +141,16 @@ impl Template {
         }
     }
 
-    /// Returns whether there are no holes.
-    pub fn is_literal(&self) -> bool {
-        matches!(self, Self::Literal(_))
+    fn has_holes(&self) -> bool {
+        !matches!(self, Self::Literal(_))
+    }
+
+    /// Returns the value of a template without holes.
+    fn into_value(self) -> Value {
+        match self {
+            Self::Literal(value) => Arc::unwrap_or_clone(value),
+            _ => Value::Null,
+        }
     }
 
     /// Fills the holes. A hole that nothing fills stays as it was written.
@@ -211,20 +218,21 @@ impl Parser<'_> {
                 let parsed = items.iter().enumerate();
                 let parsed: Vec<_> =
                     parsed.map(|(n, it)| self.inside(&format!("[{n}]"), it)).collect();
-                if parsed.iter().all(Template::is_literal) {
-                    return Template::literal(value.clone());
+                if parsed.iter().any(Template::has_holes) {
+                    return Template::Array(parsed);
                 }
-                Template::Array(parsed)
+                Template::literal(parsed.into_iter().map(Template::into_value).collect())
             }
             Value::Object(fields) => {
                 let parsed: Vec<_> = fields
                     .iter()
                     .map(|(key, it)| (key.clone(), self.inside(&path::written(key), it)))
                     .collect();
-                if parsed.iter().all(|(_, it)| it.is_literal()) {
-                    return Template::literal(value.clone());
+                if parsed.iter().any(|(_, it)| it.has_holes()) {
+                    return Template::Object(parsed);
                 }
-                Template::Object(parsed)
+                let fields = parsed.into_iter().map(|(key, it)| (key, it.into_value()));
+                Template::literal(Value::Object(fields.collect()))
             }
             other => Template::literal(other.clone()),
         }

@@ -105,6 +105,8 @@ fn templates_work_at_any_depth_and_never_in_keys() {
     let value = json!({ "{{list}}": [1, { "deep": ["{{list.0._id}}", "x"] }], "n": 1.5 });
     let expected = json!({ "{{list}}": [1, { "deep": ["x1", "x"] }], "n": 1.5 });
     assert_eq!(render(&value), expected);
+    let escaped = json!({ "a": ["{{{{x}} y"], "b": { "c": "{{{{" } });
+    assert_eq!(render(&escaped), json!({ "a": ["{{x}} y"], "b": { "c": "{{" } }));
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub(super) struct Logs {
     inbox: BTreeMap<u64, (CommandId, ExecutionId, String)>,
     known: BTreeMap<CommandId, u64>,
     arrived: u64,
+    /// How many appends there were.
+    pub(super) appends: u64,
 }
 
 impl Logs {
@@ -37,6 +39,7 @@ impl Logs {
         }
         let documents = self.documents.entry(append.execution).or_default();
         documents.append(&mut append.documents);
+        self.appends += 1;
         self.discard(&append.heard);
         Ok(())
     }
@@ -144,6 +147,10 @@ impl ExecutionLog for Memory {
     async fn discard(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
         self.state().logs.discard(&commands);
         Ok(())
+    }
+
+    fn commits(&self) -> u64 {
+        self.state().logs.appends
     }
 
     fn hints(&self) -> &Hints {

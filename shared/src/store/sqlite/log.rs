@@ -83,6 +83,10 @@ impl ExecutionLog for Sqlite {
         self.write(Change::Discard(commands)).await.map(drop)
     }
 
+    fn commits(&self) -> u64 {
+        self.writer.commits().load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     fn hints(&self) -> &Hints {
         &self.hints
     }
