@@ -28,7 +28,6 @@ pub(super) enum Until {
 pub(super) struct Runs {
     pub(super) wall: Duration,
     pub(super) each: Vec<Duration>,
-    pub(super) last: Option<ExecutionId>,
 }
 
 /// Asks for executions of `plan`, `concurrency` at once.
@@ -47,26 +46,24 @@ pub(super) async fn drive(
         let (control, plan, options) = (control.clone(), Arc::clone(plan), options.clone());
         let (started, each) = (Arc::clone(&started), Arc::clone(&each));
         clients.spawn(async move {
-            let mut last = None;
             let is_enough = |n: usize| match until {
                 Until::Runs(runs) => n >= runs,
                 Until::Time(time) => begun.elapsed() >= time,
             };
             while !is_enough(started.fetch_add(1, Ordering::Relaxed)) {
                 let asked = Instant::now();
-                last = Some(one(&control, &plan, &options).await?);
+                one(&control, &plan, &options).await?;
                 each.lock().unwrap_or_else(PoisonError::into_inner).push(asked.elapsed());
             }
-            Ok::<_, BenchError>(last)
+            Ok::<_, BenchError>(())
         });
     }
-    let mut last = None;
     while let Some(client) = clients.join_next().await {
-        last = client.map_err(|err| BenchError::Engine(err.to_string()))??.or(last);
+        client.map_err(|err| BenchError::Engine(err.to_string()))??;
     }
     let wall = begun.elapsed();
     let each = std::mem::take(&mut *each.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok(Runs { wall, each, last })
+    Ok(Runs { wall, each })
 }
 
 /// Asks for one execution and waits until its end is durable.
