@@ -26,11 +26,7 @@ pub(super) struct Gate {
 }
 
 /// Refuses strangers, answers preflights, and lets everybody else in.
-pub(super) async fn guard(
-    State(gate): State<Arc<Gate>>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(super) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let origin = match admit(&gate.policy, &request) {
         Ok(origin) => origin,
         Err(refusal) => {

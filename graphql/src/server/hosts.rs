@@ -181,9 +181,18 @@ mod tests {
     #[test]
     fn own_names_are_hosts() {
         for name in [
-            "localhost", "LOCALHOST:4000", "localhost.", "faber.localhost:1", "127.0.0.1:4000",
-            "127.9.9.9", "[::1]:4000", "[::ffff:127.0.0.1]", "faber.example", "faber.example:99",
-            "proxy.example:8443", "app.example",
+            "localhost",
+            "LOCALHOST:4000",
+            "localhost.",
+            "faber.localhost:1",
+            "127.0.0.1:4000",
+            "127.9.9.9",
+            "[::1]:4000",
+            "[::ffff:127.0.0.1]",
+            "faber.example",
+            "faber.example:99",
+            "proxy.example:8443",
+            "app.example",
         ] {
             assert!(host("127.0.0.1", name), "{name}");
         }
@@ -195,9 +204,20 @@ mod tests {
     #[test]
     fn foreign_names_are_not() {
         for name in [
-            "evil.example", "localhost.evil.example", "evillocalhost", "127.0.0.1.evil.example",
-            "192.168.1.5", "proxy.example", "proxy.example:1", "user@localhost", "", "localhost:",
-            "localhost:99999", "0x7f.1", "[::2]", "a b",
+            "evil.example",
+            "localhost.evil.example",
+            "evillocalhost",
+            "127.0.0.1.evil.example",
+            "192.168.1.5",
+            "proxy.example",
+            "proxy.example:1",
+            "user@localhost",
+            "",
+            "localhost:",
+            "localhost:99999",
+            "0x7f.1",
+            "[::2]",
+            "a b",
         ] {
             assert!(!host("127.0.0.1", name), "{name}");
         }
@@ -208,8 +228,12 @@ mod tests {
     fn own_pages_are_origins() {
         let here = "127.0.0.1:4000";
         for page in [
-            "http://127.0.0.1:4000", "http://localhost:3000", "https://faber.example",
-            "http://faber.example:81", "https://app.example", "http://[::1]",
+            "http://127.0.0.1:4000",
+            "http://localhost:3000",
+            "https://faber.example",
+            "http://faber.example:81",
+            "https://app.example",
+            "http://[::1]",
         ] {
             assert!(origin("127.0.0.1", here, page), "{page}");
         }
@@ -219,8 +243,14 @@ mod tests {
     #[test]
     fn foreign_pages_are_not() {
         for page in [
-            "null", "http://evil.example", "http://app.example", "https://app.example:444",
-            "file://", "moz-extension://localhost", "http://localhost.evil.example", "",
+            "null",
+            "http://evil.example",
+            "http://app.example",
+            "https://app.example:444",
+            "file://",
+            "moz-extension://localhost",
+            "http://localhost.evil.example",
+            "",
         ] {
             assert!(!origin("127.0.0.1", "127.0.0.1:4000", page), "{page}");
         }

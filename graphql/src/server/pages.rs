@@ -57,9 +57,8 @@ async fn live() -> impl IntoResponse {
 
 async fn ready<E: Executor>(State(app): State<Arc<App<E>>>) -> impl IntoResponse {
     let asked = tokio::time::timeout(READY_TIMEOUT, (app.hooks.ready)()).await;
-    let answer = asked.unwrap_or_else(|_| {
-        Err(format!("no answer within {} seconds", READY_TIMEOUT.as_secs()))
-    });
+    let answer = asked
+        .unwrap_or_else(|_| Err(format!("no answer within {} seconds", READY_TIMEOUT.as_secs())));
     let answer = if app.stopping.is_cancelled() { Err("shutting down".into()) } else { answer };
     match answer {
         Ok(()) => (StatusCode::OK, Json(json!({ "status": "ready" }))),

@@ -64,8 +64,7 @@ fn request(
     variables: Map<String, Value>,
     extensions: Map<String, Value>,
 ) -> Request {
-    let mut request =
-        Request::new(query).variables(Variables::from_json(Value::Object(variables)));
+    let mut request = Request::new(query).variables(Variables::from_json(Value::Object(variables)));
     request.operation_name = operation_name;
     if let Ok(extensions) = serde_json::from_value(Value::Object(extensions)) {
         request.extensions = extensions;
@@ -156,7 +155,10 @@ mod tests {
             expect!["{a} None {} {}"],
         );
         check("", expect![[r#"400 the body is empty; send {"query": "…"}"#]]);
-        check(r#"{"query"#, expect!["400 the body is not JSON: EOF while parsing a string at line 1 column 7"]);
+        check(
+            r#"{"query"#,
+            expect!["400 the body is not JSON: EOF while parsing a string at line 1 column 7"],
+        );
         check("7", expect!["400 expected an object, found a number"]);
         check(
             r#"[{"query":"{a}"}]"#,
@@ -164,7 +166,9 @@ mod tests {
         );
         check(
             "{}",
-            expect!["400 the parameter `query` is missing; give it the text of an operation (people find an editor at /graphiql)"],
+            expect![
+                "400 the parameter `query` is missing; give it the text of an operation (people find an editor at /graphiql)"
+            ],
         );
         check(
             r#"{"query":7}"#,

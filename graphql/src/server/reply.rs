@@ -90,10 +90,11 @@ fn status(response: &Response) -> StatusCode {
     if !is_request_error(response) {
         return StatusCode::OK;
     }
-    let code = response.errors.iter().find_map(|error| match error.extensions.as_ref()?.get("code") {
-        Some(Value::String(code)) => Some(code.as_str()),
-        _ => None,
-    });
+    let code =
+        response.errors.iter().find_map(|error| match error.extensions.as_ref()?.get("code") {
+            Some(Value::String(code)) => Some(code.as_str()),
+            _ => None,
+        });
     match code {
         Some("UNAUTHENTICATED") => StatusCode::UNAUTHORIZED,
         Some("FORBIDDEN") => StatusCode::FORBIDDEN,

@@ -49,10 +49,8 @@ fn respond(events: BoxStream<'static, String>) -> HttpResponse {
     let chunks = events.map(|event| Ok::<_, std::convert::Infallible>(Bytes::from(event)));
     let mut answer = Body::from_stream(chunks).into_response();
     let headers = answer.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/event-stream; charset=utf-8"),
-    );
+    headers
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // Proxies that gather answers would hold events back.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
@@ -62,8 +60,8 @@ fn respond(events: BoxStream<'static, String>) -> HttpResponse {
 /// Writes outcomes as events and ends with `complete`.
 fn events(outcomes: BoxStream<'static, Outcome>) -> impl Stream<Item = String> + Send + 'static {
     let next = outcomes.map(|outcome| {
-        let response = outcome
-            .unwrap_or_else(|refusal| Response::from_errors(vec![refusal.into_error()]));
+        let response =
+            outcome.unwrap_or_else(|refusal| Response::from_errors(vec![refusal.into_error()]));
         format!("event: next\ndata: {}\n\n", reply::encode(response))
     });
     next.chain(stream::once(async { COMPLETE.to_owned() }))
