@@ -86,41 +86,34 @@ mod tests {
     use async_graphql::value;
     use expect_test::expect;
 
-    use super::*;
+    use super::{super::refusal::Refusal, *};
 
-    #[tokio::test(start_paused = true)]
-    async fn quiet_streams_say_that_they_are_alive() {
-        let outcomes = stream::unfold(0, |n| async move {
-            tokio::time::sleep(Duration::from_secs(25)).await;
-            (n < 2).then(|| (Ok(Response::new(value!({ "tick": n }))), n + 1))
-        });
-        let lively = keep_alive(events(outcomes.boxed()), Duration::from_secs(10));
+    #[tokio::test]
+    async fn answers_become_events() {
+        let outcomes = [Ok(Response::new(value!({ "tick": 0 }))), Err(Refusal::internal("r1"))];
+        let events = events(stream::iter(outcomes).boxed());
+        let lively = keep_alive(events, Duration::from_secs(60));
         let text: Vec<String> = lively.collect().await;
         expect![[r#"
-            :
-
-            :
-
             :
 
             event: next
             data: {"data":{"tick":0}}
 
-            :
-
-            :
-
             event: next
-            data: {"data":{"tick":1}}
-
-            :
-
-            :
+            data: {"errors":[{"message":"internal error; the log has it under the reference `r1`","extensions":{"code":"INTERNAL"}}]}
 
             event: complete
             data:
 
         "#]]
         .assert_eq(&text.concat());
+    }
+
+    #[tokio::test]
+    async fn quiet_streams_say_that_they_are_alive() {
+        let lively = keep_alive(stream::pending(), Duration::from_millis(1));
+        let text: Vec<String> = lively.take(3).collect().await;
+        assert_eq!(text, [":\n\n", ":\n\n", ":\n\n"]);
     }
 }
