@@ -97,7 +97,10 @@ impl Ticks {
 
 /// Where the clients are; they come from npm, which `tests/run` asks.
 fn node_modules() -> PathBuf {
-    #[expect(clippy::disallowed_methods, reason = "tests are told by `tests/run` what it installed")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tests are told by `tests/run` what it installed"
+    )]
     let path = std::env::var("FABER_TEST_NODE_MODULES");
     let path = PathBuf::from(path.expect(
         "FABER_TEST_NODE_MODULES is not set: run `./tests/run`, or `eval \"$(./tests/run --env)\"`",
@@ -124,7 +127,7 @@ async fn run(script: &str, options: ServerOptions) {
     });
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("protocol").join(script);
     let client = async {
-        // The script asks for the shutdown by closing its standard output's last line.
+        // A line `shut down` of the script is obeyed; the others are for people.
         let mut command = Command::new("node");
         command.arg(path).arg(address.to_string()).env("FABER_TEST_NODE_MODULES", modules);
         command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::piped());

@@ -9,6 +9,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use async_graphql::Executor;
@@ -39,6 +40,9 @@ const OUTBOX: usize = 32;
 /// Keep-alive intervals that a client may stay silent for, though everything was sent to it.
 const SILENT_INTERVALS: u32 = 3;
 
+/// How long a close may take, with all that is sent before it.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
+
 /// Something that an operation gave, with the operation's id.
 type Tagged = (Arc<str>, Output);
 
@@ -58,7 +62,8 @@ pub(super) struct Connection<E> {
 /// What may happen next.
 enum Input {
     Received(Option<Result<Message, Error>>),
-    Given(Tagged),
+    /// Nothing, if all that ran was stopped.
+    Given(Option<Tagged>),
     Written(Result<(), Error>),
     InitTimeout,
     Tick,
@@ -108,7 +113,7 @@ impl<E: Executor> Connection<E> {
             biased;
             () = self.app.stopping.cancelled() => Input::Stop,
             received = self.incoming.next(), if has_room => Input::Received(received),
-            given = self.operations.select_next_some(), if has_room && !self.operations.is_empty() => {
+            given = self.operations.next(), if has_room && !self.operations.is_empty() => {
                 Input::Given(given)
             }
             written = self.outbox.write(), if self.outbox.unwritten => Input::Written(written),
@@ -124,7 +129,8 @@ impl<E: Executor> Connection<E> {
             Input::Stop => ControlFlow::Break(Some(Closing::going_away())),
             Input::InitTimeout => ControlFlow::Break(Some(Closing::init_timeout())),
             Input::Received(received) => self.on_received(received),
-            Input::Given((id, output)) => {
+            Input::Given(None) => ControlFlow::Continue(()),
+            Input::Given(Some((id, output))) => {
                 let effect = self.session.on_output(&id, output);
                 self.carry_out(effect)
             }
@@ -221,7 +227,7 @@ struct Clock {
 }
 
 impl Clock {
-    fn new(init_timeout: std::time::Duration, keep_alive: std::time::Duration) -> Self {
+    fn new(init_timeout: Duration, keep_alive: Duration) -> Self {
         let now = Instant::now();
         let mut ticks = interval_at(now + keep_alive, keep_alive);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -266,11 +272,9 @@ impl Outbox {
 
     /// Sends what waits, then closes.
     async fn close(self, incoming: SplitStream<WebSocket>, end: End) {
-        let Self { sink, waiting, .. } = self;
-        let rest = stream::iter(waiting.into_iter().map(Ok)).boxed();
-        let mut sink = sink;
+        let Self { mut sink, waiting, .. } = self;
+        let mut rest = stream::iter(waiting.into_iter().map(Ok));
         let closing = async {
-            let mut rest = rest;
             // A client that is gone reads nothing; the close below ends it all the same.
             if end.is_some() {
                 let _ = sink.send_all(&mut rest).await;
@@ -280,6 +284,3 @@ impl Outbox {
         let _ = tokio::time::timeout(CLOSE_TIMEOUT, closing).await;
     }
 }
-
-/// How long a close may take, with all that is sent before it.
-const CLOSE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(4);
