@@ -16,7 +16,7 @@ use tokio::{
 };
 
 /// How long a script may take; it fails of itself much earlier.
-const SCRIPT_TIMEOUT: Duration = Duration::from_secs(120);
+const SCRIPT_TIMEOUT: Duration = Duration::from_mins(2);
 
 struct Query;
 
@@ -27,7 +27,7 @@ impl Query {
     }
 
     async fn panic(&self) -> bool {
-        panic!("the test wants it")
+        crash()
     }
 
     async fn init(&self, context: &Context<'_>) -> Option<String> {
@@ -91,8 +91,13 @@ impl Ticks {
     }
 
     async fn crash(&self) -> impl Stream<Item = u64> {
-        stream::once(async { panic!("the test wants it") })
+        stream::once(async { u64::from(crash()) })
     }
+}
+
+/// What the server has to survive.
+fn crash() -> bool {
+    panic!("the test wants it")
 }
 
 /// Where the clients are; they come from npm, which `tests/run` asks.
@@ -112,8 +117,8 @@ fn node_modules() -> PathBuf {
 /// Runs a script of `tests/protocol/` against a server and checks that both end well.
 async fn run(script: &str, options: ServerOptions) {
     let modules = node_modules();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("the listener is bound");
     let gate = Arc::new(Gate::default());
     let schema = Schema::build(Query, Mutation, Ticks).data(gate).finish();
     let hooks = Hooks {
@@ -122,7 +127,7 @@ async fn run(script: &str, options: ServerOptions) {
         pages: Router::new().route("/", get(async || "the page")),
     };
     let (stop, stopped) = oneshot::channel::<()>();
-    let server = serve(listener, schema, options, hooks, async {
+    let serving = serve(listener, schema, options, hooks, async {
         let _ = stopped.await;
     });
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("protocol").join(script);
@@ -137,20 +142,20 @@ async fn run(script: &str, options: ServerOptions) {
             child.stdout.take().expect("standard output is piped"),
         ));
         let mut stop = Some(stop);
-        while let Some(line) = lines.next_line().await.unwrap() {
+        while let Some(line) = lines.next_line().await.expect("the script prints text") {
             if line == "shut down" {
                 drop(stop.take());
             } else {
                 println!("{line}");
             }
         }
-        let output = child.wait_with_output().await.unwrap();
+        let output = child.wait_with_output().await.expect("the script ends");
         drop(stop.take());
         output
     };
-    let both = async { tokio::join!(server, client) };
+    let both = async { tokio::join!(serving, client) };
     let (served, output) = timeout(SCRIPT_TIMEOUT, both).await.expect("the script hangs");
-    served.unwrap();
+    served.expect("the server ends well");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{script}: {}\n{errors}", output.status);
 }

@@ -96,11 +96,10 @@ impl<'a> Range<'a> {
         let wild_type = self.kind.eq_ignore_ascii_case(kind) && self.subtype == "*";
         let wild = self.kind == "*" && self.subtype == "*";
         match format {
-            Format::EventStream => None,
             Format::Json if wild_type => Some(Precision::Type),
             Format::Json if wild => Some(Precision::Anything),
             Format::GraphqlResponse if wild_type || wild => Some(Precision::AnythingElse),
-            Format::Json | Format::GraphqlResponse => None,
+            Format::Json | Format::GraphqlResponse | Format::EventStream => None,
         }
     }
 }

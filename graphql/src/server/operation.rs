@@ -138,14 +138,13 @@ fn select<'a>(
 ) -> Option<&'a OperationDefinition> {
     match (&document.operations, name) {
         (DocumentOperations::Single(operation), None) => Some(&operation.node),
-        (DocumentOperations::Single(_), Some(_)) => None,
         (DocumentOperations::Multiple(all), Some(name)) => {
             all.get(name).map(|operation| &operation.node)
         }
         (DocumentOperations::Multiple(all), None) if all.len() == 1 => {
             all.values().next().map(|operation| &operation.node)
         }
-        (DocumentOperations::Multiple(_), None) => None,
+        (DocumentOperations::Single(_), Some(_)) | (DocumentOperations::Multiple(_), None) => None,
     }
 }
 
@@ -207,9 +206,8 @@ fn after_string(mut bytes: &[u8]) -> &[u8] {
     loop {
         match bytes {
             [] => return bytes,
-            [b'\\', _, rest @ ..] => bytes = rest,
             [b'"' | b'\n' | b'\r', rest @ ..] => return rest,
-            [_, rest @ ..] => bytes = rest,
+            [b'\\', _, rest @ ..] | [_, rest @ ..] => bytes = rest,
         }
     }
 }
@@ -233,6 +231,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
     fn check(query: &str, name: Option<&str>, expected: Expect) {
         let variables = Variables::from_json(json!({ "given": 1, "none": null }));
         let mut request = Request::new(query).variables(variables);

@@ -39,11 +39,11 @@ impl Default for ServerOptions {
             max_body_bytes: 1024 * 1024,
             max_connections: 1024,
             max_operations: 100,
-            header_timeout: Duration::from_secs(60),
+            header_timeout: Duration::from_mins(1),
             body_timeout: Duration::from_secs(30),
             init_timeout: Duration::from_secs(10),
             keep_alive: Duration::from_secs(15),
-            stall_timeout: Duration::from_secs(300),
+            stall_timeout: Duration::from_mins(5),
             shutdown_grace: Duration::from_secs(10),
         }
     }

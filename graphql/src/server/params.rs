@@ -140,6 +140,7 @@ mod tests {
     }
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
     fn check(body: &str, expected: Expect) {
         expected.assert_eq(&show(from_json(body.as_bytes())));
     }

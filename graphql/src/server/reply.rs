@@ -120,6 +120,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
     fn check(response: Response, expected: Expect) {
         expected.assert_eq(&format!("{} {}", status(&response).as_u16(), encode(response)));
     }

@@ -92,7 +92,7 @@ mod tests {
     async fn answers_become_events() {
         let outcomes = [Ok(Response::new(value!({ "tick": 0 }))), Err(Refusal::internal("r1"))];
         let events = events(stream::iter(outcomes).boxed());
-        let lively = keep_alive(events, Duration::from_secs(60));
+        let lively = keep_alive(events, Duration::from_mins(1));
         let text: Vec<String> = lively.collect().await;
         expect![[r#"
             :

@@ -176,7 +176,8 @@ impl<E: Executor> Connection<E> {
                 Effect::Send(text) => self.send(Message::Text(text.into())),
                 Effect::Start { id, operation, abort } => {
                     let id: Arc<str> = id.into();
-                    let answers = operation.stream(&self.app, &self.caller).map(Output::Answer);
+                    let answers = operation.stream(&self.app, &self.caller);
+                    let answers = answers.map(|outcome| Output::Answer(Box::new(outcome)));
                     let outputs = answers.chain(stream::once(async { Output::End }));
                     let tagged = outputs.map(move |output| (Arc::clone(&id), output));
                     self.operations.push(Abortable::new(tagged, abort).boxed());
@@ -192,10 +193,10 @@ impl<E: Executor> Connection<E> {
         let options = &self.app.options;
         if self.outbox.unwritten {
             let stalled = self.clock.written.max(self.clock.heard).elapsed();
-            return match stalled > options.stall_timeout {
-                true => ControlFlow::Break(None),
-                false => ControlFlow::Continue(()),
-            };
+            if stalled > options.stall_timeout {
+                return ControlFlow::Break(None);
+            }
+            return ControlFlow::Continue(());
         }
         if self.clock.heard.elapsed() > options.keep_alive * SILENT_INTERVALS {
             return ControlFlow::Break(None);

@@ -143,6 +143,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
     fn check(protocol: Subprotocol, text: &str, expected: Expect) {
         expected.assert_eq(&match parse(protocol, text) {
             Ok(ClientMessage::Subscribe { id, request }) => format!("{id}: {}", request.query),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_graphql::{Request, Response, ServerError};
+use axum::http::StatusCode;
 use futures::stream::{AbortHandle, AbortRegistration};
 
 use super::{
@@ -14,7 +15,6 @@ use super::{
     close::Closing,
     message::{ClientMessage, Subprotocol, parse},
 };
-use axum::http::StatusCode;
 
 /// What is to be done about an input, in order.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) enum Effect {
 /// What a running operation gives.
 #[derive(Debug)]
 pub(super) enum Output {
-    Answer(Outcome),
+    Answer(Box<Outcome>),
     End,
 }
 
@@ -141,14 +141,13 @@ impl Session {
     /// Decides about what a running operation gave.
     pub(super) fn on_output(&mut self, id: &str, output: Output) -> Option<Effect> {
         match output {
-            Output::Answer(Ok(response)) => {
-                let effect = self.answer(id, response);
-                Some(effect)
-            }
-            Output::Answer(Err(refusal)) => {
-                self.forget(id);
-                Some(self.refuse(id, &[refusal.into_error()]))
-            }
+            Output::Answer(outcome) => Some(match *outcome {
+                Ok(response) => self.answer(id, response),
+                Err(refusal) => {
+                    self.forget(id);
+                    self.refuse(id, &[refusal.into_error()])
+                }
+            }),
             Output::End => {
                 self.running.remove(id)?;
                 Some(Effect::Send(Subprotocol::complete(id)))
@@ -202,6 +201,7 @@ mod tests {
     }
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
     fn check(protocol: Subprotocol, messages: &[&str], expected: Expect) -> Session {
         let mut session = Session::new(protocol, 2, 200);
         let effects = messages.iter().flat_map(|message| session.on_message(message));
@@ -294,7 +294,7 @@ mod tests {
             start 1
         "#]],
         );
-        let answer = Output::Answer(Ok(Response::new(value!({ "a": 1 }))));
+        let answer = Output::Answer(Box::new(Ok(Response::new(value!({ "a": 1 })))));
         expect![[r#"
             send {"id":"1","type":"next","payload":{"data":{"a":1}}}
         "#]]
@@ -304,9 +304,9 @@ mod tests {
         "#]]
         .assert_eq(&show(session.on_output("1", Output::End)));
         expect![""].assert_eq(&show(session.on_output("1", Output::End)));
-        expect![[r#"
+        expect![[r"
             start 1
-        "#]]
+        "]]
         .assert_eq(&show(session.on_message(SUBSCRIBE)));
     }
 
@@ -329,6 +329,6 @@ mod tests {
         expect![[r#"
             send {"id":"1","type":"error","payload":{"message":"no","extensions":{"code":"INVALID_ARGUMENT"}}}
         "#]]
-        .assert_eq(&show(session.on_output("1", Output::Answer(Ok(wrong)))));
+        .assert_eq(&show(session.on_output("1", Output::Answer(Box::new(Ok(wrong))))));
     }
 }
