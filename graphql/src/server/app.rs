@@ -1,0 +1,32 @@
+//! What every handler shares.
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    metrics::Metrics,
+    nursery::Nursery,
+    options::{Hooks, ServerOptions},
+};
+
+/// Who sends an operation; found by resolvers as `ctx.data::<Arc<Caller>>()`.
+#[derive(Debug, Clone, Default)]
+pub struct Caller {
+    /// The headers of the HTTP request, or of the WebSocket's opening handshake.
+    pub headers: HeaderMap,
+    /// The payload of `connection_init`, where the operation came over a WebSocket.
+    pub init: Option<serde_json::Value>,
+}
+
+/// The schema, the settings and the bookkeeping of one running server.
+pub(super) struct App<E> {
+    pub(super) schema: E,
+    pub(super) options: ServerOptions,
+    pub(super) hooks: Hooks,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) nursery: Nursery,
+    /// Cancelled once the server shuts down, so that what is endless ends.
+    pub(super) stopping: CancellationToken,
+}

@@ -1,0 +1,121 @@
+//! Stands before every page: foreign hosts and origins are refused, WebSockets included.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+
+use super::{
+    hosts::{HostPolicy, Origin, Place},
+    metrics::{Metrics, RequestKind},
+    refusal::Refusal,
+};
+
+/// How long a browser may remember that a page may talk to us, in seconds.
+const PREFLIGHT_MAX_AGE: HeaderValue = HeaderValue::from_static("600");
+
+/// What the guard looks at.
+#[derive(Debug)]
+pub(super) struct Gate {
+    pub(super) policy: HostPolicy,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+/// Refuses strangers, answers preflights, and lets everybody else in.
+pub(super) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    let origin = match admit(&gate.policy, &request) {
+        Ok(origin) => origin,
+        Err(refusal) => {
+            gate.metrics.count(RequestKind::Forbidden, refusal.status);
+            return refusal.into_response();
+        }
+    };
+    let mut response = match preflight(&request) {
+        Some(response) => response,
+        None => next.run(request).await,
+    };
+    decorate(response.headers_mut(), origin);
+    response
+}
+
+/// Gives the origin of a request that may come in, if it has one.
+fn admit(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderValue>, Refusal> {
+    let name = host_of(request)?;
+    let host = Place::parse(name).filter(|host| policy.accepts_host(host)).ok_or_else(|| {
+        Refusal::forbidden(format!(
+            "host `{name}` is not allowed; use the address that the server listens on, or add \
+             the name to its allowed hosts"
+        ))
+    })?;
+    let Some(value) = request.headers().get(header::ORIGIN) else {
+        return sent_by_a_program(request.headers()).map(|()| None);
+    };
+    let page = value.to_str().unwrap_or_default();
+    match Origin::parse(page).filter(|origin| policy.accepts_origin(origin, &host)) {
+        Some(_) => Ok(Some(value.clone())),
+        None => Err(Refusal::forbidden(format!(
+            "origin `{page}` is not allowed; add it to the server's allowed hosts if you trust it"
+        ))),
+    }
+}
+
+fn host_of(request: &Request) -> Result<&str, Refusal> {
+    if let Some(authority) = request.uri().authority() {
+        return Ok(authority.as_str());
+    }
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) => Ok(host.to_str().unwrap_or_default()),
+        _ => Err(Refusal::malformed("exactly one `Host` header is needed")),
+    }
+}
+
+/// Refuses what a foreign page makes a browser fetch without an `Origin`, such as an image.
+///
+/// Links that lead here are not refused: the page that they open is ours.
+fn sent_by_a_program(headers: &HeaderMap) -> Result<(), Refusal> {
+    let is = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
+    if is("sec-fetch-site", "cross-site") && !is("sec-fetch-mode", "navigate") {
+        return Err(Refusal::forbidden("other sites may not load anything from this server"));
+    }
+    Ok(())
+}
+
+fn preflight(request: &Request) -> Option<Response> {
+    let headers = request.headers();
+    let asks = request.method() == Method::OPTIONS
+        && headers.contains_key(header::ORIGIN)
+        && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    if !asks {
+        return None;
+    }
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let answer = response.headers_mut();
+    answer.insert(
+        header::ACCESS_CONTROL_ALLOW_METHODS,
+        HeaderValue::from_static("GET, POST, OPTIONS"),
+    );
+    answer.insert(
+        header::ACCESS_CONTROL_ALLOW_HEADERS,
+        HeaderValue::from_static("accept, authorization, content-type, last-event-id"),
+    );
+    answer.insert(header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_MAX_AGE);
+    if headers.contains_key("access-control-request-private-network") {
+        answer.insert("access-control-allow-private-network", HeaderValue::from_static("true"));
+    }
+    Some(response)
+}
+
+/// Tells browsers who may read the answer, and that no page may show it in a frame.
+fn decorate(headers: &mut HeaderMap, origin: Option<HeaderValue>) {
+    if let Some(origin) = origin {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    }
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+}

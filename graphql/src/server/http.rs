@@ -1,0 +1,188 @@
+//! `/graphql`: one request, one answer, as the GraphQL over HTTP specification wants it.
+
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
+use async_graphql::{Executor, Request, parser::types::OperationType};
+use axum::{
+    body::Body,
+    extract::{Request as HttpRequest, State},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts},
+    response::{IntoResponse as _, Response},
+};
+use futures::{FutureExt as _, StreamExt as _};
+
+use super::{
+    app::{App, Caller},
+    metrics::RequestKind,
+    negotiate::{Format, accepts_stream, negotiate},
+    operation::{self, Operation},
+    params,
+    refusal::Refusal,
+    reply, sse, ws,
+};
+
+/// How much of a body that is too large is read and dropped, in times the limit: clients that
+/// write before they read would otherwise see a broken connection instead of the answer.
+const DRAIN: usize = 8;
+
+/// Answers everything at `/graphql`.
+pub(super) async fn handle<E: Executor>(
+    State(app): State<Arc<App<E>>>,
+    request: HttpRequest,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    if ws::wants_upgrade(&parts) {
+        let response = ws::upgrade(&app, parts).await;
+        app.metrics.count(RequestKind::WebSocket, response.status());
+        return response;
+    }
+    let answered = AssertUnwindSafe(answer(&app, &parts, body)).catch_unwind().await;
+    let (kind, response) = answered.unwrap_or_else(|panic| {
+        (RequestKind::Invalid, operation::crashed(panic.as_ref()).into_response())
+    });
+    app.metrics.count(kind, response.status());
+    response
+}
+
+async fn answer<E: Executor>(
+    app: &Arc<App<E>>,
+    parts: &Parts,
+    body: Body,
+) -> (RequestKind, Response) {
+    let read = async {
+        let format = format(&parts.headers)?;
+        Ok((format, read(app, parts, body).await?))
+    };
+    let (format, request) = match read.await {
+        Ok(read) => read,
+        Err(refusal) => return (RequestKind::Invalid, turn_away(refusal)),
+    };
+    match operation::prepare(request) {
+        Err(response) if format == Format::EventStream => {
+            (RequestKind::Invalid, sse::refuse(*response))
+        }
+        Err(response) => (RequestKind::Invalid, reply::reply(*response, format)),
+        Ok(operation) => {
+            let kind = operation::request_kind(operation.kind());
+            let response = run(app, parts, operation, format).await;
+            (kind, response.unwrap_or_else(turn_away))
+        }
+    }
+}
+
+/// Runs an operation where method and format allow it.
+async fn run<E: Executor>(
+    app: &Arc<App<E>>,
+    parts: &Parts,
+    operation: Operation,
+    format: Format,
+) -> Result<Response, Refusal> {
+    let kind = operation.kind();
+    if parts.method == Method::GET && kind == OperationType::Mutation {
+        let message = "mutations need POST: a GET request must not change anything";
+        return Err(Refusal::invalid(StatusCode::METHOD_NOT_ALLOWED, message));
+    }
+    let subscribes = kind == OperationType::Subscription;
+    if subscribes && !accepts_stream(&accept(&parts.headers)) {
+        let message = "subscriptions need a WebSocket, or a request that accepts \
+                       `text/event-stream`";
+        return Err(Refusal::invalid(StatusCode::NOT_ACCEPTABLE, message));
+    }
+    let caller = Arc::new(Caller { headers: parts.headers.clone(), init: None });
+    if subscribes || format == Format::EventStream {
+        return Ok(sse::serve(app, operation, &caller));
+    }
+    Ok(reply::reply(operation.execute(app, &caller).await?, format))
+}
+
+/// Answers a request that was refused, with the methods that would do where that is the matter.
+fn turn_away(refusal: Refusal) -> Response {
+    let mut response = refusal.into_response();
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, POST"));
+    }
+    response
+}
+
+fn accept(headers: &HeaderMap) -> String {
+    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    values.collect::<Vec<_>>().join(",")
+}
+
+fn format(headers: &HeaderMap) -> Result<Format, Refusal> {
+    negotiate(&accept(headers)).ok_or_else(|| {
+        Refusal::invalid(
+            StatusCode::NOT_ACCEPTABLE,
+            "answers are `application/graphql-response+json`, `application/json` or \
+             `text/event-stream`; accept one of them",
+        )
+    })
+}
+
+/// Reads the parameters of a request by its method.
+async fn read<E>(app: &App<E>, parts: &Parts, body: Body) -> Result<Request, Refusal> {
+    match parts.method {
+        Method::GET => params::from_uri(&parts.uri),
+        Method::POST => {
+            is_json(&parts.headers)?;
+            params::from_json(&receive(app, &parts.headers, body).await?)
+        }
+        _ => Err(Refusal::invalid(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "send operations with POST, or queries with GET",
+        )),
+    }
+}
+
+/// Refuses bodies that a foreign page's form could send.
+fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let mut parts = value.unwrap_or_default().split(';').map(str::trim);
+    let json = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/json"));
+    let utf8 = parts.filter_map(|parameter| parameter.split_once('=')).all(|(name, charset)| {
+        !name.eq_ignore_ascii_case("charset")
+            || charset.trim_matches('"').eq_ignore_ascii_case("utf-8")
+    });
+    if json && utf8 {
+        return Ok(());
+    }
+    let message = "the body must be JSON in UTF-8; send `content-type: application/json`";
+    Err(Refusal::invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
+}
+
+/// Receives a body within the limits of size and time.
+async fn receive<E>(app: &App<E>, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Refusal> {
+    let limit = app.options.max_body_bytes;
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    let announced: Option<u64> = announced.and_then(|length| length.parse().ok());
+    // Such a client asks first: answered now, it sends nothing at all.
+    let asks = headers.contains_key(header::EXPECT);
+    if asks && announced.is_some_and(|length| length > limit as u64) {
+        return Err(too_large(limit));
+    }
+    let receiving = collect(body, limit);
+    tokio::time::timeout(app.options.body_timeout, receiving).await.unwrap_or_else(|_| {
+        Err(Refusal::limit(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"))
+    })
+}
+
+async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
+    let mut chunks = body.into_data_stream();
+    let (mut bytes, mut length) = (Vec::new(), 0_usize);
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|_| Refusal::malformed("the body broke off"))?;
+        length = length.saturating_add(chunk.len());
+        if length > limit.saturating_mul(DRAIN) {
+            break;
+        }
+        if length <= limit {
+            bytes.extend_from_slice(&chunk);
+        }
+    }
+    if length > limit { Err(too_large(limit)) } else { Ok(bytes) }
+}
+
+fn too_large(limit: usize) -> Refusal {
+    let message = format!("the body is larger than {limit} bytes");
+    Refusal::limit(StatusCode::PAYLOAD_TOO_LARGE, message)
+}

@@ -1,0 +1,141 @@
+//! The server's own figures, in the text format that Prometheus reads.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use axum::http::StatusCode;
+
+/// What a request wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum RequestKind {
+    Query,
+    Mutation,
+    Subscription,
+    WebSocket,
+    /// Not a GraphQL request that could be understood.
+    Invalid,
+    /// Turned away by the guard.
+    Forbidden,
+}
+
+impl RequestKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Query => "query",
+            Self::Mutation => "mutation",
+            Self::Subscription => "subscription",
+            Self::WebSocket => "websocket",
+            Self::Invalid => "invalid",
+            Self::Forbidden => "forbidden",
+        }
+    }
+}
+
+/// Counts what the transport does.
+#[derive(Debug, Default)]
+pub(super) struct Metrics {
+    requests: Mutex<BTreeMap<(RequestKind, u16), u64>>,
+    websockets: AtomicU64,
+    streams: AtomicU64,
+}
+
+impl Metrics {
+    /// Counts one answered request.
+    pub(super) fn count(&self, kind: RequestKind, status: StatusCode) {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        *requests.entry((kind, status.as_u16())).or_default() += 1;
+    }
+
+    /// Counts a WebSocket as open until the result is dropped.
+    pub(super) fn websocket(self: &Arc<Self>) -> Open {
+        Open::new(Arc::clone(self), |metrics| &metrics.websockets)
+    }
+
+    /// Counts a subscription as running until the result is dropped.
+    pub(super) fn subscription(self: &Arc<Self>) -> Open {
+        Open::new(Arc::clone(self), |metrics| &metrics.streams)
+    }
+
+    /// Writes everything down.
+    pub(super) fn render(&self) -> String {
+        let mut text = String::from(
+            "# HELP faber_http_requests_total Requests answered, by what they wanted.\n\
+             # TYPE faber_http_requests_total counter\n",
+        );
+        for ((kind, status), count) in
+            self.requests.lock().unwrap_or_else(PoisonError::into_inner).iter()
+        {
+            let kind = kind.name();
+            let _ = writeln!(
+                text,
+                "faber_http_requests_total{{kind=\"{kind}\",status=\"{status}\"}} {count}"
+            );
+        }
+        let gauges = [
+            ("faber_websockets_open", "WebSockets open now.", &self.websockets),
+            ("faber_subscriptions_running", "Subscriptions running now.", &self.streams),
+        ];
+        for (name, help, gauge) in gauges {
+            let value = gauge.load(Ordering::Relaxed);
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+        }
+        text
+    }
+}
+
+/// One more of something, for as long as it lives.
+#[derive(Debug)]
+pub(super) struct Open {
+    metrics: Arc<Metrics>,
+    gauge: fn(&Metrics) -> &AtomicU64,
+}
+
+impl Open {
+    fn new(metrics: Arc<Metrics>, gauge: fn(&Metrics) -> &AtomicU64) -> Self {
+        gauge(&metrics).fetch_add(1, Ordering::Relaxed);
+        Self { metrics, gauge }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        (self.gauge)(&self.metrics).fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn figures_come_out_as_text() {
+        let metrics = Arc::new(Metrics::default());
+        metrics.count(RequestKind::Query, StatusCode::OK);
+        metrics.count(RequestKind::Query, StatusCode::OK);
+        metrics.count(RequestKind::Forbidden, StatusCode::FORBIDDEN);
+        let open = metrics.websocket();
+        drop(metrics.subscription());
+        expect![[r#"
+            # HELP faber_http_requests_total Requests answered, by what they wanted.
+            # TYPE faber_http_requests_total counter
+            faber_http_requests_total{kind="query",status="200"} 2
+            faber_http_requests_total{kind="forbidden",status="403"} 1
+            # HELP faber_websockets_open WebSockets open now.
+            # TYPE faber_websockets_open gauge
+            faber_websockets_open 1
+            # HELP faber_subscriptions_running Subscriptions running now.
+            # TYPE faber_subscriptions_running gauge
+            faber_subscriptions_running 0
+        "#]]
+        .assert_eq(&metrics.render());
+        drop(open);
+    }
+}

@@ -1,0 +1,46 @@
+//! Hands tasks to the server's loop, which owns them all: nothing runs detached.
+
+use futures::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot};
+
+/// How many tasks may wait to be adopted; the loop takes them at once, so few ever do.
+const WAITING: usize = 64;
+
+/// A task without a result.
+pub(super) type Task = BoxFuture<'static, ()>;
+
+/// The way to the loop that owns the tasks.
+#[derive(Debug, Clone)]
+pub(super) struct Nursery {
+    tasks: mpsc::Sender<Task>,
+}
+
+/// Makes a nursery and the end from which its owner takes tasks.
+pub(super) fn nursery() -> (Nursery, mpsc::Receiver<Task>) {
+    let (tasks, adoptions) = mpsc::channel(WAITING);
+    (Nursery { tasks }, adoptions)
+}
+
+impl Nursery {
+    /// Has the server run `task`; a server that is gone drops it.
+    pub(super) async fn adopt(&self, task: Task) {
+        // The only failure is that nobody is there to run anything any more.
+        let _ = self.tasks.send(task).await;
+    }
+
+    /// Runs `future` to its end even if whoever asked goes away meanwhile.
+    ///
+    /// `None` means that the server shut down before it ended.
+    pub(super) async fn finish<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let (answer, result) = oneshot::channel();
+        let task = async move {
+            // Nobody may be waiting any more; the work is done all the same.
+            let _ = answer.send(future.await);
+        };
+        self.adopt(Box::pin(task)).await;
+        result.await.ok()
+    }
+}

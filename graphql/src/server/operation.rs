@@ -1,0 +1,291 @@
+//! What a document does, and running it so that a panic stays inside the operation.
+
+use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
+
+use async_graphql::{
+    Executor, Request, Response, ServerError, Value,
+    parser::types::{DocumentOperations, ExecutableDocument, OperationDefinition, OperationType},
+};
+use futures::{
+    FutureExt as _, StreamExt as _,
+    stream::{self, BoxStream},
+};
+
+use super::{
+    app::{App, Caller},
+    metrics::RequestKind,
+    refusal::Refusal,
+};
+
+/// How deep brackets may nest in a document; the parser is recursive and would use up its stack.
+const MAX_NESTING: usize = 128;
+
+/// Letters of a reference that an internal error shows: enough to find it in the log.
+const REFERENCE_LENGTH: usize = 12;
+
+/// One answer of an operation; the error is a defect of ours, never of the request.
+pub(super) type Outcome = Result<Response, Refusal>;
+
+/// An operation that was read and may be run.
+#[derive(Debug)]
+pub(super) struct Operation {
+    request: Request,
+    kind: OperationType,
+}
+
+/// Reads the document of `request`; the error is the answer.
+pub(super) fn prepare(mut request: Request) -> Result<Operation, Box<Response>> {
+    let refuse = |error| Box::new(Response::from_errors(vec![error]));
+    if nesting(&request.query) > MAX_NESTING {
+        let message = format!("the document nests deeper than {MAX_NESTING} brackets");
+        return Err(refuse(ServerError::new(message, None)));
+    }
+    let name = request.operation_name.clone();
+    let document = request.parsed_query().map_err(refuse)?.clone();
+    let Some(operation) = select(&document, name.as_deref()) else {
+        // The executor says what is wrong with the name; it never runs anything.
+        return Ok(Operation { request, kind: OperationType::Query });
+    };
+    let missing = missing_variables(operation, &request);
+    if !missing.is_empty() {
+        return Err(Box::new(Response::from_errors(missing)));
+    }
+    Ok(Operation { kind: operation.ty, request })
+}
+
+impl Operation {
+    pub(super) fn kind(&self) -> OperationType {
+        self.kind
+    }
+
+    /// Runs the operation, a subscription excepted, to its one answer.
+    ///
+    /// A mutation ends even if whoever asked goes away: nothing is cut off in the middle.
+    pub(super) async fn execute<E: Executor>(
+        self,
+        app: &Arc<App<E>>,
+        caller: &Arc<Caller>,
+    ) -> Outcome {
+        let schema = app.schema.clone();
+        let request = self.request.data(Arc::clone(caller));
+        let run = async move {
+            let answer = AssertUnwindSafe(schema.execute(request)).catch_unwind().await;
+            answer.map_err(|panic| crashed(panic.as_ref()))
+        };
+        match self.kind {
+            OperationType::Mutation => match app.nursery.finish(run).await {
+                Some(outcome) => outcome,
+                None => Err(Refusal::stopping()),
+            },
+            OperationType::Query | OperationType::Subscription => run.await,
+        }
+    }
+
+    /// Runs the operation, whatever it is, as a stream of answers.
+    pub(super) fn stream<E: Executor>(
+        self,
+        app: &Arc<App<E>>,
+        caller: &Arc<Caller>,
+    ) -> BoxStream<'static, Outcome> {
+        let (app, caller) = (Arc::clone(app), Arc::clone(caller));
+        if self.kind != OperationType::Subscription {
+            return stream::once(async move { self.execute(&app, &caller).await }).boxed();
+        }
+        let running = app.metrics.subscription();
+        let answers = app.schema.execute_stream(self.request.data(caller), None);
+        AssertUnwindSafe(answers)
+            .catch_unwind()
+            .map(move |answer| {
+                let _counted_until_dropped = &running;
+                answer.map_err(|panic| crashed(panic.as_ref()))
+            })
+            .boxed()
+    }
+}
+
+/// How the figures call a kind of operation.
+pub(super) fn request_kind(kind: OperationType) -> RequestKind {
+    match kind {
+        OperationType::Query => RequestKind::Query,
+        OperationType::Mutation => RequestKind::Mutation,
+        OperationType::Subscription => RequestKind::Subscription,
+    }
+}
+
+/// Whether an answer means that the operation never began: it is wrong, not its execution.
+pub(super) fn is_request_error(response: &Response) -> bool {
+    response.data == Value::Null
+        && !response.errors.is_empty()
+        && response.errors.iter().all(|error| error.path.is_empty())
+}
+
+/// Logs a panic under a fresh reference and gives what the caller may know of it.
+pub(super) fn crashed(panic: &(dyn Any + Send)) -> Refusal {
+    let reason = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic without a message");
+    let reference = nanoid::nanoid!(REFERENCE_LENGTH, &nanoid::alphabet::SAFE);
+    tracing::error!(reference, reason, "an operation panicked");
+    Refusal::internal(&reference)
+}
+
+/// The operation that the executor would run.
+fn select<'a>(
+    document: &'a ExecutableDocument,
+    name: Option<&str>,
+) -> Option<&'a OperationDefinition> {
+    match (&document.operations, name) {
+        (DocumentOperations::Single(operation), None) => Some(&operation.node),
+        (DocumentOperations::Multiple(all), Some(name)) => {
+            all.get(name).map(|operation| &operation.node)
+        }
+        (DocumentOperations::Multiple(all), None) if all.len() == 1 => {
+            all.values().next().map(|operation| &operation.node)
+        }
+        (DocumentOperations::Single(_), Some(_)) | (DocumentOperations::Multiple(_), None) => None,
+    }
+}
+
+/// The variables without which the operation cannot begin.
+///
+/// The executor notices them late, when a field asks, and not at all if none does.
+fn missing_variables(operation: &OperationDefinition, request: &Request) -> Vec<ServerError> {
+    let mut errors = Vec::new();
+    for definition in &operation.variable_definitions {
+        let variable = &definition.node;
+        let (name, kind) = (&variable.name.node, &variable.var_type.node);
+        let given = request.variables.get(name);
+        let problem = match given {
+            None if variable.default_value.is_some() => continue,
+            None => "was not given",
+            Some(Value::Null) => "must not be null",
+            Some(_) => continue,
+        };
+        if !kind.nullable {
+            let message = format!("variable `${name}` of type `{kind}` {problem}");
+            errors.push(ServerError::new(message, Some(definition.pos)));
+        }
+    }
+    errors
+}
+
+/// How deep brackets nest in `document`, strings and comments aside.
+fn nesting(document: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let mut rest = document.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = match first {
+            b'#' => after(tail, |byte| matches!(byte, b'\n' | b'\r')),
+            b'"' if tail.starts_with(b"\"\"") => after_block_string(&tail[2..]),
+            b'"' => after_string(tail),
+            _ => tail,
+        };
+        match first {
+            b'{' | b'[' | b'(' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' | b')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+fn after(bytes: &[u8], ends: impl Fn(u8) -> bool) -> &[u8] {
+    match bytes.iter().position(|byte| ends(*byte)) {
+        Some(end) => &bytes[end + 1..],
+        None => &[],
+    }
+}
+
+/// What follows a string; one that is not closed ends with its line, as for the parser.
+fn after_string(mut bytes: &[u8]) -> &[u8] {
+    loop {
+        match bytes {
+            [] => return bytes,
+            [b'"' | b'\n' | b'\r', rest @ ..] => return rest,
+            [b'\\', _, rest @ ..] | [_, rest @ ..] => bytes = rest,
+        }
+    }
+}
+
+fn after_block_string(mut bytes: &[u8]) -> &[u8] {
+    loop {
+        match bytes {
+            [] => return bytes,
+            [b'"', b'"', b'"', rest @ ..] => return rest,
+            [b'\\', b'"', b'"', b'"', rest @ ..] | [_, rest @ ..] => bytes = rest,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_graphql::Variables;
+    use expect_test::{Expect, expect};
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
+    fn check(query: &str, name: Option<&str>, expected: Expect) {
+        let variables = Variables::from_json(json!({ "given": 1, "none": null }));
+        let mut request = Request::new(query).variables(variables);
+        request.operation_name = name.map(str::to_owned);
+        expected.assert_eq(&match prepare(request) {
+            Ok(operation) => operation.kind().to_string(),
+            Err(response) => response.errors[0].message.clone(),
+        });
+    }
+
+    #[test]
+    fn the_operation_that_would_run_is_found() {
+        check("{ a }", None, expect!["query"]);
+        check("mutation { a }", None, expect!["mutation"]);
+        check("subscription S { a }", None, expect!["subscription"]);
+        check("query A { a } mutation B { b }", Some("B"), expect!["mutation"]);
+        check("query A { a } mutation B { b }", Some("C"), expect!["query"]);
+        check("query A { a } mutation B { b }", None, expect!["query"]);
+        check("mutation { b }", Some("B"), expect!["query"]);
+    }
+
+    #[test]
+    fn required_variables_are_required() {
+        check("query($given: ID!) { a }", None, expect!["query"]);
+        check("query($x: ID) { a }", None, expect!["query"]);
+        check("query($x: ID! = 7) { a }", None, expect!["query"]);
+        check("query($x: ID!) { a }", None, expect!["variable `$x` of type `ID!` was not given"]);
+        check(
+            "query($none: [ID!]! = []) { a }",
+            None,
+            expect!["variable `$none` of type `[ID!]!` must not be null"],
+        );
+    }
+
+    #[test]
+    fn deep_documents_are_refused_before_they_are_parsed() {
+        let lists = format!("{{ a(b: {}1) }}", "[".repeat(1_000_000));
+        check(&lists, None, expect!["the document nests deeper than 128 brackets"]);
+        let objects = format!("{{ a(b: {}1) }}", "{a:".repeat(300_000));
+        check(&objects, None, expect!["the document nests deeper than 128 brackets"]);
+        let hidden = format!("{{ a(b: \"\"\" \\\"\"\" \"\"\", c: {}1) }}", "[".repeat(500));
+        check(&hidden, None, expect!["the document nests deeper than 128 brackets"]);
+    }
+
+    #[test]
+    fn brackets_in_strings_and_comments_do_not_count() {
+        let many = "[".repeat(500);
+        for text in [
+            format!("{{ a(b: \"\\\"{many}\") }}"),
+            format!("{{ a(b: \"\"\" \\\"\"\" {many} \" \"\"\") }}"),
+            format!("# {many}\n{{ a }}"),
+            format!("{{ a }} # {many}"),
+        ] {
+            check(&text, None, expect!["query"]);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Everything but `/graphql`: health, figures, GraphiQL, and the pages of the server's owner.
+
+use std::{sync::Arc, time::Duration};
+
+use async_graphql::{Executor, http::GraphiQLSource};
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{StatusCode, header},
+    middleware,
+    response::{Html, IntoResponse},
+    routing::{any, get},
+};
+use serde_json::json;
+
+use super::{
+    app::App,
+    guard::{Gate, guard},
+    http,
+    refusal::Refusal,
+};
+
+/// How long the answer to "are you ready" may take; who asks has a time-out too.
+const READY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The media type of the text format for figures.
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Every route of the server, behind the guard.
+pub(super) fn router<E: Executor>(app: Arc<App<E>>, gate: Gate) -> Router {
+    let pages = app.hooks.pages.clone();
+    Router::new()
+        .route("/graphql", any(http::handle::<E>))
+        .route("/graphiql", get(graphiql))
+        .route("/health/live", get(live))
+        .route("/health/ready", get(ready::<E>))
+        .route("/metrics", get(metrics::<E>))
+        .with_state(app)
+        .fallback(nothing_here)
+        .merge(pages)
+        .layer(middleware::from_fn_with_state(Arc::new(gate), guard))
+}
+
+async fn graphiql() -> impl IntoResponse {
+    Html(
+        GraphiQLSource::build()
+            .endpoint("/graphql")
+            .subscription_endpoint("/graphql")
+            .title("Faber: GraphiQL")
+            .finish(),
+    )
+}
+
+async fn live() -> impl IntoResponse {
+    Json(json!({ "status": "live" }))
+}
+
+async fn ready<E: Executor>(State(app): State<Arc<App<E>>>) -> impl IntoResponse {
+    let asked = tokio::time::timeout(READY_TIMEOUT, (app.hooks.ready)()).await;
+    let answer = asked
+        .unwrap_or_else(|_| Err(format!("no answer within {} seconds", READY_TIMEOUT.as_secs())));
+    let answer = if app.stopping.is_cancelled() { Err("shutting down".into()) } else { answer };
+    match answer {
+        Ok(()) => (StatusCode::OK, Json(json!({ "status": "ready" }))),
+        Err(reason) => {
+            let body = json!({ "status": "not ready", "reason": reason });
+            (StatusCode::SERVICE_UNAVAILABLE, Json(body))
+        }
+    }
+}
+
+async fn metrics<E: Executor>(State(app): State<Arc<App<E>>>) -> impl IntoResponse {
+    let mut text = (app.hooks.figures)().await;
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(&app.metrics.render());
+    ([(header::CONTENT_TYPE, METRICS_TYPE)], text)
+}
+
+async fn nothing_here() -> impl IntoResponse {
+    Refusal::invalid(StatusCode::NOT_FOUND, "nothing is here; GraphQL is at `/graphql`")
+}

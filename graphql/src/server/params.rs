@@ -1,0 +1,196 @@
+//! Reads the parameters of a GraphQL request, wherever they come from.
+
+use async_graphql::{Request, Variables};
+use axum::{extract::Query, http::Uri};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::refusal::Refusal;
+
+/// Reads the body of a POST request.
+pub(super) fn from_json(body: &[u8]) -> Result<Request, Refusal> {
+    if body.is_empty() {
+        return Err(Refusal::malformed("the body is empty; send {\"query\": \"…\"}"));
+    }
+    let value = serde_json::from_slice(body)
+        .map_err(|error| Refusal::malformed(format!("the body is not JSON: {error}")))?;
+    from_value(value)
+}
+
+/// Reads the parameters from a JSON object.
+pub(super) fn from_value(value: Value) -> Result<Request, Refusal> {
+    let mut fields = match value {
+        Value::Object(fields) => fields,
+        Value::Array(_) => {
+            return Err(Refusal::malformed(
+                "batches are not supported; send one request for each operation",
+            ));
+        }
+        other => {
+            let kind = kind(&other);
+            return Err(Refusal::malformed(format!("expected an object, found {kind}")));
+        }
+    };
+    let query = string(&mut fields, "query")?.ok_or_else(missing_query)?;
+    let operation_name = string(&mut fields, "operationName")?;
+    let variables = object(&mut fields, "variables")?;
+    let extensions = object(&mut fields, "extensions")?;
+    Ok(request(query, operation_name, variables, extensions))
+}
+
+/// Reads the parameters of a GET request.
+pub(super) fn from_uri(uri: &Uri) -> Result<Request, Refusal> {
+    let Query(parameters) = Query::<UriParameters>::try_from_uri(uri)
+        .map_err(|error| Refusal::malformed(format!("the URL cannot be read: {error}")))?;
+    let query = parameters.query.ok_or_else(missing_query)?;
+    let variables = embedded(parameters.variables, "variables")?;
+    let extensions = embedded(parameters.extensions, "extensions")?;
+    let operation_name = parameters.operation_name.filter(|name| !name.is_empty());
+    Ok(request(query, operation_name, variables, extensions))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct UriParameters {
+    query: Option<String>,
+    operation_name: Option<String>,
+    variables: Option<String>,
+    extensions: Option<String>,
+}
+
+fn request(
+    query: String,
+    operation_name: Option<String>,
+    variables: Map<String, Value>,
+    extensions: Map<String, Value>,
+) -> Request {
+    let mut request = Request::new(query).variables(Variables::from_json(Value::Object(variables)));
+    request.operation_name = operation_name;
+    if let Ok(extensions) = serde_json::from_value(Value::Object(extensions)) {
+        request.extensions = extensions;
+    }
+    request
+}
+
+fn missing_query() -> Refusal {
+    Refusal::malformed(
+        "the parameter `query` is missing; give it the text of an operation (people find an \
+         editor at /graphiql)",
+    )
+}
+
+fn string(fields: &mut Map<String, Value>, name: &str) -> Result<Option<String>, Refusal> {
+    match fields.remove(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(other) => Err(mistyped(name, "a string", &other)),
+    }
+}
+
+fn object(fields: &mut Map<String, Value>, name: &str) -> Result<Map<String, Value>, Refusal> {
+    match fields.remove(name) {
+        None | Some(Value::Null) => Ok(Map::new()),
+        Some(Value::Object(map)) => Ok(map),
+        Some(other) => Err(mistyped(name, "an object", &other)),
+    }
+}
+
+/// Reads a parameter of a URL that holds JSON.
+fn embedded(text: Option<String>, name: &str) -> Result<Map<String, Value>, Refusal> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(Map::new()) };
+    let value = serde_json::from_str(&text).map_err(|error| {
+        Refusal::malformed(format!("the parameter `{name}` is not JSON: {error}"))
+    })?;
+    object(&mut Map::from_iter([(name.to_owned(), value)]), name)
+}
+
+fn mistyped(name: &str, expected: &str, found: &Value) -> Refusal {
+    let found = kind(found);
+    Refusal::malformed(format!("the parameter `{name}` must be {expected}, not {found}"))
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    fn show(request: Result<Request, Refusal>) -> String {
+        match request {
+            Ok(request) => format!(
+                "{} {:?} {} {:?}",
+                request.query,
+                request.operation_name,
+                serde_json::to_string(&request.variables).unwrap(),
+                request.extensions.0,
+            ),
+            Err(refusal) => format!("{} {}", refusal.status.as_u16(), refusal.message),
+        }
+    }
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
+    fn check(body: &str, expected: Expect) {
+        expected.assert_eq(&show(from_json(body.as_bytes())));
+    }
+
+    #[test]
+    fn bodies() {
+        check(
+            r#"{"query":"{a}","operationName":"A","variables":{"n":9007199254740993,"x":0.1}}"#,
+            expect![[r#"{a} Some("A") {"n":9007199254740993,"x":0.1} {}"#]],
+        );
+        check(
+            r#"{"query":"{a}","operationName":null,"variables":null,"extensions":null}"#,
+            expect!["{a} None {} {}"],
+        );
+        check("", expect![[r#"400 the body is empty; send {"query": "…"}"#]]);
+        check(
+            r#"{"query"#,
+            expect!["400 the body is not JSON: EOF while parsing a string at line 1 column 7"],
+        );
+        check("7", expect!["400 expected an object, found a number"]);
+        check(
+            r#"[{"query":"{a}"}]"#,
+            expect!["400 batches are not supported; send one request for each operation"],
+        );
+        check(
+            "{}",
+            expect![
+                "400 the parameter `query` is missing; give it the text of an operation (people find an editor at /graphiql)"
+            ],
+        );
+        check(
+            r#"{"query":7}"#,
+            expect!["400 the parameter `query` must be a string, not a number"],
+        );
+        check(
+            r#"{"query":"{a}","variables":[1]}"#,
+            expect!["400 the parameter `variables` must be an object, not an array"],
+        );
+    }
+
+    #[test]
+    fn urls() {
+        let read = |text: &str| show(from_uri(&text.parse().unwrap()));
+        expect![[r#"{a b} None {"x":1} {}"#]]
+            .assert_eq(&read("/graphql?query=%7Ba%20b%7D&variables=%7B%22x%22:1%7D"));
+        expect!["400 the parameter `variables` is not JSON: expected value at line 1 column 1"]
+            .assert_eq(&read("/graphql?query=a&variables=x"));
+        expect!["400 the parameter `variables` must be an object, not a number"]
+            .assert_eq(&read("/graphql?query=a&variables=7"));
+        assert!(read("/graphql?query=a&query=b").starts_with("400 the URL cannot be read"));
+        assert!(read("/graphql").starts_with("400 the parameter `query` is missing"));
+    }
+}

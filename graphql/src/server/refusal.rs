@@ -1,0 +1,80 @@
+//! A request that was turned away before any GraphQL happened.
+
+use async_graphql::{ErrorExtensionValues, ServerError};
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::json;
+
+/// Why a request is turned away: a status, one of the contract's codes, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    pub(super) code: &'static str,
+    pub(super) message: String,
+}
+
+impl Refusal {
+    /// A request that makes no sense as it is.
+    pub(super) fn malformed(message: impl Into<String>) -> Self {
+        Self::invalid(StatusCode::BAD_REQUEST, message)
+    }
+
+    /// A request that is wrong in a way that has a status of its own.
+    pub(super) fn invalid(status: StatusCode, message: impl Into<String>) -> Self {
+        Self { status, code: "INVALID_ARGUMENT", message: message.into() }
+    }
+
+    /// A caller that may not talk to this server.
+    pub(super) fn forbidden(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::FORBIDDEN, code: "FORBIDDEN", message: message.into() }
+    }
+
+    /// Something larger or slower than the server allows.
+    pub(super) fn limit(status: StatusCode, message: impl Into<String>) -> Self {
+        Self { status, code: "LIMIT_EXCEEDED", message: message.into() }
+    }
+
+    /// A defect of the server; `reference` is what the log has.
+    pub(super) fn internal(reference: &str) -> Self {
+        Self {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            code: "INTERNAL",
+            message: format!("internal error; the log has it under the reference `{reference}`"),
+        }
+    }
+
+    /// A server on its way down.
+    pub(super) fn stopping() -> Self {
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            code: "INTERNAL",
+            message: "the server is shutting down; look whether the operation happened, then try \
+                      again"
+                .to_owned(),
+        }
+    }
+
+    /// The same as a GraphQL error, for transports without a status.
+    pub(super) fn into_error(self) -> ServerError {
+        let mut error = ServerError::new(self.message, None);
+        let mut extensions = ErrorExtensionValues::default();
+        extensions.set("code", self.code);
+        error.extensions = Some(extensions);
+        error
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let body = json!({
+            "errors": [{ "message": self.message, "extensions": { "code": self.code } }],
+        });
+        let mut response = (self.status, body.to_string()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(super::reply::JSON));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+}

@@ -1,0 +1,159 @@
+//! Writes an answer down: the body, and the status that goes with it.
+
+use async_graphql::{ErrorExtensionValues, Response, ServerError, Value};
+use axum::{
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse as _, Response as HttpResponse},
+};
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
+
+use super::{negotiate::Format, operation::is_request_error};
+
+/// The old media type.
+pub(super) const JSON: &str = "application/json; charset=utf-8";
+
+/// The media type of the GraphQL over HTTP specification.
+pub(super) const GRAPHQL_RESPONSE: &str = "application/graphql-response+json; charset=utf-8";
+
+/// The code of an error that nobody gave one: the operation itself is wrong.
+const DEFAULT_CODE: &str = "INVALID_ARGUMENT";
+
+/// Makes the HTTP answer to an operation.
+pub(super) fn reply(response: Response, format: Format) -> HttpResponse {
+    let (status, content_type) = match format {
+        Format::GraphqlResponse => (status(&response), GRAPHQL_RESPONSE),
+        Format::Json | Format::EventStream => (StatusCode::OK, JSON),
+    };
+    let headers = response.http_headers.clone();
+    let mut answer = (status, encode(response)).into_response();
+    extend(answer.headers_mut(), headers);
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}
+
+/// Writes an answer as the specification wants it: no `data` where nothing was executed.
+pub(super) fn encode(response: Response) -> String {
+    serde_json::to_string(&Body::from(response)).expect("GraphQL values are always valid JSON")
+}
+
+/// The body of an answer, for messages that contain it.
+#[derive(Debug)]
+pub(super) struct Body {
+    executed: bool,
+    response: Response,
+}
+
+impl From<Response> for Body {
+    fn from(mut response: Response) -> Self {
+        let executed = !is_request_error(&response);
+        if !executed {
+            response.errors.iter_mut().for_each(classify);
+        }
+        Self { executed, response }
+    }
+}
+
+impl Body {
+    /// The errors of an operation that never began.
+    pub(super) fn request_errors(&self) -> Option<&[ServerError]> {
+        (!self.executed).then_some(&self.response.errors)
+    }
+}
+
+impl Serialize for Body {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if !self.response.errors.is_empty() {
+            map.serialize_entry("errors", &self.response.errors)?;
+        }
+        if self.executed {
+            map.serialize_entry("data", &self.response.data)?;
+        }
+        if !self.response.extensions.is_empty() {
+            map.serialize_entry("extensions", &self.response.extensions)?;
+        }
+        map.end()
+    }
+}
+
+/// Gives an error without a code the one of wrong operations.
+fn classify(error: &mut ServerError) {
+    let extensions = error.extensions.get_or_insert_with(ErrorExtensionValues::default);
+    if extensions.get("code").is_none() {
+        extensions.set("code", DEFAULT_CODE);
+    }
+}
+
+/// The status of an answer whose media type says that statuses mean something.
+fn status(response: &Response) -> StatusCode {
+    if !is_request_error(response) {
+        return StatusCode::OK;
+    }
+    let code =
+        response.errors.iter().find_map(|error| match error.extensions.as_ref()?.get("code") {
+            Some(Value::String(code)) => Some(code.as_str()),
+            _ => None,
+        });
+    match code {
+        Some("UNAUTHENTICATED") => StatusCode::UNAUTHORIZED,
+        Some("FORBIDDEN") => StatusCode::FORBIDDEN,
+        Some("INTERNAL") => StatusCode::INTERNAL_SERVER_ERROR,
+        Some("STORE_UNAVAILABLE" | "PLANNER_UNAVAILABLE") => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::BAD_REQUEST,
+    }
+}
+
+fn extend(headers: &mut HeaderMap, more: HeaderMap) {
+    for (name, value) in more {
+        if let Some(name) = name {
+            headers.append(name, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_graphql::{PathSegment, value};
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
+    fn check(response: Response, expected: Expect) {
+        expected.assert_eq(&format!("{} {}", status(&response).as_u16(), encode(response)));
+    }
+
+    fn coded(code: &str) -> ServerError {
+        let mut error = ServerError::new("no", None);
+        error.extensions.insert(ErrorExtensionValues::default()).set("code", code);
+        error
+    }
+
+    #[test]
+    fn data_is_there_only_if_something_was_executed() {
+        check(Response::new(value!({ "a": 1 })), expect![[r#"200 {"data":{"a":1}}"#]]);
+        let field = ServerError::new("no", None).with_path(vec![PathSegment::Field("a".into())]);
+        check(
+            Response::from_errors(vec![field]),
+            expect![[r#"200 {"errors":[{"message":"no","path":["a"]}],"data":null}"#]],
+        );
+        check(
+            Response::from_errors(vec![ServerError::new("no", None)]),
+            expect![[
+                r#"400 {"errors":[{"message":"no","extensions":{"code":"INVALID_ARGUMENT"}}]}"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn codes_have_their_statuses() {
+        let of = |code| status(&Response::from_errors(vec![coded(code)])).as_u16();
+        assert_eq!(of("UNAUTHENTICATED"), 401);
+        assert_eq!(of("FORBIDDEN"), 403);
+        assert_eq!(of("STORE_UNAVAILABLE"), 503);
+        assert_eq!(of("INTERNAL"), 500);
+        assert_eq!(of("NOT_FOUND"), 400);
+    }
+}

@@ -1,0 +1,119 @@
+//! An operation as `text/event-stream`: the distinct connections mode of the GraphQL over
+//! server-sent events protocol.
+
+use std::{sync::Arc, time::Duration};
+
+use async_graphql::{Executor, Response};
+use axum::{
+    body::{Body, Bytes},
+    http::{HeaderValue, header},
+    response::{IntoResponse as _, Response as HttpResponse},
+};
+use futures::{
+    Stream, StreamExt as _,
+    stream::{self, BoxStream},
+};
+
+use super::{
+    app::{App, Caller},
+    operation::{Operation, Outcome},
+    reply,
+};
+
+/// Says that the stream is over and nothing more will come.
+const COMPLETE: &str = "event: complete\ndata:\n\n";
+
+/// A comment: keeps connections open and tells us about those that are not.
+const KEEP_ALIVE: &str = ":\n\n";
+
+/// Streams the answers of `operation`.
+///
+/// The stream breaks off without `complete` when the server shuts down: the client comes back.
+pub(super) fn serve<E: Executor>(
+    app: &Arc<App<E>>,
+    operation: Operation,
+    caller: &Arc<Caller>,
+) -> HttpResponse {
+    let events = events(operation.stream(app, caller));
+    let lively = keep_alive(events, app.options.keep_alive);
+    let stopping = app.stopping.clone();
+    respond(lively.take_until(async move { stopping.cancelled().await }).boxed())
+}
+
+/// Streams the one answer to an operation that cannot run.
+pub(super) fn refuse(response: Response) -> HttpResponse {
+    respond(events(stream::once(async { Ok(response) }).boxed()).boxed())
+}
+
+fn respond(events: BoxStream<'static, String>) -> HttpResponse {
+    let chunks = events.map(|event| Ok::<_, std::convert::Infallible>(Bytes::from(event)));
+    let mut answer = Body::from_stream(chunks).into_response();
+    let headers = answer.headers_mut();
+    headers
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Proxies that gather answers would hold events back.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    answer
+}
+
+/// Writes outcomes as events and ends with `complete`.
+fn events(outcomes: BoxStream<'static, Outcome>) -> impl Stream<Item = String> + Send + 'static {
+    let next = outcomes.map(|outcome| {
+        let response =
+            outcome.unwrap_or_else(|refusal| Response::from_errors(vec![refusal.into_error()]));
+        format!("event: next\ndata: {}\n\n", reply::encode(response))
+    });
+    next.chain(stream::once(async { COMPLETE.to_owned() }))
+}
+
+/// Puts a comment first, so that the answer's head leaves at once, and wherever nothing comes.
+fn keep_alive(
+    events: impl Stream<Item = String> + Send + 'static,
+    every: Duration,
+) -> impl Stream<Item = String> + Send + 'static {
+    let rest = stream::unfold(Box::pin(events), move |mut events| async move {
+        match tokio::time::timeout(every, events.next()).await {
+            Ok(event) => event.map(|event| (event, events)),
+            Err(_) => Some((KEEP_ALIVE.to_owned(), events)),
+        }
+    });
+    stream::once(async { KEEP_ALIVE.to_owned() }).chain(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use async_graphql::value;
+    use expect_test::expect;
+
+    use super::{super::refusal::Refusal, *};
+
+    #[tokio::test]
+    async fn answers_become_events() {
+        let outcomes = [Ok(Response::new(value!({ "tick": 0 }))), Err(Refusal::internal("r1"))];
+        let events = events(stream::iter(outcomes).boxed());
+        let lively = keep_alive(events, Duration::from_mins(1));
+        let text: Vec<String> = lively.collect().await;
+        expect![[r#"
+            :
+
+            event: next
+            data: {"data":{"tick":0}}
+
+            event: next
+            data: {"errors":[{"message":"internal error; the log has it under the reference `r1`","extensions":{"code":"INTERNAL"}}]}
+
+            event: complete
+            data:
+
+        "#]]
+        .assert_eq(&text.concat());
+    }
+
+    #[tokio::test]
+    async fn quiet_streams_say_that_they_are_alive() {
+        let lively = keep_alive(stream::pending(), Duration::from_millis(1));
+        let text: Vec<String> = lively.take(3).collect().await;
+        assert_eq!(text, [":\n\n", ":\n\n", ":\n\n"]);
+    }
+}

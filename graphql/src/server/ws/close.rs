@@ -1,0 +1,121 @@
+//! Why and how a WebSocket is closed.
+
+use std::time::Duration;
+
+use axum::{
+    Error,
+    extract::ws::{CloseFrame, Message},
+};
+use futures::{Sink, SinkExt as _, Stream, StreamExt as _};
+
+/// How many bytes a close reason may have: a control frame has 125, the code takes two.
+const MAX_REASON: usize = 123;
+
+/// How long a client may take to answer a close.
+const HANDSHAKE: Duration = Duration::from_secs(2);
+
+/// A close code and its reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Closing {
+    code: u16,
+    reason: String,
+}
+
+impl Closing {
+    fn new(code: u16, reason: impl Into<String>) -> Self {
+        Self { code, reason: truncate(reason.into()) }
+    }
+
+    pub(super) fn normal() -> Self {
+        Self::new(1000, "")
+    }
+
+    pub(super) fn going_away() -> Self {
+        Self::new(1001, "Going away")
+    }
+
+    pub(super) fn too_big(limit: usize) -> Self {
+        Self::new(1009, format!("Message larger than {limit} bytes"))
+    }
+
+    pub(super) fn invalid_message(reason: &str) -> Self {
+        Self::new(4400, format!("Invalid message: {reason}"))
+    }
+
+    pub(super) fn unauthorized() -> Self {
+        Self::new(4401, "Unauthorized")
+    }
+
+    pub(super) fn unknown_subprotocol() -> Self {
+        Self::new(4406, "Subprotocol not acceptable")
+    }
+
+    pub(super) fn init_timeout() -> Self {
+        Self::new(4408, "Connection initialisation timeout")
+    }
+
+    pub(super) fn duplicate(id: &str) -> Self {
+        Self::new(4409, format!("Subscriber for {id} already exists"))
+    }
+
+    pub(super) fn too_many_inits() -> Self {
+        Self::new(4429, "Too many initialisation requests")
+    }
+
+    fn into_message(self) -> Message {
+        Message::Close(Some(CloseFrame { code: self.code, reason: self.reason.into() }))
+    }
+}
+
+/// Closes a WebSocket, and waits a little for the other side to agree.
+///
+/// Whatever still comes is read and dropped: unread input would reset the connection, and the
+/// client might never see the code.
+pub(super) async fn close<S>(socket: S, closing: Closing)
+where
+    S: Sink<Message, Error = Error> + Stream<Item = Result<Message, Error>> + Unpin,
+{
+    let (sink, stream) = socket.split();
+    close_halves(sink, stream, Some(closing)).await;
+}
+
+/// Closes a WebSocket in halves; without a `closing` the client closed it and is answered.
+pub(super) async fn close_halves(
+    mut sink: impl Sink<Message, Error = Error> + Unpin,
+    mut stream: impl Stream<Item = Result<Message, Error>> + Unpin,
+    closing: Option<Closing>,
+) {
+    let handshake = async {
+        let sent = match closing {
+            Some(closing) => sink.send(closing.into_message()).await,
+            None => sink.flush().await,
+        };
+        if sent.is_ok() {
+            while let Some(Ok(_)) = stream.next().await {}
+        }
+    };
+    // A client that does not answer is gone either way.
+    let _ = tokio::time::timeout(HANDSHAKE, handshake).await;
+}
+
+/// Cuts a reason at the last character that fits.
+fn truncate(mut reason: String) -> String {
+    reason.truncate(reason.floor_char_boundary(MAX_REASON));
+    reason
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_fit_into_a_control_frame() {
+        assert_eq!(Closing::duplicate("a").reason, "Subscriber for a already exists");
+        assert_eq!(Closing::duplicate(&"x".repeat(500)).reason.len(), 123);
+        let cut = Closing::duplicate(&"é".repeat(500)).reason;
+        assert_eq!(cut.len(), 123);
+        let cut = Closing::duplicate(&format!("x{}", "é".repeat(500))).reason;
+        assert_eq!(cut.len(), 122, "never in the middle of a character");
+        assert!(cut.ends_with('é'));
+    }
+}

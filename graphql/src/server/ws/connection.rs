@@ -1,0 +1,287 @@
+//! The loop of one WebSocket: it waits for whatever happens next and carries out what follows.
+//!
+//! Operations are asked for their next answer only while there is room to send it. A client that
+//! reads slowly therefore slows its own operations down and misses nothing.
+
+use std::{
+    collections::VecDeque,
+    ops::ControlFlow,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use async_graphql::Executor;
+use axum::{
+    Error,
+    extract::ws::{Message, WebSocket},
+};
+use futures::{
+    Sink, SinkExt as _, StreamExt as _,
+    future::poll_fn,
+    stream::{self, Abortable, BoxStream, SelectAll, SplitSink, SplitStream},
+};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
+
+use super::{
+    super::{
+        app::{App, Caller},
+        metrics::Open,
+    },
+    close::{Closing, close_halves},
+    message::Subprotocol,
+    session::{Effect, Output, Session},
+};
+
+/// Messages that may wait to be written; they leave in one write if they come in one go.
+const OUTBOX: usize = 32;
+
+/// Keep-alive intervals that a client may stay silent for, though everything was sent to it.
+const SILENT_INTERVALS: u32 = 3;
+
+/// How long a close may take, with all that is sent before it.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Something that an operation gave, with the operation's id.
+type Tagged = (Arc<str>, Output);
+
+/// A WebSocket and the operations that run on it.
+pub(super) struct Connection<E> {
+    app: Arc<App<E>>,
+    caller: Arc<Caller>,
+    session: Session,
+    operations: SelectAll<BoxStream<'static, Tagged>>,
+    incoming: SplitStream<WebSocket>,
+    outbox: Outbox,
+    clock: Clock,
+    /// Counts the WebSocket as open.
+    _open: Open,
+}
+
+/// What may happen next.
+enum Input {
+    Received(Option<Result<Message, Error>>),
+    /// Nothing, if all that ran was stopped.
+    Given(Option<Tagged>),
+    Written(Result<(), Error>),
+    InitTimeout,
+    Tick,
+    Stop,
+}
+
+/// How the loop ends: with a close of ours, or because the client is gone.
+type End = Option<Closing>;
+
+impl<E: Executor> Connection<E> {
+    pub(super) fn new(
+        app: Arc<App<E>>,
+        socket: WebSocket,
+        protocol: Subprotocol,
+        caller: Caller,
+    ) -> Self {
+        let (sink, incoming) = socket.split();
+        let options = &app.options;
+        Self {
+            caller: Arc::new(caller),
+            session: Session::new(protocol, options.max_operations, options.max_body_bytes),
+            operations: SelectAll::new(),
+            incoming,
+            outbox: Outbox { sink, waiting: VecDeque::new(), unwritten: false },
+            clock: Clock::new(options.init_timeout, options.keep_alive),
+            _open: app.metrics.websocket(),
+            app,
+        }
+    }
+
+    /// Runs until either side closes.
+    pub(super) async fn run(mut self) {
+        let end = loop {
+            let input = self.next().await;
+            if let ControlFlow::Break(end) = self.handle(input) {
+                break end;
+            }
+        };
+        let Self { operations, incoming, outbox, .. } = self;
+        drop(operations);
+        outbox.close(incoming, end).await;
+    }
+
+    async fn next(&mut self) -> Input {
+        let has_room = self.outbox.has_room();
+        tokio::select! {
+            biased;
+            () = self.app.stopping.cancelled() => Input::Stop,
+            received = self.incoming.next(), if has_room => Input::Received(received),
+            given = self.operations.next(), if has_room && !self.operations.is_empty() => {
+                Input::Given(given)
+            }
+            written = self.outbox.write(), if self.outbox.unwritten => Input::Written(written),
+            () = sleep_until(self.clock.init_until), if !self.session.is_acknowledged() => {
+                Input::InitTimeout
+            }
+            _ = self.clock.ticks.tick() => Input::Tick,
+        }
+    }
+
+    fn handle(&mut self, input: Input) -> ControlFlow<End> {
+        match input {
+            Input::Stop => ControlFlow::Break(Some(Closing::going_away())),
+            Input::InitTimeout => ControlFlow::Break(Some(Closing::init_timeout())),
+            Input::Received(received) => self.on_received(received),
+            Input::Given(None) => ControlFlow::Continue(()),
+            Input::Given(Some((id, output))) => {
+                let effect = self.session.on_output(&id, output);
+                self.carry_out(effect)
+            }
+            Input::Written(Ok(())) => {
+                self.clock.written = Instant::now();
+                ControlFlow::Continue(())
+            }
+            Input::Written(Err(_)) => ControlFlow::Break(None),
+            Input::Tick => self.on_tick(),
+        }
+    }
+
+    fn on_received(&mut self, received: Option<Result<Message, Error>>) -> ControlFlow<End> {
+        self.clock.heard = Instant::now();
+        match received {
+            Some(Ok(Message::Text(text))) => {
+                let effects = self.session.on_message(&text);
+                self.carry_out(effects)
+            }
+            Some(Ok(Message::Binary(_))) => {
+                ControlFlow::Break(Some(Closing::invalid_message("messages are text")))
+            }
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => {
+                // The answer to a ping is queued already, but leaves only when somebody writes.
+                self.outbox.unwritten = true;
+                ControlFlow::Continue(())
+            }
+            Some(Ok(Message::Close(_))) | None => ControlFlow::Break(None),
+            Some(Err(error)) => {
+                tracing::debug!(%error, "a WebSocket broke, or a message was far too large");
+                ControlFlow::Break(Some(Closing::too_big(self.app.options.max_body_bytes)))
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effects: impl IntoIterator<Item = Effect>) -> ControlFlow<End> {
+        for effect in effects {
+            match effect {
+                Effect::Greet(init) => {
+                    let headers = self.caller.headers.clone();
+                    self.caller = Arc::new(Caller { headers, init });
+                }
+                Effect::Send(text) => self.send(Message::Text(text.into())),
+                Effect::Start { id, operation, abort } => {
+                    let id: Arc<str> = id.into();
+                    let answers = operation.stream(&self.app, &self.caller);
+                    let answers = answers.map(|outcome| Output::Answer(Box::new(outcome)));
+                    let outputs = answers.chain(stream::once(async { Output::End }));
+                    let tagged = outputs.map(move |output| (Arc::clone(&id), output));
+                    self.operations.push(Abortable::new(tagged, abort).boxed());
+                }
+                Effect::Close(closing) => return ControlFlow::Break(Some(closing)),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Says that the server lives, and finds out whether the client does.
+    fn on_tick(&mut self) -> ControlFlow<End> {
+        let options = &self.app.options;
+        if self.outbox.unwritten {
+            let stalled = self.clock.written.max(self.clock.heard).elapsed();
+            if stalled > options.stall_timeout {
+                return ControlFlow::Break(None);
+            }
+            return ControlFlow::Continue(());
+        }
+        if self.clock.heard.elapsed() > options.keep_alive * SILENT_INTERVALS {
+            return ControlFlow::Break(None);
+        }
+        if self.session.wants_keep_alive() {
+            self.send(Message::Text(Subprotocol::keep_alive().into()));
+        }
+        self.send(Message::Ping(Vec::new().into()));
+        ControlFlow::Continue(())
+    }
+
+    fn send(&mut self, message: Message) {
+        if !self.outbox.unwritten {
+            // The time that a stall is measured from.
+            self.clock.written = Instant::now();
+        }
+        self.outbox.push(message);
+    }
+}
+
+/// What the loop knows of time.
+struct Clock {
+    init_until: Instant,
+    ticks: Interval,
+    /// When something last came from the client.
+    heard: Instant,
+    /// When everything was last written, or began to wait.
+    written: Instant,
+}
+
+impl Clock {
+    fn new(init_timeout: Duration, keep_alive: Duration) -> Self {
+        let now = Instant::now();
+        let mut ticks = interval_at(now + keep_alive, keep_alive);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { init_until: now + init_timeout, ticks, heard: now, written: now }
+    }
+}
+
+/// Messages on their way to the client.
+struct Outbox {
+    sink: SplitSink<WebSocket, Message>,
+    waiting: VecDeque<Message>,
+    /// Whether anything may not have reached the network yet.
+    unwritten: bool,
+}
+
+impl Outbox {
+    fn has_room(&self) -> bool {
+        self.waiting.len() < OUTBOX
+    }
+
+    fn push(&mut self, message: Message) {
+        self.waiting.push_back(message);
+        self.unwritten = true;
+    }
+
+    /// Writes everything; dropped half-way, it goes on where it was.
+    async fn write(&mut self) -> Result<(), Error> {
+        poll_fn(|context| self.poll_write(context)).await?;
+        self.unwritten = false;
+        Ok(())
+    }
+
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        while !self.waiting.is_empty() {
+            ready!(Pin::new(&mut self.sink).poll_ready(context))?;
+            if let Some(message) = self.waiting.pop_front() {
+                self.sink.start_send_unpin(message)?;
+            }
+        }
+        Pin::new(&mut self.sink).poll_flush(context)
+    }
+
+    /// Sends what waits, then closes.
+    async fn close(self, incoming: SplitStream<WebSocket>, end: End) {
+        let Self { mut sink, waiting, .. } = self;
+        let mut rest = stream::iter(waiting.into_iter().map(Ok));
+        let closing = async {
+            // A client that is gone reads nothing; the close below ends it all the same.
+            if end.is_some() {
+                let _ = sink.send_all(&mut rest).await;
+            }
+            close_halves(sink, incoming, end).await;
+        };
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, closing).await;
+    }
+}

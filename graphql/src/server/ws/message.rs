@@ -1,0 +1,195 @@
+//! The messages of both subprotocols.
+//!
+//! `graphql-transport-ws` is spoken by the package `graphql-ws`, and `graphql-ws` by the older
+//! package `subscriptions-transport-ws`; they differ in names and in little else.
+
+use async_graphql::{Request, ServerError};
+use axum::http::HeaderValue;
+use serde_json::{Map, Value, json};
+
+use super::super::{params, reply::Body};
+
+/// Which subprotocol a connection speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Subprotocol {
+    TransportWs,
+    Legacy,
+}
+
+impl Subprotocol {
+    /// In order of preference.
+    pub(super) const ALL: [Self; 2] = [Self::TransportWs, Self::Legacy];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::TransportWs => "graphql-transport-ws",
+            Self::Legacy => "graphql-ws",
+        }
+    }
+
+    pub(super) fn of(name: &HeaderValue) -> Option<Self> {
+        Self::ALL.into_iter().find(|protocol| name == protocol.name())
+    }
+}
+
+/// What a client says.
+#[derive(Debug)]
+pub(super) enum ClientMessage {
+    Init(Option<Value>),
+    Subscribe { id: String, request: Box<Request> },
+    Complete { id: String },
+    Ping(Option<Value>),
+    Pong,
+    Terminate,
+}
+
+/// Reads a message; the error says what is wrong with it.
+pub(super) fn parse(protocol: Subprotocol, text: &str) -> Result<ClientMessage, String> {
+    let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+    let Value::Object(mut fields) = value else { return Err("not an object".to_owned()) };
+    let kind = match fields.remove("type") {
+        Some(Value::String(kind)) => kind,
+        Some(_) => return Err("`type` is not a string".to_owned()),
+        None => return Err("`type` is missing".to_owned()),
+    };
+    let payload = fields.remove("payload").filter(|payload| !payload.is_null());
+    match (protocol, kind.as_str()) {
+        (_, "connection_init") => Ok(ClientMessage::Init(optional_object(payload)?)),
+        (Subprotocol::TransportWs, "subscribe") | (Subprotocol::Legacy, "start") => {
+            subscribe(&mut fields, payload)
+        }
+        (Subprotocol::TransportWs, "complete") | (Subprotocol::Legacy, "stop") => {
+            Ok(ClientMessage::Complete { id: id(&mut fields)? })
+        }
+        (Subprotocol::TransportWs, "ping") => Ok(ClientMessage::Ping(optional_object(payload)?)),
+        (Subprotocol::TransportWs, "pong") => {
+            optional_object(payload)?;
+            Ok(ClientMessage::Pong)
+        }
+        (Subprotocol::Legacy, "connection_terminate") => Ok(ClientMessage::Terminate),
+        (_, other) => Err(format!("unknown type `{other}`")),
+    }
+}
+
+fn subscribe(
+    fields: &mut Map<String, Value>,
+    payload: Option<Value>,
+) -> Result<ClientMessage, String> {
+    let id = id(fields)?;
+    let payload = payload.ok_or("`payload` is missing")?;
+    let request = params::from_value(payload).map_err(|refusal| refusal.message)?;
+    Ok(ClientMessage::Subscribe { id, request: Box::new(request) })
+}
+
+fn id(fields: &mut Map<String, Value>) -> Result<String, String> {
+    match fields.remove("id") {
+        Some(Value::String(id)) if !id.is_empty() => Ok(id),
+        Some(_) => Err("`id` is not a string of at least one character".to_owned()),
+        None => Err("`id` is missing".to_owned()),
+    }
+}
+
+fn optional_object(payload: Option<Value>) -> Result<Option<Value>, String> {
+    match payload {
+        None | Some(Value::Object(_)) => Ok(payload),
+        Some(_) => Err("`payload` is not an object".to_owned()),
+    }
+}
+
+/// What the server says, written in the words of each subprotocol.
+impl Subprotocol {
+    pub(super) fn ack() -> String {
+        json!({ "type": "connection_ack" }).to_string()
+    }
+
+    pub(super) fn pong(payload: Option<Value>) -> String {
+        match payload {
+            Some(payload) => json!({ "type": "pong", "payload": payload }).to_string(),
+            None => json!({ "type": "pong" }).to_string(),
+        }
+    }
+
+    /// What the older protocol says so that clients know that the server lives.
+    pub(super) fn keep_alive() -> String {
+        json!({ "type": "ka" }).to_string()
+    }
+
+    pub(super) fn next(self, id: &str, body: &Body) -> String {
+        let kind = match self {
+            Self::TransportWs => "next",
+            Self::Legacy => "data",
+        };
+        json!({ "id": id, "type": kind, "payload": body }).to_string()
+    }
+
+    pub(super) fn error(self, id: &str, errors: &[ServerError]) -> String {
+        let payload = match self {
+            Self::TransportWs => json!(errors),
+            // The older protocol has room for one.
+            Self::Legacy => json!(errors.first()),
+        };
+        json!({ "id": id, "type": "error", "payload": payload }).to_string()
+    }
+
+    pub(super) fn complete(id: &str) -> String {
+        json!({ "id": id, "type": "complete" }).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
+    fn check(protocol: Subprotocol, text: &str, expected: Expect) {
+        expected.assert_eq(&match parse(protocol, text) {
+            Ok(ClientMessage::Subscribe { id, request }) => format!("{id}: {}", request.query),
+            Ok(message) => format!("{message:?}"),
+            Err(reason) => format!("error: {reason}"),
+        });
+    }
+
+    #[test]
+    fn messages_of_today() {
+        let check = |text, expected| check(Subprotocol::TransportWs, text, expected);
+        check(r#"{"type":"connection_init"}"#, expect!["Init(None)"]);
+        check(
+            r#"{"type":"connection_init","payload":{"token":"t"}}"#,
+            expect![[r#"Init(Some(Object {"token": String("t")}))"#]],
+        );
+        check(
+            r#"{"type":"connection_init","payload":7}"#,
+            expect!["error: `payload` is not an object"],
+        );
+        check(r#"{"type":"subscribe","id":"1","payload":{"query":"{a}"}}"#, expect!["1: {a}"]);
+        check(
+            r#"{"type":"subscribe","id":"","payload":{"query":"{a}"}}"#,
+            expect!["error: `id` is not a string of at least one character"],
+        );
+        check(
+            r#"{"type":"subscribe","id":"1","payload":{"query":7}}"#,
+            expect!["error: the parameter `query` must be a string, not a number"],
+        );
+        check(r#"{"type":"subscribe","id":"1"}"#, expect!["error: `payload` is missing"]);
+        check(r#"{"type":"complete","id":"1"}"#, expect![[r#"Complete { id: "1" }"#]]);
+        check(r#"{"type":"complete"}"#, expect!["error: `id` is missing"]);
+        check(r#"{"type":"ping"}"#, expect!["Ping(None)"]);
+        check(r#"{"type":"start","id":"1"}"#, expect!["error: unknown type `start`"]);
+        check(r#"{"id":"1"}"#, expect!["error: `type` is missing"]);
+        check("[]", expect!["error: not an object"]);
+        check("hello", expect!["error: not JSON: expected value at line 1 column 1"]);
+    }
+
+    #[test]
+    fn messages_of_yesterday() {
+        let check = |text, expected| check(Subprotocol::Legacy, text, expected);
+        check(r#"{"type":"connection_init","payload":null}"#, expect!["Init(None)"]);
+        check(r#"{"type":"start","id":"1","payload":{"query":"{a}"}}"#, expect!["1: {a}"]);
+        check(r#"{"type":"stop","id":"1"}"#, expect![[r#"Complete { id: "1" }"#]]);
+        check(r#"{"type":"connection_terminate"}"#, expect!["Terminate"]);
+        check(r#"{"type":"ping"}"#, expect!["error: unknown type `ping`"]);
+    }
+}

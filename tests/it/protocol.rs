@@ -1,0 +1,205 @@
+//! The server's transport against real clients: npm's audit of the GraphQL over HTTP
+//! specification, `graphql-ws`, `subscriptions-transport-ws`, `graphql-sse`, and a raw WebSocket
+//! for everything that clients with manners never do.
+
+use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
+
+use async_graphql::{Context, EmptyMutation, Object, Schema, Subscription};
+use axum::{Router, routing::get};
+use futures::{Stream, stream};
+use graphql::server::{Hooks, ServerOptions, serve};
+use tokio::{
+    net::TcpListener,
+    process::Command,
+    sync::{Notify, oneshot},
+    time::timeout,
+};
+
+/// How long a script may take; it fails of itself much earlier.
+const SCRIPT_TIMEOUT: Duration = Duration::from_mins(2);
+
+struct Query;
+
+#[Object]
+impl Query {
+    async fn hello(&self, name: Option<String>) -> String {
+        format!("Hello {}", name.as_deref().unwrap_or("world"))
+    }
+
+    async fn panic(&self) -> bool {
+        crash()
+    }
+
+    async fn init(&self, context: &Context<'_>) -> Option<String> {
+        let caller = context.data::<Arc<graphql::server::Caller>>().ok()?;
+        Some(caller.init.as_ref()?.get("token")?.as_str()?.to_owned())
+    }
+
+    async fn refused(&self) -> async_graphql::Result<String> {
+        Err("no such thing".into())
+    }
+}
+
+struct Mutation;
+
+#[Object]
+impl Mutation {
+    async fn add(&self, a: i64, b: i64) -> i64 {
+        a + b
+    }
+
+    /// Ends only once `release` has been called, and says so.
+    async fn hold(&self, context: &Context<'_>) -> bool {
+        let gate = context.data_unchecked::<Arc<Gate>>();
+        gate.entered.notify_one();
+        gate.release.notified().await;
+        gate.done.notify_one();
+        true
+    }
+
+    async fn release(&self, context: &Context<'_>) -> bool {
+        let gate = context.data_unchecked::<Arc<Gate>>();
+        gate.release.notify_one();
+        gate.done.notified().await;
+        true
+    }
+
+    async fn entered(&self, context: &Context<'_>) -> bool {
+        context.data_unchecked::<Arc<Gate>>().entered.notified().await;
+        true
+    }
+}
+
+#[derive(Default)]
+struct Gate {
+    entered: Notify,
+    release: Notify,
+    done: Notify,
+}
+
+struct Ticks;
+
+#[Subscription]
+impl Ticks {
+    async fn ticks(&self, count: u64, size: Option<usize>) -> impl Stream<Item = String> {
+        let padding = "x".repeat(size.unwrap_or(0));
+        stream::iter((1..=count).map(move |n| format!("{n}{padding}")))
+    }
+
+    async fn forever(&self) -> impl Stream<Item = u64> {
+        stream::pending()
+    }
+
+    async fn crash(&self) -> impl Stream<Item = u64> {
+        stream::once(async { u64::from(crash()) })
+    }
+}
+
+/// What the server has to survive.
+fn crash() -> bool {
+    panic!("the test wants it")
+}
+
+/// Where the clients are; they come from npm, which `tests/run` asks.
+fn node_modules() -> PathBuf {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tests are told by `tests/run` what it installed"
+    )]
+    let path = std::env::var("FABER_TEST_NODE_MODULES");
+    let path = PathBuf::from(path.expect(
+        "FABER_TEST_NODE_MODULES is not set: run `./tests/run`, or `eval \"$(./tests/run --env)\"`",
+    ));
+    assert!(path.is_dir(), "`{}` is not there: run `./tests/run`", path.display());
+    path
+}
+
+/// Runs a script of `tests/protocol/` against a server and checks that both end well.
+async fn run(script: &str, options: ServerOptions) {
+    let modules = node_modules();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("the listener is bound");
+    let gate = Arc::new(Gate::default());
+    let schema = Schema::build(Query, Mutation, Ticks).data(gate).finish();
+    let hooks = Hooks {
+        ready: Arc::new(|| Box::pin(async { Err("the store is away".to_owned()) })),
+        figures: Arc::new(|| Box::pin(async { "test_figure 7".to_owned() })),
+        pages: Router::new().route("/", get(async || "the page")),
+    };
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = serve(listener, schema, options, hooks, async {
+        let _ = stopped.await;
+    });
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("protocol").join(script);
+    let client = async {
+        // A line `shut down` of the script is obeyed; the others are for people.
+        let mut command = Command::new("node");
+        command.arg(path).arg(address.to_string()).env("FABER_TEST_NODE_MODULES", modules);
+        command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::piped());
+        command.kill_on_drop(true);
+        let mut child = command.spawn().expect("node is needed: run `./tests/run`");
+        let mut lines = tokio::io::AsyncBufReadExt::lines(tokio::io::BufReader::new(
+            child.stdout.take().expect("standard output is piped"),
+        ));
+        let mut stop = Some(stop);
+        while let Some(line) = lines.next_line().await.expect("the script prints text") {
+            if line == "shut down" {
+                drop(stop.take());
+            } else {
+                println!("{line}");
+            }
+        }
+        let output = child.wait_with_output().await.expect("the script ends");
+        drop(stop.take());
+        output
+    };
+    let both = async { tokio::join!(serving, client) };
+    let (served, output) = timeout(SCRIPT_TIMEOUT, both).await.expect("the script hangs");
+    served.expect("the server ends well");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {}\n{errors}", output.status);
+}
+
+#[tokio::test]
+async fn the_audit_has_nothing_to_say() {
+    run("audit.js", ServerOptions::default()).await;
+}
+
+#[tokio::test]
+async fn http_is_answered_and_guarded() {
+    run("http.js", ServerOptions { max_body_bytes: 10_000, ..ServerOptions::default() }).await;
+}
+
+#[tokio::test]
+async fn websockets_of_today() {
+    let options = ServerOptions {
+        max_body_bytes: 10_000,
+        max_operations: 3,
+        init_timeout: Duration::from_millis(300),
+        ..ServerOptions::default()
+    };
+    run("transport_ws.js", options).await;
+}
+
+#[tokio::test]
+async fn websockets_of_yesterday() {
+    run("legacy_ws.js", ServerOptions::default()).await;
+}
+
+#[tokio::test]
+async fn server_sent_events() {
+    run("sse.js", ServerOptions::default()).await;
+}
+
+#[tokio::test]
+async fn a_shutdown_says_so_and_ends() {
+    run("shutdown.js", ServerOptions::default()).await;
+}
+
+#[tokio::test]
+async fn a_shutdown_without_clients_ends_at_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let schema = Schema::build(Query, EmptyMutation, Ticks).finish();
+    let served = serve(listener, schema, ServerOptions::default(), Hooks::default(), async {});
+    timeout(Duration::from_secs(5), served).await.expect("nothing is under way").unwrap();
+}

@@ -1,0 +1,22 @@
+// What clients see when the server shuts down.
+'use strict';
+
+const { address, assert, checks, open, request } = require('./client.js');
+
+checks({
+  'endless things end': async () => {
+    const { say, hear } = open('graphql-transport-ws');
+    await say({ type: 'connection_init' });
+    assert.deepEqual(await hear(), { type: 'connection_ack' });
+    await say({ id: '1', type: 'subscribe', payload: { query: 'subscription { forever }' } }, { type: 'ping' });
+    assert.deepEqual(await hear(), { type: 'pong' });
+    const query = encodeURIComponent('subscription { forever }');
+    const stream = await fetch(`http://${address}/graphql?query=${query}`, {
+      headers: { accept: 'text/event-stream' },
+    });
+    console.log('shut down');
+    assert.deepEqual(await hear(), { code: 1001, reason: 'Going away' });
+    assert.equal(await stream.text(), ':\n\n', 'no `complete`: the client shall come back');
+    await assert.rejects(request({ target: '/health/live' }));
+  },
+});
