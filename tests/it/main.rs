@@ -1,4 +1,6 @@
 //! Integration tests.
 
+mod commands;
+mod mcp;
 mod mongod;
 mod supervised;

@@ -205,8 +205,7 @@ async fn a_server_that_cannot_start_says_why() {
         .assert_eq(&circle);
     let absent = Connected::begin(&json!({ "mcp": { "command": "no-such-server" } }));
     let SetStatus::Failed { error } = absent.status().await else { panic!("it has failed") };
-    expect!["`no-such-server` was not found: install it, or write its full path"]
-        .assert_eq(&error);
+    expect!["`no-such-server` was not found: install it, or write its full path"].assert_eq(&error);
     let what_is_no_server = Connected::begin(&json!({ "mcp": { "command": "true" } }));
     let SetStatus::Failed { error } = what_is_no_server.status().await else {
         panic!("it has failed")

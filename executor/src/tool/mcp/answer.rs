@@ -22,7 +22,7 @@ pub(super) fn output(result: CallToolResult, most: usize) -> Result<Value, ToolE
         Some(structured) => structured,
         None => contents(result.content),
     };
-    if json::size(&output) > most {
+    if json::bytes(&output) > most {
         return Err(too_large(most));
     }
     Ok(output)
