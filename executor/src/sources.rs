@@ -1,7 +1,7 @@
 //! Where configured toolsets come from, and what keeps them connected.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -221,6 +221,11 @@ fn commands(
     tools: Vec<CommandTool>,
     most: usize,
 ) -> (SetStatus, Vec<ReadyTool>) {
+    let mut names = BTreeSet::new();
+    if let Some(twin) = tools.iter().find(|it| !names.insert(&it.name)) {
+        let error = format!("two tools are called `{}`: rename one", twin.name);
+        return (SetStatus::Failed { error }, Vec::new());
+    }
     let tools: Result<Vec<_>, _> =
         tools.into_iter().map(|it| it.into_tool(set, most).map(ReadyTool::new)).collect();
     match tools {
@@ -274,15 +279,28 @@ mod tests {
         check(json!({ "tools": [tool] }), expect!["a command needs a program, as in `[date, -u]`"]);
     }
 
-    #[test]
-    fn a_command_that_names_no_parameter_fails_its_set() {
-        let tool = json!({ "name": "t", "run": { "command": ["echo", "{{nmae}}"] } });
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check_failed(tools: Value, expected: Expect) {
         let toolbox = Toolbox::default();
-        let set = parse(json!({ "tools": [tool] })).unwrap();
+        let set = parse(json!({ "tools": tools })).unwrap();
         Sources::new(&toolbox, limits::OUTPUT_BYTES).add(set).unwrap();
         let SetStatus::Failed { error } = toolbox.sets().remove(0).status else { panic!("failed") };
-        expect!["the command of `t` names `{{nmae}}`, which is none of its parameters: add it to the properties in `parameters`"]
-            .assert_eq(&error);
+        expected.assert_eq(&error);
+    }
+
+    #[test]
+    fn commands_that_cannot_be_called_fail_their_set() {
+        check_failed(
+            json!([{ "name": "t", "run": { "command": ["echo", "{{nmae}}"] } }]),
+            expect![
+                "the command of `t` names `{{nmae}}`, which is none of its parameters: add it to the properties in `parameters`"
+            ],
+        );
+        check_failed(
+            json!([{ "name": "t" }, { "name": "t" }]),
+            expect!["two tools are called `t`: rename one"],
+        );
+        check_failed(json!([{ "name": "t", "parameters": { "type": "strnig" } }]), expect![[r#"the `parameters` of `t` are no JSON Schema: "strnig" is not valid under any of the schemas listed in the 'anyOf' keyword"#]]);
     }
 
     #[test]

@@ -16,7 +16,6 @@ fn connect(command: &[&str]) -> Connected {
     Connected::begin(&json!({ "tools": [tool] }))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
 async fn check(command: &[&str], parameters: Value, expected: Expect) {
     let text = match connect(command).call("s.t", parameters).await {
         Ok(value) => value.to_string(),
@@ -114,7 +113,7 @@ struct Family {
 
 impl Family {
     fn new(before: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().expect("a folder");
         let pid = folder.path().join("pid");
         let script = format!(
             "{before} sleep 1000 & echo $! > '{pid}.new'; mv '{pid}.new' '{pid}'; wait; wait",

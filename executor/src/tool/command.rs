@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use shared::{
     id::{ToolName, ToolSetName},
+    schema::Schema,
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
 use tokio::{
@@ -66,14 +67,27 @@ pub struct Run {
     pub env: BTreeMap<String, String>,
 }
 
-/// A command names a parameter that its tool does not have.
+/// A command tool that cannot be called as it is described.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the command of `{tool}` names `{{{{{parameter}}}}}`, which is none of its parameters: add it to the properties in `parameters`"
-)]
-pub struct UnknownParameter {
-    tool: ToolName,
-    parameter: String,
+pub enum CommandToolError {
+    /// Its command names a parameter that it does not have.
+    #[error(
+        "the command of `{tool}` names `{{{{{parameter}}}}}`, which is none of its parameters: add it to the properties in `parameters`"
+    )]
+    UnknownParameter {
+        /// The tool.
+        tool: ToolName,
+        /// The parameter.
+        parameter: String,
+    },
+    /// Its parameters have no schema.
+    #[error("the `parameters` of `{tool}` are no JSON Schema: {error}")]
+    Schema {
+        /// The tool.
+        tool: ToolName,
+        /// What is wrong.
+        error: String,
+    },
 }
 
 fn no_parameters() -> Value {
@@ -86,12 +100,15 @@ impl CommandTool {
         self,
         set: &ToolSetName,
         most: usize,
-    ) -> Result<Arc<dyn Tool>, UnknownParameter> {
+    ) -> Result<Arc<dyn Tool>, CommandToolError> {
         let known = self.parameters.get("properties").and_then(Value::as_object);
         let is_unknown = |name: &&str| !known.is_some_and(|all| all.contains_key(*name));
         let unknown = self.run.as_ref().and_then(|it| it.command.parameters().find(is_unknown));
         if let Some(parameter) = unknown.map(str::to_owned) {
-            return Err(UnknownParameter { tool: self.name, parameter });
+            return Err(CommandToolError::UnknownParameter { tool: self.name, parameter });
+        }
+        if let Err(error) = Schema::new(&self.parameters) {
+            return Err(CommandToolError::Schema { tool: self.name, error });
         }
         let definition = ToolDefinition {
             name: self.name,

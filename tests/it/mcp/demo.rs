@@ -10,13 +10,13 @@ struct Blog {
 
 impl Blog {
     async fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().expect("a folder");
         let connected = Connected::ready(&source(&folder)).await;
         Self { connected, folder }
     }
 
     async fn call(&self, name: &str, parameters: Value) -> Value {
-        self.connected.call(name, parameters).await.unwrap()
+        self.connected.call(name, parameters).await.expect("the call succeeds")
     }
 }
 
@@ -41,7 +41,7 @@ async fn all_tools_are_offered_with_their_effects() {
         })
         .collect();
     lines.sort();
-    expect![[r#"
+    expect![[r"
         createAuthor Once (name email) -> object
         createBlog Once (title content authorId) -> object
         createComment Once (blogId authorId content) -> object
@@ -60,7 +60,7 @@ async fn all_tools_are_offered_with_their_effects() {
         listPicturesByBlog Read (blogId)
         updateAuthor Idempotent (id) -> object
         updateBlog Idempotent (id) -> object
-    "#]]
+    "]]
     .assert_eq(&lines.concat());
     assert_eq!(blog.connected.tool("getBlog").definition().effect, Effect::Read);
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    fmt,
+    fmt, io,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -107,7 +107,7 @@ impl Link {
                 "the tool asks for more than its parameters, which a plan cannot answer",
             ))),
             Err(ServiceError::McpError(error)) => Ok(Err(answer::error(&error, self.most))),
-            Err(ServiceError::TransportSend(_)) => Err(Lost::Unsent),
+            Err(ServiceError::TransportSend(err)) => Err(lost_in_sending(err.error.as_ref())),
             Err(ServiceError::TransportClosed) => Err(Lost::Sent),
             Err(ServiceError::Cancelled { reason }) => {
                 let reason = reason.unwrap_or_else(|| "the server cancelled the call".to_owned());
@@ -222,6 +222,15 @@ impl Process {
             tracing::debug!(set = %self.set, "the MCP server does not end by itself");
             self.group.stop().await;
         }
+    }
+}
+
+/// A pipe that nobody reads takes a call with it. Whatever else cut a call short may have let all
+/// of it through but the line's end, which a server could overlook.
+fn lost_in_sending(err: &(dyn std::error::Error + 'static)) -> Lost {
+    match err.downcast_ref::<io::Error>().map(io::Error::kind) {
+        Some(io::ErrorKind::BrokenPipe | io::ErrorKind::NotConnected) => Lost::Unsent,
+        _ => Lost::Sent,
     }
 }
 
