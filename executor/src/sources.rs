@@ -1,7 +1,7 @@
 //! Where configured toolsets come from, and what keeps them connected.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -119,32 +119,26 @@ fn rooted_cwd(base: &Path, cwd: Option<PathBuf>) -> PathBuf {
 #[derive(Debug)]
 pub struct Sources {
     toolbox: Toolbox,
+    output_bytes: usize,
     lines: BTreeMap<ToolSetName, Arc<Line>>,
     keepers: JoinSet<()>,
     stop: CancellationToken,
 }
 
 impl Sources {
-    /// Registers sets in their order and begins to connect them all at once.
-    ///
-    /// Commands are ready at once. Where a name is taken, the sets before it stay registered.
-    pub fn connect(
-        toolbox: &Toolbox,
-        sets: impl IntoIterator<Item = SetConfig>,
-    ) -> Result<Self, SetExists> {
-        let mut sources = Self {
+    /// Makes the sources of a toolbox, none yet, whose outputs have at most `output_bytes` bytes.
+    pub fn new(toolbox: &Toolbox, output_bytes: usize) -> Self {
+        Self {
             toolbox: toolbox.clone(),
+            output_bytes,
             lines: BTreeMap::new(),
             keepers: JoinSet::new(),
             stop: CancellationToken::new(),
-        };
-        for set in sets {
-            sources.add(set)?;
         }
-        Ok(sources)
     }
 
-    /// Registers one more set and begins to connect it.
+    /// Registers a set behind those that are there and begins to connect it: commands are ready
+    /// at once, servers connect side by side. Needs a runtime.
     pub fn add(&mut self, config: SetConfig) -> Result<(), SetExists> {
         let mut set = ToolSet {
             name: config.name.clone(),
@@ -157,13 +151,14 @@ impl Sources {
         let mcp = match config.source {
             Source::Mcp(mcp) => Some(mcp),
             Source::Tools(tools) => {
-                (set.status, set.tools) = commands(&set.name, tools);
+                (set.status, set.tools) = commands(&set.name, tools, self.output_bytes);
                 None
             }
         };
         self.toolbox.register(set)?;
         if let Some(mcp) = mcp {
-            let keeper = Keeper::new(config.name.clone(), mcp, self.toolbox.clone());
+            let keeper =
+                Keeper::new(config.name.clone(), mcp, self.toolbox.clone(), self.output_bytes);
             self.lines.insert(config.name, keeper.line());
             self.keepers.spawn(keeper.run(self.stop.clone()));
         }
@@ -221,9 +216,18 @@ impl Sources {
     }
 }
 
-fn commands(set: &ToolSetName, tools: Vec<CommandTool>) -> (SetStatus, Vec<ReadyTool>) {
+fn commands(
+    set: &ToolSetName,
+    tools: Vec<CommandTool>,
+    most: usize,
+) -> (SetStatus, Vec<ReadyTool>) {
+    let mut names = BTreeSet::new();
+    if let Some(twin) = tools.iter().find(|it| !names.insert(&it.name)) {
+        let error = format!("two tools are called `{}`: rename one", twin.name);
+        return (SetStatus::Failed { error }, Vec::new());
+    }
     let tools: Result<Vec<_>, _> =
-        tools.into_iter().map(|it| it.into_tool(set).map(ReadyTool::new)).collect();
+        tools.into_iter().map(|it| it.into_tool(set, most).map(ReadyTool::new)).collect();
     match tools {
         Ok(tools) => (SetStatus::Ready, tools),
         Err(err) => (SetStatus::Failed { error: err.to_string() }, Vec::new()),
@@ -234,6 +238,7 @@ fn commands(set: &ToolSetName, tools: Vec<CommandTool>) -> (SetStatus, Vec<Ready
 mod tests {
     use expect_test::{Expect, expect};
     use serde_json::{Value, json};
+    use shared::limits;
 
     use super::*;
 
@@ -260,7 +265,7 @@ mod tests {
         let tool = json!({ "name": "t", "effect": "read", "run": { "command": ["date", "-u"] } });
         let set = parse(json!({ "tools": [tool] })).unwrap();
         let toolbox = Toolbox::default();
-        Sources::connect(&toolbox, [set]).unwrap();
+        Sources::new(&toolbox, limits::OUTPUT_BYTES).add(set).unwrap();
         let tools = &toolbox.sets()[0].tools;
         assert_eq!(tools[0].definition().effect, shared::tool::Effect::Read);
     }
@@ -274,14 +279,28 @@ mod tests {
         check(json!({ "tools": [tool] }), expect!["a command needs a program, as in `[date, -u]`"]);
     }
 
-    #[test]
-    fn a_command_that_names_no_parameter_fails_its_set() {
-        let tool = json!({ "name": "t", "run": { "command": ["echo", "{{nmae}}"] } });
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check_failed(tools: Value, expected: Expect) {
         let toolbox = Toolbox::default();
-        Sources::connect(&toolbox, [parse(json!({ "tools": [tool] })).unwrap()]).unwrap();
+        let set = parse(json!({ "tools": tools })).unwrap();
+        Sources::new(&toolbox, limits::OUTPUT_BYTES).add(set).unwrap();
         let SetStatus::Failed { error } = toolbox.sets().remove(0).status else { panic!("failed") };
-        expect!["the command of `t` names `{{nmae}}`, which is none of its parameters: add it to the properties in `parameters`"]
-            .assert_eq(&error);
+        expected.assert_eq(&error);
+    }
+
+    #[test]
+    fn commands_that_cannot_be_called_fail_their_set() {
+        check_failed(
+            json!([{ "name": "t", "run": { "command": ["echo", "{{nmae}}"] } }]),
+            expect![
+                "the command of `t` names `{{nmae}}`, which is none of its parameters: add it to the properties in `parameters`"
+            ],
+        );
+        check_failed(
+            json!([{ "name": "t" }, { "name": "t" }]),
+            expect!["two tools are called `t`: rename one"],
+        );
+        check_failed(json!([{ "name": "t", "parameters": { "type": "strnig" } }]), expect![[r#"the `parameters` of `t` are no JSON Schema: "strnig" is not valid under any of the schemas listed in the 'anyOf' keyword"#]]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use rmcp::{
         Implementation, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
     },
     service::{RequestContext, RoleServer},
-    transport::stdio,
+    transport::stdio_pipes,
 };
 use serde_json::{Map, Value};
 use shared::{clock::Clock, schema::Schema};
@@ -44,7 +44,7 @@ pub fn default_file(data: &Path) -> PathBuf {
 /// Serves the demo over standard input and output until the input ends.
 pub async fn serve(file: PathBuf, clock: Arc<dyn Clock>) -> Result<(), ServeError> {
     let server = BlogServer(Arc::new(Blog::new(file, clock)));
-    let service = server.serve(stdio()).await.map_err(|err| ServeError(err.to_string()))?;
+    let service = server.serve(stdio_pipes()).await.map_err(|err| ServeError(err.to_string()))?;
     service.waiting().await.map_err(|err| ServeError(err.to_string()))?;
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Integration tests.
 
+mod commands;
+mod mcp;
 mod mongod;
 mod protocol;
 mod supervised;

@@ -1,1 +1,4 @@
-//! Placeholder.
+//! What integration tests share.
+
+pub mod binary;
+pub mod toolset;

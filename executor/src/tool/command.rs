@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use shared::{
     id::{ToolName, ToolSetName},
-    limits,
+    schema::Schema,
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
 use tokio::{
@@ -67,14 +67,27 @@ pub struct Run {
     pub env: BTreeMap<String, String>,
 }
 
-/// A command names a parameter that its tool does not have.
+/// A command tool that cannot be called as it is described.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the command of `{tool}` names `{{{{{parameter}}}}}`, which is none of its parameters: add it to the properties in `parameters`"
-)]
-pub struct UnknownParameter {
-    tool: ToolName,
-    parameter: String,
+pub enum CommandToolError {
+    /// Its command names a parameter that it does not have.
+    #[error(
+        "the command of `{tool}` names `{{{{{parameter}}}}}`, which is none of its parameters: add it to the properties in `parameters`"
+    )]
+    UnknownParameter {
+        /// The tool.
+        tool: ToolName,
+        /// The parameter.
+        parameter: String,
+    },
+    /// Its parameters have no schema.
+    #[error("the `parameters` of `{tool}` are no JSON Schema: {error}")]
+    Schema {
+        /// The tool.
+        tool: ToolName,
+        /// What is wrong.
+        error: String,
+    },
 }
 
 fn no_parameters() -> Value {
@@ -82,13 +95,20 @@ fn no_parameters() -> Value {
 }
 
 impl CommandTool {
-    /// Makes a tool that can be called.
-    pub fn into_tool(self, set: &ToolSetName) -> Result<Arc<dyn Tool>, UnknownParameter> {
+    /// Makes a tool that can be called and prints at most `most` bytes.
+    pub fn into_tool(
+        self,
+        set: &ToolSetName,
+        most: usize,
+    ) -> Result<Arc<dyn Tool>, CommandToolError> {
         let known = self.parameters.get("properties").and_then(Value::as_object);
         let is_unknown = |name: &&str| !known.is_some_and(|all| all.contains_key(*name));
         let unknown = self.run.as_ref().and_then(|it| it.command.parameters().find(is_unknown));
         if let Some(parameter) = unknown.map(str::to_owned) {
-            return Err(UnknownParameter { tool: self.name, parameter });
+            return Err(CommandToolError::UnknownParameter { tool: self.name, parameter });
+        }
+        if let Err(error) = Schema::new(&self.parameters) {
+            return Err(CommandToolError::Schema { tool: self.name, error });
         }
         let definition = ToolDefinition {
             name: self.name,
@@ -100,7 +120,7 @@ impl CommandTool {
             examples: self.examples,
             is_callable: self.run.is_some(),
         };
-        Ok(Arc::new(CommandRunner { definition: Arc::new(definition), run: self.run }))
+        Ok(Arc::new(CommandRunner { definition: Arc::new(definition), run: self.run, most }))
     }
 }
 
@@ -108,6 +128,7 @@ impl CommandTool {
 struct CommandRunner {
     definition: Arc<ToolDefinition>,
     run: Option<Run>,
+    most: usize,
 }
 
 #[async_trait]
@@ -120,7 +141,7 @@ impl Tool for CommandRunner {
         let run = self.run.as_ref().ok_or_else(|| self.not_callable())?;
         let mut running = Running::start(run, &parameters, &cx)?;
         let ended = tokio::select! {
-            ended = running.finish() => Some(ended),
+            ended = running.finish(self.most) => Some(ended),
             () = cx.cancel.cancelled() => None,
         };
         let Some(ended) = ended else {
@@ -128,7 +149,7 @@ impl Tool for CommandRunner {
             let message = format!("`{}` was told to stop", run.command.program());
             return Err(ToolError::new(ErrorCode::CANCELLED, message).indefinite());
         };
-        running.answer(run.command.program(), ended)
+        running.answer(run.command.program(), ended, self.most)
     }
 }
 
@@ -179,7 +200,7 @@ impl Running {
     }
 
     /// Feeds the command and reads what it prints until it has ended.
-    async fn finish(&mut self) -> Ended {
+    async fn finish(&mut self, most: usize) -> Ended {
         let Self { group, input, output, stderr: tail } = self;
         let child = group.child();
         let (stdin, stdout, stderr) =
@@ -194,7 +215,7 @@ impl Running {
                     read_tail(stderr, tail).await;
                     Ok(())
                 },
-                read_output(stdout, output),
+                read_output(stdout, output, most),
             )
         });
         let status = tokio::select! {
@@ -214,14 +235,13 @@ impl Running {
         status.map_or_else(Ended::Lost, Ended::Exited)
     }
 
-    fn answer(self, program: &str, ended: Ended) -> Result<Value, ToolError> {
+    fn answer(self, program: &str, ended: Ended, most: usize) -> Result<Value, ToolError> {
         let status = match ended {
             Ended::Exited(status) => status,
             Ended::PrintedTooMuch => {
                 let message = format!(
-                    "`{program}` printed more than {} bytes and was stopped: \
-                     let it write a file and print the file's name",
-                    limits::OUTPUT_BYTES
+                    "`{program}` printed more than {most} bytes and was stopped: \
+                     let it write a file and print the file's name"
                 );
                 return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
             }
@@ -260,11 +280,15 @@ async fn feed(mut stdin: ChildStdin, input: &[u8]) -> Result<(), TooMuch> {
     Ok(())
 }
 
-async fn read_output(stdout: impl AsyncRead + Unpin, output: &mut Vec<u8>) -> Result<(), TooMuch> {
-    let mut stdout = stdout.take(limits::OUTPUT_BYTES as u64 + 1);
+async fn read_output(
+    stdout: impl AsyncRead + Unpin,
+    output: &mut Vec<u8>,
+    most: usize,
+) -> Result<(), TooMuch> {
+    let mut stdout = stdout.take(most as u64 + 1);
     // A pipe that breaks has ended; the exit status says how.
     let _ = stdout.read_to_end(output).await;
-    if output.len() > limits::OUTPUT_BYTES { Err(TooMuch) } else { Ok(()) }
+    if output.len() > most { Err(TooMuch) } else { Ok(()) }
 }
 
 /// Reads what a command printed: JSON if it is JSON, else a string without the last line end.

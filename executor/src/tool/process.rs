@@ -171,3 +171,25 @@ pub(super) async fn read_tail(mut stream: impl AsyncRead + Unpin, tail: &mut Tai
         tail.push(&buffer[..n]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faber_is_this_binary() {
+        assert_eq!(executable("faber"), std::env::current_exe().unwrap());
+        assert_eq!(executable("fabel"), Path::new("fabel"));
+    }
+
+    #[test]
+    fn a_tail_is_the_end() {
+        let mut tail = Tail::default();
+        for _ in 0..10_000 {
+            tail.push(b"noise ");
+        }
+        tail.push("ende \u{e4}\n".as_bytes());
+        let text = tail.text();
+        assert!(text.ends_with("noise ende \u{e4}") && text.len() <= Tail::BYTES, "{text}");
+    }
+}

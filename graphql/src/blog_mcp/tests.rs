@@ -106,7 +106,7 @@ fn what_makes_no_sense_is_refused() {
     world.check_refused(
         "createAuthor",
         &json!({ "email": "x", "age": 1 }),
-        expect![[r#"at `/email`: "x" does not match "^[^@\\s]+@[^@\\s]+$"; "name" is a required property; Additional properties are not allowed ('age' was unexpected)"#]],
+        expect![[r#""name" is a required property; at `/email`: "x" does not match "^[^@\s]+@[^@\s]+$"; Additional properties are not allowed ('age' was unexpected)"#]],
     );
     world.check_refused("getWeather", &json!({}), expect!["Unknown tool: getWeather"]);
     assert_eq!(world.call("listAuthors", &json!({})), json!([alice]));

@@ -1,11 +1,9 @@
 //! What an MCP server's answer means.
 
-use std::io;
-
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode as RpcCode, ErrorData};
 use serde_json::Value;
 use shared::{
-    limits,
+    json,
     tool::{ErrorCode, ToolError},
 };
 
@@ -16,7 +14,7 @@ pub(super) const TOO_LARGE: RpcCode = RpcCode(-32_099);
 ///
 /// Structured content is preferred. Else one content is the output and several are a list; a text
 /// is read as JSON if it is JSON, and everything but text is the object that describes it.
-pub(super) fn output(result: CallToolResult) -> Result<Value, ToolError> {
+pub(super) fn output(result: CallToolResult, most: usize) -> Result<Value, ToolError> {
     if result.is_error == Some(true) {
         return Err(ToolError::failed(complaint(&result)));
     }
@@ -24,17 +22,17 @@ pub(super) fn output(result: CallToolResult) -> Result<Value, ToolError> {
         Some(structured) => structured,
         None => contents(result.content),
     };
-    if is_too_large(&output) {
-        return Err(too_large());
+    if json::bytes(&output) > most {
+        return Err(too_large(most));
     }
     Ok(output)
 }
 
 /// Returns what a JSON-RPC error means.
-pub(super) fn error(error: &ErrorData) -> ToolError {
+pub(super) fn error(error: &ErrorData, most: usize) -> ToolError {
     let message = error.message.as_ref();
     match error.code {
-        TOO_LARGE => too_large(),
+        TOO_LARGE => too_large(most),
         RpcCode::METHOD_NOT_FOUND => ToolError::new(ErrorCode::UNAVAILABLE, message),
         RpcCode::INVALID_PARAMS if names_no_tool(message) => {
             ToolError::new(ErrorCode::UNAVAILABLE, message)
@@ -50,11 +48,9 @@ fn names_no_tool(message: &str) -> bool {
     message.contains("unknown tool") || (message.contains("tool") && message.contains("not found"))
 }
 
-fn too_large() -> ToolError {
-    let message = format!(
-        "the server answered more than {} bytes: ask it for less, or for a file",
-        limits::OUTPUT_BYTES
-    );
+fn too_large(most: usize) -> ToolError {
+    let message =
+        format!("the server answered more than {most} bytes: ask it for less, or for a file");
     ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message)
 }
 
@@ -91,24 +87,6 @@ fn content(content: ContentBlock) -> Value {
     }
 }
 
-fn is_too_large(value: &Value) -> bool {
-    serde_json::to_writer(Budget(limits::OUTPUT_BYTES), value).is_err()
-}
-
-/// Counts what is written and refuses what is beyond the budget.
-struct Budget(usize);
-
-impl io::Write for Budget {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
@@ -119,7 +97,7 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check(result: Value, expected: Expect) {
         let result = serde_json::from_value(result).unwrap();
-        let text = output(result).map_or_else(|err| err.to_string(), |value| value.to_string());
+        let text = output(result, 60).map_or_else(|err| err.to_string(), |value| value.to_string());
         expected.assert_eq(&text);
     }
 
@@ -162,15 +140,20 @@ mod tests {
 
     #[test]
     fn outputs_have_a_limit() {
-        let fits = "x".repeat(limits::OUTPUT_BYTES - 2);
-        assert!(!is_too_large(&json!(fits)));
-        assert!(is_too_large(&json!(format!("{fits}x"))));
+        let long = "x".repeat(59);
+        check(
+            json!({ "content": [text(&long)] }),
+            expect![
+                "tool.output_too_large: the server answered more than 60 bytes: ask it for less, or for a file"
+            ],
+        );
     }
 
     #[test]
     fn codes_of_json_rpc_have_a_meaning() {
-        let code =
-            |code: RpcCode, message: &'static str| error(&ErrorData::new(code, message, None)).code;
+        let code = |code: RpcCode, message: &'static str| {
+            error(&ErrorData::new(code, message, None), 60).code
+        };
         assert_eq!(code(RpcCode::INVALID_PARAMS, "`a` is missing"), ErrorCode::INVALID_PARAMETERS);
         assert_eq!(code(RpcCode::INVALID_PARAMS, "Unknown tool: x"), ErrorCode::UNAVAILABLE);
         assert_eq!(code(RpcCode::METHOD_NOT_FOUND, "tools/call"), ErrorCode::UNAVAILABLE);

@@ -24,6 +24,8 @@ const GATHER: Duration = Duration::from_millis(50);
 const BACKOFF: Duration = Duration::from_millis(500);
 /// The longest a start is put off.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// How long until a server whose tools are not known is started again though nobody asks.
+const RETRY: Duration = Duration::from_mins(1);
 /// A server that lived this long is no longer suspected.
 const HEALTHY: Duration = Duration::from_secs(30);
 
@@ -33,6 +35,7 @@ pub(crate) struct Keeper {
     set: ToolSetName,
     spec: McpCommand,
     toolbox: Toolbox,
+    most: usize,
     line: Arc<Line>,
     /// Starts in a row that did not last.
     failures: u32,
@@ -45,8 +48,9 @@ enum End {
 }
 
 impl Keeper {
-    pub(crate) fn new(set: ToolSetName, spec: McpCommand, toolbox: Toolbox) -> Self {
-        Self { set, spec, toolbox, line: Arc::new(Line::new()), failures: 0 }
+    /// Makes the keeper of a server whose outputs have at most `most` bytes.
+    pub(crate) fn new(set: ToolSetName, spec: McpCommand, toolbox: Toolbox, most: usize) -> Self {
+        Self { set, spec, toolbox, most, line: Arc::new(Line::new()), failures: 0 }
     }
 
     /// Returns where calls wait for the server.
@@ -64,21 +68,28 @@ impl Keeper {
             let retry_at = Instant::now() + backoff(self.failures);
             tracing::warn!(set = %self.set, %error, "the MCP server is down");
             self.line.set(State::Down { error: error.into(), retry_at });
-            let again = async {
-                self.line.wanted().await;
-                sleep_until(retry_at).await;
-            };
             tokio::select! {
-                () = again => self.line.set(State::Starting),
+                () = self.wanted(retry_at) => self.line.set(State::Starting),
                 () = stop.cancelled() => break,
             }
         }
         self.line.set(State::Stopped);
     }
 
+    /// Returns when the server is to be started again.
+    async fn wanted(&self, retry_at: Instant) {
+        if self.tools().is_empty() {
+            // Nobody can call tools that are not known, so nobody would ask.
+            let _ = timeout(RETRY, self.line.wanted()).await;
+        } else {
+            self.line.wanted().await;
+        }
+        sleep_until(retry_at).await;
+    }
+
     /// Starts the server and looks after it until it dies or is to stop.
     async fn serve(&self, stop: &CancellationToken) -> End {
-        let (mut process, wire) = match Process::spawn(&self.set, &self.spec) {
+        let (mut process, wire) = match Process::spawn(&self.set, &self.spec, self.most) {
             Ok(spawned) => spawned,
             Err(error) => return self.fail(error),
         };
@@ -134,10 +145,14 @@ impl Keeper {
 
     /// Says that the server could not be asked. The tools that are known stay.
     fn fail(&self, error: String) -> End {
-        let known = self.toolbox.sets().into_iter().find(|it| it.name == self.set);
-        let tools = known.map(|it| it.tools).unwrap_or_default();
-        self.toolbox.settle(&self.set, SetStatus::Failed { error: error.clone() }, tools);
+        let status = SetStatus::Failed { error: error.clone() };
+        self.toolbox.settle(&self.set, status, self.tools());
         End::Died(error)
+    }
+
+    fn tools(&self) -> Vec<ReadyTool> {
+        let set = self.toolbox.sets().into_iter().find(|it| it.name == self.set);
+        set.map(|it| it.tools).unwrap_or_default()
     }
 }
 

@@ -94,10 +94,11 @@ impl Line {
 }
 
 fn down(error: &str, retry_at: Instant) -> ToolError {
-    let wait = retry_at.saturating_duration_since(Instant::now()).as_secs();
-    let when = match wait {
-        0 => String::new(),
-        wait => format!("; it may be started again in {wait} s"),
+    let wait = retry_at.saturating_duration_since(Instant::now());
+    let when = if wait.is_zero() {
+        String::new()
+    } else {
+        format!("; it may be started again in {} s", wait.as_secs_f32().ceil())
     };
     ToolError::new(ErrorCode::UNAVAILABLE, format!("{error}{when}"))
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    fmt,
+    fmt, io,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -45,6 +45,8 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 pub(super) struct Link {
     peer: Peer<RoleClient>,
     closed: CancellationToken,
+    /// The most bytes of an output.
+    most: usize,
 }
 
 /// A call that a dying server took with it.
@@ -63,6 +65,7 @@ pub(super) struct Process {
     group: Group,
     service: Option<RunningService<RoleClient, Handler>>,
     closed: CancellationToken,
+    most: usize,
     changed: Arc<Notify>,
     stderr: Arc<Mutex<Tail>>,
     _log: JoinSet<()>,
@@ -99,12 +102,12 @@ impl Link {
             return Err(Lost::Unsent);
         }
         match self.peer.call_tool_once(request).await {
-            Ok(CallToolResponse::Complete(result)) => Ok(answer::output(result)),
+            Ok(CallToolResponse::Complete(result)) => Ok(answer::output(result, self.most)),
             Ok(_) => Ok(Err(ToolError::failed(
                 "the tool asks for more than its parameters, which a plan cannot answer",
             ))),
-            Err(ServiceError::McpError(error)) => Ok(Err(answer::error(&error))),
-            Err(ServiceError::TransportSend(_)) => Err(Lost::Unsent),
+            Err(ServiceError::McpError(error)) => Ok(Err(answer::error(&error, self.most))),
+            Err(ServiceError::TransportSend(err)) => Err(lost_in_sending(err.error.as_ref())),
             Err(ServiceError::TransportClosed) => Err(Lost::Sent),
             Err(ServiceError::Cancelled { reason }) => {
                 let reason = reason.unwrap_or_else(|| "the server cancelled the call".to_owned());
@@ -125,7 +128,11 @@ impl fmt::Debug for Link {
 
 impl Process {
     /// Starts a server. It does not answer yet.
-    pub(super) fn spawn(set: &ToolSetName, spec: &McpCommand) -> Result<(Self, Wire), String> {
+    pub(super) fn spawn(
+        set: &ToolSetName,
+        spec: &McpCommand,
+        most: usize,
+    ) -> Result<(Self, Wire), String> {
         let program = Program { name: &spec.command, cwd: spec.cwd.as_deref(), env: &spec.env };
         let mut command = program.command();
         command.args(&spec.args);
@@ -137,7 +144,7 @@ impl Process {
             return Err(format!("the streams of `{}` are not piped", spec.command));
         };
         let closed = CancellationToken::new();
-        let wire = Wire::new(stdout, stdin, closed.clone());
+        let wire = Wire::new(stdout, stdin, most, closed.clone());
         let tail = Arc::new(Mutex::new(Tail::default()));
         let mut log = JoinSet::new();
         log.spawn(keep_log(set.clone(), stderr, Arc::clone(&tail)));
@@ -147,6 +154,7 @@ impl Process {
             group,
             service: None,
             closed,
+            most,
             changed: Arc::new(Notify::new()),
             stderr: tail,
             _log: log,
@@ -161,7 +169,8 @@ impl Process {
             Ok(service) => service,
             Err(err) => return Err(self.complaint(&err.to_string()).await),
         };
-        let link = Link { peer: service.peer().clone(), closed: self.closed.clone() };
+        let link =
+            Link { peer: service.peer().clone(), closed: self.closed.clone(), most: self.most };
         self.service = Some(service);
         let offers = self.offers(&link).await?;
         Ok((link, offers))
@@ -213,6 +222,15 @@ impl Process {
             tracing::debug!(set = %self.set, "the MCP server does not end by itself");
             self.group.stop().await;
         }
+    }
+}
+
+/// A pipe that nobody reads takes a call with it. Whatever else cut a call short may have let all
+/// of it through but the line's end, which a server could overlook.
+fn lost_in_sending(err: &(dyn std::error::Error + 'static)) -> Lost {
+    match err.downcast_ref::<io::Error>().map(io::Error::kind) {
+        Some(io::ErrorKind::BrokenPipe | io::ErrorKind::NotConnected) => Lost::Unsent,
+        _ => Lost::Sent,
     }
 }
 

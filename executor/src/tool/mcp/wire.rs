@@ -12,7 +12,6 @@ use rmcp::{
     transport::Transport,
 };
 use serde_json::Value;
-use shared::limits;
 use tokio::{
     io::{self, AsyncBufReadExt, AsyncWriteExt, BufReader},
     process::{ChildStdin, ChildStdout},
@@ -23,9 +22,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::TOO_LARGE;
 
-/// Bytes of one line: an output may stand in it twice, as structure and as text, each of its
-/// bytes escaped to six.
-const LINE_BYTES: usize = 16 * limits::OUTPUT_BYTES;
+/// How much longer a line may be than an output: the output may stand in it twice, as structure
+/// and as text, each of its bytes escaped to six.
+const OVERHEAD: usize = 16;
+/// Bytes of a line that are kept for the next one.
+const KEPT: usize = 1 << 20;
 /// Bytes kept of either end of a line that is too long: the id of a message is there.
 const ENDS: usize = 256;
 /// How long a server may leave its input unread before it is given up.
@@ -43,10 +44,15 @@ pub(super) struct Wire {
 
 impl Wire {
     /// Makes a wire that cancels `closed` once nothing more can come or go.
-    pub(super) fn new(stdout: ChildStdout, stdin: ChildStdin, closed: CancellationToken) -> Self {
+    pub(super) fn new(
+        stdout: ChildStdout,
+        stdin: ChildStdin,
+        most: usize,
+        closed: CancellationToken,
+    ) -> Self {
         Self {
             reader: BufReader::with_capacity(64 << 10, stdout),
-            line: Line::default(),
+            line: Line::new(most.saturating_mul(OVERHEAD)),
             writer: Arc::new(Mutex::new(Some(stdin))),
             closed,
         }
@@ -118,17 +124,22 @@ impl Transport<RoleClient> for Wire {
 }
 
 /// A line as far as it was read.
-#[derive(Default)]
 struct Line {
+    most: usize,
     bytes: Vec<u8>,
     /// Whether the middle was thrown away.
     is_cut: bool,
 }
 
 impl Line {
+    /// Makes an empty line that may have `most` bytes.
+    fn new(most: usize) -> Self {
+        Self { most: most.max(2 * ENDS), bytes: Vec::new(), is_cut: false }
+    }
+
     fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-        if self.bytes.len() > LINE_BYTES || (self.is_cut && self.bytes.len() > LINE_BYTES / 16) {
+        if self.bytes.len() > self.most {
             self.is_cut = true;
             self.bytes.drain(ENDS..self.bytes.len() - ENDS);
         }
@@ -139,7 +150,7 @@ impl Line {
         let is_cut = std::mem::take(&mut self.is_cut);
         let message = if is_cut { too_long(&self.bytes) } else { parse(&self.bytes) };
         self.bytes.clear();
-        self.bytes.shrink_to(LINE_BYTES / 16);
+        self.bytes.shrink_to(KEPT);
         message
     }
 }
@@ -200,9 +211,11 @@ fn id_at(end: &[u8], place: Place) -> Option<i64> {
 mod tests {
     use super::*;
 
+    const MOST: usize = 4 << 10;
+
     fn answer(line: &str) -> Option<(String, i64)> {
-        let mut buffer = Line::default();
-        for chunk in line.as_bytes().chunks(64 << 10) {
+        let mut buffer = Line::new(MOST);
+        for chunk in line.as_bytes().chunks(1_000) {
             buffer.push(chunk);
         }
         match buffer.take()? {
@@ -216,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_long_fails_its_call() {
-        let text = "x".repeat(LINE_BYTES + 1);
+        let text = "x".repeat(MOST + 1);
         let tail =
             format!(r#"{{"result":{{"content":[{{"id":3}},"{text}"]}},"jsonrpc":"2.0","id":7}}"#);
         assert_eq!(answer(&tail).unwrap().1, 7);

@@ -1,0 +1,174 @@
+//! Command tools: real commands, also such as misbehave.
+
+use std::{fs, time::Duration};
+
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+use shared::{limits, tool::ErrorCode};
+use tests::toolset::{Connected, PATIENCE, is_running, step, until};
+
+fn connect(command: &[&str]) -> Connected {
+    let parameters = json!({
+        "type": "object",
+        "properties": { "text": {}, "n": {}, "absent": {} },
+    });
+    let tool = json!({ "name": "t", "parameters": parameters, "run": { "command": command } });
+    Connected::begin(&json!({ "tools": [tool] }))
+}
+
+async fn check(command: &[&str], parameters: Value, expected: Expect) {
+    let text = match connect(command).call("s.t", parameters).await {
+        Ok(value) => value.to_string(),
+        Err(err) => format!("{err} (retryable: {}, definite: {})", err.retryable, err.is_definite),
+    };
+    expected.assert_eq(&text);
+}
+
+fn sh(script: &str) -> [&str; 3] {
+    ["sh", "-c", script]
+}
+
+#[tokio::test]
+async fn parameters_come_in_and_output_goes_out() {
+    let parameters = json!({ "z": 9_007_199_254_740_993_i64, "a": 0.1, "ü": "🎉" });
+    check(&["cat"], parameters, expect![[r#"{"z":9007199254740993,"a":0.1,"ü":"🎉"}"#]]).await;
+    check(&["printf", r"a\n\n"], json!({}), expect![[r#""a\n""#]]).await;
+    check(&["printf", r"\377"], json!({}), expect![[r#""�""#]]).await;
+    check(&["true"], json!({}), expect![[r#""""#]]).await;
+    check(&sh("echo null; echo"), json!({}), expect!["null"]).await;
+}
+
+#[tokio::test]
+async fn arguments_never_meet_a_shell() {
+    let parameters = json!({ "text": "$(date) 'x' \"y\"; *", "n": 1.50 });
+    let command = ["printf", "%s|%s|%s", "{{text}}", "{{absent}}", "n={{n}}"];
+    check(&command, parameters, expect![[r#""$(date) 'x' \"y\"; *|n=1.5|""#]]).await;
+    let nul = json!({ "text": "a\0b" });
+    check(&["echo", "{{text}}"], nul, expect!["tool.invalid_parameters: `echo` could not be started: nul byte found in provided data (retryable: false, definite: true)"]).await;
+}
+
+#[tokio::test]
+async fn failures_say_how() {
+    check(
+        &sh("echo oops >&2; exit 3"),
+        json!({}),
+        expect!["tool.failed: `sh` exited with status 3: oops (retryable: true, definite: true)"],
+    )
+    .await;
+    check(
+        &sh("kill -9 $$"),
+        json!({}),
+        expect!["tool.failed: `sh` was ended by signal 9 (retryable: true, definite: false)"],
+    )
+    .await;
+    check(&["no-such-program-anywhere"], json!({}), expect!["tool.unavailable: `no-such-program-anywhere` was not found: install it, or write its full path (retryable: true, definite: true)"]).await;
+    check(&["/"], json!({}), expect!["tool.unavailable: `/` may not be run: is it an executable file? (Permission denied (os error 13)) (retryable: true, definite: true)"]).await;
+    let run = json!({ "command": ["true"], "cwd": "/no/such/folder" });
+    let tool = json!({ "name": "t", "run": run });
+    let err = Connected::begin(&json!({ "tools": [tool] })).call("t", json!({})).await.unwrap_err();
+    expect!["tool.unavailable: `true` cannot run in `/no/such/folder`: there is no such directory"]
+        .assert_eq(&err.to_string());
+}
+
+#[tokio::test]
+async fn outputs_have_a_limit() {
+    check(&["yes"], json!({}), expect!["tool.output_too_large: `yes` printed more than 1048576 bytes and was stopped: let it write a file and print the file's name (retryable: false, definite: true)"]).await;
+    // The shell has ended when the rest is read.
+    let late = sh("head -c 2000000 /dev/zero & wait");
+    let err = connect(&late).call("t", json!({})).await.unwrap_err();
+    assert_eq!(err.code, ErrorCode::OUTPUT_TOO_LARGE);
+
+    let noisy = sh("yes noise | head -c 18000000 >&2; echo end >&2; exit 1");
+    let err = connect(&noisy).call("t", json!({})).await.unwrap_err();
+    assert!(err.message.ends_with("noise\nend") && err.message.len() < limits::MESSAGE_BYTES);
+}
+
+#[tokio::test]
+async fn a_command_need_not_read() {
+    let long = json!({ "a": "x".repeat(1 << 20) });
+    check(&sh("exec <&-; echo done"), long.clone(), expect![[r#""done""#]]).await;
+    check(&["true"], long, expect![[r#""""#]]).await;
+}
+
+#[tokio::test]
+async fn a_command_knows_whose_call_it_serves() {
+    let cx = step();
+    let key = cx.idempotency_key().unwrap();
+    let script =
+        sh(r#"echo "$FABER_IDEMPOTENCY_KEY $FABER_EXECUTION_ID/$FABER_STEP_ID $FABER_ATTEMPT""#);
+    let output = connect(&script).call_in("t", json!({}), cx).await;
+    assert_eq!(output, Ok(json!(format!("{key} {key} 2"))));
+}
+
+#[tokio::test]
+async fn what_a_command_leaves_behind_does_not_hold_it_up() {
+    check(&sh("sleep 1000 & echo hi"), json!({}), expect![[r#""hi""#]]).await;
+}
+
+/// A command that starts another, writes the number of that into a file, and waits.
+struct Family {
+    connected: Connected,
+    folder: tempfile::TempDir,
+}
+
+impl Family {
+    fn new(before: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pid = folder.path().join("pid");
+        let script = format!(
+            "{before} sleep 1000 & echo $! > '{pid}.new'; mv '{pid}.new' '{pid}'; wait; wait",
+            pid = pid.display()
+        );
+        Self { connected: connect(&sh(&script)), folder }
+    }
+
+    fn pid(&self) -> Option<String> {
+        fs::read_to_string(self.folder.path().join("pid")).ok()
+    }
+}
+
+#[tokio::test]
+async fn cancelling_ends_the_whole_family() {
+    for before in ["", "trap '' TERM;"] {
+        let family = Family::new(before);
+        let cx = step();
+        let cancel = cx.cancel.clone();
+        let call = family.connected.call_in("t", json!({}), cx);
+        let begun = async {
+            until("the child starts", || family.pid().is_some()).await;
+            cancel.cancel();
+        };
+        let (result, ()) = tokio::join!(call, begun);
+        let err = result.unwrap_err();
+        assert_eq!((err.code, err.is_definite), (ErrorCode::CANCELLED, false));
+        let pid = family.pid().unwrap();
+        until("the child ends", || !is_running(&pid)).await;
+    }
+}
+
+#[tokio::test]
+async fn dropping_a_call_ends_the_whole_family() {
+    let family = Family::new("");
+    let mut call = Box::pin(family.connected.call("t", json!({})));
+    let mut pid = None;
+    while pid.is_none() {
+        let waited = tokio::time::timeout(Duration::from_millis(5), &mut call).await;
+        assert!(waited.is_err(), "the command waits");
+        pid = family.pid();
+    }
+    let pid = pid.unwrap();
+    assert!(is_running(&pid));
+    drop(call);
+    until("the child ends", || !is_running(&pid)).await;
+    assert!(PATIENCE > limits::CANCEL_GRACE);
+}
+
+#[tokio::test]
+async fn a_tool_without_a_command_is_known_only() {
+    let tool = json!({ "name": "t", "description": "d", "examples": ["e"] });
+    let connected = Connected::begin(&json!({ "tools": [tool] }));
+    assert!(!connected.tool("s.t").definition().is_callable);
+    let err = connected.call("t", json!({})).await.unwrap_err();
+    expect!["tool.unavailable: `t` has nothing to run: add `run` to its description"]
+        .assert_eq(&err.to_string());
+}

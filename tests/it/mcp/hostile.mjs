@@ -1,0 +1,87 @@
+// An MCP server that misbehaves: `node hostile.mjs MODE RECORD`.
+//
+// It writes a line into the file RECORD for each start and each orderly end.
+import { appendFileSync, readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+
+const [mode, record] = process.argv.slice(2);
+appendFileSync(record, `start ${process.pid}\n`);
+const starts = () => readFileSync(record, "utf8").split("\n").filter((it) => it.startsWith("start")).length;
+const send = (message) => process.stdout.write(JSON.stringify({ jsonrpc: "2.0", ...message }) + "\n");
+const answer = (id, value) => send({ id, result: { content: [{ type: "text", text: JSON.stringify(value) }] } });
+
+const read = { readOnlyHint: true };
+const offer = (name, annotations) => ({ name, annotations, inputSchema: { type: "object" } });
+const offers = [
+  offer("hang", read), offer("cancelled", read), offer("die", read), offer("die_first", read),
+  offer("die_idempotent", { idempotentHint: true }), offer("die_once"), offer("quit", read), offer("starts", read),
+  offer("huge", read), offer("garbage", read), offer("not_mcp", read), offer("meta", read), offer("grow", read),
+  offer("rpc_error", read), offer("", read),
+];
+const cancelled = [];
+let waiting;
+const tellCancelled = () => {
+  if (waiting !== undefined && cancelled.length > 0) answer(waiting, cancelled.length);
+};
+
+const calls = {
+  hang: () => {},
+  cancelled: (id) => { waiting = id; tellCancelled(); },
+  die: () => process.exit(7),
+  die_once: () => process.exit(7),
+  die_idempotent: () => process.exit(7),
+  die_first: (id) => (starts() === 1 ? process.exit(7) : answer(id, "alive")),
+  quit: (id) => { answer(id, "bye"); setTimeout(() => process.exit(0), 1); },
+  starts: (id) => answer(id, starts()),
+  huge: (id, { bytes }) => answer(id, "x".repeat(bytes)),
+  garbage: (id) => {
+    process.stdout.write("Listening on…\n\n{\n[1,\n\u0000\u0001\n{\"id\":77,\"result\":{\"content\":[]}}\n");
+    process.stderr.write("noise\n".repeat(1000));
+    answer(id, "still here");
+  },
+  not_mcp: (id) => process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, result: 5 }) + "\n"),
+  meta: (id, _, params) => answer(id, params._meta),
+  grow: (id) => {
+    offers.push(offer("grown", read));
+    send({ method: "notifications/tools/list_changed" });
+    answer(id, null);
+  },
+  rpc_error: (id, { code, message }) => send({ id, error: { code, message } }),
+};
+
+// Three tools a page, except in circles.
+function list(id, cursor) {
+  if (mode === "circle") return send({ id, result: { tools: [], nextCursor: "again" } });
+  const start = Number(cursor ?? 0);
+  const nextCursor = start + 3 < offers.length ? String(start + 3) : undefined;
+  send({ id, result: { tools: offers.slice(start, start + 3), nextCursor } });
+}
+
+function greet(id, { protocolVersion }) {
+  const result = {
+    protocolVersion,
+    capabilities: { tools: { listChanged: true } },
+    serverInfo: { name: "hostile", version: "1" },
+  };
+  setTimeout(() => send({ id, result }), mode === "slow" ? 500 : 0);
+}
+
+if (mode === "broken") {
+  console.error("Error: cannot find the moon");
+  process.exit(3);
+}
+if (mode === "deaf") {
+  setInterval(() => {}, 1000);
+} else {
+  createInterface({ input: process.stdin }).on("line", (line) => {
+    const { id, method, params } = JSON.parse(line);
+    if (mode === "mute") return;
+    if (method === "initialize") greet(id, params);
+    else if (method === "tools/list") list(id, params?.cursor);
+    else if (method === "tools/call") calls[params.name](id, params.arguments, params);
+    else if (method === "notifications/cancelled") { cancelled.push(params.requestId); tellCancelled(); }
+  }).on("close", () => {
+    appendFileSync(record, "end\n");
+    process.exit(0);
+  });
+}

@@ -1,0 +1,117 @@
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use shared::tool::{Effect, ErrorCode};
+use tests::toolset::{Connected, step};
+
+/// Returns the script of an official server from npm.
+fn server(name: &str) -> PathBuf {
+    let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/mcp/node_modules").into();
+    let modules = std::env::var_os("FABER_TEST_MCP_MODULES").map_or_else(own, PathBuf::from);
+    let script = modules.join("@modelcontextprotocol").join(name).join("dist/index.js");
+    assert!(script.exists(), "`{}` is missing: run `tests/run`", script.display());
+    script
+}
+
+async fn everything() -> Connected {
+    let mcp = json!({ "command": "node", "args": [server("server-everything"), "stdio"] });
+    Connected::ready(&json!({ "mcp": mcp })).await
+}
+
+#[tokio::test]
+async fn everything_is_understood() {
+    let everything = everything().await;
+    let echo = everything.call("echo", json!({ "message": "Größe 🎉\n\u{2028}" })).await;
+    assert_eq!(echo, Ok(json!("Echo: Größe 🎉\n\u{2028}")));
+    let sum = everything.call("get-sum", json!({ "a": 2, "b": 0.5 })).await;
+    assert_eq!(sum, Ok(json!("The sum of 2 and 0.5 is 2.5.")));
+
+    let structured = everything.tool("get-structured-content");
+    let definition = structured.definition();
+    assert!(definition.output_schema.is_some() && definition.effect == Effect::Read);
+    let weather = json!({ "location": "Chicago" });
+    let weather = everything.call("get-structured-content", weather).await.unwrap();
+    assert!(weather["temperature"].is_number(), "{weather}");
+
+    let image = everything.call("get-tiny-image", json!({})).await.unwrap();
+    let kinds: Vec<_> = image.as_array().unwrap().iter().map(|it| it.get("type")).collect();
+    assert_eq!(kinds, [None, Some(&json!("image")), None]);
+    let links = everything.call("get-resource-links", json!({ "count": 2 })).await.unwrap();
+    assert_eq!(links[1]["type"], "resource_link");
+}
+
+#[tokio::test]
+async fn a_long_operation_can_be_cancelled() {
+    let everything = everything().await;
+    let cx = step();
+    let cancel = cx.cancel.clone();
+    let parameters = json!({ "duration": 600, "steps": 60 });
+    let long = everything.call_in("trigger-long-running-operation", parameters, cx);
+    let (long, ()) = tokio::join!(long, async {
+        everything.call("echo", json!({ "message": "a" })).await.unwrap();
+        cancel.cancel();
+    });
+    assert_eq!(long.unwrap_err().code, ErrorCode::CANCELLED);
+    let echo = everything.call("echo", json!({ "message": "b" })).await;
+    assert_eq!(echo, Ok(json!("Echo: b")));
+}
+
+#[tokio::test]
+async fn wrong_parameters_are_the_caller_s_fault() {
+    let everything = everything().await;
+    assert!(everything.tool("echo").complaint(&json!({})).is_some());
+    let err = everything.call("echo", json!({})).await.unwrap_err();
+    assert!(err.is_definite && err.message.contains("message"), "{err}");
+}
+
+#[tokio::test]
+async fn many_calls_share_one_server() {
+    let everything = everything().await;
+    let calls = (0..200).map(|n| {
+        let everything = &everything;
+        async move { everything.call("echo", json!({ "message": n.to_string() })).await }
+    });
+    let answers = futures::future::join_all(calls).await;
+    for (n, answer) in answers.into_iter().enumerate() {
+        assert_eq!(answer, Ok(json!(format!("Echo: {n}"))));
+    }
+}
+
+#[tokio::test]
+async fn files_are_written_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let mcp = json!({ "command": "node", "args": [server("server-filesystem"), root] });
+    let files = Connected::ready(&json!({ "mcp": mcp })).await;
+    let path = root.join("größe.txt");
+    let write = json!({ "path": path, "content": "Zeile 1\n" });
+    files.call("write_file", write).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "Zeile 1\n");
+    let read = files.call("read_text_file", json!({ "path": path })).await;
+    assert_eq!(read, Ok(json!({ "content": "Zeile 1\n" })));
+
+    let err = files.call("read_text_file", json!({ "path": "/etc/passwd" })).await.unwrap_err();
+    assert_eq!(err.code, ErrorCode::FAILED);
+    assert!(err.message.contains("Access denied"), "{err}");
+    assert_eq!(files.tool("read_text_file").definition().effect, Effect::Read);
+    assert_eq!(files.tool("write_file").definition().effect, Effect::Idempotent);
+}
+
+#[tokio::test]
+async fn memories_outlive_their_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = json!({ "mcp": {
+        "command": "node",
+        "args": [server("server-memory")],
+        "env": { "MEMORY_FILE_PATH": folder.path().join("memory.jsonl") },
+    } });
+    let entity = json!({ "name": "Ada", "entityType": "person", "observations": ["counts"] });
+    let first = Connected::ready(&memory).await;
+    first.call("create_entities", json!({ "entities": [entity] })).await.unwrap();
+    first.sources.close().await;
+
+    let second = Connected::ready(&memory).await;
+    let graph = second.call("read_graph", json!({})).await;
+    let entities: Option<Value> = graph.ok().and_then(|it| it.get("entities").cloned());
+    assert_eq!(entities, Some(json!([entity])));
+}

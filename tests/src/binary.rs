@@ -1,0 +1,37 @@
+//! The `faber` binary, built when a test first wants it.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
+
+/// Returns the path of the binary. Cargo builds it for the tests of its own package only, so this
+/// asks for it, into the folder that the running test comes from.
+///
+/// # Panics
+///
+/// If it does not build.
+pub fn faber() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(build)
+}
+
+fn build() -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    // target/PROFILE/deps/it-0123
+    let profile = test.ancestors().nth(2).expect("tests are built into `deps`");
+    let target = profile.parent().expect("a profile has a folder in the target folder");
+    let name = match profile.file_name().and_then(|it| it.to_str()) {
+        None | Some("debug") => "dev",
+        Some(name) => name,
+    };
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--package", "graphql", "--bin", "faber", "--profile", name])
+        .arg("--target-dir")
+        .arg(target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status();
+    assert!(built.is_ok_and(|it| it.success()), "`faber` does not build");
+    profile.join("faber")
+}

@@ -1,0 +1,126 @@
+//! A configured toolset, connected for one test.
+
+use std::{fs, sync::Arc, time::Duration};
+
+use executor::{
+    sources::{SetConfig, Sources},
+    tool::{StepCall, ToolContext},
+    toolbox::{Found, ReadyTool, SetStatus, Toolbox},
+};
+use serde_json::{Value, json};
+use shared::{
+    clock::Timestamp,
+    id::{Attempt, ExecutionId, ToolSetName},
+    limits,
+    tool::ToolError,
+};
+
+/// How long a test waits for what must happen.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The set `s` of a toolbox, and what keeps it connected.
+#[derive(Debug)]
+pub struct Connected {
+    /// The toolbox.
+    pub toolbox: Toolbox,
+    /// What keeps it connected.
+    pub sources: Sources,
+}
+
+impl Connected {
+    /// Begins to connect a set as a configuration would describe its source.
+    ///
+    /// # Panics
+    ///
+    /// If a configuration could not.
+    pub fn begin(source: &Value) -> Self {
+        let set: SetConfig = serde_json::from_value(json!({ "name": "s", "source": source }))
+            .expect("a source that a configuration could have");
+        let toolbox = Toolbox::default();
+        let mut sources = Sources::new(&toolbox, limits::OUTPUT_BYTES);
+        sources.add(set).expect("a toolbox that is empty");
+        Self { toolbox, sources }
+    }
+
+    /// Connects a set and waits until it is ready.
+    ///
+    /// # Panics
+    ///
+    /// If it fails.
+    pub async fn ready(source: &Value) -> Self {
+        let connected = Self::begin(source);
+        assert_eq!(connected.status().await, SetStatus::Ready);
+        connected
+    }
+
+    /// Waits until it is known whether the set connects.
+    pub async fn status(&self) -> SetStatus {
+        self.sources.ready(&set(), PATIENCE).await.expect("the set is registered")
+    }
+
+    /// Returns a tool.
+    ///
+    /// # Panics
+    ///
+    /// If there is none of that name.
+    pub fn tool(&self, name: &str) -> ReadyTool {
+        match self.toolbox.find(&name.parse().expect("a tool's name")) {
+            Found::Tool(tool) => tool,
+            other => panic!("`{name}` is {other:?}"),
+        }
+    }
+
+    /// Calls a tool as a step of a plan would.
+    pub async fn call(&self, name: &str, parameters: Value) -> Result<Value, ToolError> {
+        self.call_in(name, parameters, step()).await
+    }
+
+    /// Calls a tool in a context.
+    pub async fn call_in(
+        &self,
+        name: &str,
+        parameters: Value,
+        cx: ToolContext,
+    ) -> Result<Value, ToolError> {
+        let tool = Arc::clone(self.tool(name).tool());
+        let call = tool.call(Arc::new(parameters), cx);
+        tokio::time::timeout(PATIENCE, call).await.expect("the call ends")
+    }
+}
+
+fn set() -> ToolSetName {
+    "s".parse().expect("a name")
+}
+
+/// Returns the context of the second attempt of step `x`.
+pub fn step() -> ToolContext {
+    let call = StepCall {
+        execution: ExecutionId::draw(Timestamp::UNIX_EPOCH),
+        step: "x".parse().expect("a step id"),
+        attempt: Attempt::FIRST.next(),
+    };
+    ToolContext { call: Some(call), ..ToolContext::detached() }
+}
+
+/// Returns whether a process still runs; one that only waits to be buried does not.
+pub fn is_running(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|it| {
+        let state = it.trim_start().chars().next();
+        state.is_some_and(|it| it != 'Z' && it != 'X')
+    })
+}
+
+/// Looks again and again until something holds.
+///
+/// # Panics
+///
+/// If it does not within [`PATIENCE`].
+pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let look = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, look).await.unwrap_or_else(|_| panic!("never: {what}"));
+}
