@@ -2,9 +2,11 @@
 
 pub mod catalog;
 pub mod draft;
+pub mod offline;
 
 use async_trait::async_trait;
 use serde_json::Value;
+use shared::diagnostic::Diagnostic;
 
 use crate::{catalog::Catalog, draft::Draft};
 
@@ -28,12 +30,14 @@ pub struct Proposal {
     pub draft: Draft,
     /// How it came to be, oldest first.
     pub notes: Vec<Note>,
+    /// What was assumed or left out: the plan's author should know.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// Something worth knowing about how a draft came to be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
-    /// What kind of thing: `candidates`, `clauses`, `prompt`, `reply`.
+    /// What kind of thing: `candidates`, `clauses`, `assumptions`, `prompt`, `reply`.
     pub kind: &'static str,
     /// All of it.
     pub content: Value,
