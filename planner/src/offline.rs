@@ -24,7 +24,11 @@ mod words;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use shared::{diagnostic::Diagnostic, id::StepId, limits};
+use shared::{
+    diagnostic::Diagnostic,
+    id::{RESERVED_STEP_IDS, STEP_ID_LEN, is_step_id_char},
+    limits,
+};
 
 use self::{
     choose::{Ask, Candidate},
@@ -47,6 +51,8 @@ const NEAREST: usize = 5;
 const CANDIDATES: usize = 5;
 /// The most steps that clauses may list: more is not something that people write.
 const STEPS: usize = 1_024;
+/// Characters that a step id keeps for its number.
+const SUFFIX_LEN: usize = 8;
 /// The most problems that a message tells.
 const PROBLEMS: usize = 8;
 
@@ -305,12 +311,16 @@ impl<'a> Planning<'a> {
 
     /// Returns the id that a step of a tool gets: the tool's name, else `name_2`, `name_3`, ….
     fn free_id(&self, name: &str) -> String {
-        let is_free =
-            |id: &String| id.parse::<StepId>().is_ok() && !self.steps.iter().any(|it| it.0 == *id);
-        let plain = Some(name.to_owned()).filter(is_free);
-        plain.unwrap_or_else(|| {
-            (2..).map(|it| format!("{name}_{it}")).find(is_free).unwrap_or_else(|| name.to_owned())
-        })
+        let base: String = name
+            .chars()
+            .take(STEP_ID_LEN - SUFFIX_LEN)
+            .map(|it| if is_step_id_char(it) { it } else { '_' })
+            .collect();
+        let is_free = |id: &String| {
+            !RESERVED_STEP_IDS.contains(&id.as_str()) && self.steps.iter().all(|it| it.0 != *id)
+        };
+        let numbered = (2..=self.steps.len() + 2).map(|it| format!("{base}_{it}"));
+        std::iter::once(base.clone()).chain(numbered).find(is_free).unwrap_or(base)
     }
 
     fn finish(self) -> Result<Proposal, PlanningError> {
