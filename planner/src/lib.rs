@@ -4,6 +4,7 @@ pub mod catalog;
 pub mod compile;
 pub mod draft;
 pub mod nearest;
+pub mod offline;
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -38,7 +39,7 @@ pub struct Proposal {
 /// Something worth knowing about how a draft came to be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
-    /// What kind of thing: `candidates`, `clauses`, `prompt`, `reply`.
+    /// What kind of thing: `candidates`, `clauses`, `assumptions`, `prompt`, `reply`.
     pub kind: &'static str,
     /// All of it.
     pub content: Value,

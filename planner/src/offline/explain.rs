@@ -1,0 +1,129 @@
+//! What stands in the way of a plan, in sentences that say what to do.
+
+use super::{
+    profile::Profile,
+    property::{Property, Role},
+};
+
+/// Characters of a clause that a message shows.
+const SHOWN: usize = 200;
+
+/// What stands in the way of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Problem {
+    /// No tool does what the clause asks for.
+    NotUnderstood,
+    /// Several tools may be meant.
+    Ambiguous { tools: Vec<String> },
+    /// A parameter that must be there is not.
+    Missing { tool: String, parameter: String, hint: String },
+    /// A name that nothing in the query has.
+    UnknownName { tool: String, parameter: String, name: String, noun: String },
+    /// Several things may be meant.
+    UnclearReference { tool: String, parameter: String, names: Vec<String> },
+    /// A value that the parameter cannot have.
+    Unfit { tool: String, parameter: String, said: String, expected: String },
+    /// A part that nothing was made of, and that reads like something to do.
+    Leftover { words: String },
+}
+
+impl Problem {
+    /// Says what is wrong with a clause.
+    pub(super) fn explain(&self, clause: &str) -> String {
+        let clause = shown(clause);
+        match self {
+            Self::NotUnderstood => format!(
+                "no tool fits `{clause}`: begin the clause with what to do and what with, as in the nearest tools' names"
+            ),
+            Self::Ambiguous { tools } => {
+                format!("`{clause}` may mean {}: use the words of the tool's name", any_of(tools))
+            }
+            Self::Missing { tool, parameter, hint } => {
+                format!("`{parameter}` of `{tool}` is missing in `{clause}`: {hint}")
+            }
+            Self::UnknownName { tool, parameter, name, noun } => format!(
+                "`{}` in `{clause}` names no {noun} that this query makes before, so `{parameter}` of `{tool}` is \
+                 unknown: make the {noun} in an earlier clause, or give its id, such as `{noun} 507f1f77bcf86cd799439011`",
+                shown(name)
+            ),
+            Self::UnclearReference { tool, parameter, names } => format!(
+                "`{parameter}` of `{tool}` in `{clause}` may mean {}: say which by its name",
+                any_of(names)
+            ),
+            Self::Unfit { tool, parameter, said, expected } => format!(
+                "`{}` in `{clause}` does not fit `{parameter}` of `{tool}`: give {expected}",
+                shown(said)
+            ),
+            Self::Leftover { words } => format!(
+                "`{}` in `{clause}` was not understood: put it between quotation marks if it is text, or leave it out",
+                shown(words)
+            ),
+        }
+    }
+}
+
+/// Returns a text that is short enough for a message.
+pub(super) fn shown(text: &str) -> String {
+    let mut shown: String =
+        text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(SHOWN + 1).collect();
+    if shown.chars().count() > SHOWN {
+        shown.pop();
+        shown.push('…');
+    }
+    shown
+}
+
+/// Lists names as people do.
+pub(super) fn any_of(names: &[String]) -> String {
+    let quoted: Vec<String> = names.iter().map(|it| format!("`{}`", shown(it))).collect();
+    match quoted.as_slice() {
+        [] => "nothing".to_owned(),
+        [one] => one.clone(),
+        [init @ .., last] => format!("{} or {last}", init.join(", ")),
+    }
+}
+
+/// Says how to give a parameter.
+pub(super) fn hint(profile: &Profile, property: &Property) -> String {
+    let name = &property.name;
+    match property.role {
+        Role::Id => match property.noun.as_deref() {
+            Some(_) if profile.own_id().is_none_or(|it| profile.properties[it].name != *name) => {
+                let noun = spoken(name);
+                format!("make the {noun} in an earlier clause and say `by` or `on` it, or give its id: `{noun} 507f1f77bcf86cd799439011`")
+            }
+            _ => "give it: `id 507f1f77bcf86cd799439011`, or speak of something made in an earlier clause".to_owned(),
+        },
+        Role::Email => format!("add `with {name} somebody@example.com`"),
+        Role::Url => format!("add `with {name} https://example.com/…`"),
+        Role::Date => format!("add `with {name} 2026-01-31`, as an ISO date"),
+        Role::Name => "add `named …`".to_owned(),
+        Role::Title => "add `titled …`".to_owned(),
+        Role::Content => "add `saying …`".to_owned(),
+        Role::Number | Role::Integer => format!("add `with {name} 42`, a number"),
+        Role::Bool => format!("add `with {name} true` or `false`"),
+        Role::Enum => format!("add `with {name}` and one of {}", allowed(property)),
+        Role::Other => format!("`{name}` is an object, which words cannot say: write the plan as JSON"),
+        _ => format!("add `with {name} …`"),
+    }
+}
+
+/// Lists the values that a parameter may have.
+pub(super) fn allowed(property: &Property) -> String {
+    let values: Vec<String> = property
+        .values
+        .iter()
+        .take(12)
+        .map(|it| it.as_str().map_or_else(|| it.to_string(), str::to_owned))
+        .collect();
+    any_of(&values)
+}
+
+/// Returns the thing that a parameter identifies: `author` for `authorId`.
+pub(super) fn spoken(parameter: &str) -> String {
+    let mut parts = super::words::split_identifier(parameter);
+    if parts.len() > 1 {
+        parts.pop();
+    }
+    parts.join(" ")
+}

@@ -1,0 +1,181 @@
+//! What holds for every query and every toolset.
+
+use proptest::prelude::*;
+
+use shared::{
+    id::StepIx,
+    template::{Names, Template},
+};
+
+use super::{blog::blog, *};
+use crate::{Planner as _, offline::Offline};
+
+/// The steps that a template may name.
+struct Earlier<'a>(&'a [String]);
+
+impl Names for Earlier<'_> {
+    fn step(&self, name: &str) -> Option<StepIx> {
+        self.0.iter().position(|it| it == name).map(StepIx::new)
+    }
+
+    fn tool(&self, _name: &str) -> Option<StepIx> {
+        None
+    }
+}
+
+#[test]
+fn a_query_that_is_too_long_is_refused() {
+    let query = "list all authors ".repeat(shared::limits::QUERY_BYTES / 16);
+    let said = outcome(&blog(), &query);
+    assert!(said.starts_with("no plan: the query has ") && said.contains("is the most"), "{said}");
+}
+
+#[test]
+fn too_many_clauses_are_refused() {
+    let said = outcome(&blog(), &"list all authors; ".repeat(super::super::clause::CLAUSES + 1));
+    assert!(said.starts_with("no plan: the query has 257 clauses"), "{said}");
+}
+
+#[test]
+fn without_tools_there_is_no_plan() {
+    assert!(
+        outcome(&Catalog::default(), "list all authors").starts_with("no plan: there are no tools")
+    );
+}
+
+#[test]
+fn inactive_tools_are_not_chosen() {
+    let tools =
+        blog().tools().to_vec().into_iter().map(|it| CatalogTool { is_active: false, ..it });
+    assert!(
+        outcome(&Catalog::new(tools), "list all authors")
+            .starts_with("no plan: there are no tools")
+    );
+}
+
+#[tokio::test]
+async fn the_planner_notes_how_it_decided() {
+    let query = "Create author Charlie, then create blog by Charlie";
+    let proposal = Offline.propose(query, &blog()).await.unwrap();
+    assert_eq!(Offline.name(), "offline");
+    assert_eq!(proposal.draft.query.as_deref(), Some(query));
+    let kinds: Vec<&str> = proposal.notes.iter().map(|it| it.kind).collect();
+    assert_eq!(kinds, ["clauses", "candidates", "assumptions"]);
+    let candidates = &proposal.notes[1].content;
+    assert_eq!(candidates[0]["tools"][0]["tool"], "createAuthor");
+    assert_eq!(proposal.warnings.len(), 3);
+    assert!(
+        proposal.warnings.iter().all(|it| it.code == "plan.assumed_parameter" && it.help.is_some())
+    );
+}
+
+#[test]
+fn five_hundred_tools_are_told_apart_quickly() {
+    let mut tools: Vec<ToolDefinition> =
+        blog().tools().iter().map(|it| (*it.definition).clone()).collect();
+    for at in 0..500 {
+        tools.push(tool(
+            &format!("createThing{at}x"),
+            "Create a thing of some kind.",
+            json!({ "name!": { "type": "string" } }),
+        ));
+    }
+    let catalog = catalog(tools);
+    let started = std::time::Instant::now();
+    let said = outcome(
+        &catalog,
+        "Create author Alice with email alice@test.com, then create blog by Alice titled Hello about world",
+    );
+    assert!(said.starts_with("createAuthor {"), "{said}");
+    // Two orders above what it takes optimised: catches what grows with the square.
+    assert!(started.elapsed() < std::time::Duration::from_millis(500), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_long_text_takes_no_longer_than_it_should() {
+    let catalog = blog();
+    let words = "lorem ipsum by dolor and sit with amet, on that blog ".repeat(600);
+    let query =
+        format!("create blog by author 507f1f77bcf86cd799439011 titled Long saying {words}");
+    let started = std::time::Instant::now();
+    outcome(&catalog, &query);
+    assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
+}
+
+/// Words that make clauses likely, beside arbitrary ones.
+fn words() -> impl Strategy<Value = String> {
+    let word = prop_oneof![
+        4 => prop::sample::select(vec![
+            "create", "author", "blog", "Alice", "by", "titled", "about", "saying", "then", "and", ",", ".", "it", "her", "that", "with", "email",
+            "a@b.io", "\"", "'", "507f1f77bcf86cd799439011", "42", "the", "list", "all", "comments", "of", "to", "id", ":", "(", ")", "after",
+            "creating", "delete", "update", "Alice's", "about", "result", "{{", "}}", "\n", ";", "1.", "tags", "tomorrow", "not", "set",
+        ]).prop_map(str::to_owned),
+        1 => "\\PC{0,8}",
+    ];
+    prop::collection::vec(word, 0..40).prop_map(|it| it.join(" "))
+}
+
+fn schema() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(json!({ "type": "string" })),
+        Just(json!({ "type": "integer" })),
+        Just(json!({ "type": "boolean" })),
+        Just(json!({ "type": "array", "items": { "type": "string" } })),
+        Just(json!({ "type": "array", "items": { "type": "number" } })),
+        Just(json!({ "enum": ["Alice", "", null, 3] })),
+        Just(json!({ "$ref": "#/properties/title" })),
+        Just(json!({ "type": "string", "format": "date" })),
+        Just(json!("string")),
+        Just(json!(null)),
+        Just(json!([])),
+    ]
+}
+
+fn any_tool() -> impl Strategy<Value = ToolDefinition> {
+    let name = prop_oneof![
+        "[a-z]{1,8}",
+        "(create|list|get|delete|add)(Author|Blog|_x|-y|Things)",
+        "[a-z]{1,4}\\.[a-zA-Z_]{1,8}"
+    ];
+    let field =
+        prop_oneof!["[a-zA-Z_]{1,8}", "(author|blog)?[iI]d!?", "(title|content|name|email|tags)!?"];
+    let fields = prop::collection::btree_map(field, schema(), 0..6);
+    (name, "\\PC{0,40}", fields)
+        .prop_map(|(name, description, fields)| tool(&name, &description, json!(fields)))
+}
+
+proptest! {
+    #[test]
+    fn no_query_panics(query in words()) {
+        let (tools, again) = (blog(), blog());
+        prop_assert_eq!(outcome(&tools, &query), outcome(&again, &query));
+    }
+
+    #[test]
+    fn no_text_panics(query in "\\PC{0,200}") {
+        outcome(&blog(), &query);
+    }
+
+    #[test]
+    fn no_toolset_panics(query in words(), tools in prop::collection::vec(any_tool(), 0..12)) {
+        outcome(&catalog(tools), &query);
+    }
+
+    #[test]
+    fn a_draft_gives_every_required_parameter_and_names_only_earlier_steps(query in words()) {
+        let tools = blog();
+        let Ok(proposal) = propose(&query, &tools) else { return Ok(()) };
+        let mut ids: Vec<String> = Vec::new();
+        for step in &proposal.draft.tools {
+            let name = step.name.clone().unwrap();
+            let tool = &tools.find(&name).unwrap().definition;
+            let parameters = step.parameters.as_ref().unwrap();
+            for required in tool.input_schema["required"].as_array().unwrap() {
+                prop_assert!(parameters.get(required.as_str().unwrap()).is_some());
+            }
+            let parsed = Template::parse(parameters, &Earlier(&ids));
+            prop_assert!(parsed.is_ok(), "{parsed:?}");
+            ids.push(step.id.clone().unwrap_or(name));
+        }
+    }
+}
