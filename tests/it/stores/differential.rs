@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use proptest::{collection::vec, prelude::*, test_runner::TestCaseResult};
+use proptest::{collection::vec, option::of as some, prelude::*, test_runner::TestCaseResult};
 use shared::{
     execution::ExecutionState,
     id::{Epoch, Seq},
@@ -51,13 +51,11 @@ fn state() -> impl Strategy<Value = ExecutionState> {
 }
 
 fn doer() -> impl Strategy<Value = Doer> {
-    let some = prop::option::of;
     (some(0..3_usize), some(0..6_i64), -1..2_i32, state())
         .prop_map(|(owner, due, priority, state)| Doer { owner, due, priority, state })
 }
 
 fn doing() -> impl Strategy<Value = Doing> {
-    let some = prop::option::of;
     let of = 0..4_usize;
     prop_oneof![
         6 => (of.clone(), 0..6_u64, 1..4_usize, some(doer()), 0..4_usize).prop_map(
