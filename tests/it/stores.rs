@@ -1,6 +1,7 @@
 //! Every store keeps every promise of the suite, alone and shared.
 
 mod differential;
+mod mongo;
 mod sqlite;
 
 use std::sync::Arc;
@@ -66,6 +67,8 @@ stores! {
     in_memory: crate::stores::memory,
     in_a_file: crate::stores::sqlite::alone,
     in_a_file_opened_twice: crate::stores::sqlite::twice,
+    in_mongodb: crate::stores::mongo::alone,
+    in_mongodb_opened_twice: crate::stores::mongo::twice,
 }
 
 async fn memory() -> World {

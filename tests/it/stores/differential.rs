@@ -15,6 +15,8 @@ use tests::conformance::{
     at, command_id, envelope, execution, head, pauses, plan, request, request_id, worker,
 };
 
+use crate::mongod::Mongod;
+
 /// Something that is done to a store, in small numbers so that things meet.
 #[derive(Clone, Debug)]
 enum Doing {
@@ -178,6 +180,18 @@ proptest! {
         block_on(async {
             let folder = tempfile::tempdir().unwrap();
             let url = format!("sqlite:{}", folder.path().join("faber.db").display());
+            compare(&doings, open(&url).await.unwrap()).await
+        })?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
+
+    #[test]
+    fn mongodb_answers_as_memory_does(doings in vec(doing(), 1..60)) {
+        block_on(async {
+            let url = Mongod::shared().await.fresh_url();
             compare(&doings, open(&url).await.unwrap()).await
         })?;
     }
