@@ -16,6 +16,7 @@ mod assembly;
 pub mod hints;
 pub mod journal;
 pub mod memory;
+pub mod mongo;
 mod open;
 mod plan_cache;
 mod search;

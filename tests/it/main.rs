@@ -4,4 +4,5 @@ mod commands;
 mod mcp;
 mod mongod;
 mod protocol;
+mod stores;
 mod supervised;

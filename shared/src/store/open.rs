@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use super::{Store, StoreError, memory::Memory, sqlite::Sqlite};
+use super::{Store, StoreError, memory::Memory, mongo::Mongo, sqlite::Sqlite};
 
 /// Opens a store: `sqlite:PATH`, `mongodb://…`, `mongodb+srv://…` or `memory:`.
 ///
@@ -22,6 +22,7 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
             let ended = |err| StoreError::Unavailable(format!("opening was broken off: {err}"));
             Ok(Arc::new(opening.await.map_err(ended)??))
         }
+        "mongodb" | "mongodb+srv" => Ok(Arc::new(Mongo::open(url).await?)),
         _ => Err(refuse("its scheme is unknown")),
     }
 }

@@ -55,10 +55,10 @@ impl Query {
         read: impl Fn(&Row<'_>) -> Result<(Cursor, T), StoreError>,
     ) -> Result<Listing<T>, StoreError> {
         if let Some(Cursor { at, id: last }) = &page.after {
-            self.sql += &format!(" AND (created_at, {id}) < (?, ?)");
+            self.sql.extend([" AND (created_at, ", id, ") < (?, ?)"]);
             self.values.extend([at.timestamp_micros().into(), last.clone().into()]);
         }
-        self.sql += &format!(" ORDER BY created_at DESC, {id} DESC LIMIT ?");
+        self.sql.extend([" ORDER BY created_at DESC, ", id, " DESC LIMIT ?"]);
         // One more than asked, to see whether there is more.
         let most = i64::try_from(page.first).unwrap_or(i64::MAX).saturating_add(1);
         self.values.push(most.into());
@@ -127,7 +127,7 @@ pub(super) fn heads(
         // The index by time has the order; the `+` keeps SQLite from sorting what each state has.
         many => {
             let words: Vec<_> = many.iter().map(|it| format!("'{}'", it.as_str())).collect();
-            query.sql += &format!(" AND +state IN ({})", words.join(", "));
+            query.sql.extend([" AND +state IN (", &words.join(", "), ")"]);
         }
     }
     let uses = "EXISTS (SELECT 1 FROM plan_tools WHERE plan_tools.plan = heads.plan AND tool = ?)";

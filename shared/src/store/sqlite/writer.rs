@@ -52,9 +52,11 @@ pub(super) struct Operation {
 impl Writer {
     pub(super) fn start(connection: Connection, hints: Arc<Hints>) -> Result<Self, StoreError> {
         let (queue, messages) = mpsc::channel(QUEUE);
+        // From here on, whatever another process writes is noticed.
+        let mut ledger = Ledger::default();
+        ledger.is_stale(&connection).map_err(|err| failed(&err))?;
         let commits = Arc::new(AtomicU64::new(0));
-        let mut desk =
-            Desk { connection, ledger: Ledger::default(), hints, commits: Arc::clone(&commits) };
+        let mut desk = Desk { connection, ledger, hints, commits: Arc::clone(&commits) };
         let thread = thread::Builder::new()
             .name("sqlite-writer".to_owned())
             .spawn(move || desk.run(messages))

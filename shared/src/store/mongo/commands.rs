@@ -1,0 +1,102 @@
+//! Write commands as the server understands them.
+//!
+//! The driver's own `insert_many` encodes every document twice and keeps every `_id`; the journal
+//! writes thousands of documents a second and needs neither.
+
+use mongodb::{
+    Database,
+    bson::{Document, RawArrayBuf, RawDocumentBuf, raw::cstr, rawdoc},
+};
+
+use super::connection::{CONFIRMATION, failed};
+use crate::store::StoreError;
+
+/// The server's code for a key that is there.
+pub(super) const DUPLICATE_KEY: i32 = 11_000;
+
+/// How safe a write is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Safety {
+    /// On the disks of a majority.
+    Durable,
+    /// In the primary's memory: for what can be rebuilt.
+    Cached,
+}
+
+/// Makes a command that inserts documents, each for itself.
+pub(super) fn insert(collection: &str, documents: RawArrayBuf) -> RawDocumentBuf {
+    let mut command = RawDocumentBuf::new();
+    command.append(cstr!("insert"), collection);
+    finish(command, Safety::Durable, |it| it.append(cstr!("documents"), documents))
+}
+
+/// Makes a command that replaces documents, or inserts them: `(query, replacement)` each.
+pub(super) fn replace(
+    collection: &str,
+    documents: impl IntoIterator<Item = (RawDocumentBuf, RawDocumentBuf)>,
+    safety: Safety,
+) -> RawDocumentBuf {
+    let mut updates = RawArrayBuf::new();
+    for (query, replacement) in documents {
+        updates.push(rawdoc! { "q": query, "u": replacement, "upsert": true });
+    }
+    let mut command = RawDocumentBuf::new();
+    command.append(cstr!("update"), collection);
+    finish(command, safety, |it| it.append(cstr!("updates"), updates))
+}
+
+/// Makes a command that removes documents by their `_id`.
+pub(super) fn remove(collection: &str, ids: impl IntoIterator<Item = String>) -> RawDocumentBuf {
+    let mut list = RawArrayBuf::new();
+    ids.into_iter().for_each(|it| list.push(it));
+    let mut deletes = RawArrayBuf::new();
+    deletes.push(rawdoc! { "q": { "_id": { "$in": list } }, "limit": 0 });
+    let mut command = RawDocumentBuf::new();
+    command.append(cstr!("delete"), collection);
+    finish(command, Safety::Durable, |it| it.append(cstr!("deletes"), deletes))
+}
+
+fn finish(
+    mut command: RawDocumentBuf,
+    safety: Safety,
+    payload: impl FnOnce(&mut RawDocumentBuf),
+) -> RawDocumentBuf {
+    payload(&mut command);
+    command.append(cstr!("ordered"), false);
+    let concern = match safety {
+        Safety::Durable => {
+            let wait = i32::try_from(CONFIRMATION.as_millis()).unwrap_or(i32::MAX);
+            rawdoc! { "w": "majority", "j": true, "wtimeout": wait }
+        }
+        Safety::Cached => rawdoc! { "w": 1 },
+    };
+    command.append(cstr!("writeConcern"), concern);
+    command
+}
+
+/// Runs a write command and returns the places of the documents whose keys were there.
+pub(super) async fn run(
+    database: &Database,
+    command: RawDocumentBuf,
+) -> Result<Vec<usize>, StoreError> {
+    let reply = database.run_raw_command(command).await.map_err(|err| failed(&err))?;
+    duplicates(&reply)
+}
+
+fn duplicates(reply: &Document) -> Result<Vec<usize>, StoreError> {
+    let unavailable = |why: &str| StoreError::Unavailable(format!("MongoDB did not write: {why}"));
+    if let Ok(concern) = reply.get_document("writeConcernError") {
+        let why = concern.get_str("errmsg").unwrap_or("the write is not confirmed");
+        return Err(unavailable(why));
+    }
+    let Ok(errors) = reply.get_array("writeErrors") else { return Ok(Vec::new()) };
+    let mut duplicates = Vec::with_capacity(errors.len());
+    for error in errors.iter().filter_map(|it| it.as_document()) {
+        let index = error.get_i32("index").ok().and_then(|it| usize::try_from(it).ok());
+        match (error.get_i32("code"), index) {
+            (Ok(DUPLICATE_KEY), Some(index)) => duplicates.push(index),
+            _ => return Err(unavailable(error.get_str("errmsg").unwrap_or("it does not say why"))),
+        }
+    }
+    Ok(duplicates)
+}

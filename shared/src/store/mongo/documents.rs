@@ -1,0 +1,245 @@
+//! Requests, plans, transcripts, heads and keys in MongoDB.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::TryStreamExt;
+use mongodb::bson::{Bson, DateTime, Document as Row, doc};
+
+use super::{
+    Mongo,
+    connection::{failed, is_duplicate},
+    lists, rows, texts,
+};
+use crate::{
+    id::{ExecutionId, PlanId, RequestId},
+    plan::Plan,
+    request::{Request, TranscriptEntry},
+    store::{
+        Documents, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, Reservation,
+        StoreError, search,
+    },
+};
+
+/// How often a place at the end of a transcript is looked for while others take it.
+const TRANSCRIPT_TRIES: usize = 32;
+
+#[async_trait]
+impl Documents for Mongo {
+    async fn put_request(&self, request: &Request) -> Result<(), StoreError> {
+        let row = doc! {
+            "_id": request.id.to_string(),
+            "createdAt": DateTime::from_millis(request.created_at.timestamp_millis()),
+            "at": request.created_at.timestamp_micros(),
+            "query": &request.query,
+            "folded": search::fold(&request.query),
+        };
+        self.put_new("requests", row).await
+    }
+
+    async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
+        self.find("requests", &id.to_string()).await?.as_ref().map(request).transpose()
+    }
+
+    async fn requests(
+        &self,
+        filter: &RequestFilter,
+        page: &Page,
+    ) -> Result<Listing<Request>, StoreError> {
+        lists::page(&self.collection("requests"), lists::requests(filter), page, request).await
+    }
+
+    async fn add_transcript(
+        &self,
+        id: RequestId,
+        entries: &[TranscriptEntry],
+    ) -> Result<(), StoreError> {
+        for entry in entries {
+            let json = serde_json::to_string(entry).expect("entries are JSON");
+            self.add_entry(&id.to_string(), &json).await?;
+        }
+        Ok(())
+    }
+
+    async fn transcript(&self, id: RequestId) -> Result<Vec<TranscriptEntry>, StoreError> {
+        let of = of_request(&id.to_string());
+        let found = self.collection("transcripts").find(of).sort(doc! { "_id": 1 }).await;
+        let mut found = found.map_err(|err| failed(&err))?;
+        let (mut entries, mut json) = (Vec::new(), String::new());
+        while let Some(row) = found.try_next().await.map_err(|err| failed(&err))? {
+            json.push_str(rows::text(&row, "json", &id.to_string())?);
+            if !row.get_bool("more").unwrap_or_default() {
+                let entry = serde_json::from_str(&json);
+                entries.push(entry.map_err(|err| StoreError::corrupt(id, err))?);
+                json.clear();
+            }
+        }
+        Ok(entries)
+    }
+
+    async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {
+        let about = plan.about();
+        let json = plan.to_json();
+        let parts = texts::parts(&json);
+        let tools: Vec<&str> = search::tools(plan).into_iter().collect();
+        let mut row = doc! {
+            "_id": about.id.to_string(),
+            "requestId": about.request.to_string(),
+            "version": i64::from(about.version),
+            "createdAt": DateTime::from_millis(about.created_at.timestamp_millis()),
+            "at": about.created_at.timestamp_micros(),
+            "folded": search::fold(&about.query),
+            "tools": tools,
+        };
+        if let [json] = parts[..] {
+            row.insert("json", json);
+        } else {
+            row.insert("parts", i64::try_from(parts.len()).unwrap_or(i64::MAX));
+            self.put_parts(&about.id.to_string(), &parts).await?;
+        }
+        // The plan comes last: where it is, its parts are.
+        self.put_new("plans", row).await
+    }
+
+    async fn plan(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError> {
+        if let Some(plan) = self.plans.get(id) {
+            return Ok(Some(plan));
+        }
+        let Some(row) = self.find("plans", &id.to_string()).await? else { return Ok(None) };
+        let json = match row.get_i64("parts") {
+            Ok(parts) => self.parts(&id.to_string(), parts).await?,
+            Err(_) => rows::text(&row, "json", &id.to_string())?.to_owned(),
+        };
+        let plan = Plan::from_json(&json).map_err(|err| StoreError::corrupt(id, err))?;
+        let plan = Arc::new(plan);
+        self.plans.put(&plan, json.len());
+        Ok(Some(plan))
+    }
+
+    async fn plans_of(&self, id: RequestId) -> Result<Vec<PlanId>, StoreError> {
+        let of = doc! { "requestId": id.to_string() };
+        let plans = self.collection("plans");
+        let found = plans.find(of).sort(doc! { "version": 1 });
+        let found = found.projection(doc! { "_id": 1 }).await.map_err(|err| failed(&err))?;
+        let rows: Vec<Row> = found.try_collect().await.map_err(|err| failed(&err))?;
+        lists::good(rows.iter().map(|it| rows::parse(it, "_id", "a plan")))
+    }
+
+    async fn plans(&self, filter: &PlanFilter, page: &Page) -> Result<Listing<PlanId>, StoreError> {
+        let read = |row: &Row| rows::parse(row, "_id", "a plan");
+        lists::page(&self.collection("plans"), lists::plans(filter), page, read).await
+    }
+
+    async fn head(&self, id: ExecutionId) -> Result<Option<Head>, StoreError> {
+        let found = self.caches.find_one(doc! { "_id": id.to_string() }).await;
+        found.map_err(|err| failed(&err))?.as_ref().map(rows::head).transpose()
+    }
+
+    async fn heads(
+        &self,
+        filter: &ExecutionFilter,
+        page: &Page,
+    ) -> Result<Listing<Head>, StoreError> {
+        lists::page(&self.caches, lists::heads(filter), page, rows::head).await
+    }
+
+    async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError> {
+        let row = doc! {
+            "_id": &key.key,
+            "execution": key.execution.to_string(),
+            "fingerprint": &key.fingerprint,
+        };
+        match self.put_new("keys", row).await {
+            Err(StoreError::Taken) => self.reservation(&key.key).await,
+            put => put.map(|()| None),
+        }
+    }
+
+    async fn reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError> {
+        let Some(row) = self.find("keys", key).await? else { return Ok(None) };
+        Ok(Some(Reservation {
+            key: key.to_owned(),
+            execution: rows::parse(&row, "execution", key)?,
+            fingerprint: rows::text(&row, "fingerprint", key)?.to_owned(),
+        }))
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        let id = doc! { "_id": "check" };
+        let put = self.collection("meta").replace_one(id.clone(), id).upsert(true).await;
+        put.map_err(|err| failed(&err)).map(drop)
+    }
+}
+
+impl Mongo {
+    async fn find(&self, collection: &str, id: &str) -> Result<Option<Row>, StoreError> {
+        let found = self.collection(collection).find_one(doc! { "_id": id }).await;
+        found.map_err(|err| failed(&err))
+    }
+
+    /// Inserts a document, or says that a key of it is taken.
+    async fn put_new(&self, collection: &str, row: Row) -> Result<(), StoreError> {
+        match self.collection(collection).insert_one(row).await {
+            Ok(_) => Ok(()),
+            Err(err) if is_duplicate(&err) => Err(StoreError::Taken),
+            Err(err) => Err(failed(&err)),
+        }
+    }
+
+    async fn put_parts(&self, of: &str, parts: &[&str]) -> Result<(), StoreError> {
+        for (part, n) in parts.iter().zip(0_i64..) {
+            self.put_new("parts", doc! { "_id": { "of": of, "n": n }, "text": *part }).await?;
+        }
+        Ok(())
+    }
+
+    async fn parts(&self, of: &str, parts: i64) -> Result<String, StoreError> {
+        let mut whole = String::new();
+        for n in 0..parts {
+            let id = doc! { "_id": { "of": of, "n": n } };
+            let part = self.collection("parts").find_one(id).await.map_err(|err| failed(&err))?;
+            let part = part.ok_or_else(|| StoreError::corrupt(of, format!("part {n} is gone")))?;
+            whole.push_str(rows::text(&part, "text", of)?);
+        }
+        Ok(whole)
+    }
+
+    /// Adds an entry behind the last of a transcript; where another takes the place, behind that.
+    async fn add_entry(&self, request: &str, json: &str) -> Result<(), StoreError> {
+        for _ in 0..TRANSCRIPT_TRIES {
+            let transcripts = self.collection("transcripts");
+            let last = transcripts.find_one(of_request(request)).sort(doc! { "_id": -1 });
+            let last = last.await.map_err(|err| failed(&err))?;
+            let last = last.and_then(|it| it.get_document("_id").ok()?.get_i64("n").ok());
+            let parts = texts::parts(json);
+            let row = |(at, part): (usize, &&str)| {
+                let n = last.unwrap_or_default() + 1 + i64::try_from(at).unwrap_or(i64::MAX);
+                let more = at + 1 < parts.len();
+                doc! { "_id": { "r": request, "n": n }, "more": more, "json": *part }
+            };
+            let rows: Vec<Row> = parts.iter().enumerate().map(row).collect();
+            match transcripts.insert_many(rows).await {
+                Ok(_) => return Ok(()),
+                Err(err) if is_duplicate(&err) => (),
+                Err(err) => return Err(failed(&err)),
+            }
+        }
+        Err(StoreError::Unavailable("too many add to one transcript: try again".to_owned()))
+    }
+}
+
+fn of_request(id: &str) -> Row {
+    doc! { "_id": {
+        "$gte": { "r": id, "n": Bson::MinKey },
+        "$lt": { "r": id, "n": Bson::MaxKey },
+    } }
+}
+
+fn request(row: &Row) -> Result<Request, StoreError> {
+    let id = row.get_str("_id").unwrap_or("a request");
+    Ok(Request {
+        id: rows::parse(row, "_id", id)?,
+        query: rows::text(row, "query", id)?.to_owned(),
+        created_at: rows::time(row, "at", id)?,
+    })
+}

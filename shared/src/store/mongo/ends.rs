@@ -1,0 +1,40 @@
+//! Positions at which a document is known to end.
+//!
+//! Documents are never changed and never removed, so what was true once is true for ever: this
+//! memory needs no validation, and forgetting costs one question.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use crate::id::{ExecutionId, Seq};
+
+/// Logs that are remembered: more than grow at the same time.
+const LOGS: usize = 65_536;
+
+/// The last known end of each log.
+#[derive(Debug, Default)]
+pub(super) struct Ends(Mutex<BTreeMap<ExecutionId, Seq>>);
+
+impl Ends {
+    /// Returns whether a document of the log is known to end at a position; the beginning is one.
+    pub(super) fn knows(&self, id: ExecutionId, end: Seq) -> bool {
+        let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        end == Seq::START || ends.get(&id) == Some(&end)
+    }
+
+    /// Remembers that a document of the log ends at a position.
+    pub(super) fn note(&self, id: ExecutionId, end: Seq) {
+        let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if ends.len() >= LOGS {
+            ends.clear();
+        }
+        ends.insert(id, end);
+    }
+
+    /// Forgets a log that is over.
+    pub(super) fn forget(&self, id: ExecutionId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+}

@@ -1,0 +1,76 @@
+//! The indexes, and the version that says how the collections are to be understood.
+
+use mongodb::{
+    Database, IndexModel,
+    bson::{Document, doc},
+    options::IndexOptions,
+};
+
+use super::connection::{failed, is_duplicate};
+use crate::store::StoreError;
+
+/// The version that this program writes, and the newest that it reads.
+const VERSION: i32 = 1;
+
+/// Makes what the database lacks, and refuses what a newer version wrote.
+pub(super) async fn prepare(database: &Database) -> Result<(), StoreError> {
+    let meta = database.collection::<Document>("meta");
+    let found = meta.find_one(doc! { "_id": "schema" }).await.map_err(|err| failed(&err))?;
+    let found = match found {
+        Some(found) => found.get_i32("version").map_err(|err| StoreError::corrupt("meta", err))?,
+        None => match meta.insert_one(doc! { "_id": "schema", "version": VERSION }).await {
+            Ok(_) => VERSION,
+            // Another process was faster; it has our version or we are told next time.
+            Err(err) if is_duplicate(&err) => VERSION,
+            Err(err) => return Err(failed(&err)),
+        },
+    };
+    match u32::try_from(found) {
+        Ok(found) if found > VERSION.unsigned_abs() => {
+            return Err(StoreError::TooNew { found, known: VERSION.unsigned_abs() });
+        }
+        Ok(1..) => (),
+        _ => return Err(StoreError::corrupt("meta", format!("schema version {found}"))),
+    }
+    for (collection, indexes) in indexes() {
+        let collection = database.collection::<Document>(collection);
+        collection.create_indexes(indexes).await.map_err(|err| failed(&err))?;
+    }
+    Ok(())
+}
+
+fn indexes() -> [(&'static str, Vec<IndexModel>); 4] {
+    let plain = |keys| IndexModel::builder().keys(keys).build();
+    let only_with = |keys, field: &str| {
+        let filter = doc! { field: { "$exists": true } };
+        let options = IndexOptions::builder().partial_filter_expression(filter).build();
+        IndexModel::builder().keys(keys).options(options).build()
+    };
+    let unique = |keys| {
+        let options = IndexOptions::builder().unique(true).build();
+        IndexModel::builder().keys(keys).options(options).build()
+    };
+    [
+        (
+            "executions",
+            vec![
+                plain(doc! { "requestId": 1, "state": 1 }),
+                plain(doc! { "planId": 1 }),
+                plain(doc! { "at": -1, "_id": -1 }),
+                plain(doc! { "state": 1, "at": -1, "_id": -1 }),
+                only_with(doc! { "priority": -1, "wake": 1, "_id": 1 }, "wake"),
+                only_with(doc! { "owner": 1, "_id": 1 }, "owner"),
+            ],
+        ),
+        (
+            "plans",
+            vec![
+                unique(doc! { "requestId": 1, "version": 1 }),
+                plain(doc! { "at": -1, "_id": -1 }),
+                plain(doc! { "tools": 1 }),
+            ],
+        ),
+        ("requests", vec![plain(doc! { "at": -1, "_id": -1 })]),
+        ("inbox", vec![plain(doc! { "n": 1 }), plain(doc! { "executionId": 1, "n": 1 })]),
+    ]
+}

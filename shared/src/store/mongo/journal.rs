@@ -1,0 +1,288 @@
+//! Group commit: while one batch is on its way to the majority the next one gathers.
+//!
+//! No batch has two documents of one execution, and no two batches on their way have: a log never
+//! has two appends under way. With two, the first could be refused and the second land in the
+//! middle of somebody else's.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use mongodb::{
+    Database,
+    bson::{RawArrayBuf, rawdoc},
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+};
+
+use super::{
+    commands::{self, Safety},
+    rows,
+};
+use crate::{
+    id::ExecutionId,
+    store::{Append, AppendError, Head, Hints, StoreError, journal::COMMIT_OPERATIONS},
+};
+
+/// Appends that may wait; then callers do.
+const QUEUE: usize = 8_192;
+/// Batches on their way at the same time: one that the server works on, one that travels.
+const FLIGHTS: usize = 2;
+/// The most bytes of one batch: with the largest document on top a command stays below 16 MB.
+const BATCH_BYTES: usize = 4 << 20;
+
+type Answer = Result<(), AppendError>;
+
+/// Where appends go.
+#[derive(Debug)]
+pub(super) struct Journal {
+    queue: mpsc::Sender<Entry>,
+}
+
+/// An append, and who waits for it.
+#[derive(Debug)]
+struct Entry {
+    append: Append,
+    reply: oneshot::Sender<Answer>,
+}
+
+impl Journal {
+    /// Starts the task that writes; it ends with the journal.
+    pub(super) fn start(
+        tasks: &mut JoinSet<()>,
+        database: Database,
+        hints: Arc<Hints>,
+        by: &str,
+    ) -> Self {
+        let (queue, entries) = mpsc::channel(QUEUE);
+        let pen = Pen { database, hints, by: by.to_owned() };
+        tasks.spawn(run(entries, Arc::new(pen)));
+        Self { queue }
+    }
+
+    /// Writes an append durably.
+    pub(super) async fn append(&self, append: Append) -> Answer {
+        let (reply, answer) = oneshot::channel();
+        let ended = || StoreError::Unavailable("the store is closed".to_owned());
+        self.queue.send(Entry { append, reply }).await.map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
+}
+
+async fn run(mut entries: mpsc::Receiver<Entry>, pen: Arc<Pen>) {
+    let mut waiting = VecDeque::new();
+    let mut busy = BTreeSet::new();
+    let mut flights: JoinSet<BTreeSet<ExecutionId>> = JoinSet::new();
+    loop {
+        tokio::select! {
+            entry = entries.recv(), if waiting.len() < QUEUE => match entry {
+                Some(entry) => waiting.push_back(entry),
+                None => return,
+            },
+            Some(landed) = flights.join_next() => match landed {
+                Ok(landed) => busy.retain(|it| !landed.contains(it)),
+                Err(err) => {
+                    tracing::error!(%err, "a batch was lost");
+                    return;
+                }
+            },
+        }
+        while waiting.len() < QUEUE
+            && let Ok(entry) = entries.try_recv()
+        {
+            waiting.push_back(entry);
+        }
+        while flights.len() < FLIGHTS {
+            let batch = gather(&mut waiting, &mut busy);
+            if batch.is_empty() {
+                break;
+            }
+            let pen = Arc::clone(&pen);
+            flights.spawn(async move { pen.commit(batch).await });
+        }
+    }
+}
+
+/// Takes what may be written now, oldest first, and says that its logs are busy.
+fn gather(waiting: &mut VecDeque<Entry>, busy: &mut BTreeSet<ExecutionId>) -> Vec<Entry> {
+    let (mut batch, mut left, mut bytes) = (Vec::new(), VecDeque::new(), 0);
+    while let Some(entry) = waiting.pop_front() {
+        if !busy.insert(entry.append.execution) {
+            left.push_back(entry);
+            continue;
+        }
+        bytes += entry.append.documents.first().map_or(0, |it| it.json.len());
+        batch.push(entry);
+        if batch.len() >= COMMIT_OPERATIONS || bytes >= BATCH_BYTES {
+            break;
+        }
+    }
+    left.append(waiting);
+    *waiting = left;
+    batch
+}
+
+/// What a batch is written with.
+#[derive(Debug)]
+struct Pen {
+    database: Database,
+    hints: Arc<Hints>,
+    by: String,
+}
+
+impl Pen {
+    /// Writes a batch, answers, and returns its logs.
+    async fn commit(&self, batch: Vec<Entry>) -> BTreeSet<ExecutionId> {
+        let appends: Vec<&Append> = batch.iter().map(|it| &it.append).collect();
+        let answers = self.write(&appends).await;
+        let logs = appends.iter().map(|it| it.execution).collect();
+        for (Entry { append, reply }, answer) in batch.into_iter().zip(answers) {
+            let is_written = answer.is_ok();
+            // Whoever went away reads again when he comes back.
+            let _ = reply.send(answer);
+            if is_written {
+                self.hints.poke_log(append.execution);
+                if append.head.as_ref().is_some_and(Head::is_free) {
+                    self.hints.poke_work();
+                }
+            }
+        }
+        logs
+    }
+
+    async fn write(&self, appends: &[&Append]) -> Vec<Answer> {
+        let (events, heads) = tokio::join!(self.put_events(appends), self.put_first_heads(appends));
+        let mut answers = match events {
+            Ok(answers) => answers,
+            Err(err) => return appends.iter().map(|_| Err(err.clone().into())).collect(),
+        };
+        for (append, answer) in appends.iter().zip(&mut answers) {
+            if answer.is_ok() {
+                *answer = self.put_more_events(append).await;
+            }
+        }
+        let written = || appends.iter().zip(&answers).filter(|(_, it)| it.is_ok());
+        let after: Vec<&Append> = written().map(|(append, _)| *append).collect();
+        let cached = match heads {
+            Ok(there) => self.put_caches(&after, &there).await,
+            Err(err) => Err(err),
+        };
+        if let Err(err) = cached {
+            // They are in the log, but nobody would look for them there.
+            let is_concerned = |it: &Append| it.head.is_some() || !it.heard.is_empty();
+            for (append, answer) in appends.iter().zip(&mut answers) {
+                if answer.is_ok() && is_concerned(append) {
+                    *answer = Err(err.clone().into());
+                }
+            }
+        }
+        answers
+    }
+
+    /// Writes the first document of each append: the server refuses those that are there.
+    async fn put_events(&self, appends: &[&Append]) -> Result<Vec<Answer>, StoreError> {
+        let mut rows = RawArrayBuf::new();
+        let mut owners = Vec::with_capacity(appends.len());
+        for (n, append) in appends.iter().enumerate() {
+            if let Some(document) = append.documents.first() {
+                rows.push(rows::event(&append.execution.to_string(), document, &self.by));
+                owners.push(n);
+            }
+        }
+        let mut answers = vec![Ok(()); appends.len()];
+        if owners.is_empty() {
+            return Ok(answers);
+        }
+        for refused in commands::run(&self.database, commands::insert("events", rows)).await? {
+            if let Some(answer) = owners.get(refused).and_then(|it| answers.get_mut(*it)) {
+                *answer = Err(AppendError::Conflict);
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Writes the other documents of a large append, one after another.
+    async fn put_more_events(&self, append: &Append) -> Answer {
+        let id = append.execution.to_string();
+        for document in append.documents.iter().skip(1) {
+            let mut rows = RawArrayBuf::new();
+            rows.push(rows::event(&id, document, &self.by));
+            let refused = commands::run(&self.database, commands::insert("events", rows)).await?;
+            if !refused.is_empty() {
+                return Err(AppendError::Conflict);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the heads of new logs beside their events, and returns those that were there.
+    async fn put_first_heads(
+        &self,
+        appends: &[&Append],
+    ) -> Result<BTreeSet<ExecutionId>, StoreError> {
+        let mut rows = RawArrayBuf::new();
+        let mut new = Vec::new();
+        for append in appends.iter().filter(|it| is_first(it)) {
+            if let Some(head) = &append.head {
+                rows.push(rows::put_head(head, &self.by));
+                new.push(append.execution);
+            }
+        }
+        if new.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let there = commands::run(&self.database, commands::insert("executions", rows)).await?;
+        Ok(there.into_iter().filter_map(|it| new.get(it).copied()).collect())
+    }
+
+    /// Writes what follows from events that are written: other heads, and the inbox.
+    async fn put_caches(
+        &self,
+        appends: &[&Append],
+        there: &BTreeSet<ExecutionId>,
+    ) -> Result<(), StoreError> {
+        let is_open = |it: &Append| !is_first(it) || there.contains(&it.execution);
+        let heads = appends.iter().filter(|it| is_open(it)).filter_map(|it| it.head.as_ref());
+        let heard = appends.iter().flat_map(|it| &it.heard).map(ToString::to_string);
+        let heard: Vec<String> = heard.collect();
+        let discard = async {
+            if heard.is_empty() {
+                return Ok(());
+            }
+            commands::run(&self.database, commands::remove("inbox", heard)).await.map(drop)
+        };
+        let (put, discarded) =
+            tokio::join!(put_heads(&self.database, heads.collect(), &self.by), discard);
+        put.and(discarded)
+    }
+}
+
+fn is_first(append: &Append) -> bool {
+    append.after == crate::id::Seq::START
+}
+
+/// Writes heads, each unless a newer one is there.
+///
+/// That an execution is over may be lost with the primary: the log says it. Whatever else is lost
+/// would leave an execution that nobody looks for.
+pub(super) async fn put_heads(
+    database: &Database,
+    heads: Vec<&Head>,
+    by: &str,
+) -> Result<(), StoreError> {
+    if heads.is_empty() {
+        return Ok(());
+    }
+    let is_over = heads.iter().all(|it| it.state.is_over());
+    let safety = if is_over { Safety::Cached } else { Safety::Durable };
+    let rows = heads.into_iter().map(|head| {
+        let seq = head.seq.0.cast_signed();
+        let id = head.execution.to_string();
+        // Where a newer one is there, this finds nothing and then cannot insert.
+        (rawdoc! { "_id": id, "seq": { "$lte": seq } }, rows::put_head(head, by))
+    });
+    commands::run(database, commands::replace("executions", rows, safety)).await.map(drop)
+}

@@ -1,0 +1,152 @@
+//! Lists: one pipeline each, over an index that has the order.
+
+use futures::TryStreamExt;
+use mongodb::{
+    Collection, Cursor as Found,
+    bson::{Bson, Document as Row, doc},
+    error::Error,
+};
+
+use super::{connection::failed, rows};
+use crate::{
+    clock::Timestamp,
+    store::{
+        Cursor, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, StoreError, search,
+    },
+};
+
+/// Leaves out what is damaged, so that one bad document does not hide the good ones.
+pub(super) fn good<T>(
+    read: impl Iterator<Item = Result<T, StoreError>>,
+) -> Result<Vec<T>, StoreError> {
+    let mut items = Vec::new();
+    for item in read {
+        match item {
+            Ok(item) => items.push(item),
+            Err(err @ StoreError::Corrupt { .. }) => tracing::warn!(%err, "left out of a list"),
+            Err(err) => return Err(err),
+        }
+    }
+    Ok(items)
+}
+
+/// Reads heads.
+pub(super) async fn heads_of(found: Result<Found<Row>, Error>) -> Result<Vec<Head>, StoreError> {
+    let found = found.map_err(|err| failed(&err))?;
+    let rows: Vec<Row> = found.try_collect().await.map_err(|err| failed(&err))?;
+    good(rows.iter().map(rows::head))
+}
+
+/// Returns a number of documents as the server takes it.
+pub(super) fn limit(most: usize) -> i64 {
+    i64::try_from(most).unwrap_or(i64::MAX)
+}
+
+/// Says which requests.
+pub(super) fn requests(filter: &RequestFilter) -> (Row, Vec<Row>) {
+    let mut matching = words(filter.search.as_deref());
+    between(&mut matching, filter.from, filter.to);
+    let state = filter.state.map(|it| {
+        let same = doc! { "$eq": ["$requestId", "$$id"] };
+        let pipeline = vec![
+            doc! { "$match": { "$expr": same, "state": it.as_str() } },
+            doc! { "$limit": 1 },
+            doc! { "$project": { "_id": 1 } },
+        ];
+        exists("executions", doc! { "id": "$_id" }, pipeline)
+    });
+    (matching, state.unwrap_or_default())
+}
+
+/// Says which plans.
+pub(super) fn plans(filter: &PlanFilter) -> (Row, Vec<Row>) {
+    let mut matching = words(filter.search.as_deref());
+    if let Some(request) = filter.request {
+        matching.insert("requestId", request.to_string());
+    }
+    (matching, vec![doc! { "$project": { "_id": 1, "at": 1 } }])
+}
+
+/// Says which heads.
+pub(super) fn heads(filter: &ExecutionFilter) -> (Row, Vec<Row>) {
+    let mut matching = Row::new();
+    if !filter.states.is_empty() {
+        let states: Vec<&str> = filter.states.iter().map(|it| it.as_str()).collect();
+        matching.insert("state", doc! { "$in": states });
+    }
+    if let Some(request) = filter.request {
+        matching.insert("requestId", request.to_string());
+    }
+    if let Some(plan) = filter.plan {
+        matching.insert("planId", plan.to_string());
+    }
+    between(&mut matching, filter.from, filter.to);
+    let tool = filter.tool.as_ref().map(|tool| {
+        let same = doc! { "$eq": ["$_id", "$$plan"] };
+        let pipeline = vec![
+            doc! { "$match": { "$expr": same, "tools": tool.as_str() } },
+            doc! { "$project": { "_id": 1 } },
+        ];
+        exists("plans", doc! { "plan": "$planId" }, pipeline)
+    });
+    (matching, tool.unwrap_or_default())
+}
+
+/// Reads one page, the newest first.
+pub(super) async fn page<T>(
+    collection: &Collection<Row>,
+    (mut matching, stages): (Row, Vec<Row>),
+    page: &Page,
+    read: impl Fn(&Row) -> Result<T, StoreError>,
+) -> Result<Listing<T>, StoreError> {
+    if let Some(Cursor { at, id }) = &page.after {
+        let at = at.timestamp_micros();
+        let behind = [doc! { "at": { "$lt": at } }, doc! { "at": at, "_id": { "$lt": id } }];
+        matching.insert("$or", behind.to_vec());
+    }
+    let mut pipeline = vec![doc! { "$match": matching }, doc! { "$sort": { "at": -1, "_id": -1 } }];
+    pipeline.extend(stages);
+    // One more than asked, to see whether there is more.
+    pipeline.push(doc! { "$limit": limit(page.first.saturating_add(1)) });
+    let found = collection.aggregate(pipeline).await.map_err(|err| failed(&err))?;
+    let mut rows: Vec<Row> = found.try_collect().await.map_err(|err| failed(&err))?;
+    let has_more = rows.len() > page.first;
+    rows.truncate(page.first);
+    let items = good(rows.iter().map(|row| {
+        let id = rows::text(row, "_id", "a list")?;
+        let cursor = Cursor { at: rows::time(row, "at", id)?, id: id.to_owned() };
+        Ok((cursor, read(row)?))
+    }))?;
+    Ok(Listing { items, has_more })
+}
+
+/// Every word must be somewhere in the query.
+fn words(search: Option<&str>) -> Row {
+    let has = |word: String| {
+        let at = doc! { "$indexOfBytes": ["$folded", { "$literal": word }] };
+        Bson::from(doc! { "$gte": [at, 0] })
+    };
+    let words: Vec<Bson> = search::words(search).into_iter().map(has).collect();
+    if words.is_empty() {
+        Row::new()
+    } else {
+        doc! { "$expr": { "$and": words } }
+    }
+}
+
+fn between(matching: &mut Row, from: Option<Timestamp>, to: Option<Timestamp>) {
+    let mut range = Row::new();
+    from.map(|it| range.insert("$gte", it.timestamp_micros()));
+    to.map(|it| range.insert("$lt", it.timestamp_micros()));
+    if !range.is_empty() {
+        matching.insert("at", range);
+    }
+}
+
+/// Keeps what has something in another collection.
+fn exists(from: &str, variables: Row, pipeline: Vec<Row>) -> Vec<Row> {
+    vec![
+        doc! { "$lookup": { "from": from, "let": variables, "pipeline": pipeline, "as": "found" } },
+        doc! { "$match": { "found": { "$ne": [] } } },
+    ]
+}

@@ -1,0 +1,254 @@
+//! Logs, claims and inboxes in MongoDB.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use futures::TryStreamExt;
+use mongodb::{
+    Cursor,
+    bson::{Bson, Document as Row, RawDocumentBuf, Timestamp as Arrival, doc},
+};
+
+use super::{
+    Mongo, commands,
+    connection::{failed, is_duplicate},
+    journal, lists, rows,
+};
+use crate::{
+    clock::Timestamp,
+    event::Recorded,
+    id::{CommandId, ExecutionId, Seq, WorkerId},
+    store::{
+        Append, AppendError, Document, Envelope, ExecutionLog, Head, Hints, Lease, StoreError,
+        assembly::Assembly,
+    },
+};
+
+#[async_trait]
+impl ExecutionLog for Mongo {
+    async fn append(&self, append: Append) -> Result<(), AppendError> {
+        let (id, after, end) = (append.execution, append.after, append.end());
+        if !self.ends.knows(id, after) && self.last_before(id, after.next()).await? != Some(after) {
+            return Err(AppendError::Conflict);
+        }
+        let is_over = append.head.as_ref().is_some_and(|it| it.state.is_over());
+        self.journal.append(append).await?;
+        if is_over {
+            self.ends.forget(id);
+        } else {
+            self.ends.note(id, end);
+        }
+        Ok(())
+    }
+
+    async fn put_head(&self, head: Head) -> Result<(), StoreError> {
+        journal::put_heads(&self.database, vec![&head], "").await?;
+        if head.is_free() {
+            self.hints.poke_work();
+        }
+        Ok(())
+    }
+
+    async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError> {
+        let mut assembly = Assembly::new(id, after);
+        let mut found = self.documents_from(id, after.next()).await?;
+        let mut next = next_document(&mut found, id).await?;
+        let is_there = matches!(&next, Some(Ok(it)) if it.first == after.next());
+        if !is_there && !self.ends.knows(id, after) {
+            // The position is in the middle of a document, or at the end, or behind it.
+            if let Some(before) = self.document_before(id, after.next()).await? {
+                assembly.push(before);
+            }
+        }
+        while let Some(document) = next {
+            if !assembly.push(document) {
+                break;
+            }
+            next = next_document(&mut found, id).await?;
+        }
+        let events = assembly.finish()?;
+        if let Some(last) = events.last() {
+            self.ends.note(id, last.seq);
+        }
+        Ok(events)
+    }
+
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
+        let mut heads = Vec::new();
+        for priority in self.priorities().await? {
+            let left = most.saturating_sub(heads.len());
+            if left == 0 {
+                break;
+            }
+            let due = doc! { "priority": priority, "wake": { "$lte": now.timestamp_micros() } };
+            let found = self.caches.find(due).sort(doc! { "wake": 1, "_id": 1 });
+            heads.append(&mut lists::heads_of(found.limit(lists::limit(left)).await).await?);
+        }
+        Ok(heads)
+    }
+
+    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
+        let live = doc! { "until": { "$gt": now.timestamp_micros() } };
+        let live = self.collection("workers").distinct("_id", live).await;
+        let live = names(live.map_err(|err| failed(&err))?);
+        let some = doc! { "owner": { "$exists": true } };
+        let owners = self.caches.distinct("owner", some).await.map_err(|err| failed(&err))?;
+        let gone: Vec<String> = names(owners).difference(&live).cloned().collect();
+        if gone.is_empty() || most == 0 {
+            return Ok(Vec::new());
+        }
+        let found = self.caches.find(doc! { "owner": { "$in": gone } }).sort(doc! { "_id": 1 });
+        lists::heads_of(found.limit(lists::limit(most)).await).await
+    }
+
+    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
+        let mut next = None;
+        for priority in self.priorities().await? {
+            let some = doc! { "priority": priority, "wake": { "$exists": true } };
+            let found = self.caches.find_one(some).sort(doc! { "wake": 1 });
+            if let Some(row) = found.await.map_err(|err| failed(&err))? {
+                let wake = rows::time(&row, "wake", "a head")?;
+                next = next.into_iter().chain([wake]).min();
+            }
+        }
+        Ok(next)
+    }
+
+    async fn heartbeat(&self, lease: Lease) -> Result<(), StoreError> {
+        let id = doc! { "_id": lease.worker.to_string() };
+        let row = doc! {
+            "_id": lease.worker.to_string(),
+            "node": lease.node,
+            "until": lease.until.timestamp_micros(),
+        };
+        let workers = self.collection("workers");
+        let put = workers.replace_one(id, row).upsert(true);
+        put.await.map_err(|err| failed(&err)).map(drop)
+    }
+
+    async fn retire(&self, worker: WorkerId) -> Result<(), StoreError> {
+        let id = doc! { "_id": worker.to_string() };
+        self.collection("workers").delete_one(id).await.map_err(|err| failed(&err))?;
+        self.hints.poke_work();
+        Ok(())
+    }
+
+    async fn send(&self, envelope: Envelope) -> Result<(), StoreError> {
+        let row = doc! {
+            "_id": envelope.id.to_string(),
+            "executionId": envelope.execution.to_string(),
+            // The server fills it in: it counts up, so it is the order of arrival.
+            "n": Arrival { time: 0, increment: 0 },
+            "json": serde_json::to_string(&envelope).expect("envelopes are JSON"),
+        };
+        match self.collection("inbox").insert_one(row).await {
+            Err(err) if !is_duplicate(&err) => return Err(failed(&err)),
+            _ => (),
+        }
+        self.hints.poke_inbox();
+        Ok(())
+    }
+
+    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<Envelope>, StoreError> {
+        let filter = of.map_or_else(Row::new, |it| doc! { "executionId": it.to_string() });
+        let found = self.collection("inbox").find(filter).sort(doc! { "n": 1 }).await;
+        let rows: Vec<Row> = match found {
+            Ok(found) => found.try_collect().await.map_err(|err| failed(&err))?,
+            Err(err) => return Err(failed(&err)),
+        };
+        lists::good(rows.iter().map(envelope))
+    }
+
+    async fn discard(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
+        if commands.is_empty() {
+            return Ok(());
+        }
+        let ids = commands.iter().map(ToString::to_string);
+        commands::run(&self.database, commands::remove("inbox", ids)).await.map(drop)
+    }
+
+    fn hints(&self) -> &Hints {
+        &self.hints
+    }
+}
+
+impl Mongo {
+    /// Finds the documents of a log whose first position is not before `first`.
+    async fn documents_from(
+        &self,
+        id: ExecutionId,
+        first: Seq,
+    ) -> Result<Cursor<RawDocumentBuf>, StoreError> {
+        let range = doc! { "_id": {
+            "$gte": { "x": id.to_string(), "s": first.0.cast_signed() },
+            "$lt": { "x": id.to_string(), "s": Bson::MaxKey },
+        } };
+        let events = self.raw("events");
+        let found = events.find(range).sort(doc! { "_id": 1 });
+        found.await.map_err(|err| failed(&err))
+    }
+
+    /// Finds the document of a log that begins before `first`, the last such.
+    async fn document_before(
+        &self,
+        id: ExecutionId,
+        first: Seq,
+    ) -> Result<Option<Result<Document, StoreError>>, StoreError> {
+        let range = doc! { "_id": {
+            "$gte": { "x": id.to_string(), "s": Bson::MinKey },
+            "$lt": { "x": id.to_string(), "s": first.0.cast_signed() },
+        } };
+        let events = self.raw("events");
+        let found = events.find_one(range).sort(doc! { "_id": -1 });
+        let found = found.await.map_err(|err| failed(&err))?;
+        Ok(found.map(|it| rows::document(&it, id)))
+    }
+
+    /// Returns where the last document that begins before `first` ends.
+    async fn last_before(&self, id: ExecutionId, first: Seq) -> Result<Option<Seq>, StoreError> {
+        let before = self.document_before(id, first).await?.transpose()?;
+        Ok(before.map(|it| it.last()))
+    }
+
+    /// Returns every priority that something free has, the highest first: one look into the index
+    /// for each.
+    async fn priorities(&self) -> Result<Vec<i32>, StoreError> {
+        let mut priorities: Vec<i32> = Vec::new();
+        loop {
+            let mut next = doc! { "wake": { "$exists": true } };
+            if let Some(last) = priorities.last() {
+                next.insert("priority", doc! { "$lt": *last });
+            }
+            let found = self.caches.find_one(next).sort(doc! { "priority": -1, "wake": 1 });
+            let Some(row) = found.await.map_err(|err| failed(&err))? else {
+                return Ok(priorities);
+            };
+            let priority = row.get_i32("priority");
+            priorities.push(priority.map_err(|err| StoreError::corrupt("a head", err))?);
+        }
+    }
+}
+
+async fn next_document(
+    found: &mut Cursor<RawDocumentBuf>,
+    id: ExecutionId,
+) -> Result<Option<Result<Document, StoreError>>, StoreError> {
+    if !found.advance().await.map_err(|err| failed(&err))? {
+        return Ok(None);
+    }
+    Ok(Some(rows::document(found.current(), id)))
+}
+
+fn names(values: Vec<Bson>) -> BTreeSet<String> {
+    let texts = values.into_iter().filter_map(|it| match it {
+        Bson::String(text) => Some(text),
+        _ => None,
+    });
+    texts.collect()
+}
+
+fn envelope(row: &Row) -> Result<Envelope, StoreError> {
+    let id = row.get_str("_id").unwrap_or("a command");
+    let json = rows::text(row, "json", id)?;
+    serde_json::from_str(json).map_err(|err| StoreError::corrupt(id, err))
+}
