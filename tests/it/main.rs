@@ -1,4 +1,5 @@
 //! Integration tests.
 
 mod mongod;
+mod stores;
 mod supervised;

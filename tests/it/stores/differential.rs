@@ -1,0 +1,186 @@
+//! The same operations on every store give the same answers.
+
+use std::{fmt, sync::Arc};
+
+use proptest::{collection::vec, prelude::*, test_runner::TestCaseResult};
+use shared::{
+    execution::ExecutionState,
+    id::{Epoch, Seq},
+    store::{
+        Append, Command, Cursor, ExecutionFilter, Head, Lease, Page, RequestFilter, Reservation,
+        Store, memory::Memory, open,
+    },
+};
+use tests::conformance::{
+    at, command_id, envelope, execution, head, pauses, plan, request, request_id, worker,
+};
+
+/// Something that is done to a store, in small numbers so that things meet.
+#[derive(Clone, Debug)]
+enum Doing {
+    Append { of: usize, after: u64, events: usize, head: Option<Doer>, heard: usize },
+    PutHead { of: usize, seq: u64, doer: Doer },
+    Read { of: usize, after: u64 },
+    Due { now: i64, most: usize },
+    Orphans { now: i64 },
+    NextDue,
+    Heartbeat { worker: usize, until: i64 },
+    Retire { worker: usize },
+    Send { n: usize, of: usize },
+    Inbox { of: Option<usize> },
+    Discard { n: usize },
+    PutRequest { n: usize },
+    PutPlan { n: usize, of: usize, version: u32 },
+    PlansOf { n: usize },
+    Heads { first: usize, behind: Option<(i64, usize)>, state: Option<ExecutionState> },
+    Requests { first: usize, state: Option<ExecutionState> },
+    Reserve { key: usize, of: usize },
+}
+
+/// What a head says that changes.
+#[derive(Clone, Debug)]
+struct Doer {
+    owner: Option<usize>,
+    due: Option<i64>,
+    priority: i32,
+    state: ExecutionState,
+}
+
+fn state() -> impl Strategy<Value = ExecutionState> {
+    prop::sample::select(ExecutionState::ALL.to_vec())
+}
+
+fn doer() -> impl Strategy<Value = Doer> {
+    let some = prop::option::of;
+    (some(0..3_usize), some(0..6_i64), -1..2_i32, state())
+        .prop_map(|(owner, due, priority, state)| Doer { owner, due, priority, state })
+}
+
+fn doing() -> impl Strategy<Value = Doing> {
+    let some = prop::option::of;
+    let of = 0..4_usize;
+    prop_oneof![
+        6 => (of.clone(), 0..6_u64, 1..4_usize, some(doer()), 0..4_usize).prop_map(
+            |(of, after, events, head, heard)| Doing::Append { of, after, events, head, heard }),
+        2 => (of.clone(), 0..6_u64, doer())
+            .prop_map(|(of, seq, doer)| Doing::PutHead { of, seq, doer }),
+        2 => (of.clone(), 0..6_u64).prop_map(|(of, after)| Doing::Read { of, after }),
+        2 => (0..6_i64, 0..4_usize).prop_map(|(now, most)| Doing::Due { now, most }),
+        1 => (0..6_i64).prop_map(|now| Doing::Orphans { now }),
+        1 => Just(Doing::NextDue),
+        1 => (0..3_usize, 0..6_i64).prop_map(|(worker, until)| Doing::Heartbeat { worker, until }),
+        1 => (0..3_usize).prop_map(|worker| Doing::Retire { worker }),
+        1 => (0..4_usize, of.clone()).prop_map(|(n, of)| Doing::Send { n, of }),
+        1 => some(of.clone()).prop_map(|of| Doing::Inbox { of }),
+        1 => (0..4_usize).prop_map(|n| Doing::Discard { n }),
+        1 => of.clone().prop_map(|n| Doing::PutRequest { n }),
+        1 => (of.clone(), of.clone(), 1..3_u32)
+            .prop_map(|(n, of, version)| Doing::PutPlan { n, of, version }),
+        1 => of.clone().prop_map(|n| Doing::PlansOf { n }),
+        1 => (0..4_usize, some((0..2_i64, of.clone())), some(state()))
+            .prop_map(|(first, behind, state)| Doing::Heads { first, behind, state }),
+        1 => (0..4_usize, some(state()))
+            .prop_map(|(first, state)| Doing::Requests { first, state }),
+        1 => (0..2_usize, of).prop_map(|(key, of)| Doing::Reserve { key, of }),
+    ]
+}
+
+fn head_of(of: usize, seq: u64, doer: &Doer) -> Head {
+    Head {
+        state: doer.state,
+        epoch: Epoch(seq),
+        owner: doer.owner.map(worker),
+        due: doer.due.map(at),
+        priority: doer.priority,
+        ..head(of, seq)
+    }
+}
+
+fn text(answer: impl fmt::Debug) -> String {
+    format!("{answer:?}")
+}
+
+/// Does it, and returns the answer as text.
+async fn act(store: &dyn Store, doing: &Doing) -> String {
+    match doing {
+        Doing::Append { of, after, events, head, heard } => {
+            let mut append: Append = pauses(execution(*of), *after, *events);
+            append.head = head.as_ref().map(|it| head_of(*of, append.end().0, it));
+            append.heard = vec![command_id(*heard)];
+            text(store.append(append).await)
+        }
+        Doing::PutHead { of, seq, doer } => text(store.put_head(head_of(*of, *seq, doer)).await),
+        Doing::Read { of, after } => text(store.read(execution(*of), Seq(*after)).await),
+        Doing::Due { now, most } => text(store.due(at(*now), *most).await),
+        Doing::Orphans { now } => {
+            let heads = store.orphans(at(*now), 100).await;
+            text(heads.map(|mut it| {
+                it.sort_by_key(|it| it.execution);
+                it
+            }))
+        }
+        Doing::NextDue => text(store.next_due().await),
+        Doing::Heartbeat { worker: n, until } => {
+            let lease = Lease { worker: worker(*n), node: "n".to_owned(), until: at(*until) };
+            text(store.heartbeat(lease).await)
+        }
+        Doing::Retire { worker: n } => text(store.retire(worker(*n)).await),
+        Doing::Send { n, of } => text(store.send(envelope(*n, *of, Command::Resume)).await),
+        Doing::Inbox { of } => text(store.inbox(of.map(execution)).await),
+        Doing::Discard { n } => text(store.discard(vec![command_id(*n)]).await),
+        other => act_on_documents(store, other).await,
+    }
+}
+
+async fn act_on_documents(store: &dyn Store, doing: &Doing) -> String {
+    match doing {
+        Doing::PutRequest { n } => text(store.put_request(&request(*n, "q", 0)).await),
+        Doing::PutPlan { n, of, version } => {
+            text(store.put_plan(&plan(*n, *of, *version, &["a.b"])).await)
+        }
+        Doing::PlansOf { n } => text(store.plans_of(request_id(*n)).await),
+        Doing::Heads { first, behind, state } => {
+            let cursor = |(seconds, n)| Cursor { at: at(seconds), id: execution(n).to_string() };
+            let page = Page { first: *first, after: behind.map(cursor) };
+            let states = state.iter().copied().collect();
+            text(store.heads(&ExecutionFilter { states, ..Default::default() }, &page).await)
+        }
+        Doing::Requests { first, state } => {
+            let filter = RequestFilter { state: *state, ..Default::default() };
+            text(store.requests(&filter, &Page { first: *first, after: None }).await)
+        }
+        Doing::Reserve { key, of } => {
+            let key = format!("key {key}");
+            let execution = execution(*of);
+            text(store.reserve(&Reservation { key, execution, fingerprint: "f".to_owned() }).await)
+        }
+        other => unreachable!("{other:?} is no document"),
+    }
+}
+
+async fn compare(doings: &[Doing], store: Arc<dyn Store>) -> TestCaseResult {
+    let memory = Memory::new();
+    for (n, doing) in doings.iter().enumerate() {
+        let (expected, found) = (act(&memory, doing).await, act(&*store, doing).await);
+        prop_assert_eq!(expected, found, "{}: {:?}", n, doing);
+    }
+    Ok(())
+}
+
+fn block_on(test: impl Future<Output = TestCaseResult>) -> TestCaseResult {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(test)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_file_answers_as_memory_does(doings in vec(doing(), 1..60)) {
+        block_on(async {
+            let folder = tempfile::tempdir().unwrap();
+            let url = format!("sqlite:{}", folder.path().join("faber.db").display());
+            compare(&doings, open(&url).await.unwrap()).await
+        })?;
+    }
+}

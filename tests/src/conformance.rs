@@ -1,0 +1,171 @@
+//! What every store promises, one function a promise, over `dyn Store`.
+//!
+//! A [`World`] has two views of one store: in one process they are the same, for a shared store
+//! each has connections of its own. What is written through one must be read through the other.
+//!
+//! A promise that is not kept panics and says which.
+#![expect(clippy::unwrap_used, reason = "a store that fails here has broken its word")]
+
+mod documents;
+mod lists;
+mod log;
+mod work;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use shared::{
+    clock::Timestamp,
+    event::{Event, Recorded},
+    execution::ExecutionState,
+    id::{CommandId, Epoch, ExecutionId, PlanId, RequestId, Seq, WorkerId},
+    plan::Plan,
+    request::Request,
+    store::{Append, Command, Envelope, Head, Page, Store},
+};
+
+pub use self::{documents::*, lists::*, log::*, work::*};
+
+/// Two views of one store that nobody else uses.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// Where things are written.
+    pub one: Arc<dyn Store>,
+    /// Where they are read.
+    pub other: Arc<dyn Store>,
+    _keep: Arc<dyn std::any::Any + Send + Sync>,
+}
+
+impl World {
+    /// Makes a world with one view.
+    pub fn new(store: Arc<dyn Store>, keep: impl std::any::Any + Send + Sync) -> Self {
+        Self::shared(Arc::clone(&store), store, keep)
+    }
+
+    /// Makes a world of two views of what `keep` keeps.
+    pub fn shared(
+        one: Arc<dyn Store>,
+        other: Arc<dyn Store>,
+        keep: impl std::any::Any + Send + Sync,
+    ) -> Self {
+        Self { one, other, _keep: Arc::new(keep) }
+    }
+
+    async fn append(&self, id: ExecutionId, after: u64, events: usize) {
+        self.one.append(pauses(id, after, events)).await.unwrap();
+    }
+
+    /// Reads a log from a position to its end, as readers do.
+    async fn log(&self, id: ExecutionId, after: u64) -> Vec<Recorded> {
+        let mut events: Vec<Recorded> = Vec::new();
+        loop {
+            let end = events.last().map_or(Seq(after), |it| it.seq);
+            let mut more = self.other.read(id, end).await.unwrap();
+            if more.is_empty() {
+                return events;
+            }
+            assert!(more.iter().zip(1..).all(|(it, n)| it.seq == end.plus(n)), "out of order");
+            events.append(&mut more);
+        }
+    }
+}
+
+/// Returns a moment so many seconds after the first.
+pub fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_timestamp(1_704_123_456 + seconds, 0).unwrap()
+}
+
+/// Returns the execution with a number.
+pub fn execution(n: usize) -> ExecutionId {
+    format!("exec_1704123456_{n:09}").parse().unwrap()
+}
+
+/// Returns the request with a number.
+pub fn request_id(n: usize) -> RequestId {
+    format!("req_1704123456_{n:09}").parse().unwrap()
+}
+
+/// Returns the plan with a number.
+pub fn plan_id(n: usize) -> PlanId {
+    format!("plan_1704123456_{n:09}").parse().unwrap()
+}
+
+/// Returns the worker with a number.
+pub fn worker(n: usize) -> WorkerId {
+    format!("work_1704123456_{n:09}").parse().unwrap()
+}
+
+/// Returns the command with a number.
+pub fn command_id(n: usize) -> CommandId {
+    format!("cmd_1704123456_{n:09}").parse().unwrap()
+}
+
+/// Returns an event that brings a value.
+pub fn signal(seq: u64, payload: Value) -> Recorded {
+    let event = Event::SignalReceived {
+        name: format!("signal {seq}"),
+        payload: Arc::new(payload),
+        command: command_id(7),
+    };
+    Recorded { seq: Seq(seq), at: at(seq.cast_signed()), event }
+}
+
+/// Returns an append of so many events.
+pub fn pauses(id: ExecutionId, after: u64, events: usize) -> Append {
+    let pause = |n| Recorded { seq: Seq(after).plus(n), at: at(0), event: Event::Paused };
+    let events: Vec<Recorded> = (1..=events).map(pause).collect();
+    Append::new(id, Seq(after), &events)
+}
+
+/// Returns the head of an execution that nobody has and that is not due.
+pub fn head(n: usize, seq: u64) -> Head {
+    Head {
+        execution: execution(n),
+        request: request_id(n),
+        plan: plan_id(n),
+        state: ExecutionState::Pending,
+        created_at: at(0),
+        seq: Seq(seq),
+        epoch: Epoch(0),
+        owner: None,
+        due: None,
+        priority: 0,
+    }
+}
+
+/// Returns a request.
+pub fn request(n: usize, query: &str, seconds: i64) -> Request {
+    Request { id: request_id(n), query: query.to_owned(), created_at: at(seconds) }
+}
+
+/// Returns a plan of one step for each tool.
+pub fn plan(n: usize, of: usize, version: u32, tools: &[&str]) -> Plan {
+    plan_with(n, of, version, tools, &json!({}))
+}
+
+fn plan_with(n: usize, of: usize, version: u32, tools: &[&str], parameters: &Value) -> Plan {
+    let step = |(at, tool): (usize, &&str)| json!({ "id": format!("s{at}"), "tool": tool, "parameters": parameters, "policy": {} });
+    let plan = json!({
+        "about": {
+            "id": plan_id(n), "request": request_id(of), "version": version,
+            "query": format!("Plan number {n}"), "planner": "explicit",
+            "created_at": at(i64::try_from(n).unwrap() / 2).timestamp_micros(),
+        },
+        "steps": tools.iter().enumerate().map(step).collect::<Vec<_>>(),
+    });
+    Plan::from_json(&plan.to_string()).unwrap()
+}
+
+/// Returns what an outsider asks of an execution.
+pub fn envelope(n: usize, of: usize, command: Command) -> Envelope {
+    Envelope { id: command_id(n), execution: execution(of), at: at(0), command }
+}
+
+fn all() -> Page {
+    Page { first: 1_000, after: None }
+}
+
+/// Turns a shared list into what it has.
+fn taken<T>(list: &Mutex<Vec<T>>) -> Vec<T> {
+    std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner))
+}

@@ -1,0 +1,153 @@
+//! Lists: the newest first, page by page, and only what was asked for.
+
+use shared::{
+    execution::ExecutionState::{self, Completed, Failed, Pending},
+    id::{ExecutionId, PlanId, RequestId},
+    store::{Cursor, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter},
+};
+
+use super::{World, all, at, execution, head, plan, plan_id, request, request_id};
+
+fn ids<T: Clone>(listing: &Listing<T>) -> Vec<T> {
+    listing.items.iter().map(|(_, it)| it.clone()).collect()
+}
+
+async fn request_numbers(world: &World, filter: RequestFilter) -> Vec<RequestId> {
+    let found = world.other.requests(&filter, &all()).await.unwrap();
+    assert!(!found.has_more);
+    found.items.into_iter().map(|(_, it)| it.id).collect()
+}
+
+async fn plan_ids(world: &World, filter: PlanFilter) -> Vec<PlanId> {
+    ids(&world.other.plans(&filter, &all()).await.unwrap())
+}
+
+async fn head_ids(world: &World, filter: ExecutionFilter) -> Vec<ExecutionId> {
+    let found = world.other.heads(&filter, &all()).await.unwrap();
+    found.items.into_iter().map(|(_, it)| it.execution).collect()
+}
+
+/// Pages follow each other without a gap or a repeat, whatever is added at the front meanwhile and
+/// however many have the same time.
+pub async fn pages_follow_each_other(world: World) {
+    let created = |n: usize| at(i64::try_from(n / 5).unwrap());
+    for n in 0..23 {
+        let head = Head { created_at: created(n), ..head(n, 1) };
+        world.one.put_head(head).await.unwrap();
+    }
+    let (mut found, mut page) = (Vec::new(), Page { first: 4, after: None });
+    for round in 0.. {
+        let part = world.other.heads(&ExecutionFilter::default(), &page).await.unwrap();
+        let newer = Head { created_at: at(100), ..head(100 + round, 1) };
+        world.one.put_head(newer).await.unwrap();
+        found.extend(part.items.iter().map(|(_, it)| it.execution));
+        page.after = part.items.last().map(|(cursor, _)| cursor.clone());
+        if !part.has_more {
+            break;
+        }
+        assert_eq!(part.items.len(), 4);
+    }
+    assert_eq!(found, (0..23).rev().map(execution).collect::<Vec<_>>());
+    let text = page.after.expect("there was a last item").to_string();
+    let cursor: Cursor = text.parse().expect("a cursor reads what it writes");
+    assert_eq!(cursor, Cursor { at: created(0), id: execution(0).to_string() });
+}
+
+/// A page of nothing says whether there is something.
+pub async fn a_page_of_nothing_is_a_question(world: World) {
+    let nothing = Page { first: 0, after: None };
+    let ask = async || world.other.requests(&RequestFilter::default(), &nothing).await.unwrap();
+    assert_eq!(ask().await, Listing { items: Vec::new(), has_more: false });
+    world.one.put_request(&request(1, "q", 0)).await.unwrap();
+    assert_eq!(ask().await, Listing { items: Vec::new(), has_more: true });
+}
+
+/// Requests are found by words, time, and the state of their executions.
+pub async fn requests_are_filtered(world: World) {
+    for (n, query) in
+        ["Create author Alice", "create BLÖG\u{0}$x by alice", "50% a_b"].iter().enumerate()
+    {
+        let seconds = i64::try_from(n).unwrap();
+        world.one.put_request(&request(n, query, seconds)).await.unwrap();
+    }
+    let failed = Head { state: ExecutionState::Failed, request: request_id(1), ..head(1, 1) };
+    world.one.put_head(failed).await.unwrap();
+    world.one.put_head(head(2, 1)).await.unwrap();
+    let none = RequestFilter::default;
+    let [zero, one, two] = [0, 1, 2].map(request_id);
+    let search = |text: &str| RequestFilter { search: Some(text.to_owned()), ..none() };
+    let state = |it| RequestFilter { state: Some(it), ..none() };
+    let cases = [
+        (none(), vec![two, one, zero]),
+        (search("ALICE"), vec![one, zero]),
+        (search(" alice  create "), vec![one, zero]),
+        (search("blög"), vec![one]),
+        (search("\u{0}$X"), vec![one]),
+        (search("%"), vec![two]),
+        (search("a_b"), vec![two]),
+        (search("."), vec![]),
+        (search("alice bob"), vec![]),
+        (search(""), vec![two, one, zero]),
+        (RequestFilter { from: Some(at(1)), ..none() }, vec![two, one]),
+        (RequestFilter { to: Some(at(1)), ..none() }, vec![zero]),
+        (state(ExecutionState::Failed), vec![one]),
+        (state(ExecutionState::Pending), vec![two]),
+        (state(ExecutionState::Paused), vec![]),
+    ];
+    for (filter, expected) in cases {
+        assert_eq!(request_numbers(&world, filter.clone()).await, expected, "{filter:?}");
+    }
+}
+
+/// Plans are found by their request and by words.
+pub async fn plans_are_filtered(world: World) {
+    for (n, of) in [(1, 1), (2, 1), (3, 2)] {
+        let version = u32::try_from(n).unwrap();
+        world.one.put_plan(&plan(n, of, version, &["set.tool"])).await.unwrap();
+    }
+    let none = PlanFilter::default;
+    assert_eq!(plan_ids(&world, none()).await, [3, 2, 1].map(plan_id));
+    let of_one = PlanFilter { request: Some(request_id(1)), ..none() };
+    assert_eq!(plan_ids(&world, of_one).await, [2, 1].map(plan_id));
+    let search = PlanFilter { search: Some("number 3".to_owned()), ..none() };
+    assert_eq!(plan_ids(&world, search).await, [plan_id(3)]);
+    let page = Page { first: 2, after: None };
+    let first = world.other.plans(&none(), &page).await.unwrap();
+    assert!(first.has_more);
+    let rest = Page { first: 2, after: first.items.last().map(|(it, _)| it.clone()) };
+    let rest = world.other.plans(&none(), &rest).await.unwrap();
+    assert_eq!((ids(&rest), rest.has_more), (vec![plan_id(1)], false));
+}
+
+/// Executions are found by state, request, plan, time, and the tools of their plan.
+pub async fn executions_are_filtered(world: World) {
+    world.one.put_plan(&plan(1, 1, 1, &["blog.createAuthor", "blog.createAuthor"])).await.unwrap();
+    world.one.put_plan(&plan(2, 1, 2, &["flow.echo", "a.b.c"])).await.unwrap();
+    for (n, of, state) in [(1, 1, Completed), (2, 2, Failed), (3, 2, Pending), (4, 9, Failed)] {
+        let made = at(i64::try_from(n).unwrap());
+        let head = Head { plan: plan_id(of), state, created_at: made, ..head(n, 1) };
+        world.one.put_head(head).await.unwrap();
+    }
+    let none = ExecutionFilter::default;
+    let states = |it: &[_]| ExecutionFilter { states: it.to_vec(), ..none() };
+    let tool = |it: &str| ExecutionFilter { tool: Some(it.parse().unwrap()), ..none() };
+    let cases = [
+        (none(), vec![4, 3, 2, 1]),
+        (states(&[Failed]), vec![4, 2]),
+        (states(&[Failed, Completed]), vec![4, 2, 1]),
+        (ExecutionFilter { request: Some(request_id(2)), ..none() }, vec![2]),
+        (ExecutionFilter { plan: Some(plan_id(2)), ..none() }, vec![3, 2]),
+        (ExecutionFilter { plan: Some(plan_id(2)), ..states(&[Failed]) }, vec![2]),
+        (ExecutionFilter { from: Some(at(2)), to: Some(at(4)), ..none() }, vec![3, 2]),
+        (tool("blog.createAuthor"), vec![1]),
+        (tool("createAuthor"), vec![1]),
+        (tool("echo"), vec![3, 2]),
+        (tool("b.c"), vec![3, 2]),
+        (tool("c"), vec![]),
+        (tool("createauthor"), vec![]),
+    ];
+    for (filter, expected) in cases {
+        let expected: Vec<_> = expected.into_iter().map(execution).collect();
+        assert_eq!(head_ids(&world, filter.clone()).await, expected, "{filter:?}");
+    }
+}

@@ -1,0 +1,141 @@
+//! Claims: who has what, who is gone, what is due.
+
+use shared::{
+    clock::Timestamp,
+    execution::ExecutionState,
+    id::{Epoch, WorkerId},
+    store::{Command, Head, Lease},
+};
+
+use super::{World, at, envelope, execution, head, worker};
+
+fn due(n: usize, seconds: i64, priority: i32) -> Head {
+    Head { due: Some(at(seconds)), priority, ..head(n, 1) }
+}
+
+fn owned(n: usize, by: usize) -> Head {
+    Head {
+        owner: Some(worker(by)),
+        state: ExecutionState::InProgress,
+        epoch: Epoch(3),
+        ..head(n, 1)
+    }
+}
+
+fn lease(n: usize, seconds: i64) -> Lease {
+    Lease { worker: worker(n), node: "örtlich".to_owned(), until: at(seconds) }
+}
+
+async fn due_at(world: &World, now: Timestamp, most: usize) -> Vec<Head> {
+    world.other.due(now, most).await.unwrap()
+}
+
+async fn orphans(world: &World, seconds: i64) -> Vec<Head> {
+    let mut heads = world.other.orphans(at(seconds), 100).await.unwrap();
+    heads.sort_by_key(|it| it.execution);
+    heads
+}
+
+async fn put(world: &World, heads: impl IntoIterator<Item = Head>) {
+    for head in heads {
+        world.one.put_head(head).await.unwrap();
+    }
+}
+
+/// A head comes back as it is, and an older one never replaces a newer one.
+pub async fn heads_only_move_forward(world: World) {
+    let full = Head {
+        state: ExecutionState::Waiting,
+        epoch: Epoch(u64::from(u32::MAX) + 7),
+        owner: Some(worker(1)),
+        due: Some(at(5)),
+        priority: i32::MIN,
+        ..head(1, 5)
+    };
+    assert_eq!(world.other.head(execution(1)).await.unwrap(), None);
+    put(&world, [full.clone()]).await;
+    assert_eq!(world.other.head(execution(1)).await.unwrap(), Some(full.clone()));
+    put(&world, [head(1, 4)]).await;
+    assert_eq!(world.other.head(execution(1)).await.unwrap(), Some(full));
+    put(&world, [head(1, 5)]).await;
+    assert_eq!(world.other.head(execution(1)).await.unwrap(), Some(head(1, 5)));
+    let over = Head { state: ExecutionState::Completed, ..head(1, 6) };
+    put(&world, [over.clone()]).await;
+    assert_eq!(world.other.head(execution(1)).await.unwrap(), Some(over));
+}
+
+/// What is due comes by priority, then by time; what somebody has, or nobody waits for, does not.
+pub async fn what_is_due_comes_in_order(world: World) {
+    let ordered = [due(5, 9, 7), due(4, 0, 0), due(3, 1, 0), due(2, 2, 0), due(1, 0, -3)];
+    put(&world, ordered.clone()).await;
+    let not_yet = [due(10, 11, 7), due(11, 11, 99), due(12, 11, 0)];
+    put(&world, not_yet).await;
+    put(&world, [Head { due: Some(at(0)), ..owned(20, 1) }, head(21, 1)]).await;
+    assert_eq!(due_at(&world, at(10), 100).await, ordered);
+    assert_eq!(due_at(&world, at(10), 3).await, ordered[..3]);
+    assert_eq!(due_at(&world, at(10), 0).await, []);
+    assert_eq!(due_at(&world, at(9), 1).await, ordered[..1], "due to the moment");
+    assert_eq!(due_at(&world, at(-1), 100).await, []);
+}
+
+/// The next moment to look is that of whatever nobody has and comes due first.
+pub async fn the_next_due_is_the_first(world: World) {
+    assert_eq!(world.other.next_due().await.unwrap(), None);
+    put(&world, [Head { due: Some(at(1)), ..owned(1, 1) }, head(2, 1)]).await;
+    assert_eq!(world.other.next_due().await.unwrap(), None);
+    put(&world, [due(3, 9, 5), due(4, 7, -5), due(5, 8, 0)]).await;
+    assert_eq!(world.other.next_due().await.unwrap(), Some(at(7)));
+    put(&world, [Head { owner: Some(worker(1)), ..due(4, 7, -5) }]).await;
+    assert_eq!(world.other.next_due().await.unwrap(), Some(at(8)));
+}
+
+/// What a worker has is free when its lease has run out, and not before.
+pub async fn a_lease_that_ran_out_frees_what_it_held(world: World) {
+    world.one.heartbeat(lease(1, 10)).await.unwrap();
+    world.one.heartbeat(lease(2, 20)).await.unwrap();
+    put(&world, [owned(1, 1), owned(2, 1), owned(3, 2), due(4, 0, 0)]).await;
+    assert_eq!(orphans(&world, 9).await, []);
+    assert_eq!(orphans(&world, 10).await, [owned(1, 1), owned(2, 1)]);
+    assert_eq!(world.other.orphans(at(10), 1).await.unwrap().len(), 1);
+    world.one.heartbeat(lease(1, 30)).await.unwrap();
+    assert_eq!(orphans(&world, 10).await, []);
+    assert_eq!(orphans(&world, 20).await, [owned(3, 2)]);
+    put(&world, [Head { owner: None, seq: shared::id::Seq(2), ..owned(3, 2) }]).await;
+    assert_eq!(orphans(&world, 20).await, []);
+}
+
+/// What a worker has is free at once when it says that it has ended, or was never heard of.
+pub async fn a_retired_worker_has_nothing(world: World) {
+    world.one.heartbeat(lease(1, 10)).await.unwrap();
+    put(&world, [owned(1, 1), owned(2, 2)]).await;
+    assert_eq!(orphans(&world, 0).await, [owned(2, 2)]);
+    world.one.retire(worker(1)).await.unwrap();
+    assert_eq!(orphans(&world, 0).await, [owned(1, 1), owned(2, 2)]);
+    let nobody: WorkerId = worker(9);
+    world.one.retire(nobody).await.unwrap();
+}
+
+/// Commands wait in the order in which they came, each once, until they are discarded.
+pub async fn commands_wait_in_order(world: World) {
+    let step = "a.b".parse().unwrap();
+    let approve = Command::Approve { step, approved: false, comment: Some("nein".to_owned()) };
+    let commands = [
+        envelope(9, 1, Command::Cancel { reason: Some("\u{0}".to_owned()) }),
+        envelope(3, 2, Command::Pause),
+        envelope(7, 1, Command::Resume),
+        envelope(1, 1, approve),
+    ];
+    for command in &commands {
+        world.one.send(command.clone()).await.unwrap();
+    }
+    // Again: it counts once.
+    world.one.send(commands[0].clone()).await.unwrap();
+    assert_eq!(world.other.inbox(None).await.unwrap(), commands);
+    let [first, _, third, fourth] = commands.clone();
+    let of_one = world.other.inbox(Some(execution(1))).await.unwrap();
+    assert_eq!(of_one, [first.clone(), third.clone(), fourth.clone()]);
+    assert_eq!(world.other.inbox(Some(execution(5))).await.unwrap(), []);
+    world.one.discard(vec![first.id, third.id, super::command_id(99)]).await.unwrap();
+    world.one.discard(Vec::new()).await.unwrap();
+    assert_eq!(world.other.inbox(Some(execution(1))).await.unwrap(), [fourth]);
+}

@@ -1,0 +1,293 @@
+//! A store that lies the way real ones do: hostile to whoever uses it, honest by its contract.
+//!
+//! Before it passes an operation on it may fail; after the operation was written it may say that
+//! it failed; it may take its time at either end. It never loses what it confirmed, never invents
+//! anything, and never lets an append through at the wrong place: all of that would be a bug of
+//! the store, and the conformance suite looks for it there. Everything is drawn from one seed, so
+//! the same seed and the same calls give the same lies.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use shared::{
+    clock::Timestamp,
+    event::Recorded,
+    id::{CommandId, ExecutionId, PlanId, RequestId, Seq, WorkerId},
+    plan::Plan,
+    request::{Request, TranscriptEntry},
+    store::{
+        Append, AppendError, Documents, Envelope, ExecutionFilter, ExecutionLog, Head, Hints,
+        Lease, Listing, Page, PlanFilter, RequestFilter, Reservation, Store, StoreError,
+    },
+};
+
+/// Chance, from one seed. Copies share it.
+#[derive(Clone)]
+pub struct Dice(Arc<Mutex<SmallRng>>);
+
+impl fmt::Debug for Dice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Dice")
+    }
+}
+
+impl Dice {
+    /// Makes dice that always fall the same way.
+    pub fn new(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(SmallRng::seed_from_u64(seed))))
+    }
+
+    /// Draws whether something happens that happens so often in a thousand.
+    pub fn happens(&self, in_thousand: u32) -> bool {
+        self.below(1_000) < u64::from(in_thousand)
+    }
+
+    /// Draws a number below `end`, which is not zero.
+    pub fn below(&self, end: u64) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).random_range(0..end)
+    }
+}
+
+/// How hostile a store is: how often in a thousand operations what happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malice {
+    /// It fails and has done nothing.
+    pub fails_before: u32,
+    /// It fails and has done it.
+    pub fails_after: u32,
+    /// It takes its time, before or after.
+    pub stalls: u32,
+    /// How long, at most.
+    pub stall: Duration,
+}
+
+impl Default for Malice {
+    /// Fails every twentieth operation and stalls as often, for longer than a lease now and then.
+    fn default() -> Self {
+        Self { fails_before: 25, fails_after: 25, stalls: 50, stall: Duration::from_secs(12) }
+    }
+}
+
+/// A store in front of another, with malice.
+#[derive(Debug)]
+pub struct Faulty {
+    inner: Arc<dyn Store>,
+    dice: Dice,
+    malice: Malice,
+    is_calm: AtomicBool,
+}
+
+impl Faulty {
+    /// Puts malice before a store.
+    pub fn new(inner: Arc<dyn Store>, dice: Dice, malice: Malice) -> Self {
+        Self { inner, dice, malice, is_calm: AtomicBool::new(false) }
+    }
+
+    /// Stops, or begins again, so that a test can see that all comes right once the store works.
+    pub fn set_calm(&self, is_calm: bool) {
+        self.is_calm.store(is_calm, Ordering::Relaxed);
+    }
+
+    fn is_calm(&self) -> bool {
+        self.is_calm.load(Ordering::Relaxed)
+    }
+
+    async fn stall(&self) {
+        if !self.is_calm() && self.dice.happens(self.malice.stalls) {
+            let most = u64::try_from(self.malice.stall.as_millis()).unwrap_or(u64::MAX);
+            let wait = self.dice.below(most.saturating_add(1));
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+        }
+    }
+
+    fn fails(&self, in_thousand: u32) -> Result<(), StoreError> {
+        if !self.is_calm() && self.dice.happens(in_thousand) {
+            return Err(StoreError::Unavailable("the dice fell badly".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Does something between two strokes of bad luck.
+    async fn through<T, E: From<StoreError>>(
+        &self,
+        doing: impl Future<Output = Result<T, E>> + Send,
+    ) -> Result<T, E> {
+        self.stall().await;
+        self.fails(self.malice.fails_before)?;
+        let done = doing.await?;
+        self.stall().await;
+        self.fails(self.malice.fails_after)?;
+        Ok(done)
+    }
+}
+
+#[async_trait]
+impl ExecutionLog for Faulty {
+    async fn append(&self, append: Append) -> Result<(), AppendError> {
+        self.through(self.inner.append(append)).await
+    }
+
+    async fn put_head(&self, head: Head) -> Result<(), StoreError> {
+        self.through(self.inner.put_head(head)).await
+    }
+
+    async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError> {
+        self.through(self.inner.read(id, after)).await
+    }
+
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
+        self.through(self.inner.due(now, most)).await
+    }
+
+    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
+        self.through(self.inner.orphans(now, most)).await
+    }
+
+    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.through(self.inner.next_due()).await
+    }
+
+    async fn heartbeat(&self, lease: Lease) -> Result<(), StoreError> {
+        self.through(self.inner.heartbeat(lease)).await
+    }
+
+    async fn retire(&self, worker: WorkerId) -> Result<(), StoreError> {
+        self.through(self.inner.retire(worker)).await
+    }
+
+    async fn send(&self, envelope: Envelope) -> Result<(), StoreError> {
+        self.through(self.inner.send(envelope)).await
+    }
+
+    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<Envelope>, StoreError> {
+        self.through(self.inner.inbox(of)).await
+    }
+
+    async fn discard(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
+        self.through(self.inner.discard(commands)).await
+    }
+
+    fn hints(&self) -> &Hints {
+        self.inner.hints()
+    }
+}
+
+#[async_trait]
+impl Documents for Faulty {
+    async fn put_request(&self, request: &Request) -> Result<(), StoreError> {
+        self.through(self.inner.put_request(request)).await
+    }
+
+    async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
+        self.through(self.inner.request(id)).await
+    }
+
+    async fn requests(
+        &self,
+        filter: &RequestFilter,
+        page: &Page,
+    ) -> Result<Listing<Request>, StoreError> {
+        self.through(self.inner.requests(filter, page)).await
+    }
+
+    async fn add_transcript(
+        &self,
+        id: RequestId,
+        entries: &[TranscriptEntry],
+    ) -> Result<(), StoreError> {
+        self.through(self.inner.add_transcript(id, entries)).await
+    }
+
+    async fn transcript(&self, id: RequestId) -> Result<Vec<TranscriptEntry>, StoreError> {
+        self.through(self.inner.transcript(id)).await
+    }
+
+    async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {
+        self.through(self.inner.put_plan(plan)).await
+    }
+
+    async fn plan(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError> {
+        self.through(self.inner.plan(id)).await
+    }
+
+    async fn plans_of(&self, id: RequestId) -> Result<Vec<PlanId>, StoreError> {
+        self.through(self.inner.plans_of(id)).await
+    }
+
+    async fn plans(&self, filter: &PlanFilter, page: &Page) -> Result<Listing<PlanId>, StoreError> {
+        self.through(self.inner.plans(filter, page)).await
+    }
+
+    async fn head(&self, id: ExecutionId) -> Result<Option<Head>, StoreError> {
+        self.through(self.inner.head(id)).await
+    }
+
+    async fn heads(
+        &self,
+        filter: &ExecutionFilter,
+        page: &Page,
+    ) -> Result<Listing<Head>, StoreError> {
+        self.through(self.inner.heads(filter, page)).await
+    }
+
+    async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError> {
+        self.through(self.inner.reserve(key)).await
+    }
+
+    async fn reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError> {
+        self.through(self.inner.reservation(key)).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.through(self.inner.check()).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::store::memory::Memory;
+
+    use super::*;
+    use crate::conformance::{execution, pauses};
+
+    /// Appends a hundred times, each at what the log really ends at, and tells what happened.
+    async fn story(seed: u64) -> (Vec<bool>, u64) {
+        let inner: Arc<dyn Store> = Arc::new(Memory::new());
+        let malice = Malice { fails_before: 200, fails_after: 200, ..Malice::default() };
+        let faulty = Faulty::new(Arc::clone(&inner), Dice::new(seed), malice);
+        let (mut answers, mut end) = (Vec::new(), 0);
+        for _ in 0..100 {
+            answers.push(faulty.append(pauses(execution(1), end, 1)).await.is_ok());
+            let log = inner.read(execution(1), Seq(0)).await.unwrap();
+            end = log.last().map_or(0, |it| it.seq.0);
+        }
+        (answers, end)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_fails_before_and_after_and_the_seed_decides() {
+        let (answers, written) = story(1).await;
+        let confirmed = answers.iter().filter(|it| **it).count() as u64;
+        assert!(confirmed < written, "something was written and not confirmed");
+        assert!(written < 100, "something was not written");
+        assert_eq!(story(1).await, (answers.clone(), written));
+        assert_ne!(story(2).await.0, answers);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_can_be_calm() {
+        let malice = Malice { fails_before: 1_000, fails_after: 0, ..Malice::default() };
+        let faulty = Faulty::new(Arc::new(Memory::new()), Dice::new(1), malice);
+        assert!(faulty.check().await.is_err());
+        faulty.set_calm(true);
+        faulty.check().await.unwrap();
+    }
+}
