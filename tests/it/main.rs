@@ -1,4 +1,4 @@
-//! Integration tests.
+//! The integration tests: one binary, so that they link once.
 
 mod commands;
 mod mcp;

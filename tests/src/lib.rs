@@ -1,8 +1,7 @@
-//! What integration tests share.
+//! What the integration tests share: a store's promises as a suite, a store that lies, the real
+//! binary, and toolsets.
 
 pub mod binary;
-pub mod toolset;
-//! What the integration tests need: the promises of a store as a suite, and a store that lies.
-
 pub mod conformance;
 pub mod faulty;
+pub mod toolset;
