@@ -2,3 +2,4 @@
 
 pub mod blog_mcp;
 pub mod engine;
+pub mod schema;
