@@ -300,7 +300,12 @@ mod tests {
             json!([{ "name": "t" }, { "name": "t" }]),
             expect!["two tools are called `t`: rename one"],
         );
-        check_failed(json!([{ "name": "t", "parameters": { "type": "strnig" } }]), expect![[r#"the `parameters` of `t` are no JSON Schema: "strnig" is not valid under any of the schemas listed in the 'anyOf' keyword"#]]);
+        check_failed(
+            json!([{ "name": "t", "parameters": { "type": "strnig" } }]),
+            expect![[
+                r#"the `parameters` of `t` are no JSON Schema: "strnig" is not valid under any of the schemas listed in the 'anyOf' keyword"#
+            ]],
+        );
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 mod error;
 mod planning;
+mod steering;
+mod watching;
 
 use std::{sync::Arc, time::Duration};
 

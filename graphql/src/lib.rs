@@ -4,3 +4,4 @@ pub mod blog_mcp;
 pub mod cli;
 pub mod engine;
 pub mod server;
+pub mod schema;

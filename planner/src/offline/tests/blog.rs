@@ -127,24 +127,36 @@ fn facts() {
             createBlog {"title":"Rust Guide","content":"about Rust programming","authorId":"{{createAuthor._id}}"}
         "#]],
     );
-    check(&tools, "Create a blog post about TypeScript", expect![[r#"
+    check(
+        &tools,
+        "Create a blog post about TypeScript",
+        expect![[r#"
         no plan: `authorId` of `createBlog` is missing in `Create a blog post about TypeScript`: make the author in an earlier clause and say `by` or `on` it, or give its id: `author 507f1f77bcf86cd799439011`
         nearest: createBlog
-    "#]]);
-    check(&tools, "Create author, then blog by author, then comment on blog", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "Create author, then blog by author, then comment on blog",
+        expect![[r#"
         no plan: `name` of `createAuthor` is missing in `Create author`: add `named …`;
           `email` of `createAuthor` is missing in `Create author`: add `with email somebody@example.com`;
           `title` of `createBlog` is missing in `blog by author`: add `titled …`;
           `content` of `createBlog` is missing in `blog by author`: add `saying …`;
           `content` of `createComment` is missing in `comment on blog`: add `saying …`
         nearest: createAuthor createBlog createComment
-    "#]]);
-    check(&tools, "Create authors Alice and Bob simultaneously", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "Create authors Alice and Bob simultaneously",
+        expect![[r#"
         createAuthor = createAuthor {"name":"Alice and Bob simultaneously","email":"alice.and.bob.simultaneously@example.com"}
         createAuthor_2 = createAuthor {"name":"Bob simultaneously","email":"bob.simultaneously@example.com"}
         warning[plan.assumed_parameter] tools[0].parameters.email: `email` was not given; assumed `alice.and.bob.simultaneously@example.com` (add `with email somebody@example.com`)
         warning[plan.assumed_parameter] tools[1].parameters.email: `email` was not given; assumed `bob.simultaneously@example.com` (add `with email somebody@example.com`)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -166,15 +178,27 @@ fn case_and_politeness() {
             createBlog {"title":"hello","content":"about world","authorId":"{{createAuthor._id}}"}
         "#]],
     );
-    check(&tools, "Please create an author named Alice with email alice@test.com.", expect![[r#"
+    check(
+        &tools,
+        "Please create an author named Alice with email alice@test.com.",
+        expect![[r#"
         createAuthor {"name":"Alice","email":"alice@test.com"}
-    "#]]);
-    check(&tools, "Can you create an author called Alice (alice@test.com), please?", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "Can you create an author called Alice (alice@test.com), please?",
+        expect![[r#"
         createAuthor {"name":"Alice","email":"alice@test.com"}
-    "#]]);
-    check(&tools, "I want to add a new author Alice, email alice@test.com", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "I want to add a new author Alice, email alice@test.com",
+        expect![[r#"
         createAuthor {"name":"Alice","email":"alice@test.com"}
-    "#]]);
+    "#]],
+    );
     check(
         &tools,
         r#"I'd like you to register author "Alice Cooper" with the email alice@test.com and bio Rock star"#,
@@ -182,9 +206,13 @@ fn case_and_politeness() {
             createAuthor {"name":"Alice Cooper","email":"alice@test.com","bio":"Rock star"}
         "#]],
     );
-    check(&tools, "Could you please make a new author: Alice, alice@test.com?", expect![[r#"
+    check(
+        &tools,
+        "Could you please make a new author: Alice, alice@test.com?",
+        expect![[r#"
         createAuthor {"name":"Alice","email":"alice@test.com"}
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -317,16 +345,28 @@ fn paraphrases() {
             createComment {"blogId":"{{createBlog._id}}","authorId":"{{createAuthor._id}}","content":"lovely"}
         "#]],
     );
-    check(&tools, "Create author J. Smith with email j@x.io.", expect![[r#"
+    check(
+        &tools,
+        "Create author J. Smith with email j@x.io.",
+        expect![[r#"
         createAuthor {"name":"J","email":"j@x.io"}
         warning[plan.ignored_words] tools[0]: `Smith` was not understood and is left out (say it with the words of the tool's parameters, or leave it out)
-    "#]]);
-    check(&tools, "New author: name Alice, email alice@test.com, bio Writes things", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "New author: name Alice, email alice@test.com, bio Writes things",
+        expect![[r#"
         createAuthor {"name":"name Alice","email":"alice@test.com","bio":"Writes things"}
-    "#]]);
-    check(&tools, "Create author named Alice whose email is alice@test.com", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "Create author named Alice whose email is alice@test.com",
+        expect![[r#"
         createAuthor {"name":"Alice","email":"alice@test.com"}
-    "#]]);
+    "#]],
+    );
     check(
         &tools,
         r#"Create author Alice with email alice@test.com and create a blog by her titled "Hello" with the content "world""#,
@@ -343,71 +383,139 @@ fn paraphrases() {
             createBlog {"title":"Hello","content":"world","authorId":"{{createAuthor._id}}"}
         "#]],
     );
-    check(&tools, "Create an author with name=Alice and email=alice@test.com", expect![[r#"
+    check(
+        &tools,
+        "Create an author with name=Alice and email=alice@test.com",
+        expect![[r#"
         createAuthor {"name":"Alice","email":"alice@test.com"}
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn reads() {
     let tools = blog();
-    check(&tools, "list all authors", expect![[r#"
+    check(
+        &tools,
+        "list all authors",
+        expect![[r#"
         listAuthors {}
-    "#]]);
-    check(&tools, "show me all blogs and all authors", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "show me all blogs and all authors",
+        expect![[r#"
         listBlogs {}
         listAuthors {}
-    "#]]);
-    check(&tools, "get all blog posts", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "get all blog posts",
+        expect![[r#"
         listBlogs {}
-    "#]]);
-    check(&tools, "Show all the authors, please", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "Show all the authors, please",
+        expect![[r#"
         listAuthors {}
-    "#]]);
-    check(&tools, "get blog 507f1f77bcf86cd799439011", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "get blog 507f1f77bcf86cd799439011",
+        expect![[r#"
         getBlog {"id":"507f1f77bcf86cd799439011"}
-    "#]]);
-    check(&tools, "Show me the author with id 507f1f77bcf86cd799439011", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "Show me the author with id 507f1f77bcf86cd799439011",
+        expect![[r#"
         getAuthor {"id":"507f1f77bcf86cd799439011"}
-    "#]]);
-    check(&tools, "fetch comment 507f1f77bcf86cd799439011", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "fetch comment 507f1f77bcf86cd799439011",
+        expect![[r#"
         getComment {"id":"507f1f77bcf86cd799439011"}
-    "#]]);
-    check(&tools, "list the comments of blog 507f1f77bcf86cd799439011", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "list the comments of blog 507f1f77bcf86cd799439011",
+        expect![[r#"
         listCommentsByBlog {"blogId":"507f1f77bcf86cd799439011"}
-    "#]]);
-    check(&tools, "show all pictures for blog 507f1f77bcf86cd799439011", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "show all pictures for blog 507f1f77bcf86cd799439011",
+        expect![[r#"
         listPicturesByBlog {"blogId":"507f1f77bcf86cd799439011"}
-    "#]]);
-    check(&tools, "what are the comments on blog 507f1f77bcf86cd799439011?", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "what are the comments on blog 507f1f77bcf86cd799439011?",
+        expect![[r#"
         getComment {"id":"507f1f77bcf86cd799439011"}
         warning[plan.ignored_words] tools[0]: `blog` was not understood and is left out (say it with the words of the tool's parameters, or leave it out)
-    "#]]);
-    check(&tools, "get blogs 507f1f77bcf86cd799439011 and 507f1f77bcf86cd799439012", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "get blogs 507f1f77bcf86cd799439011 and 507f1f77bcf86cd799439012",
+        expect![[r#"
         getBlog = getBlog {"id":"507f1f77bcf86cd799439011"}
         getBlog_2 = getBlog {"id":"507f1f77bcf86cd799439012"}
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn changes() {
     let tools = blog();
-    check(&tools, "delete author with id 507f1f77bcf86cd799439011", expect![[r#"
+    check(
+        &tools,
+        "delete author with id 507f1f77bcf86cd799439011",
+        expect![[r#"
         deleteAuthor {"id":"507f1f77bcf86cd799439011"}
-    "#]]);
-    check(&tools, "remove comment 507f1f77bcf86cd799439011", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "remove comment 507f1f77bcf86cd799439011",
+        expect![[r#"
         deleteComment {"id":"507f1f77bcf86cd799439011"}
-    "#]]);
-    check(&tools, "update author 507f1f77bcf86cd799439011 set name to Zed", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "update author 507f1f77bcf86cd799439011 set name to Zed",
+        expect![[r#"
         updateAuthor {"id":"507f1f77bcf86cd799439011","name":"Zed"}
-    "#]]);
-    check(&tools, "rename author 507f1f77bcf86cd799439011 to Zed", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "rename author 507f1f77bcf86cd799439011 to Zed",
+        expect![[r#"
         updateAuthor {"id":"507f1f77bcf86cd799439011","name":"Zed"}
-    "#]]);
-    check(&tools, "change the title of blog 507f1f77bcf86cd799439011 to New Title", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "change the title of blog 507f1f77bcf86cd799439011 to New Title",
+        expect![[r#"
         no plan: no tool fits `change the title of blog 507f1f77bcf86cd799439011 to New Title`: begin the clause with what to do and what with, as in the nearest tools' names (nearest tools: `updateBlog`, `createBlog`, `getBlog`, `deleteBlog`, `listBlogs`)
         nearest: updateBlog createBlog getBlog deleteBlog listBlogs
-    "#]]);
+    "#]],
+    );
     check(
         &tools,
         "update the blog 507f1f77bcf86cd799439011 with title New and content Newer",
@@ -415,13 +523,21 @@ fn changes() {
             updateBlog {"id":"507f1f77bcf86cd799439011","title":"New","content":"Newer"}
         "#]],
     );
-    check(&tools, "set the email of author 507f1f77bcf86cd799439011 to z@x.io", expect![[r#"
+    check(
+        &tools,
+        "set the email of author 507f1f77bcf86cd799439011 to z@x.io",
+        expect![[r#"
         no plan: `author` in `set the email of author 507f1f77bcf86cd799439011 to z@x.io` does not fit `email` of `updateAuthor`: give an e-mail address
         nearest: updateAuthor
-    "#]]);
-    check(&tools, "change author 507f1f77bcf86cd799439011's bio to Likes tea", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "change author 507f1f77bcf86cd799439011's bio to Likes tea",
+        expect![[r#"
         updateAuthor {"id":"507f1f77bcf86cd799439011's","bio":"Likes tea"}
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -465,10 +581,14 @@ fn references() {
             listCommentsByBlog {"blogId":"{{createBlog._id}}"}
         "#]],
     );
-    check(&tools, "Create author Alice with email a@x.io, then show me the author", expect![[r#"
+    check(
+        &tools,
+        "Create author Alice with email a@x.io, then show me the author",
+        expect![[r#"
         createAuthor {"name":"Alice","email":"a@x.io"}
         getAuthor {"id":"{{createAuthor._id}}"}
-    "#]]);
+    "#]],
+    );
     check(
         &tools,
         "Create author Alice with email a@x.io, create blog by Alice titled Hi saying hello, then show me the blog and list its comments",
@@ -488,18 +608,30 @@ fn references() {
             createBlog {"title":"Hi","content":"hello","authorId":"{{getAuthor._id}}"}
         "#]],
     );
-    check(&tools, "Create author Alice with email a@x.io, then list all authors", expect![[r#"
+    check(
+        &tools,
+        "Create author Alice with email a@x.io, then list all authors",
+        expect![[r#"
         createAuthor {"name":"Alice","email":"a@x.io"}
         listAuthors {} after "createAuthor"
-    "#]]);
-    check(&tools, "Create author Alice with email a@x.io and list all blogs", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "Create author Alice with email a@x.io and list all blogs",
+        expect![[r#"
         createAuthor {"name":"Alice","email":"a@x.io"}
         listBlogs {}
-    "#]]);
-    check(&tools, "Create author Alice with email a@x.io, then delete Alice", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "Create author Alice with email a@x.io, then delete Alice",
+        expect![[r#"
         createAuthor {"name":"Alice","email":"a@x.io"}
         deleteAuthor {"id":"{{createAuthor._id}}"}
-    "#]]);
+    "#]],
+    );
     check(
         &tools,
         "Create author Alice with email a@x.io, then update Alice's bio to Poet",
@@ -513,45 +645,81 @@ fn references() {
 #[test]
 fn refusals() {
     let tools = blog();
-    check(&tools, "Create blog by Alice titled Hi saying hello", expect![[r#"
+    check(
+        &tools,
+        "Create blog by Alice titled Hi saying hello",
+        expect![[r#"
         no plan: `Alice` in `Create blog by Alice titled Hi saying hello` names no author that this query makes before, so `authorId` of `createBlog` is unknown: make the author in an earlier clause, or give its id, such as `author 507f1f77bcf86cd799439011`
         nearest: createBlog
-    "#]]);
-    check(&tools, "frobnicate the blog", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "frobnicate the blog",
+        expect![[r#"
         no plan: `id` of `getBlog` is missing in `frobnicate the blog`: give it: `id 507f1f77bcf86cd799439011`, or speak of something made in an earlier clause
         nearest: getBlog
-    "#]]);
-    check(&tools, "Create author Alice with email a@x.io, frobnicate the blog", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "Create author Alice with email a@x.io, frobnicate the blog",
+        expect![[r#"
         createAuthor {"name":"Alice","email":"a@x.io"}
         createBlog {"title":"Blog by Alice","content":"Blog by Alice","authorId":"{{createAuthor._id}}"}
         warning[plan.assumed_parameter] tools[1].parameters.authorId: `authorId` was not given; assumed `{{createAuthor._id}}` (say which author is meant, by its name or its id)
         warning[plan.assumed_parameter] tools[1].parameters.title: `title` was not given; assumed `Blog by Alice` (add `titled …`)
         warning[plan.assumed_parameter] tools[1].parameters.content: `content` was not given; assumed `Blog by Alice` (add `saying …`)
-    "#]]);
-    check(&tools, "Create author Alice with email a@x.io. Frobnicate everything.", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "Create author Alice with email a@x.io. Frobnicate everything.",
+        expect![[r#"
         no plan: no tool fits `Frobnicate everything`: begin the clause with what to do and what with, as in the nearest tools' names
         nearest: 
-    "#]]);
-    check(&tools, "make me a sandwich", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "make me a sandwich",
+        expect![[r#"
         no plan: no tool fits `make me a sandwich`: begin the clause with what to do and what with, as in the nearest tools' names (nearest tools: `createAuthor`, `createBlog`, `createComment`, `createPicture`)
         nearest: createAuthor createBlog createComment createPicture
-    "#]]);
-    check(&tools, "delete the author", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "delete the author",
+        expect![[r#"
         no plan: `id` of `deleteAuthor` is missing in `delete the author`: give it: `id 507f1f77bcf86cd799439011`, or speak of something made in an earlier clause
         nearest: deleteAuthor
-    "#]]);
-    check(&tools, "delete author Alice", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "delete author Alice",
+        expect![[r#"
         no plan: `Alice` in `delete author Alice` names no author that this query makes before, so `id` of `deleteAuthor` is unknown: make the author in an earlier clause, or give its id, such as `author 507f1f77bcf86cd799439011`
         nearest: deleteAuthor
-    "#]]);
-    check(&tools, "update author 507f1f77bcf86cd799439011 set mood to happy", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "update author 507f1f77bcf86cd799439011 set mood to happy",
+        expect![[r#"
         updateAuthor {"id":"507f1f77bcf86cd799439011","name":"happy"}
         warning[plan.ignored_words] tools[0]: `mood` was not understood and is left out (say it with the words of the tool's parameters, or leave it out)
-    "#]]);
-    check(&tools, "create author with email a@x.io", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "create author with email a@x.io",
+        expect![[r#"
         no plan: `name` of `createAuthor` is missing in `create author with email a@x.io`: add `named …`
         nearest: createAuthor
-    "#]]);
+    "#]],
+    );
     check(
         &tools,
         "Create authors Alice (a@x.io) and Bob (b@x.io), then create blog titled Hi saying hello",
@@ -560,30 +728,54 @@ fn refusals() {
             nearest: createBlog
         "#]],
     );
-    check(&tools, "create widget titled X by Alice", expect![[r#"
+    check(
+        &tools,
+        "create widget titled X by Alice",
+        expect![[r#"
         no plan: no tool fits `create widget titled X by Alice`: begin the clause with what to do and what with, as in the nearest tools' names (nearest tools: `createBlog`, `createAuthor`, `createComment`, `createPicture`, `updateBlog`)
         nearest: createBlog createAuthor createComment createPicture updateBlog
-    "#]]);
-    check(&tools, "hello", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "hello",
+        expect![[r#"
         no plan: the query is empty: say what to do, such as `list all …` or `create …`
         nearest: 
-    "#]]);
-    check(&tools, "", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "",
+        expect![[r#"
         no plan: the query is empty: say what to do, such as `list all …` or `create …`
         nearest: 
-    "#]]);
-    check(&tools, "   ,,, ;", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "   ,,, ;",
+        expect![[r#"
         no plan: the query is empty: say what to do, such as `list all …` or `create …`
         nearest: 
-    "#]]);
-    check(&tools, "the blog", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "the blog",
+        expect![[r#"
         no plan: `id` of `getBlog` is missing in `the blog`: give it: `id 507f1f77bcf86cd799439011`, or speak of something made in an earlier clause
         nearest: getBlog
-    "#]]);
-    check(&tools, "delete all blogs", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "delete all blogs",
+        expect![[r#"
         no plan: `id` of `deleteBlog` is missing in `delete all blogs`: give it: `id 507f1f77bcf86cd799439011`, or speak of something made in an earlier clause
         nearest: deleteBlog
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]

@@ -140,23 +140,43 @@ fn pets() -> Catalog {
 #[test]
 fn maths_chain() {
     let tools = maths();
-    check(&tools, "add 3 and 4, then multiply the result by 5", expect![[r#"
+    check(
+        &tools,
+        "add 3 and 4, then multiply the result by 5",
+        expect![[r#"
         add {"a":3,"b":4}
         multiply {"a":"{{add.result}}","b":5}
-    "#]]);
-    check(&tools, "Add 3 and 4 and then divide it by 2", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "Add 3 and 4 and then divide it by 2",
+        expect![[r#"
         add {"a":3,"b":4}
         divide {"a":"{{add.result}}","b":2}
-    "#]]);
-    check(&tools, "subtract 3 from 10", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "subtract 3 from 10",
+        expect![[r#"
         subtract {"a":10,"b":3}
-    "#]]);
-    check(&tools, "divide 1,000.5 by -4", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "divide 1,000.5 by -4",
+        expect![[r#"
         divide {"a":1000.5,"b":-4}
-    "#]]);
-    check(&tools, "Multiply two and three", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "Multiply two and three",
+        expect![[r#"
         multiply {"a":2,"b":3}
-    "#]]);
+    "#]],
+    );
     check(
         &tools,
         "add 1 and 2, multiply the result by 3, then subtract 4 from the result",
@@ -166,75 +186,139 @@ fn maths_chain() {
             subtract {"a":"{{add.result}}","b":4}
         "#]],
     );
-    check(&tools, "average 1, 2 and 3.5", expect![[r#"
+    check(
+        &tools,
+        "average 1, 2 and 3.5",
+        expect![[r#"
         average {"numbers":[1,2,3.5]}
-    "#]]);
-    check(&tools, "what is the average of 2 and 4?", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "what is the average of 2 and 4?",
+        expect![[r#"
         average {"numbers":[2,4]}
-    "#]]);
-    check(&tools, "add 3", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "add 3",
+        expect![[r#"
         no plan: `b` of `add` is missing in `add 3`: add `with b 42`, a number
         nearest: add
-    "#]]);
-    check(&tools, "please add 3 and add 4", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "please add 3 and add 4",
+        expect![[r#"
         no plan: `b` of `add` is missing in `add 3`: add `with b 42`, a number;
           `b` of `add` is missing in `add 4`: add `with b 42`, a number
         nearest: add
-    "#]]);
-    check(&tools, "calculate the square root of 9", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "calculate the square root of 9",
+        expect![[r#"
         no plan: no tool fits `calculate the square root of 9`: begin the clause with what to do and what with, as in the nearest tools' names
         nearest: 
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn files_and_folders() {
     let tools = files();
-    check(&tools, "read notes.txt", expect![[r#"
+    check(
+        &tools,
+        "read notes.txt",
+        expect![[r#"
         read_file {"path":"notes.txt"}
-    "#]]);
-    check(&tools, "Read the file /tmp/a.txt, then delete it", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "Read the file /tmp/a.txt, then delete it",
+        expect![[r#"
         no plan: `path` of `delete_file` is missing in `delete it`: add `with path …`
         nearest: delete_file
-    "#]]);
-    check(&tools, r#"write "hello, world" to notes.txt"#, expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        r#"write "hello, world" to notes.txt"#,
+        expect![[r#"
         write_file {"path":"notes.txt","content":"hello, world"}
-    "#]]);
-    check(&tools, "create a file notes.txt with content Hello there", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "create a file notes.txt with content Hello there",
+        expect![[r#"
         write_file {"path":"notes.txt","content":"Hello there"}
-    "#]]);
-    check(&tools, "copy a.txt to b/c.txt", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "copy a.txt to b/c.txt",
+        expect![[r#"
         copy_file {"source":"a.txt","destination":"b/c.txt"}
-    "#]]);
-    check(&tools, "list the files in /tmp", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "list the files in /tmp",
+        expect![[r#"
         list_directory {"path":"/tmp"}
-    "#]]);
-    check(&tools, "show the files in directory /var/log", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "show the files in directory /var/log",
+        expect![[r#"
         read_file {"path":"directory /var/log"}
-    "#]]);
-    check(&tools, "read the file", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "read the file",
+        expect![[r#"
         no plan: `path` of `read_file` is missing in `read the file`: add `with path …`
         nearest: read_file
-    "#]]);
-    check(&tools, "delete a.txt and b.txt", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "delete a.txt and b.txt",
+        expect![[r#"
         no plan: `a.txt` in `delete a.txt and b.txt` was not understood: put it between quotation marks if it is text, or leave it out;
           `b.txt` in `delete a.txt and b.txt` was not understood: put it between quotation marks if it is text, or leave it out;
           `path` of `delete_file` is missing in `delete a.txt and b.txt`: add `with path …`
         nearest: delete_file
-    "#]]);
-    check(&tools, r#"remove the file "my notes.md""#, expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        r#"remove the file "my notes.md""#,
+        expect![[r#"
         no plan: `my notes.md` in `remove the file "my notes.md"` was not understood: put it between quotation marks if it is text, or leave it out;
           `path` of `delete_file` is missing in `remove the file "my notes.md"`: add `with path …`
         nearest: delete_file
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn shop() {
     let tools = office();
-    check(&tools, "add product Lamp with price 20, tags red, small and new", expect![[r#"
+    check(
+        &tools,
+        "add product Lamp with price 20, tags red, small and new",
+        expect![[r#"
         add_product {"name":"Lamp","price":20,"tags":["red","small","new"]}
-    "#]]);
+    "#]],
+    );
     check(
         &tools,
         r#"Add a product called "Desk Lamp" costing $1,299.50 that is in stock"#,
@@ -243,40 +327,80 @@ fn shop() {
             warning[plan.ignored_words] tools[0]: `costing` was not understood and is left out (say it with the words of the tool's parameters, or leave it out)
         "#]],
     );
-    check(&tools, "get product 17", expect![[r#"
+    check(
+        &tools,
+        "get product 17",
+        expect![[r#"
         get_product {"product_id":17}
-    "#]]);
-    check(&tools, "search for red lamps", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "search for red lamps",
+        expect![[r#"
         no plan: no tool fits `search for red lamps`: begin the clause with what to do and what with, as in the nearest tools' names (nearest tools: `search_products`, `get_product`, `list_products`, `get_weather`, `flow.echo`)
         nearest: search_products get_product list_products get_weather flow.echo
-    "#]]);
-    check(&tools, "find products", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "find products",
+        expect![[r#"
         list_products {}
-    "#]]);
-    check(&tools, "list all products", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "list all products",
+        expect![[r#"
         list_products {}
-    "#]]);
-    check(&tools, "order 2 units of product 17 for bob@x.io", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "order 2 units of product 17 for bob@x.io",
+        expect![[r#"
         place_order {"product_id":17,"quantity":2,"customer_email":"bob@x.io"}
         warning[plan.ignored_words] tools[0]: `units` was not understood and is left out (say it with the words of the tool's parameters, or leave it out)
-    "#]]);
-    check(&tools, "add product Lamp with price 20, then order 3 of it for bob@x.io", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "add product Lamp with price 20, then order 3 of it for bob@x.io",
+        expect![[r#"
         add_product {"name":"Lamp","price":20}
         place_order {"product_id":"{{add_product.product_id}}","quantity":3,"customer_email":"bob@x.io"}
-    "#]]);
-    check(&tools, "cancel order 5 with reason too late", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "cancel order 5 with reason too late",
+        expect![[r#"
         cancel_order {"order_id":5,"reason":"too late"}
-    "#]]);
-    check(&tools, "update the status of order 5 to shipped", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "update the status of order 5 to shipped",
+        expect![[r#"
         update_order_status {"order_id":5,"status":"shipped"}
-    "#]]);
-    check(&tools, "set order 5 to on hold", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "set order 5 to on hold",
+        expect![[r#"
         update_order_status {"order_id":5,"status":"on_hold"}
-    "#]]);
-    check(&tools, "mark order 5 as lost", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "mark order 5 as lost",
+        expect![[r#"
         no plan: `lost` in `mark order 5 as lost` does not fit `status` of `update_order_status`: give one of `open`, `shipped` or `on_hold`
         nearest: update_order_status
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -289,13 +413,21 @@ fn calendar_mail_and_weather() {
             create_event {"title":"Standup","date":"2026-03-01","attendees":["alice@x.com","bob@x.com"]}
         "#]],
     );
-    check(&tools, "create an event Lunch on 2026-03-01 in Paris", expect![[r#"
+    check(
+        &tools,
+        "create an event Lunch on 2026-03-01 in Paris",
+        expect![[r#"
         create_event {"title":"Lunch","date":"2026-03-01","location":"Paris"}
-    "#]]);
-    check(&tools, "create an event Lunch tomorrow", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "create an event Lunch tomorrow",
+        expect![[r#"
         no plan: `date` of `create_event` is missing in `create an event Lunch tomorrow`: add `with date 2026-01-31`, as an ISO date
         nearest: create_event
-    "#]]);
+    "#]],
+    );
     check(
         &tools,
         "send an email to bob@x.com with subject Hi saying hello, how are you",
@@ -303,29 +435,57 @@ fn calendar_mail_and_weather() {
             send_email {"to":"bob@x.com","subject":"Hi","body":"hello, how are you"}
         "#]],
     );
-    check(&tools, "email bob@x.com saying hello", expect![[r#"
+    check(
+        &tools,
+        "email bob@x.com saying hello",
+        expect![[r#"
         no plan: no tool fits `email bob@x.com saying hello`: begin the clause with what to do and what with, as in the nearest tools' names (nearest tools: `send_email`, `place_order`)
         nearest: send_email place_order
-    "#]]);
-    check(&tools, "what's the weather in Paris tomorrow", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "what's the weather in Paris tomorrow",
+        expect![[r#"
         get_weather {"city":"Paris","day":"tomorrow"}
-    "#]]);
-    check(&tools, "get the weather for New York in imperial units", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "get the weather for New York in imperial units",
+        expect![[r#"
         get_weather {"city":"New York","units":"imperial"}
-    "#]]);
-    check(&tools, "What is the weather like in San Francisco?", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "What is the weather like in San Francisco?",
+        expect![[r#"
         get_weather {"city":"San Francisco"}
-    "#]]);
-    check(&tools, "weather in Oslo", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "weather in Oslo",
+        expect![[r#"
         get_weather {"city":"Oslo"}
-    "#]]);
-    check(&tools, r#"translate "good morning" to French"#, expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        r#"translate "good morning" to French"#,
+        expect![[r#"
         translate_text {"text":"good morning","target_language":"French"}
-    "#]]);
-    check(&tools, "wait 5 seconds", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "wait 5 seconds",
+        expect![[r#"
         no plan: no tool fits `wait 5 seconds`: begin the clause with what to do and what with, as in the nearest tools' names (nearest tools: `flow.sleep`)
         nearest: flow.sleep
-    "#]]);
+    "#]],
+    );
     check(
         &tools,
         "get the weather in Paris, then send an email to bob@x.io with subject Weather and body the result",
@@ -339,10 +499,14 @@ fn calendar_mail_and_weather() {
 #[test]
 fn pets_in_kebab_case() {
     let tools = pets();
-    check(&tools, "add a dog named Rex", expect![[r#"
+    check(
+        &tools,
+        "add a dog named Rex",
+        expect![[r#"
         no plan: no tool fits `add a dog named Rex`: begin the clause with what to do and what with, as in the nearest tools' names (nearest tools: `add-pet`, `register-owner`)
         nearest: add-pet register-owner
-    "#]]);
+    "#]],
+    );
     check(
         &tools,
         "register owner Ann, then add a cat called Tom, age 3, for that owner",
@@ -351,23 +515,43 @@ fn pets_in_kebab_case() {
             nearest: register-owner add-pet
         "#]],
     );
-    check(&tools, "find available pets", expect![[r#"
+    check(
+        &tools,
+        "find available pets",
+        expect![[r#"
         no plan: `status` of `find-pets-by-status` is missing in `find available pets`: add `with status` and one of `available` or `sold`
         nearest: find-pets-by-status
-    "#]]);
-    check(&tools, "find pets with status sold", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "find pets with status sold",
+        expect![[r#"
         find-pets-by-status {"status":"sold"}
-    "#]]);
-    check(&tools, "add a cat Tom, then feed it with fish", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "add a cat Tom, then feed it with fish",
+        expect![[r#"
         no plan: no tool fits `add a cat Tom`: begin the clause with what to do and what with, as in the nearest tools' names;
           `petId` of `feed-pet` is missing in `feed it with fish`: give it: `id 507f1f77bcf86cd799439011`, or speak of something made in an earlier clause;
           `food` of `feed-pet` is missing in `feed it with fish`: add `with food …` (nearest tools: `add-pet`, `register-owner`, `feed-pet`)
         nearest: add-pet register-owner feed-pet
-    "#]]);
-    check(&tools, "get pet p-17", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "get pet p-17",
+        expect![[r#"
         get-pet {"petId":"p-17"}
-    "#]]);
-    check(&tools, "feed pet p-17 fish", expect![[r#"
+    "#]],
+    );
+    check(
+        &tools,
+        "feed pet p-17 fish",
+        expect![[r#"
         feed-pet {"petId":"p-17","food":"fish"}
-    "#]]);
+    "#]],
+    );
 }

@@ -1,0 +1,129 @@
+//! Follows executions. Everybody who watches reads the log; nobody is told anything else.
+
+use std::sync::Arc;
+
+use futures::{FutureExt, Stream, StreamExt, stream, stream::BoxStream};
+use shared::{
+    event::Recorded,
+    execution::Execution,
+    id::{ExecutionId, RequestId, Seq},
+    limits,
+    store::{self, Cursor, ExecutionFilter, Head, Page, StoreError},
+};
+
+use super::{Engine, EngineError, steering::apply};
+
+/// Heads that one look at a list takes.
+const LOOK: usize = 64;
+
+impl Engine {
+    /// Waits until no toolset is connecting any more, or the time for that is over.
+    pub async fn settled(&self) {
+        self.toolbox.settled(self.connect).await;
+    }
+
+    /// Returns at most `most` events of a log behind a position, oldest first.
+    pub async fn events(
+        &self,
+        id: ExecutionId,
+        after: Seq,
+        most: usize,
+    ) -> Result<Vec<Recorded>, EngineError> {
+        let mut events: Vec<Recorded> = Vec::new();
+        while events.len() < most {
+            let end = events.last().map_or(after, |it| it.seq);
+            let read = self.store.read(id, end).await?;
+            if read.is_empty() {
+                break;
+            }
+            events.extend(read);
+        }
+        events.truncate(most);
+        Ok(events)
+    }
+
+    /// Follows a log from a position until the execution is over.
+    pub fn tail(
+        &self,
+        id: ExecutionId,
+        after: Seq,
+    ) -> impl Stream<Item = Result<Recorded, StoreError>> + Send + use<> {
+        store::tail(Arc::clone(&self.store), id, after, limits::POLL)
+    }
+
+    /// Returns an execution at once, and again whenever its state or that of a step has changed.
+    /// What happens together is seen together.
+    pub fn watch(
+        &self,
+        execution: Execution,
+    ) -> impl Stream<Item = Result<Arc<Execution>, EngineError>> + Send + use<> {
+        let log = self.tail(execution.id(), execution.seq()).fuse().boxed();
+        let watcher = Watcher { execution: Arc::new(execution), log, is_new: true };
+        stream::try_unfold(watcher, |mut watcher| async move {
+            let next = watcher.next().await?;
+            Ok(next.map(|it| (it, watcher)))
+        })
+    }
+
+    /// Returns the newest executions of a request, oldest first: all of them, or the last `most`.
+    pub async fn executions_of(
+        &self,
+        request: RequestId,
+        most: usize,
+    ) -> Result<Vec<Head>, EngineError> {
+        let filter = ExecutionFilter { request: Some(request), ..ExecutionFilter::default() };
+        self.newest(&filter, most, |_| true).await
+    }
+
+    /// Returns the heads that match, the newest of them, oldest first. It stops looking behind a
+    /// part of the list in which `is_new` says no of every head.
+    pub async fn newest(
+        &self,
+        filter: &ExecutionFilter,
+        most: usize,
+        is_new: impl Fn(&Head) -> bool,
+    ) -> Result<Vec<Head>, EngineError> {
+        let mut heads: Vec<Head> = Vec::new();
+        let mut after: Option<Cursor> = None;
+        while heads.len() < most {
+            let first = LOOK.min(most - heads.len());
+            let page = self.store.heads(filter, &Page { first, after }).await?;
+            let before = heads.len();
+            after = page.items.last().map(|(cursor, _)| cursor.clone());
+            heads.extend(page.items.into_iter().map(|(_, head)| head).filter(|it| is_new(it)));
+            if !page.has_more || heads.len() == before {
+                break;
+            }
+        }
+        heads.reverse();
+        Ok(heads)
+    }
+}
+
+struct Watcher {
+    execution: Arc<Execution>,
+    log: BoxStream<'static, Result<Recorded, StoreError>>,
+    is_new: bool,
+}
+
+impl Watcher {
+    async fn next(&mut self) -> Result<Option<Arc<Execution>>, EngineError> {
+        let mut has_changed = std::mem::take(&mut self.is_new);
+        while !has_changed {
+            let Some(next) = self.log.next().await else { return Ok(None) };
+            has_changed = self.apply(&next?)?;
+            while let Some(Some(next)) = self.log.next().now_or_never() {
+                has_changed |= self.apply(&next?)?;
+            }
+        }
+        Ok(Some(Arc::clone(&self.execution)))
+    }
+
+    /// Moves past an event. Returns whether it changed a state.
+    fn apply(&mut self, recorded: &Recorded) -> Result<bool, StoreError> {
+        let execution = Arc::make_mut(&mut self.execution);
+        let before = execution.state();
+        apply(execution, recorded)?;
+        Ok(recorded.event.step().is_some() || execution.state() != before)
+    }
+}

@@ -1,0 +1,61 @@
+//! Lists in parts, as the Relay specification has them.
+
+use std::str::FromStr;
+
+use async_graphql::{
+    OutputType,
+    connection::{Connection, Edge},
+};
+use shared::store::{Cursor, Page};
+
+use super::error::{ApiResult, invalid};
+
+/// The most items of one part.
+pub(super) const MOST: usize = 200;
+
+/// A part of a list of things.
+pub(super) type Part<T> = Connection<String, T>;
+
+/// Reads which part of a list is asked for. `Id` is what a cursor's identifier must be.
+pub(super) fn page<Id: FromStr>(first: i32, after: Option<&str>) -> ApiResult<Page> {
+    let after = match after {
+        Some(text) => Some(cursor::<Id>(text)?),
+        None => None,
+    };
+    Ok(Page { first: count("first", first, MOST)?, after })
+}
+
+/// Reads how many of something are asked for.
+pub(super) fn count(name: &str, asked: i32, most: usize) -> ApiResult<usize> {
+    let within = usize::try_from(asked).ok().filter(|it| (1..=most).contains(it));
+    within.ok_or_else(|| invalid(format!("`{name}` is {asked}; it must be 1 to {most}")))
+}
+
+fn cursor<Id: FromStr>(text: &str) -> ApiResult<Cursor> {
+    let cursor: Option<Cursor> = text.parse().ok();
+    cursor.filter(|it| it.id.parse::<Id>().is_ok()).ok_or_else(|| {
+        let text: String = text.chars().take(64).collect();
+        invalid(format!("`after` is `{text}`; use the `endCursor` of the part before"))
+    })
+}
+
+/// Makes a part of a list.
+pub(super) fn part<T: OutputType>(
+    page: &Page,
+    items: impl IntoIterator<Item = (Cursor, T)>,
+    has_more: bool,
+) -> Part<T> {
+    let mut part = Connection::new(page.after.is_some(), has_more);
+    part.edges = items.into_iter().map(|(at, node)| Edge::new(at.to_string(), node)).collect();
+    part
+}
+
+/// Makes a part of a list with nothing in it.
+pub(super) fn nothing<T: OutputType>(page: &Page) -> Part<T> {
+    part(page, [], false)
+}
+
+/// Returns what a list costs whose length is asked for.
+pub(super) fn cost(asked: i32, child: usize) -> usize {
+    1 + usize::try_from(asked).unwrap_or(0).clamp(1, MOST).saturating_mul(child)
+}

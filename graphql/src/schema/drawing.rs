@@ -1,0 +1,115 @@
+//! Plans as pictures: Mermaid and DOT.
+
+use std::fmt::Write;
+
+use shared::plan::{Plan, ToolExecution};
+
+/// Draws a plan as a Mermaid flowchart. Nodes are numbered, so that no name can be mistaken.
+pub(super) fn mermaid(plan: &Plan) -> String {
+    let mut text = String::from("flowchart TD\n");
+    for (at, step) in plan.steps().iter().enumerate() {
+        let label = label(step, "<br/>", mermaid_escaped);
+        let _ = writeln!(text, "    s{at}[\"{label}\"]");
+    }
+    edges(plan, &mut text, |text, from, to| {
+        let _ = writeln!(text, "    s{from} --> s{to}");
+    });
+    text
+}
+
+/// Draws a plan as a graph for Graphviz.
+pub(super) fn dot(plan: &Plan) -> String {
+    let mut text = String::from("digraph plan {\n    rankdir=TB;\n    node [shape=box];\n");
+    for (at, step) in plan.steps().iter().enumerate() {
+        let label = label(step, "\\n", dot_escaped);
+        let _ = writeln!(text, "    s{at} [label=\"{label}\"];");
+    }
+    edges(plan, &mut text, |text, from, to| {
+        let _ = writeln!(text, "    s{from} -> s{to};");
+    });
+    text.push_str("}\n");
+    text
+}
+
+/// Names a step, and its tool where that is called otherwise.
+fn label(step: &ToolExecution, newline: &str, escaped: impl Fn(&str) -> String) -> String {
+    let (id, tool) = (step.id.as_str(), step.tool.as_str());
+    if id == tool {
+        return escaped(id);
+    }
+    format!("{}{newline}{}", escaped(id), escaped(tool))
+}
+
+fn edges(plan: &Plan, text: &mut String, draw: impl Fn(&mut String, usize, usize)) {
+    for (to, step) in plan.steps().iter().enumerate() {
+        for from in &step.depends_on {
+            draw(text, from.get(), to);
+        }
+    }
+}
+
+/// Mermaid reads HTML entities written as `#code;`, and Markdown in a label.
+fn mermaid_escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if c.is_alphanumeric() || matches!(c, ' ' | '.' | '-' | '/' | ':' | ',') => {
+                escaped.push(c);
+            }
+            c => {
+                let _ = write!(escaped, "#{};", u32::from(c));
+            }
+        }
+    }
+    escaped
+}
+
+fn dot_escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use expect_test::expect;
+    use serde_json::json;
+    use shared::{
+        clock::Timestamp,
+        plan::{About, StepPolicy, UncheckedPlan, UncheckedStep},
+    };
+
+    use super::*;
+
+    fn plan() -> Plan {
+        let steps = [
+            ("createAuthor", "blog.createAuthor", &[][..]),
+            ("flow.echo", "flow.echo", &[]),
+            ("c", "odd.a\"b\\c]`<x> #1;", &["createAuthor", "flow.echo"]),
+        ];
+        let steps = steps.map(|(id, tool, on)| UncheckedStep {
+            id: id.parse().unwrap(),
+            tool: tool.parse().unwrap(),
+            parameters: Arc::new(json!({})),
+            depends_on: on.iter().map(|it| it.parse().unwrap()).collect(),
+            output_mapping: Vec::new(),
+            policy: StepPolicy::default(),
+        });
+        let about = About {
+            id: "plan_1_aaaaaaaaa".parse().unwrap(),
+            request: "req_1_aaaaaaaaa".parse().unwrap(),
+            version: 1,
+            query: "q".to_owned(),
+            planner: "explicit".to_owned(),
+            created_at: Timestamp::UNIX_EPOCH,
+        };
+        let unchecked = UncheckedPlan { about, steps: steps.into(), diagnostics: Vec::new() };
+        Plan::try_from(unchecked).unwrap()
+    }
+
+    #[test]
+    fn whatever_a_tool_is_called_the_picture_is_well_formed() {
+        expect![[r##""##]].assert_eq(&mermaid(&plan()));
+        expect![[r#""#]].assert_eq(&dot(&plan()));
+    }
+}

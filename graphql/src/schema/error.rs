@@ -1,0 +1,73 @@
+//! Errors as the API reports them: a code, a sentence, and what helps.
+
+use async_graphql::{Error, ErrorExtensionValues, Value};
+use serde::Serialize;
+
+use crate::engine::EngineError;
+
+/// What a reference is drawn from: no letters that look like digits.
+const REFERENCE: [char; 32] = [
+    'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'j', 'k', 'm', 'n', 'p', 'q', 'r', 's', 't', 'u', 'v',
+    'w', 'x', 'y', 'z', '2', '3', '4', '5', '6', '7', '8', '9', '1',
+];
+/// How long it is.
+const REFERENCE_LEN: usize = 12;
+
+/// An error of the engine on its way to the client.
+#[derive(Clone, Debug)]
+pub(crate) struct ApiError(EngineError);
+
+/// What a resolver gives.
+pub(crate) type ApiResult<T> = Result<T, ApiError>;
+
+impl<E: Into<EngineError>> From<E> for ApiError {
+    fn from(err: E) -> Self {
+        Self(err.into())
+    }
+}
+
+impl From<ApiError> for Error {
+    fn from(ApiError(err): ApiError) -> Self {
+        let code = err.code();
+        let mut extensions = ErrorExtensionValues::default();
+        extensions.set("code", code);
+        if code == "INTERNAL" {
+            return internal(&err, extensions);
+        }
+        if let Some(request) = err.request() {
+            extensions.set("requestId", request.to_string());
+        }
+        match &err {
+            EngineError::InvalidPlan { diagnostics, .. } => {
+                extensions.set("diagnostics", json(diagnostics));
+            }
+            EngineError::NoPlanFound { nearest, .. } => extensions.set("nearest", json(nearest)),
+            _ => (),
+        }
+        Self { extensions: Some(extensions), ..Self::new(err.to_string()) }
+    }
+}
+
+/// Tells the log what happened, and the client only where in the log.
+fn internal(err: &EngineError, mut extensions: ErrorExtensionValues) -> Error {
+    let reference = nanoid::nanoid!(REFERENCE_LEN, &REFERENCE);
+    tracing::error!(%reference, %err, "internal error");
+    let message = format!("something is wrong inside; look for `{reference}` in the log");
+    extensions.set("reference", reference);
+    Error { extensions: Some(extensions), ..Error::new(message) }
+}
+
+fn json(value: &impl Serialize) -> Value {
+    async_graphql::to_value(value).unwrap_or_default()
+}
+
+/// Says that an argument could not be right.
+pub(crate) fn invalid(why: impl Into<String>) -> ApiError {
+    ApiError(EngineError::InvalidArgument(why.into()))
+}
+
+/// Says that nothing has an identifier.
+pub(crate) fn not_found(what: &str, id: &str) -> ApiError {
+    let id: String = id.chars().take(64).collect();
+    ApiError(EngineError::not_found(what, id))
+}

@@ -1,0 +1,153 @@
+//! Events as the API tells them.
+
+use async_graphql::{ID, Object};
+use serde_json::{Map, Value, json};
+use shared::{
+    event::{Claimed, Created, Event, Outcome, Recorded, SkipReason, StepStarted, WaitReason},
+    execution::ExecutionState,
+    id::ExecutionId,
+    tool::ToolError,
+};
+
+use super::scalar::{DateTime, int, written};
+
+/// Something that happened to an execution.
+pub struct ExecutionEvent {
+    execution: ExecutionId,
+    recorded: Recorded,
+}
+
+impl ExecutionEvent {
+    pub(super) fn new(execution: ExecutionId, recorded: Recorded) -> Self {
+        Self { execution, recorded }
+    }
+}
+
+/// Something that happened to an execution. Events never change and never go away.
+#[Object]
+impl ExecutionEvent {
+    /// Its place in the execution: 1, 2, 3, …
+    async fn seq(&self) -> i64 {
+        int(self.recorded.seq.0)
+    }
+
+    /// When, by the clock of the machine that recorded it.
+    async fn at(&self) -> DateTime {
+        self.recorded.at.into()
+    }
+
+    /// The execution that it happened to.
+    async fn execution_id(&self) -> ID {
+        ID(self.execution.to_string())
+    }
+
+    /// What kind of thing: `created`, `claimed`, `step_started`, `step_succeeded`, …, `finished`.
+    #[graphql(name = "type")]
+    async fn kind(&self) -> &'static str {
+        self.recorded.event.kind()
+    }
+
+    /// The step that it is about, if it is about one.
+    async fn step_id(&self) -> Option<&str> {
+        self.recorded.event.step().map(shared::id::StepId::as_str)
+    }
+
+    /// The attempt that it is about, if it is about one.
+    async fn attempt(&self) -> Option<u32> {
+        self.recorded.event.attempt().map(shared::id::Attempt::get)
+    }
+
+    /// What it records: parameters as rendered, output, error, …
+    async fn data(&self) -> Value {
+        data(&self.recorded.event)
+    }
+}
+
+/// Returns what an event records, besides its kind, its step and its attempt.
+pub(super) fn data(event: &Event) -> Value {
+    match event {
+        Event::Created(created) => of_created(created),
+        Event::Claimed(Claimed { worker, node, epoch }) => {
+            json!({ "worker": worker, "node": node, "epoch": epoch })
+        }
+        Event::StepStarted(StepStarted { parameters, warnings, until, .. }) => {
+            let mut data = rendered(parameters, warnings);
+            data.extend(until.map(|it| ("until".to_owned(), json!(written(it)))));
+            Value::Object(data)
+        }
+        Event::StepSucceeded { output, .. } => json!({ "output": output }),
+        Event::StepRetryScheduled { error, until, .. } => {
+            json!({ "error": of_error(error), "until": written(*until) })
+        }
+        Event::StepFailed { error, .. } => json!({ "error": of_error(error) }),
+        Event::StepSkipped { reason, .. } => json!({ "reason": skipped(*reason) }),
+        Event::StepWaiting { reason, parameters, warnings, .. } => {
+            let mut data = waiting(reason);
+            data.extend(rendered(parameters, warnings));
+            Value::Object(data)
+        }
+        Event::StepApproved { comment, .. } => json!({ "comment": comment }),
+        Event::SignalReceived { name, payload, .. } => json!({ "name": name, "payload": payload }),
+        Event::CancelRequested { reason } => json!({ "reason": reason }),
+        Event::Finished { outcome } => json!({ "state": ended(*outcome).as_str() }),
+        Event::StepInterrupted { .. }
+        | Event::StepCancelled { .. }
+        | Event::DeadlinePassed
+        | Event::Paused
+        | Event::Resumed => json!({}),
+    }
+}
+
+fn of_created(Created { plan, request, options }: &Created) -> Value {
+    json!({
+        "planId": plan,
+        "requestId": request,
+        "mode": options.mode,
+        "maxParallel": options.max_parallel,
+        "deadlineMs": options.deadline_ms,
+        "strictTemplates": options.strict_templates,
+        "startAt": options.start_at.map(written),
+        "priority": options.priority,
+    })
+}
+
+fn rendered(parameters: &Value, warnings: &[String]) -> Map<String, Value> {
+    let mut data = Map::new();
+    data.insert("parameters".to_owned(), parameters.clone());
+    if !warnings.is_empty() {
+        data.insert("warnings".to_owned(), json!(warnings));
+    }
+    data
+}
+
+fn waiting(reason: &WaitReason) -> Map<String, Value> {
+    let mut data = Map::new();
+    let (what, more) = match reason {
+        WaitReason::Approval => ("approval", None),
+        WaitReason::Signal { name } => ("signal", Some(("name", json!(name)))),
+        WaitReason::Decision { error } => ("decision", Some(("error", of_error(error)))),
+    };
+    data.insert("for".to_owned(), json!(what));
+    data.extend(more.map(|(key, value)| (key.to_owned(), value)));
+    data
+}
+
+fn of_error(ToolError { code, message, retryable, .. }: &ToolError) -> Value {
+    json!({ "code": code, "message": message, "retryable": retryable })
+}
+
+fn skipped(reason: SkipReason) -> &'static str {
+    match reason {
+        SkipReason::Dependency => "dependency",
+        SkipReason::ExecutionFailed => "execution_failed",
+    }
+}
+
+/// Returns the state in which an execution ended.
+pub(super) fn ended(outcome: Outcome) -> ExecutionState {
+    match outcome {
+        Outcome::Completed => ExecutionState::Completed,
+        Outcome::Failed => ExecutionState::Failed,
+        Outcome::Cancelled => ExecutionState::Cancelled,
+    }
+}

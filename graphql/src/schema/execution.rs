@@ -1,0 +1,259 @@
+//! Executions as their logs have them.
+
+use std::sync::Arc;
+
+use async_graphql::{Context, Enum, ID, Object, Result};
+use serde_json::{Map, Value};
+use shared::{
+    execution::{self, Execution as State, StepState},
+    id::{Seq, StepIx},
+    plan::OnError,
+};
+
+use super::{
+    connection::count,
+    error::{ApiError, invalid},
+    event::ExecutionEvent,
+    loaders::Loaders,
+    plan::Plan,
+    request::Request,
+    scalar::{DateTime, int},
+    step::{StepError, StepStatus},
+};
+use crate::engine::Engine;
+
+/// The most events that one field returns.
+const EVENTS: usize = 10_000;
+
+/// Where an execution is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[graphql(remote = "execution::ExecutionState")]
+pub enum ExecutionState {
+    /// Nobody has begun.
+    Pending,
+    /// Steps run, or are about to.
+    InProgress,
+    /// Somebody paused it.
+    Paused,
+    /// Nothing runs: only a person, a signal or a retry's time can go on.
+    Waiting,
+    /// It ended well.
+    Completed,
+    /// It ended badly.
+    Failed,
+    /// It was stopped.
+    Cancelled,
+}
+
+/// One step at a time, or whatever is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[graphql(remote = "execution::ExecutionMode")]
+pub enum ExecutionMode {
+    /// One step at a time, in `executionOrder`.
+    Sequential,
+    /// Whatever is ready, at most `maxParallel` steps at once.
+    Parallel,
+}
+
+/// One run of a plan, as of some event.
+#[derive(Clone)]
+pub struct Execution(pub(super) Arc<State>);
+
+impl From<State> for Execution {
+    fn from(state: State) -> Self {
+        Self(Arc::new(state))
+    }
+}
+
+/// One run of a plan. Everything here is computed from its events.
+#[Object]
+impl Execution {
+    /// The identifier, `exec_…`.
+    async fn execution_id(&self) -> ID {
+        ID(self.0.id().to_string())
+    }
+
+    /// The request that it belongs to, `req_…`.
+    async fn request_id(&self) -> ID {
+        ID(self.0.request().to_string())
+    }
+
+    /// The request that it belongs to.
+    async fn request(&self, ctx: &Context<'_>) -> Result<Option<Request>> {
+        let request = ctx.data::<Loaders>()?.request(self.0.request()).await?;
+        Ok(request.map(Request))
+    }
+
+    /// The plan that it runs, `plan_…`.
+    async fn plan_id(&self) -> ID {
+        ID(self.0.plan().id().to_string())
+    }
+
+    /// The plan that it runs.
+    async fn plan(&self) -> Plan {
+        Plan(Arc::clone(self.0.plan()))
+    }
+
+    /// Where it is in its life.
+    async fn state(&self) -> ExecutionState {
+        self.0.state().into()
+    }
+
+    /// One step at a time, or whatever is ready.
+    async fn mode(&self) -> ExecutionMode {
+        self.0.options().mode.into()
+    }
+
+    /// Higher goes first where workers have a choice.
+    async fn priority(&self) -> i32 {
+        self.0.options().priority
+    }
+
+    /// The moment before which no step starts.
+    async fn start_at(&self) -> Option<DateTime> {
+        self.0.options().start_at.map(DateTime)
+    }
+
+    /// When its time is up. Null where it has no limit or has not started.
+    async fn deadline(&self) -> Option<DateTime> {
+        self.0.deadline().map(DateTime)
+    }
+
+    /// When it was asked for.
+    async fn created_at(&self) -> DateTime {
+        self.0.created_at().into()
+    }
+
+    /// When a worker first took it.
+    async fn started_at(&self) -> Option<DateTime> {
+        self.0.started_at().map(DateTime)
+    }
+
+    /// When it ended.
+    async fn finished_at(&self) -> Option<DateTime> {
+        self.0.finished_at().map(DateTime)
+    }
+
+    /// The machine that has it, or had it last.
+    async fn node(&self) -> Option<&str> {
+        self.0.owner().map(|it| &*it.node)
+    }
+
+    /// The `seq` of the last event that this is computed from: subscribe behind it to miss
+    /// nothing.
+    async fn seq(&self) -> i64 {
+        int(self.0.seq().0)
+    }
+
+    /// How many steps there are.
+    async fn total(&self) -> i64 {
+        int(self.0.tally().total)
+    }
+
+    /// How many steps succeeded.
+    async fn successful(&self) -> i64 {
+        int(self.0.tally().successful)
+    }
+
+    /// How many steps failed.
+    async fn failed(&self) -> i64 {
+        int(self.0.tally().failed)
+    }
+
+    /// How many steps did not run because of another's failure.
+    async fn skipped(&self) -> i64 {
+        int(self.0.tally().skipped)
+    }
+
+    /// How many steps were stopped, or did not run because the execution was.
+    async fn cancelled(&self) -> i64 {
+        int(self.0.tally().cancelled)
+    }
+
+    /// Every step as it now stands, in execution order.
+    #[graphql(complexity = "1 + 10 * child_complexity")]
+    async fn steps(&self) -> Vec<StepStatus> {
+        StepStatus::all(&self.0)
+    }
+
+    /// One step as it now stands.
+    async fn step(
+        &self,
+        #[graphql(desc = "The step's name within the plan.")] step_id: String,
+    ) -> Option<StepStatus> {
+        StepStatus::find(&self.0, &step_id)
+    }
+
+    /// The outputs so far, as `{ stepId: output }` in execution order; null for a step whose
+    /// failure is ignored.
+    async fn outputs(&self) -> Value {
+        outputs(&self.0)
+    }
+
+    /// Outputs, errors and variables together.
+    async fn execution_results(&self) -> ExecutionResults {
+        ExecutionResults(Arc::clone(&self.0))
+    }
+
+    /// What happened, oldest first.
+    #[graphql(complexity = "1 + 10 * child_complexity")]
+    async fn events(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Only events behind this one.", default = 0)] after_seq: i64,
+        #[graphql(desc = "At most so many, 1 to 10000.", default = 1000)] first: i32,
+    ) -> Result<Vec<ExecutionEvent>> {
+        let most = count("first", first, EVENTS)?;
+        let after = position(after_seq)?;
+        let id = self.0.id();
+        let events = ctx.data::<Engine>()?.events(id, after, most).await;
+        let events = events.map_err(ApiError::from)?;
+        Ok(events.into_iter().map(|it| ExecutionEvent::new(id, it)).collect())
+    }
+}
+
+/// What an execution gave.
+pub struct ExecutionResults(Arc<State>);
+
+/// What an execution gave, so far.
+#[Object]
+impl ExecutionResults {
+    /// The outputs, as `{ stepId: output }` in execution order.
+    async fn outputs(&self) -> Value {
+        outputs(&self.0)
+    }
+
+    /// One error for each step that failed, in execution order.
+    #[graphql(complexity = "1 + 10 * child_complexity")]
+    async fn errors(&self) -> Vec<StepError> {
+        StepStatus::all(&self.0).iter().filter_map(StepStatus::failure).collect()
+    }
+
+    /// What the steps' `outputMapping` put into variables.
+    async fn variables(&self) -> Value {
+        let names = self.0.plan().variables().keys();
+        let filled =
+            names.filter_map(|it| Some(((**it).to_owned(), self.0.variable(it)?.clone())));
+        Value::Object(filled.collect())
+    }
+}
+
+fn outputs(execution: &State) -> Value {
+    let steps = execution.steps().iter().enumerate();
+    let outputs = steps.filter_map(|(at, step)| {
+        let planned = execution.plan().step(StepIx::new(at));
+        let output = match &step.state {
+            StepState::Succeeded(output) => (**output).clone(),
+            StepState::Failed(_) if planned.policy.on_error == OnError::Ignore => Value::Null,
+            _ => return None,
+        };
+        Some((planned.id.to_string(), output))
+    });
+    Value::Object(outputs.collect::<Map<String, Value>>())
+}
+
+/// Reads a position in a log.
+pub(super) fn position(after: i64) -> Result<Seq, ApiError> {
+    let position = u64::try_from(after).map(Seq);
+    position.map_err(|_| invalid(format!("`afterSeq` is {after}; it must not be negative")))
+}

@@ -1,0 +1,173 @@
+//! Stands before and behind every operation: gives it its loaders, refuses what nests too deep
+//! for the parser, and sees that every error has a code.
+
+use std::sync::Arc;
+
+use async_graphql::{
+    Request, Response, ServerError, ServerResult, Variables,
+    extensions::{
+        Extension, ExtensionContext, ExtensionFactory, NextParseQuery, NextPrepareRequest,
+        NextRequest, NextSubscribe,
+    },
+    parser::types::ExecutableDocument,
+};
+use async_trait::async_trait;
+use futures::{StreamExt, stream::BoxStream};
+
+use super::loaders::Loaders;
+use crate::engine::Engine;
+
+/// Stands before and behind every operation.
+#[derive(Clone)]
+pub(super) struct Guard(Arc<Settings>);
+
+struct Settings {
+    engine: Engine,
+    nesting: usize,
+}
+
+impl Guard {
+    pub(super) fn new(engine: Engine, nesting: usize) -> Self {
+        Self(Arc::new(Settings { engine, nesting }))
+    }
+}
+
+impl ExtensionFactory for Guard {
+    fn create(&self) -> Arc<dyn Extension> {
+        Arc::new(self.clone())
+    }
+}
+
+#[async_trait]
+impl Extension for Guard {
+    async fn request(&self, ctx: &ExtensionContext<'_>, next: NextRequest<'_>) -> Response {
+        with_codes(next.run(ctx).await)
+    }
+
+    fn subscribe<'s>(
+        &self,
+        ctx: &ExtensionContext<'_>,
+        stream: BoxStream<'s, Response>,
+        next: NextSubscribe<'_>,
+    ) -> BoxStream<'s, Response> {
+        next.run(ctx, stream).map(with_codes).boxed()
+    }
+
+    async fn prepare_request(
+        &self,
+        ctx: &ExtensionContext<'_>,
+        request: Request,
+        next: NextPrepareRequest<'_>,
+    ) -> ServerResult<Request> {
+        let request = request.data(Loaders::new(self.0.engine.clone()));
+        next.run(ctx, request).await
+    }
+
+    async fn parse_query(
+        &self,
+        ctx: &ExtensionContext<'_>,
+        query: &str,
+        variables: &Variables,
+        next: NextParseQuery<'_>,
+    ) -> ServerResult<ExecutableDocument> {
+        let most = self.0.nesting;
+        if nesting(query) > most {
+            let why = format!("the operation nests its brackets deeper than {most}");
+            let mut error = ServerError::new(why, None);
+            error.extensions.get_or_insert_default().set("code", "LIMIT_EXCEEDED");
+            return Err(error);
+        }
+        next.run(ctx, query, variables).await
+    }
+}
+
+/// Returns how deep the brackets of an operation are nested, outside of strings and comments.
+///
+/// The parser descends once for every bracket, so this is asked before it begins.
+fn nesting(query: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let mut rest = query;
+    while let Some(at) = rest.find(['(', '[', '{', ')', ']', '}', '"', '#']) {
+        let found = rest.as_bytes()[at];
+        rest = &rest[at..];
+        rest = match found {
+            b'"' => behind_string(rest),
+            b'#' => rest.find(['\n', '\r']).map_or("", |end| &rest[end..]),
+            _ => &rest[1..],
+        };
+        match found {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => (),
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+/// Returns what follows the string that a text begins with.
+fn behind_string(text: &str) -> &str {
+    let (quotes, escaped_quotes) = if text.starts_with("\"\"\"") {
+        ("\"\"\"", "\\\"\"\"")
+    } else {
+        ("\"", "\\\"")
+    };
+    let mut rest = &text[quotes.len()..];
+    while let Some(at) = rest.find(['"', '\\']) {
+        rest = &rest[at..];
+        if let Some(behind) = rest.strip_prefix(quotes) {
+            return behind;
+        }
+        let skipped = [escaped_quotes, "\\\\"].into_iter().find(|it| {
+            // In a block string a backslash alone means itself.
+            rest.starts_with(it) && (quotes.len() == 1 || *it == escaped_quotes)
+        });
+        rest = &rest[skipped.map_or(1, str::len)..];
+    }
+    ""
+}
+
+/// Gives a code to errors that have none: those of reading and judging the operation itself.
+fn with_codes(mut response: Response) -> Response {
+    for error in &mut response.errors {
+        let extensions = error.extensions.get_or_insert_default();
+        if extensions.get("code").is_none() {
+            let is_limit = LIMITS.iter().any(|it| error.message.starts_with(it));
+            extensions.set("code", if is_limit { "LIMIT_EXCEEDED" } else { "INVALID_ARGUMENT" });
+        }
+    }
+    response
+}
+
+/// How the errors of the schema's limits begin.
+const LIMITS: [&str; 5] = [
+    "Query is too complex",
+    "Query is nested too deep",
+    "The recursion depth of the query",
+    "The number of directives",
+    "Recursion limit exceeded",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brackets_count_outside_of_strings_and_comments() {
+        for (query, expected) in [
+            ("", 0),
+            ("{ a }", 1),
+            ("{ a(x: [[1], {b: 2}]) { c } }", 4),
+            (r#"{ a(x: "[[[[") }"#, 2),
+            (r#"{ a(x: "\"[[[[") }"#, 2),
+            (r#"{ a(x: "\\", y: [1]) }"#, 3),
+            (r#"{ a(x: """ [[ " [[ \""" [[ \ """, y: [1]) }"#, 3),
+            (r#"{ a(x: "", y: [[1]]) }"#, 4),
+            ("# [[[[[\n{ a }", 1),
+            ("]]]]{ a }", 1),
+            (r#"{ a(x: "[["#, 2),
+        ] {
+            assert_eq!(nesting(query), expected, "{query}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! What clients may say: drafts, options, filters.
+
+use async_graphql::{ID, InputObject};
+use planner::draft::{Draft, DraftRetry, DraftStep};
+use serde_json::{Map, Value};
+use shared::{diagnostic::Diagnostic, execution::ExecutionOptions as Options, store};
+
+use super::{
+    error::{ApiResult, invalid},
+    execution::{ExecutionMode, ExecutionState},
+    scalar::DateTime,
+};
+use crate::engine::{self, Order};
+
+/// A plan as a person or a model writes it.
+#[derive(Clone, Debug, InputObject)]
+pub struct PlanInput {
+    /// What it is for, in words. The names of its tools where it is left out.
+    query: Option<String>,
+    /// The request that it is to be the next version of. It must exist.
+    request_id: Option<ID>,
+    /// The steps, in any order.
+    tools: Vec<ToolExecutionInput>,
+    /// The order that the author thinks is right. It is only checked.
+    execution_order: Option<Vec<String>>,
+}
+
+/// A step as a person or a model writes it. Exactly one of `name` and `toolName` names its tool.
+#[derive(Clone, Debug, InputObject)]
+pub struct ToolExecutionInput {
+    /// A name for the step. Without one it is called like its tool.
+    id: Option<String>,
+    /// The tool: its name, or `set.name`.
+    name: Option<String>,
+    /// The same.
+    tool_name: Option<String>,
+    /// The parameters, an object. Text in it may hold `{{step.path}}`.
+    parameters: Option<Value>,
+    /// What to wait for, besides what templates name: null, a name, or a list of names.
+    depends_on: Option<Value>,
+    /// `{"path in the output": "variable"}`.
+    output_mapping: Option<Value>,
+    /// How often and when it is tried again.
+    retry: Option<RetryInput>,
+    /// How long an attempt may take, in milliseconds. Five minutes where it is left out.
+    timeout_ms: Option<i64>,
+    /// What its failure means for the others: `fail`, `continue`, `ignore` or `wait`.
+    on_error: Option<String>,
+    /// Whether a person must agree before it starts.
+    requires_approval: Option<bool>,
+}
+
+/// How often and when a step is tried again.
+#[derive(Clone, Copy, Debug, InputObject)]
+pub struct RetryInput {
+    /// Tries in all. 1 where it is left out.
+    max_attempts: Option<i64>,
+    /// The wait before the second try, in milliseconds. 100 where it is left out.
+    backoff_ms: Option<i64>,
+    /// The longest wait, in milliseconds. 30000 where it is left out.
+    max_backoff_ms: Option<i64>,
+    /// What the wait is multiplied by each time. 2 where it is left out.
+    multiplier: Option<f64>,
+    /// Whether each wait is drawn between half of it and all of it. True where it is left out.
+    jitter: Option<bool>,
+}
+
+impl PlanInput {
+    /// Returns the draft that it is.
+    pub(super) fn into_draft(self) -> Draft {
+        let mut notices = Vec::new();
+        let steps = self.tools.into_iter().enumerate();
+        let tools = steps.map(|(at, it)| it.into_draft(at, &mut notices)).collect();
+        Draft {
+            query: self.query,
+            request_id: self.request_id.map(|it| it.0),
+            tools,
+            execution_order: self.execution_order,
+            notices,
+        }
+    }
+}
+
+impl ToolExecutionInput {
+    fn into_draft(self, at: usize, notices: &mut Vec<Diagnostic>) -> DraftStep {
+        if let Some(parameters) = &self.parameters {
+            rounded(parameters, &mut format!("tools[{at}].parameters"), notices);
+        }
+        DraftStep {
+            id: self.id,
+            name: self.name,
+            tool_name: self.tool_name,
+            parameters: self.parameters,
+            depends_on: self.depends_on,
+            output_mapping: self.output_mapping.and_then(|it| mapping(it, at, notices)),
+            retry: self.retry.map(|it| DraftRetry {
+                max_attempts: it.max_attempts,
+                backoff_ms: it.backoff_ms,
+                max_backoff_ms: it.max_backoff_ms,
+                multiplier: it.multiplier,
+                jitter: it.jitter,
+            }),
+            timeout_ms: self.timeout_ms,
+            on_error: self.on_error,
+            requires_approval: self.requires_approval,
+        }
+    }
+}
+
+fn mapping(value: Value, at: usize, notices: &mut Vec<Diagnostic>) -> Option<Map<String, Value>> {
+    match value {
+        Value::Object(mapping) => Some(mapping),
+        Value::Null => None,
+        _ => {
+            let path = format!("tools[{at}].outputMapping");
+            let message = "an output mapping must be an object";
+            let help = "write `{\"path in the output\": \"variable\"}`";
+            notices.push(Diagnostic::error("plan.invalid_mapping", path, message).with_help(help));
+            None
+        }
+    }
+}
+
+/// The most numbers that are pointed out.
+const SHOWN: usize = 100;
+/// 2⁶³: a whole double from here on is what became of an integer that 64 bits cannot hold, or
+/// was written with an exponent.
+const BEYOND: f64 = 9_223_372_036_854_775_808.0;
+
+/// Notes whole numbers that 64 bits cannot hold.
+fn rounded(value: &Value, path: &mut String, notices: &mut Vec<Diagnostic>) {
+    let inside = path.len();
+    match value {
+        Value::Number(number) if notices.len() < SHOWN && number.is_f64() => {
+            let double = number.as_f64().unwrap_or_default();
+            if double.abs() >= BEYOND && double.fract() == 0.0 {
+                let message = format!("`{number}` is beyond 64 bits and kept as a double");
+                let help = "write it as text if every digit matters";
+                let notice = Diagnostic::warning("plan.number_rounded", path.as_str(), message);
+                notices.push(notice.with_help(help));
+            }
+        }
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                path.push_str(&format!("[{at}]"));
+                rounded(item, path, notices);
+                path.truncate(inside);
+            }
+        }
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                let is_plain = key.chars().all(|it| it.is_alphanumeric() || it == '_');
+                path.push_str(&if is_plain { format!(".{key}") } else { format!("[{key:?}]") });
+                rounded(field, path, notices);
+                path.truncate(inside);
+            }
+        }
+        _ => (),
+    }
+}
+
+/// How a plan is made.
+#[derive(Clone, Debug, Default, InputObject)]
+pub struct PlanningOptions {
+    /// Which planner.
+    planner: Option<String>,
+    /// Only tools of these sets.
+    tool_sets: Option<Vec<String>>,
+}
+
+impl From<Option<PlanningOptions>> for engine::PlanningOptions {
+    fn from(options: Option<PlanningOptions>) -> Self {
+        let PlanningOptions { planner, tool_sets } = options.unwrap_or_default();
+        Self { planner, tool_sets: tool_sets.unwrap_or_default(), max_tools: None }
+    }
+}
+
+/// How a plan is carried out.
+#[derive(Clone, Debug, InputObject)]
+pub struct ExecutionOptions {
+    /// One step at a time, or whatever is ready.
+    #[graphql(default_with = "ExecutionMode::Parallel")]
+    mode: ExecutionMode,
+    /// Steps that run at once, in parallel mode. 256 where it is left out.
+    max_parallel: Option<i64>,
+    /// Asks for it at most once: the same key gives the same execution.
+    idempotency_key: Option<String>,
+    /// Milliseconds after its start at which it fails.
+    deadline_ms: Option<i64>,
+    /// Whether a template that finds nothing fails its step.
+    #[graphql(default = false)]
+    strict_templates: bool,
+    /// The moment before which no step starts.
+    start_at: Option<DateTime>,
+    /// Higher goes first where workers have a choice.
+    #[graphql(default = 0)]
+    priority: i32,
+}
+
+impl ExecutionOptions {
+    /// Returns how an execution is asked for.
+    pub(super) fn order(options: Option<Self>) -> ApiResult<Order> {
+        let Some(it) = options else { return Ok(Order::default()) };
+        let options = Options {
+            mode: it.mode.into(),
+            max_parallel: at_least_one("maxParallel", it.max_parallel)?,
+            deadline_ms: at_least_one("deadlineMs", it.deadline_ms)?,
+            strict_templates: it.strict_templates,
+            start_at: it.start_at.map(|it| it.0),
+            priority: it.priority,
+        };
+        Ok(Order { options, idempotency_key: it.idempotency_key })
+    }
+}
+
+fn at_least_one<T: TryFrom<i64>>(name: &str, number: Option<i64>) -> ApiResult<Option<T>> {
+    let Some(number) = number else { return Ok(None) };
+    let within = Some(number).filter(|it| *it >= 1).and_then(|it| T::try_from(it).ok());
+    within.map(Some).ok_or_else(|| invalid(format!("`{name}` must not be {number}")))
+}
+
+/// Which requests to list.
+#[derive(Clone, Debug, Default, InputObject)]
+pub struct RequestFilter {
+    /// Words of the query; case does not matter.
+    search: Option<String>,
+    /// Not before.
+    from: Option<DateTime>,
+    /// Before.
+    to: Option<DateTime>,
+    /// With an execution in this state.
+    state: Option<ExecutionState>,
+}
+
+impl From<RequestFilter> for store::RequestFilter {
+    fn from(it: RequestFilter) -> Self {
+        Self {
+            search: it.search,
+            from: it.from.map(|it| it.0),
+            to: it.to.map(|it| it.0),
+            state: it.state.map(Into::into),
+        }
+    }
+}
+
+/// Which plans to list.
+#[derive(Clone, Debug, Default, InputObject)]
+pub struct PlanFilter {
+    /// Of this request.
+    request_id: Option<ID>,
+    /// Words of the query; case does not matter.
+    search: Option<String>,
+}
+
+impl PlanFilter {
+    /// Returns the store's filter, or nothing where no plan can match.
+    pub(super) fn read(self) -> Option<store::PlanFilter> {
+        let request = self.request_id.map(|it| it.parse()).transpose().ok()?;
+        Some(store::PlanFilter { request, search: self.search })
+    }
+}
+
+/// Which executions to list.
+#[derive(Clone, Debug, Default, InputObject)]
+pub struct ExecutionFilter {
+    /// In one of these states.
+    state: Option<Vec<ExecutionState>>,
+    /// Of this request.
+    request_id: Option<ID>,
+    /// Of this plan.
+    plan_id: Option<ID>,
+    /// Whose plan uses this tool: its name, or `set.name`.
+    tool_name: Option<String>,
+    /// Created not before.
+    from: Option<DateTime>,
+    /// Created before.
+    to: Option<DateTime>,
+}
+
+impl ExecutionFilter {
+    /// Returns the store's filter, or nothing where no execution can match.
+    pub(super) fn read(self) -> Option<store::ExecutionFilter> {
+        let states = self.state.map(|it| it.into_iter().map(Into::into).collect());
+        // A list without a state matches none; the store reads it as any.
+        if states.as_ref().is_some_and(Vec::is_empty) {
+            return None;
+        }
+        Some(store::ExecutionFilter {
+            states: states.unwrap_or_default(),
+            request: self.request_id.map(|it| it.parse()).transpose().ok()?,
+            plan: self.plan_id.map(|it| it.parse()).transpose().ok()?,
+            tool: self.tool_name.map(|it| it.parse()).transpose().ok()?,
+            from: self.from.map(|it| it.0),
+            to: self.to.map(|it| it.0),
+        })
+    }
+}

@@ -1,0 +1,117 @@
+//! Loads what lists need, each thing once an operation and not once a mention.
+
+use std::{
+    hash::Hash,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_graphql::dataloader::{DataLoader, Loader};
+use futures::{StreamExt, TryStreamExt, future::BoxFuture, stream};
+use shared::{
+    execution::Execution,
+    id::{ExecutionId, PlanId, RequestId},
+    plan::Plan,
+    request::Request,
+};
+use tokio::task::JoinSet;
+
+use super::error::{ApiError, ApiResult};
+use crate::engine::Engine;
+
+/// How many loads of one list are on their way at once.
+const WIDTH: usize = 16;
+
+#[expect(clippy::disallowed_types, reason = "the loader's trait returns one")]
+type Loaded<K, V> = std::collections::HashMap<K, V>;
+
+/// The loaders of one operation.
+pub(super) struct Loaders {
+    source: DataLoader<Source>,
+}
+
+struct Source(Engine);
+
+impl Loaders {
+    pub(super) fn new(engine: Engine) -> Self {
+        // Whoever owns the loader owns its tasks: they end with the operation.
+        let tasks = Mutex::new(JoinSet::new());
+        let spawn = move |task: BoxFuture<'static, ()>| {
+            let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            while tasks.try_join_next().is_some() {}
+            tasks.spawn(task);
+        };
+        Self { source: DataLoader::new(Source(engine), spawn).delay(Duration::ZERO) }
+    }
+
+    /// Returns a plan, if there is one.
+    pub(super) async fn plan(&self, id: PlanId) -> ApiResult<Option<Arc<Plan>>> {
+        self.source.load_one(id).await
+    }
+
+    /// Returns a request, if there is one.
+    pub(super) async fn request(&self, id: RequestId) -> ApiResult<Option<Request>> {
+        self.source.load_one(id).await
+    }
+
+    /// Returns an execution as it now stands, if there is one.
+    pub(super) async fn execution(&self, id: ExecutionId) -> ApiResult<Option<Arc<Execution>>> {
+        self.source.load_one(id).await
+    }
+
+    /// Returns plans in the order asked for, without those that are gone.
+    pub(super) async fn plans(&self, ids: &[PlanId]) -> ApiResult<Vec<Arc<Plan>>> {
+        let found = self.source.load_many(ids.iter().copied()).await?;
+        Ok(ids.iter().filter_map(|it| found.get(it).cloned()).collect())
+    }
+
+    /// Returns executions in the order asked for, without those whose log never began.
+    pub(super) async fn executions(&self, ids: &[ExecutionId]) -> ApiResult<Vec<Arc<Execution>>> {
+        let found = self.source.load_many(ids.iter().copied()).await?;
+        Ok(ids.iter().filter_map(|it| found.get(it).cloned()).collect())
+    }
+}
+
+impl Loader<PlanId> for Source {
+    type Value = Arc<Plan>;
+    type Error = ApiError;
+
+    async fn load(&self, ids: &[PlanId]) -> ApiResult<Loaded<PlanId, Arc<Plan>>> {
+        each(ids, |id| async move { Ok(self.0.plan(id).await?) }).await
+    }
+}
+
+impl Loader<RequestId> for Source {
+    type Value = Request;
+    type Error = ApiError;
+
+    async fn load(&self, ids: &[RequestId]) -> ApiResult<Loaded<RequestId, Request>> {
+        each(ids, |id| async move { Ok(self.0.store().request(id).await?) }).await
+    }
+}
+
+impl Loader<ExecutionId> for Source {
+    type Value = Arc<Execution>;
+    type Error = ApiError;
+
+    async fn load(&self, ids: &[ExecutionId]) -> ApiResult<Loaded<ExecutionId, Arc<Execution>>> {
+        each(ids, |id| async move { Ok(self.0.execution(id).await?.map(Arc::new)) }).await
+    }
+}
+
+/// Loads several things at once, but not too many.
+async fn each<K, V, F>(ids: &[K], load: impl Fn(K) -> F) -> ApiResult<Loaded<K, V>>
+where
+    K: Copy + Eq + Hash,
+    F: Future<Output = ApiResult<Option<V>>>,
+{
+    let loads = ids.iter().map(|id| {
+        let loading = load(*id);
+        let id = *id;
+        async move { loading.await.map(|it| it.map(|it| (id, it))) }
+    });
+    let loads: Vec<_> = loads.collect();
+    let found: Vec<Option<(K, V)>> =
+        stream::iter(loads).buffer_unordered(WIDTH).try_collect().await?;
+    Ok(found.into_iter().flatten().collect())
+}

@@ -1,0 +1,184 @@
+//! What anybody may do.
+
+use std::str::FromStr;
+
+use async_graphql::{Context, ID, Object, Result};
+use serde_json::Value;
+use shared::id::ExecutionId;
+
+use super::{
+    error::{ApiError, ApiResult, not_found},
+    execution::Execution,
+    input::{ExecutionOptions, PlanInput, PlanningOptions},
+    plan::{Plan, PlanPayload},
+};
+use crate::engine::{Engine, EngineError};
+
+/// What anybody may do.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutation;
+
+/// What anybody may do. Those that execute return at once: watch with a subscription, or ask
+/// `execution`.
+#[Object]
+impl Mutation {
+    /// Plans a query under a new request. The request and its transcript are kept even when no
+    /// plan comes of it.
+    #[graphql(complexity = "100 + child_complexity")]
+    async fn create_plan_with_request_id(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "What is to be done, in words.")] query: String,
+        #[graphql(desc = "How the plan is made.")] options: Option<PlanningOptions>,
+    ) -> Result<Plan> {
+        let plan = ctx.data::<Engine>()?.plan_query(&query, &options.into()).await;
+        Ok(Plan(plan.map_err(ApiError::from)?))
+    }
+
+    /// Keeps an explicit plan. Problems come back as data, and then nothing is stored.
+    #[graphql(complexity = "50 + child_complexity")]
+    async fn create_plan(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The draft.")] input: PlanInput,
+    ) -> Result<PlanPayload> {
+        let verdict = ctx.data::<Engine>()?.create_plan(&input.into_draft()).await;
+        Ok(PlanPayload(verdict.map_err(ApiError::from)?))
+    }
+
+    /// Keeps an explicit plan as the next version under a plan's request.
+    #[graphql(complexity = "50 + child_complexity")]
+    async fn revise_plan(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "`plan_…`, any version.")] plan_id: ID,
+        #[graphql(desc = "The draft.")] input: PlanInput,
+    ) -> Result<PlanPayload> {
+        let id = known("plan", &plan_id)?;
+        let verdict = ctx.data::<Engine>()?.revise(id, &input.into_draft()).await;
+        Ok(PlanPayload(verdict.map_err(ApiError::from)?))
+    }
+
+    /// Starts an execution of a plan.
+    #[graphql(complexity = "50 + child_complexity")]
+    async fn execute_plan(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "`plan_…`")] plan_id: ID,
+        #[graphql(desc = "How it is carried out.")] options: Option<ExecutionOptions>,
+    ) -> Result<Execution> {
+        let engine = ctx.data::<Engine>()?;
+        let order = ExecutionOptions::order(options)?;
+        let id = engine.execute(known("plan", &plan_id)?, order).await;
+        started(engine, id).await
+    }
+
+    /// Starts an execution of the newest plan of a request.
+    #[graphql(complexity = "50 + child_complexity")]
+    async fn execute_by_request_id(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "`req_…`")] request_id: ID,
+        #[graphql(desc = "How it is carried out.")] options: Option<ExecutionOptions>,
+    ) -> Result<Execution> {
+        let engine = ctx.data::<Engine>()?;
+        let order = ExecutionOptions::order(options)?;
+        let id = engine.execute_request(known("request", &request_id)?, order).await;
+        started(engine, id).await
+    }
+
+    /// Plans a query and starts an execution of the plan.
+    #[graphql(complexity = "150 + child_complexity")]
+    async fn run(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "What is to be done, in words.")] query: String,
+        #[graphql(desc = "How the plan is made.")] planning: Option<PlanningOptions>,
+        #[graphql(desc = "How it is carried out.")] execution: Option<ExecutionOptions>,
+    ) -> Result<Execution> {
+        let engine = ctx.data::<Engine>()?;
+        let order = ExecutionOptions::order(execution)?;
+        let id = engine.run(&query, &planning.into(), order).await;
+        started(engine, id).await
+    }
+
+    /// Asks an execution to stop. Running steps are told; one that has ended stays as it is.
+    #[graphql(complexity = "20 + child_complexity")]
+    async fn cancel_execution(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "`exec_…`")] execution_id: ID,
+        #[graphql(desc = "Why, for those who look at it later.")] reason: Option<String>,
+    ) -> Result<Execution> {
+        told(ctx.data::<Engine>()?.cancel(execution(&execution_id)?, reason).await)
+    }
+
+    /// Asks an execution to begin no further step. Running ones end and are recorded.
+    #[graphql(complexity = "20 + child_complexity")]
+    async fn pause_execution(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "`exec_…`")] execution_id: ID,
+    ) -> Result<Execution> {
+        told(ctx.data::<Engine>()?.pause(execution(&execution_id)?).await)
+    }
+
+    /// Asks an execution that was paused to go on.
+    #[graphql(complexity = "20 + child_complexity")]
+    async fn resume_execution(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "`exec_…`")] execution_id: ID,
+    ) -> Result<Execution> {
+        told(ctx.data::<Engine>()?.resume(execution(&execution_id)?).await)
+    }
+
+    /// Lets a step that waits for a person go on, or not: before it starts, or after it failed.
+    #[graphql(complexity = "20 + child_complexity")]
+    async fn approve_step(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "`exec_…`")] execution_id: ID,
+        #[graphql(desc = "The step's name within the plan.")] step_id: String,
+        #[graphql(desc = "Whether it may go on.")] approved: bool,
+        #[graphql(desc = "Why, for those who look at it later.")] comment: Option<String>,
+    ) -> Result<Execution> {
+        let id = execution(&execution_id)?;
+        told(ctx.data::<Engine>()?.approve(id, &step_id, approved, comment).await)
+    }
+
+    /// Tells an execution what a `flow.wait` step waits for, or will wait for later.
+    #[graphql(complexity = "20 + child_complexity")]
+    async fn signal_execution(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "`exec_…`")] execution_id: ID,
+        #[graphql(desc = "The signal's name.")] name: String,
+        #[graphql(desc = "What it brings: the output of the step that waits for it.")]
+        payload: Option<Value>,
+    ) -> Result<Execution> {
+        let id = execution(&execution_id)?;
+        let payload = payload.unwrap_or_default();
+        told(ctx.data::<Engine>()?.signal(id, name, payload).await)
+    }
+}
+
+fn known<Id: FromStr>(what: &str, id: &ID) -> ApiResult<Id> {
+    id.parse().map_err(|_| not_found(what, id))
+}
+
+fn execution(id: &ID) -> ApiResult<ExecutionId> {
+    known("execution", id)
+}
+
+/// Returns an execution that has just begun as it now stands.
+async fn started(engine: &Engine, id: Result<ExecutionId, EngineError>) -> Result<Execution> {
+    let id = id.map_err(ApiError::from)?;
+    let execution = engine.execution(id).await.map_err(ApiError::from)?;
+    let execution = execution.ok_or_else(|| not_found("execution", &id.to_string()))?;
+    Ok(execution.into())
+}
+
+fn told(execution: Result<shared::execution::Execution, EngineError>) -> Result<Execution> {
+    Ok(execution.map_err(ApiError::from)?.into())
+}

@@ -1,0 +1,262 @@
+//! Plans, their steps and what is wrong with drafts.
+
+use std::sync::Arc;
+
+use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
+use serde_json::{Map, Value};
+use shared::{
+    diagnostic,
+    id::StepIx,
+    plan::{Mapping, OnError},
+    store::ExecutionFilter,
+    tool,
+};
+
+use super::{
+    connection::{MOST, cost, count},
+    drawing,
+    execution::Execution,
+    loaders::Loaders,
+    request::Request,
+    scalar::{DateTime, int},
+};
+use crate::engine::{Engine, Verdict};
+
+/// What a second call of a tool does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[graphql(remote = "tool::Effect")]
+pub enum Effect {
+    /// Nothing: the tool only looks.
+    Read,
+    /// The same as the first.
+    Idempotent,
+    /// Something new. Such a call is never made twice on a guess.
+    Once,
+}
+
+/// How bad a diagnostic is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[graphql(remote = "diagnostic::Severity")]
+pub enum Severity {
+    /// There is no plan.
+    Error,
+    /// There is a plan; its author should know.
+    Warning,
+}
+
+/// Something wrong with a draft, or worth knowing about a plan.
+#[derive(Clone, Debug, SimpleObject)]
+pub struct Diagnostic {
+    /// Whether there can be a plan all the same.
+    severity: Severity,
+    /// A stable code such as `plan.cycle`.
+    code: String,
+    /// Where in the draft, like `tools[1].parameters.authorId`.
+    path: String,
+    /// What is wrong.
+    message: String,
+    /// What to do about it.
+    help: Option<String>,
+}
+
+impl From<&diagnostic::Diagnostic> for Diagnostic {
+    fn from(it: &diagnostic::Diagnostic) -> Self {
+        Self {
+            severity: it.severity.into(),
+            code: it.code.to_string(),
+            path: it.path.clone(),
+            message: it.message.clone(),
+            help: it.help.clone(),
+        }
+    }
+}
+
+fn diagnostics(all: &[diagnostic::Diagnostic]) -> Vec<Diagnostic> {
+    all.iter().map(Diagnostic::from).collect()
+}
+
+/// What became of a draft.
+pub struct PlanPayload(pub(super) Verdict);
+
+/// What became of a draft.
+#[Object]
+impl PlanPayload {
+    /// The plan. Null when a diagnostic is an ERROR.
+    async fn plan(&self) -> Option<Plan> {
+        self.0.plan.clone().map(Plan)
+    }
+
+    /// Everything worth knowing about the draft, all at once.
+    #[graphql(complexity = "10 * child_complexity")]
+    async fn diagnostics(&self) -> Vec<Diagnostic> {
+        diagnostics(&self.0.diagnostics)
+    }
+}
+
+/// A compiled plan: tool executions in an order that provably can run.
+#[derive(Clone)]
+pub struct Plan(pub(super) Arc<shared::plan::Plan>);
+
+/// A compiled plan: tool executions in an order that provably can run. It never changes; revising
+/// it makes another version.
+#[Object]
+impl Plan {
+    /// The identifier, `plan_…`.
+    async fn plan_id(&self) -> ID {
+        ID(self.0.id().to_string())
+    }
+
+    /// The request that it belongs to, `req_…`.
+    async fn request_id(&self) -> ID {
+        ID(self.0.about().request.to_string())
+    }
+
+    /// The request that it belongs to.
+    async fn request(&self, ctx: &Context<'_>) -> Result<Option<Request>> {
+        let request = ctx.data::<Loaders>()?.request(self.0.about().request).await?;
+        Ok(request.map(Request))
+    }
+
+    /// Counts the plans of the request, from 1.
+    async fn version(&self) -> u32 {
+        self.0.about().version
+    }
+
+    /// What it is for, in words.
+    async fn query(&self) -> &str {
+        &self.0.about().query
+    }
+
+    /// When it was compiled.
+    async fn created_at(&self) -> DateTime {
+        self.0.about().created_at.into()
+    }
+
+    /// Who wrote the draft: `offline`, `explicit`, or a model.
+    async fn planner(&self) -> &str {
+        &self.0.about().planner
+    }
+
+    /// The steps, in the order in which they are executed one by one.
+    #[graphql(complexity = "1 + 10 * child_complexity")]
+    async fn tools(&self) -> Vec<ToolExecution> {
+        let steps = 0..self.0.steps().len();
+        steps
+            .map(|at| ToolExecution { plan: Arc::clone(&self.0), number: StepIx::new(at) })
+            .collect()
+    }
+
+    /// The steps' ids in that order: topological; ties keep the order in which they were written.
+    async fn execution_order(&self) -> Vec<&str> {
+        self.0.steps().iter().map(|it| it.id.as_str()).collect()
+    }
+
+    /// What may run at the same time: each step is one layer behind the last that it depends on.
+    async fn layers(&self) -> Vec<Vec<&str>> {
+        let name = |number: &StepIx| self.0.step(*number).id.as_str();
+        self.0.layers().iter().map(|layer| layer.iter().map(name).collect()).collect()
+    }
+
+    /// Warnings: what its author should know.
+    #[graphql(complexity = "1 + 10 * child_complexity")]
+    async fn diagnostics(&self) -> Vec<Diagnostic> {
+        diagnostics(self.0.diagnostics())
+    }
+
+    /// The newest executions of the plan, oldest first.
+    #[graphql(complexity = "cost(last, child_complexity)")]
+    async fn executions(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "At most so many, 1 to 200.", default = 50)] last: i32,
+    ) -> Result<Vec<Execution>> {
+        let most = count("last", last, MOST)?;
+        let filter = ExecutionFilter { plan: Some(self.0.id()), ..ExecutionFilter::default() };
+        let heads = ctx.data::<Engine>()?.newest(&filter, most, |_| true).await;
+        let heads = heads.map_err(super::error::ApiError::from)?;
+        let ids: Vec<_> = heads.iter().map(|it| it.execution).collect();
+        let executions = ctx.data::<Loaders>()?.executions(&ids).await?;
+        Ok(executions.into_iter().map(Execution).collect())
+    }
+
+    /// A picture of it as a Mermaid flowchart; arrows lead from a step to what depends on it.
+    async fn mermaid(&self) -> String {
+        drawing::mermaid(&self.0)
+    }
+
+    /// A picture of it as a DOT graph; arrows lead from a step to what depends on it.
+    async fn dot(&self) -> String {
+        drawing::dot(&self.0)
+    }
+}
+
+/// One tool call of a plan; in short, a step.
+pub struct ToolExecution {
+    plan: Arc<shared::plan::Plan>,
+    number: StepIx,
+}
+
+impl ToolExecution {
+    fn step(&self) -> &shared::plan::ToolExecution {
+        self.plan.step(self.number)
+    }
+}
+
+/// One tool call of a plan; in short, a step.
+#[Object]
+impl ToolExecution {
+    /// Its name within the plan.
+    async fn step_id(&self) -> &str {
+        self.step().id.as_str()
+    }
+
+    /// The tool, as `set.name`.
+    async fn tool_name(&self) -> &str {
+        self.step().tool.as_str()
+    }
+
+    /// The parameters as they were written, templates and all.
+    async fn parameters(&self) -> &Value {
+        &self.step().parameters
+    }
+
+    /// The steps that must be over before it starts, those that its templates name included.
+    async fn depends_on(&self) -> Vec<&str> {
+        let on = self.step().depends_on.iter();
+        on.map(|it| self.plan.step(*it).id.as_str()).collect()
+    }
+
+    /// Which path of its output fills which variable. Null where none does.
+    async fn output_mapping(&self) -> Option<Value> {
+        let mapped = &self.step().output_mapping;
+        let pair = |it: &Mapping| (it.written.clone(), Value::String((*it.variable).to_owned()));
+        let pairs: Map<String, Value> = mapped.iter().map(pair).collect();
+        (!pairs.is_empty()).then_some(Value::Object(pairs))
+    }
+
+    /// What a second call does.
+    async fn effect(&self) -> Effect {
+        self.step().policy.effect.into()
+    }
+
+    /// How long an attempt may take, in milliseconds.
+    async fn timeout_ms(&self) -> Option<i64> {
+        Some(int(self.step().policy.timeout_ms))
+    }
+
+    /// How often and when it is tried again: `maxAttempts`, `backoffMs`, `multiplier`,
+    /// `maxBackoffMs`, `jitter`.
+    async fn retry(&self) -> Option<Value> {
+        serde_json::to_value(self.step().policy.retry).ok()
+    }
+
+    /// What its failure means for the others: `fail`, `continue`, `ignore` or `wait`.
+    async fn on_error(&self) -> &'static str {
+        OnError::as_str(self.step().policy.on_error)
+    }
+
+    /// Whether a person must agree before it starts.
+    async fn requires_approval(&self) -> bool {
+        self.step().policy.requires_approval
+    }
+}

@@ -1,0 +1,188 @@
+//! What anybody may ask.
+
+use async_graphql::{Context, ID, Object, Result};
+use executor::toolbox::Found;
+use shared::id::{ExecutionId, PlanId, RequestId};
+
+use super::{
+    connection::{Part, cost, nothing, page, part},
+    error::ApiError,
+    execution::Execution,
+    input::{ExecutionFilter, PlanFilter, PlanInput, RequestFilter},
+    loaders::Loaders,
+    plan::{Plan, PlanPayload},
+    request::{Request, plans_of},
+    tool::{Tool, ToolSet},
+};
+use crate::engine::Engine;
+
+/// What anybody may ask.
+#[derive(Clone, Copy, Debug)]
+pub struct Query;
+
+/// What anybody may ask. An id that names nothing, or is none, gives null.
+#[Object]
+impl Query {
+    /// Everything that belongs to one query. Debugging begins here.
+    #[graphql(complexity = "5 + child_complexity")]
+    async fn request(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "`req_…`")] request_id: ID,
+    ) -> Result<Option<Request>> {
+        let Ok(id) = request_id.parse() else { return Ok(None) };
+        Ok(ctx.data::<Loaders>()?.request(id).await?.map(Request))
+    }
+
+    /// Requests, the newest first.
+    #[graphql(complexity = "cost(first, child_complexity)")]
+    async fn requests(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which of them.")] filter: Option<RequestFilter>,
+        #[graphql(desc = "At most so many, 1 to 200.", default = 20)] first: i32,
+        #[graphql(desc = "Behind the `endCursor` of another part.")] after: Option<String>,
+    ) -> Result<Part<Request>> {
+        let page = page::<RequestId>(first, after.as_deref())?;
+        let filter = filter.unwrap_or_default().into();
+        let listing = ctx.data::<Engine>()?.store().requests(&filter, &page).await;
+        let listing = listing.map_err(ApiError::from)?;
+        let items = listing.items.into_iter().map(|(cursor, it)| (cursor, Request(it)));
+        Ok(part(&page, items, listing.has_more))
+    }
+
+    /// One plan.
+    #[graphql(complexity = "5 + child_complexity")]
+    async fn plan(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "`plan_…`")] plan_id: ID,
+    ) -> Result<Option<Plan>> {
+        let Ok(id) = plan_id.parse() else { return Ok(None) };
+        Ok(ctx.data::<Loaders>()?.plan(id).await?.map(Plan))
+    }
+
+    /// Every version of a request's plan, oldest first.
+    #[graphql(complexity = "5 + 3 * child_complexity")]
+    async fn plans_by_request_id(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "`req_…`")] request_id: ID,
+    ) -> Result<Vec<Plan>> {
+        let Ok(id) = request_id.parse() else { return Ok(Vec::new()) };
+        plans_of(ctx, id).await
+    }
+
+    /// Plans, the newest first.
+    #[graphql(complexity = "cost(first, child_complexity)")]
+    async fn plans(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which of them.")] filter: Option<PlanFilter>,
+        #[graphql(desc = "At most so many, 1 to 200.", default = 20)] first: i32,
+        #[graphql(desc = "Behind the `endCursor` of another part.")] after: Option<String>,
+    ) -> Result<Part<Plan>> {
+        let page = page::<PlanId>(first, after.as_deref())?;
+        let Some(filter) = filter.unwrap_or_default().read() else { return Ok(nothing(&page)) };
+        let listing = ctx.data::<Engine>()?.store().plans(&filter, &page).await;
+        let listing = listing.map_err(ApiError::from)?;
+        let ids: Vec<_> = listing.items.iter().map(|(_, id)| *id).collect();
+        let plans = ctx.data::<Loaders>()?.plans(&ids).await?;
+        // What is gone meanwhile is left out, so places and plans are matched by identifier.
+        let mut plans = plans.into_iter().peekable();
+        let items = listing.items.into_iter().filter_map(|(cursor, id)| {
+            plans.next_if(|it| it.id() == id).map(|it| (cursor, Plan(it)))
+        });
+        Ok(part(&page, items, listing.has_more))
+    }
+
+    /// One execution as it now stands.
+    #[graphql(complexity = "5 + child_complexity")]
+    async fn execution(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "`exec_…`")] execution_id: ID,
+    ) -> Result<Option<Execution>> {
+        let Ok(id) = execution_id.parse() else { return Ok(None) };
+        Ok(ctx.data::<Loaders>()?.execution(id).await?.map(Execution))
+    }
+
+    /// Executions, the newest first.
+    #[graphql(complexity = "cost(first, child_complexity)")]
+    async fn executions(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which of them.")] filter: Option<ExecutionFilter>,
+        #[graphql(desc = "At most so many, 1 to 200.", default = 20)] first: i32,
+        #[graphql(desc = "Behind the `endCursor` of another part.")] after: Option<String>,
+    ) -> Result<Part<Execution>> {
+        let page = page::<ExecutionId>(first, after.as_deref())?;
+        let Some(filter) = filter.unwrap_or_default().read() else { return Ok(nothing(&page)) };
+        let listing = ctx.data::<Engine>()?.store().heads(&filter, &page).await;
+        let listing = listing.map_err(ApiError::from)?;
+        let ids: Vec<_> = listing.items.iter().map(|(_, head)| head.execution).collect();
+        let executions = ctx.data::<Loaders>()?.executions(&ids).await?;
+        // A head may be there before its log is.
+        let mut executions = executions.into_iter().peekable();
+        let items = listing.items.into_iter().filter_map(|(cursor, head)| {
+            let found = executions.next_if(|it| it.id() == head.execution);
+            found.map(|it| (cursor, Execution(it)))
+        });
+        Ok(part(&page, items, listing.has_more))
+    }
+
+    /// Compiles a draft and stores nothing.
+    #[graphql(complexity = "20 + child_complexity")]
+    async fn validate_plan(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The draft.")] input: PlanInput,
+    ) -> Result<PlanPayload> {
+        let verdict = ctx.data::<Engine>()?.validate(&input.into_draft()).await;
+        Ok(PlanPayload(verdict.map_err(ApiError::from)?))
+    }
+
+    /// Tools, in the order in which their sets were registered.
+    #[graphql(complexity = "1 + 10 * child_complexity")]
+    async fn tools(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Only those of this toolset.")] tool_set: Option<String>,
+        #[graphql(desc = "Only those with all of these words in name, description or examples.")]
+        search: Option<String>,
+        #[graphql(desc = "Only those that plans may use.", default = false)] active_only: bool,
+    ) -> Result<Vec<Tool>> {
+        let engine = ctx.data::<Engine>()?;
+        engine.settled().await;
+        let search = search.unwrap_or_default().to_lowercase();
+        let words: Vec<String> = search.split_whitespace().map(str::to_owned).collect();
+        let sets = engine.toolbox().sets();
+        let asked = |name: &str| tool_set.as_ref().is_none_or(|it| it == name);
+        let tools = sets.iter().filter(|it| asked(it.name.as_str())).flat_map(Tool::of);
+        let tools = tools.filter(|it| it.is_active() || !active_only);
+        Ok(tools.filter(|it| it.has_words(&words)).collect())
+    }
+
+    /// One tool.
+    async fn tool(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Its name, or `set.name`.")] name: String,
+    ) -> Result<Option<Tool>> {
+        let engine = ctx.data::<Engine>()?;
+        engine.settled().await;
+        let Ok(name) = name.parse() else { return Ok(None) };
+        let (Found::Tool(found) | Found::Inactive(found)) = engine.toolbox().find(&name) else {
+            return Ok(None);
+        };
+        let sets = engine.toolbox().sets();
+        Ok(sets.iter().flat_map(Tool::of).find(|it| it.is(found.definition())))
+    }
+
+    /// Every toolset, in the order in which they were registered.
+    #[graphql(complexity = "1 + 10 * child_complexity")]
+    async fn tool_sets(&self, ctx: &Context<'_>) -> Result<Vec<ToolSet>> {
+        let sets = ctx.data::<Engine>()?.toolbox().sets();
+        Ok(sets.into_iter().map(ToolSet).collect())
+    }
+}

@@ -1,0 +1,109 @@
+//! Requests: everything that belongs to one query.
+
+use async_graphql::{Context, ID, Object, Result, SimpleObject};
+use serde_json::Value;
+use shared::request;
+
+use super::{
+    connection::{MOST, cost, count},
+    error::ApiError,
+    execution::Execution,
+    loaders::Loaders,
+    plan::Plan,
+    scalar::DateTime,
+    timeline::{self, TimelineEntry},
+};
+use crate::engine::Engine;
+
+/// The most entries of a timeline that one field returns.
+const ENTRIES: usize = 10_000;
+
+/// Everything that belongs to one query.
+pub struct Request(pub(super) request::Request);
+
+/// Everything that belongs to one query: how the plan came to be, and what became of it.
+#[Object]
+impl Request {
+    /// The identifier, `req_…`.
+    async fn request_id(&self) -> ID {
+        ID(self.0.id.to_string())
+    }
+
+    /// What was asked for, in words.
+    async fn query(&self) -> &str {
+        &self.0.query
+    }
+
+    /// When.
+    async fn created_at(&self) -> DateTime {
+        self.0.created_at.into()
+    }
+
+    /// Every version of the plan, oldest first.
+    #[graphql(complexity = "1 + 3 * child_complexity")]
+    async fn plans(&self, ctx: &Context<'_>) -> Result<Vec<Plan>> {
+        plans_of(ctx, self.0.id).await
+    }
+
+    /// The newest executions of its plans, oldest first.
+    #[graphql(complexity = "cost(last, child_complexity)")]
+    async fn executions(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "At most so many, 1 to 200.", default = 50)] last: i32,
+    ) -> Result<Vec<Execution>> {
+        let most = count("last", last, MOST)?;
+        let heads = ctx.data::<Engine>()?.executions_of(self.0.id, most).await;
+        let heads = heads.map_err(ApiError::from)?;
+        let ids: Vec<_> = heads.iter().map(|it| it.execution).collect();
+        let executions = ctx.data::<Loaders>()?.executions(&ids).await?;
+        Ok(executions.into_iter().map(Execution).collect())
+    }
+
+    /// How the plan came to be: candidate tools, drafts, diagnostics, oldest first.
+    #[graphql(complexity = "1 + 10 * child_complexity")]
+    async fn transcript(&self, ctx: &Context<'_>) -> Result<Vec<TranscriptEntry>> {
+        let entries = ctx.data::<Engine>()?.store().transcript(self.0.id).await;
+        let entries = entries.map_err(ApiError::from)?;
+        Ok(entries.into_iter().map(TranscriptEntry::from).collect())
+    }
+
+    /// Everything in order of time, across executions and machines.
+    #[graphql(complexity = "100 + 10 * child_complexity")]
+    async fn timeline(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Leaves out so many entries at the beginning.", default = 0)] skip: i32,
+        #[graphql(desc = "At most so many, 1 to 10000.", default = 10_000)] first: i32,
+    ) -> Result<Vec<TimelineEntry>> {
+        let most = count("first", first, ENTRIES)?;
+        let skip = usize::try_from(skip);
+        let skip = skip.map_err(|_| super::error::invalid("`skip` must not be negative"))?;
+        let entries = timeline::of(ctx.data::<Engine>()?, &self.0).await?;
+        Ok(entries.into_iter().skip(skip).take(most).collect())
+    }
+}
+
+/// Returns every version of a request's plan, oldest first.
+pub(super) async fn plans_of(ctx: &Context<'_>, id: shared::id::RequestId) -> Result<Vec<Plan>> {
+    let ids = ctx.data::<Engine>()?.store().plans_of(id).await.map_err(ApiError::from)?;
+    let plans = ctx.data::<Loaders>()?.plans(&ids).await?;
+    Ok(plans.into_iter().map(Plan).collect())
+}
+
+/// Something that happened while a plan was made.
+#[derive(Clone, Debug, SimpleObject)]
+pub struct TranscriptEntry {
+    /// When.
+    at: DateTime,
+    /// What kind of thing: `candidates`, `clauses`, `draft`, `diagnostics`, `plan`, `error`, …
+    kind: String,
+    /// All of it.
+    content: Value,
+}
+
+impl From<request::TranscriptEntry> for TranscriptEntry {
+    fn from(request::TranscriptEntry { at, kind, content }: request::TranscriptEntry) -> Self {
+        Self { at: at.into(), kind, content }
+    }
+}

@@ -1,0 +1,223 @@
+//! Follows everything that happens under a request.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use async_graphql::{ID, Object};
+use futures::{
+    Stream, StreamExt,
+    stream::{self, BoxStream, SelectAll},
+};
+use serde_json::{Value, json};
+use shared::{
+    clock::Timestamp,
+    event::Recorded,
+    id::{ExecutionId, PlanId, RequestId, Seq},
+    limits,
+    store::{ExecutionFilter, StoreError},
+};
+use tokio::{
+    sync::watch,
+    time::{self, Instant},
+};
+
+use super::{
+    error::{ApiError, ApiResult},
+    event::data,
+    scalar::{DateTime, int},
+    timeline::about_json,
+};
+use crate::engine::Engine;
+
+/// How often a request is looked at for plans and executions that are new. Nobody is told of
+/// them; an execution's events do not wait for this.
+const LOOK: Duration = limits::POLL;
+
+/// Something that happened under a request.
+pub struct RequestEvent {
+    request: RequestId,
+    at: Timestamp,
+    what: What,
+}
+
+enum What {
+    Transcript { kind: String, content: Value },
+    Plan { id: PlanId, about: Value },
+    Execution { id: ExecutionId, plan: PlanId, recorded: Recorded },
+}
+
+/// Something that happened under a request.
+#[Object]
+impl RequestEvent {
+    /// When, by the clock of the machine that recorded it.
+    async fn at(&self) -> DateTime {
+        self.at.into()
+    }
+
+    /// The request.
+    async fn request_id(&self) -> ID {
+        ID(self.request.to_string())
+    }
+
+    /// The plan that was made, or that the execution runs.
+    async fn plan_id(&self) -> Option<ID> {
+        match &self.what {
+            What::Transcript { .. } => None,
+            What::Plan { id, .. } => Some(ID(id.to_string())),
+            What::Execution { plan, .. } => Some(ID(plan.to_string())),
+        }
+    }
+
+    /// The execution that it happened to.
+    async fn execution_id(&self) -> Option<ID> {
+        self.of_execution().map(|(id, _)| ID(id.to_string()))
+    }
+
+    /// What kind of thing: `transcript`, `plan_created`, or the type of an execution's event.
+    #[graphql(name = "type")]
+    async fn kind(&self) -> &'static str {
+        match &self.what {
+            What::Transcript { .. } => "transcript",
+            What::Plan { .. } => "plan_created",
+            What::Execution { recorded, .. } => recorded.event.kind(),
+        }
+    }
+
+    /// The event's place in its execution.
+    async fn seq(&self) -> Option<i64> {
+        self.of_execution().map(|(_, it)| int(it.seq.0))
+    }
+
+    /// The step that it is about.
+    async fn step_id(&self) -> Option<&str> {
+        self.of_execution()?.1.event.step().map(shared::id::StepId::as_str)
+    }
+
+    /// The attempt that it is about.
+    async fn attempt(&self) -> Option<u32> {
+        self.of_execution()?.1.event.attempt().map(shared::id::Attempt::get)
+    }
+
+    /// What is recorded of it.
+    async fn data(&self) -> Value {
+        match &self.what {
+            What::Transcript { kind, content } => json!({ "kind": kind, "content": content }),
+            What::Plan { about, .. } => about.clone(),
+            What::Execution { recorded, .. } => data(&recorded.event),
+        }
+    }
+}
+
+impl RequestEvent {
+    fn of_execution(&self) -> Option<(ExecutionId, &Recorded)> {
+        match &self.what {
+            What::Execution { id, recorded, .. } => Some((*id, recorded)),
+            _ => None,
+        }
+    }
+}
+
+/// Follows a request, from its beginning until nobody listens any more.
+pub(super) fn follow(
+    engine: Engine,
+    request: RequestId,
+) -> impl Stream<Item = ApiResult<RequestEvent>> + Send + use<> {
+    let work = engine.store().hints().work();
+    let follower = Follower {
+        engine,
+        request,
+        work,
+        look_at: Instant::now(),
+        entries: 0,
+        plans: 0,
+        executions: BTreeSet::new(),
+        found: VecDeque::new(),
+        logs: SelectAll::new(),
+    };
+    stream::try_unfold(follower, |mut follower| async move {
+        let next = follower.next().await?;
+        Ok(Some((next, follower)))
+    })
+}
+
+type Log = BoxStream<'static, Result<(ExecutionId, PlanId, Recorded), StoreError>>;
+
+struct Follower {
+    engine: Engine,
+    request: RequestId,
+    work: watch::Receiver<()>,
+    look_at: Instant,
+    /// How many transcript entries were told.
+    entries: usize,
+    /// How many plans were told.
+    plans: usize,
+    /// The executions whose logs are followed, or were.
+    executions: BTreeSet<ExecutionId>,
+    found: VecDeque<RequestEvent>,
+    logs: SelectAll<Log>,
+}
+
+impl Follower {
+    async fn next(&mut self) -> Result<RequestEvent, ApiError> {
+        loop {
+            if let Some(found) = self.found.pop_front() {
+                return Ok(found);
+            }
+            tokio::select! {
+                Some(next) = self.logs.next(), if !self.logs.is_empty() => {
+                    let (id, plan, recorded) = next?;
+                    let at = recorded.at;
+                    let what = What::Execution { id, plan, recorded };
+                    return Ok(RequestEvent { request: self.request, at, what });
+                }
+                Ok(()) = self.work.changed() => self.look_at = Instant::now(),
+                () = time::sleep_until(self.look_at) => {
+                    self.look().await?;
+                    self.look_at = Instant::now() + LOOK;
+                }
+            }
+        }
+    }
+
+    /// Finds what is new: transcript entries and plans in order of time, then executions.
+    async fn look(&mut self) -> Result<(), ApiError> {
+        let store = self.engine.store();
+        let entries = store.transcript(self.request).await?;
+        let plans = store.plans_of(self.request).await?;
+        let mut found = Vec::new();
+        for entry in entries.iter().skip(self.entries) {
+            let (kind, content) = (entry.kind.clone(), entry.content.clone());
+            found.push((entry.at, What::Transcript { kind, content }));
+        }
+        for id in plans.iter().skip(self.plans) {
+            if let Some(plan) = self.engine.plan(*id).await? {
+                let about = about_json(&plan);
+                found.push((plan.about().created_at, What::Plan { id: *id, about }));
+            }
+        }
+        self.entries = entries.len();
+        self.plans = plans.len();
+        found.sort_by_key(|(at, _)| *at);
+        let request = self.request;
+        let found = found.into_iter().map(|(at, what)| RequestEvent { request, at, what });
+        self.found.extend(found);
+        self.look_for_executions().await
+    }
+
+    async fn look_for_executions(&mut self) -> Result<(), ApiError> {
+        let filter =
+            ExecutionFilter { request: Some(self.request), ..ExecutionFilter::default() };
+        let known = &self.executions;
+        let is_new = |head: &shared::store::Head| !known.contains(&head.execution);
+        let heads = self.engine.newest(&filter, usize::MAX, is_new).await?;
+        for head in heads {
+            let (id, plan) = (head.execution, head.plan);
+            self.executions.insert(id);
+            let log = self.engine.tail(id, Seq::START);
+            self.logs.push(log.map(move |it| it.map(|it| (id, plan, it))).boxed());
+        }
+        Ok(())
+    }
+}
