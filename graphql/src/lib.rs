@@ -3,5 +3,5 @@
 pub mod blog_mcp;
 pub mod cli;
 pub mod engine;
-pub mod server;
 pub mod schema;
+pub mod server;

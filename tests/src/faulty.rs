@@ -175,6 +175,10 @@ impl ExecutionLog for Faulty {
         self.through(self.inner.discard(commands)).await
     }
 
+    fn commits(&self) -> u64 {
+        self.inner.commits()
+    }
+
     fn hints(&self) -> &Hints {
         self.inner.hints()
     }

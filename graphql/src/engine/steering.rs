@@ -73,10 +73,8 @@ impl Engine {
         let step: StepId = step.parse().map_err(|_| missing())?;
         let number = execution.plan().number(&step).ok_or_else(missing)?;
         let state = &execution.step(number).state;
-        let asks = matches!(
-            state,
-            StepState::Waiting(WaitReason::Approval | WaitReason::Decision { .. })
-        );
+        let asks =
+            matches!(state, StepState::Waiting(WaitReason::Approval | WaitReason::Decision { .. }));
         if !asks {
             let why = format!("step `{step}` is {} and waits for no person", state.name());
             return Err(EngineError::Conflict(why));
@@ -94,9 +92,7 @@ impl Engine {
     ) -> Result<Execution, EngineError> {
         let execution = self.open(id).await?;
         self.control.signal(id, name.clone(), payload).await?;
-        let is_heard = |event: &Event| {
-            matches!(event, Event::SignalReceived { name: heard, .. } if *heard == name)
-        };
+        let is_heard = |event: &Event| matches!(event, Event::SignalReceived { name: heard, .. } if *heard == name);
         self.heard(execution, |_, event| is_heard(event)).await
     }
 

@@ -232,8 +232,7 @@ impl ExecutionResults {
     /// What the steps' `outputMapping` put into variables.
     async fn variables(&self) -> Value {
         let names = self.0.plan().variables().keys();
-        let filled =
-            names.filter_map(|it| Some(((**it).to_owned(), self.0.variable(it)?.clone())));
+        let filled = names.filter_map(|it| Some(((**it).to_owned(), self.0.variable(it)?.clone())));
         Value::Object(filled.collect())
     }
 }

@@ -107,11 +107,8 @@ fn nesting(query: &str) -> usize {
 
 /// Returns what follows the string that a text begins with.
 fn behind_string(text: &str) -> &str {
-    let (quotes, escaped_quotes) = if text.starts_with("\"\"\"") {
-        ("\"\"\"", "\\\"\"\"")
-    } else {
-        ("\"", "\\\"")
-    };
+    let (quotes, escaped_quotes) =
+        if text.starts_with("\"\"\"") { ("\"\"\"", "\\\"\"\"") } else { ("\"", "\\\"") };
     let mut rest = &text[quotes.len()..];
     while let Some(at) = rest.find(['"', '\\']) {
         rest = &rest[at..];

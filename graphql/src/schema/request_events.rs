@@ -207,8 +207,7 @@ impl Follower {
     }
 
     async fn look_for_executions(&mut self) -> Result<(), ApiError> {
-        let filter =
-            ExecutionFilter { request: Some(self.request), ..ExecutionFilter::default() };
+        let filter = ExecutionFilter { request: Some(self.request), ..ExecutionFilter::default() };
         let known = &self.executions;
         let is_new = |head: &shared::store::Head| !known.contains(&head.execution);
         let heads = self.engine.newest(&filter, usize::MAX, is_new).await?;

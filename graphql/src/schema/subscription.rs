@@ -25,7 +25,10 @@ impl Subscription {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "`exec_…`")] execution_id: ID,
-        #[graphql(desc = "Only events behind this one: whoever comes back misses nothing.", default = 0)]
+        #[graphql(
+            desc = "Only events behind this one: whoever comes back misses nothing.",
+            default = 0
+        )]
         after_seq: i64,
     ) -> Result<impl Stream<Item = Result<ExecutionEvent>> + use<>> {
         let engine = ctx.data::<Engine>()?;

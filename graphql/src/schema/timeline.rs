@@ -149,8 +149,7 @@ impl Reading {
                 self.node = Some(Arc::clone(node));
                 self.started.get_or_insert(*at);
             }
-            Event::StepStarted(StepStarted { step, .. })
-            | Event::StepWaiting { step, .. } => {
+            Event::StepStarted(StepStarted { step, .. }) | Event::StepWaiting { step, .. } => {
                 self.attempts.insert(step.clone(), *at);
             }
             _ => (),
