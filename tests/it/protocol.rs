@@ -36,7 +36,7 @@ impl Query {
     }
 
     async fn refused(&self) -> async_graphql::Result<String> {
-        Err("no such thing".into())
+        std::future::ready(Err("no such thing".into())).await
     }
 }
 
@@ -141,23 +141,23 @@ async fn run(script: &str, options: ServerOptions) {
         let mut lines = tokio::io::AsyncBufReadExt::lines(tokio::io::BufReader::new(
             child.stdout.take().expect("standard output is piped"),
         ));
-        let mut stop = Some(stop);
+        let (mut stop, mut passed) = (Some(stop), Vec::new());
         while let Some(line) = lines.next_line().await.expect("the script prints text") {
             if line == "shut down" {
                 drop(stop.take());
             } else {
-                println!("{line}");
+                passed.push(line);
             }
         }
         let output = child.wait_with_output().await.expect("the script ends");
         drop(stop.take());
-        output
+        (passed, output)
     };
     let both = async { tokio::join!(serving, client) };
-    let (served, output) = timeout(SCRIPT_TIMEOUT, both).await.expect("the script hangs");
+    let (served, (passed, output)) = timeout(SCRIPT_TIMEOUT, both).await.expect("the script hangs");
     served.expect("the server ends well");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{script}: {}\n{errors}", output.status);
+    assert!(output.status.success(), "{script}: {}, after {passed:?}\n{errors}", output.status);
 }
 
 #[tokio::test]
