@@ -6,7 +6,10 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use mongodb::{
@@ -40,6 +43,7 @@ type Answer = Result<(), AppendError>;
 #[derive(Debug)]
 pub(super) struct Journal {
     queue: mpsc::Sender<Entry>,
+    batches: Arc<AtomicU64>,
 }
 
 /// An append, and who waits for it.
@@ -58,9 +62,15 @@ impl Journal {
         by: &str,
     ) -> Self {
         let (queue, entries) = mpsc::channel(QUEUE);
-        let pen = Pen { database, hints, by: by.to_owned() };
+        let batches = Arc::new(AtomicU64::new(0));
+        let pen = Pen { database, hints, by: by.to_owned(), batches: Arc::clone(&batches) };
         tasks.spawn(run(entries, Arc::new(pen)));
-        Self { queue }
+        Self { queue, batches }
+    }
+
+    /// Returns how many batches were written.
+    pub(super) fn batches(&self) -> u64 {
+        self.batches.load(Ordering::Relaxed)
     }
 
     /// Writes an append durably.
@@ -131,6 +141,7 @@ struct Pen {
     database: Database,
     hints: Arc<Hints>,
     by: String,
+    batches: Arc<AtomicU64>,
 }
 
 impl Pen {
@@ -138,6 +149,7 @@ impl Pen {
     async fn commit(&self, batch: Vec<Entry>) -> BTreeSet<ExecutionId> {
         let appends: Vec<&Append> = batch.iter().map(|it| &it.append).collect();
         let answers = self.write(&appends).await;
+        self.batches.fetch_add(1, Ordering::Relaxed);
         let logs = appends.iter().map(|it| it.execution).collect();
         for (Entry { append, reply }, answer) in batch.into_iter().zip(answers) {
             let is_written = answer.is_ok();

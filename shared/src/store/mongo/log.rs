@@ -167,6 +167,10 @@ impl ExecutionLog for Mongo {
         commands::run(&self.database, commands::remove("inbox", ids)).await.map(drop)
     }
 
+    fn commits(&self) -> u64 {
+        self.journal.batches()
+    }
+
     fn hints(&self) -> &Hints {
         &self.hints
     }
