@@ -260,7 +260,7 @@ mod tests {
     use shared::store::memory::Memory;
 
     use super::*;
-    use crate::conformance::{execution, pauses};
+    use crate::conformance::{execution, some_events};
 
     /// Appends a hundred times, each at what the log really ends at, and tells what happened.
     async fn story(seed: u64) -> (Vec<bool>, u64) {
@@ -269,7 +269,7 @@ mod tests {
         let faulty = Faulty::new(Arc::clone(&inner), Dice::new(seed), malice);
         let (mut answers, mut end) = (Vec::new(), 0);
         for _ in 0..100 {
-            answers.push(faulty.append(pauses(execution(1), end, 1)).await.is_ok());
+            answers.push(faulty.append(some_events(execution(1), end, 1)).await.is_ok());
             let log = inner.read(execution(1), Seq(0)).await.unwrap();
             end = log.last().map_or(0, |it| it.seq.0);
         }

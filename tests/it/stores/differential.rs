@@ -12,7 +12,7 @@ use shared::{
     },
 };
 use tests::conformance::{
-    at, command_id, envelope, execution, head, pauses, plan, request, request_id, worker,
+    at, command_id, envelope, execution, head, plan, request, request_id, some_events, worker,
 };
 
 use crate::mongod::Mongod;
@@ -104,7 +104,7 @@ fn text(answer: impl fmt::Debug) -> String {
 async fn act(store: &dyn Store, doing: &Doing) -> String {
     match doing {
         Doing::Append { of, after, events, head, heard } => {
-            let mut append: Append = pauses(execution(*of), *after, *events);
+            let mut append: Append = some_events(execution(*of), *after, *events);
             append.head = head.as_ref().map(|it| head_of(*of, append.end().0, it));
             append.heard = vec![command_id(*heard)];
             text(store.append(append).await)

@@ -10,7 +10,7 @@ use shared::{
         AppendError, Documents, ExecutionFilter, ExecutionLog, Page, StoreError, mongo::Mongo, open,
     },
 };
-use tests::conformance::{World, execution, head, pauses, plan, plan_id};
+use tests::conformance::{World, execution, head, plan, plan_id, some_events};
 
 use crate::mongod::Mongod;
 
@@ -37,13 +37,13 @@ async fn edit(url: &str, collection: &str, query: Document, update: Document) {
 async fn what_was_written_is_there_when_it_is_opened_again() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
-    store.append(pauses(execution(1), 0, 3)).await.unwrap();
+    store.append(some_events(execution(1), 0, 3)).await.unwrap();
     store.put_plan(&plan(1, 1, 1, &["a.b"])).await.unwrap();
     drop(store);
     let store = Mongo::open(&url).await.unwrap();
-    assert_eq!(store.append(pauses(execution(1), 2, 1)).await, Err(AppendError::Conflict));
+    assert_eq!(store.append(some_events(execution(1), 2, 1)).await, Err(AppendError::Conflict));
     assert_eq!(store.read(execution(1), Seq(0)).await.unwrap().len(), 3);
-    store.append(pauses(execution(1), 3, 1)).await.unwrap();
+    store.append(some_events(execution(1), 3, 1)).await.unwrap();
     assert!(store.plan(plan_id(1)).await.unwrap().is_some());
 }
 
@@ -52,7 +52,7 @@ async fn damage_stays_where_it_is() {
     let url = Mongod::shared().await.fresh_url();
     let store = Mongo::open(&url).await.unwrap();
     for n in 1..=3 {
-        let mut append = pauses(execution(n), 0, 1);
+        let mut append = some_events(execution(n), 0, 1);
         append.head = Some(head(n, 1));
         store.append(append).await.unwrap();
         store.put_plan(&plan(n, n, 1, &["a.b"])).await.unwrap();

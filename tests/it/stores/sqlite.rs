@@ -11,7 +11,7 @@ use shared::{
     },
 };
 use tempfile::TempDir;
-use tests::conformance::{World, at, execution, head, pauses, plan, plan_id, request, worker};
+use tests::conformance::{World, at, execution, head, plan, plan_id, request, some_events, worker};
 
 pub(crate) async fn alone() -> World {
     let folder = TempDir::new().unwrap();
@@ -35,7 +35,7 @@ async fn what_was_written_is_there_when_it_is_opened_again() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     let store = Sqlite::open(&path).unwrap();
-    let append = Append { head: Some(head(1, 3)), ..pauses(execution(1), 0, 3) };
+    let append = Append { head: Some(head(1, 3)), ..some_events(execution(1), 0, 3) };
     store.append(append).await.unwrap();
     store.put_request(&request(1, "q", 0)).await.unwrap();
     store.put_plan(&plan(1, 1, 1, &["a.b"])).await.unwrap();
@@ -47,10 +47,10 @@ async fn what_was_written_is_there_when_it_is_opened_again() {
     assert_eq!(store.head(execution(1)).await.unwrap(), Some(head(1, 3)));
     assert!(store.plan(plan_id(1)).await.unwrap().is_some());
     assert_eq!(
-        store.append(pauses(execution(1), 0, 1)).await.unwrap_err().to_string(),
+        store.append(some_events(execution(1), 0, 1)).await.unwrap_err().to_string(),
         "the log has grown"
     );
-    store.append(pauses(execution(1), 3, 1)).await.unwrap();
+    store.append(some_events(execution(1), 3, 1)).await.unwrap();
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn damage_stays_where_it_is() {
     let path = folder.path().join("faber.db");
     let store = Sqlite::open(&path).unwrap();
     for n in 1..=4 {
-        let append = Append { head: Some(head(n, 1)), ..pauses(execution(n), 0, 1) };
+        let append = Append { head: Some(head(n, 1)), ..some_events(execution(n), 0, 1) };
         store.append(append).await.unwrap();
         store.put_plan(&plan(n, n, 1, &["a.b"])).await.unwrap();
     }
@@ -107,7 +107,7 @@ async fn damage_stays_where_it_is() {
     let page = Page { first: 10, after: None };
     let heads = store.heads(&ExecutionFilter::default(), &page).await.unwrap();
     assert_eq!(heads.items.len(), 3, "a list goes on without what is damaged");
-    store.append(pauses(execution(3), 1, 1)).await.unwrap();
+    store.append(some_events(execution(3), 1, 1)).await.unwrap();
 }
 
 #[tokio::test]
@@ -140,7 +140,7 @@ async fn only_the_owner_may_read_it() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("sub/faber.db");
     let store = Sqlite::open(&path).unwrap();
-    store.append(pauses(execution(1), 0, 1)).await.unwrap();
+    store.append(some_events(execution(1), 0, 1)).await.unwrap();
     let mode = |it: &Path| std::fs::metadata(it).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&path), 0o600);
     assert_eq!(mode(&folder.path().join("sub/faber.db-wal")), 0o600);
@@ -165,9 +165,9 @@ async fn a_person_can_read_the_history() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     let store = Sqlite::open(&path).unwrap();
-    store.append(pauses(execution(1), 0, 2)).await.unwrap();
+    store.append(some_events(execution(1), 0, 2)).await.unwrap();
     let query = "SELECT execution || ' ' || first || ' ' || (json ->> '$[1].type') FROM history";
     let row: String =
         Connection::open(&path).unwrap().query_row(query, [], |row| row.get(0)).unwrap();
-    assert_eq!(row, format!("{} 1 paused", execution(1)));
+    assert_eq!(row, format!("{} 1 deadline_passed", execution(1)));
 }

@@ -11,7 +11,7 @@ use shared::{
 };
 use tokio::{task::JoinSet, time::timeout};
 
-use super::{World, envelope, execution, head, pauses, signal};
+use super::{World, envelope, execution, head, signal, some_events};
 
 /// How long a hint may be under way between processes.
 const HINT: Duration = Duration::from_secs(10);
@@ -23,20 +23,20 @@ pub async fn an_append_continues_its_log(world: World) {
     world.append(id, 0, 2).await;
     world.append(id, 2, 1).await;
     for after in [0, 1, 2, 4, 9] {
-        let refused = world.one.append(pauses(id, after, 1)).await;
+        let refused = world.one.append(some_events(id, after, 1)).await;
         assert_eq!(refused, Err(AppendError::Conflict), "after {after}");
-        let refused = world.other.append(pauses(id, after, 1)).await;
+        let refused = world.other.append(some_events(id, after, 1)).await;
         assert_eq!(refused, Err(AppendError::Conflict), "after {after}, by another");
     }
     assert_eq!(world.log(id, 0).await.len(), 3);
-    world.other.append(pauses(id, 3, 2)).await.unwrap();
+    world.other.append(some_events(id, 3, 2)).await.unwrap();
     world.append(id, 5, 1).await;
     assert_eq!(world.log(id, 0).await.len(), 6);
 }
 
 /// A log begins at its beginning.
 pub async fn a_log_that_is_not_there_does_not_go_on(world: World) {
-    let refused = world.one.append(pauses(execution(1), 3, 1)).await;
+    let refused = world.one.append(some_events(execution(1), 3, 1)).await;
     assert_eq!(refused, Err(AppendError::Conflict));
     assert_eq!(world.log(execution(1), 0).await, []);
     assert_eq!(world.log(execution(1), 3).await, []);
@@ -58,7 +58,8 @@ pub async fn a_read_begins_anywhere(world: World) {
 pub async fn a_refused_append_leaves_its_neighbours_alone(world: World) {
     join_all((0..60).map(|n| world.append(execution(n), 0, 1))).await;
     let stale = |n: usize| n.is_multiple_of(3);
-    let appends = (0..60).map(|n| world.one.append(pauses(execution(n), u64::from(!stale(n)), 2)));
+    let appends =
+        (0..60).map(|n| world.one.append(some_events(execution(n), u64::from(!stale(n)), 2)));
     let answers = join_all(appends).await;
     for (n, answer) in answers.into_iter().enumerate() {
         let expected = if stale(n) { Err(AppendError::Conflict) } else { Ok(()) };
@@ -177,7 +178,7 @@ pub async fn head_and_inbox_change_with_the_log(world: World) {
     for n in 1..=3 {
         world.one.send(envelope(n, 1, Command::Pause)).await.unwrap();
     }
-    let mut append = pauses(execution(1), 0, 2);
+    let mut append = some_events(execution(1), 0, 2);
     append.head = Some(head(1, 2));
     append.heard = vec![envelope(1, 1, Command::Pause).id, envelope(3, 1, Command::Pause).id];
     world.one.append(append.clone()).await.unwrap();
@@ -196,7 +197,7 @@ pub async fn head_and_inbox_change_with_the_log(world: World) {
 pub async fn hints_wake_whoever_waits(world: World) {
     let hints = world.other.hints();
     let (mut log, mut work, mut inbox) = (hints.log(execution(1)), hints.work(), hints.inbox());
-    let mut append = pauses(execution(1), 0, 1);
+    let mut append = some_events(execution(1), 0, 1);
     append.head = Some(super::Head { due: Some(super::at(0)), ..head(1, 1) });
     world.one.append(append).await.unwrap();
     timeout(HINT, log.changed()).await.expect("the log is pointed out").unwrap();

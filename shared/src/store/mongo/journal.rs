@@ -43,7 +43,7 @@ type Answer = Result<(), AppendError>;
 #[derive(Debug)]
 pub(super) struct Journal {
     queue: mpsc::Sender<Entry>,
-    commits: Arc<AtomicU64>,
+    batches: Arc<AtomicU64>,
 }
 
 /// An append, and who waits for it.
@@ -62,15 +62,15 @@ impl Journal {
         by: &str,
     ) -> Self {
         let (queue, entries) = mpsc::channel(QUEUE);
-        let commits = Arc::new(AtomicU64::new(0));
-        let pen = Pen { database, hints, by: by.to_owned(), commits: Arc::clone(&commits) };
+        let batches = Arc::new(AtomicU64::new(0));
+        let pen = Pen { database, hints, by: by.to_owned(), batches: Arc::clone(&batches) };
         tasks.spawn(run(entries, Arc::new(pen)));
-        Self { queue, commits }
+        Self { queue, batches }
     }
 
-    /// Returns how many batches were written so far.
-    pub(super) fn commits(&self) -> u64 {
-        self.commits.load(Ordering::Relaxed)
+    /// Returns how many batches were written.
+    pub(super) fn batches(&self) -> u64 {
+        self.batches.load(Ordering::Relaxed)
     }
 
     /// Writes an append durably.
@@ -82,23 +82,45 @@ impl Journal {
     }
 }
 
+/// What has become of a batch, or of the heads that follow it.
+struct Landed {
+    /// The logs that have no append under way any more.
+    free: BTreeSet<ExecutionId>,
+    /// Appends that are written, but whose heads are not.
+    rest: Vec<Entry>,
+    /// The logs that had a head before their first append.
+    there: Result<BTreeSet<ExecutionId>, StoreError>,
+}
+
 async fn run(mut entries: mpsc::Receiver<Entry>, pen: Arc<Pen>) {
-    let mut waiting = VecDeque::new();
-    let mut busy = BTreeSet::new();
-    let mut flights: JoinSet<BTreeSet<ExecutionId>> = JoinSet::new();
+    let (mut waiting, mut busy) = (VecDeque::new(), BTreeSet::new());
+    let mut flights: JoinSet<Landed> = JoinSet::new();
+    let mut followers: JoinSet<Landed> = JoinSet::new();
     loop {
-        tokio::select! {
+        let landed = tokio::select! {
             entry = entries.recv(), if waiting.len() < QUEUE => match entry {
-                Some(entry) => waiting.push_back(entry),
+                Some(entry) => {
+                    waiting.push_back(entry);
+                    None
+                }
                 None => return,
             },
-            Some(landed) = flights.join_next() => match landed {
-                Ok(landed) => busy.retain(|it| !landed.contains(it)),
-                Err(err) => {
-                    tracing::error!(%err, "a batch was lost");
-                    return;
+            Some(landed) = flights.join_next() => Some(landed),
+            Some(landed) = followers.join_next() => Some(landed),
+        };
+        match landed {
+            Some(Ok(Landed { free, rest, there })) => {
+                busy.retain(|it| !free.contains(it));
+                if !rest.is_empty() {
+                    let pen = Arc::clone(&pen);
+                    followers.spawn(async move { pen.follow(rest, there).await });
                 }
-            },
+            }
+            Some(Err(err)) => {
+                tracing::error!(%err, "a batch was lost");
+                return;
+            }
+            None => (),
         }
         while waiting.len() < QUEUE
             && let Ok(entry) = entries.try_recv()
@@ -141,57 +163,68 @@ struct Pen {
     database: Database,
     hints: Arc<Hints>,
     by: String,
-    commits: Arc<AtomicU64>,
+    batches: Arc<AtomicU64>,
 }
 
 impl Pen {
-    /// Writes a batch, answers, and returns its logs.
-    async fn commit(&self, batch: Vec<Entry>) -> BTreeSet<ExecutionId> {
+    /// Writes a batch and answers those that have nothing but events. The others wait for their
+    /// heads, which the next batch need not.
+    async fn commit(&self, batch: Vec<Entry>) -> Landed {
         let appends: Vec<&Append> = batch.iter().map(|it| &it.append).collect();
-        let answers = self.write(&appends).await;
-        self.commits.fetch_add(1, Ordering::Relaxed);
-        let logs = appends.iter().map(|it| it.execution).collect();
-        for (Entry { append, reply }, answer) in batch.into_iter().zip(answers) {
-            let is_written = answer.is_ok();
-            // Whoever went away reads again when he comes back.
-            let _ = reply.send(answer);
-            if is_written {
-                self.hints.poke_log(append.execution);
-                if append.head.as_ref().is_some_and(Head::is_free) {
-                    self.hints.poke_work();
-                }
-            }
-        }
-        logs
-    }
-
-    async fn write(&self, appends: &[&Append]) -> Vec<Answer> {
-        let (events, heads) = tokio::join!(self.put_events(appends), self.put_first_heads(appends));
+        let (events, there) =
+            tokio::join!(self.put_events(&appends), self.put_first_heads(&appends));
+        self.batches.fetch_add(1, Ordering::Relaxed);
         let mut answers = match events {
             Ok(answers) => answers,
-            Err(err) => return appends.iter().map(|_| Err(err.clone().into())).collect(),
+            Err(err) => appends.iter().map(|_| Err(err.clone().into())).collect(),
         };
         for (append, answer) in appends.iter().zip(&mut answers) {
             if answer.is_ok() {
                 *answer = self.put_more_events(append).await;
             }
         }
-        let written = || appends.iter().zip(&answers).filter(|(_, it)| it.is_ok());
-        let after: Vec<&Append> = written().map(|(append, _)| *append).collect();
-        let cached = match heads {
-            Ok(there) => self.put_caches(&after, &there).await,
-            Err(err) => Err(err),
-        };
-        if let Err(err) = cached {
-            // They are in the log, but nobody would look for them there.
-            let is_concerned = |it: &Append| it.head.is_some() || !it.heard.is_empty();
-            for (append, answer) in appends.iter().zip(&mut answers) {
-                if answer.is_ok() && is_concerned(append) {
-                    *answer = Err(err.clone().into());
-                }
+        let (mut free, mut rest) = (BTreeSet::new(), Vec::new());
+        for (entry, answer) in batch.into_iter().zip(answers) {
+            let has_more = entry.append.head.is_some() || !entry.append.heard.is_empty();
+            if answer.is_ok() && has_more {
+                rest.push(entry);
+            } else {
+                free.insert(entry.append.execution);
+                self.answer(entry, answer);
             }
         }
-        answers
+        Landed { free, rest, there }
+    }
+
+    /// Writes what follows from events that are written, and answers.
+    async fn follow(
+        &self,
+        rest: Vec<Entry>,
+        there: Result<BTreeSet<ExecutionId>, StoreError>,
+    ) -> Landed {
+        let appends: Vec<&Append> = rest.iter().map(|it| &it.append).collect();
+        let put = match there {
+            Ok(there) => self.put_caches(&appends, &there).await,
+            // They are in the log, but nobody would look for them there.
+            Err(err) => Err(err),
+        };
+        let free = appends.iter().map(|it| it.execution).collect();
+        for entry in rest {
+            self.answer(entry, put.clone().map_err(AppendError::from));
+        }
+        Landed { free, rest: Vec::new(), there: Ok(BTreeSet::new()) }
+    }
+
+    fn answer(&self, Entry { append, reply }: Entry, answer: Answer) {
+        let is_written = answer.is_ok();
+        // Whoever went away reads again when he comes back.
+        let _ = reply.send(answer);
+        if is_written {
+            self.hints.poke_log(append.execution);
+            if append.head.as_ref().is_some_and(Head::is_free) {
+                self.hints.poke_work();
+            }
+        }
     }
 
     /// Writes the first document of each append: the server refuses those that are there.

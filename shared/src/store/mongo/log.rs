@@ -168,7 +168,7 @@ impl ExecutionLog for Mongo {
     }
 
     fn commits(&self) -> u64 {
-        self.journal.commits()
+        self.journal.batches()
     }
 
     fn hints(&self) -> &Hints {
