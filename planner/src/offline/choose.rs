@@ -65,7 +65,14 @@ impl Ask {
         ask.read_object(tokens, vocabulary, memory);
         ask.read_rest(tokens, vocabulary);
         if !clause.has_verb {
-            ask.inherit(tokens, before);
+            // A word that nobody knows, where the verb should be, is not to be guessed over.
+            match tokens
+                .first()
+                .filter(|it| it.kind == Kind::Word && ask.unknown.first() == Some(&it.stem))
+            {
+                Some(strange) => ask.verb = Some(strange.stem.clone()),
+                None => ask.inherit(tokens, before),
+            }
         }
         ask
     }
@@ -83,7 +90,7 @@ impl Ask {
             self.families.clone_from(&before.families);
             self.verb.clone_from(&before.verb);
         } else if has_text || is_new {
-            self.families = vec![Family::Create];
+            self.families = vec![Family::Create, Family::Send];
         } else if self.is_all || self.is_plural {
             self.families = vec![Family::List, Family::Search];
         }
@@ -147,7 +154,17 @@ impl Ask {
             self.take_entity(memory.latest());
             return;
         }
-        let reach = text_begins(tokens, self.after_verb);
+        let is_text = |it: &Token| {
+            matches!(
+                it.lower.as_str(),
+                "titled" | "entitled" | "called" | "named" | "saying" | "about"
+            )
+        };
+        let reach = tokens
+            .iter()
+            .skip(self.after_verb)
+            .position(is_text)
+            .map_or(tokens.len(), |it| it + self.after_verb);
         for at in self.after_verb..reach {
             let token = &tokens[at];
             if token.kind == Kind::Path && vocabulary.things.contains("fil") {
@@ -175,8 +192,10 @@ impl Ask {
 
     fn read_rest(&mut self, tokens: &[Token], vocabulary: &Vocabulary) {
         let reach = text_begins(tokens, self.after_object);
+        let is_link = |it: &&Token| it.is("with") || it.is("id") || it.is("number");
+        let next = tokens.iter().skip(self.after_object).find(|it| !is_link(it));
+        self.has_id = next.is_some_and(|it| matches!(it.kind, Kind::Id | Kind::Number));
         for token in &tokens[self.after_object.min(reach)..reach] {
-            self.has_id |= token.kind == Kind::Id;
             if token.kind == Kind::Word && vocabulary.things.contains(&token.stem) {
                 self.mentions.push(token.stem.clone());
             }
@@ -227,8 +246,12 @@ impl Ask {
 
     fn noun_score(&self, profile: &Profile) -> Option<i32> {
         let is_exact = self.verb.as_ref().is_some_and(|it| profile.verbs.first() == Some(it));
-        let is_own_verb =
-            is_exact || profile.examples.iter().any(|it| it.first() == self.verb.as_ref());
+        let is_described = profile.family.is_none()
+            && self.verb.as_ref().is_some_and(|it| profile.verbs.contains(it));
+        let is_example = self.verb.is_some()
+            && profile.examples.iter().any(|it| it.first() == self.verb.as_ref());
+        let is_own_verb = is_exact || is_described || is_example;
+        let takes_words = matches!(profile.family, Some(Family::Search | Family::Send) | None);
         let words: Vec<&String> = self.object.iter().chain(&self.unknown).collect();
         let mut score = 0;
         let mut is_matched = false;
@@ -244,10 +267,12 @@ impl Ask {
                 || profile.examples.iter().any(|it| it.contains(word))
             {
                 (4, false)
+            } else if profile.choices.contains(*word) {
+                (20, true)
             } else if self.object.contains(word) {
                 (-25, false)
             } else {
-                (-6, false)
+                (if is_own_verb && takes_words { 0 } else { -6 }, false)
             };
             score += points;
             is_matched |= matches;
@@ -259,8 +284,9 @@ impl Ask {
         if !is_matched && !is_peculiar {
             return None;
         }
-        let missed = profile.nouns.iter().filter(|it| !words.contains(it)).count();
-        Some(score - 12 * i32::try_from(missed).unwrap_or(0))
+        let missing = profile.nouns.iter().filter(|it| !words.contains(it));
+        let missed: i32 = missing.map(|it| if self.mentions.contains(it) { 10 } else { -12 }).sum();
+        Some(score + missed)
     }
 
     /// Returns whether unknown words can be what the tool works on: `search for lamps`.

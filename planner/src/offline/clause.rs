@@ -92,7 +92,7 @@ impl Splitter<'_> {
         while at < self.tokens.len() {
             text.step(self, at);
             if at > start
-                && let Some((end, next)) = self.boundary(at, text.is_open())
+                && let Some((end, next)) = self.boundary(start, at, text.is_open())
             {
                 parts.push((start..at, link));
                 (start, link, at) = (end, next, end);
@@ -106,8 +106,11 @@ impl Splitter<'_> {
     }
 
     /// Returns where the next clause begins if one ends at `at`.
-    fn boundary(&self, at: usize, is_open: bool) -> Option<(usize, Link)> {
-        let joint = self.joint(at)?;
+    fn boundary(&self, start: usize, at: usize, is_open: bool) -> Option<(usize, Link)> {
+        let is_numbering = at == start + 1
+            && self.tokens[start].kind == Kind::Number
+            && self.tokens[at].is_mark(".");
+        let joint = self.joint(at).filter(|_| !is_numbering)?;
         let begin = self.past_fillers(joint.end);
         if joint.is_after {
             return self.is_gerund(begin).then_some((begin, Link::Before));
@@ -172,7 +175,13 @@ impl Splitter<'_> {
     fn is_initial(&self, at: usize) -> bool {
         let is_stop = self.tokens.get(at).is_some_and(|it| it.is_mark("."));
         let before = at.checked_sub(1).and_then(|it| self.tokens.get(it));
+        let is_name = self.tokens.get(at + 1).is_some_and(|it| {
+            it.is_capitalised()
+                && !self.vocabulary.is_verb(&it.stem)
+                && !words::is_filler(&it.lower)
+        });
         is_stop
+            && is_name
             && before.is_some_and(|it| {
                 it.is_capitalised()
                     && (it.value.chars().count() == 1
@@ -238,7 +247,9 @@ impl Splitter<'_> {
         self.tokens[from.min(self.tokens.len())..]
             .iter()
             .take(REACH)
-            .take_while(|it| !it.is_separator() && !it.is("then"))
+            .take_while(|it| {
+                !it.is_separator() && !it.is("then") && !is_content_cue(it) && !is_name_cue(it)
+            })
             .any(|it| {
                 it.kind == Kind::Id
                     || (it.kind == Kind::Word
@@ -354,6 +365,9 @@ impl OpenText {
             Self::Open { is_content: false } if is_typed => Self::None,
             open => open,
         };
+        if token.is_mark(":") && matches!(self, Self::None) {
+            *self = Self::Cued { is_content: true };
+        }
         let is_inside = matches!(self, Self::Open { is_content: true });
         if token.kind == Kind::Word && !is_inside {
             let is_content = is_content_cue(token);

@@ -23,6 +23,8 @@ pub(super) enum Problem {
     UnclearReference { tool: String, parameter: String, names: Vec<String> },
     /// A value that the parameter cannot have.
     Unfit { tool: String, parameter: String, said: String, expected: String },
+    /// A change without anything to change.
+    NoChange { tool: String, parameters: Vec<String> },
     /// A part that nothing was made of, and that reads like something to do.
     Leftover { words: String },
 }
@@ -53,6 +55,10 @@ impl Problem {
             Self::Unfit { tool, parameter, said, expected } => format!(
                 "`{}` in `{clause}` does not fit `{parameter}` of `{tool}`: give {expected}",
                 shown(said)
+            ),
+            Self::NoChange { tool, parameters } => format!(
+                "`{clause}` says nothing that `{tool}` could change: add `set … to …` with {}",
+                any_of(parameters)
             ),
             Self::Leftover { words } => format!(
                 "`{}` in `{clause}` was not understood: put it between quotation marks if it is text, or leave it out",

@@ -46,11 +46,12 @@ pub(super) struct Assumed {
 pub(super) fn fill(scene: Scene<'_>, ask: &Ask) -> Filled {
     // What is made is named by its noun; what exists may be meant by it.
     let from = match scene.profile.family {
-        Some(Family::Create | Family::List | Family::Search | Family::Send) => ask.after_object,
+        Some(Family::Create | Family::Send) => ask.after_object,
         _ => ask.after_verb,
     };
     let mut filler =
         Filler { scan: Scan::read(scene, from), ask, used: Vec::new(), assumed: Vec::new() };
+    filler.recall_adjectives();
     filler.take_typed();
     filler.take_lists();
     filler.take_head();
@@ -59,9 +60,11 @@ pub(super) fn fill(scene: Scene<'_>, ask: &Ask) -> Filled {
     filler.refuse_days();
     let ignored = filler.leftovers();
     filler.take_topic();
+    filler.carry();
     filler.imply_references();
     filler.assume();
     filler.require();
+    filler.require_change();
     filler.finish(ignored)
 }
 
@@ -73,6 +76,52 @@ struct Filler<'a> {
 }
 
 impl Filler<'_> {
+    /// Takes up the words before the object, such as `a short …`: one may be a value.
+    fn recall_adjectives(&mut self) {
+        if matches!(self.scan.scene.profile.family, Some(Family::Create | Family::Send)) {
+            let before: Vec<usize> = (self.ask.after_verb..self.ask.after_object).collect();
+            self.scan.loose.splice(0..0, before);
+        }
+    }
+
+    /// Takes over what `it` was called a clause ago, where that is not an identifier: a path.
+    fn carry(&mut self) {
+        if !self
+            .scan
+            .scene
+            .tokens
+            .iter()
+            .any(|it| it.kind == Kind::Word && words::is_pronoun(&it.lower))
+        {
+            return;
+        }
+        for property in self.free(|it| matches!(it, Role::Path | Role::Email)) {
+            let it = self.scan.property(property);
+            if it.is_required
+                && let Some(value) = self.scan.scene.memory.said(&it.name)
+            {
+                self.scan.values[property] = Some(value.clone());
+            }
+        }
+    }
+
+    /// Refuses a change that changes nothing.
+    fn require_change(&mut self) {
+        let profile = self.scan.scene.profile;
+        let changes =
+            || profile.properties.iter().enumerate().filter(|(_, it)| it.role != Role::Id);
+        if profile.family != Some(Family::Update)
+            || !self.scan.problems.is_empty()
+            || changes().next().is_none()
+        {
+            return;
+        }
+        if changes().all(|(at, _)| self.scan.values[at].is_none()) {
+            let parameters = changes().map(|(_, it)| it.name.clone()).collect();
+            self.scan.problems.push(Problem::NoChange { tool: self.tool(), parameters });
+        }
+    }
+
     fn free(&self, is_fit: impl Fn(Role) -> bool) -> Vec<usize> {
         (0..self.scan.values.len())
             .filter(|it| self.scan.is_free(*it) && is_fit(self.scan.property(*it).role))
@@ -106,8 +155,10 @@ impl Filler<'_> {
                     || (is_id
                         && self.scan.id_property(None) == Some(property)
                         && self.may_identify(at));
-                let (value, len) =
-                    self.scan.typed(property, at).filter(|_| is_own && !it.is_text())?;
+                let (value, len) = self
+                    .scan
+                    .typed(property, at)
+                    .filter(|_| is_own && (!it.is_text() || it.role == Role::Path))?;
                 Some((property, value, len))
             });
             if let Some((property, value, len)) = taken {
@@ -166,10 +217,13 @@ impl Filler<'_> {
     fn take_head(&mut self) {
         let Some(property) = self.head_property() else { return };
         let tokens = self.scan.scene.tokens;
-        let unused = self.unused();
+        let unused: Vec<usize> =
+            self.unused().into_iter().filter(|it| *it >= self.ask.after_object).collect();
         let start =
             unused.iter().position(|at| !self.is_idle_before_head(*at)).unwrap_or(unused.len());
         let Some(&first) = unused.get(start) else { return };
+        let whole = first + value::contiguous(self.scan.scene.query, &tokens[first..]);
+        let unused: Vec<usize> = unused.into_iter().filter(|it| *it < whole).collect();
         let mut end = first;
         for &at in &unused[start..] {
             let token = &tokens[at];
@@ -181,7 +235,14 @@ impl Filler<'_> {
                 matches!(token.kind, Kind::Word | Kind::Quoted | Kind::Number | Kind::Path)
                     && !words::is_preposition(&token.lower)
                     && !token.is_separator();
-            if at != end || !(is_word || joins) {
+            let is_initial = token.is_mark(".") && at > first && self.is_initial(at);
+            let is_day =
+                words_for_days(&token.lower) && !self.free(|it| it == Role::Date).is_empty();
+            if at != end
+                || is_day
+                || !(is_word || joins || is_initial)
+                || self.leaves_name(property, first, at)
+            {
                 break;
             }
             end = at + 1;
@@ -206,14 +267,37 @@ impl Filler<'_> {
         }
     }
 
+    /// Returns whether the full stop at `at` shortens a name: `J. Smith`.
+    fn is_initial(&self, at: usize) -> bool {
+        let is_short = at
+            .checked_sub(1)
+            .is_some_and(|it| self.token(it).is_capitalised() && self.token(it).value.len() <= 3);
+        is_short
+            && self.scan.scene.tokens.get(at + 1).is_some_and(super::token::Token::is_capitalised)
+    }
+
+    /// Returns whether a capitalised name is over: `Alice from Berlin`.
+    fn leaves_name(&self, property: usize, first: usize, at: usize) -> bool {
+        let token = self.token(at);
+        let is_particle = matches!(
+            token.lower.as_str(),
+            "de" | "da" | "di" | "van" | "von" | "der" | "den" | "la" | "le" | "el" | "bin"
+        );
+        self.scan.property(property).role == Role::Name
+            && self.token(first).is_capitalised()
+            && token.kind == Kind::Word
+            && !token.is_capitalised()
+            && !is_particle
+    }
+
     fn is_idle_before_head(&self, at: usize) -> bool {
         let token = self.token(at);
         let is_known = self.ask.object.contains(&token.stem) && token.kind == Kind::Word;
-        let is_tie = token.is("for") || token.is("at") || token.is("of");
+        let is_tie = ["for", "at", "of", "with"].iter().any(|it| token.is(it));
         is_known
             || token.kind == Kind::Mark
             || words::is_determiner(&token.lower)
-            || is_tie && self.scan.scene.profile.family != Some(Family::Create)
+            || (is_tie && self.scan.scene.profile.family != Some(Family::Create))
     }
 
     /// Returns the parameter that the words right after the object fill.
@@ -238,8 +322,9 @@ impl Filler<'_> {
             if self.token(at).kind != Kind::Quoted {
                 continue;
             }
-            let free =
-                self.free(|it| matches!(it, Role::Name | Role::Title | Role::Content | Role::Text));
+            let free = self.free(|it| {
+                matches!(it, Role::Name | Role::Title | Role::Content | Role::Text | Role::Path)
+            });
             let property = free.into_iter().find(|it| self.scan.property(*it).is_required);
             if let Some(property) = property {
                 self.scan.values[property] = Some(value::literal(&self.token(at).value));
@@ -303,7 +388,9 @@ impl Filler<'_> {
             let said = value::text(self.scan.scene.query, &tokens[from..to]).unwrap_or_default();
             let is_joined = from.checked_sub(1).is_some_and(|it| tokens[it].is_separator());
             let is_typed = tokens[from..to].iter().any(|it| it.kind != Kind::Word);
-            if is_joined || is_typed {
+            let is_change =
+                matches!(self.scan.scene.profile.family, Some(Family::Update | Family::Delete));
+            if is_joined || is_typed || is_change {
                 self.scan.problems.push(Problem::Leftover { words: said });
             } else {
                 ignored.push(said);

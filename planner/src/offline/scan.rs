@@ -11,7 +11,8 @@ use super::{
     profile::{Profile, Vocabulary},
     property::{Property, Role},
     token::{Kind, Token},
-    value, words,
+    value,
+    words::{self, Family},
 };
 
 /// Words that may stand between a cue and a number, an address or a date.
@@ -99,7 +100,22 @@ impl<'a> Scan<'a> {
             properties: &scene.profile.properties,
             family: scene.profile.family,
         };
-        cues.find(at, inside, &|it| self.is_free(it))
+        let cue = cues.find(at, inside, &|it| self.is_free(it))?;
+        // `set mood to happy` does not name the thing `happy`.
+        let is_strange = inside.is_none()
+            && scene.tokens[at].is("to")
+            && scene.profile.family == Some(Family::Update)
+            && self
+                .loose
+                .last()
+                .is_some_and(|it| *it + 1 == at && self.is_strange(&scene.tokens[*it]));
+        (!is_strange).then_some(cue)
+    }
+
+    fn is_strange(&self, token: &Token) -> bool {
+        token.kind == Kind::Word
+            && !words::is_idle(&token.lower)
+            && !self.scene.profile.is_about(&token.stem)
     }
 
     /// Takes the words that a cue announces, and returns where they end.
@@ -107,10 +123,10 @@ impl<'a> Scan<'a> {
         let tokens = self.scene.tokens;
         let property = self.property(cue.property);
         let mut from = cue.from;
-        if tokens.get(from).is_some_and(|it| it.is("of"))
-            && !cue.is_topic
-            && let Some(found) = self.mention(from, None)
-        {
+        let of = [from.saturating_sub(1), from]
+            .into_iter()
+            .find(|it| *it > at && tokens.get(*it).is_some_and(|it| it.is("of")));
+        if let Some(found) = of.filter(|_| !cue.is_topic).and_then(|it| self.mention(it, None)) {
             from = found.end;
             self.refer(&found);
             while tokens.get(from).is_some_and(|it| it.is("to") || it.is("as") || it.is_mark(":")) {
@@ -234,7 +250,11 @@ impl<'a> Scan<'a> {
             }
             _ => None,
         };
-        let stop = cut.map_or(end, |it| from + 1 + it);
+        let path = tokens[from..end]
+            .iter()
+            .position(|it| property.role == Role::Path && it.kind == Kind::Path);
+        let from = path.map_or(from, |it| from + it);
+        let stop = if path.is_some() { from + 1 } else { cut.map_or(end, |it| from + 1 + it) };
         self.loose.extend(stop..end);
         let said = trimmed(&tokens[from..stop], stop < tokens.len());
         if cue.is_topic {
@@ -295,7 +315,9 @@ impl<'a> Scan<'a> {
             mention.is_pointed |= matches!(token.lower.as_str(), "that" | "this" | "same");
             at += 1;
         }
-        if let Some((owner, len)) = self.owner(at) {
+        let owner = self.owner(at);
+        let has_owner = owner.is_some();
+        if let Some((owner, len)) = owner {
             if owner.is_none() {
                 mention.is_pointed = true;
             }
@@ -305,7 +327,7 @@ impl<'a> Scan<'a> {
         if let Some(found) = self.noun_mention(at, &mention) {
             return Some(found);
         }
-        if mention.owner.is_some() {
+        if has_owner {
             at = start;
             mention = Mention::default();
         }
@@ -564,7 +586,7 @@ impl<'a> Scan<'a> {
 
 /// Returns whether a word can tie a thing to what is asked.
 fn is_tie(lower: &str) -> bool {
-    words::is_preposition(lower) && !matches!(lower, "about" | "as" | "than")
+    words::is_preposition(lower) && !matches!(lower, "about" | "than")
 }
 
 /// Returns whether a word means a day that only a calendar knows.

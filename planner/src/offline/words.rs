@@ -127,7 +127,7 @@ const FILLERS: &[&str] = &[
 const DETERMINERS: &[&str] = &[
     "a", "an", "the", "that", "this", "these", "those", "new", "another", "same", "my", "our",
     "your", "some", "all", "every", "each", "any", "me", "us", "up", "existing", "current",
-    "first", "one", "'s", "of",
+    "first", "one", "'s", "of", "both",
 ];
 
 /// Words that tie things together.
@@ -232,6 +232,20 @@ const IDLE: &[&str] = &[
     "detail",
     "information",
     "info",
+    "simultaneously",
+    "together",
+    "both",
+    "parallel",
+    "costing",
+    "costs",
+    "worth",
+    "units",
+    "unit",
+    "pieces",
+    "'s",
+    "immediately",
+    "quickly",
+    "again",
 ];
 
 /// Returns whether a word only makes a clause polite or numbers it.
