@@ -112,8 +112,11 @@ impl Splitter<'_> {
             && self.tokens[at].is_mark(".");
         let joint = self.joint(at).filter(|_| !is_numbering)?;
         let begin = self.past_fillers(joint.end);
+        if self.continues(begin) {
+            return None;
+        }
         if joint.is_after {
-            return self.is_gerund(begin).then_some((begin, Link::Before));
+            return Some((begin, Link::Before));
         }
         let link = if joint.is_then { Link::Then } else { Link::And };
         let splits = if joint.is_hard {
@@ -124,6 +127,18 @@ impl Splitter<'_> {
             joint.is_then || joint.is_sentence || self.begins(begin)
         };
         splits.then_some((joint.end, link))
+    }
+
+    /// Returns whether `at` only says more about what came before: `email: …`, `her name is …`.
+    fn continues(&self, at: usize) -> bool {
+        let is_cue =
+            |at: usize| self.word(at).is_some_and(|it| self.vocabulary.cues.contains(&it.stem));
+        let is_owned = self
+            .word(at)
+            .is_some_and(|it| matches!(it.lower.as_str(), "his" | "her" | "its" | "their"));
+        let is_assigned =
+            self.tokens.get(at + 1).is_some_and(|it| it.is_mark(":") || it.is_mark("="));
+        (is_cue(at) && is_assigned) || (is_owned && is_cue(at + 1))
     }
 
     /// Reads what may stand between clauses, from `at` on.
@@ -152,12 +167,12 @@ impl Splitter<'_> {
                         joint.is_then = true;
                         joint.end += 1;
                     }
-                    "after" if is_first && self.is_gerund(joint.end + 1) => {
+                    "after" if is_first && self.is_event(joint.end + 1) => {
                         joint.is_after = true;
                         joint.end += 1;
                         return Some(joint);
                     }
-                    "before" if is_first && self.is_gerund(joint.end + 1) => joint.is_then = true,
+                    "before" if is_first && self.is_event(joint.end + 1) => joint.is_then = true,
                     _ => break,
                 },
             }
@@ -198,6 +213,14 @@ impl Splitter<'_> {
             at += 1;
         }
         at
+    }
+
+    /// Returns whether something to do is spoken of: `creating …`, `you create …`.
+    fn is_event(&self, at: usize) -> bool {
+        let is_told =
+            self.word(at).is_some_and(|it| matches!(it.lower.as_str(), "you" | "we" | "i"));
+        self.is_gerund(at)
+            || (is_told && self.word(at + 1).is_some_and(|it| self.vocabulary.is_verb(&it.stem)))
     }
 
     fn is_gerund(&self, at: usize) -> bool {

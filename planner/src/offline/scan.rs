@@ -612,7 +612,7 @@ fn trimmed(tokens: &[Token], is_cut: bool) -> &[Token] {
     let mut end = tokens.len();
     while end > 1 {
         let token = &tokens[end - 1];
-        let is_mark = [",", ";", "."].iter().any(|it| token.is_mark(it));
+        let is_mark = [",", ";", ".", "\n"].iter().any(|it| token.is_mark(it));
         let is_link = is_cut
             && token.kind == Kind::Word
             && matches!(

@@ -1,7 +1,9 @@
 //! Queries and the drafts that they become, as tables.
 
+#[expect(clippy::needless_raw_string_hashes, reason = "`expect_test` writes them")]
 mod blog;
 mod limits;
+#[expect(clippy::needless_raw_string_hashes, reason = "`expect_test` writes them")]
 mod toolsets;
 
 use std::{fmt::Write as _, sync::Arc};

@@ -151,7 +151,7 @@ fn chunk_end(query: &str, at: usize) -> usize {
             ',' => !(is_between_digits && is_thousands(&rest[offset + 1..])),
             ':' => !is_url && !is_between_digits && !rest[offset..].starts_with(":\\"),
             '=' | '&' | '?' | '!' | '(' | '[' => !is_url,
-            ';' | ')' | ']' | '"' | '“' | '”' | '«' | '»' => true,
+            ';' | ')' | ']' | '<' | '>' | '"' | '“' | '”' | '«' | '»' => true,
             _ => char.is_whitespace(),
         };
         if stops {

@@ -543,3 +543,133 @@ fn pets_in_kebab_case() {
     "#]],
     );
 }
+
+#[test]
+fn more_of_the_office() {
+    let tools = office();
+    check(
+        &tools,
+        "add products Lamp, Desk and Chair with price 20",
+        expect![[r#"
+        add_product = add_product {"name":"Lamp","price":20}
+        add_product_2 = add_product {"name":"Desk","price":20}
+        add_product_3 = add_product {"name":"Chair","price":20}
+    "#]],
+    );
+    check(
+        &tools,
+        "what's the weather in Paris and in London",
+        expect![[r#"
+        no plan: `London` in `what's the weather in Paris and in London` does not fit `units` of `get_weather`: give one of `metric` or `imperial`
+        nearest: get_weather
+    "#]],
+    );
+    check(
+        &tools,
+        "search for lamps, limit 5",
+        expect![[r#"
+        search_products {"query":"lamps","limit":5}
+    "#]],
+    );
+    check(
+        &tools,
+        "schedule a meeting Planning on 2026-03-01 at Berlin office with bob@x.com, then send an email to bob@x.com with subject Planning saying see you there",
+        expect![[r#"
+            create_event {"title":"Planning","date":"2026-03-01","attendees":["bob@x.com"],"location":"Berlin office"}
+            send_email {"to":"bob@x.com","subject":"Planning","body":"see you there"} after "create_event"
+        "#]],
+    );
+    check(
+        &tools,
+        "cancel orders 5 and 6",
+        expect![[r#"
+        cancel_order = cancel_order {"order_id":5}
+        cancel_order_2 = cancel_order {"order_id":6}
+    "#]],
+    );
+    check(
+        &tools,
+        "Find products in category garden",
+        expect![[r#"
+        list_products {"category":"garden"}
+    "#]],
+    );
+    check(
+        &tools,
+        "add product Lamp with price cheap",
+        expect![[r#"
+        no plan: `cheap` in `add product Lamp with price cheap` does not fit `price` of `add_product`: give a number
+        nearest: add_product
+    "#]],
+    );
+    check(
+        &tools,
+        "add product Lamp with price 20, not in stock",
+        expect![[r#"
+        add_product {"name":"Lamp","price":20,"in_stock":false}
+    "#]],
+    );
+    check(
+        &tools,
+        "send email to bob@x.io, subject: Hi, body: Dear Bob, all is well.",
+        expect![[r#"
+            send_email {"to":"bob@x.io","subject":"Hi","body":"Dear Bob, all is well"}
+        "#]],
+    );
+    check(
+        &tools,
+        "translate hello world to German",
+        expect![[r#"
+        translate_text {"text":"hello world","target_language":"German"}
+    "#]],
+    );
+    check(
+        &tools,
+        "order product 17",
+        expect![[r#"
+        no plan: `quantity` of `place_order` is missing in `order product 17`: add `with quantity 42`, a number;
+          `customer_email` of `place_order` is missing in `order product 17`: add `with customer_email somebody@example.com`
+        nearest: place_order
+    "#]],
+    );
+}
+
+#[test]
+fn more_maths() {
+    let tools = maths();
+    check(
+        &tools,
+        "what is 3 plus 4?",
+        expect![[r#"
+        no plan: no tool fits `what is 3 plus 4`: begin the clause with what to do and what with, as in the nearest tools' names (nearest tools: `add`, `subtract`, `multiply`, `divide`, `average`)
+        nearest: add subtract multiply divide average
+    "#]],
+    );
+    check(
+        &tools,
+        "add 3 to 4 and multiply it by 2 then divide the result by 7",
+        expect![[r#"
+        add {"a":3,"b":4}
+        multiply {"a":"{{add.result}}","b":2}
+        divide {"a":"{{multiply.result}}","b":7}
+    "#]],
+    );
+    check(
+        &tools,
+        "multiply 2 by 3, add 4 and 5, then average 1, 2 and 3",
+        expect![[r#"
+        multiply {"a":2,"b":3}
+        add {"a":4,"b":5}
+        average {"numbers":[1,2,3]} after "add"
+    "#]],
+    );
+    check(
+        &tools,
+        "Compute the average of 10, 20 and 30, then subtract 5 from it",
+        expect![[r#"
+        no plan: no tool fits `Compute the average of 10, 20 and 30`: begin the clause with what to do and what with, as in the nearest tools' names;
+          `a` of `subtract` is missing in `subtract 5 from it`: add `with a 42`, a number (nearest tools: `average`, `add`, `subtract`, `multiply`, `divide`)
+        nearest: average add subtract multiply divide
+    "#]],
+    );
+}
