@@ -9,11 +9,13 @@
 mod choose;
 mod clause;
 mod cue;
+mod derive;
 mod explain;
 mod fill;
 mod memory;
 mod profile;
 mod property;
+mod reference;
 mod scan;
 mod several;
 #[cfg(test)]
@@ -257,6 +259,7 @@ impl<'a> Planning<'a> {
         let mut made = Vec::new();
         for clause in several::expand(clause, ask, &self.profiles[tool]) {
             if self.steps.len() >= STEPS {
+                self.problems.push((explain::shown(clause.text(self.query)), Problem::TooMany));
                 break;
             }
             let filled = self.fill(&clause, ask, tool);

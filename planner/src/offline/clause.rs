@@ -284,7 +284,10 @@ impl Splitter<'_> {
 
     /// Returns whether a thing is named at `at`, so that the verb before holds for it too.
     fn is_noun_phrase(&self, mut at: usize) -> bool {
-        while self.word(at).is_some_and(|it| words::is_determiner(&it.lower)) {
+        while self.word(at).is_some_and(|it| {
+            words::is_determiner(&it.lower)
+                || matches!(it.lower.as_str(), "his" | "her" | "its" | "their")
+        }) {
             at += 1;
         }
         self.word(at).is_some_and(|it| {

@@ -90,6 +90,8 @@ impl Cues<'_> {
 
     /// `add a comment: Great!` announces the text.
     fn after_colon(&self, at: usize, open: &dyn Fn(usize) -> bool) -> Option<Cue> {
+        let breaks = self.tokens[at + 1..].iter().take_while(|it| it.is_mark("\n")).count();
+        let at = at + breaks;
         let names_itself = self
             .own_words(at + 1, None, open)
             .or_else(|| self.synonym(at + 1, None, open))

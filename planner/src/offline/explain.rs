@@ -25,6 +25,8 @@ pub(super) enum Problem {
     Unfit { tool: String, parameter: String, said: String, expected: String },
     /// A change without anything to change.
     NoChange { tool: String, parameters: Vec<String> },
+    /// More steps than people write.
+    TooMany,
     /// A part that nothing was made of, and that reads like something to do.
     Leftover { words: String },
 }
@@ -60,6 +62,7 @@ impl Problem {
                 "`{clause}` says nothing that `{tool}` could change: add `set … to …` with {}",
                 any_of(parameters)
             ),
+            Self::TooMany => format!("`{clause}` makes the plan too long: split the query"),
             Self::Leftover { words } => format!(
                 "`{}` in `{clause}` was not understood: put it between quotation marks if it is text, or leave it out",
                 shown(words)

@@ -32,7 +32,10 @@ const VERBS: &[(&str, &[Family])] = &[
     ),
     ("add write post put", &[Create, Update, Send]),
     ("send mail message notify forward share deliver", &[Send, Create]),
-    ("get show fetch retrieve display view see give tell load return", &[Get, List, Search]),
+    (
+        "get show fetch retrieve display view see give tell load return compute calculate determine",
+        &[Get, List, Search],
+    ),
     ("read check open inspect", &[Get, List]),
     ("what which who how where when is are", &[Get, List, Search]),
     ("find look lookup search query", &[Search, Get, List]),

@@ -925,8 +925,9 @@ fn more_paraphrases() {
         &tools,
         "Create author:\nname: Alice\nemail: alice@x.io\n\nThen create blog:\ntitle: Hello, World\ncontent: Salt and pepper. Create joy.\n",
         expect![[r#"
-            no plan: `` in `create blog: title: Hello, World content: Salt and pepper. Create joy` does not fit `content` of `createBlog`: give another value
-            nearest: createBlog
+            createAuthor {"name":"Alice","email":"alice@x.io"}
+            createBlog {"title":"Hello, World","content":"Salt and pepper. Create joy","authorId":"{{createAuthor._id}}"}
+            warning[plan.assumed_parameter] tools[1].parameters.authorId: `authorId` was not given; assumed `{{createAuthor._id}}` (say which author is meant, by its name or its id)
         "#]],
     );
     check(
@@ -960,8 +961,10 @@ fn more_paraphrases() {
         &tools,
         "Create author Alice (a@x.io), create blog by Alice titled One saying first, create blog by Alice titled Two saying second, then comment on One by Alice saying Which is better?",
         expect![[r#"
-            no plan: `blogId` of `createComment` in `comment on One by Alice saying Which is better?` may mean `One` or `Two`: say which by its name
-            nearest: createComment
+            createAuthor {"name":"Alice","email":"a@x.io"}
+            createBlog = createBlog {"title":"One","content":"first","authorId":"{{createAuthor._id}}"}
+            createBlog_2 = createBlog {"title":"Two","content":"second","authorId":"{{createAuthor._id}}"}
+            createComment {"blogId":"{{createBlog._id}}","authorId":"{{createAuthor._id}}","content":"Which is better?"}
         "#]],
     );
     check(
@@ -984,9 +987,9 @@ fn more_paraphrases() {
         &tools,
         "show blog 507f1f77bcf86cd799439011 and its comments",
         expect![[r#"
-        getBlog {"id":"507f1f77bcf86cd799439011"}
-        warning[plan.ignored_words] tools[0]: `comments` was not understood and is left out (say it with the words of the tool's parameters, or leave it out)
-    "#]],
+            getBlog {"id":"507f1f77bcf86cd799439011"}
+            listCommentsByBlog {"blogId":"{{getBlog._id}}"}
+        "#]],
     );
     check(
         &tools,

@@ -667,9 +667,8 @@ fn more_maths() {
         &tools,
         "Compute the average of 10, 20 and 30, then subtract 5 from it",
         expect![[r#"
-        no plan: no tool fits `Compute the average of 10, 20 and 30`: begin the clause with what to do and what with, as in the nearest tools' names;
-          `a` of `subtract` is missing in `subtract 5 from it`: add `with a 42`, a number (nearest tools: `average`, `add`, `subtract`, `multiply`, `divide`)
-        nearest: average add subtract multiply divide
-    "#]],
+            average {"numbers":[10,20,30]}
+            subtract {"a":"{{average}}","b":5}
+        "#]],
     );
 }
