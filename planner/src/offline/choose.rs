@@ -30,11 +30,31 @@ pub(super) struct Ask {
     pub(super) after_object: usize,
     /// Words in the object's place that no tool knows.
     unknown: Vec<String>,
-    is_plural: bool,
-    is_all: bool,
+    count: Count,
     is_pronoun: bool,
     has_id: bool,
     mentions: Vec<String>,
+}
+
+/// How many things a clause is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Count {
+    #[default]
+    One,
+    /// The noun is in the plural.
+    Many,
+    /// The clause says so.
+    All,
+}
+
+impl Count {
+    fn of_noun(self, lower: &str) -> Self {
+        match self {
+            Self::All => Self::All,
+            _ if words::is_plural(lower) => Self::Many,
+            _ => Self::One,
+        }
+    }
 }
 
 /// A tool and how well it fits.
@@ -85,13 +105,13 @@ impl Ask {
             .first()
             .is_some_and(|it| matches!(it.lower.as_str(), "a" | "an" | "new" | "another"));
         if let Some(before) = before.filter(|it| {
-            !it.families.is_empty() && !(has_text && !it.families.contains(&Family::Create))
+            !it.families.is_empty() && (!has_text || it.families.contains(&Family::Create))
         }) {
             self.families.clone_from(&before.families);
             self.verb.clone_from(&before.verb);
         } else if has_text || is_new {
             self.families = vec![Family::Create, Family::Send];
-        } else if self.is_all || self.is_plural {
+        } else if self.count != Count::One {
             self.families = vec![Family::List, Family::Search];
         }
     }
@@ -110,7 +130,7 @@ impl Ask {
             } else if is_thing && token.is_possessive() {
                 self.mentions.push(token.stem.clone());
             } else if is_thing {
-                self.is_plural = words::is_plural(&token.lower);
+                self.count = self.count.of_noun(&token.lower);
                 self.object.push(token.stem.clone());
             } else if token.kind != Kind::Word || !self.object.is_empty() {
                 break;
@@ -123,7 +143,9 @@ impl Ask {
                     break;
                 }
             } else if words::is_determiner(&token.lower) {
-                self.is_all |= matches!(token.lower.as_str(), "all" | "every");
+                if matches!(token.lower.as_str(), "all" | "every") {
+                    self.count = Count::All;
+                }
             } else if let Some((name, _)) = memory.name_at(&tokens[at..]) {
                 self.take_entity(memory.called(&name));
                 if !token.is_possessive() {
@@ -295,7 +317,7 @@ impl Ask {
     }
 
     fn number_score(&self, profile: &Profile) -> i32 {
-        let is_many = self.is_all || (self.is_plural && !self.has_id);
+        let is_many = self.count == Count::All || (self.count == Count::Many && !self.has_id);
         match (profile.family, is_many) {
             (Some(Family::List), true) => 15,
             (Some(Family::Get | Family::Update | Family::Delete), true) => -10,
@@ -307,7 +329,7 @@ impl Ask {
 
     /// Returns whether a list of things was asked for.
     pub(super) fn is_plural(&self) -> bool {
-        self.is_plural
+        self.count != Count::One
     }
 }
 

@@ -36,8 +36,9 @@ impl Clause {
 }
 
 /// How two clauses hang together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Link {
+    #[default]
     And,
     Then,
     /// `… after creating …`: what follows comes first.
@@ -50,8 +51,7 @@ struct Joint {
     end: usize,
     is_hard: bool,
     is_sentence: bool,
-    is_then: bool,
-    is_after: bool,
+    link: Link,
 }
 
 /// Cuts a query into clauses, in the order in which they are to be carried out.
@@ -115,18 +115,18 @@ impl Splitter<'_> {
         if self.continues(begin) {
             return None;
         }
-        if joint.is_after {
+        if joint.link == Link::Before {
             return Some((begin, Link::Before));
         }
-        let link = if joint.is_then { Link::Then } else { Link::And };
+        let is_then = joint.link == Link::Then;
         let splits = if joint.is_hard {
             true
         } else if is_open {
-            self.begins_surely(begin) || (joint.is_then && self.is_noun_near(begin))
+            self.begins_surely(begin) || (is_then && self.is_noun_near(begin))
         } else {
-            joint.is_then || joint.is_sentence || self.begins(begin)
+            is_then || joint.is_sentence || self.begins(begin)
         };
-        splits.then_some((joint.end, link))
+        splits.then_some((joint.end, joint.link))
     }
 
     /// Returns whether `at` only says more about what came before: `email: …`, `her name is …`.
@@ -155,24 +155,24 @@ impl Splitter<'_> {
                 "-" | "*" | "•" if token.kind == Kind::Mark && joint.is_hard => (),
                 _ => match token.lower.as_str() {
                     "and" | "plus" => (),
-                    "then" => joint.is_then = true,
+                    "then" => joint.link = Link::Then,
                     "next" | "finally" | "afterwards" | "later" | "lastly" if !is_first => {
-                        joint.is_then = true
+                        joint.link = Link::Then;
                     }
                     "also" | "please" if !is_first => (),
                     "after"
                         if self.is_word(joint.end + 1, "that")
                             || self.is_word(joint.end + 1, "this") =>
                     {
-                        joint.is_then = true;
+                        joint.link = Link::Then;
                         joint.end += 1;
                     }
                     "after" if is_first && self.is_event(joint.end + 1) => {
-                        joint.is_after = true;
+                        joint.link = Link::Before;
                         joint.end += 1;
                         return Some(joint);
                     }
-                    "before" if is_first && self.is_event(joint.end + 1) => joint.is_then = true,
+                    "before" if is_first && self.is_event(joint.end + 1) => joint.link = Link::Then,
                     _ => break,
                 },
             }
