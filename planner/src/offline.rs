@@ -9,11 +9,13 @@
 mod choose;
 mod clause;
 mod cue;
+mod derive;
 mod explain;
 mod fill;
 mod memory;
 mod profile;
 mod property;
+mod reference;
 mod scan;
 mod several;
 #[cfg(test)]
@@ -90,7 +92,8 @@ pub fn propose(query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError
     let clauses = clause::clauses(&token::tokens(query), &vocabulary);
     if clauses.is_empty() {
         return refuse(
-            "the query is empty: say what to do, such as `list all …` or `create …`".to_owned(),
+            "the query asks for nothing: say what to do, such as `list all …` or `create …`"
+                .to_owned(),
         );
     }
     if clauses.len() > clause::CLAUSES {
@@ -180,7 +183,7 @@ impl<'a> Planning<'a> {
                     self.profiles,
                     NEAREST,
                 ));
-                self.nearest.extend(nearest.take(NEAREST));
+                self.nearest.extend(nearest.chain(0..self.profiles.len()).take(NEAREST));
                 self.problems.push((text, problem));
             }
         }
@@ -256,6 +259,7 @@ impl<'a> Planning<'a> {
         let mut made = Vec::new();
         for clause in several::expand(clause, ask, &self.profiles[tool]) {
             if self.steps.len() >= STEPS {
+                self.problems.push((explain::shown(clause.text(self.query)), Problem::TooMany));
                 break;
             }
             let filled = self.fill(&clause, ask, tool);
@@ -298,6 +302,7 @@ impl<'a> Planning<'a> {
             [one] => Some(json!(one)),
             many => Some(json!(many)),
         };
+        self.memory.hear(&filled.parameters);
         self.memory.remember(profile, &id, filled.name, filled.links);
         let step = DraftStep {
             name: Some(profile.name.clone()),

@@ -30,11 +30,31 @@ pub(super) struct Ask {
     pub(super) after_object: usize,
     /// Words in the object's place that no tool knows.
     unknown: Vec<String>,
-    is_plural: bool,
-    is_all: bool,
+    count: Count,
     is_pronoun: bool,
     has_id: bool,
     mentions: Vec<String>,
+}
+
+/// How many things a clause is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Count {
+    #[default]
+    One,
+    /// The noun is in the plural.
+    Many,
+    /// The clause says so.
+    All,
+}
+
+impl Count {
+    fn of_noun(self, lower: &str) -> Self {
+        match self {
+            Self::All => Self::All,
+            _ if words::is_plural(lower) => Self::Many,
+            _ => Self::One,
+        }
+    }
 }
 
 /// A tool and how well it fits.
@@ -65,7 +85,14 @@ impl Ask {
         ask.read_object(tokens, vocabulary, memory);
         ask.read_rest(tokens, vocabulary);
         if !clause.has_verb {
-            ask.inherit(tokens, before);
+            // A word that nobody knows, where the verb should be, is not to be guessed over.
+            match tokens
+                .first()
+                .filter(|it| it.kind == Kind::Word && ask.unknown.first() == Some(&it.stem))
+            {
+                Some(strange) => ask.verb = Some(strange.stem.clone()),
+                None => ask.inherit(tokens, before),
+            }
         }
         ask
     }
@@ -78,13 +105,13 @@ impl Ask {
             .first()
             .is_some_and(|it| matches!(it.lower.as_str(), "a" | "an" | "new" | "another"));
         if let Some(before) = before.filter(|it| {
-            !it.families.is_empty() && !(has_text && !it.families.contains(&Family::Create))
+            !it.families.is_empty() && (!has_text || it.families.contains(&Family::Create))
         }) {
             self.families.clone_from(&before.families);
             self.verb.clone_from(&before.verb);
         } else if has_text || is_new {
-            self.families = vec![Family::Create];
-        } else if self.is_all || self.is_plural {
+            self.families = vec![Family::Create, Family::Send];
+        } else if self.count != Count::One {
             self.families = vec![Family::List, Family::Search];
         }
     }
@@ -103,7 +130,7 @@ impl Ask {
             } else if is_thing && token.is_possessive() {
                 self.mentions.push(token.stem.clone());
             } else if is_thing {
-                self.is_plural = words::is_plural(&token.lower);
+                self.count = self.count.of_noun(&token.lower);
                 self.object.push(token.stem.clone());
             } else if token.kind != Kind::Word || !self.object.is_empty() {
                 break;
@@ -116,7 +143,9 @@ impl Ask {
                     break;
                 }
             } else if words::is_determiner(&token.lower) {
-                self.is_all |= matches!(token.lower.as_str(), "all" | "every");
+                if matches!(token.lower.as_str(), "all" | "every") {
+                    self.count = Count::All;
+                }
             } else if let Some((name, _)) = memory.name_at(&tokens[at..]) {
                 self.take_entity(memory.called(&name));
                 if !token.is_possessive() {
@@ -147,7 +176,17 @@ impl Ask {
             self.take_entity(memory.latest());
             return;
         }
-        let reach = text_begins(tokens, self.after_verb);
+        let is_text = |it: &Token| {
+            matches!(
+                it.lower.as_str(),
+                "titled" | "entitled" | "called" | "named" | "saying" | "about"
+            )
+        };
+        let reach = tokens
+            .iter()
+            .skip(self.after_verb)
+            .position(is_text)
+            .map_or(tokens.len(), |it| it + self.after_verb);
         for at in self.after_verb..reach {
             let token = &tokens[at];
             if token.kind == Kind::Path && vocabulary.things.contains("fil") {
@@ -175,8 +214,10 @@ impl Ask {
 
     fn read_rest(&mut self, tokens: &[Token], vocabulary: &Vocabulary) {
         let reach = text_begins(tokens, self.after_object);
+        let is_link = |it: &&Token| it.is("with") || it.is("id") || it.is("number");
+        let next = tokens.iter().skip(self.after_object).find(|it| !is_link(it));
+        self.has_id = next.is_some_and(|it| matches!(it.kind, Kind::Id | Kind::Number));
         for token in &tokens[self.after_object.min(reach)..reach] {
-            self.has_id |= token.kind == Kind::Id;
             if token.kind == Kind::Word && vocabulary.things.contains(&token.stem) {
                 self.mentions.push(token.stem.clone());
             }
@@ -227,8 +268,12 @@ impl Ask {
 
     fn noun_score(&self, profile: &Profile) -> Option<i32> {
         let is_exact = self.verb.as_ref().is_some_and(|it| profile.verbs.first() == Some(it));
-        let is_own_verb =
-            is_exact || profile.examples.iter().any(|it| it.first() == self.verb.as_ref());
+        let is_described = profile.family.is_none()
+            && self.verb.as_ref().is_some_and(|it| profile.verbs.contains(it));
+        let is_example = self.verb.is_some()
+            && profile.examples.iter().any(|it| it.first() == self.verb.as_ref());
+        let is_own_verb = is_exact || is_described || is_example;
+        let takes_words = matches!(profile.family, Some(Family::Search | Family::Send) | None);
         let words: Vec<&String> = self.object.iter().chain(&self.unknown).collect();
         let mut score = 0;
         let mut is_matched = false;
@@ -244,10 +289,12 @@ impl Ask {
                 || profile.examples.iter().any(|it| it.contains(word))
             {
                 (4, false)
+            } else if profile.choices.contains(*word) {
+                (20, true)
             } else if self.object.contains(word) {
                 (-25, false)
             } else {
-                (-6, false)
+                (if is_own_verb && takes_words { 0 } else { -6 }, false)
             };
             score += points;
             is_matched |= matches;
@@ -259,8 +306,9 @@ impl Ask {
         if !is_matched && !is_peculiar {
             return None;
         }
-        let missed = profile.nouns.iter().filter(|it| !words.contains(it)).count();
-        Some(score - 12 * i32::try_from(missed).unwrap_or(0))
+        let missing = profile.nouns.iter().filter(|it| !words.contains(it));
+        let missed: i32 = missing.map(|it| if self.mentions.contains(it) { 10 } else { -12 }).sum();
+        Some(score + missed)
     }
 
     /// Returns whether unknown words can be what the tool works on: `search for lamps`.
@@ -269,7 +317,7 @@ impl Ask {
     }
 
     fn number_score(&self, profile: &Profile) -> i32 {
-        let is_many = self.is_all || (self.is_plural && !self.has_id);
+        let is_many = self.count == Count::All || (self.count == Count::Many && !self.has_id);
         match (profile.family, is_many) {
             (Some(Family::List), true) => 15,
             (Some(Family::Get | Family::Update | Family::Delete), true) => -10,
@@ -281,7 +329,7 @@ impl Ask {
 
     /// Returns whether a list of things was asked for.
     pub(super) fn is_plural(&self) -> bool {
-        self.is_plural
+        self.count != Count::One
     }
 }
 

@@ -36,8 +36,9 @@ impl Clause {
 }
 
 /// How two clauses hang together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Link {
+    #[default]
     And,
     Then,
     /// `… after creating …`: what follows comes first.
@@ -50,8 +51,7 @@ struct Joint {
     end: usize,
     is_hard: bool,
     is_sentence: bool,
-    is_then: bool,
-    is_after: bool,
+    link: Link,
 }
 
 /// Cuts a query into clauses, in the order in which they are to be carried out.
@@ -92,7 +92,7 @@ impl Splitter<'_> {
         while at < self.tokens.len() {
             text.step(self, at);
             if at > start
-                && let Some((end, next)) = self.boundary(at, text.is_open())
+                && let Some((end, next)) = self.boundary(start, at, text.is_open())
             {
                 parts.push((start..at, link));
                 (start, link, at) = (end, next, end);
@@ -106,21 +106,39 @@ impl Splitter<'_> {
     }
 
     /// Returns where the next clause begins if one ends at `at`.
-    fn boundary(&self, at: usize, is_open: bool) -> Option<(usize, Link)> {
-        let joint = self.joint(at)?;
+    fn boundary(&self, start: usize, at: usize, is_open: bool) -> Option<(usize, Link)> {
+        let is_numbering = at == start + 1
+            && self.tokens[start].kind == Kind::Number
+            && self.tokens[at].is_mark(".");
+        let joint = self.joint(at).filter(|_| !is_numbering)?;
         let begin = self.past_fillers(joint.end);
-        if joint.is_after {
-            return self.is_gerund(begin).then_some((begin, Link::Before));
+        if self.continues(begin) {
+            return None;
         }
-        let link = if joint.is_then { Link::Then } else { Link::And };
+        if joint.link == Link::Before {
+            return Some((begin, Link::Before));
+        }
+        let is_then = joint.link == Link::Then;
         let splits = if joint.is_hard {
             true
         } else if is_open {
-            self.begins_surely(begin) || (joint.is_then && self.is_noun_near(begin))
+            self.begins_surely(begin) || (is_then && self.is_noun_near(begin))
         } else {
-            joint.is_then || joint.is_sentence || self.begins(begin)
+            is_then || joint.is_sentence || self.begins(begin)
         };
-        splits.then_some((joint.end, link))
+        splits.then_some((joint.end, joint.link))
+    }
+
+    /// Returns whether `at` only says more about what came before: `email: …`, `her name is …`.
+    fn continues(&self, at: usize) -> bool {
+        let is_cue =
+            |at: usize| self.word(at).is_some_and(|it| self.vocabulary.cues.contains(&it.stem));
+        let is_owned = self
+            .word(at)
+            .is_some_and(|it| matches!(it.lower.as_str(), "his" | "her" | "its" | "their"));
+        let is_assigned =
+            self.tokens.get(at + 1).is_some_and(|it| it.is_mark(":") || it.is_mark("="));
+        (is_cue(at) && is_assigned) || (is_owned && is_cue(at + 1))
     }
 
     /// Reads what may stand between clauses, from `at` on.
@@ -137,24 +155,24 @@ impl Splitter<'_> {
                 "-" | "*" | "•" if token.kind == Kind::Mark && joint.is_hard => (),
                 _ => match token.lower.as_str() {
                     "and" | "plus" => (),
-                    "then" => joint.is_then = true,
+                    "then" => joint.link = Link::Then,
                     "next" | "finally" | "afterwards" | "later" | "lastly" if !is_first => {
-                        joint.is_then = true
+                        joint.link = Link::Then;
                     }
                     "also" | "please" if !is_first => (),
                     "after"
                         if self.is_word(joint.end + 1, "that")
                             || self.is_word(joint.end + 1, "this") =>
                     {
-                        joint.is_then = true;
+                        joint.link = Link::Then;
                         joint.end += 1;
                     }
-                    "after" if is_first && self.is_gerund(joint.end + 1) => {
-                        joint.is_after = true;
+                    "after" if is_first && self.is_event(joint.end + 1) => {
+                        joint.link = Link::Before;
                         joint.end += 1;
                         return Some(joint);
                     }
-                    "before" if is_first && self.is_gerund(joint.end + 1) => joint.is_then = true,
+                    "before" if is_first && self.is_event(joint.end + 1) => joint.link = Link::Then,
                     _ => break,
                 },
             }
@@ -172,7 +190,13 @@ impl Splitter<'_> {
     fn is_initial(&self, at: usize) -> bool {
         let is_stop = self.tokens.get(at).is_some_and(|it| it.is_mark("."));
         let before = at.checked_sub(1).and_then(|it| self.tokens.get(it));
+        let is_name = self.tokens.get(at + 1).is_some_and(|it| {
+            it.is_capitalised()
+                && !self.vocabulary.is_verb(&it.stem)
+                && !words::is_filler(&it.lower)
+        });
         is_stop
+            && is_name
             && before.is_some_and(|it| {
                 it.is_capitalised()
                     && (it.value.chars().count() == 1
@@ -189,6 +213,14 @@ impl Splitter<'_> {
             at += 1;
         }
         at
+    }
+
+    /// Returns whether something to do is spoken of: `creating …`, `you create …`.
+    fn is_event(&self, at: usize) -> bool {
+        let is_told =
+            self.word(at).is_some_and(|it| matches!(it.lower.as_str(), "you" | "we" | "i"));
+        self.is_gerund(at)
+            || (is_told && self.word(at + 1).is_some_and(|it| self.vocabulary.is_verb(&it.stem)))
     }
 
     fn is_gerund(&self, at: usize) -> bool {
@@ -238,7 +270,9 @@ impl Splitter<'_> {
         self.tokens[from.min(self.tokens.len())..]
             .iter()
             .take(REACH)
-            .take_while(|it| !it.is_separator() && !it.is("then"))
+            .take_while(|it| {
+                !it.is_separator() && !it.is("then") && !is_content_cue(it) && !is_name_cue(it)
+            })
             .any(|it| {
                 it.kind == Kind::Id
                     || (it.kind == Kind::Word
@@ -250,7 +284,10 @@ impl Splitter<'_> {
 
     /// Returns whether a thing is named at `at`, so that the verb before holds for it too.
     fn is_noun_phrase(&self, mut at: usize) -> bool {
-        while self.word(at).is_some_and(|it| words::is_determiner(&it.lower)) {
+        while self.word(at).is_some_and(|it| {
+            words::is_determiner(&it.lower)
+                || matches!(it.lower.as_str(), "his" | "her" | "its" | "their")
+        }) {
             at += 1;
         }
         self.word(at).is_some_and(|it| {
@@ -354,6 +391,9 @@ impl OpenText {
             Self::Open { is_content: false } if is_typed => Self::None,
             open => open,
         };
+        if token.is_mark(":") && matches!(self, Self::None) {
+            *self = Self::Cued { is_content: true };
+        }
         let is_inside = matches!(self, Self::Open { is_content: true });
         if token.kind == Kind::Word && !is_inside {
             let is_content = is_content_cue(token);

@@ -90,7 +90,16 @@ impl Cues<'_> {
 
     /// `add a comment: Great!` announces the text.
     fn after_colon(&self, at: usize, open: &dyn Fn(usize) -> bool) -> Option<Cue> {
-        let property = self.first(open, &[Role::Content]).or_else(|| self.first_text(open))?;
+        let breaks = self.tokens[at + 1..].iter().take_while(|it| it.is_mark("\n")).count();
+        let at = at + breaks;
+        let names_itself = self
+            .own_words(at + 1, None, open)
+            .or_else(|| self.synonym(at + 1, None, open))
+            .is_some();
+        let property = self
+            .first(open, &[Role::Content])
+            .or_else(|| self.first_text(open))
+            .filter(|_| !names_itself)?;
         (at + 1 < self.tokens.len()).then(|| Cue::new(property, at + 1))
     }
 
@@ -111,6 +120,7 @@ impl Cues<'_> {
         inside: Option<usize>,
         open: &dyn Fn(usize) -> bool,
     ) -> Option<Cue> {
+        self.tokens.get(at)?;
         let mut best: Option<(usize, usize)> = None;
         for (property, it) in self.properties.iter().enumerate() {
             if it.role == Role::Id || !open(property) {
@@ -179,7 +189,7 @@ impl Cues<'_> {
         inside: Option<usize>,
         open: &dyn Fn(usize) -> bool,
     ) -> Option<Cue> {
-        let token = &self.tokens[at];
+        let token = self.tokens.get(at)?;
         let from = self.skip_links(at + 1);
         let named = |roles: &[Role]| self.first(open, roles).map(|it| Cue::new(it, from));
         match token.lower.as_str() {

@@ -23,6 +23,10 @@ pub(super) enum Problem {
     UnclearReference { tool: String, parameter: String, names: Vec<String> },
     /// A value that the parameter cannot have.
     Unfit { tool: String, parameter: String, said: String, expected: String },
+    /// A change without anything to change.
+    NoChange { tool: String, parameters: Vec<String> },
+    /// More steps than people write.
+    TooMany,
     /// A part that nothing was made of, and that reads like something to do.
     Leftover { words: String },
 }
@@ -54,6 +58,11 @@ impl Problem {
                 "`{}` in `{clause}` does not fit `{parameter}` of `{tool}`: give {expected}",
                 shown(said)
             ),
+            Self::NoChange { tool, parameters } => format!(
+                "`{clause}` says nothing that `{tool}` could change: add `set … to …` with {}",
+                any_of(parameters)
+            ),
+            Self::TooMany => format!("`{clause}` makes the plan too long: split the query"),
             Self::Leftover { words } => format!(
                 "`{}` in `{clause}` was not understood: put it between quotation marks if it is text, or leave it out",
                 shown(words)

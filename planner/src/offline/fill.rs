@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 use super::{
     choose::Ask,
     explain::{self, Problem},
-    memory::{Mention, Unresolved},
     property::Role,
     scan::{Scan, Scene, words_for_days},
     token::Kind,
@@ -46,11 +45,12 @@ pub(super) struct Assumed {
 pub(super) fn fill(scene: Scene<'_>, ask: &Ask) -> Filled {
     // What is made is named by its noun; what exists may be meant by it.
     let from = match scene.profile.family {
-        Some(Family::Create | Family::List | Family::Search | Family::Send) => ask.after_object,
+        Some(Family::Create | Family::Send) => ask.after_object,
         _ => ask.after_verb,
     };
     let mut filler =
         Filler { scan: Scan::read(scene, from), ask, used: Vec::new(), assumed: Vec::new() };
+    filler.recall_adjectives();
     filler.take_typed();
     filler.take_lists();
     filler.take_head();
@@ -59,21 +59,52 @@ pub(super) fn fill(scene: Scene<'_>, ask: &Ask) -> Filled {
     filler.refuse_days();
     let ignored = filler.leftovers();
     filler.take_topic();
+    filler.carry();
     filler.imply_references();
     filler.assume();
     filler.require();
+    filler.require_change();
     filler.finish(ignored)
 }
 
-struct Filler<'a> {
-    scan: Scan<'a>,
+/// A clause on its way to parameters.
+pub(super) struct Filler<'a> {
+    /// What cues and references gave.
+    pub(super) scan: Scan<'a>,
     ask: &'a Ask,
     used: Vec<usize>,
-    assumed: Vec<Assumed>,
+    /// What was derived by a rule.
+    pub(super) assumed: Vec<Assumed>,
 }
 
 impl Filler<'_> {
-    fn free(&self, is_fit: impl Fn(Role) -> bool) -> Vec<usize> {
+    /// Takes up the words before the object, such as `a short …`: one may be a value.
+    fn recall_adjectives(&mut self) {
+        if matches!(self.scan.scene.profile.family, Some(Family::Create | Family::Send)) {
+            let before: Vec<usize> = (self.ask.after_verb..self.ask.after_object).collect();
+            self.scan.loose.splice(0..0, before);
+        }
+    }
+
+    /// Refuses a change that changes nothing.
+    fn require_change(&mut self) {
+        let profile = self.scan.scene.profile;
+        let changes =
+            || profile.properties.iter().enumerate().filter(|(_, it)| it.role != Role::Id);
+        if profile.family != Some(Family::Update)
+            || !self.scan.problems.is_empty()
+            || changes().next().is_none()
+        {
+            return;
+        }
+        if changes().all(|(at, _)| self.scan.values[at].is_none()) {
+            let parameters = changes().map(|(_, it)| it.name.clone()).collect();
+            self.scan.problems.push(Problem::NoChange { tool: self.tool(), parameters });
+        }
+    }
+
+    /// Returns the parameters of some roles that may still be filled.
+    pub(super) fn free(&self, is_fit: impl Fn(Role) -> bool) -> Vec<usize> {
         (0..self.scan.values.len())
             .filter(|it| self.scan.is_free(*it) && is_fit(self.scan.property(*it).role))
             .collect()
@@ -106,8 +137,10 @@ impl Filler<'_> {
                     || (is_id
                         && self.scan.id_property(None) == Some(property)
                         && self.may_identify(at));
-                let (value, len) =
-                    self.scan.typed(property, at).filter(|_| is_own && !it.is_text())?;
+                let (value, len) = self
+                    .scan
+                    .typed(property, at)
+                    .filter(|_| is_own && (!it.is_text() || it.role == Role::Path))?;
                 Some((property, value, len))
             });
             if let Some((property, value, len)) = taken {
@@ -166,10 +199,13 @@ impl Filler<'_> {
     fn take_head(&mut self) {
         let Some(property) = self.head_property() else { return };
         let tokens = self.scan.scene.tokens;
-        let unused = self.unused();
+        let unused: Vec<usize> =
+            self.unused().into_iter().filter(|it| *it >= self.ask.after_object).collect();
         let start =
             unused.iter().position(|at| !self.is_idle_before_head(*at)).unwrap_or(unused.len());
         let Some(&first) = unused.get(start) else { return };
+        let whole = first + value::contiguous(self.scan.scene.query, &tokens[first..]);
+        let unused: Vec<usize> = unused.into_iter().filter(|it| *it < whole).collect();
         let mut end = first;
         for &at in &unused[start..] {
             let token = &tokens[at];
@@ -181,7 +217,14 @@ impl Filler<'_> {
                 matches!(token.kind, Kind::Word | Kind::Quoted | Kind::Number | Kind::Path)
                     && !words::is_preposition(&token.lower)
                     && !token.is_separator();
-            if at != end || !(is_word || joins) {
+            let is_initial = token.is_mark(".") && at > first && self.is_initial(at);
+            let is_day =
+                words_for_days(&token.lower) && !self.free(|it| it == Role::Date).is_empty();
+            if at != end
+                || is_day
+                || !(is_word || joins || is_initial)
+                || self.leaves_name(property, first, at)
+            {
                 break;
             }
             end = at + 1;
@@ -206,14 +249,37 @@ impl Filler<'_> {
         }
     }
 
+    /// Returns whether the full stop at `at` shortens a name: `J. Smith`.
+    fn is_initial(&self, at: usize) -> bool {
+        let is_short = at
+            .checked_sub(1)
+            .is_some_and(|it| self.token(it).is_capitalised() && self.token(it).value.len() <= 3);
+        is_short
+            && self.scan.scene.tokens.get(at + 1).is_some_and(super::token::Token::is_capitalised)
+    }
+
+    /// Returns whether a capitalised name is over: `Alice from Berlin`.
+    fn leaves_name(&self, property: usize, first: usize, at: usize) -> bool {
+        let token = self.token(at);
+        let is_particle = matches!(
+            token.lower.as_str(),
+            "de" | "da" | "di" | "van" | "von" | "der" | "den" | "la" | "le" | "el" | "bin"
+        );
+        self.scan.property(property).role == Role::Name
+            && self.token(first).is_capitalised()
+            && token.kind == Kind::Word
+            && !token.is_capitalised()
+            && !is_particle
+    }
+
     fn is_idle_before_head(&self, at: usize) -> bool {
         let token = self.token(at);
         let is_known = self.ask.object.contains(&token.stem) && token.kind == Kind::Word;
-        let is_tie = token.is("for") || token.is("at") || token.is("of");
+        let is_tie = ["for", "at", "of", "with"].iter().any(|it| token.is(it));
         is_known
             || token.kind == Kind::Mark
             || words::is_determiner(&token.lower)
-            || is_tie && self.scan.scene.profile.family != Some(Family::Create)
+            || (is_tie && self.scan.scene.profile.family != Some(Family::Create))
     }
 
     /// Returns the parameter that the words right after the object fill.
@@ -238,8 +304,9 @@ impl Filler<'_> {
             if self.token(at).kind != Kind::Quoted {
                 continue;
             }
-            let free =
-                self.free(|it| matches!(it, Role::Name | Role::Title | Role::Content | Role::Text));
+            let free = self.free(|it| {
+                matches!(it, Role::Name | Role::Title | Role::Content | Role::Text | Role::Path)
+            });
             let property = free.into_iter().find(|it| self.scan.property(*it).is_required);
             if let Some(property) = property {
                 self.scan.values[property] = Some(value::literal(&self.token(at).value));
@@ -303,7 +370,9 @@ impl Filler<'_> {
             let said = value::text(self.scan.scene.query, &tokens[from..to]).unwrap_or_default();
             let is_joined = from.checked_sub(1).is_some_and(|it| tokens[it].is_separator());
             let is_typed = tokens[from..to].iter().any(|it| it.kind != Kind::Word);
-            if is_joined || is_typed {
+            let is_change =
+                matches!(self.scan.scene.profile.family, Some(Family::Update | Family::Delete));
+            if is_joined || is_typed || is_change {
                 self.scan.problems.push(Problem::Leftover { words: said });
             } else {
                 ignored.push(said);
@@ -325,100 +394,6 @@ impl Filler<'_> {
                     || profile.others.contains(stem)
                     || profile.about.contains(stem)
                     || words::is_result(stem)))
-    }
-
-    /// Where a topic is the only text, the topic is the title too.
-    fn take_topic(&mut self) {
-        let Some(topic) = self.scan.topic.clone() else { return };
-        let title = self
-            .free(|it| matches!(it, Role::Title | Role::Name))
-            .into_iter()
-            .find(|it| self.scan.property(*it).is_required);
-        if let Some(title) = title {
-            self.scan.values[title] = Some(value::literal(&topic));
-        }
-    }
-
-    /// Fills a reference that the clause leaves out, where only one thing can be meant.
-    fn imply_references(&mut self) {
-        let may_imply = self.scan.scene.profile.family != Some(Family::Delete);
-        for property in self.free(|it| it == Role::Id) {
-            let it = self.scan.property(property);
-            let Some(noun) = it.noun.clone().filter(|_| it.is_required && may_imply) else {
-                continue;
-            };
-            match self.scan.scene.memory.resolve(&Mention::default(), Some(&noun)) {
-                Ok(entity) => {
-                    self.scan.link(property, entity);
-                    let help = format!(
-                        "say which {noun} is meant, by its name or its id",
-                        noun = explain::spoken(&it.name)
-                    );
-                    self.note(property, help);
-                }
-                Err(Unresolved::Many(names)) => self.scan.unclear(property, names),
-                Err(Unresolved::Nothing) => (),
-            }
-        }
-    }
-
-    fn note(&mut self, property: usize, help: String) {
-        let parameter = self.scan.property(property).name.clone();
-        let value = self.scan.values[property].clone().unwrap_or_default();
-        self.assumed.push(Assumed { parameter, value, help });
-    }
-
-    /// Derives what a stated rule can: a title, a text, an e-mail address of something new.
-    fn assume(&mut self) {
-        if !self.scan.scene.profile.may_assume() {
-            return;
-        }
-        let required = |this: &Self, role: Role| {
-            this.free(|it| it == role).into_iter().find(|it| this.scan.property(*it).is_required)
-        };
-        if let Some(email) = required(self, Role::Email)
-            && let Some(address) = self.text(Role::Name).as_deref().and_then(address)
-        {
-            self.derive(email, address);
-        }
-        if let Some(title) = required(self, Role::Title)
-            && let Some(text) = self.headline()
-        {
-            self.derive(title, text);
-        }
-        if let Some(content) = required(self, Role::Content)
-            && let Some(text) = self.text(Role::Title)
-        {
-            self.derive(content, text);
-        }
-    }
-
-    fn derive(&mut self, property: usize, text: String) {
-        self.scan.values[property] = Some(Value::String(text));
-        let help = explain::hint(self.scan.scene.profile, self.scan.property(property));
-        self.note(property, help);
-    }
-
-    /// Returns the text of the first parameter of a role.
-    fn text(&self, role: Role) -> Option<String> {
-        let at = (0..self.scan.values.len()).find(|it| self.scan.property(*it).role == role)?;
-        self.scan.values[at].as_ref().and_then(Value::as_str).map(str::to_owned)
-    }
-
-    /// Returns `Blog by Charlie` for a blog that belongs to Charlie.
-    fn headline(&self) -> Option<String> {
-        let memory = self.scan.scene.memory;
-        let who = memory
-            .steps_in(self.scan.values.iter().flatten())
-            .into_iter()
-            .find_map(|it| memory.of_step(&it)?.name.clone())?;
-        let parts = words::split_identifier(self.scan.scene.profile.tool.name.as_str());
-        let noun = parts
-            .into_iter()
-            .find(|it| self.scan.scene.profile.noun() == Some(words::stem(it).as_str()))?;
-        let mut chars = noun.chars();
-        let first = chars.next()?.to_uppercase();
-        Some(format!("{first}{} by {}", chars.as_str(), who.replace("{{", "{{{{")))
     }
 
     fn require(&mut self) {
@@ -451,14 +426,4 @@ impl Filler<'_> {
         }
         Filled { parameters, links, name, problems: scan.problems, assumed: self.assumed, ignored }
     }
-}
-
-/// Returns the address that stands for somebody whose own was not given.
-fn address(name: &str) -> Option<String> {
-    let parts: Vec<String> = name
-        .split_whitespace()
-        .map(|it| it.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase())
-        .filter(|it| !it.is_empty())
-        .collect();
-    (!parts.is_empty()).then(|| format!("{}@example.com", parts.join(".")))
 }

@@ -71,13 +71,19 @@ pub(super) struct Mention {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     entities: Vec<Entity>,
+    /// The parameters of the latest step.
+    said: serde_json::Map<String, Value>,
     has_underscore_ids: bool,
 }
 
 impl Memory {
     /// Makes a memory for a catalog's tools.
     pub(super) fn new(tools: &[Profile]) -> Self {
-        Self { entities: Vec::new(), has_underscore_ids: has_underscore_ids(tools) }
+        Self {
+            entities: Vec::new(),
+            said: serde_json::Map::new(),
+            has_underscore_ids: has_underscore_ids(tools),
+        }
     }
 
     /// Remembers what a step gives.
@@ -99,6 +105,7 @@ impl Memory {
         });
         // What is looked at or changed is the thing itself, not another one.
         let is_known = profile.family != Some(Family::Create)
+            && !profile.nouns.is_empty()
             && links.iter().any(|it| {
                 self.entities
                     .iter()
@@ -140,6 +147,16 @@ impl Memory {
     /// Returns the thing that a step gives.
     pub(super) fn of_step(&self, step: &str) -> Option<&Entity> {
         self.entities.iter().find(|it| it.step == step)
+    }
+
+    /// Remembers what a step was told.
+    pub(super) fn hear(&mut self, parameters: &serde_json::Map<String, Value>) {
+        self.said.clone_from(parameters);
+    }
+
+    /// Returns what the latest step was told as a parameter of this name.
+    pub(super) fn said(&self, parameter: &str) -> Option<&Value> {
+        self.said.get(parameter)
     }
 
     /// Returns the value that the latest computation gave.

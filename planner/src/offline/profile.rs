@@ -38,6 +38,8 @@ pub(super) struct Profile {
     pub(super) head: BTreeSet<String>,
     /// Everything else that it says.
     pub(super) about: BTreeSet<String>,
+    /// The words that a parameter of it may be: `dog` is one of the species.
+    pub(super) choices: BTreeSet<String>,
     /// The words of its examples.
     pub(super) examples: Vec<Vec<String>>,
     /// Its parameters: required ones first, as its schema lists them.
@@ -81,6 +83,7 @@ impl Profile {
             others,
             head: description_head(&tool.description),
             about,
+            choices: choices(&properties),
             examples: examples(tool),
             properties,
         }
@@ -215,6 +218,11 @@ fn description_head(description: &str) -> BTreeSet<String> {
         .map(|it| words::stem(it.trim_matches(|it: char| !it.is_alphanumeric())))
         .filter(|it| it.len() > 1)
         .collect()
+}
+
+fn choices(properties: &[Property]) -> BTreeSet<String> {
+    let values = properties.iter().flat_map(|it| &it.values).take(EXAMPLES);
+    values.filter_map(Value::as_str).map(words::stem).collect()
 }
 
 fn examples(tool: &ToolDefinition) -> Vec<Vec<String>> {

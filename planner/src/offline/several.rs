@@ -51,7 +51,9 @@ fn is_listing(items: &[(usize, Item)], ask: &Ask, profile: &Profile) -> bool {
     let has_list = profile.properties.iter().any(|it| it.role == Role::List && it.is_required);
     let is_named = profile.properties.iter().any(|it| it.role == Role::Name);
     let are_ids = items.iter().all(|(_, it)| it.is_id);
-    let takes_ids = profile.own_id().is_some();
+    let takes_ids = profile.own_id().is_some()
+        || profile.properties.iter().filter(|it| it.is_required && it.role == Role::Path).count()
+            == 1;
     let are_grouped = items.iter().all(|(_, it)| it.is_grouped);
     !has_list
         && ((are_ids && takes_ids)
@@ -70,7 +72,7 @@ fn item_at(tokens: &[Token], from: usize) -> Option<Item> {
     let first = tokens.get(from)?;
     let (mut end, is_id) = match first.kind {
         Kind::Quoted => (from + 1, false),
-        Kind::Id | Kind::Number => (from + 1, true),
+        Kind::Id | Kind::Number | Kind::Path => (from + 1, true),
         Kind::Word => {
             let len = tokens[from..]
                 .iter()
@@ -92,11 +94,11 @@ fn item_at(tokens: &[Token], from: usize) -> Option<Item> {
         }
         [email, ..] if email.kind == Kind::Email => 1,
         [with, cue, email, ..]
-            if with.is("with") && cue.stem == "email" && email.kind == Kind::Email =>
+            if with.is("with") && cue.is("email") && email.kind == Kind::Email =>
         {
             3
         }
-        [cue, email, ..] if cue.stem == "email" && email.kind == Kind::Email => 2,
+        [cue, email, ..] if cue.is("email") && email.kind == Kind::Email => 2,
         _ => 0,
     };
     end += len;

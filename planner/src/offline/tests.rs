@@ -1,7 +1,17 @@
 //! Queries and the drafts that they become, as tables.
 
+#[expect(
+    clippy::needless_raw_string_hashes,
+    clippy::too_many_lines,
+    reason = "tables, and `expect_test` writes the hashes"
+)]
 mod blog;
 mod limits;
+#[expect(
+    clippy::needless_raw_string_hashes,
+    clippy::too_many_lines,
+    reason = "tables, and `expect_test` writes the hashes"
+)]
 mod toolsets;
 
 use std::{fmt::Write as _, sync::Arc};

@@ -151,7 +151,7 @@ fn chunk_end(query: &str, at: usize) -> usize {
             ',' => !(is_between_digits && is_thousands(&rest[offset + 1..])),
             ':' => !is_url && !is_between_digits && !rest[offset..].starts_with(":\\"),
             '=' | '&' | '?' | '!' | '(' | '[' => !is_url,
-            ';' | ')' | ']' | '"' | '“' | '”' | '«' | '»' => true,
+            ';' | ')' | ']' | '<' | '>' | '"' | '“' | '”' | '«' | '»' => true,
             _ => char.is_whitespace(),
         };
         if stops {
@@ -160,6 +160,10 @@ fn chunk_end(query: &str, at: usize) -> usize {
         }
     }
     let chunk = &query[at..end];
+    let owner = ["'s", "’s"].iter().find_map(|it| chunk.strip_suffix(it)).filter(|it| is_id(it));
+    if let Some(owner) = owner {
+        return at + owner.len();
+    }
     at + chunk.trim_end_matches(['.', ':', '!', '?', ',', '\'', '…']).len()
 }
 

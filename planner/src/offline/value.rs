@@ -19,6 +19,7 @@ pub(super) fn literal(text: &str) -> Value {
 
 /// Returns what a range of words says, as it was written; one quotation says what is in it.
 pub(super) fn text(query: &str, tokens: &[Token]) -> Option<String> {
+    let tokens = &tokens[..contiguous(query, tokens)];
     match tokens {
         [] => None,
         [one] => Some(one.value.clone()),
@@ -28,6 +29,16 @@ pub(super) fn text(query: &str, tokens: &[Token]) -> Option<String> {
         }
     }
     .filter(|it| !it.trim().is_empty())
+}
+
+/// Returns how many words stand together in the query: a clause for one of several things
+/// leaves out what is said of the others.
+pub(super) fn contiguous(query: &str, tokens: &[Token]) -> usize {
+    let is_gap = |pair: &[Token]| match pair {
+        [a, b] => query.get(a.end..b.start).is_none_or(|it| !it.trim().is_empty()),
+        _ => false,
+    };
+    tokens.windows(2).position(is_gap).map_or(tokens.len(), |it| it + 1)
 }
 
 /// Returns the number that a token says.

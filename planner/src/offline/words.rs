@@ -32,7 +32,10 @@ const VERBS: &[(&str, &[Family])] = &[
     ),
     ("add write post put", &[Create, Update, Send]),
     ("send mail message notify forward share deliver", &[Send, Create]),
-    ("get show fetch retrieve display view see give tell load return", &[Get, List, Search]),
+    (
+        "get show fetch retrieve display view see give tell load return compute calculate determine",
+        &[Get, List, Search],
+    ),
     ("read check open inspect", &[Get, List]),
     ("what which who how where when is are", &[Get, List, Search]),
     ("find look lookup search query", &[Search, Get, List]),
@@ -127,7 +130,7 @@ const FILLERS: &[&str] = &[
 const DETERMINERS: &[&str] = &[
     "a", "an", "the", "that", "this", "these", "those", "new", "another", "same", "my", "our",
     "your", "some", "all", "every", "each", "any", "me", "us", "up", "existing", "current",
-    "first", "one", "'s", "of",
+    "first", "one", "'s", "of", "both",
 ];
 
 /// Words that tie things together.
@@ -232,6 +235,20 @@ const IDLE: &[&str] = &[
     "detail",
     "information",
     "info",
+    "simultaneously",
+    "together",
+    "both",
+    "parallel",
+    "costing",
+    "costs",
+    "worth",
+    "units",
+    "unit",
+    "pieces",
+    "'s",
+    "immediately",
+    "quickly",
+    "again",
 ];
 
 /// Returns whether a word only makes a clause polite or numbers it.
