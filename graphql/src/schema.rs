@@ -23,6 +23,8 @@ mod subscription;
 mod timeline;
 mod tool;
 
+use async_graphql::SDLExportOptions;
+
 use crate::engine::Engine;
 
 use self::{guard::Guard, mutation::Mutation, query::Query, subscription::Subscription};
@@ -66,7 +68,8 @@ pub fn build(engine: Engine, limits: Limits) -> Schema {
 
 /// Returns the schema in the schema definition language.
 pub fn sdl() -> String {
-    async_graphql::Schema::new(Query, Mutation, Subscription).sdl()
+    let options = SDLExportOptions::new().include_specified_by().use_space_ident();
+    async_graphql::Schema::new(Query, Mutation, Subscription).sdl_with_options(options)
 }
 
 #[cfg(test)]

@@ -12,17 +12,21 @@ use super::error::{ApiResult, invalid};
 
 /// The most items of one part.
 pub(super) const MOST: usize = 200;
+/// The items of one part where nobody says.
+pub(super) const FIRST: i32 = 20;
+/// The newest items of a field that is not in parts, where nobody says.
+pub(super) const LAST: i32 = 50;
 
 /// A part of a list of things.
 pub(super) type Part<T> = Connection<String, T>;
 
 /// Reads which part of a list is asked for. `Id` is what a cursor's identifier must be.
-pub(super) fn page<Id: FromStr>(first: i32, after: Option<&str>) -> ApiResult<Page> {
+pub(super) fn page<Id: FromStr>(first: Option<i32>, after: Option<&str>) -> ApiResult<Page> {
     let after = match after {
         Some(text) => Some(cursor::<Id>(text)?),
         None => None,
     };
-    Ok(Page { first: count("first", first, MOST)?, after })
+    Ok(Page { first: count("first", first.unwrap_or(FIRST), MOST)?, after })
 }
 
 /// Reads how many of something are asked for.

@@ -109,7 +109,24 @@ mod tests {
 
     #[test]
     fn whatever_a_tool_is_called_the_picture_is_well_formed() {
-        expect![[r##""##]].assert_eq(&mermaid(&plan()));
-        expect![[r#""#]].assert_eq(&dot(&plan()));
+        expect![[r#"
+            flowchart TD
+                s0["createAuthor<br/>blog.createAuthor"]
+                s1["flow.echo"]
+                s2["c<br/>odd.a#34;b#92;c#93;#96;#60;x#62; #35;1#59;"]
+                s0 --> s2
+                s1 --> s2
+        "#]].assert_eq(&mermaid(&plan()));
+        expect![[r#"
+            digraph plan {
+                rankdir=TB;
+                node [shape=box];
+                s0 [label="createAuthor\nblog.createAuthor"];
+                s1 [label="flow.echo"];
+                s2 [label="c\nodd.a\"b\\c]`<x> #1;"];
+                s0 -> s2;
+                s1 -> s2;
+            }
+        "#]].assert_eq(&dot(&plan()));
     }
 }

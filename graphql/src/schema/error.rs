@@ -15,10 +15,10 @@ const REFERENCE_LEN: usize = 12;
 
 /// An error of the engine on its way to the client.
 #[derive(Clone, Debug)]
-pub(crate) struct ApiError(EngineError);
+pub(super) struct ApiError(EngineError);
 
 /// What a resolver gives.
-pub(crate) type ApiResult<T> = Result<T, ApiError>;
+pub(super) type ApiResult<T> = Result<T, ApiError>;
 
 impl<E: Into<EngineError>> From<E> for ApiError {
     fn from(err: E) -> Self {
@@ -62,12 +62,12 @@ fn json(value: &impl Serialize) -> Value {
 }
 
 /// Says that an argument could not be right.
-pub(crate) fn invalid(why: impl Into<String>) -> ApiError {
+pub(super) fn invalid(why: impl Into<String>) -> ApiError {
     ApiError(EngineError::InvalidArgument(why.into()))
 }
 
 /// Says that nothing has an identifier.
-pub(crate) fn not_found(what: &str, id: &str) -> ApiError {
+pub(super) fn not_found(what: &str, id: &str) -> ApiError {
     let id: String = id.chars().take(64).collect();
     ApiError(EngineError::not_found(what, id))
 }

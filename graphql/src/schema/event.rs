@@ -12,7 +12,7 @@ use shared::{
 use super::scalar::{DateTime, int, written};
 
 /// Something that happened to an execution.
-pub struct ExecutionEvent {
+pub(super) struct ExecutionEvent {
     execution: ExecutionId,
     recorded: Recorded,
 }

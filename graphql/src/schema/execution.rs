@@ -28,7 +28,7 @@ const EVENTS: usize = 10_000;
 /// Where an execution is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "execution::ExecutionState")]
-pub enum ExecutionState {
+pub(super) enum ExecutionState {
     /// Nobody has begun.
     Pending,
     /// Steps run, or are about to.
@@ -48,7 +48,7 @@ pub enum ExecutionState {
 /// One step at a time, or whatever is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "execution::ExecutionMode")]
-pub enum ExecutionMode {
+pub(super) enum ExecutionMode {
     /// One step at a time, in `executionOrder`.
     Sequential,
     /// Whatever is ready, at most `maxParallel` steps at once.
@@ -57,7 +57,7 @@ pub enum ExecutionMode {
 
 /// One run of a plan, as of some event.
 #[derive(Clone)]
-pub struct Execution(pub(super) Arc<State>);
+pub(super) struct Execution(pub(super) Arc<State>);
 
 impl From<State> for Execution {
     fn from(state: State) -> Self {
@@ -200,11 +200,13 @@ impl Execution {
     async fn events(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Only events behind this one.", default = 0)] after_seq: i64,
-        #[graphql(desc = "At most so many, 1 to 10000.", default = 1000)] first: i32,
+        #[graphql(desc = "Only events behind this one.", default_with = "Some(0)")]
+        after_seq: Option<i64>,
+        #[graphql(desc = "At most so many, 1 to 10000.", default_with = "Some(1000)")]
+        first: Option<i32>,
     ) -> Result<Vec<ExecutionEvent>> {
-        let most = count("first", first, EVENTS)?;
-        let after = position(after_seq)?;
+        let most = count("first", first.unwrap_or(1_000), EVENTS)?;
+        let after = position(after_seq.unwrap_or(0))?;
         let id = self.0.id();
         let events = ctx.data::<Engine>()?.events(id, after, most).await;
         let events = events.map_err(ApiError::from)?;
@@ -213,7 +215,7 @@ impl Execution {
 }
 
 /// What an execution gave.
-pub struct ExecutionResults(Arc<State>);
+pub(super) struct ExecutionResults(Arc<State>);
 
 /// What an execution gave, so far.
 #[Object]

@@ -14,7 +14,7 @@ use crate::engine::{self, Order};
 
 /// A plan as a person or a model writes it.
 #[derive(Clone, Debug, InputObject)]
-pub struct PlanInput {
+pub(super) struct PlanInput {
     /// What it is for, in words. The names of its tools where it is left out.
     query: Option<String>,
     /// The request that it is to be the next version of. It must exist.
@@ -27,7 +27,7 @@ pub struct PlanInput {
 
 /// A step as a person or a model writes it. Exactly one of `name` and `toolName` names its tool.
 #[derive(Clone, Debug, InputObject)]
-pub struct ToolExecutionInput {
+pub(super) struct ToolExecutionInput {
     /// A name for the step. Without one it is called like its tool.
     id: Option<String>,
     /// The tool: its name, or `set.name`.
@@ -52,7 +52,7 @@ pub struct ToolExecutionInput {
 
 /// How often and when a step is tried again.
 #[derive(Clone, Copy, Debug, InputObject)]
-pub struct RetryInput {
+pub(super) struct RetryInput {
     /// Tries in all. 1 where it is left out.
     max_attempts: Option<i64>,
     /// The wait before the second try, in milliseconds. 100 where it is left out.
@@ -161,7 +161,7 @@ fn rounded(value: &Value, path: &mut String, notices: &mut Vec<Diagnostic>) {
 
 /// How a plan is made.
 #[derive(Clone, Debug, Default, InputObject)]
-pub struct PlanningOptions {
+pub(super) struct PlanningOptions {
     /// Which planner.
     planner: Option<String>,
     /// Only tools of these sets.
@@ -177,10 +177,10 @@ impl From<Option<PlanningOptions>> for engine::PlanningOptions {
 
 /// How a plan is carried out.
 #[derive(Clone, Debug, InputObject)]
-pub struct ExecutionOptions {
+pub(super) struct ExecutionOptions {
     /// One step at a time, or whatever is ready.
-    #[graphql(default_with = "ExecutionMode::Parallel")]
-    mode: ExecutionMode,
+    #[graphql(default_with = "Some(ExecutionMode::Parallel)")]
+    mode: Option<ExecutionMode>,
     /// Steps that run at once, in parallel mode. 256 where it is left out.
     max_parallel: Option<i64>,
     /// Asks for it at most once: the same key gives the same execution.
@@ -188,13 +188,13 @@ pub struct ExecutionOptions {
     /// Milliseconds after its start at which it fails.
     deadline_ms: Option<i64>,
     /// Whether a template that finds nothing fails its step.
-    #[graphql(default = false)]
-    strict_templates: bool,
+    #[graphql(default_with = "Some(false)")]
+    strict_templates: Option<bool>,
     /// The moment before which no step starts.
     start_at: Option<DateTime>,
     /// Higher goes first where workers have a choice.
-    #[graphql(default = 0)]
-    priority: i32,
+    #[graphql(default_with = "Some(0)")]
+    priority: Option<i32>,
 }
 
 impl ExecutionOptions {
@@ -202,12 +202,12 @@ impl ExecutionOptions {
     pub(super) fn order(options: Option<Self>) -> ApiResult<Order> {
         let Some(it) = options else { return Ok(Order::default()) };
         let options = Options {
-            mode: it.mode.into(),
+            mode: it.mode.unwrap_or(ExecutionMode::Parallel).into(),
             max_parallel: at_least_one("maxParallel", it.max_parallel)?,
             deadline_ms: at_least_one("deadlineMs", it.deadline_ms)?,
-            strict_templates: it.strict_templates,
+            strict_templates: it.strict_templates.unwrap_or(false),
             start_at: it.start_at.map(|it| it.0),
-            priority: it.priority,
+            priority: it.priority.unwrap_or(0),
         };
         Ok(Order { options, idempotency_key: it.idempotency_key })
     }
@@ -221,7 +221,7 @@ fn at_least_one<T: TryFrom<i64>>(name: &str, number: Option<i64>) -> ApiResult<O
 
 /// Which requests to list.
 #[derive(Clone, Debug, Default, InputObject)]
-pub struct RequestFilter {
+pub(super) struct RequestFilter {
     /// Words of the query; case does not matter.
     search: Option<String>,
     /// Not before.
@@ -245,7 +245,7 @@ impl From<RequestFilter> for store::RequestFilter {
 
 /// Which plans to list.
 #[derive(Clone, Debug, Default, InputObject)]
-pub struct PlanFilter {
+pub(super) struct PlanFilter {
     /// Of this request.
     request_id: Option<ID>,
     /// Words of the query; case does not matter.
@@ -262,7 +262,7 @@ impl PlanFilter {
 
 /// Which executions to list.
 #[derive(Clone, Debug, Default, InputObject)]
-pub struct ExecutionFilter {
+pub(super) struct ExecutionFilter {
     /// In one of these states.
     state: Option<Vec<ExecutionState>>,
     /// Of this request.

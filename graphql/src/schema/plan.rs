@@ -13,7 +13,7 @@ use shared::{
 };
 
 use super::{
-    connection::{MOST, cost, count},
+    connection::{LAST, MOST, cost, count},
     drawing,
     execution::Execution,
     loaders::Loaders,
@@ -25,7 +25,7 @@ use crate::engine::{Engine, Verdict};
 /// What a second call of a tool does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "tool::Effect")]
-pub enum Effect {
+pub(super) enum Effect {
     /// Nothing: the tool only looks.
     Read,
     /// The same as the first.
@@ -37,7 +37,7 @@ pub enum Effect {
 /// How bad a diagnostic is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "diagnostic::Severity")]
-pub enum Severity {
+pub(super) enum Severity {
     /// There is no plan.
     Error,
     /// There is a plan; its author should know.
@@ -46,7 +46,7 @@ pub enum Severity {
 
 /// Something wrong with a draft, or worth knowing about a plan.
 #[derive(Clone, Debug, SimpleObject)]
-pub struct Diagnostic {
+pub(super) struct Diagnostic {
     /// Whether there can be a plan all the same.
     severity: Severity,
     /// A stable code such as `plan.cycle`.
@@ -76,7 +76,7 @@ fn diagnostics(all: &[diagnostic::Diagnostic]) -> Vec<Diagnostic> {
 }
 
 /// What became of a draft.
-pub struct PlanPayload(pub(super) Verdict);
+pub(super) struct PlanPayload(pub(super) Verdict);
 
 /// What became of a draft.
 #[Object]
@@ -95,7 +95,7 @@ impl PlanPayload {
 
 /// A compiled plan: tool executions in an order that provably can run.
 #[derive(Clone)]
-pub struct Plan(pub(super) Arc<shared::plan::Plan>);
+pub(super) struct Plan(pub(super) Arc<shared::plan::Plan>);
 
 /// A compiled plan: tool executions in an order that provably can run. It never changes; revising
 /// it makes another version.
@@ -164,13 +164,15 @@ impl Plan {
     }
 
     /// The newest executions of the plan, oldest first.
-    #[graphql(complexity = "cost(last, child_complexity)")]
+    #[graphql(complexity = "cost(last.unwrap_or(LAST), child_complexity)")]
     async fn executions(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "At most so many, 1 to 200.", default = 50)] last: i32,
+        #[graphql(desc = "At most so many, 1 to 200.", default_with = "Some(50)")] last: Option<
+            i32,
+        >,
     ) -> Result<Vec<Execution>> {
-        let most = count("last", last, MOST)?;
+        let most = count("last", last.unwrap_or(LAST), MOST)?;
         let filter = ExecutionFilter { plan: Some(self.0.id()), ..ExecutionFilter::default() };
         let heads = ctx.data::<Engine>()?.newest(&filter, most, |_| true).await;
         let heads = heads.map_err(super::error::ApiError::from)?;
@@ -191,7 +193,7 @@ impl Plan {
 }
 
 /// One tool call of a plan; in short, a step.
-pub struct ToolExecution {
+pub(super) struct ToolExecution {
     plan: Arc<shared::plan::Plan>,
     number: StepIx,
 }

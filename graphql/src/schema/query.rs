@@ -5,7 +5,7 @@ use executor::toolbox::Found;
 use shared::id::{ExecutionId, PlanId, RequestId};
 
 use super::{
-    connection::{Part, cost, nothing, page, part},
+    connection::{FIRST, Part, cost, nothing, page, part},
     error::ApiError,
     execution::Execution,
     input::{ExecutionFilter, PlanFilter, PlanInput, RequestFilter},
@@ -35,12 +35,14 @@ impl Query {
     }
 
     /// Requests, the newest first.
-    #[graphql(complexity = "cost(first, child_complexity)")]
+    #[graphql(complexity = "cost(first.unwrap_or(FIRST), child_complexity)")]
     async fn requests(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Which of them.")] filter: Option<RequestFilter>,
-        #[graphql(desc = "At most so many, 1 to 200.", default = 20)] first: i32,
+        #[graphql(desc = "At most so many, 1 to 200.", default_with = "Some(20)")] first: Option<
+            i32,
+        >,
         #[graphql(desc = "Behind the `endCursor` of another part.")] after: Option<String>,
     ) -> Result<Part<Request>> {
         let page = page::<RequestId>(first, after.as_deref())?;
@@ -74,12 +76,14 @@ impl Query {
     }
 
     /// Plans, the newest first.
-    #[graphql(complexity = "cost(first, child_complexity)")]
+    #[graphql(complexity = "cost(first.unwrap_or(FIRST), child_complexity)")]
     async fn plans(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Which of them.")] filter: Option<PlanFilter>,
-        #[graphql(desc = "At most so many, 1 to 200.", default = 20)] first: i32,
+        #[graphql(desc = "At most so many, 1 to 200.", default_with = "Some(20)")] first: Option<
+            i32,
+        >,
         #[graphql(desc = "Behind the `endCursor` of another part.")] after: Option<String>,
     ) -> Result<Part<Plan>> {
         let page = page::<PlanId>(first, after.as_deref())?;
@@ -108,12 +112,14 @@ impl Query {
     }
 
     /// Executions, the newest first.
-    #[graphql(complexity = "cost(first, child_complexity)")]
+    #[graphql(complexity = "cost(first.unwrap_or(FIRST), child_complexity)")]
     async fn executions(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Which of them.")] filter: Option<ExecutionFilter>,
-        #[graphql(desc = "At most so many, 1 to 200.", default = 20)] first: i32,
+        #[graphql(desc = "At most so many, 1 to 200.", default_with = "Some(20)")] first: Option<
+            i32,
+        >,
         #[graphql(desc = "Behind the `endCursor` of another part.")] after: Option<String>,
     ) -> Result<Part<Execution>> {
         let page = page::<ExecutionId>(first, after.as_deref())?;
@@ -150,7 +156,8 @@ impl Query {
         #[graphql(desc = "Only those of this toolset.")] tool_set: Option<String>,
         #[graphql(desc = "Only those with all of these words in name, description or examples.")]
         search: Option<String>,
-        #[graphql(desc = "Only those that plans may use.", default = false)] active_only: bool,
+        #[graphql(desc = "Only those that plans may use.", default_with = "Some(false)")]
+        active_only: Option<bool>,
     ) -> Result<Vec<Tool>> {
         let engine = ctx.data::<Engine>()?;
         engine.settled().await;
@@ -159,7 +166,7 @@ impl Query {
         let sets = engine.toolbox().sets();
         let asked = |name: &str| tool_set.as_ref().is_none_or(|it| it == name);
         let tools = sets.iter().filter(|it| asked(it.name.as_str())).flat_map(Tool::of);
-        let tools = tools.filter(|it| it.is_active() || !active_only);
+        let tools = tools.filter(|it| it.is_active() || !active_only.unwrap_or(false));
         Ok(tools.filter(|it| it.has_words(&words)).collect())
     }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use shared::request;
 
 use super::{
-    connection::{MOST, cost, count},
+    connection::{LAST, MOST, cost, count},
     error::ApiError,
     execution::Execution,
     loaders::Loaders,
@@ -19,7 +19,7 @@ use crate::engine::Engine;
 const ENTRIES: usize = 10_000;
 
 /// Everything that belongs to one query.
-pub struct Request(pub(super) request::Request);
+pub(super) struct Request(pub(super) request::Request);
 
 /// Everything that belongs to one query: how the plan came to be, and what became of it.
 #[Object]
@@ -46,13 +46,15 @@ impl Request {
     }
 
     /// The newest executions of its plans, oldest first.
-    #[graphql(complexity = "cost(last, child_complexity)")]
+    #[graphql(complexity = "cost(last.unwrap_or(LAST), child_complexity)")]
     async fn executions(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "At most so many, 1 to 200.", default = 50)] last: i32,
+        #[graphql(desc = "At most so many, 1 to 200.", default_with = "Some(50)")] last: Option<
+            i32,
+        >,
     ) -> Result<Vec<Execution>> {
-        let most = count("last", last, MOST)?;
+        let most = count("last", last.unwrap_or(LAST), MOST)?;
         let heads = ctx.data::<Engine>()?.executions_of(self.0.id, most).await;
         let heads = heads.map_err(ApiError::from)?;
         let ids: Vec<_> = heads.iter().map(|it| it.execution).collect();
@@ -73,11 +75,13 @@ impl Request {
     async fn timeline(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Leaves out so many entries at the beginning.", default = 0)] skip: i32,
-        #[graphql(desc = "At most so many, 1 to 10000.", default = 10_000)] first: i32,
+        #[graphql(desc = "Leaves out so many entries at the beginning.", default_with = "Some(0)")]
+        skip: Option<i32>,
+        #[graphql(desc = "At most so many, 1 to 10000.", default_with = "Some(10_000)")]
+        first: Option<i32>,
     ) -> Result<Vec<TimelineEntry>> {
-        let most = count("first", first, ENTRIES)?;
-        let skip = usize::try_from(skip);
+        let most = count("first", first.unwrap_or(10_000), ENTRIES)?;
+        let skip = usize::try_from(skip.unwrap_or(0));
         let skip = skip.map_err(|_| super::error::invalid("`skip` must not be negative"))?;
         let entries = timeline::of(ctx.data::<Engine>()?, &self.0).await?;
         Ok(entries.into_iter().skip(skip).take(most).collect())
@@ -93,7 +97,7 @@ pub(super) async fn plans_of(ctx: &Context<'_>, id: shared::id::RequestId) -> Re
 
 /// Something that happened while a plan was made.
 #[derive(Clone, Debug, SimpleObject)]
-pub struct TranscriptEntry {
+pub(super) struct TranscriptEntry {
     /// When.
     at: DateTime,
     /// What kind of thing: `candidates`, `clauses`, `draft`, `diagnostics`, `plan`, `error`, …

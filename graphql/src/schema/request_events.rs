@@ -36,7 +36,7 @@ use crate::engine::Engine;
 const LOOK: Duration = limits::POLL;
 
 /// Something that happened under a request.
-pub struct RequestEvent {
+pub(super) struct RequestEvent {
     request: RequestId,
     at: Timestamp,
     what: What,

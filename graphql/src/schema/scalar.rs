@@ -7,8 +7,10 @@ use shared::clock::Timestamp;
 /// A moment, to the microsecond, as RFC 3339 has it: `2026-01-02T03:04:05.000006Z`. On input any
 /// offset will do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DateTime(pub(crate) Timestamp);
+pub(super) struct DateTime(pub(super) Timestamp);
 
+/// A moment, to the microsecond, as RFC 3339 has it: `2026-01-02T03:04:05.000006Z`. On input any
+/// offset will do.
 #[Scalar(specified_by_url = "https://datatracker.ietf.org/doc/html/rfc3339")]
 impl ScalarType for DateTime {
     fn parse(value: Value) -> InputValueResult<Self> {
@@ -34,17 +36,17 @@ impl From<Timestamp> for DateTime {
 }
 
 /// Writes a moment as the API does.
-pub(crate) fn written(at: Timestamp) -> String {
+pub(super) fn written(at: Timestamp) -> String {
     at.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
 /// Returns a whole number as GraphQL has them, the greatest where it is too large.
-pub(crate) fn int(number: impl TryInto<i64>) -> i64 {
+pub(super) fn int(number: impl TryInto<i64>) -> i64 {
     number.try_into().unwrap_or(i64::MAX)
 }
 
 /// Returns how long something took, in milliseconds.
-pub(crate) fn milliseconds(from: Timestamp, to: Timestamp) -> f64 {
+pub(super) fn milliseconds(from: Timestamp, to: Timestamp) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a double counts microseconds for centuries")]
     let micros = (to - from).num_microseconds().unwrap_or(i64::MAX) as f64;
     micros / 1_000.0

@@ -16,7 +16,7 @@ use super::scalar::{DateTime, milliseconds};
 
 /// Where a step is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
-pub enum StepState {
+pub(super) enum StepState {
     /// Not begun.
     Pending,
     /// An attempt is under way.
@@ -52,7 +52,7 @@ impl From<&execution::StepState> for StepState {
 
 /// How a step failed.
 #[derive(Clone, Debug, SimpleObject)]
-pub struct StepError {
+pub(super) struct StepError {
     /// The step.
     step_id: String,
     /// Its tool, as `set.name`.
@@ -68,7 +68,7 @@ pub struct StepError {
 }
 
 /// A step as it now stands.
-pub struct StepStatus {
+pub(super) struct StepStatus {
     execution: Arc<Execution>,
     number: StepIx,
 }

@@ -27,12 +27,12 @@ impl Subscription {
         #[graphql(desc = "`exec_…`")] execution_id: ID,
         #[graphql(
             desc = "Only events behind this one: whoever comes back misses nothing.",
-            default = 0
+            default_with = "Some(0)"
         )]
-        after_seq: i64,
+        after_seq: Option<i64>,
     ) -> Result<impl Stream<Item = Result<ExecutionEvent>> + use<>> {
         let engine = ctx.data::<Engine>()?;
-        let after = position(after_seq)?;
+        let after = position(after_seq.unwrap_or(0))?;
         let id = known(engine, &execution_id).await?;
         let events = engine.tail(id, after);
         Ok(events.map(move |it| {

@@ -1,1 +1,329 @@
+//! The golden copy of the schema, and what clients may rely on in it.
 
+use std::{collections::BTreeMap, fs, path::Path};
+
+use async_graphql::parser::{
+    parse_schema,
+    types::{InputValueDefinition, TypeKind, TypeSystemDefinition},
+};
+
+use super::*;
+
+/// Bless the golden copy with `FABER_BLESS=1 cargo test -p graphql`.
+#[test]
+fn the_golden_copy_is_the_schema() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema.graphql");
+    let sdl = sdl();
+    #[expect(clippy::disallowed_methods, reason = "a test asks whether to bless its golden file")]
+    let bless = std::env::var("FABER_BLESS").is_ok_and(|it| it == "1");
+    if bless {
+        fs::write(&path, &sdl).unwrap();
+    }
+    let golden = fs::read_to_string(&path).unwrap_or_default();
+    let differs = golden.lines().zip(sdl.lines()).enumerate().find(|(_, (a, b))| a != b);
+    assert!(golden == sdl, "the schema has changed, see `FABER_BLESS`; first at {differs:?}");
+}
+
+/// Returns the type of every field, argument and input field of a schema, defaults included, by
+/// `Type.field` or `Type.field(argument)`; and every `Enum.VALUE` and scalar.
+fn members(sdl: &str) -> BTreeMap<String, String> {
+    let mut members = BTreeMap::new();
+    for definition in parse_schema(sdl).unwrap().definitions {
+        let TypeSystemDefinition::Type(it) = definition else { continue };
+        let name = &it.node.name.node;
+        match &it.node.kind {
+            TypeKind::Object(object) => {
+                for it in &object.fields {
+                    let field = format!("{name}.{}", it.node.name.node);
+                    for argument in &it.node.arguments {
+                        let place = format!("{field}({})", argument.node.name.node);
+                        members.insert(place, input(&argument.node));
+                    }
+                    members.insert(field, it.node.ty.node.to_string());
+                }
+            }
+            TypeKind::InputObject(object) => members.extend(
+                object
+                    .fields
+                    .iter()
+                    .map(|it| (format!("{name}.{}", it.node.name.node), input(&it.node))),
+            ),
+            TypeKind::Enum(values) => members.extend(
+                values
+                    .values
+                    .iter()
+                    .map(|it| (format!("{name}.{}", it.node.value.node), String::new())),
+            ),
+            _ => drop(members.insert(name.to_string(), String::new())),
+        }
+    }
+    members
+}
+
+fn input(it: &InputValueDefinition) -> String {
+    let default = it.default_value.as_ref().map(|it| format!(" = {}", it.node));
+    format!("{}{}", it.ty.node, default.unwrap_or_default())
+}
+
+#[test]
+fn what_clients_rely_on_is_there() {
+    let ours = members(&sdl());
+    for (name, shape) in members(FIXED) {
+        assert_eq!(ours.get(&name), Some(&shape), "{name}");
+    }
+}
+
+#[test]
+fn everything_is_described() {
+    for definition in parse_schema(sdl()).unwrap().definitions {
+        let TypeSystemDefinition::Type(it) = definition else { continue };
+        let name = &it.node.name.node;
+        assert!(it.node.description.is_some(), "{name}");
+        match &it.node.kind {
+            TypeKind::Object(object) => {
+                for field in &object.fields {
+                    let at = format!("{name}.{}", field.node.name.node);
+                    assert!(field.node.description.is_some(), "{at}");
+                    for it in &field.node.arguments {
+                        assert!(it.node.description.is_some(), "{at}({})", it.node.name.node);
+                    }
+                }
+            }
+            TypeKind::InputObject(object) => {
+                for field in &object.fields {
+                    assert!(field.node.description.is_some(), "{name}.{}", field.node.name.node);
+                }
+            }
+            TypeKind::Enum(values) => {
+                for value in &values.values {
+                    assert!(value.node.description.is_some(), "{name}.{}", value.node.value.node);
+                }
+            }
+            _ => (),
+        }
+    }
+}
+
+/// What clients may rely on. Fields, arguments and values may be added; nothing here may change.
+const FIXED: &str = "
+scalar JSON
+scalar DateTime
+type Query {
+    request(requestId: ID!): Request
+    requests(filter: RequestFilter, first: Int = 20, after: String): RequestConnection!
+    plan(planId: ID!): Plan
+    plansByRequestId(requestId: ID!): [Plan!]!
+    plans(filter: PlanFilter, first: Int = 20, after: String): PlanConnection!
+    execution(executionId: ID!): Execution
+    executions(filter: ExecutionFilter, first: Int = 20, after: String): ExecutionConnection!
+    validatePlan(input: PlanInput!): PlanPayload!
+    tools(toolSet: String, search: String, activeOnly: Boolean = false): [Tool!]!
+    tool(name: String!): Tool
+    toolSets: [ToolSet!]!
+}
+type Mutation {
+    createPlanWithRequestId(query: String!, options: PlanningOptions): Plan!
+    createPlan(input: PlanInput!): PlanPayload!
+    revisePlan(planId: ID!, input: PlanInput!): PlanPayload!
+    executePlan(planId: ID!, options: ExecutionOptions): Execution!
+    executeByRequestId(requestId: ID!, options: ExecutionOptions): Execution!
+    run(query: String!, planning: PlanningOptions, execution: ExecutionOptions): Execution!
+    cancelExecution(executionId: ID!, reason: String): Execution!
+    pauseExecution(executionId: ID!): Execution!
+    resumeExecution(executionId: ID!): Execution!
+    approveStep(executionId: ID!, stepId: String!, approved: Boolean!, comment: String): Execution!
+    signalExecution(executionId: ID!, name: String!, payload: JSON): Execution!
+}
+type Subscription {
+    executionEvents(executionId: ID!, afterSeq: Int = 0): ExecutionEvent!
+    executionStatus(executionId: ID!): Execution!
+    requestEvents(requestId: ID!): RequestEvent!
+}
+type Request {
+    requestId: ID!
+    query: String!
+    createdAt: DateTime!
+    plans: [Plan!]!
+    executions: [Execution!]!
+    transcript: [TranscriptEntry!]!
+    timeline: [TimelineEntry!]!
+}
+type TranscriptEntry { at: DateTime! kind: String! content: JSON! }
+type TimelineEntry {
+    at: DateTime!
+    kind: String!
+    executionId: ID
+    stepId: String
+    attempt: Int
+    node: String
+    message: String!
+    detail: JSON
+    durationMs: Float
+}
+type Plan {
+    planId: ID!
+    requestId: ID!
+    version: Int!
+    query: String!
+    createdAt: DateTime!
+    planner: String!
+    tools: [ToolExecution!]!
+    executionOrder: [String!]!
+    layers: [[String!]!]!
+    diagnostics: [Diagnostic!]!
+    executions: [Execution!]!
+    mermaid: String!
+    dot: String!
+}
+type ToolExecution {
+    stepId: String!
+    toolName: String!
+    parameters: JSON!
+    dependsOn: [String!]!
+    outputMapping: JSON
+    effect: Effect!
+    timeoutMs: Int
+    retry: JSON
+    onError: String!
+    requiresApproval: Boolean!
+}
+type PlanPayload { plan: Plan diagnostics: [Diagnostic!]! }
+type Diagnostic { severity: Severity! code: String! path: String! message: String! help: String }
+type Execution {
+    executionId: ID!
+    requestId: ID!
+    planId: ID!
+    state: ExecutionState!
+    mode: ExecutionMode!
+    createdAt: DateTime!
+    startedAt: DateTime
+    finishedAt: DateTime
+    node: String
+    total: Int!
+    successful: Int!
+    failed: Int!
+    skipped: Int!
+    cancelled: Int!
+    steps: [StepStatus!]!
+    step(stepId: String!): StepStatus
+    outputs: JSON!
+    executionResults: ExecutionResults!
+    events(afterSeq: Int = 0, first: Int = 1000): [ExecutionEvent!]!
+}
+type ExecutionResults { outputs: JSON! errors: [StepError!]! variables: JSON! }
+type StepStatus {
+    stepId: String!
+    toolName: String!
+    state: StepState!
+    attempts: Int!
+    startedAt: DateTime
+    finishedAt: DateTime
+    durationMs: Float
+    resolvedParameters: JSON
+    output: JSON
+    error: StepError
+    warnings: [String!]!
+}
+type StepError {
+    stepId: String!
+    toolName: String!
+    code: String!
+    message: String!
+    attempt: Int!
+    retryable: Boolean!
+}
+type ExecutionEvent {
+    seq: Int!
+    at: DateTime!
+    executionId: ID!
+    type: String!
+    stepId: String
+    attempt: Int
+    data: JSON!
+}
+type RequestEvent {
+    at: DateTime!
+    requestId: ID!
+    planId: ID
+    executionId: ID
+    type: String!
+    data: JSON!
+}
+enum ExecutionState { PENDING IN_PROGRESS PAUSED WAITING COMPLETED FAILED CANCELLED }
+enum StepState { PENDING RUNNING RETRYING WAITING SUCCEEDED FAILED SKIPPED CANCELLED }
+enum ExecutionMode { SEQUENTIAL PARALLEL }
+enum Effect { READ IDEMPOTENT ONCE }
+enum Severity { ERROR WARNING }
+type Tool {
+    name: String!
+    description: String!
+    toolSet: String!
+    source: String!
+    active: Boolean!
+    effect: Effect!
+    inputSchema: JSON!
+    outputSchema: JSON
+    examples: [String!]!
+}
+type ToolSet {
+    name: String!
+    description: String!
+    active: Boolean!
+    source: String!
+    tools: [Tool!]!
+    status: String!
+    error: String
+}
+input PlanInput {
+    query: String
+    requestId: ID
+    tools: [ToolExecutionInput!]!
+    executionOrder: [String!]
+}
+input ToolExecutionInput {
+    id: String
+    name: String
+    toolName: String
+    parameters: JSON
+    dependsOn: JSON
+    outputMapping: JSON
+    retry: RetryInput
+    timeoutMs: Int
+    onError: String
+    requiresApproval: Boolean
+}
+input RetryInput {
+    maxAttempts: Int
+    backoffMs: Int
+    maxBackoffMs: Int
+    multiplier: Float
+    jitter: Boolean
+}
+input PlanningOptions { planner: String toolSets: [String!] }
+input ExecutionOptions {
+    mode: ExecutionMode = PARALLEL
+    maxParallel: Int
+    idempotencyKey: String
+    deadlineMs: Int
+    strictTemplates: Boolean = false
+    startAt: DateTime
+    priority: Int = 0
+}
+input RequestFilter { search: String from: DateTime to: DateTime state: ExecutionState }
+input PlanFilter { requestId: ID search: String }
+input ExecutionFilter {
+    state: [ExecutionState!]
+    requestId: ID
+    planId: ID
+    toolName: String
+    from: DateTime
+    to: DateTime
+}
+type PageInfo { hasNextPage: Boolean! hasPreviousPage: Boolean! endCursor: String startCursor: String }
+type RequestConnection { nodes: [Request!]! edges: [RequestEdge!]! pageInfo: PageInfo! }
+type PlanConnection { nodes: [Plan!]! edges: [PlanEdge!]! pageInfo: PageInfo! }
+type ExecutionConnection { nodes: [Execution!]! edges: [ExecutionEdge!]! pageInfo: PageInfo! }
+type RequestEdge { cursor: String! node: Request! }
+type PlanEdge { cursor: String! node: Plan! }
+type ExecutionEdge { cursor: String! node: Execution! }
+";

@@ -29,7 +29,7 @@ const WIDTH: usize = 8;
 
 /// Something that happened under a request.
 #[derive(Clone, Debug, SimpleObject)]
-pub struct TimelineEntry {
+pub(super) struct TimelineEntry {
     /// When, by the clock of the machine that recorded it.
     at: DateTime,
     /// What kind of thing: `request`, `transcript`, `plan_created`, or the type of an event.

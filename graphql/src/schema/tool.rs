@@ -10,7 +10,7 @@ use shared::tool::ToolDefinition;
 use super::plan::Effect;
 
 /// Something that a plan can call.
-pub struct Tool {
+pub(super) struct Tool {
     definition: Arc<ToolDefinition>,
     source: String,
     is_active: bool,
@@ -109,7 +109,7 @@ impl Tool {
 }
 
 /// A named group of tools from one source.
-pub struct ToolSet(pub(super) Set);
+pub(super) struct ToolSet(pub(super) Set);
 
 /// A named group of tools from one source.
 #[Object]

@@ -1,0 +1,64 @@
+//! Drafts are judged; problems come back as data.
+
+use serde_json::{Value, json};
+
+use super::world::{pluck, world};
+
+const VALIDATE: &str = "query ($input: PlanInput!) { validatePlan(input: $input) {
+    plan { executionOrder tools { stepId parameters dependsOn } }
+    diagnostics { severity code path message help } } }";
+
+#[tokio::test]
+async fn every_problem_is_told_at_once_and_nothing_is_stored() {
+    let world = world().await;
+    let input = json!({ "query": "q", "tools": [
+        { "name": "flow.ecko" },
+        { "name": "flow.noop", "id": "a", "dependsOn": ["b"], "outputMapping": "x" },
+        { "name": "flow.noop", "id": "b", "dependsOn": "a" },
+    ] });
+    let create = VALIDATE.replace("query (", "mutation (").replace("validatePlan", "createPlan");
+    for query in [VALIDATE, &create] {
+        let payload = world.get(query, json!({ "input": input })).await;
+        assert_eq!(payload["plan"], Value::Null);
+        let diagnostics = payload["diagnostics"].as_array().unwrap();
+        let mut codes = pluck(diagnostics, "code");
+        codes.sort();
+        assert_eq!(codes, ["plan.cycle", "plan.invalid_mapping", "plan.unknown_tool"]);
+        assert!(pluck(diagnostics, "path").contains(&"tools[1].outputMapping".to_owned()));
+        let cycle = diagnostics.iter().find(|it| it["code"] == "plan.cycle").unwrap();
+        let message = "Circular dependency detected between tools: a -> b -> a";
+        assert_eq!(cycle["message"], message);
+    }
+    let requests = world.get("{ requests { nodes { requestId } } }", json!({})).await;
+    assert_eq!(requests["nodes"], json!([]));
+}
+
+#[tokio::test]
+async fn drafts_are_read_leniently() {
+    let world = world().await;
+    for depends_on in [json!(null), json!("a"), json!(["a"])] {
+        let input = json!({ "tools": [
+            { "name": "flow.echo", "id": "b", "dependsOn": depends_on, "parameters": "{\"n\": 1}",
+              "outputMapping": null, "retry": { "maxAttempts": 3 } },
+            { "toolName": "flow.echo", "id": "a" },
+        ], "executionOrder": ["b", "a"] });
+        let payload = world.get(VALIDATE, json!({ "input": input })).await;
+        let tools = payload["plan"]["tools"].as_array().unwrap_or_else(|| panic!("{payload:#}"));
+        let b = tools.iter().find(|it| it["stepId"] == "b").unwrap();
+        assert_eq!(b["parameters"], json!({ "n": 1 }));
+        let depends = depends_on != Value::Null;
+        assert_eq!(b["dependsOn"], if depends { json!(["a"]) } else { json!([]) });
+        let codes = pluck(payload["diagnostics"].as_array().unwrap(), "code");
+        assert_eq!(codes.contains(&"plan.order_differs".to_owned()), depends, "{codes:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_is_named_once() {
+    let world = world().await;
+    for step in [json!({}), json!({ "name": "flow.noop", "toolName": "flow.noop" })] {
+        let input = json!({ "tools": [step] });
+        let payload = world.get(VALIDATE, json!({ "input": input })).await;
+        assert_eq!(payload["plan"], Value::Null, "{step}");
+    }
+}

@@ -1,0 +1,159 @@
+//! What cannot be done is refused, with a code and with what helps.
+
+use serde_json::{Value, json};
+
+use super::world::{refusal, world};
+
+#[tokio::test]
+async fn an_id_that_names_nothing_gives_null() {
+    let world = world().await;
+    for id in ["", "x", "exec_1_aaaaaaaaa", "plan_1_aaaaaaaaa", "req_1_aaaaaaaaa", "req_1_😀"] {
+        for (query, nothing) in [
+            ("query ($id: ID!) { request(requestId: $id) { query } }", Value::Null),
+            ("query ($id: ID!) { plan(planId: $id) { query } }", Value::Null),
+            ("query ($id: ID!) { execution(executionId: $id) { state } }", Value::Null),
+            ("query ($id: ID!) { plansByRequestId(requestId: $id) { query } }", json!([])),
+        ] {
+            assert_eq!(world.get(query, json!({ "id": id })).await, nothing, "{id} {query}");
+        }
+        for query in [
+            "mutation ($id: ID!) { executePlan(planId: $id) { state } }",
+            "mutation ($id: ID!) { executeByRequestId(requestId: $id) { state } }",
+            "mutation ($id: ID!) { cancelExecution(executionId: $id) { state } }",
+            "mutation ($id: ID!) { pauseExecution(executionId: $id) { state } }",
+            "mutation ($id: ID!) { resumeExecution(executionId: $id) { state } }",
+            "mutation ($id: ID!) { approveStep(executionId: $id, stepId: \"a\", approved: true) { state } }",
+            "mutation ($id: ID!) { signalExecution(executionId: $id, name: \"a\") { state } }",
+            "mutation ($id: ID!) { revisePlan(planId: $id, input: { tools: [] }) { plan { query } } }",
+            "mutation ($id: ID!) { createPlan(input: { requestId: $id, tools: [{ name: \"flow.noop\" }] }) {
+                plan { query } } }",
+        ] {
+            let refusal = world.refused(query, json!({ "id": id })).await;
+            assert_eq!(refusal["code"], "NOT_FOUND", "{id} {query} {refusal}");
+        }
+        for query in [
+            "subscription ($id: ID!) { executionEvents(executionId: $id) { seq } }",
+            "subscription ($id: ID!) { executionStatus(executionId: $id) { state } }",
+            "subscription ($id: ID!) { requestEvents(requestId: $id) { type } }",
+        ] {
+            let refusal = refused_subscription(&world, query, json!({ "id": id })).await;
+            assert_eq!(refusal["code"], "NOT_FOUND", "{id} {query}");
+        }
+    }
+}
+
+async fn refused_subscription(world: &super::world::World, query: &str, variables: Value) -> Value {
+    use async_graphql::{Request, Variables};
+    use futures::StreamExt;
+
+    let request = Request::new(query).variables(Variables::from_json(variables));
+    let mut stream = world.schema.execute_stream(request);
+    let response = stream.next().await.expect("an answer");
+    refusal(&serde_json::to_value(response).unwrap())
+}
+
+#[tokio::test]
+async fn planning_that_comes_to_nothing_keeps_the_request() {
+    let world = world().await;
+    let query = "mutation ($query: String!) { createPlanWithRequestId(query: $query) { planId } }";
+    let unknown = json!({ "tools": [{ "name": "flow.ecko" }] }).to_string();
+    for (words, code, kinds) in [
+        ("water the plants", "NO_PLAN_FOUND", &["candidates", "error"][..]),
+        ("a planner that is away", "PLANNER_UNAVAILABLE", &["candidates", "error"]),
+        (&unknown, "INVALID_PLAN", &["candidates", "draft", "diagnostics"]),
+    ] {
+        let refusal = world.refused(query, json!({ "query": words })).await;
+        assert_eq!(refusal["code"], code);
+        let asked = "query ($id: ID!) { request(requestId: $id) {
+            query plans { planId } transcript { kind content } timeline { kind } } }";
+        let request = world.get(asked, json!({ "id": refusal["requestId"] })).await;
+        assert_eq!((&request["query"], &request["plans"]), (&json!(words), &json!([])));
+        let transcript = request["transcript"].as_array().unwrap();
+        assert_eq!(super::world::pluck(transcript, "kind"), kinds);
+        assert_eq!(request["timeline"].as_array().map(Vec::len), Some(1 + kinds.len()));
+        match code {
+            "NO_PLAN_FOUND" => assert_eq!(refusal["nearest"], json!(["flow.echo"])),
+            "INVALID_PLAN" => {
+                let found = &refusal["diagnostics"][0];
+                assert_eq!((&found["code"], &found["severity"]), (&json!("plan.unknown_tool"), &json!("ERROR")));
+                assert!(found["help"].as_str().is_some_and(|it| it.contains("flow.echo")), "{found}");
+            }
+            _ => (),
+        }
+    }
+    for words in ["", " \n"] {
+        let refusal = world.refused(query, json!({ "query": words })).await;
+        assert_eq!(refusal["code"], "INVALID_ARGUMENT");
+    }
+    let long = "x".repeat(65 << 10);
+    assert_eq!(world.refused(query, json!({ "query": long })).await["code"], "LIMIT_EXCEEDED");
+}
+
+#[tokio::test]
+async fn arguments_that_cannot_be_right_are_refused() {
+    let world = world().await;
+    let plan = world.plan(json!([{ "name": "flow.noop" }])).await;
+    for options in [
+        "{ maxParallel: 0 }",
+        "{ maxParallel: -1 }",
+        "{ maxParallel: 99999999999 }",
+        "{ deadlineMs: 0 }",
+        "{ deadlineMs: 1.5 }",
+        "{ idempotencyKey: \"\" }",
+        "{ startAt: \"tomorrow\" }",
+        "{ mode: BOTH }",
+        "{ dryRun: true }",
+    ] {
+        let query = format!(
+            "mutation {{ executePlan(planId: \"{plan}\", options: {options}) {{ executionId }} }}"
+        );
+        let refusal = world.refused(&query, json!({})).await;
+        assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{options} {refusal}");
+    }
+    for query in [
+        "{ plans(first: 0) { nodes { query } } }",
+        "{ plans(first: 201) { nodes { query } } }",
+        "{ requests(first: -1) { nodes { query } } }",
+        "{ executions(after: \"x\") { nodes { state } } }",
+        "{ executions(after: \"1.plan_1_aaaaaaaaa\") { nodes { state } } }",
+        "{ executions(filter: { from: 5 }) { nodes { state } } }",
+        "{ nonsense }",
+        "{",
+        "mutation { createPlanWithRequestId(query: \"x\", options: { maxTools: 3 }) { planId } }",
+        "mutation { createPlanWithRequestId(query: \"x\", options: { planner: \"x\" }) { planId } }",
+    ] {
+        let refusal = world.refused(query, json!({})).await;
+        assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{query} {refusal}");
+    }
+    let id = world.start(json!([{ "name": "flow.noop" }]), json!({})).await;
+    for arguments in ["afterSeq: -1", "first: 0", "first: 10001"] {
+        let query = format!("{{ execution(executionId: \"{id}\") {{ events({arguments}) {{ seq }} }} }}");
+        let refusal = world.refused(&query, json!({})).await;
+        assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{arguments}");
+    }
+}
+
+#[tokio::test]
+async fn operations_have_limits_and_introspection_has_room() {
+    let world = world().await;
+    let deep = format!("{{ {} planId {} }}", "plans { nodes { executions { plan {".repeat(6), "}}}}".repeat(6));
+    let deep = deep.replacen("executions {", "executions {", 1);
+    let aliases: String = (0..3_000).map(|n| format!("a{n}: executions {{ nodes {{ state }} }} ")).collect();
+    let lists = "{ requests(first: 200) { nodes { executions(last: 200) { steps { stepId state } } } } }";
+    let brackets = format!("{{ tool(name: {}) {{ name }} }}", "[".repeat(100_000));
+    for query in [deep, format!("{{ {aliases} }}"), lists.to_owned(), brackets] {
+        let refusal = world.refused(&query, json!({})).await;
+        let start: String = query.chars().take(60).collect();
+        assert_eq!(refusal["code"], "LIMIT_EXCEEDED", "{start} {refusal}");
+    }
+    let of_type = (0..9).fold("kind name".to_owned(), |it, _| format!("kind name ofType {{ {it} }}"));
+    let query = format!(
+        "{{ __schema {{ queryType {{ name }} types {{ name description
+            fields(includeDeprecated: true) {{ name args {{ name type {{ {of_type} }} defaultValue }}
+                type {{ {of_type} }} }}
+            inputFields {{ name type {{ {of_type} }} }} enumValues {{ name }}
+            possibleTypes {{ {of_type} }} }} }} }}"
+    );
+    let schema = world.get(&query, json!({})).await;
+    assert!(schema["types"].as_array().is_some_and(|it| it.len() > 20));
+}

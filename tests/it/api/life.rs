@@ -1,0 +1,177 @@
+//! The whole life of a plan.
+
+use serde_json::{Value, json};
+
+use super::world::{World, pluck, text, two_processes, world, worlds};
+
+fn author_and_blog() -> Value {
+    json!([
+        { "name": "flow.echo", "id": "blog", "parameters": {
+            "title": "by {{author.name}}", "authorId": "{{author._id}}" } },
+        { "name": "flow.echo", "id": "author", "parameters": { "_id": 7, "name": "Alice" },
+          "outputMapping": { "name": "who", "nothing": "none" } },
+        { "name": "flow.fail", "id": "broken", "parameters": { "message": "on purpose" },
+          "onError": "ignore" },
+        { "name": "flow.noop", "id": "last", "dependsOn": ["broken", "blog"] },
+    ])
+}
+
+#[tokio::test]
+async fn a_plan_lives() {
+    for world in worlds().await {
+        a_plan_lives_in(&world).await;
+    }
+}
+
+async fn a_plan_lives_in(world: &World) {
+    let query = "mutation ($query: String!) { createPlanWithRequestId(query: $query) {
+        planId requestId version planner executionOrder layers diagnostics { code }
+        tools { stepId toolName dependsOn outputMapping effect onError timeoutMs requiresApproval }
+    } }";
+    let draft = json!({ "tools": author_and_blog() }).to_string();
+    let plan = world.get(query, json!({ "query": draft })).await;
+    assert_eq!(plan["executionOrder"], json!(["author", "blog", "broken", "last"]));
+    assert_eq!(plan["layers"], json!([["author", "broken"], ["blog"], ["last"]]));
+    assert_eq!((&plan["version"], &plan["planner"]), (&json!(1), &json!("literal")));
+    assert_eq!(plan["tools"][1]["dependsOn"], json!(["author"]));
+    assert_eq!(plan["tools"][0]["outputMapping"], json!({ "name": "who", "nothing": "none" }));
+    let flags = ["effect", "onError", "timeoutMs", "requiresApproval"].map(|it| &plan["tools"][2][it]);
+    assert_eq!(flags, [&json!("READ"), &json!("ignore"), &json!(300_000), &json!(false)]);
+
+    let request = text(&plan["requestId"]);
+    let query = "mutation ($id: ID!) { executeByRequestId(requestId: $id) {
+        executionId planId total } }";
+    let begun = world.get(query, json!({ "id": request })).await;
+    assert_eq!((&begun["planId"], &begun["total"]), (&plan["planId"], &json!(4)));
+    let id = text(&begun["executionId"]);
+    let events = world.events(&id).await;
+    assert_eq!(events.first().map(|it| &it["type"]), Some(&json!("created")));
+    assert_eq!(events.last().map(|it| &it["data"]), Some(&json!({ "state": "COMPLETED" })));
+    let seqs: Vec<u64> = events.iter().filter_map(|it| it["seq"].as_u64()).collect();
+    assert_eq!(seqs, (1..=events.len() as u64).collect::<Vec<_>>());
+    what_it_gave(world, &id).await;
+    what_the_request_tells(world, &request, events.len()).await;
+}
+
+async fn what_it_gave(world: &World, id: &str) {
+    let fields = "state mode total successful failed skipped cancelled node outputs
+        startedAt finishedAt executionResults { outputs errors { stepId code message attempt } variables }
+        steps { stepId state attempts resolvedParameters output durationMs error { code } warnings }
+        step(stepId: \"blog\") { toolName } none: step(stepId: \"x\") { state }
+        events(afterSeq: 1, first: 2) { seq }";
+    let it = world.execution(id, fields).await;
+    let outputs = json!({
+        "author": { "_id": 7, "name": "Alice" },
+        "blog": { "title": "by Alice", "authorId": 7 },
+        "broken": null,
+        "last": null,
+    });
+    assert_eq!(it["outputs"].to_string(), outputs.to_string());
+    assert_eq!(it["executionResults"]["outputs"], outputs);
+    assert_eq!(it["executionResults"]["variables"], json!({ "who": "Alice" }));
+    let error = json!([{ "stepId": "broken", "code": "tool.failed", "message": "on purpose", "attempt": 1 }]);
+    assert_eq!(it["executionResults"]["errors"], error);
+    let counts = ["total", "successful", "failed", "skipped", "cancelled"].map(|n| it[n].as_u64());
+    assert_eq!(counts, [4, 3, 1, 0, 0].map(Some));
+    assert_eq!((&it["state"], &it["mode"]), (&json!("COMPLETED"), &json!("PARALLEL")));
+    assert_eq!(it["node"], "here");
+    let steps = it["steps"].as_array().unwrap();
+    assert_eq!(pluck(steps, "state"), ["SUCCEEDED", "SUCCEEDED", "FAILED", "SUCCEEDED"]);
+    assert_eq!(steps[1]["resolvedParameters"], outputs["blog"]);
+    assert!(steps[0]["durationMs"].as_f64().is_some_and(|it| it >= 0.0));
+    assert_eq!((&it["step"]["toolName"], &it["none"]), (&json!("flow.echo"), &Value::Null));
+    assert_eq!(it["events"], json!([{ "seq": 2 }, { "seq": 3 }]));
+    let moments = [&it["startedAt"], &it["finishedAt"]].map(text);
+    assert!(moments[0] < moments[1] && moments.iter().all(|it| it.ends_with('Z') && it.len() == 27));
+}
+
+async fn what_the_request_tells(world: &World, request: &str, events: usize) {
+    let query = "query ($id: ID!) { request(requestId: $id) {
+        requestId query plans { version executions { state } } executions { state request { requestId } }
+        transcript { kind } timeline { at kind node stepId attempt message durationMs } } }";
+    let it = world.get(query, json!({ "id": request })).await;
+    assert_eq!(it["plans"], json!([{ "version": 1, "executions": [{ "state": "COMPLETED" }] }]));
+    assert_eq!(it["executions"][0]["request"]["requestId"], request);
+    let transcript = pluck(it["transcript"].as_array().unwrap(), "kind");
+    assert_eq!(transcript, ["candidates", "draft", "plan"]);
+    let timeline = it["timeline"].as_array().unwrap();
+    assert_eq!(timeline.len(), 1 + transcript.len() + 1 + events);
+    assert_eq!(timeline[0]["kind"], "request");
+    let moments = pluck(timeline, "at");
+    assert!(moments.is_sorted(), "{moments:?}");
+    let ended = timeline.iter().find(|it| it["kind"] == "step_succeeded").unwrap();
+    assert_eq!(ended["node"], "here");
+    assert!(ended["durationMs"].is_number() && ended["attempt"] == 1);
+    let last = timeline.last().unwrap();
+    assert_eq!((&last["kind"], &last["message"]), (&json!("finished"), &json!("ended: COMPLETED")));
+}
+
+#[tokio::test]
+async fn one_process_asks_and_another_works() {
+    let [asking, working] = two_processes().await;
+    let id = asking.start(author_and_blog(), json!({ "mode": "SEQUENTIAL" })).await;
+    let events = asking.events(&id).await;
+    assert_eq!(events.last().map(|it| &it["type"]), Some(&json!("finished")));
+    assert_eq!(working.events(&id).await, events);
+    let states = [&asking, &working].map(|it| it.execution(&id, "state outputs node"));
+    let [a, b] = futures::future::join_all(states).await.try_into().unwrap();
+    assert_eq!(a, b);
+    assert_eq!(a["state"], "COMPLETED");
+}
+
+#[tokio::test]
+async fn a_plan_is_revised() {
+    let world = world().await;
+    let first = world.plan(json!([{ "name": "flow.noop" }])).await;
+    let query = "mutation ($id: ID!, $input: PlanInput!) { revisePlan(planId: $id, input: $input) {
+        plan { planId requestId version query tools { stepId } } diagnostics { code } } }";
+    let input = json!({ "tools": [{ "toolName": "flow.echo" }] });
+    let payload = world.get(query, json!({ "id": first, "input": input })).await;
+    let plan = &payload["plan"];
+    assert_eq!((&plan["version"], &plan["query"]), (&json!(2), &json!("flow.noop")));
+    let query = "query ($id: ID!) { plansByRequestId(requestId: $id) { planId version } }";
+    let plans = world.get(query, json!({ "id": plan["requestId"] })).await;
+    assert_eq!(plans[0]["planId"], first);
+    assert_eq!(plans[1]["planId"], plan["planId"]);
+    let query = "mutation ($id: ID!) { executeByRequestId(requestId: $id) { planId } }";
+    let newest = world.get(query, json!({ "id": plan["requestId"] })).await;
+    assert_eq!(newest["planId"], plan["planId"]);
+}
+
+#[tokio::test]
+async fn a_key_stands_for_one_execution() {
+    let world = world().await;
+    let query = "mutation ($query: String!, $options: ExecutionOptions) {
+        run(query: $query, execution: $options) { executionId requestId } }";
+    let draft = json!({ "tools": [{ "name": "flow.noop" }] }).to_string();
+    let asked = |key: &str| json!({ "query": draft, "options": { "idempotencyKey": key } });
+    let one = world.get(query, asked("k")).await;
+    assert_eq!(world.get(query, asked("k")).await, one);
+    assert_ne!(world.get(query, asked("l")).await, one);
+    let other = json!({ "query": draft, "options": { "idempotencyKey": "k", "priority": 1 } });
+    assert_eq!(world.refused(query, other).await["code"], "CONFLICT");
+}
+
+#[tokio::test]
+async fn tools_are_listed() {
+    let world = world().await;
+    let query = "{ tools(search: \"returns PARAMETERS\") {
+        name qualifiedName toolSet source active callable effect inputSchema outputSchema examples } }";
+    let echo = json!({
+        "name": "flow.echo", "qualifiedName": "flow.echo", "toolSet": "flow", "source": "builtin",
+        "active": true, "callable": true, "effect": "READ", "inputSchema": { "type": "object" },
+        "outputSchema": null, "examples": [],
+    });
+    assert_eq!(world.get(query, json!({})).await, json!([echo]));
+    let query = "{ tool(name: \"flow.wait\") { name description } }";
+    assert_eq!(world.get(query, json!({})).await["name"], "flow.wait");
+    let query = "{ toolSets { name active status error tools { name } } }";
+    let sets = world.get(query, json!({})).await;
+    assert_eq!((&sets[0]["name"], &sets[0]["status"]), (&json!("flow"), &json!("ready")));
+    assert_eq!(sets[0]["tools"].as_array().map(Vec::len), Some(6));
+    for none in ["{ tool(name: \"x\") { name } }", "{ tool(name: \"\") { name } }"] {
+        assert_eq!(world.get(none, json!({})).await, Value::Null);
+    }
+    let query = "{ tools(toolSet: \"x\", activeOnly: true) { name } }";
+    assert_eq!(world.get(query, json!({})).await, json!([]));
+}

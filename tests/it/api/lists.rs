@@ -1,0 +1,80 @@
+//! Lists come in parts, the newest first.
+
+use serde_json::{Value, json};
+
+use super::world::{pluck, text, worlds};
+
+#[tokio::test]
+async fn lists_come_in_parts() {
+    for world in worlds().await {
+        let mut ids = Vec::new();
+        for n in 0..5 {
+            let tool = if n == 2 { "flow.echo" } else { "flow.noop" };
+            let id = world.start(json!([{ "name": tool }]), json!({})).await;
+            world.events(&id).await;
+            ids.push(id);
+        }
+        for list in ["executions", "plans", "requests"] {
+            let query = format!(
+                "query ($after: String) {{ {list}(first: 2, after: $after) {{
+                    edges {{ cursor node {{ requestId createdAt }} }} nodes {{ requestId }}
+                    pageInfo {{ hasNextPage hasPreviousPage startCursor endCursor }} }} }}"
+            );
+            let (mut after, mut parts, mut seen) = (Value::Null, Vec::new(), Vec::new());
+            loop {
+                let part = world.get(&query, json!({ "after": after })).await;
+                let nodes = part["nodes"].as_array().unwrap();
+                let edges = part["edges"].as_array().unwrap();
+                assert_eq!(edges.len(), nodes.len());
+                assert_eq!(edges[0]["cursor"], part["pageInfo"]["startCursor"]);
+                assert_eq!(part["pageInfo"]["hasPreviousPage"], json!(after != Value::Null));
+                after = part["pageInfo"]["endCursor"].clone();
+                assert_eq!(edges.last().unwrap()["cursor"], after);
+                parts.push(nodes.len());
+                seen.extend(edges.iter().map(|it| text(&it["node"]["createdAt"])));
+                if part["pageInfo"]["hasNextPage"] == false {
+                    break;
+                }
+            }
+            assert_eq!(parts, [2, 2, 1], "{list}");
+            assert!(seen.is_sorted_by(|a, b| a >= b), "{list} {seen:?}");
+        }
+        filters_choose(&world, &ids).await;
+    }
+}
+
+async fn filters_choose(world: &super::world::World, ids: &[String]) {
+    let query = "query ($filter: ExecutionFilter) {
+        executions(filter: $filter) { nodes { executionId } } }";
+    let newest_first: Vec<String> = ids.iter().rev().cloned().collect();
+    let created = world.execution(&ids[2], "createdAt requestId planId").await;
+    let one = vec![ids[2].clone()];
+    for (filter, expected) in [
+        (json!(null), &newest_first),
+        (json!({ "state": ["COMPLETED", "FAILED"] }), &newest_first),
+        (json!({ "state": ["FAILED"] }), &Vec::new()),
+        (json!({ "state": [] }), &Vec::new()),
+        (json!({ "toolName": "flow.echo" }), &one),
+        (json!({ "requestId": created["requestId"] }), &one),
+        (json!({ "planId": created["planId"] }), &one),
+        (json!({ "planId": "nonsense" }), &Vec::new()),
+        (json!({ "requestId": "plan_1_aaaaaaaaa" }), &Vec::new()),
+        (json!({ "from": created["createdAt"] }), &newest_first[..3].to_vec()),
+        (json!({ "to": created["createdAt"] }), &newest_first[3..].to_vec()),
+    ] {
+        let found = world.get(query, json!({ "filter": filter })).await;
+        assert_eq!(&pluck(found["nodes"].as_array().unwrap(), "executionId"), expected, "{filter}");
+    }
+    let query = "query ($filter: PlanFilter) { plans(filter: $filter) { nodes { planId } } }";
+    let found = world.get(query, json!({ "filter": { "search": "FLOW.ECHO" } })).await;
+    assert_eq!(found["nodes"], json!([{ "planId": created["planId"] }]));
+    let query = "query ($filter: RequestFilter) {
+        requests(filter: $filter) { nodes { requestId } } }";
+    for (filter, expected) in [
+        (json!({ "search": "echo", "state": "COMPLETED" }), 1),
+        (json!({ "state": "WAITING" }), 0),
+    ] {
+        let found = world.get(query, json!({ "filter": filter })).await;
+        assert_eq!(found["nodes"].as_array().map(Vec::len), Some(expected), "{filter}");
+    }
+}

@@ -1,0 +1,107 @@
+//! Subscriptions miss nothing and repeat nothing.
+
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+use super::world::{all, next, pluck, two_processes, worlds};
+
+fn chain() -> Value {
+    json!([
+        { "name": "flow.echo", "id": "a", "parameters": { "x": 1 } },
+        { "name": "flow.fail", "id": "b", "parameters": { "message": "m", "times": 1, "retryable": true },
+          "retry": { "maxAttempts": 2, "backoffMs": 1 }, "dependsOn": "a" },
+        { "name": "flow.echo", "id": "c", "parameters": { "y": "{{a.x}}" }, "dependsOn": "b" },
+    ])
+}
+
+#[tokio::test]
+async fn events_resume_from_every_position() {
+    for world in worlds().await {
+        let id = world.start(chain(), json!({})).await;
+        let live = world.events(&id).await;
+        let kinds = pluck(&live, "type");
+        assert!(kinds.contains(&"step_retry_scheduled".to_owned()), "{kinds:?}");
+        for after in 0..=live.len() {
+            let behind = world.events_behind(&id, after as u64).await;
+            assert_eq!(behind, live[after..], "behind {after}");
+        }
+        assert_eq!(world.events_behind(&id, 1_000_000).await, Vec::<Value>::new());
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_comes_back_misses_nothing() {
+    let [asking, _working] = two_processes().await;
+    let id = asking.start(chain(), json!({})).await;
+    let query = "subscription ($id: ID!, $after: Int) {
+        executionEvents(executionId: $id, afterSeq: $after) { seq type } }";
+    let (mut seen, mut is_over) = (Vec::new(), false);
+    while !is_over {
+        // Leaves after each event.
+        let after = seen.len();
+        let mut events = asking.subscribe(query, json!({ "id": id, "after": after }));
+        let event = next(&mut events).await;
+        is_over = event["type"] == "finished";
+        seen.push(event["seq"].as_u64());
+    }
+    let counted: Vec<_> = (1..=seen.len() as u64).map(Some).collect();
+    assert_eq!(seen, counted);
+}
+
+#[tokio::test]
+async fn the_status_is_told_at_every_change() {
+    for world in worlds().await {
+        let wait = json!([{ "name": "flow.wait", "id": "w", "parameters": { "name": "go" } }]);
+        let id = world.start(wait, json!({})).await;
+        let query = "subscription ($id: ID!) { executionStatus(executionId: $id) {
+            state seq steps { state } successful } }";
+        let mut states = world.subscribe(query, json!({ "id": id }));
+        world.until(&id, "w", "WAITING").await;
+        let signal = "mutation ($id: ID!) {
+            signalExecution(executionId: $id, name: \"go\", payload: { n: 1 }) { executionId } }";
+        world.get(signal, json!({ "id": id })).await;
+        let mut told = vec![next(&mut states).await];
+        told.extend(all(states).await);
+        let seqs: Vec<_> = told.iter().filter_map(|it| it["seq"].as_u64()).collect();
+        assert!(seqs.is_sorted_by(|a, b| a < b), "{told:#?}");
+        let last = told.last().unwrap();
+        assert_eq!((&last["state"], &last["successful"]), (&json!("COMPLETED"), &json!(1)));
+        // One that is over is told once.
+        let again = all(world.subscribe(query, json!({ "id": id }))).await;
+        assert_eq!(again, told[told.len() - 1..]);
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_followed_through_later_executions() {
+    for world in worlds().await {
+        let draft = json!({ "tools": [{ "name": "flow.noop" }] }).to_string();
+        let run = "mutation ($query: String!) { run(query: $query) { executionId requestId planId } }";
+        let begun = world.get(run, json!({ "query": draft })).await;
+        let query = "subscription ($id: ID!) { requestEvents(requestId: $id) {
+            requestId planId executionId type seq data at } }";
+        let mut events = world.subscribe(query, json!({ "id": begun["requestId"] }));
+        let mut kinds = Vec::new();
+        while kinds.last().is_none_or(|it| it != "finished") {
+            let event = next(&mut events).await;
+            assert_eq!(event["requestId"], begun["requestId"]);
+            if event["seq"].is_number() {
+                assert_eq!(event["executionId"], begun["executionId"]);
+                assert_eq!(event["planId"], begun["planId"]);
+            }
+            kinds.push(event["type"].as_str().unwrap().to_owned());
+        }
+        let planning = ["transcript", "transcript", "plan_created", "transcript"];
+        let told: Vec<_> = kinds.iter().filter(|it| planning.contains(&it.as_str())).collect();
+        assert_eq!(told.len(), planning.len(), "{kinds:?}");
+        let later = "mutation ($id: ID!) { executeByRequestId(requestId: $id) { executionId } }";
+        let later = world.get(later, json!({ "id": begun["requestId"] })).await;
+        let rest = events.by_ref().take_while(|it| {
+            let is_last = it["type"] == "finished";
+            async move { !is_last }
+        });
+        let rest = all(rest).await;
+        assert_eq!(rest[0]["type"], "created");
+        assert!(rest.iter().all(|it| it["executionId"] == later["executionId"]), "{rest:#?}");
+    }
+}

@@ -1,0 +1,244 @@
+//! A schema over a store, with a worker that carries out what is asked.
+
+use std::{sync::Arc, time::Duration};
+
+use async_graphql::{Request, Response, Variables};
+use async_trait::async_trait;
+use executor::{
+    control::Control,
+    options::Options,
+    tool::flow::flow,
+    toolbox::Toolbox,
+    worker::{Parts, Scope, Worker},
+};
+use futures::{Stream, StreamExt, stream::BoxStream};
+use graphql::{
+    engine::Engine,
+    schema::{self, Limits, Schema},
+};
+use planner::{Note, Planner, PlanningError, Proposal, catalog::Catalog, compile::parse};
+use serde_json::{Value, json};
+use shared::{
+    clock::{Clock, WallClock},
+    id::WorkerId,
+    store::{self, Store},
+};
+use tempfile::TempDir;
+use tokio::{task::JoinSet, time};
+use tokio_util::sync::CancellationToken;
+
+/// How long anything may take. Nothing here needs a second.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) struct World {
+    pub(super) schema: Schema,
+    pub(super) store: Arc<dyn Store>,
+    /// Ends the worker when the world does.
+    _tasks: JoinSet<()>,
+    /// Where the store's file is.
+    _folder: Option<Arc<TempDir>>,
+}
+
+/// Returns a world with a worker, over each store that needs no server.
+pub(super) async fn worlds() -> [World; 2] {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let url = sqlite(&folder);
+    let memory = World::over(open("memory:").await, true, None);
+    [memory, World::over(open(&url).await, true, Some(folder))]
+}
+
+/// Returns a world with a worker, over the store in memory.
+pub(super) async fn world() -> World {
+    World::over(open("memory:").await, true, None)
+}
+
+/// Returns two processes over one file: one without a worker, and one with.
+pub(super) async fn two_processes() -> [World; 2] {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let url = sqlite(&folder);
+    let asking = World::over(open(&url).await, false, Some(Arc::clone(&folder)));
+    [asking, World::over(open(&url).await, true, Some(folder))]
+}
+
+fn sqlite(folder: &Arc<TempDir>) -> String {
+    format!("sqlite:{}", folder.path().join("faber.db").display())
+}
+
+async fn open(url: &str) -> Arc<dyn Store> {
+    store::open(url).await.unwrap()
+}
+
+impl World {
+    fn over(store: Arc<dyn Store>, works: bool, folder: Option<Arc<TempDir>>) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(WallClock);
+        let toolbox = Toolbox::new([flow()]);
+        let mut tasks = JoinSet::new();
+        let worker = works.then(|| {
+            let parts = Parts {
+                node: "here".to_owned(),
+                store: Arc::clone(&store),
+                toolbox: toolbox.clone(),
+                clock: Arc::clone(&clock),
+                options: Options::default(),
+                scope: Scope::Everything,
+            };
+            let id = WorkerId::draw(clock.now());
+            let (worker, handle) = Worker::new(parts, id, CancellationToken::new());
+            tasks.spawn(worker.run());
+            handle
+        });
+        let control = Control::new(Arc::clone(&store), Arc::clone(&clock), worker);
+        let planner = Arc::new(Literal);
+        let engine = Engine::new(control, toolbox, planner, clock, PATIENCE);
+        let schema = schema::build(engine, Limits::default());
+        Self { schema, store, _tasks: tasks, _folder: folder }
+    }
+
+    /// Executes an operation. Returns `{"data": …}`, with `errors` if there are any.
+    pub(super) async fn ask(&self, query: &str, variables: Value) -> Value {
+        let asked = self.schema.execute(request(query, variables));
+        body(&time::timeout(PATIENCE, asked).await.expect("an answer in time"))
+    }
+
+    /// Executes an operation that must succeed. Returns its only field.
+    pub(super) async fn get(&self, query: &str, variables: Value) -> Value {
+        only_field(self.ask(query, variables).await)
+    }
+
+    /// Executes an operation that must fail with one error. Returns its extensions, with its
+    /// message among them.
+    pub(super) async fn refused(&self, query: &str, variables: Value) -> Value {
+        refusal(&self.ask(query, variables).await)
+    }
+
+    /// Subscribes. Every item is the only field of what comes.
+    pub(super) fn subscribe(&self, query: &str, variables: Value) -> BoxStream<'static, Value> {
+        let stream = self.schema.execute_stream(request(query, variables));
+        stream.map(|it| only_field(body(&it))).boxed()
+    }
+
+    /// Keeps a plan. Returns its identifier.
+    pub(super) async fn plan(&self, tools: Value) -> String {
+        let query = "mutation ($input: PlanInput!) { createPlan(input: $input) {
+            plan { planId } diagnostics { message } } }";
+        let payload = self.get(query, json!({ "input": { "tools": tools } })).await;
+        text(&payload["plan"]["planId"])
+    }
+
+    /// Keeps a plan and starts an execution of it. Returns its identifier.
+    pub(super) async fn start(&self, tools: Value, options: Value) -> String {
+        let plan = self.plan(tools).await;
+        let query = "mutation ($id: ID!, $options: ExecutionOptions) {
+            executePlan(planId: $id, options: $options) { executionId } }";
+        let execution = self.get(query, json!({ "id": plan, "options": options })).await;
+        text(&execution["executionId"])
+    }
+
+    /// Waits until an execution has ended. Returns its events.
+    pub(super) async fn events(&self, id: &str) -> Vec<Value> {
+        self.events_behind(id, 0).await
+    }
+
+    pub(super) async fn events_behind(&self, id: &str, after: u64) -> Vec<Value> {
+        let query = "subscription ($id: ID!, $after: Int) {
+            executionEvents(executionId: $id, afterSeq: $after) {
+                seq type stepId attempt executionId data } }";
+        all(self.subscribe(query, json!({ "id": id, "after": after }))).await
+    }
+
+    /// Waits until a step is in a state.
+    pub(super) async fn until(&self, id: &str, step: &str, state: &str) {
+        let query = "subscription ($id: ID!, $step: String!) {
+            executionStatus(executionId: $id) { step(stepId: $step) { state } } }";
+        let mut states = self.subscribe(query, json!({ "id": id, "step": step }));
+        let reached = async {
+            while let Some(now) = states.next().await {
+                if now["step"]["state"] == state {
+                    return;
+                }
+            }
+            panic!("`{step}` was never {state}");
+        };
+        time::timeout(PATIENCE, reached).await.expect("the state in time");
+    }
+
+    /// Returns an execution as it now stands.
+    pub(super) async fn execution(&self, id: &str, fields: &str) -> Value {
+        let query = format!("query ($id: ID!) {{ execution(executionId: $id) {{ {fields} }} }}");
+        self.get(&query, json!({ "id": id })).await
+    }
+}
+
+/// Returns everything a stream gives until it ends.
+pub(super) async fn all<T>(stream: impl Stream<Item = T>) -> Vec<T> {
+    time::timeout(PATIENCE, stream.collect()).await.expect("the end in time")
+}
+
+/// Returns what comes next.
+pub(super) async fn next<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> T {
+    let next = time::timeout(PATIENCE, stream.next()).await.expect("something in time");
+    next.expect("something")
+}
+
+/// Returns one field of each of several things, as text.
+pub(super) fn pluck(things: &[Value], field: &str) -> Vec<String> {
+    things.iter().map(|it| text(&it[field])).collect()
+}
+
+pub(super) fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn request(query: &str, variables: Value) -> Request {
+    Request::new(query).variables(Variables::from_json(variables))
+}
+
+fn body(response: &Response) -> Value {
+    serde_json::to_value(response).unwrap()
+}
+
+fn only_field(mut body: Value) -> Value {
+    assert!(body.get("errors").is_none(), "{body:#}");
+    let fields = body["data"].as_object_mut().expect("data");
+    assert_eq!(fields.len(), 1);
+    fields.values_mut().next().unwrap().take()
+}
+
+pub(super) fn refusal(body: &Value) -> Value {
+    let errors = body["errors"].as_array().unwrap_or_else(|| panic!("no errors: {body:#}"));
+    assert_eq!(errors.len(), 1, "{body:#}");
+    let mut extensions = errors[0]["extensions"].clone();
+    extensions["message"] = errors[0]["message"].clone();
+    extensions
+}
+
+/// Reads the query as a draft; of other words it cannot make a plan.
+#[derive(Debug)]
+struct Literal;
+
+#[async_trait]
+impl Planner for Literal {
+    fn name(&self) -> &'static str {
+        "literal"
+    }
+
+    async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
+        let note = Note { kind: "candidates", content: json!(catalog.tools().len()) };
+        let notes = vec![note];
+        if query == "a planner that is away" {
+            let message = "the planner is away".to_owned();
+            return Err(PlanningError::Unavailable { message, notes });
+        }
+        match parse(query) {
+            Ok(draft) => Ok(Proposal { draft, notes, warnings: Vec::new() }),
+            Err(_) => {
+                let message = format!("no tool does `{query}`");
+                let nearest = vec!["flow.echo".to_owned()];
+                Err(PlanningError::NoPlan { message, nearest, notes })
+            }
+        }
+    }
+}
