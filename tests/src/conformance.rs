@@ -112,7 +112,8 @@ pub fn signal(seq: u64, payload: Value) -> Recorded {
 
 /// Returns an append of so many events.
 pub fn pauses(id: ExecutionId, after: u64, events: usize) -> Append {
-    let pause = |n| Recorded { seq: Seq(after).plus(n), at: at(0), event: Event::Paused };
+    let event = Event::Paused { command: command_id(1) };
+    let pause = |n| Recorded { seq: Seq(after).plus(n), at: at(0), event: event.clone() };
     let events: Vec<Recorded> = (1..=events).map(pause).collect();
     Append::new(id, Seq(after), &events)
 }
