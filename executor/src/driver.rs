@@ -11,7 +11,11 @@
 
 mod pending;
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use chrono::TimeDelta;
 use futures::FutureExt;
@@ -19,7 +23,7 @@ use shared::{
     clock::{Clock, Timestamp},
     event::{Event, Recorded, StepStarted},
     execution::{Execution, Phase, ReplayError},
-    id::{ExecutionId, Seq, WorkerId},
+    id::{CommandId, ExecutionId, Seq, WorkerId},
     store::{AppendError, Envelope, Head, Store, StoreError},
     tool::Effect,
 };
@@ -65,6 +69,8 @@ pub(crate) struct Driver {
     held: VecDeque<(Seq, Call)>,
     /// Attempts that ended and that the machine has not heard of.
     ended: VecDeque<Ended>,
+    /// Commands that the machine has heard of: the inbox may bring them again.
+    obeyed: BTreeSet<CommandId>,
     attempts: JoinSet<Ended>,
     cancel: CancellationToken,
     is_draining: bool,
@@ -155,6 +161,7 @@ impl Driver {
             pending: Pending::new(durable),
             held: VecDeque::new(),
             ended: VecDeque::new(),
+            obeyed: BTreeSet::new(),
             attempts: JoinSet::new(),
             cancel: CancellationToken::new(),
             is_draining: false,
@@ -204,6 +211,9 @@ impl Driver {
 
     fn obey(&mut self, envelope: Envelope, may_start: bool) {
         self.pending.heard(envelope.id);
+        if !self.obeyed.insert(envelope.id) {
+            return;
+        }
         self.decide_at(Input::Command(envelope), may_start);
     }
 
@@ -307,7 +317,10 @@ impl Driver {
 
     fn wake_in(&self) -> Option<Duration> {
         let at = machine::wake_at(&self.execution)?;
-        Some((at - self.context.clock.now()).to_std().unwrap_or_default())
+        let wait = (at - self.context.clock.now()).to_std().unwrap_or_default();
+        // A step that is due and may not begin any more must not keep this awake.
+        let least = if self.is_draining { self.context.options.poll } else { Duration::ZERO };
+        Some(wait.max(least))
     }
 
     /// Returns whether nothing here is under way that needs a driver.
@@ -332,7 +345,8 @@ impl Driver {
     /// Returns when a worker should take the execution again, if nobody asks before.
     fn due(&self) -> Option<Timestamp> {
         let agenda = self.execution.agenda();
-        let has_work = !agenda.ready().is_empty() && !self.execution.is_paused();
+        let is_idle = agenda.ready().is_empty() && agenda.asking().is_empty();
+        let has_work = !is_idle && !self.execution.is_paused();
         if self.is_draining && has_work {
             return Some(self.context.clock.now());
         }

@@ -103,9 +103,9 @@ pub fn wake_at(execution: &Execution) -> Option<Timestamp> {
         Phase::Open | Phase::Failing => execution.deadline(),
         _ => None,
     };
-    let start = match execution.started_at() {
-        None => execution.options().start_at,
-        Some(_) => None,
+    let start = match (execution.phase(), execution.started_at()) {
+        (Phase::Open, None) => execution.options().start_at,
+        _ => None,
     };
     let has_slot = agenda.running().len() < execution.options().width();
     let may_retry = execution.phase() == Phase::Open && !execution.is_paused() && has_slot;
@@ -161,8 +161,7 @@ impl Turn<'_> {
 
     /// Says what becomes of an attempt whose worker is gone.
     fn interrupt(&mut self, number: StepIx, attempt: Attempt) {
-        let state = self.execution.step(number);
-        let interruptions = state.attempts.saturating_sub(state.failures);
+        let interruptions = self.execution.step(number).interruptions + 1;
         let plan = Arc::clone(self.execution.plan());
         let step = plan.step(number);
         if step.policy.effect == Effect::Once {

@@ -54,7 +54,7 @@ pub struct Worker {
     local: Arc<Local>,
     orders: mpsc::Receiver<Order>,
     drivers: JoinSet<Driven>,
-    /// Executions that drivers gave up, to be claimed again.
+    /// Executions that drivers gave up, to be claimed again unless another worker has them.
     again: BTreeSet<ExecutionId>,
     /// Executions that were due at the last look, and whose tools are not at hand.
     lacking: BTreeSet<ExecutionId>,
@@ -156,6 +156,7 @@ impl Worker {
             self.wind_down().await;
         };
         tokio::select! {
+            biased;
             () = work => (),
             () = beats => unreachable!("hearts beat until the work is done"),
         }
@@ -203,8 +204,10 @@ impl Worker {
                 true
             }
             Err(DriveError::Fenced) => {
+                // Or a late write of this worker came between, and nobody has it.
                 info!(execution = %id, "another worker has the execution");
-                false
+                self.again(id);
+                true
             }
             Err(err @ (DriveError::LeaseLost | DriveError::Store(_))) => {
                 warn!(execution = %id, %err, "will be claimed again");
@@ -237,16 +240,21 @@ impl Worker {
                     (id, result)
                 });
             }
-            Order::Claim(id) => self.claim(id),
+            Order::Claim(id) => {
+                if !self.claim(id) {
+                    self.again(id);
+                }
+            }
         }
     }
 
-    /// Takes an execution that is in the store, unless it is driven here already.
-    fn claim(&mut self, id: ExecutionId) {
+    /// Takes an execution that is in the store, unless it is driven here already. Returns whether
+    /// there was room for it.
+    fn claim(&mut self, id: ExecutionId) -> bool {
         if self.local.has(id) {
-            return;
+            return true;
         }
-        let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else { return };
+        let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else { return false };
         let (sender, commands) = mpsc::channel(COMMANDS);
         self.local.insert(id, sender);
         let (context, plans) = (Arc::clone(&self.context), Arc::clone(&self.plans));
@@ -254,6 +262,7 @@ impl Worker {
             let _permit = permit;
             (id, drive(context, &plans, id, commands).await)
         });
+        true
     }
 
     /// Lets drivers end what is short, then cuts them off.

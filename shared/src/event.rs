@@ -123,9 +123,15 @@ pub enum Event {
     /// The execution's time is up.
     DeadlinePassed,
     /// No further step starts until somebody resumes.
-    Paused,
+    Paused {
+        /// What made it happen, so that it happens once.
+        command: CommandId,
+    },
     /// Steps start again.
-    Resumed,
+    Resumed {
+        /// What made it happen, so that it happens once.
+        command: CommandId,
+    },
     /// Every step is over. Nothing follows.
     Finished {
         /// How it ended.
@@ -239,8 +245,8 @@ impl Event {
             | Self::SignalReceived { .. }
             | Self::CancelRequested { .. }
             | Self::DeadlinePassed
-            | Self::Paused
-            | Self::Resumed
+            | Self::Paused { .. }
+            | Self::Resumed { .. }
             | Self::Finished { .. } => None,
         }
     }
@@ -260,9 +266,10 @@ impl Event {
     /// Returns the command that made it happen, if one did that must count once.
     pub fn command(&self) -> Option<CommandId> {
         match self {
-            Self::StepApproved { command, .. } | Self::SignalReceived { command, .. } => {
-                Some(*command)
-            }
+            Self::StepApproved { command, .. }
+            | Self::SignalReceived { command, .. }
+            | Self::Paused { command }
+            | Self::Resumed { command } => Some(*command),
             _ => None,
         }
     }
@@ -284,8 +291,8 @@ impl Event {
             Self::SignalReceived { .. } => "signal_received",
             Self::CancelRequested { .. } => "cancel_requested",
             Self::DeadlinePassed => "deadline_passed",
-            Self::Paused => "paused",
-            Self::Resumed => "resumed",
+            Self::Paused { .. } => "paused",
+            Self::Resumed { .. } => "resumed",
             Self::Finished { .. } => "finished",
         }
     }

@@ -10,7 +10,7 @@ mod error;
 mod options;
 mod step;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -46,7 +46,7 @@ pub struct Execution {
     steps: Vec<Step>,
     agenda: Agenda,
     signals: Vec<Signal>,
-    commands: Vec<CommandId>,
+    commands: BTreeSet<CommandId>,
 }
 
 /// Where an execution is in its life. It only ever moves down this list.
@@ -168,7 +168,7 @@ impl Execution {
             is_paused: false,
             steps,
             signals: Vec::new(),
-            commands: Vec::new(),
+            commands: BTreeSet::new(),
         })
     }
 
@@ -287,8 +287,8 @@ impl Execution {
             Event::DeadlinePassed if matches!(self.phase, Phase::Open | Phase::Failing) => {
                 self.phase = Phase::Expired;
             }
-            Event::Paused if !self.is_paused => self.is_paused = true,
-            Event::Resumed if self.is_paused => self.is_paused = false,
+            Event::Paused { .. } if !self.is_paused => self.is_paused = true,
+            Event::Resumed { .. } if self.is_paused => self.is_paused = false,
             Event::Finished { outcome } if self.agenda.is_over() => {
                 self.phase = Phase::Finished(*outcome);
                 self.finished_at = Some(at);
@@ -474,3 +474,6 @@ impl Values for Execution {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,5 +4,6 @@ mod commands;
 mod mcp;
 mod mongod;
 mod protocol;
+mod simulation;
 mod stores;
 mod supervised;

@@ -4,4 +4,6 @@
 pub mod binary;
 pub mod conformance;
 pub mod faulty;
+pub mod ledger;
 pub mod toolset;
+pub mod world;

@@ -37,6 +37,7 @@ pub(super) struct Pending {
 struct Flight {
     events: Vec<Recorded>,
     head: Option<Head>,
+    heard: Vec<CommandId>,
     future: BoxFuture<'static, Result<(), AppendError>>,
 }
 
@@ -98,7 +99,8 @@ impl Pending {
         let store = std::sync::Arc::clone(&context.store);
         if events.is_empty() {
             let discard = async move { Ok(store.discard(commands).await?) };
-            self.flight = Some(Flight { events, head: None, future: discard.boxed() });
+            let (head, heard, future) = (None, Vec::new(), discard.boxed());
+            self.flight = Some(Flight { events, head, heard, future });
             return;
         }
         let state = execution.state();
@@ -107,9 +109,9 @@ impl Pending {
         self.head = Some(state);
         let mut append = Append::new(execution.id(), self.durable, &events);
         append.head.clone_from(&head);
-        append.heard = commands;
+        append.heard.clone_from(&commands);
         let future = async move { store.append(append).await }.boxed();
-        self.flight = Some(Flight { events, head, future });
+        self.flight = Some(Flight { events, head, heard: commands, future });
     }
 
     /// Waits for what is on its way.
@@ -157,20 +159,15 @@ impl Pending {
         id: ExecutionId,
     ) -> Result<(), DriveError> {
         debug!(execution = %id, %err, "an append failed; looking what the log says");
-        let Flight { events, head, .. } = flight;
+        let Flight { events, head, heard, .. } = flight;
         let mut wait = BACKOFF;
         let mut last = StoreError::Unavailable(err.to_string());
         for _ in 0..context.options.store_tries {
             match fate(&*context.store, id, self.durable, &events).await {
-                Ok(Fate::Landed) => {
-                    if let Some(head) = head.clone()
-                        && let Err(err) = context.store.put_head(head).await
-                    {
-                        last = err;
-                    } else {
-                        return Ok(());
-                    }
-                }
+                Ok(Fate::Landed) => match complete(&*context.store, &head, &heard).await {
+                    Ok(()) => return Ok(()),
+                    Err(err) => last = err,
+                },
                 Ok(Fate::Displaced { is_ours_first }) => {
                     if is_ours_first && let Some(born) = self.born.take() {
                         // It was created; another worker was faster to take it.
@@ -181,6 +178,7 @@ impl Pending {
                 Ok(Fate::Prefix(n)) => {
                     let mut append = Append::new(id, self.durable.plus(n), &events[n..]);
                     append.head.clone_from(&head);
+                    append.heard.clone_from(&heard);
                     match context.store.append(append).await {
                         Ok(()) => return Ok(()),
                         Err(AppendError::Conflict) => (),
@@ -195,6 +193,21 @@ impl Pending {
         warn!(execution = %id, err = %last, "gave an execution up for now");
         Err(last.into())
     }
+}
+
+/// Does what an append does beside the events, once these are known to be there.
+async fn complete(
+    store: &dyn Store,
+    head: &Option<Head>,
+    heard: &[CommandId],
+) -> Result<(), StoreError> {
+    if let Some(head) = head.clone() {
+        store.put_head(head).await?;
+    }
+    if !heard.is_empty() {
+        store.discard(heard.to_vec()).await?;
+    }
+    Ok(())
 }
 
 async fn fate(

@@ -23,8 +23,12 @@ impl Turn<'_> {
             _ if self.execution.has_heard(id) => (),
             Command::Cancel { .. } if self.execution.phase() == Phase::Cancelling => (),
             Command::Cancel { reason } => self.push(Event::CancelRequested { reason }),
-            Command::Pause if is_open && !self.execution.is_paused() => self.push(Event::Paused),
-            Command::Resume if self.execution.is_paused() => self.push(Event::Resumed),
+            Command::Pause if is_open && !self.execution.is_paused() => {
+                self.push(Event::Paused { command: id });
+            }
+            Command::Resume if self.execution.is_paused() => {
+                self.push(Event::Resumed { command: id });
+            }
             Command::Pause | Command::Resume => (),
             Command::Approve { step, approved, comment } => {
                 self.approve(id, &step, approved, comment);

@@ -1,1 +1,260 @@
+//! What the machine decides, one story a test: inputs in, the events that they lead to out.
+//!
+//! Every decision here is made twice, and the second must yield nothing; every story is replayed
+//! from its log, and must end in the same state.
 
+mod failing;
+mod people;
+mod properties;
+mod stopping;
+mod timing;
+
+use std::fmt::Write as _;
+
+use expect_test::Expect;
+use serde_json::json;
+use shared::{
+    event::StepStarted,
+    execution::{ExecutionMode, ExecutionState, Tally},
+    id::CommandId,
+    plan::{About, UncheckedPlan, UncheckedStep},
+    store::Command,
+};
+
+use super::*;
+
+/// An execution, its log, and the time.
+struct Story {
+    execution: Execution,
+    log: Vec<Recorded>,
+    now: Timestamp,
+    commands: u32,
+    told: usize,
+}
+
+/// Returns a moment some milliseconds after the beginning.
+fn at(ms: i64) -> Timestamp {
+    Timestamp::from_timestamp_millis(1_700_000_000_000 + ms).unwrap()
+}
+
+/// Returns a step `id` that calls `set.tool` (or `flow.sleep`, `flow.wait`) after others.
+fn step(id: &str, tool: &str, after: &[&str]) -> UncheckedStep {
+    UncheckedStep {
+        id: id.parse().unwrap(),
+        tool: tool.parse().unwrap(),
+        parameters: Arc::new(json!({})),
+        depends_on: after.iter().map(|it| it.parse().unwrap()).collect(),
+        output_mapping: Vec::new(),
+        policy: shared::plan::StepPolicy { effect: Effect::Idempotent, ..Default::default() },
+    }
+}
+
+fn call(id: &str, after: &[&str]) -> UncheckedStep {
+    step(id, "set.tool", after)
+}
+
+fn on_error(on_error: OnError, mut step: UncheckedStep) -> UncheckedStep {
+    step.policy.on_error = on_error;
+    step
+}
+
+fn effect(effect: Effect, mut step: UncheckedStep) -> UncheckedStep {
+    step.policy.effect = effect;
+    step
+}
+
+fn tries(max_attempts: u32, mut step: UncheckedStep) -> UncheckedStep {
+    step.policy.retry.max_attempts = max_attempts;
+    step.policy.retry.jitter = false;
+    step
+}
+
+fn approved(mut step: UncheckedStep) -> UncheckedStep {
+    step.policy.requires_approval = true;
+    step
+}
+
+fn with(parameters: Value, mut step: UncheckedStep) -> UncheckedStep {
+    step.parameters = Arc::new(parameters);
+    step
+}
+
+fn sleep(id: &str, ms: u64, after: &[&str]) -> UncheckedStep {
+    with(json!({ "ms": ms }), step(id, "flow.sleep", after))
+}
+
+fn wait(id: &str, name: &str, after: &[&str]) -> UncheckedStep {
+    with(json!({ "name": name }), step(id, "flow.wait", after))
+}
+
+fn plan(steps: Vec<UncheckedStep>) -> Arc<Plan> {
+    let about = About {
+        id: "plan_1_aaaaaaaaa".parse().unwrap(),
+        request: "req_1_aaaaaaaaa".parse().unwrap(),
+        version: 1,
+        query: "q".to_owned(),
+        planner: "explicit".to_owned(),
+        created_at: at(0),
+    };
+    Arc::new(Plan::try_from(UncheckedPlan { about, steps, diagnostics: Vec::new() }).unwrap())
+}
+
+fn failed() -> ToolError {
+    ToolError::failed("no")
+}
+
+fn timed_out() -> ToolError {
+    ToolError::new(ErrorCode::TIMEOUT, "slow").indefinite()
+}
+
+fn stopped() -> ToolError {
+    ToolError::new(ErrorCode::CANCELLED, "stopped").indefinite()
+}
+
+impl Story {
+    /// Begins: somebody created it, and a worker took it at once.
+    fn new(steps: Vec<UncheckedStep>) -> Self {
+        Self::with(steps, ExecutionOptions::default())
+    }
+
+    fn with(steps: Vec<UncheckedStep>, options: ExecutionOptions) -> Self {
+        let mut story = Self::unclaimed(steps, options);
+        story.claim();
+        story
+    }
+
+    fn unclaimed(steps: Vec<UncheckedStep>, options: ExecutionOptions) -> Self {
+        let id = "exec_1_aaaaaaaaa".parse().unwrap();
+        let (execution, created) = create(id, &plan(steps), options, at(0));
+        Self { execution, log: vec![created], now: at(0), commands: 0, told: 1 }
+    }
+
+    fn decide(&mut self, input: &Input) -> &mut Self {
+        let moment = Moment::from(self.now);
+        self.log.extend(decide(&mut self.execution, input.clone(), moment));
+        if !matches!(input, Input::Claimed { .. }) {
+            let again = decide(&mut self.execution, input.clone(), moment);
+            assert_eq!(again, [], "a decision is made once");
+        }
+        assert_eq!(decide(&mut self.execution, Input::Woken, moment), [], "nothing is left over");
+        self
+    }
+
+    fn claim(&mut self) -> &mut Self {
+        let worker = "work_1_aaaaaaaaa".parse().unwrap();
+        self.decide(&Input::Claimed { worker, node: "n".into() })
+    }
+
+    fn number(&self, id: &str) -> StepIx {
+        self.execution.plan().number(&id.parse().unwrap()).unwrap()
+    }
+
+    /// Ends the attempt of a step that is under way.
+    fn end(&mut self, id: &str, result: Result<Value, ToolError>) -> &mut Self {
+        let step = self.number(id);
+        let attempt = Attempt::after(self.execution.step(step).attempts - 1);
+        self.decide(&Input::Ended { step, attempt, result })
+    }
+
+    fn ok(&mut self, id: &str) -> &mut Self {
+        self.end(id, Ok(json!({ "by": id })))
+    }
+
+    fn envelope(&mut self, command: Command) -> Envelope {
+        self.commands += 1;
+        let id: CommandId = format!("cmd_{}_aaaaaaaaa", self.commands).parse().unwrap();
+        Envelope { id, execution: self.execution.id(), at: self.now, command }
+    }
+
+    fn tell(&mut self, command: Command) -> &mut Self {
+        let envelope = self.envelope(command);
+        self.decide(&Input::Command(envelope))
+    }
+
+    fn cancel(&mut self) -> &mut Self {
+        self.tell(Command::Cancel { reason: None })
+    }
+
+    fn approve(&mut self, id: &str, approved: bool) -> &mut Self {
+        self.tell(Command::Approve { step: id.parse().unwrap(), approved, comment: None })
+    }
+
+    fn signal(&mut self, name: &str, payload: Value) -> &mut Self {
+        self.tell(Command::Signal { name: name.to_owned(), payload: Arc::new(payload) })
+    }
+
+    /// Lets time pass until so many milliseconds after the beginning.
+    fn wake(&mut self, ms: i64) -> &mut Self {
+        self.now = at(ms);
+        self.decide(&Input::Woken)
+    }
+
+    /// Compares what happened since the last check, and replays everything.
+    fn check(&mut self, expected: Expect) -> &mut Self {
+        let mut text = String::new();
+        for recorded in &self.log[self.told..] {
+            writeln!(text, "{}", line(recorded)).unwrap();
+        }
+        self.told = self.log.len();
+        expected.assert_eq(&text);
+        let plan = Arc::clone(self.execution.plan());
+        let replayed = Execution::replay(self.execution.id(), plan, &self.log).unwrap();
+        assert_eq!(format!("{replayed:?}"), format!("{:?}", self.execution));
+        self
+    }
+
+    fn state(&self) -> ExecutionState {
+        self.execution.state()
+    }
+
+    fn wakes_at(&self) -> Option<i64> {
+        wake_at(&self.execution).map(|it| (it - at(0)).num_milliseconds())
+    }
+
+    /// Asserts that it ended, that everybody was counted, and that nothing more happens.
+    fn is_over(&mut self, state: ExecutionState) -> Tally {
+        assert_eq!(self.state(), state);
+        let finished = self.log.iter().filter(|it| it.event.is_last()).count();
+        assert_eq!(finished, 1);
+        assert!(self.log.last().is_some_and(|it| it.event.is_last()));
+        let tally = self.execution.tally();
+        let Tally { total, successful, failed, skipped, cancelled } = tally;
+        assert_eq!(total, successful + failed + skipped + cancelled);
+        let events = self.log.len();
+        self.claim().cancel().tell(Command::Pause).signal("go", json!(1)).wake(1 << 40);
+        assert_eq!(self.log.len(), events, "nothing follows the end");
+        assert_eq!(self.wakes_at(), None);
+        tally
+    }
+}
+
+/// Tells an event in one line.
+fn line(recorded: &Recorded) -> String {
+    let Recorded { at: when, event, .. } = recorded;
+    let mut line = format!("{} {}", (*when - at(0)).num_milliseconds(), event.kind());
+    event.step().map(|it| write!(line, " {it}").unwrap());
+    event.attempt().map(|it| write!(line, "#{it}").unwrap());
+    let ms = |it: &Timestamp| (*it - at(0)).num_milliseconds();
+    match event {
+        Event::StepStarted(StepStarted { until: Some(until), .. }) => {
+            write!(line, " until {}", ms(until)).unwrap();
+        }
+        Event::StepSucceeded { output, .. } => write!(line, " {output}").unwrap(),
+        Event::StepRetryScheduled { error, until, .. } => {
+            write!(line, " {} until {}", error.code, ms(until)).unwrap();
+        }
+        Event::StepFailed { error, .. } => write!(line, " {}", error.code).unwrap(),
+        Event::StepSkipped { reason, .. } => write!(line, " {reason:?}").unwrap(),
+        Event::StepWaiting { reason, .. } => {
+            let reason = match reason {
+                WaitReason::Approval => "approval".to_owned(),
+                WaitReason::Signal { name } => format!("signal {name}"),
+                WaitReason::Decision { error } => format!("decision {}", error.code),
+            };
+            write!(line, " {reason}").unwrap();
+        }
+        Event::Finished { outcome } => write!(line, " {outcome:?}").unwrap(),
+        _ => (),
+    }
+    line
+}

@@ -17,10 +17,10 @@ impl Worker {
     /// Takes what is due and what workers that are gone left. Returns when to look again.
     pub(super) async fn look(&mut self) -> Duration {
         let poll = self.context.options.poll;
+        if let Err(err) = self.look_again().await {
+            warn!(%err, "cannot look who has the executions that were given up");
+        }
         if self.scope == Scope::Given {
-            for id in self.take_again() {
-                self.claim(id);
-            }
             return poll;
         }
         match self.try_look().await {
@@ -32,12 +32,22 @@ impl Worker {
         }
     }
 
+    /// Claims what drivers here gave up, unless another worker has it by now: claiming that would
+    /// interrupt its steps. What is still this worker's by its head nobody else looks for.
+    async fn look_again(&mut self) -> Result<(), StoreError> {
+        for id in self.again.clone() {
+            let head = self.context.store.head(id).await?;
+            let is_free = head.is_some_and(|it| !it.state.is_over() && self.is_free(&it));
+            if !is_free || self.claim(id) {
+                self.again.remove(&id);
+            }
+        }
+        Ok(())
+    }
+
     async fn try_look(&mut self) -> Result<Duration, StoreError> {
         let store = Arc::clone(&self.context.store);
         let poll = self.context.options.poll;
-        for id in self.take_again() {
-            self.claim(id);
-        }
         let now = self.context.clock.now();
         let orphans = store.orphans(now, LOOK).await?;
         let n_orphans = self.claim_all(orphans).await?;
@@ -60,8 +70,8 @@ impl Worker {
         let mut lacking = BTreeSet::new();
         for head in heads {
             if self.has_tools(&head).await? {
-                claimed += usize::from(!self.local.has(head.execution));
-                self.claim(head.execution);
+                let is_new = !self.local.has(head.execution);
+                claimed += usize::from(self.claim(head.execution) && is_new);
             } else {
                 lacking.insert(head.execution);
             }
@@ -127,9 +137,5 @@ impl Worker {
     /// Keeps an execution that a driver gave up, to be claimed again.
     pub(super) fn again(&mut self, id: ExecutionId) {
         self.again.insert(id);
-    }
-
-    fn take_again(&mut self) -> BTreeSet<ExecutionId> {
-        std::mem::take(&mut self.again)
     }
 }

@@ -116,7 +116,8 @@ mod tests {
                 s2["c<br/>odd.a#34;b#92;c#93;#96;#60;x#62; #35;1#59;"]
                 s0 --> s2
                 s1 --> s2
-        "#]].assert_eq(&mermaid(&plan()));
+        "#]]
+        .assert_eq(&mermaid(&plan()));
         expect![[r#"
             digraph plan {
                 rankdir=TB;
@@ -127,6 +128,7 @@ mod tests {
                 s0 -> s2;
                 s1 -> s2;
             }
-        "#]].assert_eq(&dot(&plan()));
+        "#]]
+        .assert_eq(&dot(&plan()));
     }
 }

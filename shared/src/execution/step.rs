@@ -20,6 +20,8 @@ pub struct Step {
     pub attempts: u32,
     /// How many of them failed; interruptions by crashes do not count.
     pub failures: u32,
+    /// How often a worker was lost while an attempt was under way.
+    pub interruptions: u32,
     /// When the first attempt began.
     pub started_at: Option<Timestamp>,
     /// When it was over.
@@ -75,6 +77,7 @@ impl Step {
             state: StepState::Pending,
             attempts: 0,
             failures: 0,
+            interruptions: 0,
             started_at: None,
             finished_at: None,
             parameters: None,
@@ -108,9 +111,11 @@ impl Step {
                 self.warnings.clone_from(warnings);
             }
             Event::StepRetryScheduled { .. } => self.failures += 1,
+            Event::StepInterrupted { .. } => self.interruptions += 1,
             Event::StepApproved { .. } => {
                 self.is_approved = true;
                 self.failures = 0;
+                self.interruptions = 0;
             }
             Event::StepFailed { .. } | Event::StepSucceeded { .. } => self.finished_at = Some(at),
             Event::StepCancelled { .. } if self.started_at.is_some() => {

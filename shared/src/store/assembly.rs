@@ -84,7 +84,9 @@ mod tests {
     use crate::{clock::Timestamp, event::Event, store::Append};
 
     fn document(first: u64, len: usize) -> Document {
-        let event = |seq| Recorded { seq, at: Timestamp::UNIX_EPOCH, event: Event::DeadlinePassed };
+        let command = "cmd_1_aaaaaaaaa".parse().unwrap();
+        let event = Event::Paused { command };
+        let event = |seq| Recorded { seq, at: Timestamp::UNIX_EPOCH, event: event.clone() };
         let events: Vec<Recorded> = (0..len).map(|it| event(Seq(first).plus(it))).collect();
         let id = "exec_1_aaaaaaaaa".parse().unwrap();
         Append::new(id, Seq(first - 1), &events).documents.remove(0)

@@ -1,0 +1,333 @@
+//! Failures: what a step's error means for it and for the others.
+
+use expect_test::expect;
+
+use super::*;
+
+#[test]
+fn a_failed_step_fails_the_execution_and_running_ones_are_awaited() {
+    let steps = vec![
+        call("a", &[]),
+        call("b", &[]),
+        tries(3, call("c", &[])),
+        call("d", &["b"]),
+        call("e", &["d"]),
+    ];
+    let mut story = Story::new(steps);
+    story.end("c", Err(failed()));
+    story.end("a", Err(failed())).check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_started b#1
+        0 step_started c#1
+        0 step_retry_scheduled c#1 tool.failed until 100
+        0 step_failed a#1 tool.failed
+        0 step_failed c#1 tool.failed
+        0 step_skipped d ExecutionFailed
+        0 step_skipped e ExecutionFailed
+    "#]]);
+    assert_eq!(story.state(), ExecutionState::InProgress);
+    story.ok("b").check(expect![[r#"
+        0 step_succeeded b#1 {"by":"b"}
+        0 finished Failed
+    "#]]);
+    let tally = story.is_over(ExecutionState::Failed);
+    assert_eq!((tally.successful, tally.failed, tally.skipped), (1, 2, 2));
+}
+
+#[test]
+fn a_second_failure_while_failing_is_not_tried_again() {
+    let mut story = Story::new(vec![call("a", &[]), tries(3, call("b", &[]))]);
+    story.end("a", Err(failed())).end("b", Err(failed())).check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_started b#1
+        0 step_failed a#1 tool.failed
+        0 step_failed b#1 tool.failed
+        0 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn continue_skips_dependents_and_goes_on() {
+    let steps = vec![
+        on_error(OnError::Continue, call("a", &[])),
+        call("b", &["a"]),
+        call("c", &["b"]),
+        call("d", &[]),
+        call("e", &["d"]),
+    ];
+    let mut story = Story::new(steps);
+    story.end("a", Err(failed())).ok("d").ok("e").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_started d#1
+        0 step_failed a#1 tool.failed
+        0 step_skipped b Dependency
+        0 step_skipped c Dependency
+        0 step_succeeded d#1 {"by":"d"}
+        0 step_started e#1
+        0 step_succeeded e#1 {"by":"e"}
+        0 finished Completed
+    "#]]);
+    let tally = story.is_over(ExecutionState::Completed);
+    assert_eq!((tally.successful, tally.failed, tally.skipped), (2, 1, 2));
+}
+
+#[test]
+fn a_step_with_one_skipped_dependency_is_skipped_before_the_other_ends() {
+    let steps =
+        vec![on_error(OnError::Continue, call("a", &[])), call("b", &[]), call("c", &["a", "b"])];
+    let mut story = Story::new(steps);
+    story.end("a", Err(failed())).ok("b").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_started b#1
+        0 step_failed a#1 tool.failed
+        0 step_skipped c Dependency
+        0 step_succeeded b#1 {"by":"b"}
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn ignore_makes_the_output_null_and_dependents_run() {
+    let steps = vec![
+        on_error(OnError::Ignore, call("a", &[])),
+        with(
+            json!({ "whole": "{{a}}", "text": "a is {{a}}", "part": "{{a.x}}" }),
+            call("b", &["a"]),
+        ),
+    ];
+    let mut story = Story::new(steps);
+    story.end("a", Err(failed()));
+    let b = story.execution.step(story.number("b"));
+    let expected = json!({ "whole": null, "text": "a is null", "part": "{{a.x}}" });
+    assert_eq!(b.parameters.as_deref(), Some(&expected));
+    assert_eq!(b.warnings.len(), 1);
+    story.ok("b").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_failed a#1 tool.failed
+        0 step_started b#1
+        0 step_succeeded b#1 {"by":"b"}
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn wait_asks_a_person_who_may_try_again_or_give_up() {
+    let mut story = Story::new(vec![on_error(OnError::Wait, call("a", &[])), call("b", &["a"])]);
+    story.end("a", Err(failed()));
+    assert_eq!(story.state(), ExecutionState::Waiting);
+    story.approve("a", true).end("a", Err(failed())).check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_waiting a decision tool.failed
+        0 step_approved a
+        0 step_started a#2
+        0 step_waiting a decision tool.failed
+    "#]]);
+    story.approve("a", false).check(expect![[r#"
+        0 step_failed a#2 tool.failed
+        0 step_skipped b ExecutionFailed
+        0 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn retries_back_off_and_end_with_the_budget() {
+    let mut story = Story::new(vec![tries(3, call("a", &[]))]);
+    story.end("a", Err(failed()));
+    assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Waiting, Some(100)));
+    story.wake(99).wake(100).end("a", Err(failed())).wake(299).wake(300);
+    story.end("a", Err(failed())).check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_retry_scheduled a#1 tool.failed until 100
+        100 step_started a#2
+        100 step_retry_scheduled a#2 tool.failed until 300
+        300 step_started a#3
+        300 step_failed a#3 tool.failed
+        300 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn an_error_that_no_other_try_can_help_is_final() {
+    let mut story = Story::new(vec![tries(3, call("a", &[]))]);
+    story.end("a", Err(failed().terminal())).check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_failed a#1 tool.failed
+        0 finished Failed
+    "#]]);
+    let mut story = Story::new(vec![tries(3, call("a", &[]))]);
+    let invalid = ToolError::new(ErrorCode::INVALID_PARAMETERS, "no");
+    story.end("a", Err(invalid)).check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_failed a#1 tool.invalid_parameters
+        0 finished Failed
+    "#]]);
+}
+
+#[test]
+fn jitter_is_drawn_from_the_attempt_and_stays_within_half() {
+    let mut jittery = tries(9, call("a", &[]));
+    jittery.policy.retry.jitter = true;
+    let until = |story: &mut Story| story.end("a", Err(failed())).wakes_at().unwrap();
+    let first = until(&mut Story::new(vec![jittery.clone()]));
+    assert_eq!(until(&mut Story::new(vec![jittery.clone()])), first);
+    assert!((50..=100).contains(&first), "{first}");
+}
+
+#[test]
+fn interruptions_use_up_no_attempts() {
+    let mut story = Story::new(vec![tries(2, call("a", &[]))]);
+    story.claim().claim();
+    story.end("a", Err(failed())).wake(100).claim().end("a", Err(failed()));
+    story.check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 claimed
+        0 step_interrupted a#1
+        0 step_started a#2
+        0 claimed
+        0 step_interrupted a#2
+        0 step_started a#3
+        0 step_retry_scheduled a#3 tool.failed until 100
+        100 step_started a#4
+        100 claimed
+        100 step_interrupted a#4
+        100 step_started a#5
+        100 step_failed a#5 tool.failed
+        100 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn a_step_that_takes_its_workers_down_is_given_up() {
+    let mut story = Story::new(vec![call("a", &[])]);
+    for _ in 0..limits::INTERRUPTIONS {
+        assert_eq!(story.claim().state(), ExecutionState::InProgress);
+    }
+    story.claim();
+    assert_eq!(story.is_over(ExecutionState::Failed).failed, 1);
+    let StepState::Failed(error) = &story.execution.steps()[0].state else { panic!() };
+    assert_eq!(error.code, ErrorCode::UNAVAILABLE);
+}
+
+/// Failures that a person forgave were once counted as interruptions.
+#[test]
+fn failures_that_a_person_forgave_are_not_interruptions() {
+    let mut story = Story::new(vec![on_error(OnError::Wait, call("a", &[]))]);
+    for _ in 0..=limits::INTERRUPTIONS {
+        story.end("a", Err(failed())).approve("a", true);
+    }
+    story.claim().ok("a");
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn once_is_tried_again_after_a_definite_failure_only() {
+    let once = || tries(3, effect(Effect::Once, call("a", &[])));
+    let mut story = Story::new(vec![once()]);
+    story.end("a", Err(failed())).wake(100).end("a", Err(timed_out())).check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_retry_scheduled a#1 tool.failed until 100
+        100 step_started a#2
+        100 step_failed a#2 tool.outcome_unknown
+        100 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+    let mut idempotent = Story::new(vec![tries(3, call("a", &[]))]);
+    idempotent.end("a", Err(timed_out())).check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_retry_scheduled a#1 tool.timeout until 100
+    "#]]);
+    let mut lost = Story::new(vec![once()]);
+    lost.claim().check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 claimed
+        0 step_failed a#1 tool.outcome_unknown
+        0 finished Failed
+    "#]]);
+    lost.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn once_with_an_unknown_outcome_may_ask_a_person() {
+    let once = on_error(OnError::Wait, effect(Effect::Once, call("a", &[])));
+    let mut story = Story::new(vec![once]);
+    story.claim().check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 claimed
+        0 step_waiting a decision tool.outcome_unknown
+    "#]]);
+    story.approve("a", true).ok("a").check(expect![[r#"
+        0 step_approved a
+        0 step_started a#2
+        0 step_succeeded a#2 {"by":"a"}
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn late_and_repeated_results_change_nothing() {
+    let mut story = Story::new(vec![tries(3, call("a", &[]))]);
+    let step = story.number("a");
+    let first = Input::Ended { step, attempt: Attempt::FIRST, result: Ok(json!("late")) };
+    story.end("a", Err(failed())).decide(&first).wake(100).decide(&first).ok("a").decide(&first);
+    story.check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_retry_scheduled a#1 tool.failed until 100
+        100 step_started a#2
+        100 step_succeeded a#2 {"by":"a"}
+        100 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn strict_templates_fail_a_step_that_would_only_be_warned_about() {
+    let steps = || vec![call("a", &[]), with(json!({ "x": "{{a.missing}}" }), call("b", &["a"]))];
+    let mut lenient = Story::new(steps());
+    lenient.ok("a");
+    let b = lenient.execution.step(lenient.number("b"));
+    assert_eq!(b.parameters.as_deref(), Some(&json!({ "x": "{{a.missing}}" })));
+    assert_eq!(b.warnings.len(), 1);
+    let options = ExecutionOptions { strict_templates: true, ..ExecutionOptions::default() };
+    let mut strict = Story::with(steps(), options);
+    strict.ok("a").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_failed b#1 template.unresolved
+        0 finished Failed
+    "#]]);
+    strict.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn what_a_tool_returned_is_no_template() {
+    let steps =
+        vec![call("a", &[]), call("b", &["a"]), with(json!({ "x": "{{a}}" }), call("c", &["a"]))];
+    let mut story = Story::new(steps);
+    story.end("a", Ok(json!("{{b}}")));
+    let c = story.execution.step(story.number("c"));
+    assert_eq!(c.parameters.as_deref(), Some(&json!({ "x": "{{b}}" })));
+    assert_eq!(c.warnings, Vec::<String>::new());
+}

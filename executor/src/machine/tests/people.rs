@@ -1,0 +1,238 @@
+//! What people and programs outside ask for: consent, signals, pauses.
+
+use expect_test::expect;
+
+use super::*;
+
+#[test]
+fn approval_is_asked_once_dependencies_are_done_and_parameters_rendered() {
+    let asked = with(json!({ "who": "{{a.by}}" }), approved(call("b", &["a"])));
+    let mut story = Story::new(vec![call("a", &[]), asked]);
+    story.approve("b", true).ok("a").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_waiting b approval
+    "#]]);
+    let b = story.execution.step(story.number("b"));
+    assert_eq!(b.parameters.as_deref(), Some(&json!({ "who": "a" })));
+    assert_eq!(story.state(), ExecutionState::Waiting);
+    story.approve("b", true).ok("b").check(expect![[r#"
+        0 step_approved b
+        0 step_started b#1
+        0 step_succeeded b#1 {"by":"b"}
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn a_refusal_is_a_rejected_step() {
+    let mut story = Story::new(vec![approved(call("a", &[])), call("b", &["a"])]);
+    story.approve("a", false).check(expect![[r#"
+        0 claimed
+        0 step_waiting a approval
+        0 step_failed a#1 step.rejected
+        0 step_skipped b ExecutionFailed
+        0 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+    let mut goes_on =
+        Story::new(vec![on_error(OnError::Ignore, approved(call("a", &[]))), call("b", &["a"])]);
+    goes_on.approve("a", false).ok("b").check(expect![[r#"
+        0 claimed
+        0 step_waiting a approval
+        0 step_failed a#1 step.rejected
+        0 step_started b#1
+        0 step_succeeded b#1 {"by":"b"}
+        0 finished Completed
+    "#]]);
+    goes_on.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn consent_outlives_retries_and_claims() {
+    let mut story = Story::new(vec![tries(2, approved(call("a", &[])))]);
+    story.claim().approve("a", true).claim().end("a", Err(failed())).wake(100).ok("a");
+    story.check(expect![[r#"
+        0 claimed
+        0 step_waiting a approval
+        0 claimed
+        0 step_approved a
+        0 step_started a#1
+        0 claimed
+        0 step_interrupted a#1
+        0 step_started a#2
+        0 step_retry_scheduled a#2 tool.failed until 100
+        100 step_started a#3
+        100 step_succeeded a#3 {"by":"a"}
+        100 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn a_signal_ends_a_wait_whether_it_comes_early_or_late() {
+    let mut late = Story::new(vec![wait("w", "go", &[])]);
+    late.signal("other", json!(0)).claim().signal("go", json!({ "x": 1 })).check(expect![[r#"
+        0 claimed
+        0 step_waiting w signal go
+        0 signal_received
+        0 claimed
+        0 signal_received
+        0 step_succeeded w#1 {"x":1}
+        0 finished Completed
+    "#]]);
+    late.is_over(ExecutionState::Completed);
+    let mut early = Story::new(vec![call("a", &[]), wait("w", "go", &["a"])]);
+    early.signal("go", json!(1)).signal("go", json!(2)).claim().ok("a").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 signal_received
+        0 signal_received
+        0 claimed
+        0 step_interrupted a#1
+        0 step_started a#2
+        0 step_succeeded a#2 {"by":"a"}
+        0 step_waiting w signal go
+        0 step_succeeded w#1 1
+        0 finished Completed
+    "#]]);
+    early.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn each_signal_ends_one_wait_in_the_order_they_came() {
+    let steps = vec![wait("v", "go", &[]), wait("w", "go", &[]), wait("x", "go", &["v"])];
+    let mut story = Story::new(steps);
+    story.signal("go", json!(1)).signal("go", json!(2)).signal("go", json!(3));
+    story.check(expect![[r#"
+        0 claimed
+        0 step_waiting v signal go
+        0 step_waiting w signal go
+        0 signal_received
+        0 step_succeeded v#1 1
+        0 step_waiting x signal go
+        0 signal_received
+        0 step_succeeded w#1 2
+        0 signal_received
+        0 step_succeeded x#1 3
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn a_wait_may_need_consent_first() {
+    let mut story = Story::new(vec![approved(wait("w", "go", &[]))]);
+    story.signal("go", json!(1)).approve("w", true).check(expect![[r#"
+        0 claimed
+        0 step_waiting w approval
+        0 signal_received
+        0 step_approved w
+        0 step_waiting w signal go
+        0 step_succeeded w#1 1
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn a_wait_for_nothing_is_an_invalid_parameter() {
+    let mut story = Story::new(vec![with(json!({ "name": 7 }), step("w", "flow.wait", &[]))]);
+    story.check(expect![[r#"
+        0 claimed
+        0 step_failed w#1 tool.invalid_parameters
+        0 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn a_command_counts_once_however_often_it_comes() {
+    let mut story = Story::new(vec![wait("v", "go", &[]), wait("w", "go", &[])]);
+    let signal = story.envelope(Command::Signal { name: "go".to_owned(), payload: Arc::default() });
+    let pause = story.envelope(Command::Pause);
+    let resume = story.envelope(Command::Resume);
+    for _ in 0..3 {
+        for envelope in [&signal, &pause, &resume] {
+            story.decide(&Input::Command(envelope.clone()));
+        }
+    }
+    story.check(expect![[r#"
+        0 claimed
+        0 step_waiting v signal go
+        0 step_waiting w signal go
+        0 signal_received
+        0 step_succeeded v#1 null
+        0 paused
+        0 resumed
+    "#]]);
+}
+
+#[test]
+fn an_approval_of_what_does_not_wait_changes_nothing() {
+    let mut story = Story::new(vec![call("a", &[]), wait("w", "go", &[])]);
+    let events = story.log.len();
+    story.approve("a", true).approve("a", false).approve("w", true).approve("w", false);
+    story.approve("nobody", true);
+    assert_eq!(story.log.len(), events);
+}
+
+#[test]
+fn a_pause_starts_nothing_and_records_what_ends() {
+    let mut story =
+        Story::new(vec![call("a", &[]), call("b", &["a"]), approved(call("c", &["a"]))]);
+    story.tell(Command::Pause).tell(Command::Pause);
+    assert_eq!(story.state(), ExecutionState::Paused);
+    story.ok("a").claim().check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 paused
+        0 step_succeeded a#1 {"by":"a"}
+        0 claimed
+    "#]]);
+    assert_eq!(story.state(), ExecutionState::Paused);
+    story.tell(Command::Resume).tell(Command::Resume).check(expect![[r#"
+        0 resumed
+        0 step_waiting c approval
+        0 step_started b#1
+    "#]]);
+    assert_eq!(story.state(), ExecutionState::InProgress);
+}
+
+#[test]
+fn a_pause_before_the_first_claim_holds() {
+    let mut story = Story::unclaimed(vec![call("a", &[])], ExecutionOptions::default());
+    story.tell(Command::Pause).claim().check(expect![[r#"
+        0 paused
+        0 claimed
+    "#]]);
+    assert_eq!(story.state(), ExecutionState::Paused);
+    story.tell(Command::Resume).check(expect![[r#"
+        0 resumed
+        0 step_started a#1
+    "#]]);
+}
+
+#[test]
+fn sleeps_and_retry_times_pass_during_a_pause_but_nothing_starts() {
+    let mut story =
+        Story::new(vec![sleep("s", 50, &[]), tries(2, call("a", &[])), call("b", &["s"])]);
+    story.end("a", Err(failed())).tell(Command::Pause);
+    assert_eq!(story.wakes_at(), Some(50));
+    story.wake(500).check(expect![[r#"
+        0 claimed
+        0 step_started s#1 until 50
+        0 step_started a#1
+        0 step_retry_scheduled a#1 tool.failed until 100
+        0 paused
+        500 step_succeeded s#1 null
+    "#]]);
+    assert_eq!(story.wakes_at(), None);
+    story.tell(Command::Resume).check(expect![[r#"
+        500 resumed
+        500 step_started a#2
+        500 step_started b#1
+    "#]]);
+}

@@ -1,0 +1,199 @@
+//! Cancellation and deadlines: what is told to stop, and as what it ends.
+
+use expect_test::expect;
+
+use super::*;
+
+fn deadline(ms: u64) -> ExecutionOptions {
+    ExecutionOptions { deadline_ms: Some(ms), ..ExecutionOptions::default() }
+}
+
+/// One step of every kind that can be open.
+fn everything() -> Vec<UncheckedStep> {
+    vec![
+        call("running", &[]),
+        effect(Effect::Once, call("once", &[])),
+        tries(2, call("retrying", &[])),
+        sleep("sleeping", 60_000, &[]),
+        approved(call("asking", &[])),
+        wait("waiting", "go", &[]),
+        on_error(OnError::Wait, call("deciding", &[])),
+        call("pending", &["running"]),
+    ]
+}
+
+fn everything_open(options: ExecutionOptions) -> Story {
+    let mut story = Story::with(everything(), options);
+    story.end("retrying", Err(failed())).end("deciding", Err(failed()));
+    story.told = story.log.len();
+    story
+}
+
+#[test]
+fn cancelling_ends_what_waits_at_once_and_awaits_what_runs() {
+    let mut story = everything_open(ExecutionOptions::default());
+    story.cancel().cancel().check(expect![[r#"
+        0 cancel_requested
+        0 step_cancelled sleeping
+        0 step_cancelled retrying
+        0 step_cancelled asking
+        0 step_cancelled waiting
+        0 step_cancelled deciding
+        0 step_cancelled pending
+    "#]]);
+    assert_eq!(story.state(), ExecutionState::InProgress);
+    story.end("running", Err(stopped())).end("once", Err(stopped())).check(expect![[r#"
+        0 step_cancelled running
+        0 step_failed once#1 tool.outcome_unknown
+        0 finished Cancelled
+    "#]]);
+    let tally = story.is_over(ExecutionState::Cancelled);
+    assert_eq!((tally.cancelled, tally.failed), (7, 1));
+}
+
+#[test]
+fn what_succeeds_while_cancelled_has_succeeded() {
+    let mut story = Story::new(vec![call("a", &[]), call("b", &["a"])]);
+    story.cancel().ok("a").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 cancel_requested
+        0 step_cancelled b
+        0 step_succeeded a#1 {"by":"a"}
+        0 finished Cancelled
+    "#]]);
+    story.is_over(ExecutionState::Cancelled);
+}
+
+#[test]
+fn what_was_told_before_its_call_began_is_cancelled_even_if_once() {
+    let mut story = Story::new(vec![effect(Effect::Once, call("a", &[]))]);
+    let not_begun = ToolError::new(ErrorCode::CANCELLED, "cancelled before it began");
+    story.cancel().end("a", Err(not_begun)).check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 cancel_requested
+        0 step_cancelled a
+        0 finished Cancelled
+    "#]]);
+    story.is_over(ExecutionState::Cancelled);
+}
+
+#[test]
+fn a_claim_ends_what_a_cancelled_execution_was_doing() {
+    let mut story = everything_open(ExecutionOptions::default());
+    story.cancel().claim().check(expect![[r#"
+        0 cancel_requested
+        0 step_cancelled sleeping
+        0 step_cancelled retrying
+        0 step_cancelled asking
+        0 step_cancelled waiting
+        0 step_cancelled deciding
+        0 step_cancelled pending
+        0 claimed
+        0 step_interrupted running#1
+        0 step_failed once#1 tool.outcome_unknown
+        0 step_cancelled running
+        0 finished Cancelled
+    "#]]);
+    story.is_over(ExecutionState::Cancelled);
+}
+
+#[test]
+fn cancelling_before_the_first_claim_runs_nothing() {
+    let mut story = Story::unclaimed(everything(), ExecutionOptions::default());
+    story.claim_and_cancel().check(expect![[r#"
+        0 claimed
+        0 cancel_requested
+        0 step_cancelled running
+        0 step_cancelled once
+        0 step_cancelled retrying
+        0 step_cancelled sleeping
+        0 step_cancelled asking
+        0 step_cancelled waiting
+        0 step_cancelled deciding
+        0 step_cancelled pending
+        0 finished Cancelled
+    "#]]);
+    assert_eq!(story.is_over(ExecutionState::Cancelled).cancelled, 8);
+}
+
+impl Story {
+    /// Does what a driver does with a command that came before its claim.
+    fn claim_and_cancel(&mut self) -> &mut Self {
+        let worker = "work_1_aaaaaaaaa".parse().unwrap();
+        let claimed = Input::Claimed { worker, node: "n".into() };
+        let cancel = Input::Command(self.envelope(Command::Cancel { reason: None }));
+        let moment = Moment { now: self.now, may_start: false };
+        for input in [claimed, cancel, Input::Woken] {
+            self.log.extend(decide(&mut self.execution, input, moment));
+        }
+        self
+    }
+}
+
+#[test]
+fn a_deadline_counts_from_the_start_and_ends_everything() {
+    let mut story = everything_open(deadline(10_000));
+    assert_eq!(story.wakes_at(), Some(100));
+    story.tell(Command::Pause).wake(9_999).check(expect![[r#"
+        0 paused
+    "#]]);
+    assert_eq!(story.wakes_at(), Some(10_000));
+    story.wake(10_000).check(expect![[r#"
+        10000 deadline_passed
+        10000 step_failed sleeping#1 execution.deadline
+        10000 step_failed retrying#1 execution.deadline
+        10000 step_failed asking#1 execution.deadline
+        10000 step_failed waiting#1 execution.deadline
+        10000 step_failed deciding#1 execution.deadline
+        10000 step_skipped pending ExecutionFailed
+    "#]]);
+    story.end("running", Err(stopped())).end("once", Err(stopped())).check(expect![[r#"
+        10000 step_failed running#1 execution.deadline
+        10000 step_failed once#1 tool.outcome_unknown
+        10000 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn a_deadline_runs_while_an_execution_is_failing() {
+    let mut story = Story::with(vec![call("a", &[]), call("b", &[])], deadline(10_000));
+    story.end("a", Err(failed()));
+    assert_eq!(story.wakes_at(), Some(10_000));
+    story.wake(10_000).end("b", Err(stopped())).check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_started b#1
+        0 step_failed a#1 tool.failed
+        10000 deadline_passed
+        10000 step_failed b#1 execution.deadline
+        10000 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn a_deadline_does_not_run_before_the_start() {
+    let options = ExecutionOptions { start_at: Some(at(60_000)), ..deadline(10_000) };
+    let mut story = Story::with(vec![call("a", &[])], options);
+    story.wake(30_000);
+    assert_eq!(story.state(), ExecutionState::Pending);
+    story.wake(60_000).claim().check(expect![[r#"
+        0 claimed
+        60000 claimed
+        60000 step_started a#1
+    "#]]);
+    assert_eq!(story.wakes_at(), Some(70_000));
+}
+
+#[test]
+fn cancelling_goes_before_failing_and_expiring() {
+    let mut failing = Story::new(vec![call("a", &[]), call("b", &[])]);
+    failing.end("a", Err(failed())).cancel().end("b", Err(stopped()));
+    failing.is_over(ExecutionState::Cancelled);
+    let mut expired = Story::with(vec![call("a", &[])], deadline(1));
+    expired.wake(1).cancel().end("a", Err(stopped()));
+    expired.is_over(ExecutionState::Cancelled);
+}

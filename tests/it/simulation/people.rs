@@ -1,0 +1,119 @@
+//! What people do: they cancel, pause, go on, agree, refuse and send signals, and they are
+//! promised that it will be heard once they were told so.
+
+use serde_json::json;
+use shared::{
+    clock::{Clock, Timestamp},
+    event::{Event, WaitReason},
+    execution::{Execution, StepState},
+    id::{ExecutionId, StepId},
+    store::Command,
+};
+
+use super::Simulation;
+
+/// Something that was acknowledged.
+pub(super) struct Told {
+    execution: ExecutionId,
+    command: Command,
+}
+
+impl Simulation {
+    /// Lets somebody tell an execution something.
+    pub(super) async fn tell_something(&mut self) {
+        if self.executions.is_empty() {
+            return;
+        }
+        let at = self.world.dice.below(self.executions.len() as u64);
+        let id = self.executions[usize::try_from(at).unwrap_or(0)];
+        let command = match self.world.dice.below(100) {
+            0..4 => Command::Cancel { reason: None },
+            4..14 => Command::Pause,
+            14..30 => Command::Resume,
+            30..50 => self.signal(),
+            50..75 => {
+                let step = format!("s{}", self.world.dice.below(8)).parse().expect("well-formed");
+                let approved = self.world.dice.happens(800);
+                Command::Approve { step, approved, comment: None }
+            }
+            _ => return,
+        };
+        self.tell(id, command).await;
+    }
+
+    fn signal(&self) -> Command {
+        let name = format!("go{}", self.world.dice.below(2));
+        let payload = json!(self.told.len()).into();
+        Command::Signal { name, payload }
+    }
+
+    async fn tell(&mut self, id: ExecutionId, command: Command) {
+        let control = self.control(&self.client, None);
+        let answer = match command.clone() {
+            Command::Cancel { reason } => control.cancel(id, reason).await,
+            Command::Pause => control.pause(id).await,
+            Command::Resume => control.resume(id).await,
+            Command::Approve { step, approved, comment } => {
+                control.approve(id, step, approved, comment).await
+            }
+            Command::Signal { name, payload } => control.signal(id, name, (*payload).clone()).await,
+        };
+        if answer.is_ok() {
+            self.told.push(Told { execution: id, command });
+        }
+    }
+
+    /// Does for an execution what a person would, and returns whether it is over.
+    pub(super) async fn help(&mut self, id: ExecutionId) -> bool {
+        let Some(execution) = self.state(id).await else { return false };
+        if execution.state().is_over() {
+            return true;
+        }
+        if execution.is_paused() {
+            self.tell(id, Command::Resume).await;
+        }
+        for command in wanted(&execution) {
+            self.tell(id, command).await;
+        }
+        false
+    }
+
+    /// Checks that what was acknowledged before the calm was heard, unless the end came first.
+    pub(super) async fn check_told(&mut self, calm: Timestamp) {
+        let told = std::mem::take(&mut self.told);
+        for Told { execution: id, command } in told {
+            let log = self.world.log(id).await;
+            let last = log.last().filter(|it| it.event.is_last());
+            if last.is_some_and(|it| it.at <= calm + chrono::TimeDelta::seconds(5)) {
+                continue;
+            }
+            let is_heard = log.iter().any(|it| match (&it.event, &command) {
+                (Event::CancelRequested { .. }, Command::Cancel { .. }) => true,
+                (Event::SignalReceived { payload, .. }, Command::Signal { payload: sent, .. }) => {
+                    payload == sent
+                }
+                _ => false,
+            });
+            let must = matches!(command, Command::Cancel { .. } | Command::Signal { .. });
+            if must && !is_heard {
+                let now = self.world.clock.now();
+                self.wrongs.push(format!("at {now} nobody has heard {command:?}"));
+            }
+        }
+    }
+}
+
+/// Returns what would let the waiting steps of an execution go on.
+fn wanted(execution: &Execution) -> Vec<Command> {
+    let approve =
+        |step: &StepId| Command::Approve { step: step.clone(), approved: true, comment: None };
+    let waiting = execution.agenda().waiting().iter();
+    let wanted = waiting.filter_map(|number| match &execution.step(*number).state {
+        StepState::Waiting(WaitReason::Signal { name }) => {
+            Some(Command::Signal { name: name.clone(), payload: json!("at last").into() })
+        }
+        StepState::Waiting(_) => Some(approve(&execution.plan().step(*number).id)),
+        _ => None,
+    });
+    wanted.collect()
+}

@@ -1,0 +1,171 @@
+//! Which calls really happened, and whether they were allowed to.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use executor::{
+    tool::{StepCall, Tool, ToolContext, flow},
+    toolbox::{ToolSet, Toolbox},
+};
+use serde_json::{Value, json};
+use shared::{
+    event::{Event, Recorded},
+    id::{Attempt, ExecutionId, StepId},
+    tool::{Effect, ErrorCode, ToolDefinition, ToolError},
+};
+use tokio::time;
+
+use crate::world::World;
+
+/// The longest that a tool takes, in milliseconds.
+const WORK_MS: u64 = 1_200;
+
+/// Which calls really happened.
+#[derive(Debug)]
+pub struct Ledger {
+    world: Arc<World>,
+    calls: Mutex<BTreeMap<(ExecutionId, StepId), Calls>>,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    attempts: BTreeSet<Attempt>,
+    key: Option<String>,
+}
+
+impl Ledger {
+    /// Opens a ledger.
+    pub fn new(world: Arc<World>) -> Arc<Self> {
+        Arc::new(Self { world, calls: Mutex::default() })
+    }
+
+    /// Returns tools that write into the ledger: `sim.read`, `sim.idempotent`, `sim.once`; and
+    /// the `flow` tools.
+    pub fn toolbox(self: &Arc<Self>) -> Toolbox {
+        let effects =
+            [("read", Effect::Read), ("idempotent", Effect::Idempotent), ("once", Effect::Once)];
+        let tools = effects.map(|(name, effect)| self.tool(name, effect));
+        let name = "sim".parse().expect("a literal");
+        Toolbox::new([ToolSet::ready(name, "sim", "Simulated work.", tools), flow::flow()])
+    }
+
+    fn tool(self: &Arc<Self>, name: &str, effect: Effect) -> Arc<dyn Tool> {
+        let definition = ToolDefinition {
+            name: name.parse().expect("a literal"),
+            set: "sim".parse().expect("a literal"),
+            description: String::new(),
+            input_schema: json!({}),
+            output_schema: None,
+            effect,
+            examples: Vec::new(),
+            is_callable: true,
+        };
+        Arc::new(Work { ledger: Arc::clone(self), definition: Arc::new(definition) })
+    }
+
+    /// Notes a call, and whatever forbids it.
+    async fn note(&self, call: &StepCall, effect: Effect, key: Option<String>) {
+        let log = self.world.log(call.execution).await;
+        let mut all = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = all.entry((call.execution, call.step.clone())).or_default();
+        let is_first = calls.attempts.is_empty();
+        let is_new = calls.attempts.insert(call.attempt);
+        let wrong = |what: &str| {
+            let StepCall { step, attempt, .. } = call;
+            self.world.wrong(format!("`{step}`, attempt {attempt} ({effect:?}): {what}"));
+        };
+        if calls.key.get_or_insert_with(|| key.clone().unwrap_or_default())
+            != &key.unwrap_or_default()
+        {
+            wrong("called under another key");
+        }
+        if effect == Effect::Read {
+            return;
+        }
+        if !is_new {
+            wrong("called twice");
+        }
+        let Some(at) = log.iter().position(|it| is_start(it, call)) else {
+            return wrong("called before the log durably said so");
+        };
+        if effect == Effect::Once {
+            if log[at..].iter().any(|it| matches!(it.event, Event::Claimed(_))) {
+                wrong("called by a worker that others had given up");
+            }
+            if !is_first && !allows_another(&log[..at], &call.step) {
+                wrong("called again on a guess");
+            }
+        }
+    }
+}
+
+fn is_start(recorded: &Recorded, call: &StepCall) -> bool {
+    matches!(&recorded.event, Event::StepStarted(started)
+        if started.step == call.step && started.attempt == call.attempt)
+}
+
+/// Returns whether the log says that a `Once` step may be called again: the attempt before failed
+/// for certain, or a person decided.
+fn allows_another(log: &[Recorded], step: &StepId) -> bool {
+    let last = log.iter().rev().map(|it| &it.event).find(|it| it.step() == Some(step));
+    match last {
+        Some(Event::StepRetryScheduled { error, .. }) => error.is_definite,
+        Some(Event::StepApproved { .. }) => true,
+        _ => false,
+    }
+}
+
+/// A tool that takes its time and fails as the dice fall.
+#[derive(Debug)]
+struct Work {
+    ledger: Arc<Ledger>,
+    definition: Arc<ToolDefinition>,
+}
+
+#[async_trait]
+impl Tool for Work {
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.definition
+    }
+
+    async fn call(&self, _parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
+        let call = cx.call.clone().expect("steps call it");
+        let key = cx.idempotency_key();
+        self.ledger.note(&call, self.definition.effect, key).await;
+        let world = &self.ledger.world;
+        let output = json!({ "step": call.step, "attempt": call.attempt });
+        if world.is_calm() {
+            return Ok(output);
+        }
+        let fate = world.dice.below(100);
+        if fate >= 30 {
+            let work = Duration::from_millis(world.dice.below(WORK_MS));
+            tokio::select! {
+                biased;
+                () = cx.cancel.cancelled() => return Err(stopped()),
+                () = time::sleep(work) => (),
+            }
+        }
+        match fate {
+            10..15 | 30..35 => Err(ToolError::failed("simulated")),
+            15..18 | 35..38 => {
+                Err(ToolError::new(ErrorCode::UNAVAILABLE, "simulated").indefinite())
+            }
+            18..20 | 38..40 => Err(ToolError::failed("simulated").terminal()),
+            40..43 => {
+                cx.cancel.cancelled().await;
+                Err(stopped())
+            }
+            43..45 => std::future::pending().await,
+            _ => Ok(output),
+        }
+    }
+}
+
+fn stopped() -> ToolError {
+    ToolError::new(ErrorCode::CANCELLED, "stopped")
+}

@@ -1,0 +1,226 @@
+//! One inhabitant's view of the store.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use shared::{
+    clock::Timestamp,
+    event::Recorded,
+    id::{CommandId, ExecutionId, PlanId, RequestId, Seq, WorkerId},
+    plan::Plan,
+    request::{Request, TranscriptEntry},
+    store::{
+        Append, AppendError, Documents, Envelope, ExecutionFilter, ExecutionLog, Head, Hints,
+        Lease, Listing, Page, PlanFilter, RequestFilter, Reservation, StoreError,
+    },
+};
+use tokio::time::{self, Instant};
+
+use super::{World, lock};
+
+/// One inhabitant's view of the store.
+#[derive(Debug)]
+pub struct View {
+    world: Arc<World>,
+    hints: Arc<Hints>,
+    frozen: Mutex<Option<Instant>>,
+    /// The logs to which an append of this inhabitant is on its way.
+    in_flight: Arc<Mutex<BTreeSet<ExecutionId>>>,
+}
+
+/// An append on its way; dropping it is its end, also when its sender crashes.
+struct Flight {
+    all: Arc<Mutex<BTreeSet<ExecutionId>>>,
+    id: ExecutionId,
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        lock(&self.all).remove(&self.id);
+    }
+}
+
+impl View {
+    pub(super) fn new(world: Arc<World>, hints: Arc<Hints>) -> Self {
+        Self { world, hints, frozen: Mutex::default(), in_flight: Arc::default() }
+    }
+
+    /// Lets nothing from or to this inhabitant through for so long: it lives, and seems dead.
+    pub fn freeze(&self, span: Duration) {
+        *lock(&self.frozen) = Some(Instant::now() + span);
+    }
+
+    async fn thaw(&self) {
+        loop {
+            let until = *lock(&self.frozen);
+            match until {
+                Some(until) if Instant::now() < until => time::sleep_until(until).await,
+                _ => return,
+            }
+        }
+    }
+
+    /// Does something at the other end of the wire.
+    async fn far<T, E>(&self, doing: impl Future<Output = Result<T, E>> + Send) -> Result<T, E> {
+        self.thaw().await;
+        self.world.travel().await;
+        let done = doing.await;
+        self.thaw().await;
+        done
+    }
+
+    /// Does something that others would like to know.
+    async fn write<T, E>(&self, doing: impl Future<Output = Result<T, E>> + Send) -> Result<T, E> {
+        let written = async {
+            let done = doing.await;
+            // Also what failed may have been written.
+            self.world.poke();
+            done
+        };
+        self.far(written).await
+    }
+
+    fn take_off(&self, id: ExecutionId) -> Flight {
+        if !lock(&self.in_flight).insert(id) {
+            self.world.wrong("two appends to one log were in flight at once".to_owned());
+        }
+        Flight { all: Arc::clone(&self.in_flight), id }
+    }
+}
+
+#[async_trait]
+impl ExecutionLog for View {
+    async fn append(&self, append: Append) -> Result<(), AppendError> {
+        let _flight = self.take_off(append.execution);
+        if self.world.is_late() {
+            self.world.append_later(append);
+            self.far(async { Ok::<_, AppendError>(()) }).await?;
+            return Err(StoreError::Unavailable("the answer was lost".to_owned()).into());
+        }
+        let (id, documents) = (append.execution, append.documents.clone());
+        let done = self.write(self.world.faulty.append(append)).await;
+        if done.is_ok() {
+            self.world.acknowledge(id, documents);
+        }
+        done
+    }
+
+    async fn put_head(&self, head: Head) -> Result<(), StoreError> {
+        self.write(self.world.faulty.put_head(head)).await
+    }
+
+    async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError> {
+        self.far(self.world.faulty.read(id, after)).await
+    }
+
+    async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
+        self.far(self.world.faulty.due(now, most)).await
+    }
+
+    async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
+        self.far(self.world.faulty.orphans(now, most)).await
+    }
+
+    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.far(self.world.faulty.next_due()).await
+    }
+
+    async fn heartbeat(&self, lease: Lease) -> Result<(), StoreError> {
+        self.far(self.world.faulty.heartbeat(lease)).await
+    }
+
+    async fn retire(&self, worker: WorkerId) -> Result<(), StoreError> {
+        self.write(self.world.faulty.retire(worker)).await
+    }
+
+    async fn send(&self, envelope: Envelope) -> Result<(), StoreError> {
+        self.write(self.world.faulty.send(envelope)).await
+    }
+
+    async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<Envelope>, StoreError> {
+        self.far(self.world.faulty.inbox(of)).await
+    }
+
+    async fn discard(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
+        self.far(self.world.faulty.discard(commands)).await
+    }
+
+    fn hints(&self) -> &Hints {
+        &self.hints
+    }
+}
+
+#[async_trait]
+impl Documents for View {
+    async fn put_request(&self, request: &Request) -> Result<(), StoreError> {
+        self.far(self.world.faulty.put_request(request)).await
+    }
+
+    async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
+        self.far(self.world.faulty.request(id)).await
+    }
+
+    async fn requests(
+        &self,
+        filter: &RequestFilter,
+        page: &Page,
+    ) -> Result<Listing<Request>, StoreError> {
+        self.far(self.world.faulty.requests(filter, page)).await
+    }
+
+    async fn add_transcript(
+        &self,
+        id: RequestId,
+        entries: &[TranscriptEntry],
+    ) -> Result<(), StoreError> {
+        self.far(self.world.faulty.add_transcript(id, entries)).await
+    }
+
+    async fn transcript(&self, id: RequestId) -> Result<Vec<TranscriptEntry>, StoreError> {
+        self.far(self.world.faulty.transcript(id)).await
+    }
+
+    async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {
+        self.far(self.world.faulty.put_plan(plan)).await
+    }
+
+    async fn plan(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError> {
+        self.far(self.world.faulty.plan(id)).await
+    }
+
+    async fn plans_of(&self, id: RequestId) -> Result<Vec<PlanId>, StoreError> {
+        self.far(self.world.faulty.plans_of(id)).await
+    }
+
+    async fn plans(&self, filter: &PlanFilter, page: &Page) -> Result<Listing<PlanId>, StoreError> {
+        self.far(self.world.faulty.plans(filter, page)).await
+    }
+
+    async fn head(&self, id: ExecutionId) -> Result<Option<Head>, StoreError> {
+        self.far(self.world.faulty.head(id)).await
+    }
+
+    async fn heads(
+        &self,
+        filter: &ExecutionFilter,
+        page: &Page,
+    ) -> Result<Listing<Head>, StoreError> {
+        self.far(self.world.faulty.heads(filter, page)).await
+    }
+
+    async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError> {
+        self.far(self.world.faulty.reserve(key)).await
+    }
+
+    async fn reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError> {
+        self.far(self.world.faulty.reservation(key)).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.far(self.world.faulty.check()).await
+    }
+}
