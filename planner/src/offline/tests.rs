@@ -35,7 +35,8 @@ use crate::{
 fn tool(name: &str, description: &str, fields: Value) -> ToolDefinition {
     let mut properties = Map::new();
     let mut required = Vec::new();
-    for (name, schema) in fields.as_object().cloned().unwrap_or_default() {
+    let Value::Object(fields) = fields else { panic!("`fields` is an object") };
+    for (name, schema) in fields {
         let plain = name.trim_end_matches('!').to_owned();
         if plain.len() < name.len() {
             required.push(plain.clone());
