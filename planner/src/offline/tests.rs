@@ -18,19 +18,25 @@ use std::{fmt::Write as _, sync::Arc};
 
 use expect_test::Expect;
 use serde_json::{Map, Value, json};
-use shared::tool::{Effect, ToolDefinition};
+use shared::{
+    clock::Timestamp,
+    plan::{About, Plan},
+    tool::{Effect, ToolDefinition},
+};
 
 use super::propose;
 use crate::{
     PlanningError, Proposal,
     catalog::{Catalog, CatalogTool},
+    compile::compile,
 };
 
 /// Makes a tool; `fields` are `name`, `name!` (required) and their schemas.
 fn tool(name: &str, description: &str, fields: Value) -> ToolDefinition {
     let mut properties = Map::new();
     let mut required = Vec::new();
-    for (name, schema) in fields.as_object().cloned().unwrap_or_default() {
+    let Value::Object(fields) = fields else { panic!("`fields` is an object") };
+    for (name, schema) in fields {
         let plain = name.trim_end_matches('!').to_owned();
         if plain.len() < name.len() {
             required.push(plain.clone());
@@ -74,9 +80,26 @@ fn shown(proposal: &Proposal) -> String {
     text
 }
 
+fn compiled(proposal: &Proposal, catalog: &Catalog) -> Plan {
+    let about = About {
+        id: "plan_1_aaaaaaaaa".parse().unwrap(),
+        request: "req_1_aaaaaaaaa".parse().unwrap(),
+        version: 1,
+        query: proposal.draft.query.clone().unwrap(),
+        planner: "offline".to_owned(),
+        created_at: Timestamp::UNIX_EPOCH,
+    };
+    let plan = compile(&proposal.draft, about, catalog);
+    plan.unwrap_or_else(|wrong| panic!("{wrong:?} in\n{}", shown(proposal)))
+}
+
 fn outcome(catalog: &Catalog, query: &str) -> String {
     match propose(query, catalog) {
-        Ok(proposal) => shown(&proposal),
+        Ok(proposal) => {
+            // Whatever is proposed is a plan.
+            compiled(&proposal, catalog);
+            shown(&proposal)
+        }
         Err(PlanningError::NoPlan { message, nearest, .. }) => {
             format!("no plan: {}\nnearest: {}\n", message.replace("; ", ";\n  "), nearest.join(" "))
         }
