@@ -52,7 +52,7 @@ impl World {
     }
 
     async fn append(&self, id: ExecutionId, after: u64, events: usize) {
-        self.one.append(pauses(id, after, events)).await.unwrap();
+        self.one.append(some_events(id, after, events)).await.unwrap();
     }
 
     /// Reads a log from a position to its end, as readers do.
@@ -111,7 +111,7 @@ pub fn signal(seq: u64, payload: Value) -> Recorded {
 }
 
 /// Returns an append of so many events.
-pub fn pauses(id: ExecutionId, after: u64, events: usize) -> Append {
+pub fn some_events(id: ExecutionId, after: u64, events: usize) -> Append {
     let event = Event::Paused { command: command_id(1) };
     let pause = |n| Recorded { seq: Seq(after).plus(n), at: at(0), event: event.clone() };
     let events: Vec<Recorded> = (1..=events).map(pause).collect();
