@@ -156,6 +156,10 @@ impl ExecutionLog for View {
     fn hints(&self) -> &Hints {
         &self.hints
     }
+
+    fn commits(&self) -> u64 {
+        self.world.faulty.commits()
+    }
 }
 
 #[async_trait]
