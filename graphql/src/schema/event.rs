@@ -93,8 +93,8 @@ pub(super) fn data(event: &Event) -> Value {
         Event::StepInterrupted { .. }
         | Event::StepCancelled { .. }
         | Event::DeadlinePassed
-        | Event::Paused
-        | Event::Resumed => json!({}),
+        | Event::Paused { .. }
+        | Event::Resumed { .. } => json!({}),
     }
 }
 

@@ -208,8 +208,8 @@ fn message(event: &Event) -> String {
         }
         Event::CancelRequested { reason: None } => "somebody asked it to stop".to_owned(),
         Event::DeadlinePassed => "its time was up".to_owned(),
-        Event::Paused => "paused".to_owned(),
-        Event::Resumed => "resumed".to_owned(),
+        Event::Paused { .. } => "paused".to_owned(),
+        Event::Resumed { .. } => "resumed".to_owned(),
         Event::Finished { outcome } => format!("ended: {}", ended(*outcome).as_str()),
     }
 }
