@@ -1,5 +1,6 @@
 //! The integration tests: one binary, so that they link once.
 
+mod api;
 mod commands;
 mod mcp;
 mod mongod;

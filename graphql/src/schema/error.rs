@@ -71,3 +71,36 @@ pub(super) fn not_found(what: &str, id: &str) -> ApiError {
     let id: String = id.chars().take(64).collect();
     ApiError(EngineError::not_found(what, id))
 }
+
+#[cfg(test)]
+mod tests {
+    use shared::store::StoreError;
+
+    use super::*;
+
+    fn told(err: EngineError) -> (String, ErrorExtensionValues) {
+        let error = Error::from(ApiError(err));
+        (error.message, error.extensions.unwrap_or_default())
+    }
+
+    #[test]
+    fn what_is_wrong_inside_stays_inside() {
+        let (message, extensions) = told(StoreError::corrupt("exec_1", "a secret").into());
+        assert_eq!(extensions.get("code"), Some(&Value::from("INTERNAL")));
+        let Some(Value::String(reference)) = extensions.get("reference") else {
+            panic!("{extensions:?}")
+        };
+        assert!(message.contains(reference.as_str()) && !message.contains("secret"), "{message}");
+        let (_, again) = told(StoreError::corrupt("exec_1", "a secret").into());
+        assert_ne!(again.get("reference"), extensions.get("reference"));
+    }
+
+    #[test]
+    fn planning_errors_name_their_request() {
+        let request = Some("req_1_aaaaaaaaa".parse().unwrap());
+        let (message, nearest) = ("m".to_owned(), vec!["t".to_owned()]);
+        let (_, extensions) = told(EngineError::NoPlanFound { message, nearest, request });
+        assert_eq!(extensions.get("requestId"), Some(&Value::from("req_1_aaaaaaaaa")));
+        assert_eq!(extensions.get("nearest"), Some(&Value::from(vec!["t"])));
+    }
+}

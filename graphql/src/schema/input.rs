@@ -1,5 +1,7 @@
 //! What clients may say: drafts, options, filters.
 
+use std::fmt::Write;
+
 use async_graphql::{ID, InputObject};
 use planner::draft::{Draft, DraftRetry, DraftStep};
 use serde_json::{Map, Value};
@@ -142,7 +144,7 @@ fn rounded(value: &Value, path: &mut String, notices: &mut Vec<Diagnostic>) {
         }
         Value::Array(items) => {
             for (at, item) in items.iter().enumerate() {
-                path.push_str(&format!("[{at}]"));
+                let _ = write!(path, "[{at}]");
                 rounded(item, path, notices);
                 path.truncate(inside);
             }
@@ -150,7 +152,8 @@ fn rounded(value: &Value, path: &mut String, notices: &mut Vec<Diagnostic>) {
         Value::Object(fields) => {
             for (key, field) in fields {
                 let is_plain = key.chars().all(|it| it.is_alphanumeric() || it == '_');
-                path.push_str(&if is_plain { format!(".{key}") } else { format!("[{key:?}]") });
+                let _ =
+                    if is_plain { write!(path, ".{key}") } else { write!(path, "[{key:?}]") };
                 rounded(field, path, notices);
                 path.truncate(inside);
             }

@@ -70,7 +70,8 @@ impl Request {
         Ok(entries.into_iter().map(TranscriptEntry::from).collect())
     }
 
-    /// Everything in order of time, across executions and machines.
+    /// Everything in order of time, across executions and machines: of the newest executions, at
+    /// most 200000 events.
     #[graphql(complexity = "100 + 10 * child_complexity")]
     async fn timeline(
         &self,

@@ -34,6 +34,8 @@ use crate::engine::Engine;
 /// How often a request is looked at for plans and executions that are new. Nobody is told of
 /// them; an execution's events do not wait for this.
 const LOOK: Duration = limits::POLL;
+/// How soon it is looked at again when there may be work: work for others is a hint, too.
+const SOON: Duration = Duration::from_millis(25);
 
 /// Something that happened under a request.
 pub(super) struct RequestEvent {
@@ -129,6 +131,7 @@ pub(super) fn follow(
         engine,
         request,
         work,
+        looked_at: Instant::now(),
         look_at: Instant::now(),
         entries: 0,
         plans: 0,
@@ -148,6 +151,7 @@ struct Follower {
     engine: Engine,
     request: RequestId,
     work: watch::Receiver<()>,
+    looked_at: Instant,
     look_at: Instant,
     /// How many transcript entries were told.
     entries: usize,
@@ -172,10 +176,13 @@ impl Follower {
                     let what = What::Execution { id, plan, recorded };
                     return Ok(RequestEvent { request: self.request, at, what });
                 }
-                Ok(()) = self.work.changed() => self.look_at = Instant::now(),
+                Ok(()) = self.work.changed() => {
+                    self.look_at = self.look_at.min(self.looked_at + SOON);
+                }
                 () = time::sleep_until(self.look_at) => {
                     self.look().await?;
-                    self.look_at = Instant::now() + LOOK;
+                    self.looked_at = Instant::now();
+                    self.look_at = self.looked_at + LOOK;
                 }
             }
         }

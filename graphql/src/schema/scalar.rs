@@ -51,3 +51,22 @@ pub(super) fn milliseconds(from: Timestamp, to: Timestamp) -> f64 {
     let micros = (to - from).num_microseconds().unwrap_or(i64::MAX) as f64;
     micros / 1_000.0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_read_with_any_offset_and_written_in_one_way() {
+        for (text, expected) in [
+            ("2026-01-02T03:04:05Z", Some("2026-01-02T03:04:05.000000Z")),
+            ("2026-01-02T03:04:05.1234567+02:00", Some("2026-01-02T01:04:05.123456Z")),
+            ("2026-01-02", None),
+            ("", None),
+        ] {
+            let read = DateTime::parse(Value::from(text)).ok();
+            assert_eq!(read.map(|it| written(it.0)).as_deref(), expected, "{text}");
+        }
+        assert!(DateTime::parse(Value::from(5)).is_err());
+    }
+}

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_graphql::{ID, SimpleObject};
-use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::Value;
 use shared::{
     clock::Timestamp,
@@ -22,10 +21,8 @@ use crate::engine::Engine;
 
 /// The executions of a request that a timeline tells of, the newest.
 const EXECUTIONS: usize = 1_000;
-/// The events of one execution that a timeline tells of.
-const EVENTS: usize = 100_000;
-/// How many logs are read at once.
-const WIDTH: usize = 8;
+/// The events that it tells of, those of the newest executions.
+const EVENTS: usize = 200_000;
 
 /// Something that happened under a request.
 #[derive(Clone, Debug, SimpleObject)]
@@ -60,15 +57,16 @@ pub(super) async fn of(engine: &Engine, request: &Request) -> ApiResult<Vec<Time
     for id in engine.store().plans_of(request.id).await? {
         entries.extend(engine.plan(id).await?.map(|it| of_plan(&it)));
     }
-    let heads = engine.executions_of(request.id, EXECUTIONS).await?;
-    let logs: Vec<Vec<TimelineEntry>> = stream::iter(heads.into_iter().map(|head| head.execution))
-        .map(|id| async move {
-            let events = engine.events(id, Seq::START, EVENTS).await?;
-            ApiResult::Ok(of_log(id, &events))
-        })
-        .buffered(WIDTH)
-        .try_collect()
-        .await?;
+    let mut logs = Vec::new();
+    let mut room = EVENTS;
+    for head in engine.executions_of(request.id, EXECUTIONS).await?.iter().rev() {
+        let events = engine.events(head.execution, Seq::START, room).await?;
+        room -= events.len();
+        logs.push(of_log(head.execution, &events));
+        if room == 0 {
+            break;
+        }
+    }
     let mut dated: Vec<(Timestamp, TimelineEntry)> =
         entries.into_iter().map(|it| (it.at.0, it)).collect();
     for log in logs {

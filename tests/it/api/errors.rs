@@ -75,8 +75,14 @@ async fn planning_that_comes_to_nothing_keeps_the_request() {
             "NO_PLAN_FOUND" => assert_eq!(refusal["nearest"], json!(["flow.echo"])),
             "INVALID_PLAN" => {
                 let found = &refusal["diagnostics"][0];
-                assert_eq!((&found["code"], &found["severity"]), (&json!("plan.unknown_tool"), &json!("ERROR")));
-                assert!(found["help"].as_str().is_some_and(|it| it.contains("flow.echo")), "{found}");
+                assert_eq!(
+                    (&found["code"], &found["severity"]),
+                    (&json!("plan.unknown_tool"), &json!("ERROR"))
+                );
+                assert!(
+                    found["help"].as_str().is_some_and(|it| it.contains("flow.echo")),
+                    "{found}"
+                );
             }
             _ => (),
         }
@@ -127,7 +133,8 @@ async fn arguments_that_cannot_be_right_are_refused() {
     }
     let id = world.start(json!([{ "name": "flow.noop" }]), json!({})).await;
     for arguments in ["afterSeq: -1", "first: 0", "first: 10001"] {
-        let query = format!("{{ execution(executionId: \"{id}\") {{ events({arguments}) {{ seq }} }} }}");
+        let query =
+            format!("{{ execution(executionId: \"{id}\") {{ events({arguments}) {{ seq }} }} }}");
         let refusal = world.refused(&query, json!({})).await;
         assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{arguments}");
     }
@@ -136,17 +143,21 @@ async fn arguments_that_cannot_be_right_are_refused() {
 #[tokio::test]
 async fn operations_have_limits_and_introspection_has_room() {
     let world = world().await;
-    let deep = format!("{{ {} planId {} }}", "plans { nodes { executions { plan {".repeat(6), "}}}}".repeat(6));
-    let deep = deep.replacen("executions {", "executions {", 1);
-    let aliases: String = (0..3_000).map(|n| format!("a{n}: executions {{ nodes {{ state }} }} ")).collect();
-    let lists = "{ requests(first: 200) { nodes { executions(last: 200) { steps { stepId state } } } } }";
+    let deep = nested("plans { nodes { executions { plan { ", 6);
+    let fragments = format!("{{ ...on Query {} }}", nested("{ ...on Query ", 40));
+    let directives = format!("{{ toolSets {} {{ name }} }}", "@skip(if: false) ".repeat(9));
+    let aliases: String =
+        (0..10_000).map(|n| format!("a{n}: executions {{ nodes {{ state }} }} ")).collect();
+    let aliases = format!("{{ {aliases} }}");
+    let lists = "{ requests(first: 200) { nodes { executions(last: 200) { steps { stepId } } } } }";
     let brackets = format!("{{ tool(name: {}) {{ name }} }}", "[".repeat(100_000));
-    for query in [deep, format!("{{ {aliases} }}"), lists.to_owned(), brackets] {
+    for query in [deep, fragments, directives, aliases, lists.to_owned(), brackets] {
         let refusal = world.refused(&query, json!({})).await;
         let start: String = query.chars().take(60).collect();
         assert_eq!(refusal["code"], "LIMIT_EXCEEDED", "{start} {refusal}");
     }
-    let of_type = (0..9).fold("kind name".to_owned(), |it, _| format!("kind name ofType {{ {it} }}"));
+    let of_type =
+        (0..9).fold("kind name".to_owned(), |it, _| format!("kind name ofType {{ {it} }}"));
     let query = format!(
         "{{ __schema {{ queryType {{ name }} types {{ name description
             fields(includeDeprecated: true) {{ name args {{ name type {{ {of_type} }} defaultValue }}
@@ -156,4 +167,15 @@ async fn operations_have_limits_and_introspection_has_room() {
     );
     let schema = world.get(&query, json!({})).await;
     assert!(schema["types"].as_array().is_some_and(|it| it.len() > 20));
+}
+
+/// Returns selections inside each other.
+fn nested(one: &str, times: usize) -> String {
+    let ends = "}".repeat(one.matches('{').count() * times);
+    let selection = format!("{}planId {ends}", one.repeat(times));
+    if one.starts_with('{') {
+        selection.replace("planId", "{ __typename }")
+    } else {
+        format!("{{ {selection} }}")
+    }
 }

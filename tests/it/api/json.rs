@@ -14,7 +14,8 @@ async fn json_goes_through_whole() {
     let value: Value = serde_json::from_str(NUMBERS).unwrap();
     let written = value.to_string();
     for world in worlds().await {
-        let by_variable = world.plan(json!([{ "name": "flow.echo", "id": "e", "parameters": value }]));
+        let by_variable =
+            world.plan(json!([{ "name": "flow.echo", "id": "e", "parameters": value }]));
         let literal = format!(
             "mutation {{ createPlan(input: {{ tools: [{{ name: \"flow.echo\", id: \"e\",
                 parameters: {LITERAL} }}] }}) {{ plan {{ planId }} }} }}"
@@ -50,7 +51,7 @@ async fn an_integer_beyond_64_bits_becomes_a_double_with_a_warning() {
         parameters: { a: [18446744073709551616], b: 18446744073709551615, c: 0.5 } }] }) {
         plan { tools { parameters } } diagnostics { severity code path } } }";
     let payload = world.get(query, json!({})).await;
-    let parameters = r#"{"a":[1.8446744073709552e19],"b":18446744073709551615,"c":0.5}"#;
+    let parameters = r#"{"a":[1.8446744073709552e+19],"b":18446744073709551615,"c":0.5}"#;
     assert_eq!(payload["plan"]["tools"][0]["parameters"].to_string(), parameters);
     let warning = json!([{
         "severity": "WARNING", "code": "plan.number_rounded", "path": "tools[0].parameters.a[0]",

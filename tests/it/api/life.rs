@@ -35,7 +35,8 @@ async fn a_plan_lives_in(world: &World) {
     assert_eq!((&plan["version"], &plan["planner"]), (&json!(1), &json!("literal")));
     assert_eq!(plan["tools"][1]["dependsOn"], json!(["author"]));
     assert_eq!(plan["tools"][0]["outputMapping"], json!({ "name": "who", "nothing": "none" }));
-    let flags = ["effect", "onError", "timeoutMs", "requiresApproval"].map(|it| &plan["tools"][2][it]);
+    let flags =
+        ["effect", "onError", "timeoutMs", "requiresApproval"].map(|it| &plan["tools"][2][it]);
     assert_eq!(flags, [&json!("READ"), &json!("ignore"), &json!(300_000), &json!(false)]);
 
     let request = text(&plan["requestId"]);
@@ -82,7 +83,9 @@ async fn what_it_gave(world: &World, id: &str) {
     assert_eq!((&it["step"]["toolName"], &it["none"]), (&json!("flow.echo"), &Value::Null));
     assert_eq!(it["events"], json!([{ "seq": 2 }, { "seq": 3 }]));
     let moments = [&it["startedAt"], &it["finishedAt"]].map(text);
-    assert!(moments[0] < moments[1] && moments.iter().all(|it| it.ends_with('Z') && it.len() == 27));
+    assert!(
+        moments[0] < moments[1] && moments.iter().all(|it| it.ends_with('Z') && it.len() == 27)
+    );
 }
 
 async fn what_the_request_tells(world: &World, request: &str, events: usize) {

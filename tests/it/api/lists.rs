@@ -70,10 +70,9 @@ async fn filters_choose(world: &super::world::World, ids: &[String]) {
     assert_eq!(found["nodes"], json!([{ "planId": created["planId"] }]));
     let query = "query ($filter: RequestFilter) {
         requests(filter: $filter) { nodes { requestId } } }";
-    for (filter, expected) in [
-        (json!({ "search": "echo", "state": "COMPLETED" }), 1),
-        (json!({ "state": "WAITING" }), 0),
-    ] {
+    for (filter, expected) in
+        [(json!({ "search": "echo", "state": "COMPLETED" }), 1), (json!({ "state": "WAITING" }), 0)]
+    {
         let found = world.get(query, json!({ "filter": filter })).await;
         assert_eq!(found["nodes"].as_array().map(Vec::len), Some(expected), "{filter}");
     }

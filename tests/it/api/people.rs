@@ -37,7 +37,10 @@ async fn a_signal_ends_a_wait() {
         for what in ["signalExecution , name: \"go\"", "pauseExecution", "resumeExecution"] {
             assert_eq!(refused(&world, &id, what).await, "CONFLICT", "{what}");
         }
-        assert_eq!(refused(&world, &id, "approveStep , stepId: \"w\", approved: true").await, "CONFLICT");
+        assert_eq!(
+            refused(&world, &id, "approveStep , stepId: \"w\", approved: true").await,
+            "CONFLICT"
+        );
     }
 }
 

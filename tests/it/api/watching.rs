@@ -76,7 +76,8 @@ async fn the_status_is_told_at_every_change() {
 async fn a_request_is_followed_through_later_executions() {
     for world in worlds().await {
         let draft = json!({ "tools": [{ "name": "flow.noop" }] }).to_string();
-        let run = "mutation ($query: String!) { run(query: $query) { executionId requestId planId } }";
+        let run =
+            "mutation ($query: String!) { run(query: $query) { executionId requestId planId } }";
         let begun = world.get(run, json!({ "query": draft })).await;
         let query = "subscription ($id: ID!) { requestEvents(requestId: $id) {
             requestId planId executionId type seq data at } }";

@@ -32,7 +32,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) struct World {
     pub(super) schema: Schema,
-    pub(super) store: Arc<dyn Store>,
     /// Ends the worker when the world does.
     _tasks: JoinSet<()>,
     /// Where the store's file is.
@@ -91,7 +90,7 @@ impl World {
         let planner = Arc::new(Literal);
         let engine = Engine::new(control, toolbox, planner, clock, PATIENCE);
         let schema = schema::build(engine, Limits::default());
-        Self { schema, store, _tasks: tasks, _folder: folder }
+        Self { schema, _tasks: tasks, _folder: folder }
     }
 
     /// Executes an operation. Returns `{"data": …}`, with `errors` if there are any.
