@@ -152,8 +152,7 @@ fn rounded(value: &Value, path: &mut String, notices: &mut Vec<Diagnostic>) {
         Value::Object(fields) => {
             for (key, field) in fields {
                 let is_plain = key.chars().all(|it| it.is_alphanumeric() || it == '_');
-                let _ =
-                    if is_plain { write!(path, ".{key}") } else { write!(path, "[{key:?}]") };
+                let _ = if is_plain { write!(path, ".{key}") } else { write!(path, "[{key:?}]") };
                 rounded(field, path, notices);
                 path.truncate(inside);
             }

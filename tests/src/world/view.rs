@@ -149,10 +149,6 @@ impl ExecutionLog for View {
         self.far(self.world.faulty.discard(commands)).await
     }
 
-    fn commits(&self) -> u64 {
-        self.world.faulty.commits()
-    }
-
     fn hints(&self) -> &Hints {
         &self.hints
     }
