@@ -23,11 +23,14 @@ mod subscription;
 mod timeline;
 mod tool;
 
-use async_graphql::SDLExportOptions;
+use async_graphql::{SDLExportOptions, SchemaBuilder};
 
 use crate::engine::Engine;
 
-use self::{guard::Guard, mutation::Mutation, query::Query, subscription::Subscription};
+use self::{
+    connection::Part, execution::Execution, guard::Guard, mutation::Mutation, plan::Plan,
+    query::Query, request::Request, subscription::Subscription,
+};
 
 /// The schema, ready to execute operations.
 pub type Schema = async_graphql::Schema<Query, Mutation, Subscription>;
@@ -56,7 +59,7 @@ const SELECTIONS: usize = 32;
 
 /// Makes the schema.
 pub fn build(engine: Engine, limits: Limits) -> Schema {
-    async_graphql::Schema::build(Query, Mutation, Subscription)
+    described()
         .limit_depth(limits.depth)
         .limit_complexity(limits.complexity)
         .limit_recursive_depth(SELECTIONS)
@@ -69,7 +72,15 @@ pub fn build(engine: Engine, limits: Limits) -> Schema {
 /// Returns the schema in the schema definition language.
 pub fn sdl() -> String {
     let options = SDLExportOptions::new().include_specified_by().use_space_ident();
-    async_graphql::Schema::new(Query, Mutation, Subscription).sdl_with_options(options)
+    described().finish().sdl_with_options(options)
+}
+
+/// Describes what comes from a library without a description.
+fn described() -> SchemaBuilder<Query, Mutation, Subscription> {
+    async_graphql::Schema::build(Query, Mutation, Subscription)
+        .override_output_type_description::<Part<Request>>("A part of a list of requests.")
+        .override_output_type_description::<Part<Plan>>("A part of a list of plans.")
+        .override_output_type_description::<Part<Execution>>("A part of a list of executions.")
 }
 
 #[cfg(test)]

@@ -146,9 +146,9 @@ async fn operations_have_limits_and_introspection_has_room() {
     let deep = nested("plans { nodes { executions { plan { ", 6);
     let fragments = format!("{{ ...on Query {} }}", nested("{ ...on Query ", 40));
     let directives = format!("{{ toolSets {} {{ name }} }}", "@skip(if: false) ".repeat(9));
-    let aliases: String =
-        (0..10_000).map(|n| format!("a{n}: executions {{ nodes {{ state }} }} ")).collect();
-    let aliases = format!("{{ {aliases} }}");
+    let aliases: Vec<String> =
+        (0..10_000).map(|n| format!("a{n}: executions {{ nodes {{ state }} }}")).collect();
+    let aliases = format!("{{ {} }}", aliases.join(" "));
     let lists = "{ requests(first: 200) { nodes { executions(last: 200) { steps { stepId } } } } }";
     let brackets = format!("{{ tool(name: {}) {{ name }} }}", "[".repeat(100_000));
     for query in [deep, fragments, directives, aliases, lists.to_owned(), brackets] {

@@ -28,7 +28,7 @@ use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 
 /// How long anything may take. Nothing here needs a second.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(super) struct World {
     pub(super) schema: Schema,
@@ -38,25 +38,34 @@ pub(super) struct World {
     _folder: Option<Arc<TempDir>>,
 }
 
+/// What a process does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// It only asks.
+    Asks,
+    /// It asks, and carries out whatever there is.
+    Works,
+}
+
 /// Returns a world with a worker, over each store that needs no server.
 pub(super) async fn worlds() -> [World; 2] {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let url = sqlite(&folder);
-    let memory = World::over(open("memory:").await, true, None);
-    [memory, World::over(open(&url).await, true, Some(folder))]
+    let memory = World::over(&open("memory:").await, Role::Works, None);
+    [memory, World::over(&open(&url).await, Role::Works, Some(folder))]
 }
 
 /// Returns a world with a worker, over the store in memory.
 pub(super) async fn world() -> World {
-    World::over(open("memory:").await, true, None)
+    World::over(&open("memory:").await, Role::Works, None)
 }
 
 /// Returns two processes over one file: one without a worker, and one with.
 pub(super) async fn two_processes() -> [World; 2] {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let url = sqlite(&folder);
-    let asking = World::over(open(&url).await, false, Some(Arc::clone(&folder)));
-    [asking, World::over(open(&url).await, true, Some(folder))]
+    let asking = World::over(&open(&url).await, Role::Asks, Some(Arc::clone(&folder)));
+    [asking, World::over(&open(&url).await, Role::Works, Some(folder))]
 }
 
 fn sqlite(folder: &Arc<TempDir>) -> String {
@@ -68,14 +77,14 @@ async fn open(url: &str) -> Arc<dyn Store> {
 }
 
 impl World {
-    fn over(store: Arc<dyn Store>, works: bool, folder: Option<Arc<TempDir>>) -> Self {
+    fn over(store: &Arc<dyn Store>, role: Role, folder: Option<Arc<TempDir>>) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(WallClock);
         let toolbox = Toolbox::new([flow()]);
         let mut tasks = JoinSet::new();
-        let worker = works.then(|| {
+        let worker = (role == Role::Works).then(|| {
             let parts = Parts {
                 node: "here".to_owned(),
-                store: Arc::clone(&store),
+                store: Arc::clone(store),
                 toolbox: toolbox.clone(),
                 clock: Arc::clone(&clock),
                 options: Options::default(),
@@ -86,7 +95,7 @@ impl World {
             tasks.spawn(worker.run());
             handle
         });
-        let control = Control::new(Arc::clone(&store), Arc::clone(&clock), worker);
+        let control = Control::new(Arc::clone(store), Arc::clone(&clock), worker);
         let planner = Arc::new(Literal);
         let engine = Engine::new(control, toolbox, planner, clock, PATIENCE);
         let schema = schema::build(engine, Limits::default());
@@ -231,13 +240,11 @@ impl Planner for Literal {
             let message = "the planner is away".to_owned();
             return Err(PlanningError::Unavailable { message, notes });
         }
-        match parse(query) {
-            Ok(draft) => Ok(Proposal { draft, notes, warnings: Vec::new() }),
-            Err(_) => {
-                let message = format!("no tool does `{query}`");
-                let nearest = vec!["flow.echo".to_owned()];
-                Err(PlanningError::NoPlan { message, nearest, notes })
-            }
+        if let Ok(draft) = parse(query) {
+            return Ok(Proposal { draft, notes, warnings: Vec::new() });
         }
+        let message = format!("no tool does `{query}`");
+        let nearest = vec!["flow.echo".to_owned()];
+        Err(PlanningError::NoPlan { message, nearest, notes })
     }
 }
