@@ -316,6 +316,8 @@ impl Driver {
     }
 
     fn wake_in(&self) -> Option<Duration> {
+        // Before its start an execution is only put aside; whoever claims it then begins it.
+        self.execution.started_at()?;
         let at = machine::wake_at(&self.execution)?;
         let wait = (at - self.context.clock.now()).to_std().unwrap_or_default();
         // A step that is due and may not begin any more must not keep this awake.

@@ -77,7 +77,8 @@ fn every_execution_ends_whatever_breaks() {
 /// Seeds that once found something wrong.
 #[test]
 fn what_once_broke_stays_mended() {
-    simulate_all([]);
+    // 15: claimed before its start, which passed while the claim was on its way: a busy loop.
+    simulate_all([15]);
 }
 
 fn number(variable: &str) -> Option<u64> {
