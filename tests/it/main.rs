@@ -1,6 +1,7 @@
 //! The integration tests: one binary, so that they link once.
 
 mod commands;
+mod golden;
 mod mcp;
 mod mongod;
 mod protocol;
