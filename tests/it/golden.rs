@@ -154,7 +154,7 @@ impl Stage {
     }
 
     /// Carries the execution on to its end, doing what a person would.
-    async fn finish(&self) -> Vec<Recorded> {
+    async fn finish(&self, worker: &str) -> Vec<Recorded> {
         let store: Arc<dyn Store> = Arc::<Memory>::clone(&self.store);
         let parts = Parts {
             node: "golden".to_owned(),
@@ -164,7 +164,7 @@ impl Stage {
             options: Options::default(),
             scope: Scope::Everything,
         };
-        let id = "work_1700000000_bbbbbbbbb".parse().expect("a literal");
+        let id = worker.parse().expect("a literal");
         let (worker, _handle) = Worker::new(parts, id, CancellationToken::new());
         let mut workers = JoinSet::new();
         workers.spawn(worker.run());
@@ -249,7 +249,7 @@ async fn check(name: &str, steps: Value) {
     let options = ExecutionOptions::default();
     let (_, created) = executor::machine::create(stage.id, &plan, options, stage.clock.now());
     stage.begin(&[created]).await;
-    let whole = without_chance(stage.finish().await);
+    let whole = without_chance(stage.finish("work_1700000000_aaaaaaaaa").await);
     expect_file![&path].assert_eq(&lines(&whole));
     let kept = std::fs::read_to_string(&path).expect("the golden file is there");
     let kept = event::from_json(Seq(1), &kept).expect("the golden file can be read");
@@ -258,7 +258,11 @@ async fn check(name: &str, steps: Value) {
     for end in 1..=kept.len() {
         let stage = Stage::new(&plan).await;
         stage.begin(&kept[..end]).await;
-        let log = if end == kept.len() { kept.clone() } else { stage.finish().await };
+        let log = if end == kept.len() {
+            kept.clone()
+        } else {
+            stage.finish("work_1700000000_bbbbbbbbb").await
+        };
         assert_eq!(log[..end], kept[..end], "{name}, cut after {end}: the past has changed");
         assert_eq!(results(&plan, &log), expected, "{name}, cut after {end}");
     }
