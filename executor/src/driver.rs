@@ -38,7 +38,7 @@ use tracing::{debug, warn};
 use self::pending::Pending;
 use crate::{
     call::{Call, Ended},
-    lease::LeaseClock,
+    lease::{LeaseClock, Term},
     machine::{self, Input, Moment},
     options::Options,
     tool::{StepCall, ToolContext},
@@ -73,6 +73,8 @@ pub(crate) struct Driver {
     obeyed: BTreeSet<CommandId>,
     attempts: JoinSet<Ended>,
     cancel: CancellationToken,
+    /// The term of the worker's lease in which this was claimed.
+    term: Term,
     is_draining: bool,
 }
 
@@ -154,6 +156,7 @@ impl Driver {
         durable: Seq,
         commands: mpsc::Receiver<Envelope>,
     ) -> Self {
+        let term = context.lease.term();
         Self {
             context,
             execution,
@@ -164,6 +167,7 @@ impl Driver {
             obeyed: BTreeSet::new(),
             attempts: JoinSet::new(),
             cancel: CancellationToken::new(),
+            term,
             is_draining: false,
         }
     }
@@ -286,7 +290,7 @@ impl Driver {
         while let Some((seq, _)) = self.held.front()
             && *seq <= durable
         {
-            if !self.context.lease.is_safe() {
+            if !self.context.lease.is_safe(self.term) {
                 return Err(DriveError::LeaseLost);
             }
             let (_, call) = self.held.pop_front().expect("there is a first");
@@ -316,6 +320,8 @@ impl Driver {
     }
 
     fn wake_in(&self) -> Option<Duration> {
+        // Before its start an execution is only put aside; whoever claims it then begins it.
+        self.execution.started_at()?;
         let at = machine::wake_at(&self.execution)?;
         let wait = (at - self.context.clock.now()).to_std().unwrap_or_default();
         // A step that is due and may not begin any more must not keep this awake.

@@ -2,6 +2,7 @@
 
 mod api;
 mod commands;
+mod golden;
 mod mcp;
 mod mongod;
 mod protocol;

@@ -77,7 +77,10 @@ fn every_execution_ends_whatever_breaks() {
 /// Seeds that once found something wrong.
 #[test]
 fn what_once_broke_stays_mended() {
-    simulate_all([]);
+    // 15: claimed before its start, which passed while the claim was on its way: a busy loop.
+    // 245, 492: a lease that ran out and was renewed let a `Once` tool be called that another
+    // worker had given up.
+    simulate_all([15, 245, 492]);
 }
 
 fn number(variable: &str) -> Option<u64> {

@@ -33,7 +33,7 @@ fn step(dice: &Dice, n: u64) -> UncheckedStep {
     let (tool, effect, parameters) = call(dice, n, &outputs);
     let policy = StepPolicy {
         effect,
-        timeout_ms: 800 + dice.below(4_000),
+        timeout_ms: if tool == "flow.sleep" { 60_000 } else { 800 + dice.below(4_000) },
         retry: RetryPolicy {
             max_attempts: 1 + u32::try_from(dice.below(4)).unwrap_or(0),
             // Jitter is drawn from the execution's identifier, which the seed does not decide.

@@ -1,0 +1,289 @@
+//! Logs as stores keep them, cut at every position and carried on to the end.
+//!
+//! The files are the persisted format: a change of them is a change of what older stores hold.
+//! `UPDATE_EXPECT=1` writes them anew.
+
+use std::{sync::Arc, time::Duration};
+
+use executor::{
+    control::Control,
+    options::Options,
+    tool::{Tool, ToolContext, flow, function},
+    toolbox::{ToolSet, Toolbox},
+    worker::{Parts, Scope, Worker},
+};
+use expect_test::expect_file;
+use futures::TryStreamExt;
+use serde_json::{Value, json};
+use shared::{
+    clock::{Clock, Timestamp},
+    event::{self, Event, Recorded, WaitReason},
+    execution::{Execution, ExecutionOptions, Phase, StepState},
+    id::{ExecutionId, Seq},
+    plan::{About, Plan, UncheckedPlan, UncheckedStep},
+    store::{self, Append, Documents, ExecutionLog, Head, Store, memory::Memory},
+    tool::{Effect, ErrorCode, ToolError},
+};
+use tokio::{task::JoinSet, time};
+use tokio_util::sync::CancellationToken;
+
+/// Stands still unless tokio's time moves: then it moves with it.
+#[derive(Debug)]
+struct GoldenClock(time::Instant);
+
+impl Clock for GoldenClock {
+    fn now(&self) -> Timestamp {
+        let since = i64::try_from(self.0.elapsed().as_millis()).expect("tests are short");
+        Timestamp::from_timestamp_millis(1_700_000_000_000 + since).expect("a moment of our time")
+    }
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Inputs {
+    #[serde(default)]
+    inputs: Value,
+    #[serde(default)]
+    fails: u32,
+}
+
+async fn work(args: Inputs, cx: ToolContext) -> Result<Value, ToolError> {
+    let call = cx.call.expect("steps call it");
+    time::sleep(Duration::from_millis(20)).await;
+    if call.attempt.get() <= args.fails {
+        return Err(ToolError::failed("not yet"));
+    }
+    Ok(json!({ "by": call.step, "got": args.inputs }))
+}
+
+async fn fail(_args: Inputs, _cx: ToolContext) -> Result<Value, ToolError> {
+    Err(ToolError::new(ErrorCode::custom("golden.no".to_owned()), "never"))
+}
+
+fn toolbox() -> Toolbox {
+    let tools: [Arc<dyn Tool>; 2] = [
+        function("gold", "work", "Works.", Effect::Idempotent, work),
+        function("gold", "fail", "Fails.", Effect::Idempotent, fail),
+    ];
+    let name = "gold".parse().expect("a literal");
+    Toolbox::new([ToolSet::ready(name, "test", "Deterministic tools.", tools), flow::flow()])
+}
+
+/// Makes a plan of `(id, tool, dependencies, parameters, policy)`.
+fn plan(steps: Value) -> Arc<Plan> {
+    let steps =
+        serde_json::from_value::<Vec<UncheckedStep>>(steps).expect("steps are written well");
+    let about = About {
+        id: "plan_1700000000_aaaaaaaaa".parse().expect("a literal"),
+        request: "req_1700000000_aaaaaaaaa".parse().expect("a literal"),
+        version: 1,
+        query: "golden".to_owned(),
+        planner: "explicit".to_owned(),
+        created_at: Timestamp::from_timestamp(1_700_000_000, 0).expect("a moment of our time"),
+    };
+    let unchecked = UncheckedPlan { about, steps, diagnostics: Vec::new() };
+    Arc::new(unchecked.try_into().expect("the plan can run"))
+}
+
+fn step(id: &str, tool: &str, after: &[&str], parameters: Value, policy: Value) -> Value {
+    let mut all = json!({ "effect": "idempotent", "retry": { "jitter": false } });
+    let (all_fields, own) = (all.as_object_mut().expect("an object"), policy);
+    all_fields.extend(own.as_object().expect("an object").clone());
+    json!({ "id": id, "tool": tool, "parameters": parameters, "depends_on": after, "policy": all })
+}
+
+fn chain() -> Value {
+    json!([
+        step("a", "gold.work", &[], json!({}), json!({})),
+        step("b", "gold.work", &["a"], json!({ "inputs": "{{a}}" }), json!({ "effect": "read" })),
+        step("c", "gold.work", &["b"], json!({ "inputs": "by {{b.by}}" }), json!({})),
+    ])
+}
+
+fn diamond() -> Value {
+    let twice = json!({ "retry": { "maxAttempts": 3, "jitter": false } });
+    json!([
+        step("a", "gold.work", &[], json!({}), json!({})),
+        step("b", "gold.work", &["a"], json!({ "inputs": "{{a}}", "fails": 1 }), twice),
+        step("s", "flow.sleep", &["a"], json!({ "ms": 300 }), json!({})),
+        step("j", "gold.work", &["b", "s"], json!({ "inputs": ["{{b.by}}", "{{s}}"] }), json!({})),
+    ])
+}
+
+fn failures() -> Value {
+    json!([
+        step("a", "gold.fail", &[], json!({}), json!({ "on_error": "continue" })),
+        step("b", "gold.work", &["a"], json!({}), json!({})),
+        step("c", "gold.fail", &[], json!({}), json!({ "on_error": "ignore" })),
+        step("d", "gold.work", &["c"], json!({ "inputs": "{{c}}" }), json!({})),
+        step("e", "gold.fail", &["d"], json!({}), json!({})),
+        step("f", "gold.work", &["e"], json!({}), json!({})),
+    ])
+}
+
+fn people() -> Value {
+    json!([
+        step("a", "gold.work", &[], json!({}), json!({ "requires_approval": true })),
+        step("w", "flow.wait", &["a"], json!({ "name": "go" }), json!({})),
+        step("z", "gold.work", &["w"], json!({ "inputs": "{{w}}" }), json!({})),
+    ])
+}
+
+/// A world with one worker, whose time is tokio's.
+struct Stage {
+    store: Arc<Memory>,
+    clock: Arc<GoldenClock>,
+    id: ExecutionId,
+    plan: Arc<Plan>,
+}
+
+impl Stage {
+    async fn new(plan: &Arc<Plan>) -> Self {
+        let id = "exec_1700000000_aaaaaaaaa".parse().expect("a literal");
+        let (store, clock) = (Arc::new(Memory::new()), Arc::new(GoldenClock(time::Instant::now())));
+        store.put_plan(plan).await.expect("memory takes it");
+        Self { store, clock, id, plan: Arc::clone(plan) }
+    }
+
+    /// Puts the beginning of a log into the store, as a worker that is gone left it.
+    async fn begin(&self, log: &[Recorded]) {
+        let execution = Execution::replay(self.id, Arc::clone(&self.plan), log).expect("a log");
+        let mut append = Append::new(self.id, Seq::START, log);
+        let owner = execution.worker();
+        append.head = Some(Head::of(&execution, owner, Some(self.clock.now())));
+        self.store.append(append).await.expect("memory takes it");
+    }
+
+    /// Carries the execution on to its end, doing what a person would.
+    async fn finish(&self, worker: &str) -> Vec<Recorded> {
+        let store: Arc<dyn Store> = Arc::<Memory>::clone(&self.store);
+        let parts = Parts {
+            node: "golden".to_owned(),
+            store: Arc::clone(&store),
+            toolbox: toolbox(),
+            clock: Arc::<GoldenClock>::clone(&self.clock),
+            options: Options::default(),
+            scope: Scope::Everything,
+        };
+        let id = worker.parse().expect("a literal");
+        let (worker, _handle) = Worker::new(parts, id, CancellationToken::new());
+        let mut workers = JoinSet::new();
+        workers.spawn(worker.run());
+        let control =
+            Control::new(Arc::clone(&store), Arc::<GoldenClock>::clone(&self.clock), None);
+        let poll = Duration::from_millis(250);
+        let mut log = Vec::new();
+        let mut tail = Box::pin(store::tail(Arc::clone(&store), self.id, Seq::START, poll));
+        while let Some(recorded) = tail.try_next().await.expect("memory does not fail") {
+            log.push(recorded);
+            let execution =
+                Execution::replay(self.id, Arc::clone(&self.plan), &log).expect("a log");
+            if let Some(recorded) = log.last() {
+                self.answer(&control, &execution, &recorded.event).await;
+            }
+        }
+        log
+    }
+
+    /// Agrees to what is asked, and signals what is waited for, also after a cut.
+    async fn answer(&self, control: &Control, execution: &Execution, event: &Event) {
+        if !matches!(event, Event::StepWaiting { .. } | Event::Claimed(_)) {
+            return;
+        }
+        for number in execution.agenda().waiting() {
+            match &execution.step(*number).state {
+                StepState::Waiting(WaitReason::Signal { name }) => {
+                    let payload = json!({ "said": "yes" });
+                    control.signal(self.id, name.clone(), payload).await.expect("it is heard");
+                }
+                _ => {
+                    let step = self.plan.step(*number).id.clone();
+                    control.approve(self.id, step, true, None).await.expect("it is heard");
+                }
+            }
+        }
+    }
+}
+
+/// Everything that an execution came to, whoever carried it out and when.
+fn results(plan: &Arc<Plan>, log: &[Recorded]) -> String {
+    let id = "exec_1700000000_aaaaaaaaa".parse().expect("a literal");
+    let execution = Execution::replay(id, Arc::clone(plan), log).expect("a log");
+    let Phase::Finished(outcome) = execution.phase() else { panic!("it has not ended") };
+    let steps = plan.steps().iter().zip(execution.steps());
+    let steps: Vec<String> = steps
+        .map(|(step, it)| match &it.state {
+            StepState::Succeeded(output) => format!("{}: {output}", step.id),
+            StepState::Failed(error) => format!("{}: {error}", step.id),
+            StepState::Skipped(reason) => format!("{}: {reason:?}", step.id),
+            other => format!("{}: {}", step.id, other.name()),
+        })
+        .collect();
+    format!("{outcome:?}\n{}", steps.join("\n"))
+}
+
+/// The file has one event a line, so that a change is easy to read.
+fn lines(log: &[Recorded]) -> String {
+    event::to_json(log).replace(",{\"at\":", ",\n{\"at\":") + "\n"
+}
+
+/// Replaces what is drawn at random: the identifiers of commands.
+fn without_chance(mut log: Vec<Recorded>) -> Vec<Recorded> {
+    let fixed = "cmd_1700000000_aaaaaaaaa".parse().expect("a literal");
+    for recorded in &mut log {
+        match &mut recorded.event {
+            Event::StepApproved { command, .. }
+            | Event::SignalReceived { command, .. }
+            | Event::Paused { command }
+            | Event::Resumed { command } => *command = fixed,
+            _ => (),
+        }
+    }
+    log
+}
+
+async fn check(name: &str, steps: Value) {
+    let plan = plan(steps);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/");
+    let path = format!("{path}{name}.json");
+    let stage = Stage::new(&plan).await;
+    let options = ExecutionOptions::default();
+    let (_, created) = executor::machine::create(stage.id, &plan, options, stage.clock.now());
+    stage.begin(&[created]).await;
+    let whole = without_chance(stage.finish("work_1700000000_aaaaaaaaa").await);
+    expect_file![&path].assert_eq(&lines(&whole));
+    let kept = std::fs::read_to_string(&path).expect("the golden file is there");
+    let kept = event::from_json(Seq(1), &kept).expect("the golden file can be read");
+    assert_eq!(kept, whole, "{name}: what is read is what was written");
+    let expected = results(&plan, &whole);
+    for end in 1..=kept.len() {
+        let stage = Stage::new(&plan).await;
+        stage.begin(&kept[..end]).await;
+        let log = if end == kept.len() {
+            kept.clone()
+        } else {
+            stage.finish("work_1700000000_bbbbbbbbb").await
+        };
+        assert_eq!(log[..end], kept[..end], "{name}, cut after {end}: the past has changed");
+        assert_eq!(results(&plan, &log), expected, "{name}, cut after {end}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chain_survives_every_cut() {
+    check("chain", chain()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_diamond_with_a_retry_and_a_sleep_survives_every_cut() {
+    check("diamond", diamond()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_survive_every_cut() {
+    check("failures", failures()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_people_said_survives_every_cut() {
+    check("people", people()).await;
+}
