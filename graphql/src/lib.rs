@@ -2,10 +2,7 @@
 
 pub mod blog_mcp;
 pub mod cli;
+pub mod config;
 pub mod engine;
-<<<<<<< HEAD
 pub mod schema;
 pub mod server;
-=======
-pub mod config;
->>>>>>> 4cb63cf (graphql: the command line (in progress))

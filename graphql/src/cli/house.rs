@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use executor::{
     control::Control,
-    sources::{SetConfig, Sources},
+    sources::Sources,
     tool::flow,
     toolbox::Toolbox,
     worker::{Handle, Parts, Scope, Worker},
@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Session, client::Client, drive::Drive, failure::Failure, remote::Remote};
 use crate::{
+    config::Config,
     engine::Engine,
     schema::{self, Limits, Schema},
 };
@@ -99,7 +100,7 @@ impl Local {
         let sources = match need {
             Need::Store | Need::Stopping => None,
             Need::Tools | Need::Driving | Need::Everything => {
-                Some(connect(&toolbox, config.toolsets.value.clone())?)
+                Some(connect(&toolbox, config)?)
             }
         };
         let clock: Arc<dyn Clock> = Arc::new(WallClock);
@@ -174,6 +175,10 @@ pub(super) async fn open_store(session: &Session) -> Result<Arc<dyn Store>, Fail
 }
 
 /// Begins to connect the configured toolsets.
-pub(super) fn connect(toolbox: &Toolbox, sets: Vec<SetConfig>) -> Result<Sources, Failure> {
-    Sources::connect(toolbox, sets).map_err(|err| Failure::usage(err.to_string()))
+fn connect(toolbox: &Toolbox, config: &Config) -> Result<Sources, Failure> {
+    let mut sources = Sources::new(toolbox, config.limits.options().output_bytes);
+    for set in config.toolsets.value.clone() {
+        sources.add(set).map_err(|err| Failure::usage(err.to_string()))?;
+    }
+    Ok(sources)
 }
