@@ -103,10 +103,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Answers what `clap` did not take for a command.
 fn refuse(err: &clap::Error, arguments: &[OsString], environment: &Environment) -> ExitCode {
-    let is_help = matches!(
-        err.kind(),
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
-    );
+    let is_help = matches!(err.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if is_help || !arguments.iter().any(|it| it == "--json") {
         // Whoever closed the stream does not want to read it.
         let _ = err.print();
@@ -131,11 +128,7 @@ fn log(environment: &Environment) {
     let _ = logging.try_init();
 }
 
-async fn dispatch(
-    cli: Cli,
-    environment: Environment,
-    screen: Screen,
-) -> Result<Ending, Failure> {
+async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<Ending, Failure> {
     match cli.command {
         Command::BlogMcp { file } => return blog(file, &environment).await,
         Command::Completions { shell } => return completions(shell, &screen),

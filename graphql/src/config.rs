@@ -132,11 +132,8 @@ fn store(
     file: Option<String>,
     data: &Path,
 ) -> Setting<String> {
-    let said = pick(
-        ("--store", flags.store.clone()),
-        ("FABER_STORE", environment.store.clone()),
-        file,
-    );
+    let said =
+        pick(("--store", flags.store.clone()), ("FABER_STORE", environment.store.clone()), file);
     said.unwrap_or_else(|| {
         let path = data.join("faber.db");
         Setting { value: format!("sqlite:{}", path.display()), origin: Origin::Default }

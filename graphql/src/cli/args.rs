@@ -323,7 +323,6 @@ pub(super) struct Part {
 /// The state of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "SCREAMING_SNAKE_CASE")]
-#[expect(missing_docs, reason = "the API says what they mean, and help needs one line")]
 pub(super) enum State {
     Pending,
     InProgress,

@@ -23,9 +23,7 @@ impl Client {
     /// Carries a query or mutation out and returns its data.
     pub(super) async fn execute(&self, query: &str, variables: Value) -> Result<Value, Failure> {
         match self {
-            Self::Local(schema) => {
-                data(schema.execute(request(query, variables)).await)
-            }
+            Self::Local(schema) => data(schema.execute(request(query, variables)).await),
             Self::Remote(server) => server.execute(query, &variables).await,
         }
     }

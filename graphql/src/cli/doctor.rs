@@ -154,7 +154,13 @@ fn print(session: &Session, checks: &[Check]) -> Result<(), Failure> {
     let lines = checks.iter().map(|it| match &it.found {
         Ok(found) => format!("{} {}  {}", paint.green("✓"), it.name, paint.dim(found)),
         Err(why) => {
-            format!("{} {}  {why}\n  {} {}", paint.red("✗"), it.name, paint.cyan("= help:"), it.help)
+            format!(
+                "{} {}  {why}\n  {} {}",
+                paint.red("✗"),
+                it.name,
+                paint.cyan("= help:"),
+                it.help
+            )
         }
     });
     screen.print(&lines.collect::<Vec<_>>().join("\n"))

@@ -99,9 +99,7 @@ impl Local {
         let toolbox = Toolbox::new([flow::flow()]);
         let sources = match need {
             Need::Store | Need::Stopping => None,
-            Need::Tools | Need::Driving | Need::Everything => {
-                Some(connect(&toolbox, config)?)
-            }
+            Need::Tools | Need::Driving | Need::Everything => Some(connect(&toolbox, config)?),
         };
         let clock: Arc<dyn Clock> = Arc::new(WallClock);
         let scope = match need {

@@ -34,7 +34,9 @@ async fn show_planned(session: &Session, client: &Client, args: &PlanArgs) -> Re
     let selection = match format {
         Format::Text => PLAN.to_owned(),
         Format::Json => Shape::of(client).await?.plan(),
-        Format::Mermaid => "{ drawing: mermaid diagnostics { severity code path message help } }".into(),
+        Format::Mermaid => {
+            "{ drawing: mermaid diagnostics { severity code path message help } }".into()
+        }
         Format::Dot => "{ drawing: dot diagnostics { severity code path message help } }".into(),
     };
     let plan = query_plan(client, &args.query, &args.planning, &selection).await?;

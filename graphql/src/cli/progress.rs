@@ -87,7 +87,8 @@ impl Live {
             News::Started { step, attempt } if self.steps.len() < LINES => {
                 let bar = self.all.insert_before(&self.total, ProgressBar::new_spinner());
                 bar.set_style(style("{spinner:.cyan} {msg}  {elapsed:.dim}"));
-                let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
+                let again =
+                    if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
                 bar.set_message(format!("{step}{again}"));
                 bar.enable_steady_tick(TICK);
                 self.steps.insert(step.clone(), bar);
@@ -169,7 +170,12 @@ mod tests {
     fn lines_say_how_a_step_ended() {
         check(How::Succeeded, Some(12.3), None, expect!["✓ createBlog    12 ms"]);
         let failed = Some("tool.failed: no such author");
-        check(How::Failed, Some(1.25), failed, expect!["✗ createBlog    1.2 ms  tool.failed: no such author"]);
+        check(
+            How::Failed,
+            Some(1.25),
+            failed,
+            expect!["✗ createBlog    1.2 ms  tool.failed: no such author"],
+        );
         check(How::Skipped, None, None, expect!["○ createBlog    skipped"]);
         let waits = Some("waits for approval");
         check(How::Waiting, None, waits, expect!["? createBlog    waits for approval"]);
@@ -183,9 +189,13 @@ mod tests {
 
     #[test]
     fn durations_are_short() {
-        for (ms, expected) in
-            [(0.04, "0.0 ms"), (9.0, "9.0 ms"), (12.3, "12 ms"), (1_500.0, "1.5 s"), (61_000.0, "1 min 1 s")]
-        {
+        for (ms, expected) in [
+            (0.04, "0.0 ms"),
+            (9.0, "9.0 ms"),
+            (12.3, "12 ms"),
+            (1_500.0, "1.5 s"),
+            (61_000.0, "1 min 1 s"),
+        ] {
             assert_eq!(duration(ms), expected);
         }
     }

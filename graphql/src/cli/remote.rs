@@ -47,7 +47,8 @@ impl Remote {
         let broken = |err| self.unreachable(&err);
         let text = response.text().await.map_err(broken)?;
         let answer: Value = serde_json::from_str(&text).map_err(|_| {
-            let what = if status.is_success() { "something that is no JSON" } else { status.as_str() };
+            let what =
+                if status.is_success() { "something that is no JSON" } else { status.as_str() };
             self.foreign(what)
         })?;
         self.data(answer)
@@ -84,7 +85,12 @@ impl Remote {
         })
     }
 
-    async fn post(&self, query: &str, variables: &Value, accept: &str) -> Result<Response, Failure> {
+    async fn post(
+        &self,
+        query: &str,
+        variables: &Value,
+        accept: &str,
+    ) -> Result<Response, Failure> {
         let body = json!({ "query": query, "variables": variables });
         let request = self.http.post(self.url.clone()).header(header::ACCEPT, accept).json(&body);
         request.send().await.map_err(|err| self.unreachable(&err))

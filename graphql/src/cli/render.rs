@@ -15,9 +15,8 @@ const PARAMETERS: usize = 100;
 /// Shows a plan: its steps by layers, each with what feeds it.
 pub(super) fn plan(plan: &Value, paint: Paint) -> String {
     let text = |key: &str| plan[key].as_str().unwrap_or_default();
-    let steps: BTreeMap<&str, &Value> = list(&plan["tools"])
-        .filter_map(|it| Some((it["stepId"].as_str()?, it)))
-        .collect();
+    let steps: BTreeMap<&str, &Value> =
+        list(&plan["tools"]).filter_map(|it| Some((it["stepId"].as_str()?, it))).collect();
     let mut shown = format!(
         "{}  {}\n",
         paint.bold(text("planId")),
@@ -109,13 +108,8 @@ pub(super) fn failure(failure: &Failure, paint: Paint) -> String {
             let _ = write!(shown, "{head}: {}", failure.message);
         }
     }
-    let nearest: Vec<&str> = failure
-        .more
-        .get("nearest")
-        .into_iter()
-        .flat_map(list)
-        .filter_map(Value::as_str)
-        .collect();
+    let nearest: Vec<&str> =
+        failure.more.get("nearest").into_iter().flat_map(list).filter_map(Value::as_str).collect();
     if !nearest.is_empty() {
         let _ = write!(shown, "\n   {} nearest tools: {}", paint.cyan("="), nearest.join(", "));
     }

@@ -170,7 +170,8 @@ pub(super) async fn watch(session: &Session, id: &str) -> Result<Ending, Failure
 
 /// Lets a paused execution go on, and carries it on.
 pub(super) async fn resume(session: &Session, id: &str) -> Result<Ending, Failure> {
-    let tell = format!("mutation($id: ID!) {{ resumeExecution(executionId: $id) {{ {EXECUTION} }} }}");
+    let tell =
+        format!("mutation($id: ID!) {{ resumeExecution(executionId: $id) {{ {EXECUTION} }} }}");
     let told = Told { tell: &tell, more: Map::new(), need: Need::Driving, purpose: Purpose::Drive };
     told.to(session, id).await
 }
@@ -191,7 +192,8 @@ pub(super) async fn cancel(
 
 /// Lets an execution begin no further step.
 pub(super) async fn pause(session: &Session, id: &str) -> Result<Ending, Failure> {
-    let tell = format!("mutation($id: ID!) {{ pauseExecution(executionId: $id) {{ {EXECUTION} }} }}");
+    let tell =
+        format!("mutation($id: ID!) {{ pauseExecution(executionId: $id) {{ {EXECUTION} }} }}");
     let (more, need) = (Map::new(), Need::Stopping);
     Told { tell: &tell, more, need, purpose: Purpose::Tell }.to(session, id).await
 }
@@ -334,9 +336,14 @@ pub(super) async fn find(client: &Client, id: &str) -> Result<Value, Failure> {
         Some("plan") => ("planId", "plan", "planId"),
         Some("req") => ("requestId", "request", "requestId"),
         _ => {
-            let query = format!("query($id: ID!) {{ execution(executionId: $id) {{ {EXECUTION} }} }}");
+            let query =
+                format!("query($id: ID!) {{ execution(executionId: $id) {{ {EXECUTION} }} }}");
             let found = client.field(&query, json!({ "id": id })).await?;
-            return if found.is_null() { Err(Failure::not_found("execution", id)) } else { Ok(found) };
+            return if found.is_null() {
+                Err(Failure::not_found("execution", id))
+            } else {
+                Ok(found)
+            };
         }
     };
     let query = format!("query($id: ID!) {{ {owner}({by_id}: $id) {{ {by_id} }} }}");
@@ -579,11 +586,7 @@ fn detached(session: &Session, client: &Client, id: &Value) -> Result<Ending, Fa
 }
 
 /// Prints an execution as one document.
-async fn print_document(
-    session: &Session,
-    client: &Client,
-    id: &Value,
-) -> Result<Value, Failure> {
+async fn print_document(session: &Session, client: &Client, id: &Value) -> Result<Value, Failure> {
     let shape = Shape::of(client).await?.execution();
     let query = format!("query($id: ID!) {{ execution(executionId: $id) {shape} }}");
     let document = client.field(&query, json!({ "id": id })).await?;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt;
 use executor::toolbox::{SetStatus, Toolbox};
+use futures::FutureExt;
 use shared::store::Store;
 use tokio::net::TcpListener;
 
@@ -87,9 +87,7 @@ fn hooks(store: &Arc<dyn Store>, toolbox: &Toolbox) -> Hooks {
             let store = Arc::clone(&asked);
             async move { store.check().await.map_err(|err| err.to_string()) }.boxed()
         }),
-        figures: Arc::new(move || {
-            std::future::ready(figures(counted.commits(), &toolbox)).boxed()
-        }),
+        figures: Arc::new(move || std::future::ready(figures(counted.commits(), &toolbox)).boxed()),
         ..Hooks::default()
     }
 }
@@ -97,7 +95,8 @@ fn hooks(store: &Arc<dyn Store>, toolbox: &Toolbox) -> Hooks {
 /// Writes the figures of the engine in the text format of `/metrics`.
 fn figures(commits: u64, toolbox: &Toolbox) -> String {
     let sets = toolbox.sets();
-    let count = |wanted: fn(&SetStatus) -> bool| sets.iter().filter(|it| wanted(&it.status)).count();
+    let count =
+        |wanted: fn(&SetStatus) -> bool| sets.iter().filter(|it| wanted(&it.status)).count();
     let ready = count(|it| *it == SetStatus::Ready);
     let connecting = count(|it| *it == SetStatus::Connecting);
     let failed = count(|it| matches!(it, SetStatus::Failed { .. }));

@@ -110,9 +110,9 @@ fn store(value: Option<Value>, base: &Path) -> Result<Option<String>, String> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(url)) => Ok(Some(rooted(&url, base))),
-        Some(other) => Err(format!(
-            "`store` is {other}; write an address such as `sqlite:./faber.db`"
-        )),
+        Some(other) => {
+            Err(format!("`store` is {other}; write an address such as `sqlite:./faber.db`"))
+        }
     }
 }
 
@@ -130,7 +130,9 @@ fn planner(value: Option<Value>) -> Result<Option<String>, String> {
         Some(Value::Object(fields)) => match fields.get("provider").and_then(Value::as_str) {
             Some(name) if name == PLANNER => {
                 if let Some(other) = fields.keys().find(|it| *it != "provider") {
-                    return Err(format!("`planner.{other}` means nothing to `{PLANNER}`: remove it"));
+                    return Err(format!(
+                        "`planner.{other}` means nothing to `{PLANNER}`: remove it"
+                    ));
                 }
                 name.to_owned()
             }

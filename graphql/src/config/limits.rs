@@ -55,9 +55,9 @@ pub struct Limits(Vec<(&'static str, Setting<u64>)>);
 
 impl Default for Limits {
     fn default() -> Self {
-        let defaults = TABLE.iter().map(|it| {
-            (it.key, Setting { value: (it.default)(), origin: Origin::Default })
-        });
+        let defaults = TABLE
+            .iter()
+            .map(|it| (it.key, Setting { value: (it.default)(), origin: Origin::Default }));
         Self(defaults.collect())
     }
 }

@@ -35,8 +35,8 @@ pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String>
     for (at, item) in items.iter().enumerate() {
         let named = |why: String| format!("`toolsets[{at}]`: {why}");
         check_supported(item).map_err(named)?;
-        let set: SetConfig = serde_json::from_value(item.clone())
-            .map_err(|err| named(explain(&err.to_string())))?;
+        let set: SetConfig =
+            serde_json::from_value(item.clone()).map_err(|err| named(explain(&err.to_string())))?;
         if !names.insert(set.name.clone()) {
             let why = format!("a toolset called `{}` exists already: use another name", set.name);
             return Err(named(why));
