@@ -9,8 +9,10 @@ pub mod bench;
 mod client;
 mod doctor;
 mod drive;
+mod endings;
 mod events;
 mod failure;
+mod follow;
 mod house;
 mod inspect;
 mod lists;
@@ -24,6 +26,7 @@ mod screen;
 mod serve;
 mod shape;
 mod signals;
+mod steer;
 mod table;
 
 use std::{ffi::OsString, process::ExitCode, sync::Arc};
@@ -145,11 +148,11 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Revise { plan, file } => planning::revise(&session, &plan, &file).await,
         Command::Execute(args) => run::execute(&session, args).await,
         Command::Watch { id } => run::watch(&session, &id).await,
-        Command::Resume { id } => run::resume(&session, &id).await,
-        Command::Cancel { id, reason } => run::cancel(&session, &id, reason).await,
-        Command::Pause { id } => run::pause(&session, &id).await,
-        Command::Approve(args) => run::approve(&session, args).await,
-        Command::Signal { id, name, payload } => run::signal(&session, &id, name, payload).await,
+        Command::Resume { id } => steer::resume(&session, &id).await,
+        Command::Cancel { id, reason } => steer::cancel(&session, &id, reason).await,
+        Command::Pause { id } => steer::pause(&session, &id).await,
+        Command::Approve(args) => steer::approve(&session, args).await,
+        Command::Signal { id, name, payload } => steer::signal(&session, &id, name, payload).await,
         Command::Debug { id } => inspect::debug(&session, &id).await,
         Command::List { what } => lists::list(&session, what).await,
         Command::Tools { what } => lists::tools(&session, what).await,

@@ -30,16 +30,16 @@ pub(super) struct Cli {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Global options")]
 pub(super) struct Globals {
-    /// Where everything is kept: `sqlite:PATH`, `mongodb://…` or `memory:` [env: FABER_STORE].
+    /// Where everything is kept: `sqlite:PATH`, `mongodb://…` or `memory:` (`FABER_STORE`).
     #[arg(long, global = true, value_name = "URL")]
     pub(super) store: Option<String>,
-    /// The configuration; `./faber.yaml` if it is there [env: FABER_CONFIG].
+    /// The configuration; `./faber.yaml` if it is there (`FABER_CONFIG`).
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
     /// Print one JSON document.
     #[arg(long, global = true)]
     pub(super) json: bool,
-    /// Talk to a running server instead of opening the store [env: FABER_SERVER].
+    /// Talk to a running server instead of opening the store (`FABER_SERVER`).
     #[arg(long, global = true, value_name = "URL")]
     pub(super) server: Option<String>,
 }
@@ -119,7 +119,7 @@ pub(super) enum Command {
     },
     /// Serve the GraphQL API and execute whatever is there.
     Serve {
-        /// Where to listen; port 0 picks one [env: FABER_LISTEN] [default: 127.0.0.1:8080].
+        /// Where to listen; port 0 picks one (`FABER_LISTEN`) [default: 127.0.0.1:8080].
         #[arg(long, value_name = "ADDR")]
         listen: Option<String>,
     },
@@ -140,7 +140,7 @@ pub(super) enum Command {
     },
     /// The demo: a small blog as an MCP server over standard input and output.
     BlogMcp {
-        /// Where it keeps its data [env: FABER_BLOG_FILE].
+        /// Where it keeps its data (`FABER_BLOG_FILE`).
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
     },
@@ -150,10 +150,10 @@ pub(super) enum Command {
 #[derive(Args, Debug)]
 pub(super) struct RunArgs {
     /// What is to be done, in words.
-    #[arg(required_unless_present = "plan", conflicts_with = "plan")]
+    #[arg(required_unless_present = "plan")]
     pub(super) query: Option<String>,
     /// A plan as JSON; `-` is standard input.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "toolsets", "planner"])]
     pub(super) plan: Option<PathBuf>,
     #[command(flatten)]
     pub(super) planning: Planning,
@@ -190,10 +190,10 @@ pub(super) enum Format {
 #[derive(Args, Debug, Default)]
 pub(super) struct Planning {
     /// Only tools of these toolsets.
-    #[arg(long = "toolset", value_name = "NAME", conflicts_with = "plan")]
+    #[arg(long = "toolset", value_name = "NAME")]
     pub(super) toolsets: Vec<String>,
     /// The planner.
-    #[arg(long, value_name = "NAME", conflicts_with = "plan")]
+    #[arg(long, value_name = "NAME")]
     pub(super) planner: Option<String>,
 }
 

@@ -76,15 +76,14 @@ pub(super) async fn doctor(session: &Session) -> Result<Ending, Failure> {
         }),
         help: "",
     }];
-    match &session.config.server {
-        Some(server) => checks.push(server_answers(session, &server.value).await),
-        None => {
-            let store = store_works(session).await;
-            let works = store.found.is_ok();
-            checks.push(store);
-            if works {
-                checks.extend(toolsets_connect(session).await?);
-            }
+    if let Some(server) = &session.config.server {
+        checks.push(server_answers(session, &server.value).await);
+    } else {
+        let store = store_works(session).await;
+        let works = store.found.is_ok();
+        checks.push(store);
+        if works {
+            checks.extend(toolsets_connect(session).await?);
         }
     }
     print(session, &checks)?;
@@ -96,6 +95,7 @@ async fn server_answers(session: &Session, url: &str) -> Check {
     let asked = async {
         let house = House::open(session, Need::Store).await?;
         let tools = house.client().field("{ tools { name } }", json!({})).await?;
+        house.close().await;
         Ok::<_, Failure>(tools.as_array().map_or(0, Vec::len))
     };
     let found = asked.await.map(|it| format!("{url}, {it} tools")).map_err(|it| it.message);

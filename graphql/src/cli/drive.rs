@@ -28,31 +28,15 @@ impl Drive {
         Self { store, clock, handle }
     }
 
-    /// Takes an execution whenever it is free: at once, and later when its time or a command has
-    /// come or its owner is gone. It never ends by itself.
-    pub(super) async fn on(&self, id: ExecutionId) -> Infallible {
-        let head = self.store.head(id).await;
-        if let Ok(Some(head)) = head
-            && !head.state.is_over()
-            && head.owner.is_none()
-        {
-            self.handle.claim(id).await;
-        }
-        self.whenever(id).await
-    }
-
-    /// Takes an execution once somebody has told it something.
-    pub(super) async fn told(&self, id: ExecutionId) -> Infallible {
-        self.whenever(id).await
-    }
-
     /// Returns whether this process has an execution, or nobody has.
     pub(super) async fn is_ours(&self, id: ExecutionId) -> Result<bool, StoreError> {
         let Some(head) = self.store.head(id).await? else { return Ok(false) };
         Ok(head.owner.is_none_or(|it| it == self.handle.worker()))
     }
 
-    async fn whenever(&self, id: ExecutionId) -> Infallible {
+    /// Takes an execution whenever its time or a command has come and nobody has it, and when its
+    /// owner is gone. It never ends by itself.
+    pub(super) async fn on(&self, id: ExecutionId) -> Infallible {
         let hints = self.store.hints();
         let (mut work, mut inbox) = (hints.work(), hints.inbox());
         loop {

@@ -18,7 +18,7 @@ use shared::{
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Session, client::Client, drive::Drive, failure::Failure, remote::Remote};
+use super::{Session, client::Client, drive::Drive, failure::Failure, remote::Remote, signals};
 use crate::{
     config::Config,
     engine::Engine,
@@ -84,10 +84,13 @@ impl House {
         Some(Drive::new(store, Arc::clone(local.engine.clock()), work.handle.clone()))
     }
 
-    /// Lets what is short end, and closes everything.
+    /// Lets what is short end, and closes everything. Who is in a hurry presses Ctrl-C.
     pub(super) async fn close(self) {
         if let Some(local) = self.local {
-            local.close().await;
+            tokio::select! {
+                () = local.close() => (),
+                () = signals::interrupted() => (),
+            }
         }
     }
 }

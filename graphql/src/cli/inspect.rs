@@ -12,7 +12,7 @@ use super::{
     paint::Paint,
     planning::indented,
     progress::duration,
-    render, run,
+    render,
     shape::Shape,
 };
 
@@ -20,7 +20,7 @@ use super::{
 pub(super) async fn debug(session: &Session, id: &str) -> Result<Ending, Failure> {
     let house = House::open(session, Need::Store).await?;
     let shown = show(session, house.client(), id).await;
-    run::close(house).await;
+    house.close().await;
     shown.map(|()| Ending::Done)
 }
 

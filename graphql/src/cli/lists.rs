@@ -1,5 +1,7 @@
 //! Lists as tables, and as arrays.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -11,7 +13,7 @@ use super::{
     inspect::state,
     paint::Paint,
     planning::indented,
-    render, run,
+    render,
     screen::Screen,
     shape::Shape,
     table::table,
@@ -84,7 +86,7 @@ pub(super) async fn list(session: &Session, what: List) -> Result<Ending, Failur
     };
     let house = House::open(session, Need::Store).await?;
     let shown = kind.show(session, house.client(), filter, part).await;
-    run::close(house).await;
+    house.close().await;
     shown.map(|()| Ending::Done)
 }
 
@@ -134,7 +136,7 @@ pub(super) async fn tools(session: &Session, what: Tools) -> Result<Ending, Fail
         }
         Tools::Show { name } => show_tool(session, house.client(), &name).await,
     };
-    run::close(house).await;
+    house.close().await;
     shown.map(|()| Ending::Done)
 }
 
@@ -180,7 +182,7 @@ async fn show_tool(session: &Session, client: &Client, name: &str) -> Result<(),
     );
     if !tool["outputSchema"].is_null() {
         let output = indented(&tool["outputSchema"], 2);
-        shown.push_str(&format!("\n{}\n{output}", paint.cyan("output")));
+        let _ = write!(shown, "\n{}\n{output}", paint.cyan("output"));
     }
     screen.print(&shown)
 }
@@ -189,7 +191,7 @@ async fn show_tool(session: &Session, client: &Client, name: &str) -> Result<(),
 pub(super) async fn toolsets(session: &Session) -> Result<Ending, Failure> {
     let house = House::open(session, Need::Tools).await?;
     let shown = list_toolsets(session, house.client()).await;
-    run::close(house).await;
+    house.close().await;
     shown.map(|()| Ending::Done)
 }
 

@@ -24,7 +24,7 @@ const PLAN: &str = "{ planId requestId version query planner layers executionOrd
 pub(super) async fn plan(session: &Session, args: PlanArgs) -> Result<Ending, Failure> {
     let house = House::open(session, Need::Tools).await?;
     let shown = show_planned(session, house.client(), &args).await;
-    run::close(house).await;
+    house.close().await;
     shown.map(|()| Ending::Done)
 }
 
@@ -62,7 +62,7 @@ pub(super) async fn revise(session: &Session, id: &str, file: &Path) -> Result<E
     let input = run::read_plan(session, file).await?;
     let house = House::open(session, Need::Tools).await?;
     let revised = revised(session, house.client(), id, input).await;
-    run::close(house).await;
+    house.close().await;
     let place = if file == Path::new("-") { json!("<stdin>") } else { json!(file) };
     revised.map(|()| Ending::Done).map_err(|it| match it.code.as_str() {
         "INVALID_PLAN" => it.with("file", place),

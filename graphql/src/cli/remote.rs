@@ -11,7 +11,7 @@ use super::{client, failure::Failure};
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
 /// A server that sends nothing for so long is gone: ours says that it lives every 15 seconds.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_mins(1);
 /// The most bytes of one event: a state of a large plan is far smaller.
 const EVENT_BYTES: usize = 256 << 20;
 

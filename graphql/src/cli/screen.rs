@@ -32,6 +32,7 @@ impl Screen {
     }
 
     /// Prints a result. Whoever closed the stream has read enough.
+    #[expect(clippy::unused_self, reason = "whoever prints has a screen")]
     pub(super) fn print(&self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         let written = writeln!(out, "{text}").and_then(|()| out.flush());
@@ -49,6 +50,7 @@ impl Screen {
     }
 
     /// Says something that is no result. If nobody can read it, nobody misses it.
+    #[expect(clippy::unused_self, reason = "whoever speaks has a screen")]
     pub(super) fn say(&self, text: &str) {
         let mut err = io::stderr().lock();
         let _ = writeln!(err, "{text}");

@@ -4,10 +4,15 @@ use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Waits for Ctrl-C. Where it cannot be heard, the system ends the process as ever.
-pub(super) async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
+/// Listens from now on; the future that it returns waits for Ctrl-C. Where that cannot be heard, the
+/// system ends the process as ever.
+pub(super) fn interrupted() -> impl Future<Output = ()> + Send {
+    let interrupt = signal(SignalKind::interrupt());
+    async move {
+        match interrupt {
+            Ok(mut interrupt) => drop(interrupt.recv().await),
+            Err(_) => std::future::pending().await,
+        }
     }
 }
 

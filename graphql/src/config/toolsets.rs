@@ -33,13 +33,13 @@ pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String>
     let mut names = BTreeSet::from([flow::flow().name]);
     let mut sets = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
-        let named = |why: String| format!("`toolsets[{at}]`: {why}");
-        check_supported(item).map_err(named)?;
-        let set: SetConfig =
-            serde_json::from_value(item.clone()).map_err(|err| named(explain(&err.to_string())))?;
+        let placed = |why: String| format!("`toolsets[{at}]`: {why}");
+        check_supported(item).map_err(placed)?;
+        let set: SetConfig = serde_json::from_value(item.clone())
+            .map_err(|err| placed(explain(&err.to_string())))?;
         if !names.insert(set.name.clone()) {
             let why = format!("a toolset called `{}` exists already: use another name", set.name);
-            return Err(named(why));
+            return Err(placed(why));
         }
         sets.push(set.rooted(base));
     }
