@@ -1,3 +1,197 @@
-//! The command line.
+//! The command line: flags become one [`Config`], commands become operations of the API, and
+//! what comes back is shown to a person or printed as JSON.
+//!
+//! Without `--server` the operations run in this process, over the store itself; with it they go
+//! to a running server. Everything in between is the same code.
 
+mod args;
 pub mod bench;
+mod client;
+mod doctor;
+mod drive;
+mod endings;
+mod events;
+mod failure;
+mod follow;
+mod house;
+mod inspect;
+mod lists;
+mod paint;
+mod planning;
+mod progress;
+mod remote;
+mod render;
+mod run;
+mod screen;
+mod serve;
+mod shape;
+mod signals;
+mod steer;
+mod table;
+
+use std::{ffi::OsString, process::ExitCode, sync::Arc};
+
+use clap::{CommandFactory, Parser, error::ErrorKind};
+use shared::clock::WallClock;
+
+use self::{
+    args::{Cli, Command},
+    failure::Failure,
+    screen::Screen,
+};
+use crate::{
+    blog_mcp,
+    config::{Config, Environment},
+    schema,
+};
+
+/// How a command ended, as the status of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// It did what it was asked.
+    Done,
+    /// The execution failed or was cancelled.
+    Failed,
+    /// Something is missing or cannot be reached.
+    Unreachable,
+    /// The execution waits for a person.
+    Waiting,
+    /// The user left; what was begun is in the store.
+    Detached,
+}
+
+impl Ending {
+    fn status(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Unreachable => 3,
+            Self::Waiting => 4,
+            Self::Detached => 130,
+        }
+    }
+}
+
+/// What a command works with.
+struct Session {
+    config: Config,
+    environment: Environment,
+    screen: Screen,
+}
+
+/// Runs the command line of this process.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let environment = Environment::of_process();
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(err) => return refuse(&err, &arguments, &environment),
+    };
+    log(&environment);
+    let screen = Screen::new(cli.globals.json, &environment);
+    let ended = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => {
+            let ended = runtime.block_on(dispatch(cli, environment, screen.clone()));
+            // A thread that still reads standard input must not keep the process.
+            runtime.shutdown_background();
+            ended
+        }
+        Err(err) => Err(Failure::new("INTERNAL", format!("no threads can be started: {err}"))),
+    };
+    match ended {
+        Ok(ending) => ExitCode::from(ending.status()),
+        Err(failure) => ExitCode::from(screen.fail(&failure)),
+    }
+}
+
+/// Answers what `clap` did not take for a command.
+fn refuse(err: &clap::Error, arguments: &[OsString], environment: &Environment) -> ExitCode {
+    let is_help = matches!(err.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    if is_help || !arguments.iter().any(|it| it == "--json") {
+        // Whoever closed the stream does not want to read it.
+        let _ = err.print();
+        return ExitCode::from(if is_help { 0 } else { 2 });
+    }
+    let text = err.to_string();
+    let message = text.trim().trim_start_matches("error: ");
+    let failure = Failure::new("INVALID_ARGUMENT", message);
+    ExitCode::from(Screen::new(true, environment).fail(&failure))
+}
+
+fn log(environment: &Environment) {
+    let wanted = environment.log.as_deref().unwrap_or("warn");
+    let filter = tracing_subscriber::EnvFilter::try_new(wanted)
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    let logging = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(console::colors_enabled_stderr())
+        .with_target(false);
+    // Tests may have installed another; theirs is as good.
+    let _ = logging.try_init();
+}
+
+async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<Ending, Failure> {
+    match cli.command {
+        Command::BlogMcp { file } => return blog(file, &environment).await,
+        Command::Completions { shell } => return completions(shell, &screen),
+        Command::Schema => return text(&screen, "schema", &schema::sdl()),
+        _ => (),
+    }
+    let config = Config::load(&cli.flags(), &environment)?;
+    let session = Session { config, environment, screen };
+    match cli.command {
+        Command::Serve { .. } => serve::serve(&session).await,
+        Command::Worker => serve::worker(&session).await,
+        Command::Run(args) => run::run(&session, args).await,
+        Command::Plan(args) => planning::plan(&session, args).await,
+        Command::Revise { plan, file } => planning::revise(&session, &plan, &file).await,
+        Command::Execute(args) => run::execute(&session, args).await,
+        Command::Watch { id } => run::watch(&session, &id).await,
+        Command::Resume { id } => steer::resume(&session, &id).await,
+        Command::Cancel { id, reason } => steer::cancel(&session, &id, reason).await,
+        Command::Pause { id } => steer::pause(&session, &id).await,
+        Command::Approve(args) => steer::approve(&session, args).await,
+        Command::Signal { id, name, payload } => steer::signal(&session, &id, name, payload).await,
+        Command::Debug { id } => inspect::debug(&session, &id).await,
+        Command::List { what } => lists::list(&session, what).await,
+        Command::Tools { what } => lists::tools(&session, what).await,
+        Command::Toolsets { what: args::Toolsets::List } => lists::toolsets(&session).await,
+        Command::Bench(args) => doctor::bench(&session, &args).await,
+        Command::Config => doctor::config(&session),
+        Command::Doctor => doctor::doctor(&session).await,
+        Command::BlogMcp { .. } | Command::Completions { .. } | Command::Schema => {
+            unreachable!("answered before there was a configuration")
+        }
+    }
+}
+
+async fn blog(
+    file: Option<std::path::PathBuf>,
+    environment: &Environment,
+) -> Result<Ending, Failure> {
+    let named = file.or_else(|| environment.blog_file.clone());
+    let file = match named {
+        Some(file) => file,
+        None => blog_mcp::default_file(&environment.data_root()?),
+    };
+    let served = blog_mcp::serve(file, Arc::new(WallClock)).await;
+    served.map_err(|err| Failure::new("INTERNAL", err.to_string()))?;
+    Ok(Ending::Done)
+}
+
+fn completions(shell: clap_complete::Shell, screen: &Screen) -> Result<Ending, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "faber", &mut script);
+    text(screen, "script", &String::from_utf8_lossy(&script))
+}
+
+/// Prints a text, as a JSON document where one is wanted.
+fn text(screen: &Screen, name: &str, text: &str) -> Result<Ending, Failure> {
+    if screen.json {
+        screen.print_json(&serde_json::json!({ name: text }))?;
+    } else {
+        screen.print(text.trim_end())?;
+    }
+    Ok(Ending::Done)
+}

@@ -2,6 +2,7 @@
 
 pub mod blog_mcp;
 pub mod cli;
+pub mod config;
 pub mod engine;
 pub mod schema;
 pub mod server;

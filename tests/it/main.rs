@@ -1,6 +1,7 @@
 //! The integration tests: one binary, so that they link once.
 
 mod api;
+mod cli;
 mod commands;
 mod golden;
 mod mcp;

@@ -1,0 +1,404 @@
+//! What may be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use super::bench::BenchArgs;
+use crate::config::Flags;
+
+/// Turns a request in words into a plan of tool calls and carries it out to the end.
+#[derive(Debug, Parser)]
+#[command(
+    name = "faber",
+    version,
+    about,
+    long_about = None,
+    after_help = "Try: faber run \"Create author Alice with email alice@test.com, then create \
+                  blog by Alice titled Hello about world\"",
+    propagate_version = true,
+    arg_required_else_help = true
+)]
+pub(super) struct Cli {
+    #[command(flatten)]
+    pub(super) globals: Globals,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+/// What every command takes.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Global options")]
+pub(super) struct Globals {
+    /// Where everything is kept: `sqlite:PATH`, `mongodb://…` or `memory:` (`FABER_STORE`).
+    #[arg(long, global = true, value_name = "URL")]
+    pub(super) store: Option<String>,
+    /// The configuration; `./faber.yaml` if it is there (`FABER_CONFIG`).
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Print one JSON document.
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+    /// Talk to a running server instead of opening the store (`FABER_SERVER`).
+    #[arg(long, global = true, value_name = "URL")]
+    pub(super) server: Option<String>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Plan a query, or take a plan, execute it and print the outputs.
+    Run(RunArgs),
+    /// Plan a query and execute nothing.
+    Plan(PlanArgs),
+    /// Execute a plan, the newest plan of a request, or carry an execution on.
+    Execute(ExecuteArgs),
+    /// Watch an execution until it ends.
+    Watch {
+        /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+        id: String,
+    },
+    /// Stop an execution.
+    Cancel {
+        /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+        id: String,
+        /// Why, for those who look at it later.
+        #[arg(long)]
+        reason: Option<String>,
+    },
+    /// Let an execution begin no further step.
+    Pause {
+        /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+        id: String,
+    },
+    /// Let an execution that was paused go on, and carry it on.
+    Resume {
+        /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+        id: String,
+    },
+    /// Let a step that waits for a person go on, or not.
+    Approve(ApproveArgs),
+    /// Tell an execution something that a step waits for.
+    Signal {
+        /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+        id: String,
+        /// The signal's name.
+        name: String,
+        /// What it brings, as JSON.
+        payload: Option<String>,
+    },
+    /// Make the next version of a plan.
+    Revise {
+        /// `plan_…`, any version.
+        plan: String,
+        /// The new plan as JSON; `-` is standard input.
+        file: PathBuf,
+    },
+    /// Show everything about a request: how the plan came to be, and every step of every run.
+    Debug {
+        /// `req_…`, or a `plan_…` or `exec_…` of it.
+        id: String,
+    },
+    /// List requests, plans or executions, the newest first.
+    List {
+        /// What to list.
+        #[command(subcommand)]
+        what: List,
+    },
+    /// Show the tools that plans may use.
+    Tools {
+        /// What to do with them.
+        #[command(subcommand)]
+        what: Tools,
+    },
+    /// Show the toolsets.
+    Toolsets {
+        /// What to do with them.
+        #[command(subcommand)]
+        what: Toolsets,
+    },
+    /// Serve the GraphQL API and execute whatever is there.
+    Serve {
+        /// Where to listen; port 0 picks one (`FABER_LISTEN`) [default: 127.0.0.1:8080].
+        #[arg(long, value_name = "ADDR")]
+        listen: Option<String>,
+    },
+    /// Execute what other processes accept, without serving.
+    Worker,
+    /// Measure the engine on this machine.
+    Bench(BenchArgs),
+    /// Print the GraphQL schema.
+    Schema,
+    /// Print the effective configuration, and where each value came from.
+    Config,
+    /// Say what is missing or unreachable, and how to mend it.
+    Doctor,
+    /// Print a script that completes commands.
+    Completions {
+        /// For which shell.
+        shell: clap_complete::Shell,
+    },
+    /// The demo: a small blog as an MCP server over standard input and output.
+    BlogMcp {
+        /// Where it keeps its data (`FABER_BLOG_FILE`).
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+}
+
+/// What to run, and how.
+#[derive(Args, Debug)]
+pub(super) struct RunArgs {
+    /// What is to be done, in words.
+    #[arg(required_unless_present = "plan")]
+    pub(super) query: Option<String>,
+    /// A plan as JSON; `-` is standard input.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "toolsets", "planner"])]
+    pub(super) plan: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) planning: Planning,
+    #[command(flatten)]
+    pub(super) options: Options,
+}
+
+/// What to plan, and how to show it.
+#[derive(Args, Debug)]
+pub(super) struct PlanArgs {
+    /// What is to be done, in words.
+    pub(super) query: String,
+    /// How to show the plan.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(super) format: Format,
+    #[command(flatten)]
+    pub(super) planning: Planning,
+}
+
+/// How a plan is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// For people.
+    Text,
+    /// The plan as the API has it.
+    Json,
+    /// A Mermaid flowchart.
+    Mermaid,
+    /// A Graphviz digraph.
+    Dot,
+}
+
+/// How a query is planned.
+#[derive(Args, Debug, Default)]
+pub(super) struct Planning {
+    /// Only tools of these toolsets.
+    #[arg(long = "toolset", value_name = "NAME")]
+    pub(super) toolsets: Vec<String>,
+    /// The planner.
+    #[arg(long, value_name = "NAME")]
+    pub(super) planner: Option<String>,
+}
+
+/// What to execute, and how.
+#[derive(Args, Debug)]
+pub(super) struct ExecuteArgs {
+    /// `plan_…`, `req_…` for its newest plan, or `exec_…` to carry it on.
+    pub(super) id: String,
+    #[command(flatten)]
+    pub(super) options: Options,
+}
+
+/// How a plan is executed.
+#[derive(Args, Debug, Default)]
+pub(super) struct Options {
+    /// One step at a time, or whatever is ready.
+    #[arg(long, value_enum)]
+    pub(super) mode: Option<Mode>,
+    /// Steps at once.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(super) max_parallel: Option<i32>,
+    /// The same key gives the same execution.
+    #[arg(long, value_name = "KEY")]
+    pub(super) idempotency_key: Option<String>,
+    /// How long it may take, from its start.
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(super) deadline_ms: Option<i32>,
+    /// Fail a step whose template finds nothing.
+    #[arg(long)]
+    pub(super) strict_templates: bool,
+}
+
+/// One step at a time, or whatever is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Mode {
+    /// One step at a time, in the plan's order.
+    Sequential,
+    /// Whatever is ready.
+    Parallel,
+}
+
+/// Which step may go on, or not.
+#[derive(Args, Debug)]
+pub(super) struct ApproveArgs {
+    /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+    pub(super) id: String,
+    /// The step's name within the plan.
+    pub(super) step: String,
+    /// Refuse instead.
+    #[arg(long)]
+    pub(super) reject: bool,
+    /// Why, for those who look at it later.
+    #[arg(long)]
+    pub(super) comment: Option<String>,
+}
+
+/// What to list.
+#[derive(Debug, Subcommand)]
+pub(super) enum List {
+    /// Requests.
+    Requests {
+        /// Only those whose query has these words.
+        #[arg(long)]
+        search: Option<String>,
+        /// Only those with an execution in this state.
+        #[arg(long, value_enum, ignore_case = true)]
+        state: Option<State>,
+        #[command(flatten)]
+        since: Since,
+        #[command(flatten)]
+        part: Part,
+    },
+    /// Plans.
+    Plans {
+        /// Only those whose query has these words.
+        #[arg(long)]
+        search: Option<String>,
+        /// Only those of this request.
+        #[arg(long, value_name = "REQUEST_ID")]
+        request: Option<String>,
+        #[command(flatten)]
+        part: Part,
+    },
+    /// Executions.
+    Executions {
+        /// Only those in one of these states.
+        #[arg(long, value_enum, ignore_case = true, value_delimiter = ',')]
+        state: Vec<State>,
+        /// Only those of this request.
+        #[arg(long, value_name = "REQUEST_ID")]
+        request: Option<String>,
+        /// Only those of this plan.
+        #[arg(long, value_name = "PLAN_ID")]
+        plan: Option<String>,
+        /// Only those whose plan uses this tool.
+        #[arg(long, value_name = "NAME")]
+        tool: Option<String>,
+        #[command(flatten)]
+        since: Since,
+        #[command(flatten)]
+        part: Part,
+    },
+}
+
+/// Created when.
+#[derive(Args, Debug)]
+pub(super) struct Since {
+    /// Created not before, such as `2026-01-02T03:04:05Z`.
+    #[arg(long, value_name = "TIME")]
+    pub(super) from: Option<String>,
+    /// Created before.
+    #[arg(long, value_name = "TIME")]
+    pub(super) to: Option<String>,
+}
+
+/// Which part of a list.
+#[derive(Args, Debug)]
+pub(super) struct Part {
+    /// At most so many.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(super) first: i32,
+    /// Behind the end of another part.
+    #[arg(long, value_name = "CURSOR")]
+    pub(super) after: Option<String>,
+}
+
+/// The state of an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(super) enum State {
+    Pending,
+    InProgress,
+    Paused,
+    Waiting,
+    Compensating,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+/// What to do with tools.
+#[derive(Debug, Subcommand)]
+pub(super) enum Tools {
+    /// List them.
+    List {
+        /// Only those of this toolset.
+        #[arg(long, value_name = "NAME")]
+        toolset: Option<String>,
+        /// Only those with these words.
+        #[arg(long)]
+        search: Option<String>,
+        /// Only those that plans may use.
+        #[arg(long)]
+        active: bool,
+    },
+    /// Show one, with its parameters.
+    Show {
+        /// Its name, or `set.name`.
+        name: String,
+    },
+}
+
+/// What to do with toolsets.
+#[derive(Debug, Subcommand)]
+pub(super) enum Toolsets {
+    /// List them.
+    List,
+}
+
+impl Cli {
+    /// Returns what the configuration needs to know of the command line.
+    pub(super) fn flags(&self) -> Flags {
+        let listen = match &self.command {
+            Command::Serve { listen } => listen.clone(),
+            _ => None,
+        };
+        Flags {
+            store: self.globals.store.clone(),
+            config: self.globals.config.clone(),
+            server: self.globals.server.clone(),
+            listen,
+        }
+    }
+}
+
+/// Returns how the API calls a value.
+pub(super) fn api_name(value: &impl ValueEnum) -> String {
+    let name = value.to_possible_value().map(|it| it.get_name().to_uppercase());
+    name.unwrap_or_default().replace('-', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_commands_do_not_contradict_each_other() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn values_are_called_as_in_the_api() {
+        assert_eq!(api_name(&Mode::Sequential), "SEQUENTIAL");
+        assert_eq!(api_name(&State::InProgress), "IN_PROGRESS");
+    }
+}

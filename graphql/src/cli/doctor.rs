@@ -1,0 +1,223 @@
+//! What this process works with: the configuration, whether it works, and how fast.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use executor::toolbox::{SetStatus, ToolSet};
+use serde_json::{Value, json};
+
+use super::{
+    Ending, Session,
+    bench::{self, BenchArgs},
+    failure::Failure,
+    house::{House, Local, Need, open_store},
+    paint::Paint,
+};
+use crate::config::{Config, Origin};
+
+/// Prints the effective configuration, and where each value came from.
+pub(super) fn config(session: &Session) -> Result<Ending, Failure> {
+    let screen = &session.screen;
+    let shown = session.config.to_json();
+    if screen.json {
+        screen.print_json(&shown)?;
+        return Ok(Ending::Done);
+    }
+    let paint = screen.out;
+    let file = session.config.file.as_ref().map(|it| it.display().to_string());
+    let mut lines = vec![format!("file: {}", file.unwrap_or_else(|| paint.dim("none")))];
+    for (key, value) in shown.as_object().into_iter().flatten().filter(|(key, _)| *key != "file") {
+        match value.get("from") {
+            Some(_) => lines.push(setting(key, value, "", paint)),
+            None if value.is_null() => lines.push(format!("{key}: {}", paint.dim("none"))),
+            None => {
+                lines.push(format!("{key}:"));
+                let limits = value.as_object().into_iter().flatten();
+                lines.extend(limits.map(|(key, value)| setting(key, value, "  ", paint)));
+            }
+        }
+    }
+    screen.print(&lines.join("\n"))?;
+    Ok(Ending::Done)
+}
+
+fn setting(key: &str, setting: &Value, lead: &str, paint: Paint) -> String {
+    let from = setting["from"].as_str().unwrap_or_default();
+    let note = paint.dim(format!("# {from}"));
+    match &setting["value"] {
+        Value::Array(items) => {
+            let mut lines = vec![format!("{lead}{key}:  {note}")];
+            lines.extend(items.iter().map(|it| format!("{lead}  - {it}")));
+            lines.join("\n")
+        }
+        Value::String(text) => format!("{lead}{key}: {text}  {note}"),
+        other => format!("{lead}{key}: {other}  {note}"),
+    }
+}
+
+/// One thing that was looked at.
+struct Check {
+    name: String,
+    /// What was found, or what is wrong.
+    found: Result<String, String>,
+    /// How to mend it.
+    help: &'static str,
+}
+
+/// Says what is missing or unreachable, and how to mend it.
+pub(super) async fn doctor(session: &Session) -> Result<Ending, Failure> {
+    let mut checks = vec![Check {
+        name: "configuration".to_owned(),
+        found: Ok(match &session.config.file {
+            Some(file) => file.display().to_string(),
+            None => "no file; everything as it comes".to_owned(),
+        }),
+        help: "",
+    }];
+    if let Some(server) = &session.config.server {
+        checks.push(server_answers(session, &server.value).await);
+    } else {
+        let store = store_works(session).await;
+        let works = store.found.is_ok();
+        checks.push(store);
+        if works {
+            checks.extend(toolsets_connect(session).await?);
+        }
+    }
+    print(session, &checks)?;
+    let is_well = checks.iter().all(|it| it.found.is_ok());
+    Ok(if is_well { Ending::Done } else { Ending::Unreachable })
+}
+
+async fn server_answers(session: &Session, url: &str) -> Check {
+    let asked = async {
+        let house = House::open(session, Need::Store).await?;
+        let tools = house.client().field("{ tools { name } }", json!({})).await?;
+        house.close().await;
+        Ok::<_, Failure>(tools.as_array().map_or(0, Vec::len))
+    };
+    let found = asked.await.map(|it| format!("{url}, {it} tools")).map_err(|it| it.message);
+    Check { name: "server".to_owned(), found, help: "start it with `faber serve`" }
+}
+
+async fn store_works(session: &Session) -> Check {
+    let opened = async {
+        let store = open_store(session).await?;
+        store.check().await?;
+        Ok::<_, Failure>(())
+    };
+    let name = session.config.store_name();
+    let found = opened.await.map(|()| format!("{name} opens and can be written"));
+    Check {
+        name: "store".to_owned(),
+        found: found.map_err(|it| format!("{name}: {}", it.message)),
+        help: "name one that works with `--store` or FABER_STORE, such as `sqlite:./faber.db`",
+    }
+}
+
+async fn toolsets_connect(session: &Session) -> Result<Vec<Check>, Failure> {
+    let local = Local::open(session, Need::Tools).await?;
+    local.engine.catalog().await;
+    let checks = local.engine.toolbox().sets().iter().map(of_set).collect();
+    local.close().await;
+    Ok(checks)
+}
+
+fn of_set(set: &ToolSet) -> Check {
+    let found = match &set.status {
+        SetStatus::Ready => {
+            let active = if set.is_active { "" } else { ", switched off" };
+            Ok(format!("{} tools{active}", set.tools.len()))
+        }
+        SetStatus::Connecting => Err("does not answer in time".to_owned()),
+        SetStatus::Failed { error } => Err(error.clone()),
+    };
+    Check {
+        name: format!("toolset {}", set.name),
+        found,
+        help: "see that its `source` in the configuration starts by hand, or remove the set",
+    }
+}
+
+fn print(session: &Session, checks: &[Check]) -> Result<(), Failure> {
+    let screen = &session.screen;
+    if screen.json {
+        let checks = checks.iter().map(|it| match &it.found {
+            Ok(found) => json!({ "name": it.name, "ok": true, "detail": found }),
+            Err(why) => json!({ "name": it.name, "ok": false, "detail": why, "help": it.help }),
+        });
+        return screen.print_json(&Value::Array(checks.collect()));
+    }
+    let paint = screen.out;
+    let lines = checks.iter().map(|it| match &it.found {
+        Ok(found) => format!("{} {}  {}", paint.green("✓"), it.name, paint.dim(found)),
+        Err(why) => {
+            format!(
+                "{} {}  {why}\n  {} {}",
+                paint.red("✗"),
+                it.name,
+                paint.cyan("= help:"),
+                it.help
+            )
+        }
+    });
+    screen.print(&lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// Measures the engine. Where no store is named, on one of its own that does not stay.
+pub(super) async fn bench(session: &Session, args: &BenchArgs) -> Result<Ending, Failure> {
+    let config = &session.config;
+    let own = own_store(config)?;
+    let url = match &own {
+        Some(own) => format!("sqlite:{}", own.0.display()),
+        None => config.store.value.clone(),
+    };
+    let measured = tokio::select! {
+        measured = bench::run(args, &url) => Some(measured),
+        () = super::signals::interrupted() => None,
+    };
+    drop(own);
+    let Some(measured) = measured else { return Ok(Ending::Detached) };
+    session.screen.print_json(&measured?)?;
+    Ok(Ending::Done)
+}
+
+/// A database that goes when this does.
+struct OwnStore(PathBuf);
+
+fn own_store(config: &Config) -> Result<Option<OwnStore>, Failure> {
+    if config.store.origin != Origin::Default {
+        return Ok(None);
+    }
+    fs::create_dir_all(&config.data).map_err(|err| {
+        let place = config.data.display();
+        Failure::new("STORE_UNAVAILABLE", format!("`{place}` cannot be made: {err}"))
+    })?;
+    Ok(Some(OwnStore(config.data.join(format!("bench-{}.db", std::process::id())))))
+}
+
+impl Drop for OwnStore {
+    fn drop(&mut self) {
+        remove_with_siblings(&self.0);
+    }
+}
+
+/// Removes a database and what lies beside it under its name.
+fn remove_with_siblings(path: &Path) {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|it| it.to_str()))
+    else {
+        return;
+    };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_sibling = entry.file_name().to_str().is_some_and(|it| it.starts_with(name));
+        if is_sibling && let Err(err) = remove(&entry.path()) {
+            tracing::warn!(path = %entry.path().display(), %err, "cannot be removed");
+        }
+    }
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+}

@@ -1,0 +1,69 @@
+//! Carries on the one execution that a command names, unless somebody else does.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use executor::worker::Handle;
+use shared::{
+    clock::Clock,
+    id::ExecutionId,
+    store::{Head, Store, StoreError},
+};
+use tokio::time;
+
+/// How often it looks whether somebody who had the execution is gone.
+const LOOK: Duration = Duration::from_millis(500);
+/// How many executions without an owner one look reads.
+const ORPHANS: usize = 1_024;
+
+/// Carries executions on in this process.
+#[derive(Clone, Debug)]
+pub(super) struct Drive {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    handle: Handle,
+}
+
+impl Drive {
+    pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, handle: Handle) -> Self {
+        Self { store, clock, handle }
+    }
+
+    /// Returns whether this process has an execution, or nobody has.
+    pub(super) async fn is_ours(&self, id: ExecutionId) -> Result<bool, StoreError> {
+        let Some(head) = self.store.head(id).await? else { return Ok(false) };
+        Ok(head.owner.is_none_or(|it| it == self.handle.worker()))
+    }
+
+    /// Takes an execution whenever its time or a command has come and nobody has it, and when its
+    /// owner is gone. It never ends by itself.
+    pub(super) async fn on(&self, id: ExecutionId) -> Infallible {
+        let hints = self.store.hints();
+        let (mut work, mut inbox) = (hints.work(), hints.inbox());
+        loop {
+            match self.is_wanted(id).await {
+                Ok(true) => self.handle.claim(id).await,
+                Ok(false) => (),
+                Err(err) => tracing::warn!(%err, "cannot look after the execution"),
+            }
+            tokio::select! {
+                _ = work.changed() => (),
+                _ = inbox.changed() => (),
+                () = time::sleep(LOOK) => (),
+            }
+        }
+    }
+
+    async fn is_wanted(&self, id: ExecutionId) -> Result<bool, StoreError> {
+        let Some(head) = self.store.head(id).await? else { return Ok(false) };
+        if head.state.is_over() || head.owner == Some(self.handle.worker()) {
+            return Ok(false);
+        }
+        let now = self.clock.now();
+        if head.owner.is_some() {
+            let orphans = self.store.orphans(now, ORPHANS).await?;
+            return Ok(orphans.iter().any(|it| it.execution == id));
+        }
+        let is_due = |head: &Head| head.due.is_some_and(|it| it <= now);
+        Ok(is_due(&head) || !self.store.inbox(Some(id)).await?.is_empty())
+    }
+}

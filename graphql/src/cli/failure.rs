@@ -1,0 +1,134 @@
+//! Why a command did not do what it was asked: one code, one sentence, one exit status.
+
+use serde_json::{Map, Value, json};
+use shared::{diagnostic::Diagnostic, store::StoreError};
+
+use crate::{cli::bench::BenchError, config::ConfigError, engine::EngineError};
+
+/// Why a command did not do what it was asked.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Failure {
+    /// The code that the API has for it.
+    pub(super) code: String,
+    /// What happened, and what to do.
+    pub(super) message: String,
+    /// What else the API said: `requestId`, `diagnostics`, `nearest`.
+    pub(super) more: Map<String, Value>,
+}
+
+impl Failure {
+    pub(super) fn new(code: &str, message: impl Into<String>) -> Self {
+        Self { code: code.to_owned(), message: message.into(), more: Map::new() }
+    }
+
+    /// Says that something was asked for wrongly.
+    pub(super) fn usage(message: impl Into<String>) -> Self {
+        Self::new("INVALID_ARGUMENT", message)
+    }
+
+    /// Says that nothing has an identifier.
+    pub(super) fn not_found(what: &str, id: &str) -> Self {
+        Self::new("NOT_FOUND", format!("there is no {what} `{id}`"))
+    }
+
+    /// Says that a server does not answer as one of ours does.
+    pub(super) fn unreachable(message: impl Into<String>) -> Self {
+        Self::new("SERVER_UNAVAILABLE", message)
+    }
+
+    /// Says what is wrong with a draft.
+    pub(super) fn invalid_plan(diagnostics: Value) -> Self {
+        let first = diagnostics.as_array().and_then(|all| {
+            all.iter().find(|it| it["severity"] == "ERROR")?.get("message")?.as_str()
+        });
+        let message = first.unwrap_or("the plan cannot run").to_owned();
+        Self::new("INVALID_PLAN", message).with("diagnostics", diagnostics)
+    }
+
+    /// Says what is wrong with a draft that was read here.
+    pub(super) fn invalid_draft(diagnostics: &[Diagnostic]) -> Self {
+        Self::invalid_plan(json!(diagnostics))
+    }
+
+    /// Says something more.
+    #[must_use]
+    pub(super) fn with(mut self, key: &str, value: Value) -> Self {
+        self.more.insert(key.to_owned(), value);
+        self
+    }
+
+    /// Returns the status of a process that ends with this.
+    pub(super) fn status(&self) -> u8 {
+        match self.code.as_str() {
+            "STORE_UNAVAILABLE" | "PLANNER_UNAVAILABLE" | "SERVER_UNAVAILABLE" => 3,
+            "INTERNAL" => 1,
+            "DETACHED" => 130,
+            _ => 2,
+        }
+    }
+
+    /// Returns what `--json` prints.
+    pub(super) fn to_json(&self) -> Value {
+        let mut error = Map::new();
+        error.insert("code".to_owned(), json!(self.code));
+        error.insert("message".to_owned(), json!(self.message));
+        error.extend(self.more.clone());
+        json!({ "error": error })
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(err: ConfigError) -> Self {
+        Self::usage(err.to_string())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(err: StoreError) -> Self {
+        let code = match &err {
+            StoreError::Address { .. } => "INVALID_ARGUMENT",
+            // A person at the terminal may read what a stranger on the net may not.
+            other => EngineError::from(other.clone()).code(),
+        };
+        Self::new(code, err.to_string())
+    }
+}
+
+impl From<BenchError> for Failure {
+    fn from(err: BenchError) -> Self {
+        match err {
+            BenchError::Usage(why) => Self::usage(why),
+            BenchError::Store(err) => err.into(),
+            BenchError::Engine(why) => Self::new("INTERNAL", why),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_its_status() {
+        for (code, status) in [
+            ("NOT_FOUND", 2),
+            ("NO_PLAN_FOUND", 2),
+            ("INVALID_PLAN", 2),
+            ("INVALID_ARGUMENT", 2),
+            ("CONFLICT", 2),
+            ("PLANNER_UNAVAILABLE", 3),
+            ("STORE_UNAVAILABLE", 3),
+            ("SERVER_UNAVAILABLE", 3),
+            ("INTERNAL", 1),
+        ] {
+            assert_eq!(Failure::new(code, "").status(), status, "{code}");
+        }
+    }
+
+    #[test]
+    fn what_else_is_known_stands_beside_the_code() {
+        let failure = Failure::not_found("plan", "plan_x").with("requestId", json!("req_x"));
+        let expected = r#"{"error":{"code":"NOT_FOUND","message":"there is no plan `plan_x`","requestId":"req_x"}}"#;
+        assert_eq!(failure.to_json().to_string(), expected);
+    }
+}

@@ -1,0 +1,256 @@
+//! Lists as tables, and as arrays.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    Ending, Session,
+    args::{List, Part, Since, Tools, api_name},
+    client::Client,
+    failure::Failure,
+    house::{House, Need},
+    inspect::state,
+    paint::Paint,
+    planning::indented,
+    render,
+    screen::Screen,
+    shape::Shape,
+    table::table,
+};
+
+/// The most characters of a query or a description in a table.
+const TEXT: usize = 60;
+
+/// One kind of list: where it comes from and how it is shown.
+struct Kind {
+    field: &'static str,
+    filter: &'static str,
+    object: &'static str,
+    headings: &'static [&'static str],
+    row: fn(&Value, Paint) -> Vec<String>,
+}
+
+const REQUESTS: Kind = Kind {
+    field: "requests",
+    filter: "RequestFilter",
+    object: "Request",
+    headings: &["REQUEST", "CREATED", "QUERY"],
+    row: |it, _| vec![text(it, "requestId"), moment(it), query(it)],
+};
+
+const PLANS: Kind = Kind {
+    field: "plans",
+    filter: "PlanFilter",
+    object: "Plan",
+    headings: &["PLAN", "VERSION", "STEPS", "CREATED", "QUERY"],
+    row: |it, _| {
+        let steps = it["executionOrder"].as_array().map_or(0, Vec::len);
+        let version = it["version"].to_string();
+        vec![text(it, "planId"), version, steps.to_string(), moment(it), query(it)]
+    },
+};
+
+const EXECUTIONS: Kind = Kind {
+    field: "executions",
+    filter: "ExecutionFilter",
+    object: "Execution",
+    headings: &["EXECUTION", "STATE", "STEPS", "CREATED", "PLAN"],
+    row: |it, paint| {
+        let steps = format!("{}/{}", it["successful"], it["total"]);
+        let state = state(&text(it, "state"), paint);
+        vec![text(it, "executionId"), state, steps, moment(it), text(it, "planId")]
+    },
+};
+
+/// Lists requests, plans or executions.
+pub(super) async fn list(session: &Session, what: List) -> Result<Ending, Failure> {
+    let (kind, filter, part) = match what {
+        List::Requests { search, state, since, part } => {
+            let mut filter = filter([("search", search)], Some(&since));
+            filter.extend(state.map(|it| ("state".to_owned(), json!(api_name(&it)))));
+            (REQUESTS, filter, part)
+        }
+        List::Plans { search, request, part } => {
+            (PLANS, filter([("search", search), ("requestId", request)], None), part)
+        }
+        List::Executions { state, request, plan, tool, since, part } => {
+            let said = [("requestId", request), ("planId", plan), ("toolName", tool)];
+            let mut filter = filter(said, Some(&since));
+            if !state.is_empty() {
+                let states: Vec<_> = state.iter().map(api_name).collect();
+                filter.insert("state".to_owned(), json!(states));
+            }
+            (EXECUTIONS, filter, part)
+        }
+    };
+    let house = House::open(session, Need::Store).await?;
+    let shown = kind.show(session, house.client(), filter, part).await;
+    house.close().await;
+    shown.map(|()| Ending::Done)
+}
+
+fn filter<const N: usize>(
+    said: [(&str, Option<String>); N],
+    since: Option<&Since>,
+) -> Map<String, Value> {
+    let since = since.map(|it| [("from", it.from.clone()), ("to", it.to.clone())]);
+    let all = said.into_iter().chain(since.into_iter().flatten());
+    all.filter_map(|(key, value)| Some((key.to_owned(), json!(value?)))).collect()
+}
+
+impl Kind {
+    async fn show(
+        &self,
+        session: &Session,
+        client: &Client,
+        filter: Map<String, Value>,
+        part: Part,
+    ) -> Result<(), Failure> {
+        let fields = Shape::of(client).await?.scalars(self.object);
+        let Self { field, filter: filter_type, .. } = self;
+        let query = format!(
+            "query($filter: {filter_type}, $first: Int, $after: String) \
+             {{ {field}(filter: $filter, first: $first, after: $after) \
+             {{ nodes {fields} pageInfo {{ hasNextPage endCursor }} }} }}"
+        );
+        let variables = json!({ "filter": filter, "first": part.first, "after": part.after });
+        let found = client.field(&query, variables).await?;
+        let screen = &session.screen;
+        print(screen, &found["nodes"], self.headings, self.row)?;
+        if found["pageInfo"]["hasNextPage"] == true {
+            let cursor = found["pageInfo"]["endCursor"].as_str().unwrap_or_default();
+            screen.say(&screen.err.dim(format!("there are more: --after {cursor}")));
+        }
+        Ok(())
+    }
+}
+
+/// Lists tools, or shows one.
+pub(super) async fn tools(session: &Session, what: Tools) -> Result<Ending, Failure> {
+    let house = House::open(session, Need::Tools).await?;
+    let shown = match what {
+        Tools::List { toolset, search, active } => {
+            let wanted = json!({ "set": toolset, "search": search, "active": active });
+            list_tools(session, house.client(), wanted).await
+        }
+        Tools::Show { name } => show_tool(session, house.client(), &name).await,
+    };
+    house.close().await;
+    shown.map(|()| Ending::Done)
+}
+
+async fn list_tools(session: &Session, client: &Client, wanted: Value) -> Result<(), Failure> {
+    let fields = Shape::of(client).await?.scalars("Tool");
+    let query = format!(
+        "query($set: String, $search: String, $active: Boolean) \
+         {{ tools(toolSet: $set, search: $search, activeOnly: $active) {fields} }}"
+    );
+    let found = client.field(&query, wanted).await?;
+    print(&session.screen, &found, &["TOOL", "SET", "EFFECT", "DESCRIPTION"], |it, paint| {
+        let name = text(it, "name");
+        let name = if it["active"] == false { paint.dim(name) } else { name };
+        let description = first_line(&text(it, "description"));
+        vec![name, text(it, "toolSet"), text(it, "effect").to_lowercase(), description]
+    })
+}
+
+async fn show_tool(session: &Session, client: &Client, name: &str) -> Result<(), Failure> {
+    let fields = Shape::of(client).await?.scalars("Tool");
+    let query = format!("query($name: String!) {{ tool(name: $name) {fields} }}");
+    let tool = client.field(&query, json!({ "name": name })).await?;
+    let screen = &session.screen;
+    if tool.is_null() {
+        let known = client.field("{ tools { name } }", json!({})).await?;
+        let known = render::list(&known).filter_map(|it| it["name"].as_str());
+        let failure = Failure::not_found("tool", name);
+        let help = planner::nearest::did_you_mean(name, known);
+        let help = help.unwrap_or_else(|| "`faber tools list` lists them".to_owned());
+        return Err(Failure { message: format!("{}: {help}", failure.message), ..failure });
+    }
+    if screen.json {
+        return screen.print_json(&tool);
+    }
+    let paint = screen.out;
+    let mut shown = format!(
+        "{}  {}\n{}\n\n{}\n{}",
+        paint.bold(text(&tool, "name")),
+        paint.dim(format!("{}, {}", text(&tool, "toolSet"), text(&tool, "effect").to_lowercase())),
+        text(&tool, "description"),
+        paint.cyan("parameters"),
+        indented(&tool["inputSchema"], 2)
+    );
+    if !tool["outputSchema"].is_null() {
+        let output = indented(&tool["outputSchema"], 2);
+        let _ = write!(shown, "\n{}\n{output}", paint.cyan("output"));
+    }
+    screen.print(&shown)
+}
+
+/// Lists toolsets.
+pub(super) async fn toolsets(session: &Session) -> Result<Ending, Failure> {
+    let house = House::open(session, Need::Tools).await?;
+    let shown = list_toolsets(session, house.client()).await;
+    house.close().await;
+    shown.map(|()| Ending::Done)
+}
+
+async fn list_toolsets(session: &Session, client: &Client) -> Result<(), Failure> {
+    // Asking for tools waits until the sets have settled.
+    client.field("{ tools { name } }", json!({})).await?;
+    let fields = Shape::of(client).await?.tool_set();
+    let found = client.field(&format!("{{ toolSets {fields} }}"), json!({})).await?;
+    print(
+        &session.screen,
+        &found,
+        &["SET", "SOURCE", "STATUS", "TOOLS", "ACTIVE", "DESCRIPTION"],
+        |it, paint| {
+            let count = it["tools"].as_array().map_or(0, Vec::len).to_string();
+            let active = if it["active"] == true { "yes" } else { "no" };
+            let said = it["error"].as_str().map_or_else(|| text(it, "description"), str::to_owned);
+            vec![
+                text(it, "name"),
+                text(it, "source"),
+                state(&text(it, "status"), paint),
+                count,
+                active.to_owned(),
+                first_line(&said),
+            ]
+        },
+    )
+}
+
+fn print(
+    screen: &Screen,
+    items: &Value,
+    headings: &[&str],
+    row: impl Fn(&Value, Paint) -> Vec<String>,
+) -> Result<(), Failure> {
+    if screen.json {
+        return screen.print_json(items);
+    }
+    let rows: Vec<_> = render::list(items).map(|it| row(it, screen.out)).collect();
+    if rows.is_empty() {
+        screen.say("nothing found");
+        return Ok(());
+    }
+    screen.print(&table(headings, &rows, screen.out))
+}
+
+fn text(value: &Value, key: &str) -> String {
+    value[key].as_str().unwrap_or_default().to_owned()
+}
+
+fn query(value: &Value) -> String {
+    first_line(&text(value, "query"))
+}
+
+fn first_line(text: &str) -> String {
+    render::clip(text.lines().next().unwrap_or_default(), TEXT)
+}
+
+/// Writes when something was created, to the second.
+fn moment(value: &Value) -> String {
+    let at = text(value, "createdAt");
+    at.split('.').next().unwrap_or_default().trim_end_matches('Z').replace('T', " ")
+}

@@ -1,0 +1,202 @@
+//! Shows an execution while it runs: lines that move on a terminal, plain lines elsewhere.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::{
+    events::{How, News},
+    paint::Paint,
+    screen::Screen,
+};
+
+/// How many running steps have a line of their own; people cannot follow more.
+const LINES: usize = 12;
+/// How often the lines move.
+const TICK: Duration = Duration::from_millis(80);
+
+/// Shows an execution while it runs.
+pub(super) struct Progress {
+    screen: Screen,
+    /// How wide the names of the steps are.
+    width: usize,
+    live: Option<Live>,
+}
+
+struct Live {
+    all: MultiProgress,
+    total: ProgressBar,
+    steps: BTreeMap<String, ProgressBar>,
+}
+
+impl Progress {
+    /// Prepares to show an execution of these steps.
+    pub(super) fn new(screen: &Screen, steps: &[String]) -> Self {
+        let widths = steps.iter().map(|it| console::measure_text_width(it));
+        let width = widths.max().unwrap_or(0).min(40);
+        let live = screen.is_live.then(|| Live::new(steps.len()));
+        Self { screen: screen.clone(), width, live }
+    }
+
+    /// Tells something.
+    pub(super) fn tell(&mut self, news: &News, n_over: usize) {
+        if let Some(live) = &mut self.live {
+            live.tell(news, n_over);
+        }
+        if let Some(line) = line(news, self.width, self.screen.err) {
+            match &self.live {
+                // A terminal that is gone needs no line.
+                Some(live) => drop(live.all.println(line)),
+                None => self.screen.say(&line),
+            }
+        }
+    }
+
+    /// Leaves nothing that moves behind.
+    pub(super) fn end(&mut self) {
+        if let Some(live) = self.live.take() {
+            live.total.finish_and_clear();
+            for bar in live.steps.values() {
+                bar.finish_and_clear();
+            }
+            // A terminal that is gone needs no clearing.
+            let _ = live.all.clear();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Live {
+    fn new(n_steps: usize) -> Self {
+        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
+        let total = all.add(ProgressBar::new(n_steps as u64));
+        total.set_style(style("{bar:24.green/dim} {pos}/{len} steps  {elapsed:.dim}"));
+        if n_steps > 1 {
+            total.enable_steady_tick(TICK);
+        }
+        Self { all, total, steps: BTreeMap::new() }
+    }
+
+    fn tell(&mut self, news: &News, n_over: usize) {
+        match news {
+            News::Started { step, attempt } if self.steps.len() < LINES => {
+                let bar = self.all.insert_before(&self.total, ProgressBar::new_spinner());
+                bar.set_style(style("{spinner:.cyan} {msg}  {elapsed:.dim}"));
+                let again =
+                    if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
+                bar.set_message(format!("{step}{again}"));
+                bar.enable_steady_tick(TICK);
+                self.steps.insert(step.clone(), bar);
+            }
+            News::Ended { step, .. } => {
+                if let Some(bar) = self.steps.remove(step) {
+                    bar.finish_and_clear();
+                }
+            }
+            News::Started { .. } | News::Note(_) => (),
+        }
+        self.total.set_position(n_over as u64);
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("the templates are literals that are tested")
+}
+
+/// Writes news as one line, if they are worth one.
+fn line(news: &News, width: usize, paint: Paint) -> Option<String> {
+    let (step, how, took_ms, detail) = match news {
+        News::Started { .. } => return None,
+        News::Note(note) => return Some(paint.dim(format!("· {note}"))),
+        News::Ended { step, how, took_ms, detail } => (step, *how, *took_ms, detail.as_deref()),
+    };
+    let mark = match how {
+        How::Succeeded => paint.green("✓"),
+        How::Failed => paint.red("✗"),
+        How::Retrying => paint.yellow("↻"),
+        How::Skipped | How::Cancelled => paint.dim("○"),
+        How::Waiting => paint.yellow("?"),
+    };
+    let word = match how {
+        How::Skipped => Some("skipped"),
+        How::Cancelled => Some("cancelled"),
+        How::Retrying => Some("will be tried again"),
+        _ => None,
+    };
+    let took = took_ms.filter(|_| how != How::Waiting).map(|it| paint.dim(duration(it)));
+    let detail = detail.map(|it| match how {
+        How::Failed => paint.red(it),
+        How::Waiting => paint.yellow(it),
+        _ => paint.dim(it),
+    });
+    let padding = " ".repeat(width.saturating_sub(console::measure_text_width(step)));
+    let rest = [took, word.map(|it| paint.dim(it)), detail];
+    let rest: Vec<String> = rest.into_iter().flatten().collect();
+    Some(format!("{mark} {step}{padding}  {}", rest.join("  ")).trim_end().to_owned())
+}
+
+/// Writes how long something took as people say it.
+pub(super) fn duration(ms: f64) -> String {
+    if ms < 9.95 {
+        format!("{ms:.1} ms")
+    } else if ms < 1_000.0 {
+        format!("{ms:.0} ms")
+    } else if ms < 60_000.0 {
+        format!("{:.1} s", ms / 1_000.0)
+    } else {
+        format!("{:.0} min {:.0} s", (ms / 60_000.0).floor(), (ms / 1_000.0) % 60.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check(how: How, took_ms: Option<f64>, detail: Option<&str>, expected: Expect) {
+        let detail = detail.map(str::to_owned);
+        let news = News::Ended { step: "createBlog".to_owned(), how, took_ms, detail };
+        expected.assert_eq(&line(&news, 12, Paint::new(false)).unwrap());
+    }
+
+    #[test]
+    fn lines_say_how_a_step_ended() {
+        check(How::Succeeded, Some(12.3), None, expect!["✓ createBlog    12 ms"]);
+        let failed = Some("tool.failed: no such author");
+        check(
+            How::Failed,
+            Some(1.25),
+            failed,
+            expect!["✗ createBlog    1.2 ms  tool.failed: no such author"],
+        );
+        check(How::Skipped, None, None, expect!["○ createBlog    skipped"]);
+        let waits = Some("waits for approval");
+        check(How::Waiting, None, waits, expect!["? createBlog    waits for approval"]);
+    }
+
+    #[test]
+    fn the_templates_are_templates() {
+        drop(Live::new(2));
+        style("{spinner:.cyan} {msg}  {elapsed:.dim}");
+    }
+
+    #[test]
+    fn durations_are_short() {
+        for (ms, expected) in [
+            (0.04, "0.0 ms"),
+            (9.0, "9.0 ms"),
+            (12.3, "12 ms"),
+            (1_500.0, "1.5 s"),
+            (61_000.0, "1 min 1 s"),
+        ] {
+            assert_eq!(duration(ms), expected);
+        }
+    }
+}

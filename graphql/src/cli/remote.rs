@@ -1,0 +1,271 @@
+//! A running server: queries and mutations by POST, subscriptions as server-sent events.
+
+use std::time::Duration;
+
+use futures::{Stream, stream};
+use reqwest::{Response, Url, header};
+use serde_json::{Value, json};
+
+use super::{client, failure::Failure};
+
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(10);
+/// A server that sends nothing for so long is gone: ours says that it lives every 15 seconds.
+const SILENCE: Duration = Duration::from_mins(1);
+/// The most bytes of one event: a state of a large plan is far smaller.
+const EVENT_BYTES: usize = 256 << 20;
+
+const ANSWER: &str = "application/graphql-response+json, application/json;q=0.9";
+
+/// A running server.
+#[derive(Clone, Debug)]
+pub(super) struct Remote {
+    http: reqwest::Client,
+    url: Url,
+}
+
+impl Remote {
+    /// Prepares to talk to a server. Nothing is sent yet.
+    pub(super) fn new(address: &str) -> Result<Self, Failure> {
+        let url = endpoint(address)?;
+        let builder = reqwest::Client::builder().connect_timeout(CONNECT).read_timeout(SILENCE);
+        let builder = if url.scheme() == "https" {
+            // Another part of the process may have chosen one already; that is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            builder
+        } else {
+            builder.no_proxy().tls_backend_preconfigured(no_roots())
+        };
+        let unusable = |err| Failure::unreachable(format!("no connection can be prepared: {err}"));
+        Ok(Self { http: builder.build().map_err(unusable)?, url })
+    }
+
+    /// Carries a query or mutation out and returns its data.
+    pub(super) async fn execute(&self, query: &str, variables: &Value) -> Result<Value, Failure> {
+        let response = self.post(query, variables, ANSWER).await?;
+        let status = response.status();
+        let broken = |err| self.unreachable(&err);
+        let text = response.text().await.map_err(broken)?;
+        let answer: Value = serde_json::from_str(&text).map_err(|_| {
+            let what =
+                if status.is_success() { "something that is no JSON" } else { status.as_str() };
+            self.foreign(what)
+        })?;
+        self.data(answer)
+    }
+
+    /// Subscribes. A stream that breaks off is an error; one that is complete just ends.
+    pub(super) fn subscribe(
+        &self,
+        query: String,
+        variables: Value,
+    ) -> impl Stream<Item = Result<Value, Failure>> + Send + use<> {
+        let start = Subscription::Wanted { server: self.clone(), query, variables };
+        stream::try_unfold(start, |state| async move {
+            let mut events = match state {
+                Subscription::Wanted { server, query, variables } => {
+                    let response = server.post(&query, &variables, "text/event-stream").await?;
+                    if !is_stream(&response) {
+                        let text = response.text().await.map_err(|it| server.unreachable(&it))?;
+                        let answer = serde_json::from_str(&text);
+                        server.data(answer.map_err(|_| server.foreign("no stream"))?)?;
+                        return Err(server.foreign("no stream"));
+                    }
+                    Events { server, response, rest: Vec::new() }
+                }
+                Subscription::Running(events) => events,
+            };
+            match events.next().await? {
+                Some(answer) => {
+                    let data = events.server.data(answer)?;
+                    Ok(Some((data, Subscription::Running(events))))
+                }
+                None => Ok(None),
+            }
+        })
+    }
+
+    async fn post(
+        &self,
+        query: &str,
+        variables: &Value,
+        accept: &str,
+    ) -> Result<Response, Failure> {
+        let body = json!({ "query": query, "variables": variables });
+        let request = self.http.post(self.url.clone()).header(header::ACCEPT, accept).json(&body);
+        request.send().await.map_err(|err| self.unreachable(&err))
+    }
+
+    fn data(&self, mut answer: Value) -> Result<Value, Failure> {
+        let error = answer.get("errors").and_then(|it| it.get(0));
+        if let Some(error) = error {
+            let message = error.get("message").and_then(Value::as_str).unwrap_or("no reason given");
+            let extensions = error.get("extensions").and_then(Value::as_object);
+            return Err(client::failure(message, extensions));
+        }
+        match answer.get_mut("data") {
+            Some(data) => Ok(data.take()),
+            None => Err(self.foreign("no GraphQL answer")),
+        }
+    }
+
+    fn unreachable(&self, err: &reqwest::Error) -> Failure {
+        let mut why = err.to_string();
+        let mut source = std::error::Error::source(err);
+        while let Some(err) = source {
+            why = err.to_string();
+            source = err.source();
+        }
+        let url = &self.url;
+        Failure::unreachable(format!(
+            "the server at `{url}` cannot be reached: {why}; is `faber serve` running there?"
+        ))
+    }
+
+    fn foreign(&self, what: &str) -> Failure {
+        let url = &self.url;
+        Failure::unreachable(format!("`{url}` answers with {what}: is it a `faber serve`?"))
+    }
+}
+
+/// Where a subscription is.
+enum Subscription {
+    Wanted { server: Remote, query: String, variables: Value },
+    Running(Events),
+}
+
+/// The events of a response, as they come.
+struct Events {
+    server: Remote,
+    response: Response,
+    rest: Vec<u8>,
+}
+
+impl Events {
+    /// Returns the next answer, or nothing once the stream is complete.
+    async fn next(&mut self) -> Result<Option<Value>, Failure> {
+        loop {
+            while let Some(event) = self.take() {
+                match event {
+                    Event::Next(answer) => return Ok(Some(answer)),
+                    Event::Complete => return Ok(None),
+                    Event::Other => (),
+                }
+            }
+            let chunk = self.response.chunk().await;
+            match chunk.map_err(|err| self.server.unreachable(&err))? {
+                Some(chunk) if self.rest.len() + chunk.len() > EVENT_BYTES => {
+                    return Err(self.server.foreign("an endless event"));
+                }
+                Some(chunk) => self.rest.extend_from_slice(&chunk),
+                None => {
+                    let url = &self.server.url;
+                    let why = format!("the server at `{url}` broke the stream off");
+                    return Err(Failure::unreachable(why));
+                }
+            }
+        }
+    }
+
+    /// Takes the next whole event off what has come.
+    fn take(&mut self) -> Option<Event> {
+        let end = self.rest.windows(2).position(|it| it == b"\n\n")?;
+        let event = Event::parse(&self.rest[..end]);
+        self.rest.drain(..end + 2);
+        Some(event)
+    }
+}
+
+/// An event of the GraphQL over server-sent events protocol.
+#[derive(Debug, PartialEq)]
+enum Event {
+    Next(Value),
+    Complete,
+    /// A comment, as servers send to say that they live.
+    Other,
+}
+
+impl Event {
+    fn parse(text: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(text);
+        let mut kind = "";
+        let mut data = String::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("event:") {
+                kind = rest.trim();
+            } else if let Some(rest) = line.strip_prefix("data:") {
+                if !data.is_empty() {
+                    data.push('\n');
+                }
+                data.push_str(rest.strip_prefix(' ').unwrap_or(rest));
+            }
+        }
+        match kind {
+            "next" => serde_json::from_str(&data).map_or(Self::Other, Self::Next),
+            "complete" => Self::Complete,
+            _ => Self::Other,
+        }
+    }
+}
+
+fn is_stream(response: &Response) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok());
+    kind.is_some_and(|it| it.starts_with("text/event-stream"))
+}
+
+/// Returns where the API of a server is.
+fn endpoint(address: &str) -> Result<Url, Failure> {
+    let refuse = |why: &str| {
+        Failure::usage(format!(
+            "`{address}` is no server: {why}; write an address such as `http://127.0.0.1:8080`"
+        ))
+    };
+    let text =
+        if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
+    let mut url: Url = text.parse().map_err(|err| refuse(&format!("{err}")))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(refuse("its scheme is neither `http` nor `https`"));
+    }
+    if !url.path().ends_with("/graphql") {
+        let path = format!("{}/graphql", url.path().trim_end_matches('/'));
+        url.set_path(&path);
+    }
+    Ok(url)
+}
+
+/// Plain HTTP needs no certificates, and a machine may have none.
+fn no_roots() -> rustls::ClientConfig {
+    let provider = rustls::crypto::ring::default_provider();
+    rustls::ClientConfig::builder_with_provider(std::sync::Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has the default protocol versions")
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_api_is_found_behind_any_address() {
+        for (address, expected) in [
+            ("127.0.0.1:8080", "http://127.0.0.1:8080/graphql"),
+            ("http://host:1/", "http://host:1/graphql"),
+            ("https://host/faber", "https://host/faber/graphql"),
+            ("http://host/graphql", "http://host/graphql"),
+        ] {
+            assert_eq!(endpoint(address).unwrap().as_str(), expected);
+        }
+        assert!(endpoint("ftp://host").is_err());
+        assert!(endpoint("").is_err());
+    }
+
+    #[test]
+    fn events_are_read_as_they_are_written() {
+        let answer = Event::parse(b"event: next\ndata: {\"data\":{\"n\":1}}");
+        assert_eq!(answer, Event::Next(json!({ "data": { "n": 1 } })));
+        assert_eq!(Event::parse(b"event: complete\ndata:"), Event::Complete);
+        assert_eq!(Event::parse(b":"), Event::Other);
+    }
+}

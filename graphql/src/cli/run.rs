@@ -1,0 +1,152 @@
+//! Executions begun: of a query, of a plan, or carried on.
+
+use std::path::Path;
+
+use planner::compile;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Ending, Session,
+    args::{ExecuteArgs, Options, RunArgs, api_name},
+    client::Client,
+    failure::Failure,
+    follow::{Purpose, follow},
+    house::{House, Need},
+    planning, render,
+    steer::{EXECUTION, find},
+};
+
+/// Plans, executes, shows how it goes and prints the outputs.
+pub(super) async fn run(session: &Session, args: RunArgs) -> Result<Ending, Failure> {
+    let input = match &args.plan {
+        Some(file) => Some(read_plan(session, file).await?),
+        None => None,
+    };
+    let house = House::open(session, Need::Driving).await?;
+    let ending = match begin(session, house.client(), &args, input).await {
+        Ok(execution) => follow(session, &house, &execution, Purpose::Drive).await,
+        Err(failure) => Err(failure),
+    };
+    house.close().await;
+    ending
+}
+
+/// Begins what `run` was asked for, and returns the execution.
+async fn begin(
+    session: &Session,
+    client: &Client,
+    args: &RunArgs,
+    input: Option<Value>,
+) -> Result<Value, Failure> {
+    if let (Some(query), Some(_)) = (&args.query, &args.options.idempotency_key) {
+        // A key that was used before plans nothing, so planning is the engine's to decide.
+        let begin = format!(
+            "mutation($query: String!, $planning: PlanningOptions, $execution: ExecutionOptions) \
+             {{ run(query: $query, planning: $planning, execution: $execution) {{ {EXECUTION} }} }}"
+        );
+        let planning = planning::options(&args.planning);
+        let variables =
+            json!({ "query": query, "planning": planning, "execution": options(&args.options) });
+        let execution = client.field(&begin, variables).await?;
+        planning::show_known(session, client, &execution["planId"]).await?;
+        return Ok(execution);
+    }
+    let plan = match (input, &args.query) {
+        (Some(input), _) => {
+            let file = args.plan.as_deref().unwrap_or(Path::new("-"));
+            planning::create(client, input).await.map_err(|it| it.with("file", place(file)))?
+        }
+        (None, query) => {
+            let query = query.as_deref().unwrap_or_default();
+            planning::by_query(client, query, &args.planning).await?
+        }
+    };
+    planning::show(session, &plan);
+    execute_plan(client, &plan["planId"], &args.options).await
+}
+
+/// Reads a plan as a person wrote it. What is wrong with it is said all at once.
+pub(super) async fn read_plan(session: &Session, file: &Path) -> Result<Value, Failure> {
+    let unreadable = |err: std::io::Error| {
+        let why = format!("the plan `{}` cannot be read: {err}", file.display());
+        Failure::usage(why)
+    };
+    let text = if file == Path::new("-") {
+        let read = tokio::task::spawn_blocking(|| std::io::read_to_string(std::io::stdin()));
+        read.await.map_err(|err| Failure::new("INTERNAL", err.to_string()))?.map_err(unreadable)?
+    } else {
+        tokio::fs::read_to_string(file).await.map_err(unreadable)?
+    };
+    let draft = compile::parse(&text)
+        .map_err(|it| Failure::invalid_draft(&it).with("file", place(file)))?;
+    if !draft.notices.is_empty() {
+        let notices = json!(draft.notices);
+        let at = file.display().to_string();
+        session.screen.say(&render::diagnostics(&notices, &at, session.screen.err));
+    }
+    let mut input: Value = serde_json::from_str(&text).expect("it was just read as a draft");
+    // The API has two names for one field; everything else is the same.
+    if let Some(fields) = input.as_object_mut() {
+        fields.retain(|_, it| !it.is_null());
+    }
+    Ok(input)
+}
+
+fn place(file: &Path) -> Value {
+    if file == Path::new("-") { json!("<stdin>") } else { json!(file) }
+}
+
+/// Executes a plan, the newest plan of a request, or carries an execution on.
+pub(super) async fn execute(session: &Session, args: ExecuteArgs) -> Result<Ending, Failure> {
+    let house = House::open(session, Need::Driving).await?;
+    let client = house.client();
+    let begun = match args.id.split('_').next() {
+        Some("req") => execute_request(client, &args).await,
+        Some("exec") => find(client, &args.id).await,
+        _ => execute_plan(client, &json!(args.id), &args.options).await,
+    };
+    let ending = match begun {
+        Ok(execution) => follow(session, &house, &execution, Purpose::Drive).await,
+        Err(failure) => Err(failure),
+    };
+    house.close().await;
+    ending
+}
+
+async fn execute_plan(client: &Client, plan: &Value, how: &Options) -> Result<Value, Failure> {
+    let begin = format!(
+        "mutation($id: ID!, $options: ExecutionOptions) \
+         {{ executePlan(planId: $id, options: $options) {{ {EXECUTION} }} }}"
+    );
+    client.field(&begin, json!({ "id": plan, "options": options(how) })).await
+}
+
+async fn execute_request(client: &Client, args: &ExecuteArgs) -> Result<Value, Failure> {
+    let begin = format!(
+        "mutation($id: ID!, $options: ExecutionOptions) \
+         {{ executeByRequestId(requestId: $id, options: $options) {{ {EXECUTION} }} }}"
+    );
+    client.field(&begin, json!({ "id": args.id, "options": options(&args.options) })).await
+}
+
+fn options(how: &Options) -> Value {
+    let mut options = Map::new();
+    let mut say = |key: &str, value: Option<Value>| {
+        options.extend(value.map(|it| (key.to_owned(), it)));
+    };
+    say("mode", how.mode.map(|it| json!(api_name(&it))));
+    say("maxParallel", how.max_parallel.map(|it| json!(it)));
+    say("idempotencyKey", how.idempotency_key.as_ref().map(|it| json!(it)));
+    say("deadlineMs", how.deadline_ms.map(|it| json!(it)));
+    say("strictTemplates", how.strict_templates.then(|| json!(true)));
+    Value::Object(options)
+}
+
+/// Watches an execution until it ends.
+pub(super) async fn watch(session: &Session, id: &str) -> Result<Ending, Failure> {
+    let house = House::open(session, Need::Store).await?;
+    let execution = find(house.client(), id).await?;
+    let ending = follow(session, &house, &execution, Purpose::Watch).await;
+    house.close().await;
+    ending
+}

@@ -1,0 +1,117 @@
+//! `faber serve` and `faber worker`: a process that stays and does whatever is there.
+
+use std::sync::Arc;
+
+use executor::toolbox::{SetStatus, Toolbox};
+use futures::FutureExt;
+use shared::store::Store;
+use tokio::net::TcpListener;
+
+use super::{
+    Ending, Session,
+    failure::Failure,
+    house::{Local, Need},
+    signals,
+};
+use crate::server::{self, Hooks, ServerOptions};
+
+/// Serves the API and executes whatever is there, until told to end.
+pub(super) async fn serve(session: &Session) -> Result<Ending, Failure> {
+    refuse_server(session, "serve")?;
+    let config = &session.config;
+    let told = told_to_end()?;
+    let wanted = config.listen.value;
+    let listener = TcpListener::bind(wanted).await.map_err(|err| {
+        let hint = "name another address with `--listen`";
+        Failure::new("SERVER_UNAVAILABLE", format!("cannot listen on `{wanted}`: {err}; {hint}"))
+    })?;
+    let address = listener.local_addr().map_err(|err| {
+        Failure::new("SERVER_UNAVAILABLE", format!("cannot listen on `{wanted}`: {err}"))
+    })?;
+    let local = Local::open(session, Need::Everything).await?;
+    if !address.ip().is_loopback() {
+        session.screen.say(&session.screen.err.yellow(format!(
+            "warning: `{address}` can be reached from other machines, and this version has no \
+             access tokens: whoever reaches it can run every tool; listen on 127.0.0.1 unless \
+             something else keeps strangers out"
+        )));
+    }
+    session.screen.say(&format!("listening on http://{address}"));
+    let options = ServerOptions {
+        max_body_bytes: config.limits.request_bytes(),
+        shutdown_grace: config.limits.drain(),
+        ..ServerOptions::default()
+    };
+    let hooks = hooks(local.engine.store(), local.engine.toolbox());
+    let schema = local.schema.clone();
+    let served = server::serve(listener, schema, options, hooks, told).await;
+    session.screen.say("stopping");
+    local.close().await;
+    served.map_err(|err| Failure::new("SERVER_UNAVAILABLE", err.to_string()))?;
+    Ok(Ending::Done)
+}
+
+/// Executes whatever is there, until told to end.
+pub(super) async fn worker(session: &Session) -> Result<Ending, Failure> {
+    refuse_server(session, "worker")?;
+    let told = told_to_end()?;
+    let local = Local::open(session, Need::Everything).await?;
+    session.screen.say(&format!("working on {}", session.config.store_name()));
+    told.await;
+    session.screen.say("stopping");
+    local.close().await;
+    Ok(Ending::Done)
+}
+
+fn told_to_end() -> Result<impl Future<Output = ()> + Send, Failure> {
+    let deaf = |err| Failure::new("INTERNAL", format!("signals cannot be heard: {err}"));
+    signals::told_to_end().map_err(deaf)
+}
+
+fn refuse_server(session: &Session, command: &str) -> Result<(), Failure> {
+    match &session.config.server {
+        Some(server) if server.origin == crate::config::Origin::Flag("--server") => {
+            let why = format!("`faber {command}` opens the store itself: leave `--server` out");
+            Err(Failure::usage(why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the server asks of the engine.
+fn hooks(store: &Arc<dyn Store>, toolbox: &Toolbox) -> Hooks {
+    let asked = Arc::clone(store);
+    let (counted, toolbox) = (Arc::clone(store), toolbox.clone());
+    Hooks {
+        ready: Arc::new(move || {
+            let store = Arc::clone(&asked);
+            async move { store.check().await.map_err(|err| err.to_string()) }.boxed()
+        }),
+        figures: Arc::new(move || std::future::ready(figures(counted.commits(), &toolbox)).boxed()),
+        ..Hooks::default()
+    }
+}
+
+/// Writes the figures of the engine in the text format of `/metrics`.
+fn figures(commits: u64, toolbox: &Toolbox) -> String {
+    let sets = toolbox.sets();
+    let count =
+        |wanted: fn(&SetStatus) -> bool| sets.iter().filter(|it| wanted(&it.status)).count();
+    let ready = count(|it| *it == SetStatus::Ready);
+    let connecting = count(|it| *it == SetStatus::Connecting);
+    let failed = count(|it| matches!(it, SetStatus::Failed { .. }));
+    let tools: usize = sets.iter().map(|it| it.tools.len()).sum();
+    format!(
+        "# HELP faber_store_commits_total Commits of the store by this process.\n\
+         # TYPE faber_store_commits_total counter\n\
+         faber_store_commits_total {commits}\n\
+         # HELP faber_toolsets Toolsets, by their status.\n\
+         # TYPE faber_toolsets gauge\n\
+         faber_toolsets{{status=\"ready\"}} {ready}\n\
+         faber_toolsets{{status=\"connecting\"}} {connecting}\n\
+         faber_toolsets{{status=\"failed\"}} {failed}\n\
+         # HELP faber_tools Tools that are known.\n\
+         # TYPE faber_tools gauge\n\
+         faber_tools {tools}\n"
+    )
+}

@@ -1,0 +1,199 @@
+//! Executions told things: to stop, to pause, to go on.
+
+use serde_json::{Map, Value, json};
+use shared::id::ExecutionId;
+
+use super::{
+    Ending, Session,
+    args::ApproveArgs,
+    client::Client,
+    endings::print_document,
+    failure::Failure,
+    follow::{Purpose, follow},
+    house::{House, Need},
+};
+
+/// What is always asked of an execution.
+pub(super) const EXECUTION: &str = "executionId requestId planId state";
+
+/// Lets a paused execution go on, and carries it on.
+pub(super) async fn resume(session: &Session, id: &str) -> Result<Ending, Failure> {
+    let tell =
+        format!("mutation($id: ID!) {{ resumeExecution(executionId: $id) {{ {EXECUTION} }} }}");
+    let told = Told { tell: &tell, more: Map::new(), need: Need::Driving, purpose: Purpose::Drive };
+    told.to(session, id).await
+}
+
+/// Stops an execution.
+pub(super) async fn cancel(
+    session: &Session,
+    id: &str,
+    reason: Option<String>,
+) -> Result<Ending, Failure> {
+    let tell = format!(
+        "mutation($id: ID!, $reason: String) \
+         {{ cancelExecution(executionId: $id, reason: $reason) {{ {EXECUTION} }} }}"
+    );
+    let more = Map::from_iter([("reason".to_owned(), json!(reason))]);
+    Told { tell: &tell, more, need: Need::Stopping, purpose: Purpose::Finish }.to(session, id).await
+}
+
+/// Lets an execution begin no further step.
+pub(super) async fn pause(session: &Session, id: &str) -> Result<Ending, Failure> {
+    let tell =
+        format!("mutation($id: ID!) {{ pauseExecution(executionId: $id) {{ {EXECUTION} }} }}");
+    let (more, need) = (Map::new(), Need::Stopping);
+    Told { tell: &tell, more, need, purpose: Purpose::Tell }.to(session, id).await
+}
+
+/// Lets a step that waits for a person go on, or not.
+pub(super) async fn approve(session: &Session, args: ApproveArgs) -> Result<Ending, Failure> {
+    let tell = format!(
+        "mutation($id: ID!, $step: String!, $approved: Boolean!, $comment: String) \
+         {{ approveStep(executionId: $id, stepId: $step, approved: $approved, comment: $comment) \
+         {{ {EXECUTION} }} }}"
+    );
+    let more = Map::from_iter([
+        ("step".to_owned(), json!(args.step)),
+        ("approved".to_owned(), json!(!args.reject)),
+        ("comment".to_owned(), json!(args.comment)),
+    ]);
+    let (need, purpose) = (Need::Driving, Purpose::CarryOn);
+    Told { tell: &tell, more, need, purpose }.to(session, &args.id).await
+}
+
+/// Tells an execution something that a step waits for.
+pub(super) async fn signal(
+    session: &Session,
+    id: &str,
+    name: String,
+    payload: Option<String>,
+) -> Result<Ending, Failure> {
+    let payload: Option<Value> = match payload {
+        Some(text) => Some(serde_json::from_str(&text).map_err(|err| {
+            let hint = "a string needs quotes, as in '\"text\"'";
+            Failure::usage(format!("`{text}` is not JSON: {err}; {hint}"))
+        })?),
+        None => None,
+    };
+    let tell = format!(
+        "mutation($id: ID!, $name: String!, $payload: JSON) \
+         {{ signalExecution(executionId: $id, name: $name, payload: $payload) {{ {EXECUTION} }} }}"
+    );
+    let more = Map::from_iter([
+        ("name".to_owned(), json!(name)),
+        ("payload".to_owned(), payload.unwrap_or_default()),
+    ]);
+    let (need, purpose) = (Need::Driving, Purpose::CarryOn);
+    Told { tell: &tell, more, need, purpose }.to(session, id).await
+}
+
+/// Something that an execution is told.
+struct Told<'a> {
+    tell: &'a str,
+    more: Map<String, Value>,
+    need: Need,
+    purpose: Purpose,
+}
+
+impl Told<'_> {
+    async fn to(self, session: &Session, id: &str) -> Result<Ending, Failure> {
+        let house = House::open(session, self.need).await?;
+        let ending = self.within(session, &house, id).await;
+        house.close().await;
+        ending
+    }
+
+    async fn within(self, session: &Session, house: &House, id: &str) -> Result<Ending, Failure> {
+        let client = house.client();
+        let found = find(client, id).await?;
+        let mut variables = self.more;
+        variables.insert("id".to_owned(), found["executionId"].clone());
+        let telling = client.field(self.tell, Value::Object(variables));
+        let told = match (house.drive(), execution_id(&found)) {
+            (Some(drive), Some(id)) => tokio::select! {
+                told = telling => told?,
+                never = drive.on(id) => match never {},
+            },
+            _ => telling.await?,
+        };
+        let is_ours = match execution_id(&told) {
+            Some(id) => is_ours(house, id).await?,
+            None => false,
+        };
+        let follows = match self.purpose {
+            Purpose::Drive | Purpose::Finish => true,
+            Purpose::CarryOn => is_ours,
+            Purpose::Watch | Purpose::Tell => false,
+        };
+        if !follows {
+            return self.purpose.shown(session, client, &told).await;
+        }
+        let ending = follow(session, house, &told, self.purpose).await?;
+        Ok(match (self.purpose, ending) {
+            (Purpose::Drive, ending) | (_, ending @ Ending::Detached) => ending,
+            _ => Ending::Done,
+        })
+    }
+}
+
+impl Purpose {
+    /// Shows an execution that is not followed any further.
+    async fn shown(
+        self,
+        session: &Session,
+        client: &Client,
+        told: &Value,
+    ) -> Result<Ending, Failure> {
+        if session.screen.json {
+            print_document(session, client, &told["executionId"]).await?;
+        } else {
+            let text = |key: &str| told[key].as_str().unwrap_or_default();
+            session.screen.print(&format!("{}  {}", text("executionId"), text("state")))?;
+        }
+        Ok(Ending::Done)
+    }
+}
+
+/// Returns whether nobody but this process can carry an execution on.
+async fn is_ours(house: &House, id: ExecutionId) -> Result<bool, Failure> {
+    match house.drive() {
+        Some(drive) => Ok(drive.is_ours(id).await?),
+        None => Ok(false),
+    }
+}
+
+/// Finds an execution by its own identifier, or as the newest of a plan or a request.
+pub(super) async fn find(client: &Client, id: &str) -> Result<Value, Failure> {
+    let (filter, owner, by_id) = match id.split('_').next() {
+        Some("plan") => ("planId", "plan", "planId"),
+        Some("req") => ("requestId", "request", "requestId"),
+        _ => {
+            let query =
+                format!("query($id: ID!) {{ execution(executionId: $id) {{ {EXECUTION} }} }}");
+            let found = client.field(&query, json!({ "id": id })).await?;
+            return if found.is_null() {
+                Err(Failure::not_found("execution", id))
+            } else {
+                Ok(found)
+            };
+        }
+    };
+    let query = format!("query($id: ID!) {{ {owner}({by_id}: $id) {{ {by_id} }} }}");
+    if client.field(&query, json!({ "id": id })).await?.is_null() {
+        return Err(Failure::not_found(owner, id));
+    }
+    let query = format!(
+        "query($filter: ExecutionFilter) \
+         {{ executions(filter: $filter, first: 1) {{ nodes {{ {EXECUTION} }} }} }}"
+    );
+    let newest = client.field(&query, json!({ "filter": { filter: id } })).await?;
+    newest["nodes"].get(0).cloned().ok_or_else(|| {
+        let why = format!("`{id}` was never executed: run `faber execute {id}`");
+        Failure::new("NOT_FOUND", why)
+    })
+}
+
+pub(super) fn execution_id(execution: &Value) -> Option<ExecutionId> {
+    execution["executionId"].as_str()?.parse().ok()
+}

@@ -1,0 +1,42 @@
+//! Lists as tables.
+
+use super::paint::Paint;
+
+/// Writes rows under headings, each column as wide as it must be.
+pub(super) fn table(headings: &[&str], rows: &[Vec<String>], paint: Paint) -> String {
+    let mut widths: Vec<usize> = headings.iter().map(|it| it.len()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(console::measure_text_width(cell));
+        }
+    }
+    let head: Vec<String> = headings.iter().map(|&it| it.to_owned()).collect();
+    let mut lines = vec![paint.bold(line(&head, &widths))];
+    lines.extend(rows.iter().map(|row| line(row, &widths)));
+    lines.join("\n")
+}
+
+fn line(cells: &[String], widths: &[usize]) -> String {
+    let padded = cells.iter().zip(widths).map(|(cell, width)| {
+        let padding = width.saturating_sub(console::measure_text_width(cell));
+        format!("{cell}{}", " ".repeat(padding))
+    });
+    padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_they_must_be() {
+        let rows = [vec!["é".to_owned(), "long".to_owned()], vec!["ab".to_owned(), String::new()]];
+        expect![[r"
+            A   B
+            é   long
+            ab"]]
+        .assert_eq(&table(&["A", "B"], &rows, Paint::new(false)));
+    }
+}

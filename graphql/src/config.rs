@@ -1,0 +1,190 @@
+//! What this process is to work with: flags, environment, file and defaults made into one
+//! [`Config`], in which every value knows where it came from.
+
+mod environment;
+mod file;
+mod limits;
+mod show;
+#[cfg(test)]
+mod tests;
+mod toolsets;
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use executor::sources::SetConfig;
+use serde_json::Value;
+
+pub use self::{environment::Environment, limits::Limits};
+
+/// The file that is read where none is named.
+const FILE: &str = "faber.yaml";
+/// Where the server listens where nothing else is said.
+const LISTEN: &str = "127.0.0.1:8080";
+/// The planner where nothing else is said, and the only one so far.
+const PLANNER: &str = "offline";
+
+/// What a command line said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// `--store`.
+    pub store: Option<String>,
+    /// `--config`.
+    pub config: Option<PathBuf>,
+    /// `--server`.
+    pub server: Option<String>,
+    /// `--listen`.
+    pub listen: Option<String>,
+}
+
+/// Where a value came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A flag, by its name.
+    Flag(&'static str),
+    /// An environment variable, by its name.
+    Environment(&'static str),
+    /// The configuration file.
+    File,
+    /// Nobody said anything.
+    Default,
+}
+
+/// A value, and where it came from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting<T> {
+    /// The value.
+    pub value: T,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// Everything that this process is to work with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The file that was read, if one was.
+    pub file: Option<PathBuf>,
+    /// Where the user's data goes.
+    pub data: PathBuf,
+    /// The store's address.
+    pub store: Setting<String>,
+    /// The running server to talk to instead of opening the store.
+    pub server: Option<Setting<String>>,
+    /// Where to listen.
+    pub listen: Setting<SocketAddr>,
+    /// The planner's name.
+    pub planner: Setting<String>,
+    /// The toolsets, in the order in which they are registered.
+    pub toolsets: Setting<Vec<SetConfig>>,
+    /// The most of everything.
+    pub limits: Limits,
+    /// The toolsets as they were written, for people.
+    written: Value,
+}
+
+/// Why there is no configuration to work with. It always says where and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub(crate) String);
+
+impl Config {
+    /// Makes one configuration of everything that was said: a flag wins over the environment,
+    /// that over the file, and that over the default.
+    pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigError> {
+        let named = flags.config.clone().or_else(|| environment.config.clone());
+        let (path, file) = match named {
+            Some(path) => (Some(path.clone()), file::read(&path)?),
+            None if Path::new(FILE).is_file() => {
+                let path = PathBuf::from(FILE);
+                (Some(path.clone()), file::read(&path)?)
+            }
+            None => (None, file::File::default()),
+        };
+        let data = environment.data_directory()?;
+        let server = pick(
+            ("--server", flags.server.clone()),
+            ("FABER_SERVER", environment.server.clone()),
+            None,
+        );
+        let (toolsets, written) = match file.toolsets {
+            Some((sets, written)) => (Setting { value: sets, origin: Origin::File }, written),
+            None => toolsets::demo(),
+        };
+        Ok(Self {
+            file: path,
+            store: store(flags, environment, file.store, &data),
+            server,
+            listen: listen(flags, environment)?,
+            planner: or_default(file.planner, || PLANNER.to_owned()),
+            toolsets,
+            limits: file.limits,
+            data,
+            written,
+        })
+    }
+}
+
+fn store(
+    flags: &Flags,
+    environment: &Environment,
+    file: Option<String>,
+    data: &Path,
+) -> Setting<String> {
+    let said =
+        pick(("--store", flags.store.clone()), ("FABER_STORE", environment.store.clone()), file);
+    said.unwrap_or_else(|| {
+        let path = data.join("faber.db");
+        Setting { value: format!("sqlite:{}", path.display()), origin: Origin::Default }
+    })
+}
+
+fn listen(flags: &Flags, environment: &Environment) -> Result<Setting<SocketAddr>, ConfigError> {
+    let said = pick(
+        ("--listen", flags.listen.clone()),
+        ("FABER_LISTEN", environment.listen.clone()),
+        None,
+    );
+    let Setting { value, origin } = or_default_setting(said, || LISTEN.to_owned());
+    let complaint = |_| {
+        ConfigError(format!(
+            "`{value}` ({origin}) is no address to listen on: write an address and a port, such as \
+             `{LISTEN}`, or port 0 for any that is free"
+        ))
+    };
+    let text = value.replace("localhost:", "127.0.0.1:");
+    let value = text.parse().map_err(complaint)?;
+    Ok(Setting { value, origin })
+}
+
+/// Returns what was said with the highest precedence.
+fn pick(
+    (flag, by_flag): (&'static str, Option<String>),
+    (variable, by_variable): (&'static str, Option<String>),
+    by_file: Option<String>,
+) -> Option<Setting<String>> {
+    let flag = by_flag.map(|value| Setting { value, origin: Origin::Flag(flag) });
+    let variable =
+        || by_variable.map(|value| Setting { value, origin: Origin::Environment(variable) });
+    let file = || by_file.map(|value| Setting { value, origin: Origin::File });
+    flag.or_else(variable).or_else(file)
+}
+
+fn or_default<T>(file: Option<T>, default: impl FnOnce() -> T) -> Setting<T> {
+    or_default_setting(file.map(|value| Setting { value, origin: Origin::File }), default)
+}
+
+fn or_default_setting<T>(said: Option<Setting<T>>, default: impl FnOnce() -> T) -> Setting<T> {
+    said.unwrap_or_else(|| Setting { value: default(), origin: Origin::Default })
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Flag(name) | Self::Environment(name) => f.write_str(name),
+            Self::File => f.write_str("file"),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}

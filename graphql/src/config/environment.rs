@@ -1,0 +1,84 @@
+//! The part of the environment that Faber looks at, read once.
+
+use std::{env, ffi::OsString, path::PathBuf};
+
+use super::ConfigError;
+
+/// What the environment said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// `FABER_STORE`.
+    pub store: Option<String>,
+    /// `FABER_CONFIG`.
+    pub config: Option<PathBuf>,
+    /// `FABER_SERVER`.
+    pub server: Option<String>,
+    /// `FABER_LISTEN`.
+    pub listen: Option<String>,
+    /// `FABER_LOG`: which events of the log to print.
+    pub log: Option<String>,
+    /// `FABER_BLOG_FILE`: where the demo keeps its data.
+    pub blog_file: Option<PathBuf>,
+    /// `XDG_DATA_HOME`.
+    pub data_home: Option<PathBuf>,
+    /// `HOME`.
+    pub home: Option<PathBuf>,
+    /// `HOSTNAME`.
+    pub host: Option<String>,
+    /// Whether `TERM` says that lines cannot be drawn again.
+    pub is_dumb: bool,
+}
+
+impl Environment {
+    /// Reads the environment of this process. A variable that is empty says nothing.
+    pub fn of_process() -> Self {
+        Self {
+            store: text("FABER_STORE"),
+            config: path("FABER_CONFIG"),
+            server: text("FABER_SERVER"),
+            listen: text("FABER_LISTEN"),
+            log: text("FABER_LOG"),
+            blog_file: path("FABER_BLOG_FILE"),
+            data_home: path("XDG_DATA_HOME"),
+            home: path("HOME"),
+            host: text("HOSTNAME"),
+            is_dumb: os("TERM").is_none_or(|it| it == "dumb"),
+        }
+    }
+
+    /// Returns where the user's data goes.
+    pub fn data_directory(&self) -> Result<PathBuf, ConfigError> {
+        Ok(self.data_root()?.join("faber"))
+    }
+
+    /// Returns where every program of the user keeps its data.
+    pub fn data_root(&self) -> Result<PathBuf, ConfigError> {
+        // The specification has relative paths ignored.
+        let data = self.data_home.clone().filter(|it| it.is_absolute());
+        let home = || self.home.as_ref().map(|it| it.join(".local").join("share"));
+        data.or_else(home).ok_or_else(|| {
+            let why = "there is no place for data: set `HOME` or `XDG_DATA_HOME`";
+            ConfigError(why.to_owned())
+        })
+    }
+
+    /// Returns the name of this machine, for people.
+    pub fn node(&self) -> String {
+        let of_kernel = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+        let name = self.host.clone().or_else(of_kernel).unwrap_or_default();
+        let name = name.trim();
+        if name.is_empty() { "localhost".to_owned() } else { name.to_owned() }
+    }
+}
+
+fn os(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|it| !it.is_empty())
+}
+
+fn text(name: &str) -> Option<String> {
+    os(name).map(|it| it.to_string_lossy().into_owned())
+}
+
+fn path(name: &str) -> Option<PathBuf> {
+    os(name).map(PathBuf::from)
+}

@@ -1,0 +1,150 @@
+//! Reads `faber.yaml`. (JSON is YAML.) Whatever it does not know it refuses, with the nearest
+//! thing that it does know.
+
+use std::{
+    fs::File as OsFile,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use executor::sources::SetConfig;
+use planner::nearest::did_you_mean;
+use serde_json::{Map, Value};
+
+use super::{ConfigError, Limits, PLANNER, toolsets};
+
+/// The most bytes of a configuration file: above it, it is some other file.
+const FILE_BYTES: u64 = 4 << 20;
+
+/// What may stand at the top of the file.
+const KEYS: [&str; 4] = ["store", "planner", "toolsets", "limits"];
+/// What other versions read there.
+const LATER: [&str; 6] =
+    ["tools_files", "toolkit_files", "embedding", "selection", "access", "contexts"];
+
+/// What a file said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct File {
+    pub(super) store: Option<String>,
+    pub(super) planner: Option<String>,
+    /// The sets, and how they were written.
+    pub(super) toolsets: Option<(Vec<SetConfig>, Value)>,
+    pub(super) limits: Limits,
+}
+
+/// Reads a file and resolves its paths.
+pub(super) fn read(path: &Path) -> Result<File, ConfigError> {
+    let named = |why: String| ConfigError(format!("`{}`: {why}", path.display()));
+    let text = text(path).map_err(named)?;
+    let base = base(path).map_err(named)?;
+    parse(&text, &base).map_err(named)
+}
+
+fn text(path: &Path) -> Result<String, String> {
+    let complaint = |err: std::io::Error| format!("the configuration cannot be read: {err}");
+    let mut text = String::new();
+    let file = OsFile::open(path).map_err(complaint)?;
+    file.take(FILE_BYTES + 1).read_to_string(&mut text).map_err(complaint)?;
+    if text.len() as u64 > FILE_BYTES {
+        return Err(format!("it has more than {FILE_BYTES} bytes: is it a configuration?"));
+    }
+    Ok(text)
+}
+
+fn base(path: &Path) -> Result<PathBuf, String> {
+    let path = std::path::absolute(path).map_err(|err| err.to_string())?;
+    Ok(path.parent().map_or_else(PathBuf::new, Path::to_owned))
+}
+
+/// Makes a file of its text; relative paths are relative to `base`.
+pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
+    if text.trim().is_empty() {
+        return Ok(File::default());
+    }
+    let value: Value = serde_saphyr::from_str(text)
+        .map_err(|err| format!("this is not YAML: {}", err.to_string().trim_end()))?;
+    let mut fields = match value {
+        Value::Object(fields) => fields,
+        Value::Null => return Ok(File::default()),
+        _ => return Err("this is no list of settings: write `key: value`".to_owned()),
+    };
+    check_keys(&fields)?;
+    let limits = match fields.remove("limits") {
+        None | Some(Value::Null) => Limits::default(),
+        Some(Value::Object(limits)) => Limits::read(&limits)?,
+        Some(_) => return Err("`limits` must be a map, such as `{ lease_ms: 5000 }`".to_owned()),
+    };
+    let toolsets = match fields.remove("toolsets") {
+        None | Some(Value::Null) => None,
+        Some(sets) => Some((toolsets::read(&sets, base)?, sets)),
+    };
+    Ok(File {
+        store: store(fields.remove("store"), base)?,
+        planner: planner(fields.remove("planner"))?,
+        toolsets,
+        limits,
+    })
+}
+
+fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {
+    for key in fields.keys().map(String::as_str) {
+        if LATER.contains(&key) {
+            return Err(unsupported(key));
+        }
+        if !KEYS.contains(&key) {
+            let known = KEYS.iter().chain(&LATER).copied();
+            let help = did_you_mean(key, known)
+                .unwrap_or_else(|| format!("the keys are `{}`", KEYS.join("`, `")));
+            return Err(format!("`{key}` is unknown: {help}"));
+        }
+    }
+    Ok(())
+}
+
+/// Says that a setting is known and can do nothing yet.
+pub(super) fn unsupported(what: &str) -> String {
+    format!("`{what}` is not supported by this version: remove it, or use a newer `faber`")
+}
+
+fn store(value: Option<Value>, base: &Path) -> Result<Option<String>, String> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(url)) => Ok(Some(rooted(&url, base))),
+        Some(other) => {
+            Err(format!("`store` is {other}; write an address such as `sqlite:./faber.db`"))
+        }
+    }
+}
+
+/// Resolves the path of an embedded store.
+fn rooted(url: &str, base: &Path) -> String {
+    let Some(path) = url.strip_prefix("sqlite:") else { return url.to_owned() };
+    let path = path.strip_prefix("//").unwrap_or(path);
+    if path.is_empty() { url.to_owned() } else { format!("sqlite:{}", base.join(path).display()) }
+}
+
+fn planner(value: Option<Value>) -> Result<Option<String>, String> {
+    let name = match value {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(name)) => name,
+        Some(Value::Object(fields)) => match fields.get("provider").and_then(Value::as_str) {
+            Some(name) if name == PLANNER => {
+                if let Some(other) = fields.keys().find(|it| *it != "provider") {
+                    return Err(format!(
+                        "`planner.{other}` means nothing to `{PLANNER}`: remove it"
+                    ));
+                }
+                name.to_owned()
+            }
+            Some(name) => name.to_owned(),
+            None => {
+                return Err(format!("`planner.provider` is missing: write `planner: {PLANNER}`"));
+            }
+        },
+        Some(other) => return Err(format!("`planner` is {other}; write `planner: {PLANNER}`")),
+    };
+    if name == PLANNER {
+        return Ok(Some(name));
+    }
+    Err(format!("{}; there is `{PLANNER}`", unsupported(&format!("planner: {name}"))))
+}

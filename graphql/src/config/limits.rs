@@ -1,0 +1,151 @@
+//! The `limits` of the configuration: one table, from which reading, showing and using follow.
+
+use std::time::Duration;
+
+use executor::{options::Options, sources};
+use planner::nearest::did_you_mean;
+use serde_json::{Map, Value};
+use shared::limits;
+
+use super::{ConfigError, Origin, Setting};
+
+/// A limit that the configuration may set.
+struct Limit {
+    key: &'static str,
+    default: fn() -> u64,
+    least: u64,
+    most: u64,
+}
+
+/// The greatest wait that a limit may ask for: a day.
+const DAY_MS: u64 = 86_400_000;
+
+const TABLE: [Limit; 9] = [
+    Limit { key: "lease_ms", default: || ms(limits::LEASE), least: 100, most: DAY_MS },
+    Limit { key: "poll_ms", default: || ms(limits::POLL), least: 1, most: DAY_MS },
+    Limit { key: "park_after_ms", default: || ms(limits::PARK_AFTER), least: 0, most: DAY_MS },
+    Limit { key: "cancel_grace_ms", default: || ms(limits::CANCEL_GRACE), least: 0, most: DAY_MS },
+    Limit {
+        key: "connect_timeout_ms",
+        default: || ms(sources::CONNECT_TIMEOUT),
+        least: 1,
+        most: DAY_MS,
+    },
+    Limit { key: "drain_ms", default: || ms(Options::default().drain), least: 0, most: DAY_MS },
+    Limit {
+        key: "executions",
+        default: || limits::EXECUTIONS as u64,
+        least: 1,
+        // What a semaphore can count is far more; so many drivers fit into no memory.
+        most: 10_000_000,
+    },
+    Limit {
+        key: "output_bytes",
+        default: || limits::OUTPUT_BYTES as u64,
+        least: 1,
+        // One event is never split, and a document of a store has room for so much.
+        most: limits::APPEND_BYTES as u64,
+    },
+    Limit { key: "request_bytes", default: || 16 << 20, least: 1_024, most: 1 << 30 },
+];
+
+/// The most of everything, each with where it came from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits(Vec<(&'static str, Setting<u64>)>);
+
+impl Default for Limits {
+    fn default() -> Self {
+        let defaults = TABLE
+            .iter()
+            .map(|it| (it.key, Setting { value: (it.default)(), origin: Origin::Default }));
+        Self(defaults.collect())
+    }
+}
+
+impl Limits {
+    /// Reads the `limits` of a file.
+    pub(super) fn read(fields: &Map<String, Value>) -> Result<Self, String> {
+        let mut limits = Self::default();
+        for (key, value) in fields {
+            let Some(at) = TABLE.iter().position(|it| it.key == key) else {
+                return Err(unknown(key));
+            };
+            let Limit { least, most, .. } = TABLE[at];
+            let number = value.as_u64().filter(|it| (least..=most).contains(it));
+            let Some(value) = number else {
+                return Err(format!(
+                    "`limits.{key}` is {value}; write a whole number from {least} to {most}"
+                ));
+            };
+            limits.0[at].1 = Setting { value, origin: Origin::File };
+        }
+        Ok(limits)
+    }
+
+    /// Returns every limit by its name.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, &Setting<u64>)> {
+        self.0.iter().map(|(key, setting)| (*key, setting))
+    }
+
+    /// Returns how a worker is to work.
+    pub fn options(&self) -> Options {
+        Options {
+            lease: self.wait("lease_ms"),
+            poll: self.wait("poll_ms"),
+            park_after: self.wait("park_after_ms"),
+            executions: self.size("executions"),
+            cancel_grace: self.wait("cancel_grace_ms"),
+            connect: self.wait("connect_timeout_ms"),
+            output_bytes: self.size("output_bytes"),
+            drain: self.wait("drain_ms"),
+            ..Options::default()
+        }
+    }
+
+    /// Returns the most bytes that the server reads of a request.
+    pub fn request_bytes(&self) -> usize {
+        self.size("request_bytes")
+    }
+
+    /// Returns how long something may take to connect.
+    pub fn connect(&self) -> Duration {
+        self.wait("connect_timeout_ms")
+    }
+
+    /// Returns how long running steps have to end.
+    pub fn drain(&self) -> Duration {
+        self.wait("drain_ms")
+    }
+
+    fn value(&self, key: &str) -> u64 {
+        let found = self.0.iter().find(|(it, _)| *it == key);
+        found.expect("only keys of the table are asked for").1.value
+    }
+
+    fn wait(&self, key: &str) -> Duration {
+        Duration::from_millis(self.value(key))
+    }
+
+    fn size(&self, key: &str) -> usize {
+        usize::try_from(self.value(key)).unwrap_or(usize::MAX)
+    }
+}
+
+fn unknown(key: &str) -> String {
+    let help = did_you_mean(key, TABLE.iter().map(|it| it.key));
+    let known = || {
+        let keys: Vec<_> = TABLE.iter().map(|it| format!("`{}`", it.key)).collect();
+        format!("there are {}", keys.join(", "))
+    };
+    format!("`limits.{key}` is unknown: {}", help.unwrap_or_else(known))
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl From<String> for ConfigError {
+    fn from(why: String) -> Self {
+        Self(why)
+    }
+}

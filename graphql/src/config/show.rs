@@ -1,0 +1,72 @@
+//! Shows a configuration to a person: every value, where it came from, and no secret.
+
+use serde_json::{Map, Value, json};
+
+use super::{Config, Origin};
+
+/// What stands where a secret was.
+const MASK: &str = "***";
+
+impl Config {
+    /// Returns the effective configuration with the origin of every value.
+    pub fn to_json(&self) -> Value {
+        let limits: Map<String, Value> = self
+            .limits
+            .all()
+            .map(|(key, it)| (key.to_owned(), shown(&json!(it.value), it.origin)))
+            .collect();
+        let server = self.server.as_ref().map(|it| shown(&json!(mask_url(&it.value)), it.origin));
+        json!({
+            "file": self.file,
+            "store": shown(&json!(mask_url(&self.store.value)), self.store.origin),
+            "server": server,
+            "listen": shown(&json!(self.listen.value), self.listen.origin),
+            "planner": shown(&json!(self.planner.value), self.planner.origin),
+            "toolsets": shown(&mask_sets(&self.written), self.toolsets.origin),
+            "limits": limits,
+        })
+    }
+
+    /// Returns where the store is, without its password.
+    pub fn store_name(&self) -> String {
+        mask_url(&self.store.value)
+    }
+}
+
+fn shown(value: &Value, origin: Origin) -> Value {
+    json!({ "value": value, "from": origin.to_string() })
+}
+
+/// Hides the password of an address.
+pub(super) fn mask_url(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    match authority.rsplit_once('@') {
+        Some((login, host)) => {
+            let user = login.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}:{MASK}@{host}{tail}")
+        }
+        None => url.to_owned(),
+    }
+}
+
+/// Hides what sets add to the environment: keys belong there.
+fn mask_sets(sets: &Value) -> Value {
+    match sets {
+        Value::Array(items) => items.iter().map(mask_sets).collect(),
+        Value::Object(fields) => {
+            let masked = fields.iter().map(|(key, value)| {
+                let value = match value {
+                    Value::Object(entries) if key == "env" => {
+                        entries.keys().map(|it| (it.clone(), json!(MASK))).collect()
+                    }
+                    other => mask_sets(other),
+                };
+                (key.clone(), value)
+            });
+            masked.collect()
+        }
+        other => other.clone(),
+    }
+}

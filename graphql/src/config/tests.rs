@@ -1,0 +1,120 @@
+use std::path::Path;
+
+use expect_test::{Expect, expect};
+
+use super::{Config, Environment, Flags, Origin, file, show};
+
+#[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+fn refused(text: &str, expected: Expect) {
+    expected.assert_eq(&file::parse(text, Path::new("/etc/faber")).unwrap_err());
+}
+
+fn environment(home: &Path) -> Environment {
+    Environment { home: Some(home.to_owned()), ..Environment::default() }
+}
+
+#[test]
+fn a_flag_wins_over_the_environment_that_over_the_file_and_that_over_the_default() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("faber.yaml");
+    std::fs::write(&path, "store: sqlite:./file.db\nlimits: { lease_ms: 750 }\n").unwrap();
+    let mut flags = Flags::default();
+    let mut environment = environment(folder.path());
+    let store = |flags: &Flags, environment: &Environment| {
+        let store = Config::load(flags, environment).unwrap().store;
+        (store.value, store.origin)
+    };
+
+    let default = format!("sqlite:{}", folder.path().join(".local/share/faber/faber.db").display());
+    assert_eq!(store(&flags, &environment), (default, Origin::Default));
+    flags.config = Some(path);
+    let in_file = format!("sqlite:{}/./file.db", folder.path().display());
+    assert_eq!(store(&flags, &environment), (in_file, Origin::File));
+    environment.store = Some("sqlite:env.db".to_owned());
+    let by_variable = ("sqlite:env.db".to_owned(), Origin::Environment("FABER_STORE"));
+    assert_eq!(store(&flags, &environment), by_variable);
+    flags.store = Some("memory:".to_owned());
+    assert_eq!(store(&flags, &environment), ("memory:".to_owned(), Origin::Flag("--store")));
+
+    let limits = Config::load(&flags, &environment).unwrap().limits.options();
+    assert_eq!(limits.lease.as_millis(), 750);
+}
+
+#[test]
+fn json_is_yaml() {
+    let text = r#"{"toolsets": [{"name": "s", "source": {"mcp": {"command": "./x"}}}]}"#;
+    let (sets, _) = file::parse(text, Path::new("/etc")).unwrap().toolsets.unwrap();
+    assert_eq!(sets[0].name.as_str(), "s");
+    assert_eq!(file::parse("", Path::new("/")).unwrap(), file::File::default());
+    assert_eq!(file::parse("# nothing\n", Path::new("/")).unwrap(), file::File::default());
+}
+
+#[test]
+fn what_is_not_known_is_refused_with_what_is() {
+    refused("tolsets: []", expect!["`tolsets` is unknown: did you mean `toolsets`?"]);
+    refused("limits: { lease: 1 }", expect!["`limits.lease` is unknown: did you mean `lease_ms`?"]);
+    refused(
+        "limits: { lease_ms: soon }",
+        expect![[r#"`limits.lease_ms` is "soon"; write a whole number from 100 to 86400000"#]],
+    );
+    refused(
+        "toolsets: [{ name: s, sorce: {} }]",
+        expect!["`toolsets[0]`: `sorce` is unknown: did you mean `source`?"],
+    );
+    refused(
+        "toolsets: [{ name: flow, source: { tools: [] } }]",
+        expect!["`toolsets[0]`: a toolset called `flow` exists already: use another name"],
+    );
+    refused("[]", expect!["this is no list of settings: write `key: value`"]);
+    let err = file::parse("store: [", Path::new("/")).unwrap_err();
+    assert!(err.starts_with("this is not YAML: "), "{err}");
+}
+
+#[test]
+fn what_later_versions_know_is_never_ignored() {
+    for text in [
+        "embedding: { model: x }",
+        "selection: { margin: 0.1 }",
+        "access: { tokens: [] }",
+        "contexts: {}",
+        "toolkit_files: []",
+        "tools_files: [tools.json]",
+        "planner: { provider: openai, model: x }",
+        "toolsets: [{ name: s, source: { mcp: { url: 'http://x' } } }]",
+        "toolsets: [{ name: s, source: { openapi: {} } }]",
+        "toolsets: [{ name: s, source: { graphql: {} } }]",
+        "toolsets: [{ name: s, source: { builtin: file_tools } }]",
+        "toolsets: [{ name: s, condition: x, source: { tools: [] } }]",
+    ] {
+        let err = file::parse(text, Path::new("/")).unwrap_err();
+        assert!(err.contains("is not supported by this version"), "{text}: {err}");
+    }
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let masked = show::mask_url("mongodb://user:secret@host:1/db?x=1");
+    assert_eq!(masked, "mongodb://user:***@host:1/db?x=1");
+    assert_eq!(show::mask_url("mongodb://host/db"), "mongodb://host/db");
+    assert_eq!(show::mask_url("sqlite:/a@b.db"), "sqlite:/a@b.db");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.yaml");
+    let text = "toolsets: [{ name: s, source: { mcp: { command: x, env: { KEY: secret } } } }]";
+    std::fs::write(&path, text).unwrap();
+    let flags = Flags { config: Some(path), ..Flags::default() };
+    let config = Config::load(&flags, &environment(folder.path())).unwrap();
+    let shown = config.to_json().to_string();
+    assert!(shown.contains(r#""KEY":"***""#) && !shown.contains("secret"), "{shown}");
+}
+
+#[test]
+fn an_address_to_listen_on_is_an_address() {
+    let environment = environment(Path::new("/nowhere"));
+    let with = |listen: &str| {
+        let flags = Flags { listen: Some(listen.to_owned()), ..Flags::default() };
+        Config::load(&flags, &environment).map(|it| it.listen.value.to_string())
+    };
+    assert_eq!(with("localhost:0").unwrap(), "127.0.0.1:0");
+    assert!(with("8080").unwrap_err().to_string().contains("(--listen)"));
+}

@@ -1,0 +1,80 @@
+//! The `toolsets` of the configuration, and the demo where there are none.
+
+use std::{collections::BTreeSet, path::Path};
+
+use executor::{sources::SetConfig, tool::flow};
+use planner::nearest::did_you_mean;
+use serde_json::{Value, json};
+
+use super::{Origin, Setting, file::unsupported};
+
+/// What kinds of sources other versions know.
+const LATER: [&str; 3] = ["openapi", "graphql", "builtin"];
+/// What else other versions let a set say.
+const LATER_FIELDS: [&str; 2] = ["context", "condition"];
+
+/// Returns the demo: this very binary as a server of 18 tools.
+pub(super) fn demo() -> (Setting<Vec<SetConfig>>, Value) {
+    let written = json!([{
+        "name": "blog",
+        "description": "A small blog: authors, blogs, comments and pictures. The demo.",
+        "active": true,
+        "source": { "mcp": { "command": "faber", "args": ["blog-mcp"] } },
+    }]);
+    let sets = serde_json::from_value(written.clone()).expect("the demo is a valid toolset");
+    (Setting { value: sets, origin: Origin::Default }, written)
+}
+
+/// Reads the sets of a file.
+pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String> {
+    let Value::Array(items) = value else {
+        return Err("`toolsets` must be a list, each with a `name` and a `source`".to_owned());
+    };
+    let mut names = BTreeSet::from([flow::flow().name]);
+    let mut sets = Vec::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        let placed = |why: String| format!("`toolsets[{at}]`: {why}");
+        check_supported(item).map_err(placed)?;
+        let set: SetConfig = serde_json::from_value(item.clone())
+            .map_err(|err| placed(explain(&err.to_string())))?;
+        if !names.insert(set.name.clone()) {
+            let why = format!("a toolset called `{}` exists already: use another name", set.name);
+            return Err(placed(why));
+        }
+        sets.push(set.rooted(base));
+    }
+    Ok(sets)
+}
+
+/// Refuses what is known and can do nothing yet, before it is refused as unknown.
+fn check_supported(item: &Value) -> Result<(), String> {
+    for field in LATER_FIELDS {
+        if item.get(field).is_some() {
+            return Err(unsupported(field));
+        }
+    }
+    let Some(source) = item.get("source") else { return Ok(()) };
+    for kind in LATER {
+        if source.get(kind).is_some() {
+            return Err(unsupported(&format!("source.{kind}")));
+        }
+    }
+    if source.get("mcp").is_some_and(|it| it.get("url").is_some()) {
+        return Err(unsupported("source.mcp.url"));
+    }
+    Ok(())
+}
+
+/// Adds the nearest known field to what `serde` says of an unknown one.
+fn explain(message: &str) -> String {
+    let Some((_, rest)) = message.split_once("unknown field `") else {
+        return message.to_owned();
+    };
+    let mut quoted = rest.split('`');
+    let field = quoted.next().unwrap_or_default();
+    let known = quoted.skip(1).step_by(2);
+    match did_you_mean(field, known) {
+        Some(help) => format!("`{field}` is unknown: {help}"),
+        None => message.to_owned(),
+    }
+}

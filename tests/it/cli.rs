@@ -1,0 +1,7 @@
+//! The command line: the real binary, in a home of its own.
+
+mod begun;
+mod commands;
+mod executions;
+mod home;
+mod serving;

@@ -1,0 +1,60 @@
+//! A command that runs while a test does other things.
+
+use std::process::Command;
+
+use tests::toolset::PATIENCE;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines},
+    process::{Child, ChildStderr},
+    time::timeout,
+};
+
+use super::home::Ended;
+
+/// A command that runs.
+pub(super) struct Begun {
+    child: Child,
+    lines: Lines<BufReader<ChildStderr>>,
+}
+
+impl Begun {
+    pub(super) fn new(mut child: Child) -> Self {
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// Waits for a line of standard error that has `part`, and returns it.
+    pub(super) async fn line(&mut self, part: &str) -> String {
+        let found = async {
+            loop {
+                let line = self.lines.next_line().await.unwrap();
+                let line = line.unwrap_or_else(|| panic!("it ended before it said `{part}`"));
+                if line.contains(part) {
+                    return line;
+                }
+            }
+        };
+        timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("it does not say `{part}`"))
+    }
+
+    /// Sends a signal.
+    pub(super) fn signal(&self, name: &str) {
+        let id = self.child.id().unwrap().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    }
+
+    /// Waits for the end.
+    pub(super) async fn end(mut self) -> Ended {
+        let ending = async {
+            let (mut out, mut err) = (String::new(), String::new());
+            let mut stdout = self.child.stdout.take().unwrap();
+            let mut stderr = self.lines.into_inner();
+            let (read, said) =
+                tokio::join!(stdout.read_to_string(&mut out), stderr.read_to_string(&mut err));
+            (read.unwrap(), said.unwrap());
+            let status = self.child.wait().await.unwrap();
+            Ended { status: status.code().unwrap_or(-1), out, err }
+        };
+        timeout(PATIENCE, ending).await.expect("it ends")
+    }
+}

@@ -1,0 +1,175 @@
+//! Every command that executes nothing.
+
+use serde_json::Value;
+
+use super::home::{Home, SEED};
+
+#[tokio::test]
+async fn wrong_usage_is_2_and_says_so_on_standard_error() {
+    let home = Home::new();
+    for arguments in [
+        &["bogus"][..],
+        &["run"],
+        &["run", "x", "--plan", "y"],
+        &["plan", "x", "--format", "svg"],
+        &["list", "plans", "--config", "missing.yaml"],
+        &["list", "plans", "--store", "nowhere"],
+        &["serve", "--listen", "nowhere"],
+        &["run", "--plan", "missing.json"],
+        &["prune"],
+        &["mcp"],
+    ] {
+        let ended = home.run(arguments).await;
+        assert_eq!((ended.status, ended.out.as_str()), (2, ""), "{arguments:?}: {ended:?}");
+        assert!(!ended.err.is_empty(), "{arguments:?}");
+    }
+    let error = home.json(&["bogus"], 2).await;
+    assert_eq!(error["error"]["code"], "INVALID_ARGUMENT");
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_2() {
+    let home = Home::new();
+    for arguments in [
+        ["execute", "plan_1_aaaaaaaaa"],
+        ["execute", "req_1_aaaaaaaaa"],
+        ["watch", "exec_1_aaaaaaaaa"],
+        ["watch", "nonsense"],
+        ["cancel", "exec_1_aaaaaaaaa"],
+        ["pause", "exec_1_aaaaaaaaa"],
+        ["resume", "req_1_aaaaaaaaa"],
+        ["debug", "req_1_aaaaaaaaa"],
+        ["debug", "plan_1_aaaaaaaaa"],
+    ] {
+        let error = home.json(&arguments, 2).await;
+        assert_eq!(error["error"]["code"], "NOT_FOUND", "{arguments:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_reached_is_3() {
+    let home = Home::new();
+    let error = home.json(&["list", "plans", "--server", "http://127.0.0.1:1"], 3).await;
+    assert_eq!(error["error"]["code"], "SERVER_UNAVAILABLE");
+    let error = home.json(&["list", "plans", "--store", "sqlite:/proc/none/x.db"], 3).await;
+    assert_eq!(error["error"]["code"], "STORE_UNAVAILABLE");
+}
+
+#[tokio::test]
+async fn plans_are_shown_in_every_format() {
+    let home = Home::new();
+    let plan = home.json(&["plan", SEED], 0).await;
+    assert_eq!(plan["executionOrder"], serde_json::json!(["createAuthor", "createBlog"]));
+    assert_eq!(plan["tools"][1]["parameters"]["authorId"], "{{createAuthor._id}}");
+    assert!(plan["diagnostics"].is_array());
+
+    let text = home.run(&["plan", SEED]).await;
+    assert!(text.out.contains("← createAuthor"), "{text:?}");
+    for (format, part) in [("json", "\"planId\""), ("mermaid", "flowchart"), ("dot", "digraph")] {
+        let shown = home.run(&["plan", SEED, "--format", format]).await;
+        assert!(shown.status == 0 && shown.out.contains(part), "{format}: {shown:?}");
+    }
+    let listed = home.json(&["list", "plans", "--first", "2"], 0).await;
+    assert_eq!(listed.as_array().unwrap().len(), 2);
+    let id = plan["planId"].as_str().unwrap();
+    let (request, all) = (plan["requestId"].as_str().unwrap(), "requests");
+    let found = home.json(&["list", "plans", "--request", request], 0).await;
+    assert_eq!(found[0]["planId"], id);
+    assert_eq!(home.json(&["list", all, "--search", "nobody said"], 0).await, Value::Array(vec![]));
+
+    let revised = home.file("next.json", r#"{"tools":[{"name":"flow.noop"}]}"#);
+    let next = home.json(&["revise", id, &revised], 0).await;
+    assert_eq!((&next["version"], &next["requestId"]), (&2.into(), &plan["requestId"]));
+}
+
+#[tokio::test]
+async fn a_query_that_no_tool_answers_is_2_and_can_be_debugged() {
+    let home = Home::new();
+    let error = home.json(&["plan", "fly to the moon"], 2).await;
+    assert_eq!(error["error"]["code"], "NO_PLAN_FOUND");
+    let request = error["error"]["requestId"].as_str().unwrap();
+    let told = home.json(&["debug", request], 0).await;
+    assert_eq!(told["query"], "fly to the moon");
+    assert!(!told["transcript"].as_array().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn problems_of_a_plan_are_said_all_at_once() {
+    let home = Home::new();
+    let text = r#"{"tools":[{"name":"flow.ech"},{"name":"flow.noop","dependsOn":["q"]}]}"#;
+    let plan = home.file("plan.json", text);
+    let ended = home.run(&["run", "--plan", &plan]).await;
+    assert_eq!((ended.status, ended.out.as_str()), (2, ""));
+    assert!(ended.err.contains("error[plan.unknown_tool]"), "{ended:?}");
+    assert!(ended.err.contains("plan.json: tools[0].name"), "{ended:?}");
+    assert!(ended.err.contains("= help: did you mean `flow.echo`?"), "{ended:?}");
+    let error = home.json(&["run", "--plan", &plan], 2).await;
+    assert_eq!(error["error"]["code"], "INVALID_PLAN");
+    assert_eq!(error["error"]["diagnostics"].as_array().unwrap().len(), 2);
+
+    let plan = home.file("none.json", "{");
+    let error = home.json(&["run", "--plan", &plan], 2).await;
+    assert_eq!(error["error"]["diagnostics"][0]["code"], "plan.invalid_json");
+}
+
+#[tokio::test]
+async fn tools_and_toolsets_are_listed() {
+    let home = Home::new();
+    let sets = home.json(&["toolsets", "list"], 0).await;
+    assert_eq!((&sets[0]["name"], &sets[1]["name"]), (&"flow".into(), &"blog".into()));
+    assert_eq!(sets[1]["tools"].as_array().unwrap().len(), 18);
+    let tools = home.json(&["tools", "list", "--toolset", "blog"], 0).await;
+    assert_eq!(tools.as_array().unwrap().len(), 18);
+    let tool = home.json(&["tools", "show", "createAuthor"], 0).await;
+    assert!(tool["inputSchema"]["properties"]["email"].is_object(), "{tool}");
+    let error = home.json(&["tools", "show", "createAuthr"], 2).await;
+    assert!(error["error"]["message"].as_str().unwrap().contains("did you mean `createAuthor`?"));
+}
+
+#[tokio::test]
+async fn the_process_says_what_it_works_with() {
+    let home = Home::new();
+    let schema = home.run(&["schema"]).await;
+    assert!(schema.out.contains("type Execution") && schema.err.is_empty(), "{schema:?}");
+    let version = home.run(&["--version"]).await;
+    assert!(version.status == 0 && version.out.starts_with("faber "), "{version:?}");
+    let script = home.run(&["completions", "bash"]).await;
+    assert!(script.out.contains("_faber"), "{script:?}");
+
+    let text = "store: sqlite:./own.db\nlimits: { lease_ms: 900 }\n";
+    home.file("faber.yaml", text);
+    let config = home.json(&["config"], 0).await;
+    assert_eq!(config["file"], "faber.yaml");
+    assert_eq!(config["store"]["from"], "file");
+    assert_eq!(config["limits"]["lease_ms"]["value"], 900);
+    let config = home.json(&["config", "--store", "memory:"], 0).await;
+    assert_eq!(config["store"]["from"], "--store");
+    assert_eq!(home.json(&["list", "plans"], 0).await, Value::Array(vec![]));
+    assert!(home.path("own.db").exists(), "relative paths are relative to the file");
+    home.file("faber.yaml", "embedding: { model: x }\n");
+    let ended = home.run(&["list", "plans"]).await;
+    assert_eq!(ended.status, 2);
+    assert!(ended.err.contains("`embedding` is not supported by this version"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn the_doctor_finds_what_is_broken() {
+    let home = Home::new();
+    let checks = home.json(&["doctor"], 0).await;
+    assert!(checks.as_array().unwrap().iter().all(|it| it["ok"] == true), "{checks}");
+    let text = "toolsets: [{ name: broken, source: { mcp: { command: ./nothing-there } } }]";
+    home.file("faber.yaml", text);
+    let checks = home.json(&["doctor"], 3).await;
+    let broken = checks.as_array().unwrap().iter().find(|it| it["name"] == "toolset broken");
+    assert_eq!(broken.unwrap()["ok"], false);
+    assert!(broken.unwrap()["help"].is_string());
+}
+
+#[tokio::test]
+async fn the_bench_leaves_no_store_behind() {
+    let home = Home::new();
+    let figures = home.json(&["bench", "chain", "--steps", "2", "--runs", "3"], 0).await;
+    assert_eq!((&figures["workload"], &figures["runs"]), (&"chain".into(), &3.into()));
+    let data = std::fs::read_dir(home.path(".local/share/faber")).unwrap();
+    assert_eq!(data.count(), 0);
+}

@@ -1,0 +1,67 @@
+//! `faber serve`, and commands that talk to it.
+
+use serde_json::json;
+
+use super::home::{Home, SEED};
+
+#[tokio::test]
+async fn commands_talk_to_a_server() {
+    let home = Home::new();
+    let mut server = home.begin(&["serve", "--listen", "127.0.0.1:0"]);
+    let line = server.line("listening on http://").await;
+    let url = line.rsplit(' ').next().unwrap();
+    let at = |arguments: &[&str]| -> Vec<String> {
+        let all = [arguments, &["--server", url]].concat();
+        all.iter().map(|it| (*it).to_owned()).collect()
+    };
+    let run = at(&["run", SEED]);
+    let run: Vec<&str> = run.iter().map(String::as_str).collect();
+    let done = home.json(&run, 0).await;
+    assert_eq!((&done["state"], &done["total"]), (&json!("COMPLETED"), &json!(2)));
+    assert_eq!(home.run(&run).await.status, 1, "the e-mail address is taken");
+
+    let listed = at(&["list", "executions", "--state", "COMPLETED"]);
+    let listed: Vec<&str> = listed.iter().map(String::as_str).collect();
+    let listed = home.json(&listed, 0).await;
+    assert_eq!(listed[0]["executionId"], done["executionId"]);
+    let debug = at(&["debug", done["requestId"].as_str().unwrap()]);
+    let debug: Vec<&str> = debug.iter().map(String::as_str).collect();
+    assert_eq!(home.json(&debug, 0).await["query"], SEED);
+    let missing = at(&["watch", "exec_1_aaaaaaaaa"]);
+    let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
+    assert_eq!(home.json(&missing, 2).await["error"]["code"], "NOT_FOUND");
+
+    server.signal("-TERM");
+    let ended = server.end().await;
+    assert_eq!((ended.status, ended.out.as_str()), (0, ""), "{ended:?}");
+    assert_eq!(home.run(&run).await.status, 3);
+}
+
+#[tokio::test]
+async fn strangers_are_warned_of() {
+    let home = Home::new();
+    let mut server = home.begin(&["serve", "--listen", "0.0.0.0:0", "--store", "memory:"]);
+    server.line("no access tokens").await;
+    server.line("listening on http://0.0.0.0:").await;
+    server.signal("-INT");
+    assert_eq!(server.end().await.status, 0);
+}
+
+#[tokio::test]
+async fn a_worker_executes_what_others_accept() {
+    let home = Home::new();
+    let plan =
+        home.file("plan.json", r#"{"tools":[{"name":"flow.wait","parameters":{"name":"go"}}]}"#);
+    let mut run = home.begin(&["run", "--plan", &plan]);
+    run.line("waits for signal go").await;
+    run.signal("-INT");
+    assert_eq!(run.end().await.status, 130);
+    let mut worker = home.begin(&["worker"]);
+    worker.line("working on sqlite:").await;
+    let all = home.json(&["list", "executions"], 0).await;
+    let id = all[0]["executionId"].as_str().unwrap();
+    assert_eq!(home.run(&["signal", id, "go"]).await.status, 0);
+    assert_eq!(home.run(&["watch", id]).await.status, 0);
+    worker.signal("-TERM");
+    assert_eq!(worker.end().await.status, 0);
+}
