@@ -23,6 +23,9 @@ impl Turn<'_> {
     /// is awaited; the driver tells it to stop.
     pub(super) fn stop(&mut self) {
         let phase = self.execution.phase();
+        if phase == Phase::Expired {
+            self.blame();
+        }
         let stops_sleep = matches!(phase, Phase::Cancelling | Phase::Expired);
         if stops_sleep {
             let sleeping = self.execution.agenda().sleeping().iter();
@@ -42,6 +45,20 @@ impl Turn<'_> {
             if is_idle {
                 self.stop_step(number, phase);
             }
+        }
+    }
+
+    /// Where the time is up and no step is under way to fail of it, the first that was about to
+    /// begin does: an execution that fails says why.
+    fn blame(&mut self) {
+        let agenda = self.execution.agenda();
+        let has_culprit = !agenda.running().is_empty()
+            || !agenda.retrying().is_empty()
+            || !agenda.waiting().is_empty();
+        let next = agenda.ready().first().or(agenda.asking().first()).copied();
+        if let (false, Some(number)) = (has_culprit, next) {
+            let attempt = self.execution.step(number).next_attempt();
+            self.fail_unstarted(number, attempt, deadline());
         }
     }
 
