@@ -197,3 +197,20 @@ fn cancelling_goes_before_failing_and_expiring() {
     expired.wake(1).cancel().end("a", Err(stopped()));
     expired.is_over(ExecutionState::Cancelled);
 }
+
+#[test]
+fn a_deadline_that_finds_nothing_under_way_is_said_all_the_same() {
+    let steps = vec![call("a", &[]), call("b", &["a"]), call("c", &["b"])];
+    let mut story = Story::with(steps, deadline(10_000));
+    story.tell(Command::Pause).ok("a").wake(10_000).check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 paused
+        0 step_succeeded a#1 {"by":"a"}
+        10000 deadline_passed
+        10000 step_failed b#1 execution.deadline
+        10000 step_skipped c ExecutionFailed
+        10000 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
