@@ -91,6 +91,23 @@ pub(super) async fn waiting(
     Ok(Ending::Waiting)
 }
 
+/// Shows an execution that is followed no further as it stands.
+pub(super) async fn at_rest(
+    session: &Session,
+    client: &Client,
+    id: &Value,
+) -> Result<Ending, Failure> {
+    if session.screen.json {
+        print_document(session, client, id).await?;
+        return Ok(Ending::Done);
+    }
+    let query = "query($id: ID!) { execution(executionId: $id) { executionId state } }";
+    let found = client.field(query, json!({ "id": id })).await?;
+    let text = |key: &str| found[key].as_str().unwrap_or_default();
+    session.screen.print(&format!("{}  {}", text("executionId"), text("state")))?;
+    Ok(Ending::Done)
+}
+
 /// Says how to come back.
 pub(super) fn detached(session: &Session, client: &Client, id: &Value) -> Result<Ending, Failure> {
     let name = id.as_str().unwrap_or_default();

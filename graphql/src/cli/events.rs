@@ -58,6 +58,9 @@ pub(super) struct Board {
     retrying: BTreeSet<String>,
     /// The steps that wait for a person.
     persons: BTreeSet<String>,
+    /// The steps that wait for a signal.
+    signals: BTreeSet<String>,
+    is_paused: bool,
     is_over: bool,
 }
 
@@ -80,6 +83,12 @@ impl Board {
     /// Returns whether some step waits for a person and no other can go on by itself.
     pub(super) fn waits_for_a_person(&self) -> bool {
         !self.persons.is_empty() && self.running.is_empty() && self.retrying.is_empty()
+    }
+
+    /// Returns whether nothing goes on until somebody says something.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let waits = !self.persons.is_empty() || !self.signals.is_empty();
+        self.running.is_empty() && (self.is_paused || waits && self.retrying.is_empty())
     }
 
     /// Returns the steps that wait for a person.
@@ -114,7 +123,7 @@ impl Board {
         match how {
             How::Retrying => drop(self.retrying.insert(step.to_owned())),
             How::Waiting if data["for"] != "signal" => drop(self.persons.insert(step.to_owned())),
-            How::Waiting => (),
+            How::Waiting => drop(self.signals.insert(step.to_owned())),
             _ => self.n_over += 1,
         }
         Some(News::Ended { step: step.to_owned(), how, took_ms, detail })
@@ -132,7 +141,10 @@ impl Board {
             "signal_received" => format!("signal {}", data["name"].as_str().unwrap_or("received")),
             "cancel_requested" => "cancelling".to_owned(),
             "deadline_passed" => "its time is up".to_owned(),
-            "paused" | "resumed" => kind.to_owned(),
+            "paused" | "resumed" => {
+                self.is_paused = kind == "paused";
+                kind.to_owned()
+            }
             "compensation_started" => "compensating".to_owned(),
             _ => return None,
         };
@@ -143,6 +155,7 @@ impl Board {
         self.running.remove(step);
         self.retrying.remove(step);
         self.persons.remove(step);
+        self.signals.remove(step);
     }
 
     fn took(&self, step: &str, until: Option<Timestamp>) -> Option<f64> {
@@ -225,6 +238,12 @@ mod tests {
         let news = board.apply(&event(1, "step_waiting", Some("a"), &data));
         let Some(News::Ended { detail, .. }) = news else { panic!("waits") };
         assert_eq!(detail.as_deref(), Some("waits for signal go"));
-        assert!(!board.waits_for_a_person());
+        assert!(!board.waits_for_a_person() && board.is_at_rest());
+        board.apply(&event(2, "step_succeeded", Some("a"), &json!({})));
+        assert!(!board.is_at_rest());
+        board.apply(&event(3, "paused", None, &json!({})));
+        assert!(board.is_at_rest());
+        board.apply(&event(4, "resumed", None, &json!({})));
+        assert!(!board.is_at_rest());
     }
 }

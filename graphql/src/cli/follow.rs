@@ -11,7 +11,7 @@ use super::{
     Ending, Session,
     client::Client,
     drive::Drive,
-    endings::{detached, over, waiting},
+    endings::{at_rest, detached, over, waiting},
     events::Board,
     failure::Failure,
     house::House,
@@ -59,6 +59,7 @@ pub(super) async fn follow(
         id: id.clone(),
         board: Board::default(),
         progress: Progress::new(&session.screen, &steps),
+        purpose,
     };
     let drive = house.drive().filter(|_| purpose != Purpose::Watch);
     let stopped = {
@@ -73,6 +74,7 @@ pub(super) async fn follow(
     follower.progress.end();
     match stopped {
         Some(Stopped::Over) => over(session, client, id).await,
+        Some(Stopped::Rest) => at_rest(session, client, id).await,
         Some(Stopped::Person) => waiting(session, client, id, &follower.board).await,
         None => detached(session, client, id),
     }
@@ -95,7 +97,10 @@ async fn step_ids(client: &Client, id: &Value) -> Result<Vec<String>, Failure> {
 /// Why nothing more is followed.
 enum Stopped {
     Over,
+    /// It waits for a person.
     Person,
+    /// It waits for somebody else than this command.
+    Rest,
 }
 
 /// Reads the events of an execution and shows them.
@@ -104,6 +109,7 @@ struct Follower<'a> {
     id: Value,
     board: Board,
     progress: Progress,
+    purpose: Purpose,
 }
 
 impl Follower<'_> {
@@ -140,6 +146,12 @@ impl Follower<'_> {
             if self.board.waits_for_a_person() && self.state().await?.is("WAITING") {
                 return Ok(Some(Stopped::Person));
             }
+            if self.purpose == Purpose::CarryOn
+                && self.board.is_at_rest()
+                && self.state().await?.is_at_rest()
+            {
+                return Ok(Some(Stopped::Rest));
+            }
         }
         Ok(None)
     }
@@ -157,6 +169,10 @@ struct State(String);
 impl State {
     fn is(&self, name: &str) -> bool {
         self.0 == name
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.is("WAITING") || self.is("PAUSED")
     }
 
     fn is_over(&self) -> bool {

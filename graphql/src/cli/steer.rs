@@ -7,7 +7,7 @@ use super::{
     Ending, Session,
     args::ApproveArgs,
     client::Client,
-    endings::print_document,
+    endings::at_rest,
     failure::Failure,
     follow::{Purpose, follow},
     house::{House, Need},
@@ -127,31 +127,13 @@ impl Told<'_> {
             Purpose::Watch | Purpose::Tell => false,
         };
         if !follows {
-            return self.purpose.shown(session, client, &told).await;
+            return at_rest(session, client, &told["executionId"]).await;
         }
         let ending = follow(session, house, &told, self.purpose).await?;
         Ok(match (self.purpose, ending) {
             (Purpose::Drive, ending) | (_, ending @ Ending::Detached) => ending,
             _ => Ending::Done,
         })
-    }
-}
-
-impl Purpose {
-    /// Shows an execution that is not followed any further.
-    async fn shown(
-        self,
-        session: &Session,
-        client: &Client,
-        told: &Value,
-    ) -> Result<Ending, Failure> {
-        if session.screen.json {
-            print_document(session, client, &told["executionId"]).await?;
-        } else {
-            let text = |key: &str| told[key].as_str().unwrap_or_default();
-            session.screen.print(&format!("{}  {}", text("executionId"), text("state")))?;
-        }
-        Ok(Ending::Done)
     }
 }
 

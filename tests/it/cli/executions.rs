@@ -156,14 +156,20 @@ async fn what_nobody_has_is_cancelled_here() {
 #[tokio::test]
 async fn what_was_paused_is_resumed_here() {
     let home = Home::new();
-    let plan = home.file("plan.json", WAIT);
+    let plan = home.file(
+        "plan.json",
+        r#"{"tools":[{"id":"first","name":"flow.noop"},
+            {"id":"w","name":"flow.wait","parameters":{"name":"go"},"dependsOn":["first"]},
+            {"id":"last","name":"flow.noop","dependsOn":["w"]}]}"#,
+    );
     let mut begun = home.begin(&["run", "--plan", &plan]);
     begun.line("waits for signal go").await;
     begun.signal("-INT");
     assert_eq!(begun.end().await.status, 130);
     let id = newest(&home).await;
     assert_eq!(home.json(&["pause", &id], 0).await["state"], "PAUSED");
-    assert_eq!(home.run(&["signal", &id, "go"]).await.status, 0);
+    let told = home.json(&["signal", &id, "go"], 0).await;
+    assert_eq!((&told["state"], &told["successful"]), (&json!("PAUSED"), &json!(2)));
     let done = home.json(&["resume", &id], 0).await;
     assert_eq!(done["state"], "COMPLETED");
 }
