@@ -23,7 +23,7 @@ use shared::{
     clock::{Clock, Timestamp},
     event::{Event, Recorded, StepStarted},
     execution::{Execution, Phase, ReplayError},
-    id::{CommandId, ExecutionId, Seq, WorkerId},
+    id::{CommandId, Epoch, ExecutionId, Seq, WorkerId},
     store::{AppendError, Envelope, Head, Store, StoreError},
     tool::Effect,
 };
@@ -93,6 +93,9 @@ pub(crate) enum DriveError {
     /// Another worker has the execution. Not a fault.
     #[error("another worker has the execution")]
     Fenced,
+    /// Another worker took the execution since it was found free. The number is its claim's.
+    #[error("another worker was faster")]
+    Taken(Epoch),
     /// This worker did not renew its lease in time. Not a fault of the execution.
     #[error("the lease has run out")]
     LeaseLost,

@@ -16,7 +16,7 @@ use shared::{
     clock::Clock,
     event::Recorded,
     execution::Execution,
-    id::{ExecutionId, WorkerId},
+    id::{Epoch, ExecutionId, WorkerId},
     store::{AppendError, Envelope, Lease, Store, StoreError},
 };
 use tokio::{
@@ -54,8 +54,9 @@ pub struct Worker {
     local: Arc<Local>,
     orders: mpsc::Receiver<Order>,
     drivers: JoinSet<Driven>,
-    /// Executions that drivers gave up, to be claimed again unless another worker has them.
-    again: BTreeSet<ExecutionId>,
+    /// Executions that drivers gave up, to be claimed again unless another worker has them, with
+    /// the newest claim that is known of.
+    again: BTreeMap<ExecutionId, Epoch>,
     /// Executions that were due at the last look, and whose tools are not at hand.
     lacking: BTreeSet<ExecutionId>,
 }
@@ -134,7 +135,7 @@ impl Worker {
             Arc::new(Context { worker: id, node, store, toolbox, clock, options, lease, drain });
         let (plans, local) = (Arc::default(), Arc::default());
         let drivers = JoinSet::new();
-        let (again, lacking) = (BTreeSet::new(), BTreeSet::new());
+        let (again, lacking) = (BTreeMap::new(), BTreeSet::new());
         let worker = Self { context, scope, plans, room, local, orders, drivers, again, lacking };
         (worker, handle)
     }
@@ -203,6 +204,11 @@ impl Worker {
                 self.context.store.hints().poke_inbox();
                 true
             }
+            Err(DriveError::Taken(epoch)) => {
+                // Unless it did not, and only its head lags.
+                self.again.insert(id, epoch);
+                true
+            }
             Err(DriveError::Fenced) => {
                 // Or a late write of this worker came between, and nobody has it.
                 info!(execution = %id, "another worker has the execution");
@@ -224,9 +230,14 @@ impl Worker {
     fn take(&mut self, order: Order) {
         match order {
             Order::Begin { execution, created, born, over, permit } => {
+                let id = execution.id();
+                if self.local.has(id) {
+                    // Asked for again under its key, before the first answer.
+                    let _ = born.send(Err(AppendError::Conflict));
+                    return;
+                }
                 self.plans.keep(Arc::clone(execution.plan()));
                 let (sender, commands) = mpsc::channel(COMMANDS);
-                let id = execution.id();
                 self.local.insert(id, sender);
                 let context = Arc::clone(&self.context);
                 let driver = Driver::begin(context, *execution, *created, commands, born);
@@ -241,7 +252,8 @@ impl Worker {
                 });
             }
             Order::Claim(id) => {
-                if !self.claim(id) {
+                // Whoever names it wants it here.
+                if !self.claim(id, Epoch(u64::MAX)) {
                     self.again(id);
                 }
             }
@@ -249,8 +261,9 @@ impl Worker {
     }
 
     /// Takes an execution that is in the store, unless it is driven here already. Returns whether
-    /// there was room for it.
-    fn claim(&mut self, id: ExecutionId) -> bool {
+    /// there was room for it. It is left alone if somebody claimed it after the claim `seen`, with
+    /// which it was found free: that one is alive.
+    fn claim(&mut self, id: ExecutionId, seen: Epoch) -> bool {
         if self.local.has(id) {
             return true;
         }
@@ -260,7 +273,7 @@ impl Worker {
         let (context, plans) = (Arc::clone(&self.context), Arc::clone(&self.plans));
         self.drivers.spawn(async move {
             let _permit = permit;
-            (id, drive(context, &plans, id, commands).await)
+            (id, drive(context, &plans, (id, seen), commands).await)
         });
         true
     }
@@ -279,7 +292,7 @@ impl Worker {
 async fn drive(
     context: Arc<Context>,
     plans: &Plans,
-    id: ExecutionId,
+    (id, seen): (ExecutionId, Epoch),
     commands: mpsc::Receiver<Envelope>,
 ) -> Result<Stop, DriveError> {
     let store = Arc::clone(&context.store);
@@ -290,6 +303,9 @@ async fn drive(
         store.put_head(shared::store::Head::of(&execution, None, None)).await?;
         store.discard(inbox.iter().map(|it| it.id).collect()).await?;
         return Ok(Stop::Finished);
+    }
+    if seen < execution.epoch() {
+        return Err(DriveError::Taken(execution.epoch()));
     }
     debug!(execution = %id, seq = %execution.seq(), "claiming");
     Driver::resume(context, execution, inbox, commands).run().await

@@ -78,9 +78,11 @@ fn every_execution_ends_whatever_breaks() {
 #[test]
 fn what_once_broke_stays_mended() {
     // 15: claimed before its start, which passed while the claim was on its way: a busy loop.
-    // 245, 492: a lease that ran out and was renewed let a `Once` tool be called that another
+    // 492: a command let two workers claim, the second one from the first. 431: an execution that
+    // was asked for twice under its key was driven twice.
+    // 245: a lease that ran out and was renewed let a `Once` tool be called that another
     // worker had given up.
-    simulate_all([15, 245, 492]);
+    simulate_all([15, 245, 431, 492]);
 }
 
 fn number(variable: &str) -> Option<u64> {

@@ -93,8 +93,10 @@ impl Ledger {
             return wrong("called before the log durably said so");
         };
         if effect == Effect::Once {
+            use shared::clock::Clock as _;
             if log[at..].iter().any(|it| matches!(it.event, Event::Claimed(_))) {
-                wrong("called by a worker that others had given up");
+                let now = self.world.clock.now();
+                wrong(&format!("at {now} called by a worker that others had given up"));
             }
             if !is_first && !allows_another(&log[..at], &call.step) {
                 wrong("called again on a guess");

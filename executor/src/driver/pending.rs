@@ -99,8 +99,8 @@ impl Pending {
         let store = std::sync::Arc::clone(&context.store);
         if events.is_empty() {
             let discard = async move { Ok(store.discard(commands).await?) };
-            let (head, heard, future) = (None, Vec::new(), discard.boxed());
-            self.flight = Some(Flight { events, head, heard, future });
+            let future = discard.boxed();
+            self.flight = Some(Flight { events, head: None, heard: Vec::new(), future });
             return;
         }
         let state = execution.state();
@@ -164,7 +164,7 @@ impl Pending {
         let mut last = StoreError::Unavailable(err.to_string());
         for _ in 0..context.options.store_tries {
             match fate(&*context.store, id, self.durable, &events).await {
-                Ok(Fate::Landed) => match complete(&*context.store, &head, &heard).await {
+                Ok(Fate::Landed) => match complete(&*context.store, head.as_ref(), &heard).await {
                     Ok(()) => return Ok(()),
                     Err(err) => last = err,
                 },
@@ -198,14 +198,14 @@ impl Pending {
 /// Does what an append does beside the events, once these are known to be there.
 async fn complete(
     store: &dyn Store,
-    head: &Option<Head>,
-    heard: &[CommandId],
+    head: Option<&Head>,
+    commands: &[CommandId],
 ) -> Result<(), StoreError> {
-    if let Some(head) = head.clone() {
-        store.put_head(head).await?;
+    if let Some(head) = head {
+        store.put_head(head.clone()).await?;
     }
-    if !heard.is_empty() {
-        store.discard(heard.to_vec()).await?;
+    if !commands.is_empty() {
+        store.discard(commands.to_vec()).await?;
     }
     Ok(())
 }

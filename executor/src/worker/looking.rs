@@ -35,10 +35,10 @@ impl Worker {
     /// Claims what drivers here gave up, unless another worker has it by now: claiming that would
     /// interrupt its steps. What is still this worker's by its head nobody else looks for.
     async fn look_again(&mut self) -> Result<(), StoreError> {
-        for id in self.again.clone() {
+        for (id, known) in self.again.clone() {
             let head = self.context.store.head(id).await?;
-            let is_free = head.is_some_and(|it| !it.state.is_over() && self.is_free(&it));
-            if !is_free || self.claim(id) {
+            let free = head.filter(|it| !it.state.is_over() && self.is_free(it));
+            if free.is_none_or(|it| self.claim(id, it.epoch.max(known))) {
                 self.again.remove(&id);
             }
         }
@@ -71,7 +71,7 @@ impl Worker {
         for head in heads {
             if self.has_tools(&head).await? {
                 let is_new = !self.local.has(head.execution);
-                claimed += usize::from(self.claim(head.execution) && is_new);
+                claimed += usize::from(self.claim(head.execution, head.epoch) && is_new);
             } else {
                 lacking.insert(head.execution);
             }
@@ -129,13 +129,13 @@ impl Worker {
     async fn claim_for(&mut self, head: &Head, envelope: &Envelope) -> Result<(), StoreError> {
         let stops = matches!(envelope.command, Command::Cancel { .. } | Command::Pause);
         if stops || self.has_tools(head).await? {
-            self.claim(head.execution);
+            self.claim(head.execution, head.epoch);
         }
         Ok(())
     }
 
     /// Keeps an execution that a driver gave up, to be claimed again.
     pub(super) fn again(&mut self, id: ExecutionId) {
-        self.again.insert(id);
+        self.again.entry(id).or_default();
     }
 }

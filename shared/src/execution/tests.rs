@@ -98,7 +98,7 @@ fn every_state_meets_every_event() {
             writeln!(table, "  {event_name:<18} -> {next}").unwrap();
         }
     }
-    expect![[r#"
+    expect![[r"
         pending
           started #2         -> running
           started #3         -> running
@@ -149,7 +149,7 @@ fn every_state_meets_every_event() {
         failed
         skipped
         cancelled
-    "#]]
+    "]]
     .assert_eq(&table);
 }
 

@@ -95,7 +95,8 @@ impl View {
 #[async_trait]
 impl ExecutionLog for View {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
-        let _flight = self.take_off(append.execution);
+        // Two may begin one log at once: a worker, and a client that asks again under its key.
+        let _flight = (append.after != Seq::START).then(|| self.take_off(append.execution));
         if self.world.is_late() {
             self.world.append_later(append);
             self.far(async { Ok::<_, AppendError>(()) }).await?;

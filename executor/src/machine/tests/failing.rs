@@ -15,7 +15,7 @@ fn a_failed_step_fails_the_execution_and_running_ones_are_awaited() {
     ];
     let mut story = Story::new(steps);
     story.end("c", Err(failed()));
-    story.end("a", Err(failed())).check(expect![[r#"
+    story.end("a", Err(failed())).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_started b#1
@@ -25,7 +25,7 @@ fn a_failed_step_fails_the_execution_and_running_ones_are_awaited() {
         0 step_failed c#1 tool.failed
         0 step_skipped d ExecutionFailed
         0 step_skipped e ExecutionFailed
-    "#]]);
+    "]]);
     assert_eq!(story.state(), ExecutionState::InProgress);
     story.ok("b").check(expect![[r#"
         0 step_succeeded b#1 {"by":"b"}
@@ -38,14 +38,14 @@ fn a_failed_step_fails_the_execution_and_running_ones_are_awaited() {
 #[test]
 fn a_second_failure_while_failing_is_not_tried_again() {
     let mut story = Story::new(vec![call("a", &[]), tries(3, call("b", &[]))]);
-    story.end("a", Err(failed())).end("b", Err(failed())).check(expect![[r#"
+    story.end("a", Err(failed())).end("b", Err(failed())).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_started b#1
         0 step_failed a#1 tool.failed
         0 step_failed b#1 tool.failed
         0 finished Failed
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Failed);
 }
 
@@ -123,19 +123,19 @@ fn wait_asks_a_person_who_may_try_again_or_give_up() {
     let mut story = Story::new(vec![on_error(OnError::Wait, call("a", &[])), call("b", &["a"])]);
     story.end("a", Err(failed()));
     assert_eq!(story.state(), ExecutionState::Waiting);
-    story.approve("a", true).end("a", Err(failed())).check(expect![[r#"
+    story.approve("a", true).end("a", Err(failed())).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_waiting a decision tool.failed
         0 step_approved a
         0 step_started a#2
         0 step_waiting a decision tool.failed
-    "#]]);
-    story.approve("a", false).check(expect![[r#"
+    "]]);
+    story.approve("a", false).check(expect![[r"
         0 step_failed a#2 tool.failed
         0 step_skipped b ExecutionFailed
         0 finished Failed
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Failed);
 }
 
@@ -145,7 +145,7 @@ fn retries_back_off_and_end_with_the_budget() {
     story.end("a", Err(failed()));
     assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Waiting, Some(100)));
     story.wake(99).wake(100).end("a", Err(failed())).wake(299).wake(300);
-    story.end("a", Err(failed())).check(expect![[r#"
+    story.end("a", Err(failed())).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_retry_scheduled a#1 tool.failed until 100
@@ -154,27 +154,27 @@ fn retries_back_off_and_end_with_the_budget() {
         300 step_started a#3
         300 step_failed a#3 tool.failed
         300 finished Failed
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Failed);
 }
 
 #[test]
 fn an_error_that_no_other_try_can_help_is_final() {
     let mut story = Story::new(vec![tries(3, call("a", &[]))]);
-    story.end("a", Err(failed().terminal())).check(expect![[r#"
+    story.end("a", Err(failed().terminal())).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_failed a#1 tool.failed
         0 finished Failed
-    "#]]);
+    "]]);
     let mut story = Story::new(vec![tries(3, call("a", &[]))]);
     let invalid = ToolError::new(ErrorCode::INVALID_PARAMETERS, "no");
-    story.end("a", Err(invalid)).check(expect![[r#"
+    story.end("a", Err(invalid)).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_failed a#1 tool.invalid_parameters
         0 finished Failed
-    "#]]);
+    "]]);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn interruptions_use_up_no_attempts() {
     let mut story = Story::new(vec![tries(2, call("a", &[]))]);
     story.claim().claim();
     story.end("a", Err(failed())).wake(100).claim().end("a", Err(failed()));
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed
         0 step_started a#1
         0 claimed
@@ -208,7 +208,7 @@ fn interruptions_use_up_no_attempts() {
         100 step_started a#5
         100 step_failed a#5 tool.failed
         100 finished Failed
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Failed);
 }
 
@@ -239,29 +239,29 @@ fn failures_that_a_person_forgave_are_not_interruptions() {
 fn once_is_tried_again_after_a_definite_failure_only() {
     let once = || tries(3, effect(Effect::Once, call("a", &[])));
     let mut story = Story::new(vec![once()]);
-    story.end("a", Err(failed())).wake(100).end("a", Err(timed_out())).check(expect![[r#"
+    story.end("a", Err(failed())).wake(100).end("a", Err(timed_out())).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_retry_scheduled a#1 tool.failed until 100
         100 step_started a#2
         100 step_failed a#2 tool.outcome_unknown
         100 finished Failed
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Failed);
     let mut idempotent = Story::new(vec![tries(3, call("a", &[]))]);
-    idempotent.end("a", Err(timed_out())).check(expect![[r#"
+    idempotent.end("a", Err(timed_out())).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_retry_scheduled a#1 tool.timeout until 100
-    "#]]);
+    "]]);
     let mut lost = Story::new(vec![once()]);
-    lost.claim().check(expect![[r#"
+    lost.claim().check(expect![[r"
         0 claimed
         0 step_started a#1
         0 claimed
         0 step_failed a#1 tool.outcome_unknown
         0 finished Failed
-    "#]]);
+    "]]);
     lost.is_over(ExecutionState::Failed);
 }
 
@@ -269,12 +269,12 @@ fn once_is_tried_again_after_a_definite_failure_only() {
 fn once_with_an_unknown_outcome_may_ask_a_person() {
     let once = on_error(OnError::Wait, effect(Effect::Once, call("a", &[])));
     let mut story = Story::new(vec![once]);
-    story.claim().check(expect![[r#"
+    story.claim().check(expect![[r"
         0 claimed
         0 step_started a#1
         0 claimed
         0 step_waiting a decision tool.outcome_unknown
-    "#]]);
+    "]]);
     story.approve("a", true).ok("a").check(expect![[r#"
         0 step_approved a
         0 step_started a#2

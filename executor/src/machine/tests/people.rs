@@ -29,13 +29,13 @@ fn approval_is_asked_once_dependencies_are_done_and_parameters_rendered() {
 #[test]
 fn a_refusal_is_a_rejected_step() {
     let mut story = Story::new(vec![approved(call("a", &[])), call("b", &["a"])]);
-    story.approve("a", false).check(expect![[r#"
+    story.approve("a", false).check(expect![[r"
         0 claimed
         0 step_waiting a approval
         0 step_failed a#1 step.rejected
         0 step_skipped b ExecutionFailed
         0 finished Failed
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Failed);
     let mut goes_on =
         Story::new(vec![on_error(OnError::Ignore, approved(call("a", &[]))), call("b", &["a"])]);
@@ -106,7 +106,7 @@ fn each_signal_ends_one_wait_in_the_order_they_came() {
     let steps = vec![wait("v", "go", &[]), wait("w", "go", &[]), wait("x", "go", &["v"])];
     let mut story = Story::new(steps);
     story.signal("go", json!(1)).signal("go", json!(2)).signal("go", json!(3));
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed
         0 step_waiting v signal go
         0 step_waiting w signal go
@@ -118,14 +118,14 @@ fn each_signal_ends_one_wait_in_the_order_they_came() {
         0 signal_received
         0 step_succeeded x#1 3
         0 finished Completed
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Completed);
 }
 
 #[test]
 fn a_wait_may_need_consent_first() {
     let mut story = Story::new(vec![approved(wait("w", "go", &[]))]);
-    story.signal("go", json!(1)).approve("w", true).check(expect![[r#"
+    story.signal("go", json!(1)).approve("w", true).check(expect![[r"
         0 claimed
         0 step_waiting w approval
         0 signal_received
@@ -133,18 +133,18 @@ fn a_wait_may_need_consent_first() {
         0 step_waiting w signal go
         0 step_succeeded w#1 1
         0 finished Completed
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Completed);
 }
 
 #[test]
 fn a_wait_for_nothing_is_an_invalid_parameter() {
     let mut story = Story::new(vec![with(json!({ "name": 7 }), step("w", "flow.wait", &[]))]);
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed
         0 step_failed w#1 tool.invalid_parameters
         0 finished Failed
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Failed);
 }
 
@@ -159,7 +159,7 @@ fn a_command_counts_once_however_often_it_comes() {
             story.decide(&Input::Command(envelope.clone()));
         }
     }
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed
         0 step_waiting v signal go
         0 step_waiting w signal go
@@ -167,7 +167,7 @@ fn a_command_counts_once_however_often_it_comes() {
         0 step_succeeded v#1 null
         0 paused
         0 resumed
-    "#]]);
+    "]]);
 }
 
 #[test]
@@ -193,26 +193,26 @@ fn a_pause_starts_nothing_and_records_what_ends() {
         0 claimed
     "#]]);
     assert_eq!(story.state(), ExecutionState::Paused);
-    story.tell(Command::Resume).tell(Command::Resume).check(expect![[r#"
+    story.tell(Command::Resume).tell(Command::Resume).check(expect![[r"
         0 resumed
         0 step_waiting c approval
         0 step_started b#1
-    "#]]);
+    "]]);
     assert_eq!(story.state(), ExecutionState::InProgress);
 }
 
 #[test]
 fn a_pause_before_the_first_claim_holds() {
     let mut story = Story::unclaimed(vec![call("a", &[])], ExecutionOptions::default());
-    story.tell(Command::Pause).claim().check(expect![[r#"
+    story.tell(Command::Pause).claim().check(expect![[r"
         0 paused
         0 claimed
-    "#]]);
+    "]]);
     assert_eq!(story.state(), ExecutionState::Paused);
-    story.tell(Command::Resume).check(expect![[r#"
+    story.tell(Command::Resume).check(expect![[r"
         0 resumed
         0 step_started a#1
-    "#]]);
+    "]]);
 }
 
 #[test]
@@ -221,18 +221,18 @@ fn sleeps_and_retry_times_pass_during_a_pause_but_nothing_starts() {
         Story::new(vec![sleep("s", 50, &[]), tries(2, call("a", &[])), call("b", &["s"])]);
     story.end("a", Err(failed())).tell(Command::Pause);
     assert_eq!(story.wakes_at(), Some(50));
-    story.wake(500).check(expect![[r#"
+    story.wake(500).check(expect![[r"
         0 claimed
         0 step_started s#1 until 50
         0 step_started a#1
         0 step_retry_scheduled a#1 tool.failed until 100
         0 paused
         500 step_succeeded s#1 null
-    "#]]);
+    "]]);
     assert_eq!(story.wakes_at(), None);
-    story.tell(Command::Resume).check(expect![[r#"
+    story.tell(Command::Resume).check(expect![[r"
         500 resumed
         500 step_started a#2
         500 step_started b#1
-    "#]]);
+    "]]);
 }

@@ -32,7 +32,7 @@ fn everything_open(options: ExecutionOptions) -> Story {
 #[test]
 fn cancelling_ends_what_waits_at_once_and_awaits_what_runs() {
     let mut story = everything_open(ExecutionOptions::default());
-    story.cancel().cancel().check(expect![[r#"
+    story.cancel().cancel().check(expect![[r"
         0 cancel_requested
         0 step_cancelled sleeping
         0 step_cancelled retrying
@@ -40,13 +40,13 @@ fn cancelling_ends_what_waits_at_once_and_awaits_what_runs() {
         0 step_cancelled waiting
         0 step_cancelled deciding
         0 step_cancelled pending
-    "#]]);
+    "]]);
     assert_eq!(story.state(), ExecutionState::InProgress);
-    story.end("running", Err(stopped())).end("once", Err(stopped())).check(expect![[r#"
+    story.end("running", Err(stopped())).end("once", Err(stopped())).check(expect![[r"
         0 step_cancelled running
         0 step_failed once#1 tool.outcome_unknown
         0 finished Cancelled
-    "#]]);
+    "]]);
     let tally = story.is_over(ExecutionState::Cancelled);
     assert_eq!((tally.cancelled, tally.failed), (7, 1));
 }
@@ -69,20 +69,20 @@ fn what_succeeds_while_cancelled_has_succeeded() {
 fn what_was_told_before_its_call_began_is_cancelled_even_if_once() {
     let mut story = Story::new(vec![effect(Effect::Once, call("a", &[]))]);
     let not_begun = ToolError::new(ErrorCode::CANCELLED, "cancelled before it began");
-    story.cancel().end("a", Err(not_begun)).check(expect![[r#"
+    story.cancel().end("a", Err(not_begun)).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 cancel_requested
         0 step_cancelled a
         0 finished Cancelled
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Cancelled);
 }
 
 #[test]
 fn a_claim_ends_what_a_cancelled_execution_was_doing() {
     let mut story = everything_open(ExecutionOptions::default());
-    story.cancel().claim().check(expect![[r#"
+    story.cancel().claim().check(expect![[r"
         0 cancel_requested
         0 step_cancelled sleeping
         0 step_cancelled retrying
@@ -95,14 +95,14 @@ fn a_claim_ends_what_a_cancelled_execution_was_doing() {
         0 step_failed once#1 tool.outcome_unknown
         0 step_cancelled running
         0 finished Cancelled
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Cancelled);
 }
 
 #[test]
 fn cancelling_before_the_first_claim_runs_nothing() {
     let mut story = Story::unclaimed(everything(), ExecutionOptions::default());
-    story.claim_and_cancel().check(expect![[r#"
+    story.claim_and_cancel().check(expect![[r"
         0 claimed
         0 cancel_requested
         0 step_cancelled running
@@ -114,7 +114,7 @@ fn cancelling_before_the_first_claim_runs_nothing() {
         0 step_cancelled deciding
         0 step_cancelled pending
         0 finished Cancelled
-    "#]]);
+    "]]);
     assert_eq!(story.is_over(ExecutionState::Cancelled).cancelled, 8);
 }
 
@@ -136,11 +136,11 @@ impl Story {
 fn a_deadline_counts_from_the_start_and_ends_everything() {
     let mut story = everything_open(deadline(10_000));
     assert_eq!(story.wakes_at(), Some(100));
-    story.tell(Command::Pause).wake(9_999).check(expect![[r#"
+    story.tell(Command::Pause).wake(9_999).check(expect![[r"
         0 paused
-    "#]]);
+    "]]);
     assert_eq!(story.wakes_at(), Some(10_000));
-    story.wake(10_000).check(expect![[r#"
+    story.wake(10_000).check(expect![[r"
         10000 deadline_passed
         10000 step_failed sleeping#1 execution.deadline
         10000 step_failed retrying#1 execution.deadline
@@ -148,12 +148,12 @@ fn a_deadline_counts_from_the_start_and_ends_everything() {
         10000 step_failed waiting#1 execution.deadline
         10000 step_failed deciding#1 execution.deadline
         10000 step_skipped pending ExecutionFailed
-    "#]]);
-    story.end("running", Err(stopped())).end("once", Err(stopped())).check(expect![[r#"
+    "]]);
+    story.end("running", Err(stopped())).end("once", Err(stopped())).check(expect![[r"
         10000 step_failed running#1 execution.deadline
         10000 step_failed once#1 tool.outcome_unknown
         10000 finished Failed
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Failed);
 }
 
@@ -162,7 +162,7 @@ fn a_deadline_runs_while_an_execution_is_failing() {
     let mut story = Story::with(vec![call("a", &[]), call("b", &[])], deadline(10_000));
     story.end("a", Err(failed()));
     assert_eq!(story.wakes_at(), Some(10_000));
-    story.wake(10_000).end("b", Err(stopped())).check(expect![[r#"
+    story.wake(10_000).end("b", Err(stopped())).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_started b#1
@@ -170,7 +170,7 @@ fn a_deadline_runs_while_an_execution_is_failing() {
         10000 deadline_passed
         10000 step_failed b#1 execution.deadline
         10000 finished Failed
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Failed);
 }
 
@@ -180,11 +180,11 @@ fn a_deadline_does_not_run_before_the_start() {
     let mut story = Story::with(vec![call("a", &[])], options);
     story.wake(30_000);
     assert_eq!(story.state(), ExecutionState::Pending);
-    story.wake(60_000).claim().check(expect![[r#"
+    story.wake(60_000).claim().check(expect![[r"
         0 claimed
         60000 claimed
         60000 step_started a#1
-    "#]]);
+    "]]);
     assert_eq!(story.wakes_at(), Some(70_000));
 }
 

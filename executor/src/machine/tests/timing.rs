@@ -49,11 +49,11 @@ fn parallel_runs_what_is_ready_up_to_its_limit() {
 #[test]
 fn sleeps_hold_a_slot_and_survive_a_claim() {
     let mut story = Story::with(vec![sleep("s", 1_000, &[]), call("a", &[])], width(1));
-    story.wake(500).claim().check(expect![[r#"
+    story.wake(500).claim().check(expect![[r"
         0 claimed
         0 step_started s#1 until 1000
         500 claimed
-    "#]]);
+    "]]);
     assert_eq!((story.state(), story.wakes_at()), (ExecutionState::InProgress, Some(1_000)));
     story.wake(1_000).ok("a").check(expect![[r#"
         1000 step_succeeded s#1 null
@@ -73,14 +73,14 @@ fn waits_approvals_and_retry_delays_hold_no_slot() {
         call("a", &[]),
     ];
     let mut story = Story::with(steps, width(1));
-    story.end("r", Err(failed())).check(expect![[r#"
+    story.end("r", Err(failed())).check(expect![[r"
         0 claimed
         0 step_waiting w signal go
         0 step_waiting p approval
         0 step_started r#1
         0 step_retry_scheduled r#1 tool.failed until 100
         0 step_started a#1
-    "#]]);
+    "]]);
     assert_eq!(story.wakes_at(), None, "the retry waits for the slot");
     story.wake(200).ok("a").check(expect![[r#"
         200 step_succeeded a#1 {"by":"a"}
@@ -91,42 +91,42 @@ fn waits_approvals_and_retry_delays_hold_no_slot() {
 #[test]
 fn a_sleep_of_nothing_is_over_at_once_and_a_long_one_ends_with_its_timeout() {
     let mut story = Story::new(vec![sleep("s", 0, &[])]);
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed
         0 step_started s#1 until 0
         0 step_succeeded s#1 null
         0 finished Completed
-    "#]]);
+    "]]);
     let mut long = sleep("s", 5_000, &[]);
     long.policy.timeout_ms = 1_000;
     let mut story = Story::new(vec![long]);
-    story.wake(1_000).check(expect![[r#"
+    story.wake(1_000).check(expect![[r"
         0 claimed
         0 step_started s#1 until 1000
         1000 step_failed s#1 tool.timeout
         1000 finished Failed
-    "#]]);
+    "]]);
     let bad = with(json!({ "ms": -1 }), step("s", "flow.sleep", &[]));
-    Story::new(vec![bad]).check(expect![[r#"
+    Story::new(vec![bad]).check(expect![[r"
         0 claimed
         0 step_failed s#1 tool.invalid_parameters
         0 finished Failed
-    "#]]);
+    "]]);
 }
 
 #[test]
 fn nothing_starts_before_its_time() {
     let options = ExecutionOptions { start_at: Some(at(5_000)), ..ExecutionOptions::default() };
     let mut story = Story::with(vec![call("a", &[])], options);
-    story.wake(4_999).check(expect![[r#"
+    story.wake(4_999).check(expect![[r"
         0 claimed
-    "#]]);
+    "]]);
     assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Pending, Some(5_000)));
     story.now = at(5_000);
-    story.claim().check(expect![[r#"
+    story.claim().check(expect![[r"
         5000 claimed
         5000 step_started a#1
-    "#]]);
+    "]]);
     assert_eq!(story.state(), ExecutionState::InProgress);
 }
 
@@ -139,16 +139,16 @@ fn a_worker_that_is_about_to_end_begins_nothing() {
     let moment = Moment { now: at(1), may_start: false };
     let events = decide(&mut story.execution, ended, moment);
     story.log.extend(events);
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed
         0 step_started a#1
         1 step_succeeded a#1 1
-    "#]]);
-    story.claim().check(expect![[r#"
+    "]]);
+    story.claim().check(expect![[r"
         0 claimed
         0 step_waiting c approval
         0 step_started b#1
-    "#]]);
+    "]]);
 }
 
 #[test]
