@@ -1,6 +1,13 @@
 //! One attempt: find the tool, check the parameters, call it, cut it off, check what it returns.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::FutureExt;
 use serde_json::Value;
@@ -44,13 +51,20 @@ impl Call {
     pub(crate) async fn carry_out(self, toolbox: Toolbox, options: Arc<Options>) -> Ended {
         let Self { step, attempt, tool, parameters, timeout, cx } = self;
         let cancel = cx.cancel.clone();
-        let call = AssertUnwindSafe(call(&toolbox, &tool, parameters, cx, options.connect));
+        let has_begun = AtomicBool::new(false);
+        let call = call(&toolbox, &tool, parameters, cx, (options.connect, &has_begun));
         let result = tokio::select! {
             biased;
-            result = call.catch_unwind() => result.unwrap_or_else(|_| Err(panicked(&tool))),
+            result = AssertUnwindSafe(call).catch_unwind() => {
+                result.unwrap_or_else(|_| Err(panicked(&tool)))
+            }
             () = cut_off(cancel, options.cancel_grace) => Err(not_stopped(options.cancel_grace)),
             () = time::sleep(timeout) => Err(timed_out(timeout)),
         };
+        // What never reached the tool certainly did nothing.
+        let is_certain = !has_begun.load(Ordering::Relaxed);
+        let result = result
+            .map_err(|error| ToolError { is_definite: error.is_definite || is_certain, ..error });
         let result = result.and_then(|output| check(output, options.output_bytes));
         let bytes = result.as_ref().map_or(256, json::bytes);
         Ended { step, attempt, result, bytes }
@@ -62,7 +76,7 @@ async fn call(
     name: &ToolName,
     parameters: Arc<Value>,
     cx: ToolContext,
-    connect: Duration,
+    (connect, has_begun): (Duration, &AtomicBool),
 ) -> Result<Value, ToolError> {
     let tool = find(toolbox, name, connect).await?;
     if let Some(complaint) = tool.complaint(&parameters) {
@@ -71,6 +85,7 @@ async fn call(
     if cx.cancel.is_cancelled() {
         return Err(ToolError::new(ErrorCode::CANCELLED, "cancelled before it began"));
     }
+    has_begun.store(true, Ordering::Relaxed);
     let result = tool.tool().call(parameters, cx).await;
     // A tool that was stopped may have done its work, or a part of it.
     result.map_err(

@@ -24,7 +24,7 @@ pub const MESSAGE_BYTES: usize = 8 << 10;
 /// Attempts a step may have, whatever its policy says.
 pub const ATTEMPTS: u32 = 1_000;
 /// Times a step may take its worker down before it is given up.
-pub const INTERRUPTIONS: u32 = 3;
+pub const INTERRUPTIONS: u32 = 100;
 /// Steps that run at once where `maxParallel` says nothing.
 pub const MAX_PARALLEL: u32 = 256;
 /// How long an attempt may take where the plan says nothing.

@@ -28,12 +28,6 @@ impl Drive {
         Self { store, clock, handle }
     }
 
-    /// Returns whether this process has an execution, or nobody has.
-    pub(super) async fn is_ours(&self, id: ExecutionId) -> Result<bool, StoreError> {
-        let Some(head) = self.store.head(id).await? else { return Ok(false) };
-        Ok(head.owner.is_none_or(|it| it == self.handle.worker()))
-    }
-
     /// Takes an execution whenever its time or a command has come and nobody has it, and when its
     /// owner is gone. It never ends by itself.
     pub(super) async fn on(&self, id: ExecutionId) -> Infallible {

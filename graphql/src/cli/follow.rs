@@ -35,8 +35,6 @@ pub(super) enum Purpose {
     Watch,
     /// Carries it on to its end, and ends as it does.
     Drive,
-    /// Carries it on where nobody else does.
-    CarryOn,
     /// Waits until it is over, and sees to it where nobody else does.
     Finish,
     /// Is done once it was told.
@@ -74,7 +72,6 @@ pub(super) async fn follow(
     follower.progress.end();
     match stopped {
         Some(Stopped::Over) => over(session, client, id).await,
-        Some(Stopped::Rest) => at_rest(session, client, id).await,
         Some(Stopped::Person) => waiting(session, client, id, &follower.board).await,
         None => detached(session, client, id),
     }
@@ -99,8 +96,6 @@ enum Stopped {
     Over,
     /// It waits for a person.
     Person,
-    /// It waits for somebody else than this command.
-    Rest,
 }
 
 /// Reads the events of an execution and shows them.
@@ -146,12 +141,6 @@ impl Follower<'_> {
             if self.board.waits_for_a_person() && self.state().await?.is("WAITING") {
                 return Ok(Some(Stopped::Person));
             }
-            if self.purpose == Purpose::CarryOn
-                && self.board.is_at_rest()
-                && self.state().await?.is_at_rest()
-            {
-                return Ok(Some(Stopped::Rest));
-            }
         }
         Ok(None)
     }
@@ -169,10 +158,6 @@ struct State(String);
 impl State {
     fn is(&self, name: &str) -> bool {
         self.0 == name
-    }
-
-    fn is_at_rest(&self) -> bool {
-        self.is("WAITING") || self.is("PAUSED")
     }
 
     fn is_over(&self) -> bool {

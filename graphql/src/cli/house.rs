@@ -12,7 +12,7 @@ use executor::{
 use planner::offline::Offline;
 use shared::{
     clock::{Clock, WallClock},
-    id::WorkerId,
+    id::{ExecutionId, WorkerId},
     store::{self, Store},
 };
 use tokio::task::JoinSet;
@@ -82,6 +82,13 @@ impl House {
         let work = local.work.as_ref()?;
         let store = Arc::clone(local.engine.store());
         Some(Drive::new(store, Arc::clone(local.engine.clock()), work.handle.clone()))
+    }
+
+    /// Returns whether an execution is open and nobody has it.
+    pub(super) async fn is_left_alone(&self, id: ExecutionId) -> Result<bool, Failure> {
+        let Some(local) = &self.local else { return Ok(false) };
+        let head = local.engine.store().head(id).await?;
+        Ok(head.is_some_and(|it| it.owner.is_none() && !it.state.is_over()))
     }
 
     /// Lets what is short end, and closes everything. Who is in a hurry presses Ctrl-C.

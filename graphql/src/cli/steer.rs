@@ -46,7 +46,7 @@ pub(super) async fn pause(session: &Session, id: &str) -> Result<Ending, Failure
     Told { tell: &tell, more, need, purpose: Purpose::Tell }.to(session, id).await
 }
 
-/// Lets a step that waits for a person go on, or not.
+/// Lets a step that waits for a person go on, or not. Whoever has the execution carries it on.
 pub(super) async fn approve(session: &Session, args: ApproveArgs) -> Result<Ending, Failure> {
     let tell = format!(
         "mutation($id: ID!, $step: String!, $approved: Boolean!, $comment: String) \
@@ -58,7 +58,7 @@ pub(super) async fn approve(session: &Session, args: ApproveArgs) -> Result<Endi
         ("approved".to_owned(), json!(!args.reject)),
         ("comment".to_owned(), json!(args.comment)),
     ]);
-    let (need, purpose) = (Need::Driving, Purpose::CarryOn);
+    let (need, purpose) = (Need::Store, Purpose::Tell);
     Told { tell: &tell, more, need, purpose }.to(session, &args.id).await
 }
 
@@ -84,7 +84,7 @@ pub(super) async fn signal(
         ("name".to_owned(), json!(name)),
         ("payload".to_owned(), payload.unwrap_or_default()),
     ]);
-    let (need, purpose) = (Need::Driving, Purpose::CarryOn);
+    let (need, purpose) = (Need::Store, Purpose::Tell);
     Told { tell: &tell, more, need, purpose }.to(session, id).await
 }
 
@@ -117,16 +117,13 @@ impl Told<'_> {
             },
             _ => telling.await?,
         };
-        let is_ours = match execution_id(&told) {
-            Some(id) => is_ours(house, id).await?,
-            None => false,
-        };
-        let follows = match self.purpose {
-            Purpose::Drive | Purpose::Finish => true,
-            Purpose::CarryOn => is_ours,
-            Purpose::Watch | Purpose::Tell => false,
-        };
-        if !follows {
+        if self.purpose == Purpose::Tell {
+            if let Some(id) = execution_id(&told)
+                && house.is_left_alone(id).await?
+            {
+                let hint = format!("recorded; nobody carries it on: `faber execute {id}` does");
+                session.screen.say(&hint);
+            }
             return at_rest(session, client, &told["executionId"]).await;
         }
         let ending = follow(session, house, &told, self.purpose).await?;
@@ -134,14 +131,6 @@ impl Told<'_> {
             (Purpose::Drive, ending) | (_, ending @ Ending::Detached) => ending,
             _ => Ending::Done,
         })
-    }
-}
-
-/// Returns whether nobody but this process can carry an execution on.
-async fn is_ours(house: &House, id: ExecutionId) -> Result<bool, Failure> {
-    match house.drive() {
-        Some(drive) => Ok(drive.is_ours(id).await?),
-        None => Ok(false),
     }
 }
 

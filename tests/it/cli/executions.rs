@@ -91,13 +91,17 @@ async fn what_waits_for_a_person_is_4() {
     let id = newest(&home).await;
     assert!(waits.err.contains(&format!("faber approve {id} b")), "{waits:?}");
     assert_eq!(home.json(&["watch", &id], 4).await["state"], "WAITING");
-    let done = home.json(&["approve", &id, "b"], 0).await;
+    let told = home.run(&["approve", &id, "b"]).await;
+    assert_eq!(told.status, 0, "{told:?}");
+    assert!(told.err.contains(&format!("faber execute {id}")), "{told:?}");
+    let done = home.json(&["execute", &id], 0).await;
     assert_eq!((&done["state"], &done["outputs"]["b"]["y"]), (&json!("COMPLETED"), &json!(1)));
     assert_eq!(home.json(&["approve", &id, "b"], 2).await["error"]["code"], "CONFLICT");
 
     assert_eq!(home.run(&["run", "--plan", &plan]).await.status, 4);
     let id = newest(&home).await;
-    let refused = home.json(&["approve", &id, "b", "--reject", "--comment", "no"], 0).await;
+    home.json(&["approve", &id, "b", "--reject", "--comment", "no"], 0).await;
+    let refused = home.json(&["resume", &id], 1).await;
     assert_eq!(refused["state"], "FAILED");
     assert_eq!(refused["executionResults"]["errors"][0]["code"], "step.rejected");
     assert_eq!(home.run(&["watch", &id]).await.status, 1);
@@ -115,7 +119,8 @@ async fn ctrl_c_detaches_and_others_go_on() {
     assert_eq!((ended.status, ended.out.as_str()), (130, ""), "{ended:?}");
     assert!(ended.err.contains(&format!("faber watch {id}")), "{ended:?}");
 
-    let done = home.json(&["signal", &id, "go", r#"{"v":2}"#], 0).await;
+    home.json(&["signal", &id, "go", r#"{"v":2}"#], 0).await;
+    let done = home.json(&["execute", &id], 0).await;
     assert_eq!((&done["state"], &done["outputs"]["w"]), (&json!("COMPLETED"), &json!({ "v": 2 })));
 }
 
@@ -169,7 +174,7 @@ async fn what_was_paused_is_resumed_here() {
     let id = newest(&home).await;
     assert_eq!(home.json(&["pause", &id], 0).await["state"], "PAUSED");
     let told = home.json(&["signal", &id, "go"], 0).await;
-    assert_eq!((&told["state"], &told["successful"]), (&json!("PAUSED"), &json!(2)));
+    assert_eq!((&told["state"], &told["successful"]), (&json!("PAUSED"), &json!(1)));
     let done = home.json(&["resume", &id], 0).await;
     assert_eq!(done["state"], "COMPLETED");
 }

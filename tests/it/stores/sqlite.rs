@@ -169,5 +169,5 @@ async fn a_person_can_read_the_history() {
     let query = "SELECT execution || ' ' || first || ' ' || (json ->> '$[1].type') FROM history";
     let row: String =
         Connection::open(&path).unwrap().query_row(query, [], |row| row.get(0)).unwrap();
-    assert_eq!(row, format!("{} 1 deadline_passed", execution(1)));
+    assert_eq!(row, format!("{} 1 paused", execution(1)));
 }
