@@ -84,6 +84,7 @@ fn plan(steps: Value) -> Arc<Plan> {
     Arc::new(unchecked.try_into().expect("the plan can run"))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "`json!` is written where it is used")]
 fn step(id: &str, tool: &str, after: &[&str], parameters: Value, policy: Value) -> Value {
     let mut all = json!({ "effect": "idempotent", "retry": { "jitter": false } });
     let (all_fields, own) = (all.as_object_mut().expect("an object"), policy);
@@ -190,15 +191,13 @@ impl Stage {
             return;
         }
         for number in execution.agenda().waiting() {
-            match &execution.step(*number).state {
-                StepState::Waiting(WaitReason::Signal { name }) => {
-                    let payload = json!({ "said": "yes" });
-                    control.signal(self.id, name.clone(), payload).await.expect("it is heard");
-                }
-                _ => {
-                    let step = self.plan.step(*number).id.clone();
-                    control.approve(self.id, step, true, None).await.expect("it is heard");
-                }
+            if let StepState::Waiting(WaitReason::Signal { name }) = &execution.step(*number).state
+            {
+                let payload = json!({ "said": "yes" });
+                control.signal(self.id, name.clone(), payload).await.expect("it is heard");
+            } else {
+                let step = self.plan.step(*number).id.clone();
+                control.approve(self.id, step, true, None).await.expect("it is heard");
             }
         }
     }

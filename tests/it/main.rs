@@ -1,5 +1,7 @@
 //! The integration tests: one binary, so that they link once.
 
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+
 mod api;
 mod cli;
 mod commands;

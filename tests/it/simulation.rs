@@ -4,6 +4,8 @@
 //! To replay a failure: `FABER_SIM_SEED=17 cargo test -p tests simulation`. More worlds:
 //! `FABER_SIM_SEEDS=10000`. What happened, event by event: `FABER_SIM_TRACE=1`.
 
+#![expect(clippy::print_stderr, reason = "the figures are for whoever runs the tests")]
+
 mod check;
 mod people;
 mod plans;
@@ -44,7 +46,7 @@ const AGAIN: u64 = 10;
 /// How many workers live at once, at most.
 const WORKERS: usize = 3;
 /// How long everything takes to end once the malice has stopped, at most.
-const CALM: Duration = Duration::from_secs(120);
+const CALM: Duration = Duration::from_mins(2);
 
 /// What a world came to.
 #[derive(Debug, Default)]
@@ -228,7 +230,7 @@ impl Simulation {
         let options = plans::options(&self.world.dice, self.world.clock.now());
         let key = IdempotencyKey { key: plan.id().to_string(), subject: json!(plan.id()) };
         let id = loop {
-            let at = self.world.dice.below(1 + self.workers.len() as u64) as usize;
+            let at = self.world.dice.index(1 + self.workers.len());
             let worker = self.workers.get(at).map(|it| it.handle.clone());
             let view = self.workers.get(at).map_or(&self.client, |it| &it.view);
             let control = self.control(view, worker);
@@ -259,7 +261,7 @@ impl Simulation {
             return;
         }
         let dice = &self.world.dice;
-        let at = dice.below(self.workers.len() as u64) as usize;
+        let at = dice.index(self.workers.len());
         match dice.below(100) {
             0..30 => self.workers.swap_remove(at).life.abort(),
             30..50 => self.workers[at].view.freeze(Duration::from_millis(500 + dice.below(6_000))),
@@ -381,8 +383,14 @@ impl End {
 impl Figures {
     fn add(&mut self, other: Self) {
         let Self { states, events, errors } = other;
-        states.into_iter().for_each(|(it, n)| *self.states.entry(it).or_default() += n);
-        events.into_iter().for_each(|(it, n)| *self.events.entry(it).or_default() += n);
-        errors.into_iter().for_each(|(it, n)| *self.errors.entry(it).or_default() += n);
+        for (it, n) in states {
+            *self.states.entry(it).or_default() += n;
+        }
+        for (it, n) in events {
+            *self.events.entry(it).or_default() += n;
+        }
+        for (it, n) in errors {
+            *self.errors.entry(it).or_default() += n;
+        }
     }
 }

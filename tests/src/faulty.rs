@@ -50,6 +50,11 @@ impl Dice {
         self.below(1_000) < u64::from(in_thousand)
     }
 
+    /// Draws a place in something of length `len`, which is not zero.
+    pub fn index(&self, len: usize) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).random_range(0..len)
+    }
+
     /// Draws a number below `end`, which is not zero.
     pub fn below(&self, end: u64) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).random_range(0..end)

@@ -153,7 +153,7 @@ impl World {
         let mut wrongs = lock(&self.wrongs).clone();
         for (id, document) in &*lock(&self.acknowledged) {
             let Document { first, len, .. } = document;
-            let from = first.0 as usize - 1;
+            let from = usize::try_from(first.0).expect("logs fit into memory") - 1;
             let kept = logs.get(id).and_then(|it| it.get(from..from + len));
             let events = document.decode(*id).unwrap_or_default();
             if kept != Some(&events) {

@@ -190,6 +190,7 @@ impl Story {
     }
 
     /// Compares what happened since the last check, and replays everything.
+    #[expect(clippy::needless_pass_by_value, reason = "`expect![…]` is written where it is used")]
     fn check(&mut self, expected: Expect) -> &mut Self {
         let mut text = String::new();
         for recorded in &self.log[self.told..] {
@@ -232,8 +233,12 @@ impl Story {
 fn line(recorded: &Recorded) -> String {
     let Recorded { at: when, event, .. } = recorded;
     let mut line = format!("{} {}", (*when - at(0)).num_milliseconds(), event.kind());
-    event.step().map(|it| write!(line, " {it}").unwrap());
-    event.attempt().map(|it| write!(line, "#{it}").unwrap());
+    if let Some(step) = event.step() {
+        write!(line, " {step}").unwrap();
+    }
+    if let Some(attempt) = event.attempt() {
+        write!(line, "#{attempt}").unwrap();
+    }
     let ms = |it: &Timestamp| (*it - at(0)).num_milliseconds();
     match event {
         Event::StepStarted(StepStarted { until: Some(until), .. }) => {

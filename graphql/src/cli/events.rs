@@ -58,9 +58,6 @@ pub(super) struct Board {
     retrying: BTreeSet<String>,
     /// The steps that wait for a person.
     persons: BTreeSet<String>,
-    /// The steps that wait for a signal.
-    signals: BTreeSet<String>,
-    is_paused: bool,
     is_over: bool,
 }
 
@@ -83,12 +80,6 @@ impl Board {
     /// Returns whether some step waits for a person and no other can go on by itself.
     pub(super) fn waits_for_a_person(&self) -> bool {
         !self.persons.is_empty() && self.running.is_empty() && self.retrying.is_empty()
-    }
-
-    /// Returns whether nothing goes on until somebody says something.
-    pub(super) fn is_at_rest(&self) -> bool {
-        let waits = !self.persons.is_empty() || !self.signals.is_empty();
-        self.running.is_empty() && (self.is_paused || waits && self.retrying.is_empty())
     }
 
     /// Returns the steps that wait for a person.
@@ -123,7 +114,7 @@ impl Board {
         match how {
             How::Retrying => drop(self.retrying.insert(step.to_owned())),
             How::Waiting if data["for"] != "signal" => drop(self.persons.insert(step.to_owned())),
-            How::Waiting => drop(self.signals.insert(step.to_owned())),
+            How::Waiting => (),
             _ => self.n_over += 1,
         }
         Some(News::Ended { step: step.to_owned(), how, took_ms, detail })
@@ -141,11 +132,7 @@ impl Board {
             "signal_received" => format!("signal {}", data["name"].as_str().unwrap_or("received")),
             "cancel_requested" => "cancelling".to_owned(),
             "deadline_passed" => "its time is up".to_owned(),
-            "paused" | "resumed" => {
-                self.is_paused = kind == "paused";
-                kind.to_owned()
-            }
-            "compensation_started" => "compensating".to_owned(),
+            "paused" | "resumed" => kind.to_owned(),
             _ => return None,
         };
         Some(News::Note(note))
@@ -155,7 +142,6 @@ impl Board {
         self.running.remove(step);
         self.retrying.remove(step);
         self.persons.remove(step);
-        self.signals.remove(step);
     }
 
     fn took(&self, step: &str, until: Option<Timestamp>) -> Option<f64> {
@@ -238,12 +224,6 @@ mod tests {
         let news = board.apply(&event(1, "step_waiting", Some("a"), &data));
         let Some(News::Ended { detail, .. }) = news else { panic!("waits") };
         assert_eq!(detail.as_deref(), Some("waits for signal go"));
-        assert!(!board.waits_for_a_person() && board.is_at_rest());
-        board.apply(&event(2, "step_succeeded", Some("a"), &json!({})));
-        assert!(!board.is_at_rest());
-        board.apply(&event(3, "paused", None, &json!({})));
-        assert!(board.is_at_rest());
-        board.apply(&event(4, "resumed", None, &json!({})));
-        assert!(!board.is_at_rest());
+        assert!(!board.waits_for_a_person());
     }
 }

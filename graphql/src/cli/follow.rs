@@ -11,7 +11,7 @@ use super::{
     Ending, Session,
     client::Client,
     drive::Drive,
-    endings::{at_rest, detached, over, waiting},
+    endings::{detached, over, waiting},
     events::Board,
     failure::Failure,
     house::House,
@@ -57,7 +57,6 @@ pub(super) async fn follow(
         id: id.clone(),
         board: Board::default(),
         progress: Progress::new(&session.screen, &steps),
-        purpose,
     };
     let drive = house.drive().filter(|_| purpose != Purpose::Watch);
     let stopped = {
@@ -104,7 +103,6 @@ struct Follower<'a> {
     id: Value,
     board: Board,
     progress: Progress,
-    purpose: Purpose,
 }
 
 impl Follower<'_> {

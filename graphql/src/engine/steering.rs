@@ -19,8 +19,6 @@ use super::{Engine, EngineError};
 
 /// How long somebody who told an execution something waits until it has heard.
 const HEARD: Duration = Duration::from_secs(2);
-/// How long, where nobody has the execution: another process may take it.
-const TAKEN: Duration = Duration::from_millis(300);
 
 impl Engine {
     /// Asks an execution to stop. One that is over stays as it is.
@@ -120,9 +118,6 @@ impl Engine {
         mut execution: Execution,
         is_heard: impl Fn(&Execution, &Event) -> bool,
     ) -> Result<Execution, EngineError> {
-        let head = self.store.head(execution.id()).await?;
-        let is_left_alone = head.is_some_and(|it| it.owner.is_none());
-        let wait = if is_left_alone && self.control.worker().is_none() { TAKEN } else { HEARD };
         let mut log = pin!(self.tail(execution.id(), execution.seq()));
         let hearing = async {
             while let Some(next) = log.next().await {
@@ -134,7 +129,7 @@ impl Engine {
             }
             Ok::<_, EngineError>(())
         };
-        if let Ok(heard) = time::timeout(wait, hearing).await {
+        if let Ok(heard) = time::timeout(HEARD, hearing).await {
             heard?;
             while let Some(Some(next)) = log.next().now_or_never() {
                 apply(&mut execution, &next?)?;

@@ -51,7 +51,8 @@ impl Begun {
             let mut stderr = self.lines.into_inner();
             let (read, said) =
                 tokio::join!(stdout.read_to_string(&mut out), stderr.read_to_string(&mut err));
-            (read.unwrap(), said.unwrap());
+            read.unwrap();
+            said.unwrap();
             let status = self.child.wait().await.unwrap();
             Ended { status: status.code().unwrap_or(-1), out, err }
         };
