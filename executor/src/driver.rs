@@ -1,6 +1,6 @@
 //! Drives one execution, from a claim to its end or to the loss of the lease.
 //!
-//! The driver asks the [machine](crate::machine) what happens, sends that to the store, and acts
+//! The driver asks the [`machine`] what happens, sends that to the store, and acts
 //! on it. A tool with an effect is called only once the log durably says so; a tool that only
 //! reads is called at once, its record on its way. At most one append is in flight; what happens
 //! meanwhile becomes the next.

@@ -1,7 +1,7 @@
 //! Tools of MCP servers over stdio.
 //!
 //! A server is started once, by the [`Keeper`] that owns it, and again when somebody wants it
-//! after it died. Tools only hold its [`Line`], where they wait for a [`Link`] that works.
+//! after it died. Tools only hold its [`Line`], where they wait for a `Link` that works.
 
 mod answer;
 mod keeper;

@@ -11,7 +11,7 @@
 //!
 //! *Honesty.* Writes are not retried: who asked reads again and decides again.
 //!
-//! *Throughput.* A [journal](journal) gathers what waits while others are on their way.
+//! *Throughput.* A [`journal`] gathers what waits while others are on their way.
 
 mod commands;
 mod connection;
