@@ -53,6 +53,7 @@ pub(super) async fn follow(
     let id = &execution["executionId"];
     let steps = step_ids(client, id).await?;
     let mut follower = Follower {
+        house,
         client,
         id: id.clone(),
         board: Board::default(),
@@ -99,6 +100,7 @@ enum Stopped {
 
 /// Reads the events of an execution and shows them.
 struct Follower<'a> {
+    house: &'a House,
     client: &'a Client,
     id: Value,
     board: Board,
@@ -136,11 +138,21 @@ impl Follower<'_> {
             if self.board.is_over() {
                 return Ok(Some(Stopped::Over));
             }
-            if self.board.waits_for_a_person() && self.state().await?.is("WAITING") {
+            if self.board.waits_for_a_person() && self.is_left_waiting().await? {
                 return Ok(Some(Stopped::Person));
             }
         }
         Ok(None)
+    }
+
+    /// Returns whether nothing goes on until a person speaks, none having spoken already. (A
+    /// command leaves the inbox together with what it makes happen, so the inbox is read first.)
+    async fn is_left_waiting(&self) -> Result<bool, Failure> {
+        let has_mail = match self.id.as_str().and_then(|it| it.parse().ok()) {
+            Some(id) => self.house.has_mail(id).await?,
+            None => false,
+        };
+        Ok(!has_mail && self.state().await?.is("WAITING"))
     }
 
     async fn state(&self) -> Result<State, Failure> {

@@ -91,6 +91,12 @@ impl House {
         Ok(head.is_some_and(|it| it.owner.is_none() && !it.state.is_over()))
     }
 
+    /// Returns whether an execution was told something that is not recorded yet.
+    pub(super) async fn has_mail(&self, id: ExecutionId) -> Result<bool, Failure> {
+        let Some(local) = &self.local else { return Ok(false) };
+        Ok(!local.engine.store().inbox(Some(id)).await?.is_empty())
+    }
+
     /// Lets what is short end, and closes everything. Who is in a hurry presses Ctrl-C.
     pub(super) async fn close(self) {
         if let Some(local) = self.local {
