@@ -3,6 +3,7 @@
 mod api;
 mod cli;
 mod commands;
+mod crash;
 mod golden;
 mod mcp;
 mod mongod;
