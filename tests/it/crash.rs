@@ -146,7 +146,10 @@ async fn end(home: &Home, scene: &Scene, server: Process, stories: Vec<Story>) -
             wrongs.push(format!("{id} was acknowledged, and then {again} under the same key"));
         }
         if story.events != kept {
-            wrongs.push(format!("{id}: a client was told {:?}, kept is {kept:?}", story.events));
+            let same = story.events.iter().zip(&kept).take_while(|(told, kept)| told == kept);
+            let (same, told) = (same.count(), story.events.len());
+            let what = (story.events.get(same), kept.get(same));
+            wrongs.push(format!("{id}: told {told} events, kept {}: {what:?}", kept.len()));
         }
     }
     server.end().await;

@@ -77,6 +77,7 @@ impl Figures {
         let claims = log.iter().filter(|it| matches!(it.event, Event::Claimed(_))).count();
         self.taken_over += claims.saturating_sub(1);
         let mut must_fail = false;
+        let has_failed = end.phase() == Phase::Finished(Outcome::Failed);
         for (step, state) in plan.steps().iter().zip(end.steps()) {
             let lines = calls.remove(format!("{id}/{}", step.id).as_str()).unwrap_or_default();
             let course = Course::of(step, log);
@@ -87,7 +88,7 @@ impl Figures {
                 self.unknown += usize::from(error.code == ErrorCode::OUTCOME_UNKNOWN);
             }
             if step.kind == StepKind::Call
-                && let Err(why) = check_step(step, &state.state, &course, &lines)
+                && let Err(why) = check_step(step, &state.state, &course, &lines, has_failed)
             {
                 self.violations.push(format!("{id}/{}: {why}", step.id));
             }
@@ -124,6 +125,7 @@ fn check_step(
     state: &StepState,
     course: &Course,
     lines: &[&Line],
+    has_failed: bool,
 ) -> Result<(), String> {
     let fail = |why: &str| Err(format!("{why}: {state:?}, {course:?}, {lines:?}"));
     let is_once = step.tool.as_str().ends_with(".once");
@@ -153,18 +155,23 @@ fn check_step(
                 return fail("another output than its name says");
             }
         }
-        StepState::Failed(error) => {
-            if !is_once || !course.was_lost || error.code != ErrorCode::OUTCOME_UNKNOWN {
+        StepState::Failed(error) if is_once => {
+            if !course.was_lost || error.code != ErrorCode::OUTCOME_UNKNOWN {
                 return fail("failed for no reason");
             }
         }
-        StepState::Skipped(_) if is_once || course.starts == 0 => {
-            if course.starts > 0 || (!lines.is_empty() && !may_be_unrecorded) {
+        // Cut off by a crash, and not repeated because the execution failed of something else.
+        StepState::Failed(error) => {
+            let is_dropped = has_failed && course.interruptions == course.starts;
+            if !is_dropped || error.code != ErrorCode::UNAVAILABLE {
+                return fail("failed for no reason");
+            }
+        }
+        StepState::Skipped(_) => {
+            if course.starts > 0 || !lines.is_empty() && !may_be_unrecorded {
                 return fail("skipped, and was begun");
             }
         }
-        // Interrupted by a crash, and not repeated because the execution failed meanwhile.
-        StepState::Skipped(_) => (),
         _ => return fail("never ends"),
     }
     Ok(())
