@@ -21,7 +21,7 @@ use tests::{faulty::Dice, toolset::PATIENCE};
 use tokio::time::{interval, timeout};
 
 use self::{
-    check::{Figures, Kept, check},
+    check::{Figures, Kept, check, notices_forgeries},
     home::{Home, Process},
     scene::{Scene, Story},
 };
@@ -159,7 +159,9 @@ async fn end(home: &Home, scene: &Scene, server: Process, stories: Vec<Story>) -
     if told != stored {
         wrongs.push(format!("acknowledged is {told:?}, stored is {stored:?}"));
     }
-    let mut figures = check(&kept, &home.ledger());
+    let ledger = home.ledger();
+    let mut figures = check(&kept, &ledger);
+    notices_forgeries(&kept, &ledger);
     figures.violations.extend(wrongs);
     figures
 }

@@ -8,6 +8,7 @@ mod golden;
 mod mcp;
 mod mongod;
 mod protocol;
+mod replay;
 mod simulation;
 mod stores;
 mod supervised;

@@ -176,3 +176,32 @@ fn check_step(
     }
     Ok(())
 }
+
+/// Proves that what must not happen would be noticed: forges what really happened, and checks that.
+pub(super) fn notices_forgeries(kept: &[Kept], ledger: &[Line]) {
+    let notices = |kept: &[Kept], ledger: &[Line], what: &str| {
+        let violations = check(kept, ledger).violations;
+        assert!(violations.iter().any(|it| it.contains(what)), "nobody notices: {what}");
+    };
+    let once = ledger.iter().find(|it| it.tool == "once").expect("one of many is");
+    notices(kept, &[ledger, &[once.clone()]].concat(), "called twice");
+    notices(kept, &[], "succeeded without a call");
+    notices(&kept[1..], ledger, "is no step of any execution");
+
+    let forge = |change: fn(&mut Vec<Recorded>)| {
+        let mut forged = kept.to_vec();
+        change(&mut forged[0].log);
+        forged
+    };
+    notices(&forge(|it| drop(it.pop())), ledger, ", not ");
+    notices(&forge(|it| drop(it.remove(2))), ledger, "cannot be replayed");
+    notices(&forge(|it| it.push(it[1].clone())), ledger, "cannot be replayed");
+
+    let mut forged = kept.to_vec();
+    for recorded in forged.iter_mut().flat_map(|it| &mut it.log) {
+        if let Event::StepSucceeded { output, .. } = &mut recorded.event {
+            *output = Arc::new(serde_json::json!({ "n": 0 }));
+        }
+    }
+    notices(&forged, ledger, "another output than its name says");
+}
