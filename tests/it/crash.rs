@@ -18,7 +18,10 @@ use shared::{
     store::{self, ExecutionFilter, Page, Store},
 };
 use tests::{faulty::Dice, toolset::PATIENCE};
-use tokio::time::{interval, timeout};
+use tokio::{
+    task::JoinSet,
+    time::{interval, timeout},
+};
 
 use self::{
     check::{Figures, Kept, check, notices_forgeries},
@@ -71,7 +74,7 @@ async fn a_frozen_process_does_no_harm_on_mongod() {
             freeze(process, &*store, &scene.open()).await;
         }
     }
-    let figures = end(&home, &scene, server, scene.close(crowd).await).await;
+    let figures = end(&home, &scene, server, closed(&home, &scene, crowd).await).await;
     worker.end().await;
     eprintln!("{freezes} freezes of each of two processes: {figures:?}");
     accept(&figures);
@@ -131,9 +134,26 @@ async fn survive(home: &Home, seed: u64) -> Figures {
         (server, address) = home.serve().await;
         scene.moved(address);
     }
-    let figures = end(home, &scene, server, scene.close(crowd).await).await;
+    let figures = end(home, &scene, server, closed(home, &scene, crowd).await).await;
     eprintln!("{kills} kills: {figures:?}");
     figures
+}
+
+/// Waits for the end of everything, and shows what does not come to it.
+async fn closed(home: &Home, scene: &Scene, crowd: JoinSet<Vec<Story>>) -> Vec<Story> {
+    let open = match scene.close(crowd).await {
+        Ok(stories) => return stories,
+        Err(open) => open,
+    };
+    let store = store::open(home.store()).await.unwrap();
+    for id in &open {
+        let id = id.parse().unwrap();
+        eprintln!("{:?}", store.head(id).await);
+        for recorded in read(&*store, id).await {
+            eprintln!("{recorded:?}");
+        }
+    }
+    panic!("these do not end: {open:?}");
 }
 
 /// Asks the server once more for everything, ends it, and checks what it leaves behind.

@@ -1,6 +1,7 @@
 //! A home with a configuration, tools that keep a ledger, and the binary that is killed in it.
 
 use std::{
+    ffi::OsString,
     fs,
     path::PathBuf,
     process::{Command, Stdio},
@@ -130,14 +131,17 @@ impl Home {
     fn begin(&self, arguments: &[&str]) -> Process {
         let mut command = tokio::process::Command::new(faber());
         command.args(arguments).current_dir(self.folder.path()).env_clear();
-        command
-            .env("HOME", self.folder.path())
-            .envs(std::env::var_os("PATH").map(|it| ("PATH", it)));
+        command.env("HOME", self.folder.path()).envs(inherited("PATH"));
+        command.envs(inherited("FABER_LOG"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         Process { child, lines: Some(lines), reading: JoinSet::new() }
     }
+}
+
+fn inherited(variable: &'static str) -> Option<(&'static str, OsString)> {
+    std::env::var_os(variable).map(|it| (variable, it))
 }
 
 impl Line {
