@@ -5,10 +5,12 @@
 mod api;
 mod cli;
 mod commands;
+mod crash;
 mod golden;
 mod mcp;
 mod mongod;
 mod protocol;
+mod replay;
 mod simulation;
 mod stores;
 mod supervised;

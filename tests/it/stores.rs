@@ -3,6 +3,7 @@
 mod differential;
 mod mongo;
 mod sqlite;
+mod tail;
 
 use std::sync::Arc;
 

@@ -69,8 +69,9 @@ impl Reader {
         if !head.is_some_and(|it| it.state.is_over()) {
             return Ok(false);
         }
-        // A head may lag behind its log, but never runs ahead: read the last event again.
+        // A head may lag behind its log, but never runs ahead: read the event at the position
+        // again. If others are behind it, they were written since, and are yet to be told.
         let events = self.store.read(self.id, Seq(last)).await?;
-        Ok(events.last().is_none_or(|it| it.event.is_last()))
+        Ok(events.first().is_none_or(|it| it.event.is_last()))
     }
 }

@@ -171,8 +171,13 @@ impl Pen {
     /// heads, which the next batch need not.
     async fn commit(&self, batch: Vec<Entry>) -> Landed {
         let appends: Vec<&Append> = batch.iter().map(|it| &it.append).collect();
-        let (events, there) =
-            tokio::join!(self.put_events(&appends), self.put_first_heads(&appends));
+        let events = self.put_events(&appends).await;
+        let there = match &events {
+            // Written or refused, the logs are there: a head never runs ahead of its log, not even
+            // when the process dies in between.
+            Ok(_) => self.put_first_heads(&appends).await,
+            Err(err) => Err(err.clone()),
+        };
         self.batches.fetch_add(1, Ordering::Relaxed);
         let mut answers = match events {
             Ok(answers) => answers,
@@ -263,7 +268,7 @@ impl Pen {
         Ok(())
     }
 
-    /// Writes the heads of new logs beside their events, and returns those that were there.
+    /// Writes the heads of new logs, and returns those that were there.
     async fn put_first_heads(
         &self,
         appends: &[&Append],

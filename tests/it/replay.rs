@@ -1,0 +1,129 @@
+//! Plans with recorded answers, replayed by the real binary: what tools are given, and what comes
+//! of it, is equal to the last bit and of the same type.
+
+use std::{fs, path::Path, process::Stdio};
+
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+use tests::{binary::faber, toolset::PATIENCE};
+use tokio::{process::Command, time::timeout};
+
+/// Calculates as IEEE 754 says.
+const CALCULATOR: &str = r#"
+import json, math, operator, sys
+a = list(json.load(sys.stdin).values())
+operators = {"add": operator.add, "subtract": operator.sub, "multiply": operator.mul,
+             "divide": operator.truediv, "sqrt": math.sqrt, "inverse": lambda x: 1 / x}
+print(json.dumps(operators[sys.argv[1]](*a)))
+"#;
+
+/// Keeps what it was given, and answers what was recorded.
+const RECORDED: &str = r#"cat >"$FABER_STEP_ID.given"; cat "$FABER_STEP_ID.response""#;
+
+/// `{"id", "plan": [{"id", "tool", "args": [number or {"ref": step}]}], "values": {step: number}}`
+const ARITHMETIC: &str = include_str!("../replay/arithmetic.jsonl");
+
+/// `{"id", "steps": [{"label", "tool", "arguments", "deps", "resolved", "response"}]}`
+const ANSWERS: &str = include_str!("../replay/recorded.jsonl");
+
+#[tokio::test]
+async fn numbers_are_equal_to_the_last_bit() {
+    for case in cases(ARITHMETIC) {
+        for mode in ["sequential", "parallel"] {
+            let folder = tempfile::tempdir().unwrap();
+            let steps = case["plan"].as_array().unwrap();
+            let tools: Vec<Value> = steps.iter().map(calculation).collect();
+            let commands = ["add", "subtract", "multiply", "divide", "sqrt", "inverse"]
+                .map(|it| (it, json!(["python3", "-S", "-c", CALCULATOR, it])));
+            let done = run(&folder, &commands, &tools, mode).await;
+            let bits = |it: &Value| it.as_f64().map(f64::to_bits);
+            for (step, must) in case["values"].as_object().unwrap() {
+                let is = &done["outputs"][step];
+                let is_equal = must.is_f64() && is.is_f64() && bits(is) == bits(must);
+                assert!(is_equal, "{step} of {}: {is}, not {must}", case["id"]);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn references_keep_values_as_they_were_recorded() {
+    for case in cases(ANSWERS) {
+        let folder = tempfile::tempdir().unwrap();
+        let steps = case["steps"].as_array().unwrap();
+        for step in steps {
+            fs::write(file(folder.path(), step, "response"), step["response"].to_string()).unwrap();
+        }
+        let command = json!(["sh", "-c", RECORDED]);
+        let commands: Vec<_> =
+            steps.iter().map(|it| (it["tool"].as_str().unwrap(), command.clone())).collect();
+        let tools: Vec<Value> = steps.iter().map(recorded).collect();
+        let done = run(&folder, &commands, &tools, "parallel").await;
+        for step in steps {
+            let label = step["label"].as_str().unwrap();
+            let of = |list: &Value| {
+                let mut all = list.as_array().unwrap().iter();
+                all.find(|it| it["stepId"] == label).cloned().unwrap()
+            };
+            // As text: it knows the order of keys, and 1 from 1.0.
+            let given = fs::read_to_string(file(folder.path(), step, "given")).unwrap();
+            assert_eq!(given, step["resolved"].to_string(), "{label} of {}", case["id"]);
+            let is = of(&done["steps"])["resolvedParameters"].to_string();
+            assert_eq!(is, given, "{label} of {}", case["id"]);
+            let is = done["outputs"][label].to_string();
+            assert_eq!(is, step["response"].to_string(), "{label} of {}", case["id"]);
+            assert_eq!(of(&done["plan"]["tools"])["dependsOn"], step["deps"], "{label}");
+        }
+    }
+}
+
+fn cases(text: &str) -> impl Iterator<Item = Value> {
+    text.lines().map(|it| serde_json::from_str(it).unwrap())
+}
+
+fn file(folder: &Path, step: &Value, what: &str) -> std::path::PathBuf {
+    folder.join(format!("{}.{what}", step["label"].as_str().unwrap()))
+}
+
+fn calculation(step: &Value) -> Value {
+    let argument = |it: &Value| match it.get("ref") {
+        Some(step) => json!(format!("{{{{{}}}}}", step.as_str().unwrap())),
+        None => it.clone(),
+    };
+    let arguments = step["args"].as_array().unwrap().iter().map(argument);
+    let parameters: Map<String, Value> =
+        ["a", "b"].map(str::to_owned).into_iter().zip(arguments).collect();
+    json!({ "id": step["id"], "name": step["tool"], "parameters": parameters })
+}
+
+fn recorded(step: &Value) -> Value {
+    json!({ "id": step["label"], "name": step["tool"], "parameters": step["arguments"] })
+}
+
+/// Runs a plan with commands as tools, in a folder of its own, and returns the execution.
+async fn run(folder: &TempDir, commands: &[(&str, Value)], tools: &[Value], mode: &str) -> Value {
+    let mut set = Map::new();
+    for (name, command) in commands {
+        let tool = json!({
+            "name": name,
+            "effect": "idempotent",
+            "parameters": { "type": "object" },
+            "run": { "command": command, "cwd": folder.path() },
+        });
+        set.insert((*name).to_owned(), tool);
+    }
+    let set: Vec<Value> = set.into_iter().map(|(_, tool)| tool).collect();
+    let config = json!({ "toolsets": [{ "name": "replay", "source": { "tools": set } }] });
+    fs::write(folder.path().join("faber.yaml"), config.to_string()).unwrap();
+    fs::write(folder.path().join("plan.json"), json!({ "tools": tools }).to_string()).unwrap();
+    let mut command = Command::new(faber());
+    command.args(["run", "--plan", "plan.json", "--json", "--mode", mode]);
+    command.current_dir(folder.path()).env_clear().env("HOME", folder.path());
+    command.envs(std::env::var_os("PATH").map(|it| ("PATH", it)));
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let output = timeout(PATIENCE, command.output()).await.expect("it ends").unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {out}{err}", output.status);
+    serde_json::from_str(&out).unwrap()
+}

@@ -1,0 +1,42 @@
+//! Following a log of a store that takes its time.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::TryStreamExt;
+use shared::{
+    event::{Event, Outcome, Recorded},
+    execution::ExecutionState,
+    id::Seq,
+    store::{Append, ExecutionLog, Head, memory::Memory, tail},
+};
+use tests::{
+    conformance::{at, execution, head, signal, some_events},
+    faulty::{Dice, Faulty, Malice},
+};
+use tokio::time::sleep;
+
+/// Whoever comes back to the end of a log just as the rest is written is told the rest, also where
+/// the log was over between one look and the next.
+#[tokio::test(start_paused = true)]
+async fn the_last_events_are_told_to_whoever_comes_back() {
+    for seed in 0..200 {
+        let (truth, dice) = (Arc::new(Memory::new()), Dice::new(seed));
+        let id = execution(1);
+        truth.append(some_events(id, 0, 3)).await.unwrap();
+        let stall = Duration::from_millis(20);
+        let malice = Malice { fails_before: 0, fails_after: 0, stalls: 900, stall };
+        let slow = Faulty::new(Arc::clone(&truth) as _, dice.clone(), malice);
+        let told = tail(Arc::new(slow), id, Seq(3), Duration::from_millis(10));
+        let rest = async {
+            sleep(Duration::from_millis(dice.below(60))).await;
+            let event = Event::Finished { outcome: Outcome::Completed };
+            let events = [signal(4, 1.into()), Recorded { seq: Seq(5), at: at(5), event }];
+            let over = Head { state: ExecutionState::Completed, ..head(1, 5) };
+            let append = Append { head: Some(over), ..Append::new(id, Seq(3), &events) };
+            truth.append(append).await.unwrap();
+        };
+        let (told, ()) = tokio::join!(told.try_collect::<Vec<_>>(), rest);
+        let told: Vec<_> = told.unwrap().iter().map(|it| it.seq.0).collect();
+        assert_eq!(told, [4, 5], "seed {seed}");
+    }
+}
