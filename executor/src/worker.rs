@@ -305,10 +305,22 @@ async fn drive(
         return Ok(Stop::Finished);
     }
     if seen < execution.epoch() {
+        mend(&*store, &execution).await?;
         return Err(DriveError::Taken(execution.epoch()));
     }
     debug!(execution = %id, seq = %execution.seq(), "claiming");
     Driver::resume(context, execution, inbox, commands).run().await
+}
+
+/// Lets a head that lags behind a claim say who claimed. Whoever did may have died before it said
+/// so itself, and then nobody would ever look there. What it said since has a later position.
+async fn mend(store: &dyn Store, execution: &Execution) -> Result<(), StoreError> {
+    let head = store.head(execution.id()).await?;
+    if let Some(head) = head.filter(|it| it.epoch < execution.epoch()) {
+        let (owner, epoch) = (execution.worker(), execution.epoch());
+        store.put_head(shared::store::Head { owner, epoch, due: None, ..head }).await?;
+    }
+    Ok(())
 }
 
 async fn heartbeat(context: &Context) {
