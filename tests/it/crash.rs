@@ -4,6 +4,8 @@
 //! Afterwards the log, what clients were told, and a ledger that the tools themselves keep must
 //! agree. Many more crashes: `FABER_CRASH_ROUNDS=500`; other ones: `FABER_CRASH_SEED=7`.
 
+#![expect(clippy::print_stderr, reason = "the figures are for whoever runs the tests")]
+
 mod check;
 mod home;
 mod http;
@@ -107,7 +109,7 @@ async fn owner(store: &dyn Store, id: ExecutionId) -> Option<WorkerId> {
         Event::Claimed(claimed) => Some(claimed.worker),
         _ => None,
     });
-    claims.last()
+    claims.next_back()
 }
 
 async fn is_over(store: &dyn Store, id: ExecutionId) -> bool {
