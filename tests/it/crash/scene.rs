@@ -116,8 +116,8 @@ impl Scene {
         let input = json!({ "input": { "tools": plans::draw(dice) } });
         let made = self.insist(PLAN, input).await;
         let plan = made["plan"]["planId"].as_str().unwrap_or_else(|| panic!("{made:#}")).to_owned();
-        let mode = if dice.happens(300) { "SEQUENTIAL" } else { "PARALLEL" };
-        let options = json!({ "mode": mode, "idempotencyKey": key });
+        let order = if dice.happens(300) { "SEQUENTIAL" } else { "PARALLEL" };
+        let options = json!({ "mode": order, "idempotencyKey": key });
         let begun = self.insist(EXECUTE, json!({ "id": plan, "options": options })).await;
         let execution = begun["executionId"].as_str().unwrap().to_owned();
         self.open.lock().unwrap().insert(execution.clone());
