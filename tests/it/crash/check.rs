@@ -128,8 +128,8 @@ fn check_step(
     has_failed: bool,
 ) -> Result<(), String> {
     let fail = |why: &str| Err(format!("{why}: {state:?}, {course:?}, {lines:?}"));
-    let is_once = step.tool.as_str().rsplit('.').next() == Some("once");
-    let may_be_unrecorded = step.tool.as_str().rsplit('.').next() == Some("read");
+    let is_once = step.tool.as_str() == "ledger.once";
+    let may_be_unrecorded = step.tool.as_str() == "ledger.read";
     let attempts: BTreeSet<u32> = lines.iter().map(|it| it.attempt).collect();
     if is_once && (lines.len() > 1 || course.starts > 1) {
         return fail("called twice");
