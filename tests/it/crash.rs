@@ -5,8 +5,6 @@
 //! agree. Many more crashes: `FABER_CRASH_ROUNDS=500`; other ones: `FABER_CRASH_SEED=7`.
 #![expect(clippy::print_stderr, reason = "figures are for whoever watches")]
 
-#![expect(clippy::print_stderr, reason = "the figures are for whoever runs the tests")]
-
 mod check;
 mod home;
 mod http;
