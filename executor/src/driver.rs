@@ -24,6 +24,7 @@ use shared::{
     event::{Event, Recorded, StepStarted},
     execution::{Execution, Phase, ReplayError},
     id::{CommandId, Epoch, ExecutionId, Seq, WorkerId},
+    plan::StepKind,
     store::{AppendError, Envelope, Head, Store, StoreError},
     tool::Effect,
 };
@@ -76,6 +77,8 @@ pub(crate) struct Driver {
     /// The term of the worker's lease in which this was claimed.
     term: Term,
     is_draining: bool,
+    /// Whether this node lacks a tool of the plan: then it only does what commands ask for.
+    lacks_tools: bool,
 }
 
 /// Why a driver stopped, nothing being wrong.
@@ -160,7 +163,10 @@ impl Driver {
         commands: mpsc::Receiver<Envelope>,
     ) -> Self {
         let term = context.lease.term();
+        let names = execution.plan().steps().iter().map(|it| &it.tool);
+        let lacks_tools = !context.toolbox.has_all(names);
         Self {
+            lacks_tools,
             context,
             execution,
             commands,
@@ -229,13 +235,11 @@ impl Driver {
     }
 
     fn decide_at(&mut self, input: Input, may_start: bool) {
-        let may_start = may_start && !self.is_draining;
+        let may_start = may_start && !self.is_draining && !self.lacks_tools;
         let moment = Moment { now: self.context.clock.now(), may_start };
         let events = machine::decide(&mut self.execution, input, moment);
         for Recorded { seq, event, .. } in &events {
-            if let Event::StepStarted(started) = event
-                && started.until.is_none()
-            {
+            if let Event::StepStarted(started) = event {
                 self.prepare(*seq, started);
             }
         }
@@ -250,6 +254,9 @@ impl Driver {
         let plan = Arc::clone(self.execution.plan());
         let number = plan.number(&started.step).expect("the machine starts steps of the plan");
         let step = plan.step(number);
+        if step.kind != StepKind::Call {
+            return;
+        }
         let call = StepCall {
             execution: self.execution.id(),
             step: started.step.clone(),
@@ -338,7 +345,8 @@ impl Driver {
         if !is_idle || self.calls_tools() {
             return false;
         }
-        if self.is_draining || self.execution.started_at().is_none() {
+        let begins_nothing = self.is_draining || self.lacks_tools;
+        if begins_nothing || self.execution.started_at().is_none() {
             return true;
         }
         let soon = TimeDelta::from_std(self.context.options.park_after).unwrap_or(TimeDelta::MAX);
@@ -356,7 +364,7 @@ impl Driver {
         let agenda = self.execution.agenda();
         let is_idle = agenda.ready().is_empty() && agenda.asking().is_empty();
         let has_work = !is_idle && !self.execution.is_paused();
-        if self.is_draining && has_work {
+        if (self.is_draining || self.lacks_tools) && has_work {
             return Some(self.context.clock.now());
         }
         machine::wake_at(&self.execution)

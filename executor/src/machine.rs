@@ -132,7 +132,9 @@ impl Turn<'_> {
 
     /// Does everything that can be done, until nothing more can.
     fn advance(&mut self) {
-        self.expire();
+        if !self.execution.agenda().is_over() {
+            self.expire();
+        }
         loop {
             let before = self.events.len();
             self.wake();
@@ -196,7 +198,11 @@ impl Turn<'_> {
         let step = plan.step(number);
         let was_stopped = error.code == ErrorCode::CANCELLED;
         if step.policy.effect == Effect::Once && !error.is_definite {
-            return self.fail(number, attempt, outcome_unknown(&error.message));
+            let why = match self.execution.phase() {
+                Phase::Expired => format!("{}; {}", deadline().message, error.message),
+                _ => (*error.message).to_owned(),
+            };
+            return self.fail(number, attempt, outcome_unknown(&why));
         }
         match self.execution.phase() {
             Phase::Cancelling if was_stopped => {
@@ -244,6 +250,11 @@ impl Turn<'_> {
         }
     }
 
+    fn has_all_succeeded(&self) -> bool {
+        let tally = self.execution.tally();
+        tally.successful == tally.total
+    }
+
     fn conclude(&mut self) {
         if !self.execution.agenda().is_over() {
             return;
@@ -251,6 +262,8 @@ impl Turn<'_> {
         let outcome = match self.execution.phase() {
             Phase::Finished(_) => return,
             Phase::Open => Outcome::Completed,
+            // What was under way when the time was up was done all the same, and was all there was.
+            Phase::Expired if self.has_all_succeeded() => Outcome::Completed,
             Phase::Failing | Phase::Expired => Outcome::Failed,
             Phase::Cancelling => Outcome::Cancelled,
         };

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use self::lex::Token;
 pub use self::path::{Path, PathError, Segment};
-use crate::id::StepIx;
+use crate::{id::StepIx, json};
 
 /// A JSON value, parsed, with its holes known.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,53 +154,70 @@ impl Template {
     }
 
     /// Fills the holes. A hole that nothing fills stays as it was written.
-    pub fn render(&self, values: &dyn Values) -> Rendered {
-        let mut unresolved = Vec::new();
-        let value = self.fill(values, &mut unresolved);
-        Rendered { value, unresolved }
+    ///
+    /// Whatever is brought in has at most so many bytes in all, so that a small plan cannot become
+    /// a large value.
+    pub fn render(&self, values: &dyn Values, most_bytes: usize) -> Result<Rendered, TooMuch> {
+        let mut filling = Filling { values, unresolved: Vec::new(), left: Some(most_bytes) };
+        let value = filling.value(self);
+        match filling.left {
+            Some(_) => Ok(Rendered { value, unresolved: filling.unresolved }),
+            None => Err(TooMuch),
+        }
     }
+}
 
-    fn fill(&self, values: &dyn Values, unresolved: &mut Vec<Arc<str>>) -> Value {
-        match self {
-            Self::Literal(value) => (**value).clone(),
-            Self::Whole(reference) => match reference.find(values) {
+/// The holes bring in more than they may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the templates bring in too much")]
+pub struct TooMuch;
+
+/// Holes being filled.
+struct Filling<'a> {
+    values: &'a dyn Values,
+    unresolved: Vec<Arc<str>>,
+    /// How many bytes more may be brought in; nothing once there were too many.
+    left: Option<usize>,
+}
+
+impl<'a> Filling<'a> {
+    fn value(&mut self, template: &Template) -> Value {
+        match template {
+            Template::Literal(value) => (**value).clone(),
+            Template::Whole(reference) => match self.find(reference) {
                 Some(found) => found.clone(),
-                None => Value::String(reference.give_up(unresolved)),
+                None => Value::String(self.give_up(reference)),
             },
-            Self::Text(parts) => {
-                Value::String(parts.iter().map(|it| it.fill(values, unresolved)).collect())
-            }
-            Self::Array(items) => items.iter().map(|it| it.fill(values, unresolved)).collect(),
-            Self::Object(fields) => {
-                let filled =
-                    fields.iter().map(|(key, it)| (key.clone(), it.fill(values, unresolved)));
+            Template::Text(parts) => Value::String(parts.iter().map(|it| self.part(it)).collect()),
+            Template::Array(items) => items.iter().map(|it| self.value(it)).collect(),
+            Template::Object(fields) => {
+                let filled = fields.iter().map(|(key, it)| (key.clone(), self.value(it)));
                 Value::Object(filled.collect::<Map<_, _>>())
             }
         }
     }
-}
 
-impl Part {
-    fn fill(&self, values: &dyn Values, unresolved: &mut Vec<Arc<str>>) -> String {
-        match self {
-            Self::Literal(text) => text.clone(),
-            Self::Reference(reference) => match reference.find(values) {
+    fn part(&mut self, part: &Part) -> String {
+        match part {
+            Part::Literal(text) => text.clone(),
+            Part::Reference(reference) => match self.find(reference) {
                 Some(Value::String(text)) => text.clone(),
                 Some(other) => other.to_string(),
-                None => reference.give_up(unresolved),
+                None => self.give_up(reference),
             },
         }
     }
-}
 
-impl Reference {
-    fn find<'a>(&self, values: &'a dyn Values) -> Option<&'a Value> {
-        self.path.find(values.value(&self.target)?)
+    /// Returns what fills a hole; null once too much was brought in.
+    fn find(&mut self, reference: &Reference) -> Option<&'a Value> {
+        let found = reference.path.find(self.values.value(&reference.target)?)?;
+        self.left = self.left.and_then(|left| left.checked_sub(json::bytes(found)));
+        Some(if self.left.is_some() { found } else { &Value::Null })
     }
 
-    fn give_up(&self, unresolved: &mut Vec<Arc<str>>) -> String {
-        unresolved.push(self.text.clone());
-        (*self.text).to_owned()
+    fn give_up(&mut self, reference: &Reference) -> String {
+        self.unresolved.push(Arc::clone(&reference.text));
+        (*reference.text).to_owned()
     }
 }
 

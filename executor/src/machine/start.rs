@@ -7,8 +7,9 @@ use shared::{
     event::{Event, StepStarted},
     execution::{Phase, StepState},
     id::{Attempt, StepIx},
-    plan::StepKind,
-    template::Template,
+    json, limits,
+    plan::{StepKind, StepPolicy},
+    template::{Template, TooMuch},
     tool::{ErrorCode, ToolError},
 };
 
@@ -59,13 +60,14 @@ impl Turn<'_> {
             Ok(rendered) => rendered,
             Err(error) => return self.fail_unstarted(number, attempt, error),
         };
-        let until = match self.sleep_ms(number, &rendered.parameters) {
-            Ok(ms) => ms.map(|it| later(self.moment.now, it)),
-            Err(error) => return self.fail_unstarted(number, attempt, error),
-        };
+        let slept = self.sleep_ms(number, &rendered.parameters);
+        let until = slept.as_ref().ok().copied().flatten().map(|it| later(self.moment.now, it));
         let Rendered { parameters, warnings } = rendered;
         let step = id;
         self.push(Event::StepStarted(StepStarted { step, attempt, parameters, warnings, until }));
+        if let Err(error) = slept {
+            self.settle(number, attempt, Err(error));
+        }
     }
 
     /// Ends a step that could not begin. Of a step that was tried before, that try is the last.
@@ -85,7 +87,17 @@ impl Turn<'_> {
         if let Template::Literal(parameters) = &step.template {
             return Ok(Rendered { parameters: Arc::clone(parameters), warnings: Vec::new() });
         }
-        let rendered = step.template.render(&*self.execution);
+        let rendered = step.template.render(&*self.execution, limits::OUTPUT_BYTES);
+        let rendered = rendered.map_err(|TooMuch| {
+            let most = limits::OUTPUT_BYTES;
+            let why = format!("the templates bring in more than {most} bytes: pass less");
+            ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
+        })?;
+        if json::is_deeper_than(&rendered.value, limits::JSON_DEPTH) {
+            let most = limits::JSON_DEPTH;
+            let why = format!("the rendered parameters nest deeper than {most} levels");
+            return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
+        }
         let warnings: Vec<String> = rendered
             .unresolved
             .iter()
@@ -107,7 +119,7 @@ impl Turn<'_> {
             return Ok(None);
         }
         let ms = sleep_ms(parameters)?;
-        Ok(Some(ms.min(step.policy.timeout_ms)))
+        Ok(Some(most_sleep(&step.policy).map_or(ms, |most| ms.min(most))))
     }
 
     /// Ends the sleep of every step whose time has come.
@@ -120,9 +132,11 @@ impl Turn<'_> {
                 unreachable!("only running steps sleep");
             };
             let step = self.execution.plan().step(number);
-            let (id, timeout_ms) = (step.id.clone(), step.policy.timeout_ms);
+            let (id, most) = (step.id.clone(), most_sleep(&step.policy));
             let parameters = self.execution.step(number).parameters.clone().unwrap_or_default();
-            if sleep_ms(&parameters).is_ok_and(|ms| ms > timeout_ms) {
+            if let Some(timeout_ms) = most
+                && sleep_ms(&parameters).is_ok_and(|ms| ms > timeout_ms)
+            {
                 let why = format!("slept longer than its timeout of {timeout_ms} ms");
                 let error = ToolError::new(ErrorCode::TIMEOUT, why);
                 self.settle(number, attempt, Err(error));
@@ -132,6 +146,12 @@ impl Turn<'_> {
             }
         }
     }
+}
+
+/// Returns the timeout of a sleep, where the plan gives one. The usual timeout is for calls: a
+/// sleep says itself how long it takes.
+fn most_sleep(policy: &StepPolicy) -> Option<u64> {
+    (policy.timeout() != limits::STEP_TIMEOUT).then_some(policy.timeout_ms)
 }
 
 fn sleep_ms(parameters: &Value) -> Result<u64, ToolError> {

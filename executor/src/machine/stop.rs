@@ -15,7 +15,11 @@ impl Turn<'_> {
         let may_expire = matches!(self.execution.phase(), Phase::Open | Phase::Failing);
         let is_up = self.execution.deadline().is_some_and(|it| it <= self.moment.now);
         if may_expire && is_up {
+            let has_failed = self.execution.phase() == Phase::Failing;
             self.push(Event::DeadlinePassed);
+            if !has_failed {
+                self.blame();
+            }
         }
     }
 
@@ -23,9 +27,6 @@ impl Turn<'_> {
     /// is awaited; the driver tells it to stop.
     pub(super) fn stop(&mut self) {
         let phase = self.execution.phase();
-        if phase == Phase::Expired {
-            self.blame();
-        }
         let stops_sleep = matches!(phase, Phase::Cancelling | Phase::Expired);
         if stops_sleep {
             let sleeping = self.execution.agenda().sleeping().iter();
@@ -48,17 +49,21 @@ impl Turn<'_> {
         }
     }
 
-    /// Where the time is up and no step is under way to fail of it, the first that was about to
-    /// begin does: an execution that fails says why.
+    /// Where the time is up and nothing fails of it, the first step that did not begin does: an
+    /// execution that fails says why.
     fn blame(&mut self) {
         let agenda = self.execution.agenda();
-        let has_culprit = !agenda.running().is_empty()
+        let has_culprit = !agenda.sleeping().is_empty()
             || !agenda.retrying().is_empty()
             || !agenda.waiting().is_empty();
-        let next = agenda.ready().first().or(agenda.asking().first()).copied();
-        if let (false, Some(number)) = (has_culprit, next) {
-            let attempt = self.execution.step(number).next_attempt();
-            self.fail_unstarted(number, attempt, deadline());
+        if has_culprit || !agenda.has_idle() {
+            return;
+        }
+        let steps = self.execution.steps().iter();
+        let mut pending = steps.enumerate().filter(|(_, it)| it.state == StepState::Pending);
+        if let Some((at, step)) = pending.next() {
+            let attempt = step.next_attempt();
+            self.fail_unstarted(StepIx::new(at), attempt, deadline());
         }
     }
 

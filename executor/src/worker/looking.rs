@@ -49,7 +49,7 @@ impl Worker {
         let store = Arc::clone(&self.context.store);
         let poll = self.context.options.poll;
         let now = self.context.clock.now();
-        let orphans = store.orphans(now, LOOK).await?;
+        let orphans = store.orphans(now, LOOK + self.lacking.len()).await?;
         let n_orphans = self.claim_all(orphans).await?;
         let room = self.room.available_permits().min(LOOK);
         if room == 0 {

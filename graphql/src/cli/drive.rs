@@ -21,11 +21,19 @@ pub(super) struct Drive {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     handle: Handle,
+    /// Whether steps may begin here; else only commands are heard.
+    begins: bool,
 }
 
 impl Drive {
+    /// Makes one that carries executions on.
     pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, handle: Handle) -> Self {
-        Self { store, clock, handle }
+        Self { store, clock, handle, begins: true }
+    }
+
+    /// Makes one that only lets executions hear commands.
+    pub(super) fn for_commands(self) -> Self {
+        Self { begins: false, ..self }
     }
 
     /// Takes an execution whenever its time or a command has come and nobody has it, and when its
@@ -57,7 +65,7 @@ impl Drive {
             let orphans = self.store.orphans(now, ORPHANS).await?;
             return Ok(orphans.iter().any(|it| it.execution == id));
         }
-        let is_due = |head: &Head| head.due.is_some_and(|it| it <= now);
+        let is_due = |head: &Head| self.begins && head.due.is_some_and(|it| it <= now);
         Ok(is_due(&head) || !self.store.inbox(Some(id)).await?.is_empty())
     }
 }

@@ -54,6 +54,7 @@ pub(super) async fn follow(
     let steps = step_ids(client, id).await?;
     let mut follower = Follower {
         house,
+        drives: purpose != Purpose::Watch,
         client,
         id: id.clone(),
         board: Board::default(),
@@ -101,6 +102,7 @@ enum Stopped {
 /// Reads the events of an execution and shows them.
 struct Follower<'a> {
     house: &'a House,
+    drives: bool,
     client: &'a Client,
     id: Value,
     board: Board,
@@ -149,8 +151,8 @@ impl Follower<'_> {
     /// command leaves the inbox together with what it makes happen, so the inbox is read first.)
     async fn is_left_waiting(&self) -> Result<bool, Failure> {
         let has_mail = match self.id.as_str().and_then(|it| it.parse().ok()) {
-            Some(id) => self.house.has_mail(id).await?,
-            None => false,
+            Some(id) if self.drives => self.house.has_mail(id).await?,
+            _ => false,
         };
         Ok(!has_mail && self.state().await?.is("WAITING"))
     }

@@ -81,7 +81,8 @@ impl House {
         let local = self.local.as_ref()?;
         let work = local.work.as_ref()?;
         let store = Arc::clone(local.engine.store());
-        Some(Drive::new(store, Arc::clone(local.engine.clock()), work.handle.clone()))
+        let drive = Drive::new(store, Arc::clone(local.engine.clock()), work.handle.clone());
+        Some(if local.sources.is_some() { drive } else { drive.for_commands() })
     }
 
     /// Returns whether an execution is open and nobody has it.

@@ -129,13 +129,16 @@ const SHOWN: usize = 100;
 /// was written with an exponent.
 const BEYOND: f64 = 9_223_372_036_854_775_808.0;
 
+/// Whole doubles from here on were written with an exponent: nobody writes forty digits out.
+const WRITTEN_OUT: f64 = 1e40;
+
 /// Notes whole numbers that 64 bits cannot hold.
 fn rounded(value: &Value, path: &mut String, notices: &mut Vec<Diagnostic>) {
     let inside = path.len();
     match value {
         Value::Number(number) if notices.len() < SHOWN && number.is_f64() => {
             let double = number.as_f64().unwrap_or_default();
-            if double.abs() >= BEYOND && double.fract() == 0.0 {
+            if (BEYOND..WRITTEN_OUT).contains(&double.abs()) && double.fract() == 0.0 {
                 let message = format!("`{number}` is beyond 64 bits and kept as a double");
                 let help = "write it as text if every digit matters";
                 let notice = Diagnostic::warning("plan.number_rounded", path.as_str(), message);

@@ -10,6 +10,10 @@ use tokio::sync::watch;
 
 use crate::id::ExecutionId;
 
+/// From so many watched logs on, those that nobody watches any more are forgotten, each time
+/// their number has doubled.
+const SWEEP: usize = 1_024;
+
 /// Wakes readers, within one process.
 #[derive(Debug)]
 pub struct Hints {
@@ -37,7 +41,11 @@ impl Hints {
 
     /// Returns a hint that a log may have grown.
     pub fn log(&self, id: ExecutionId) -> watch::Receiver<()> {
-        self.logs().entry(id).or_default().subscribe()
+        let mut logs = self.logs();
+        if logs.len() >= SWEEP && logs.len().is_power_of_two() {
+            logs.retain(|_, hint| hint.receiver_count() > 0);
+        }
+        logs.entry(id).or_default().subscribe()
     }
 
     /// Says that there may be executions to claim.

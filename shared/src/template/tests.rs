@@ -42,7 +42,7 @@ fn world() -> World {
 fn render(value: &Value) -> Value {
     let world = world();
     let template = Template::parse(value, &world).expect("a good template");
-    let rendered = template.render(&world);
+    let rendered = template.render(&world, 1 << 20).unwrap();
     assert_eq!(rendered.unresolved, Vec::<Arc<str>>::new());
     rendered.value
 }
@@ -121,7 +121,7 @@ fn what_is_missing_stays_as_written() {
         "{{vars.nobody}}",
     ] {
         let parsed = Template::parse(&json!(template), &world).unwrap();
-        let rendered = parsed.render(&world);
+        let rendered = parsed.render(&world, 1 << 20).unwrap();
         assert_eq!(rendered.value, json!(template));
         assert_eq!(rendered.unresolved, [Arc::from(template)]);
     }
@@ -151,4 +151,14 @@ fn braces_around_anything_else_are_refused() {
         let unknown = matches!(errors[0].kind, TemplateErrorKind::Unknown { .. });
         assert_eq!(unknown, is_unknown, "{template}: {}", errors[0]);
     }
+}
+
+#[test]
+fn what_is_brought_in_has_a_limit() {
+    let world = world();
+    let template =
+        Template::parse(&json!(["{{createAuthor.name}}", "{{createAuthor.name}}"]), &world);
+    let template = template.unwrap();
+    assert!(template.render(&world, 14).is_ok());
+    assert_eq!(template.render(&world, 13), Err(TooMuch));
 }

@@ -32,9 +32,13 @@ impl Report {
     }
 
     /// Makes a report of the compiler alone, which has no store.
-    pub(super) fn compiler() -> Self {
-        let workload = ("workload".to_owned(), Value::from("plan"));
-        Self { fields: Map::from_iter([workload]), commits: 0 }
+    pub(super) fn compiler(wall: Duration, steps: usize) -> Self {
+        let texts = [("workload", "plan"), ("store", "none"), ("effect", "read")];
+        let texts = texts.map(|(name, text)| (name.to_owned(), Value::from(text)));
+        let mut report = Self { fields: Map::from_iter(texts), commits: 0 };
+        report.set("concurrency", 1);
+        report.figures(0, steps, wall, &mut [wall]);
+        report
     }
 
     pub(super) fn set(&mut self, name: &str, value: impl Into<Value>) {
@@ -78,17 +82,25 @@ impl Report {
         wall: Duration,
         runs: &mut [Duration],
     ) {
+        self.figures(store.commits() - self.commits, steps, wall, runs);
+    }
+
+    fn figures(&mut self, commits: u64, steps: usize, wall: Duration, runs: &mut [Duration]) {
         let n = runs.len();
         #[expect(clippy::cast_precision_loss, reason = "far fewer than 2⁵²")]
         let per_second = |count: usize| round(count as f64 / wall.as_secs_f64());
         runs.sort_unstable();
         self.set("runs", n);
         self.set("wall_s", round(wall.as_secs_f64()));
-        self.set("commits", store.commits() - self.commits);
+        self.set("commits", commits);
         self.set("steps_per_s", per_second(n * steps));
         self.set("runs_per_s", per_second(n));
         self.set_ms("run_p50_ms", percentile(runs, 50));
         self.set_ms("run_p99_ms", percentile(runs, 99));
+        let each = u32::try_from(steps).unwrap_or(u32::MAX).max(1);
+        let per_step: Vec<Duration> = runs.iter().map(|it| *it / each).collect();
+        self.set_ms("step_p50_ms", percentile(&per_step, 50));
+        self.set_ms("step_p99_ms", percentile(&per_step, 99));
     }
 
     pub(super) fn to_json(&self) -> Value {

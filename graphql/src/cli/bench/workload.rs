@@ -30,7 +30,7 @@ use tokio::task::JoinSet;
 use super::{
     BenchArgs, BenchEffect, BenchError, Rig,
     load::{self, Until},
-    report::{Report, percentile, round},
+    report::{Report, round},
 };
 
 /// Steps one after another.
@@ -63,7 +63,10 @@ pub(super) async fn fanout(
     let mut draft: Vec<DraftStep> = names.iter().map(|it| step(it, tool, None, None)).collect();
     draft.push(step("join", tool, None, Some(json!(names))));
     let plan = keep(rig, draft).await?;
-    executions(rig, args, report, &plan, (steps + 1, concurrency, 1_000)).await
+    executions(rig, args, report, &plan, (steps + 1, concurrency, 1_000)).await?;
+    // The join is counted in every figure, but it is not one of the steps asked for.
+    report.set("steps", steps);
+    Ok(())
 }
 
 /// Runs a plan as often as asked for. `shape` is its steps, the executions at once, and how many
@@ -89,11 +92,6 @@ async fn executions(
     report.set("steps", steps);
     report.set("concurrency", concurrency);
     report.finish(&*rig.store, steps, runs.wall, &mut runs.each);
-    let each = u32::try_from(steps).unwrap_or(u32::MAX);
-    let mut per_step: Vec<Duration> = runs.each.iter().map(|it| *it / each).collect();
-    per_step.sort_unstable();
-    report.set_ms("step_p50_ms", percentile(&per_step, 50));
-    report.set_ms("step_p99_ms", percentile(&per_step, 99));
     Ok(())
 }
 
@@ -135,6 +133,7 @@ pub(super) async fn dag(
     let begun = Instant::now();
     let id = load::one(&rig.control, &plan, &options).await?;
     let wall = begun.elapsed();
+    report.set("effect", "read");
     report.set("steps", dag.steps.len());
     report.set("concurrency", width);
     report.finish(&*rig.store, dag.steps.len(), wall, &mut [wall]);
@@ -238,13 +237,9 @@ pub(super) fn plan(steps: usize) -> Value {
     let refused = compile(&draft, about(), &catalog());
     let cycle = begun.elapsed();
     let named = refused.err().unwrap_or_default();
-    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2⁵²")]
-    let per_second = steps as f64 / wall.as_secs_f64();
-    let mut report = Report::compiler();
+    let mut report = Report::compiler(wall, steps);
     report.set("steps", steps);
     report.set("compiled", compiled.is_ok());
-    report.set("wall_s", round(wall.as_secs_f64()));
-    report.set("steps_per_s", round(per_second));
     report.set("cycle_steps", nodes);
     report.set("cycle_edges", edges);
     report.set("cycle_wall_s", round(cycle.as_secs_f64()));
