@@ -214,3 +214,25 @@ fn a_deadline_that_finds_nothing_under_way_is_said_all_the_same() {
     "#]]);
     story.is_over(ExecutionState::Failed);
 }
+
+#[test]
+fn a_deadline_that_finds_everything_done_changes_nothing() {
+    let mut story = Story::with(vec![call("a", &[]), call("b", &["a"])], deadline(10_000));
+    story.now = at(20_000);
+    story.ok("a").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        20000 step_succeeded a#1 {"by":"a"}
+        20000 deadline_passed
+        20000 step_failed b#1 execution.deadline
+        20000 finished Failed
+    "#]]);
+    let mut story = Story::with(vec![call("a", &[])], deadline(10_000));
+    story.now = at(20_000);
+    story.ok("a").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        20000 step_succeeded a#1 {"by":"a"}
+        20000 finished Completed
+    "#]]);
+}

@@ -109,8 +109,21 @@ fn a_sleep_of_nothing_is_over_at_once_and_a_long_one_ends_with_its_timeout() {
     let bad = with(json!({ "ms": -1 }), step("s", "flow.sleep", &[]));
     Story::new(vec![bad]).check(expect![[r"
         0 claimed
+        0 step_started s#1
         0 step_failed s#1 tool.invalid_parameters
         0 finished Failed
+    "]]);
+}
+
+#[test]
+fn a_sleep_of_an_hour_needs_no_timeout_of_its_own() {
+    let mut story = Story::new(vec![sleep("s", 3_600_000, &[])]);
+    assert_eq!(story.wakes_at(), Some(3_600_000));
+    story.wake(3_600_000).check(expect![[r"
+        0 claimed
+        0 step_started s#1 until 3600000
+        3600000 step_succeeded s#1 null
+        3600000 finished Completed
     "]]);
 }
 
