@@ -1,6 +1,7 @@
 //! Writes an answer down: the body, and the status that goes with it.
 
 use async_graphql::{ErrorExtensionValues, Response, ServerError, Value};
+use async_graphql_axum::GraphQLResponse;
 use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response as HttpResponse},
@@ -24,9 +25,16 @@ pub(super) fn reply(response: Response, format: Format) -> HttpResponse {
         Format::GraphqlResponse => (status(&response), GRAPHQL_RESPONSE),
         Format::Json | Format::EventStream => (StatusCode::OK, JSON),
     };
-    let headers = response.http_headers.clone();
-    let mut answer = (status, encode(response)).into_response();
-    extend(answer.headers_mut(), headers);
+    let mut answer = if is_request_error(&response) {
+        // The stock answer would say `data: null`, as if something had been executed.
+        let headers = response.http_headers.clone();
+        let mut answer = encode(response).into_response();
+        extend(answer.headers_mut(), headers);
+        answer
+    } else {
+        GraphQLResponse::from(response).into_response()
+    };
+    *answer.status_mut() = status;
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     answer.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     answer
