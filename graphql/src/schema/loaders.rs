@@ -13,11 +13,12 @@ use shared::{
     id::{ExecutionId, PlanId, RequestId},
     plan::Plan,
     request::Request,
+    store::StoreError,
 };
 use tokio::task::JoinSet;
 
 use super::error::{ApiError, ApiResult};
-use crate::engine::Engine;
+use crate::engine::{Engine, EngineError};
 
 /// How many loads of one list are on their way at once.
 const WIDTH: usize = 16;
@@ -56,7 +57,7 @@ impl Loaders {
 
     /// Returns an execution as it now stands, if there is one.
     pub(super) async fn execution(&self, id: ExecutionId) -> ApiResult<Option<Arc<Execution>>> {
-        self.source.load_one(id).await
+        self.source.load_one(id).await?.transpose()
     }
 
     /// Returns plans in the order asked for, without those that are gone.
@@ -65,10 +66,12 @@ impl Loaders {
         Ok(ids.iter().filter_map(|it| found.get(it).cloned()).collect())
     }
 
-    /// Returns executions in the order asked for, without those whose log never began.
+    /// Returns executions in the order asked for, without those whose log never began. One that is
+    /// damaged in the store is left out, and logged: it must not hide the others.
     pub(super) async fn executions(&self, ids: &[ExecutionId]) -> ApiResult<Vec<Arc<Execution>>> {
         let found = self.source.load_many(ids.iter().copied()).await?;
-        Ok(ids.iter().filter_map(|it| found.get(it).cloned()).collect())
+        let found = ids.iter().filter_map(|it| found.get(it));
+        Ok(found.filter_map(|it| it.as_ref().ok().cloned()).collect())
     }
 }
 
@@ -91,11 +94,22 @@ impl Loader<RequestId> for Source {
 }
 
 impl Loader<ExecutionId> for Source {
-    type Value = Arc<Execution>;
+    /// The execution, or how it is damaged.
+    type Value = ApiResult<Arc<Execution>>;
     type Error = ApiError;
 
-    async fn load(&self, ids: &[ExecutionId]) -> ApiResult<Loaded<ExecutionId, Arc<Execution>>> {
-        each(ids, |id| async move { Ok(self.0.execution(id).await?.map(Arc::new)) }).await
+    async fn load(&self, ids: &[ExecutionId]) -> ApiResult<Loaded<ExecutionId, Self::Value>> {
+        each(ids, |id| async move {
+            match self.0.execution(id).await {
+                Ok(found) => Ok(found.map(|it| Ok(Arc::new(it)))),
+                Err(err @ EngineError::Store(StoreError::Corrupt { .. })) => {
+                    tracing::error!(execution = %id, %err, "an execution cannot be read");
+                    Ok(Some(Err(err.into())))
+                }
+                Err(err) => Err(err.into()),
+            }
+        })
+        .await
     }
 }
 

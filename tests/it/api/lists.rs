@@ -77,3 +77,22 @@ async fn filters_choose(world: &super::world::World, ids: &[String]) {
         assert_eq!(found["nodes"].as_array().map(Vec::len), Some(expected), "{filter}");
     }
 }
+
+#[tokio::test]
+async fn what_is_damaged_does_not_hide_the_others() {
+    let [_, world] = worlds().await;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let id = world.start(json!([{ "name": "flow.noop" }]), json!({})).await;
+        world.events(&id).await;
+        ids.push(id);
+    }
+    let file = rusqlite::Connection::open(world.file().unwrap()).unwrap();
+    file.execute_batch("UPDATE events SET json = '[{]' WHERE log = 2").unwrap();
+    let list = world.get("{ executions { nodes { executionId } } }", json!({})).await;
+    let left: Vec<String> = pluck(list["nodes"].as_array().unwrap(), "executionId");
+    assert_eq!(left, [ids[2].clone(), ids[0].clone()]);
+    let one = json!({ "id": ids[1] });
+    let refused = world.refused("query ($id: ID!) { execution(executionId: $id) { state } }", one);
+    assert_eq!(refused.await["code"], "INTERNAL");
+}

@@ -1,6 +1,6 @@
 //! A schema over a store, with a worker that carries out what is asked.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use async_graphql::{Request, Response, Variables};
 use async_trait::async_trait;
@@ -35,7 +35,7 @@ pub(super) struct World {
     /// Ends the worker when the world does.
     _tasks: JoinSet<()>,
     /// Where the store's file is.
-    _folder: Option<Arc<TempDir>>,
+    folder: Option<Arc<TempDir>>,
 }
 
 /// What a process does.
@@ -99,7 +99,12 @@ impl World {
         let planner = Arc::new(Literal);
         let engine = Engine::new(control, toolbox, planner, clock, PATIENCE);
         let schema = schema::build(engine, Limits::default());
-        Self { schema, _tasks: tasks, _folder: folder }
+        Self { schema, _tasks: tasks, folder }
+    }
+
+    /// Returns where the store's file is, if it is one.
+    pub(super) fn file(&self) -> Option<PathBuf> {
+        self.folder.as_ref().map(|it| it.path().join("faber.db"))
     }
 
     /// Executes an operation. Returns `{"data": …}`, with `errors` if there are any.
