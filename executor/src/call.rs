@@ -12,7 +12,7 @@ use std::{
 use futures::FutureExt;
 use serde_json::Value;
 use shared::{
-    id::{Attempt, StepIx, ToolName},
+    id::{Attempt, Task, ToolName},
     json, limits,
     tool::{ErrorCode, ToolError},
 };
@@ -28,7 +28,7 @@ use crate::{
 /// An attempt that is about to begin.
 #[derive(Debug)]
 pub(crate) struct Call {
-    pub(crate) step: StepIx,
+    pub(crate) task: Task,
     pub(crate) attempt: Attempt,
     pub(crate) tool: ToolName,
     pub(crate) parameters: Arc<Value>,
@@ -39,7 +39,7 @@ pub(crate) struct Call {
 /// An attempt that has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    pub(crate) step: StepIx,
+    pub(crate) task: Task,
     pub(crate) attempt: Attempt,
     pub(crate) result: Result<Value, ToolError>,
     /// About how many bytes the result has in the log.
@@ -49,7 +49,7 @@ pub(crate) struct Ended {
 impl Call {
     /// Carries the attempt out. It ends: by itself, by its timeout, or by its cancellation.
     pub(crate) async fn carry_out(self, toolbox: Toolbox, options: Arc<Options>) -> Ended {
-        let Self { step, attempt, tool, parameters, timeout, cx } = self;
+        let Self { task, attempt, tool, parameters, timeout, cx } = self;
         let cancel = cx.cancel.clone();
         let has_begun = AtomicBool::new(false);
         let call = call(&toolbox, &tool, parameters, cx, (options.connect, &has_begun));
@@ -67,7 +67,7 @@ impl Call {
             .map_err(|error| ToolError { is_definite: error.is_definite || is_certain, ..error });
         let result = result.and_then(|output| check(output, options.output_bytes));
         let bytes = result.as_ref().map_or(256, json::bytes);
-        Ended { step, attempt, result, bytes }
+        Ended { task, attempt, result, bytes }
     }
 }
 

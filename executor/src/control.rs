@@ -197,13 +197,13 @@ impl Control {
     pub async fn approve(
         &self,
         id: ExecutionId,
-        step: StepId,
+        (step, item): (StepId, Option<u32>),
         approved: bool,
         comment: Option<String>,
     ) -> Result<(), ControlError> {
         check_text("comment", comment.as_deref())?;
         self.open(id).await?;
-        self.send(id, Command::Approve { step, approved, comment }).await
+        self.send(id, Command::Approve { step, item, approved, comment }).await
     }
 
     /// Tells an execution something that a step waits for, or may wait for later.

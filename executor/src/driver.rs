@@ -23,7 +23,7 @@ use shared::{
     clock::{Clock, Timestamp},
     event::{Event, Recorded, StepStarted},
     execution::{Execution, Phase, ReplayError},
-    id::{CommandId, Epoch, ExecutionId, Seq, WorkerId},
+    id::{CommandId, Epoch, ExecutionId, Part, Seq, Task, WorkerId},
     plan::StepKind,
     store::{AppendError, Envelope, Head, Store, StoreError},
     tool::Effect,
@@ -40,7 +40,7 @@ use self::pending::Pending;
 use crate::{
     call::{Call, Ended},
     lease::{LeaseClock, Term},
-    machine::{self, Input, Moment},
+    machine::{self, Answer, Input, Moment},
     options::Options,
     tool::{StepCall, ToolContext},
     toolbox::Toolbox,
@@ -163,8 +163,7 @@ impl Driver {
         commands: mpsc::Receiver<Envelope>,
     ) -> Self {
         let term = context.lease.term();
-        let names = execution.plan().steps().iter().map(|it| &it.tool);
-        let lacks_tools = !context.toolbox.has_all(names);
+        let lacks_tools = !context.toolbox.has_all(execution.plan().tools());
         Self {
             lacks_tools,
             context,
@@ -217,9 +216,9 @@ impl Driver {
     }
 
     fn settle(&mut self, ended: Ended) {
-        let Ended { step, attempt, result, bytes } = ended;
+        let Ended { task, attempt, result, bytes } = ended;
         self.pending.weigh(bytes);
-        self.decide(Input::Ended { step, attempt, result });
+        self.decide(Input::Ended { task, attempt, result: result.map(Answer::from) });
     }
 
     fn obey(&mut self, envelope: Envelope, may_start: bool) {
@@ -252,29 +251,37 @@ impl Driver {
     /// Prepares a call: it begins at once if it only reads, else once its record is durable.
     fn prepare(&mut self, seq: Seq, started: &StepStarted) {
         let plan = Arc::clone(self.execution.plan());
-        let number = plan.number(&started.step).expect("the machine starts steps of the plan");
-        let step = plan.step(number);
-        if step.kind != StepKind::Call {
+        let step = plan.number(&started.step).expect("the machine starts steps of the plan");
+        let task = Task { step, part: started.part };
+        let callee = plan.step(step).callee(started.part);
+        if callee.kind != StepKind::Call || started.items.is_some() {
             return;
         }
         let call = StepCall {
             execution: self.execution.id(),
             step: started.step.clone(),
+            part: started.part,
             attempt: started.attempt,
         };
         let call = Call {
-            step: number,
+            task,
             attempt: started.attempt,
-            tool: step.tool.clone(),
+            tool: callee.tool.clone(),
             parameters: Arc::clone(&started.parameters),
-            timeout: step.policy.timeout(),
-            cx: ToolContext { call: Some(call), cancel: self.cancel.child_token() },
+            timeout: callee.policy.timeout(),
+            cx: ToolContext { call: Some(call), cancel: self.token(started.part) },
         };
-        if step.policy.effect == Effect::Read {
+        if callee.policy.effect == Effect::Read {
             self.launch(call);
         } else {
             self.held.push_back((seq, call));
         }
+    }
+
+    /// Returns what tells a call to stop. What undoes something is not stopped: the end of the
+    /// execution is why it runs.
+    fn token(&self, part: Part) -> CancellationToken {
+        if part.undo { CancellationToken::new() } else { self.cancel.child_token() }
     }
 
     /// Begins a call. One that is over at once costs no task.
@@ -342,7 +349,7 @@ impl Driver {
     /// Returns whether nothing here is under way that needs a driver.
     fn may_put_aside(&self) -> bool {
         let is_idle = self.attempts.is_empty() && self.held.is_empty() && self.ended.is_empty();
-        if !is_idle || self.calls_tools() {
+        if !is_idle || self.execution.agenda().has_calls() {
             return false;
         }
         let begins_nothing = self.is_draining || self.lacks_tools;
@@ -353,17 +360,9 @@ impl Driver {
         self.due().is_none_or(|it| it - self.context.clock.now() > soon)
     }
 
-    /// Returns whether a step runs that does more than sleep.
-    fn calls_tools(&self) -> bool {
-        let agenda = self.execution.agenda();
-        agenda.running().len() > agenda.sleeping().len()
-    }
-
     /// Returns when a worker should take the execution again, if nobody asks before.
     fn due(&self) -> Option<Timestamp> {
-        let agenda = self.execution.agenda();
-        let is_idle = agenda.ready().is_empty() && agenda.asking().is_empty();
-        let has_work = !is_idle && !self.execution.is_paused();
+        let has_work = self.execution.agenda().has_work() && !self.execution.is_paused();
         if (self.is_draining || self.lacks_tools) && has_work {
             return Some(self.context.clock.now());
         }

@@ -6,9 +6,12 @@
 //!
 //! The cost of a decision is that of the steps that the input makes ready, not of the plan.
 
+mod dry;
+mod gather;
 mod people;
 mod start;
 mod stop;
+mod undo;
 
 use std::sync::Arc;
 
@@ -17,13 +20,15 @@ use serde_json::Value;
 use shared::{
     clock::Timestamp,
     event::{Claimed, Created, Event, Outcome, Recorded, SkipReason, WaitReason},
-    execution::{Execution, ExecutionOptions, Phase, StepState},
-    id::{Attempt, ExecutionId, Seq, StepIx, WorkerId},
+    execution::{Execution, ExecutionOptions, How, Phase, ReplayError, StepState},
+    id::{Attempt, ExecutionId, Seq, StepId, StepIx, Task, WorkerId, fnv1a},
     limits,
-    plan::{OnError, Plan},
+    plan::{OnError, Plan, StepPolicy},
     store::Envelope,
-    tool::{Effect, ErrorCode, ToolError},
+    tool::{Effect, ErrorCode, Progress, ToolError},
 };
+
+pub use self::dry::{Verdict, dry_run};
 
 /// Something the outside world tells the machine.
 #[derive(Clone, Debug)]
@@ -37,17 +42,43 @@ pub enum Input {
     },
     /// An attempt has ended.
     Ended {
-        /// The step.
-        step: StepIx,
+        /// What was tried.
+        task: Task,
         /// Which attempt.
         attempt: Attempt,
         /// What came of it.
-        result: Result<Value, ToolError>,
+        result: Result<Answer, ToolError>,
     },
+    /// An attempt says how far it is.
+    Progressed {
+        /// What is tried.
+        task: Task,
+        /// Which attempt.
+        attempt: Attempt,
+        /// How far.
+        progress: Progress,
+    },
+    /// There is a permit for the call of a task.
+    Permitted(Task),
     /// An outsider asks for something.
     Command(Envelope),
     /// Time has passed.
     Woken,
+}
+
+/// What an attempt returned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The output.
+    pub output: Value,
+    /// Whether it was returned earlier, to another call.
+    pub cached: bool,
+}
+
+impl From<Value> for Answer {
+    fn from(output: Value) -> Self {
+        Self { output, cached: false }
+    }
 }
 
 /// When a decision is made, and whether it may begin anything.
@@ -73,11 +104,20 @@ pub fn create(
     now: Timestamp,
 ) -> (Execution, Recorded) {
     let about = plan.about();
-    let created = Created { plan: about.id, request: about.request, options };
+    create_as(id, plan, Created::new(about.id, about.request, options), now)
+        .expect("an execution that takes nothing over can begin")
+}
+
+/// Begins the life of an execution that belongs to another, or takes outputs over from one.
+pub fn create_as(
+    id: ExecutionId,
+    plan: &Arc<Plan>,
+    created: Created,
+    now: Timestamp,
+) -> Result<(Execution, Recorded), ReplayError> {
     let recorded = Recorded { seq: Seq::START.next(), at: now, event: Event::Created(created) };
-    let execution = Execution::create(id, Arc::clone(plan), &recorded)
-        .expect("the first event of a log is `created`");
-    (execution, recorded)
+    let execution = Execution::create(id, Arc::clone(plan), &recorded)?;
+    Ok((execution, recorded))
 }
 
 /// Moves `execution` past what happens when `input` arrives, and returns it. Perhaps nothing.
@@ -88,7 +128,9 @@ pub fn decide(execution: &mut Execution, input: Input, moment: impl Into<Moment>
     let mut turn = Turn { execution, moment: moment.into(), events: Vec::new() };
     match input {
         Input::Claimed { worker, node } => turn.claim(worker, node),
-        Input::Ended { step, attempt, result } => turn.settle(step, attempt, result),
+        Input::Ended { task, attempt, result } => turn.settle(task, attempt, result),
+        Input::Progressed { task, attempt, progress } => turn.note(task, attempt, progress),
+        Input::Permitted(task) => turn.start_permitted(task),
         Input::Command(envelope) => turn.obey(envelope),
         Input::Woken => (),
     }
@@ -108,7 +150,11 @@ pub fn wake_at(execution: &Execution) -> Option<Timestamp> {
         _ => None,
     };
     let has_slot = agenda.running().len() < execution.options().width();
-    let may_retry = execution.phase() == Phase::Open && !execution.is_paused() && has_slot;
+    let may_retry = match execution.phase() {
+        Phase::Open => !execution.is_paused() && has_slot,
+        Phase::Compensating(_) => true,
+        _ => false,
+    };
     let retry = agenda.retrying().first().filter(|_| may_retry);
     [agenda.sleeping().first().map(|it| it.0), retry.map(|it| it.0), deadline, start]
         .into_iter()
@@ -140,8 +186,11 @@ impl Turn<'_> {
             self.wake();
             self.stop();
             self.skip();
+            self.judge();
             self.ask();
             self.start();
+            self.gather();
+            self.undo();
             if self.events.len() == before {
                 break;
             }
@@ -149,104 +198,159 @@ impl Turn<'_> {
         self.conclude();
     }
 
-    /// Takes the execution over: what ran elsewhere is interrupted, what only sleeps sleeps on.
+    fn id(&self, task: Task) -> StepId {
+        self.execution.plan().step(task.step).id.clone()
+    }
+
+    fn policy(&self, task: Task) -> StepPolicy {
+        self.execution.plan().step(task.step).callee(task.part).policy.clone()
+    }
+
+    /// Returns the state of a task that an event or the agenda has named.
+    fn state(&self, task: Task) -> Option<&StepState> {
+        self.execution.task(task).map(|it| &it.state)
+    }
+
+    /// Takes the execution over: what ran elsewhere is interrupted; what only sleeps, and what runs
+    /// in an execution of its own, goes on.
     fn claim(&mut self, worker: WorkerId, node: Arc<str>) {
         let epoch = self.execution.epoch().next();
         self.push(Event::Claimed(Claimed { worker, node, epoch }));
-        let running: Vec<StepIx> = self.execution.agenda().running().iter().copied().collect();
-        for number in running {
-            if let StepState::Running { attempt, until: None } = self.execution.step(number).state {
-                self.interrupt(number, attempt);
+        let running: Vec<Task> = self.execution.agenda().running().iter().copied().collect();
+        for task in running {
+            if let Some(StepState::Running { attempt, how: How::Calling }) = self.state(task) {
+                self.interrupt(task, *attempt);
             }
         }
     }
 
     /// Says what becomes of an attempt whose worker is gone.
-    fn interrupt(&mut self, number: StepIx, attempt: Attempt) {
-        let interruptions = self.execution.step(number).interruptions + 1;
-        let plan = Arc::clone(self.execution.plan());
-        let step = plan.step(number);
-        if step.policy.effect == Effect::Once {
+    fn interrupt(&mut self, task: Task, attempt: Attempt) {
+        let interruptions = self.execution.task(task).map_or(0, |it| it.interruptions) + 1;
+        if self.policy(task).effect == Effect::Once {
             let error = outcome_unknown("the worker was lost while the tool was called");
-            return self.fail(number, attempt, error);
+            return self.fail(task, attempt, error);
         }
         if interruptions > limits::INTERRUPTIONS {
             let why = format!("the step took its worker down {interruptions} times");
             let error = ToolError::new(ErrorCode::UNAVAILABLE, why).terminal();
-            return self.fail(number, attempt, error);
+            return self.fail(task, attempt, error);
         }
-        self.push(Event::StepInterrupted { step: step.id.clone(), attempt });
+        let (step, part) = (self.id(task), task.part);
+        self.push(Event::StepInterrupted { step, part, attempt });
+    }
+
+    /// Notes how far an attempt is.
+    fn note(&mut self, task: Task, attempt: Attempt, progress: Progress) {
+        if self.is_running(task, attempt) {
+            let (step, part) = (self.id(task), task.part);
+            self.push(Event::StepProgress { step, part, attempt, progress });
+        }
+    }
+
+    fn is_running(&self, task: Task, attempt: Attempt) -> bool {
+        let state = self.state(task);
+        matches!(state, Some(StepState::Running { attempt: it, .. }) if *it == attempt)
     }
 
     /// Records what came of an attempt.
-    fn settle(&mut self, number: StepIx, attempt: Attempt, result: Result<Value, ToolError>) {
-        match self.execution.step(number).state {
-            StepState::Running { attempt: current, .. } if current == attempt => (),
-            _ => return,
+    fn settle(&mut self, task: Task, attempt: Attempt, result: Result<Answer, ToolError>) {
+        if !self.is_running(task, attempt) {
+            return;
         }
         match result {
-            Ok(output) => {
-                let step = self.execution.plan().step(number).id.clone();
-                self.push(Event::StepSucceeded { step, attempt, output: Arc::new(output) });
+            Ok(Answer { output, cached }) => {
+                let (step, part, output) = (self.id(task), task.part, Some(Arc::new(output)));
+                self.push(Event::StepSucceeded { step, part, attempt, output, cached });
             }
-            Err(error) => self.settle_failure(number, attempt, error),
+            Err(error) => self.settle_failure(task, attempt, error),
         }
     }
 
-    fn settle_failure(&mut self, number: StepIx, attempt: Attempt, error: ToolError) {
-        let plan = Arc::clone(self.execution.plan());
-        let step = plan.step(number);
+    fn settle_failure(&mut self, task: Task, attempt: Attempt, error: ToolError) {
+        let policy = self.policy(task);
         let was_stopped = error.code == ErrorCode::CANCELLED;
-        if step.policy.effect == Effect::Once && !error.is_definite {
+        if policy.effect == Effect::Once && !error.is_definite {
             let why = match self.execution.phase() {
                 Phase::Expired => format!("{}; {}", deadline().message, error.message),
                 _ => (*error.message).to_owned(),
             };
-            return self.fail(number, attempt, outcome_unknown(&why));
+            return self.fail(task, attempt, outcome_unknown(&why));
         }
+        let (step, part) = (self.id(task), task.part);
         match self.execution.phase() {
             Phase::Cancelling if was_stopped => {
-                return self.push(Event::StepCancelled { step: step.id.clone() });
+                return self.push(Event::StepCancelled { step, part });
             }
-            Phase::Expired if was_stopped => return self.fail(number, attempt, deadline()),
-            Phase::Open if error.retryable => {
-                let failures = self.execution.step(number).failures + 1;
-                let dice = dice(self.execution.id(), number, attempt);
-                if let Some(delay) = step.policy.retry.delay(failures, dice) {
+            Phase::Expired if was_stopped => return self.fail(task, attempt, deadline()),
+            Phase::Open | Phase::Compensating(_) if error.retryable => {
+                let failures = self.execution.task(task).map_or(0, |it| it.failures) + 1;
+                let dice = dice(self.execution.id(), task, attempt);
+                if let Some(delay) = policy.retry.delay(failures, dice) {
                     let until = self.moment.now + delay;
-                    let step = step.id.clone();
-                    return self.push(Event::StepRetryScheduled { step, attempt, error, until });
+                    return self.push(Event::StepRetryScheduled {
+                        step,
+                        part,
+                        attempt,
+                        error,
+                        until,
+                    });
                 }
             }
             _ => (),
         }
-        self.fail(number, attempt, error);
+        self.fail(task, attempt, error);
     }
 
-    /// Ends a step badly, or asks a person what to do about it.
-    fn fail(&mut self, number: StepIx, attempt: Attempt, error: ToolError) {
-        let plan = Arc::clone(self.execution.plan());
-        let step = plan.step(number);
-        let state = self.execution.step(number);
-        let is_running = matches!(state.state, StepState::Running { .. });
-        let asks = step.policy.on_error == OnError::Wait
-            && self.execution.phase() == Phase::Open
-            && is_running;
-        let id = step.id.clone();
-        if !asks {
-            return self.push(Event::StepFailed { step: id, attempt, error });
+    /// Ends a task badly, or asks a person what to do about it.
+    fn fail(&mut self, task: Task, attempt: Attempt, error: ToolError) {
+        let (step, part) = (self.id(task), task.part);
+        let on_error = self.execution.plan().step(task.step).policy.on_error;
+        let asks = on_error == OnError::Wait && !part.undo && self.execution.phase() == Phase::Open;
+        let state = self.execution.task(task);
+        let running = state.filter(|it| matches!(it.state, StepState::Running { .. }));
+        match running {
+            Some(state) if asks => {
+                let parameters = state.parameters.clone().unwrap_or_default();
+                let warnings = state.warnings.clone();
+                let reason = WaitReason::Decision { error };
+                self.push(Event::StepWaiting { step, part, reason, parameters, warnings });
+            }
+            _ => self.push(Event::StepFailed { step, part, attempt, error }),
         }
-        let parameters = state.parameters.clone().unwrap_or_default();
-        let warnings = state.warnings.clone();
-        let reason = WaitReason::Decision { error };
-        self.push(Event::StepWaiting { step: id, reason, parameters, warnings });
+    }
+
+    fn skip_step(&mut self, number: StepIx, reason: SkipReason) {
+        let task = Task::from(number);
+        let (step, part) = (self.id(task), task.part);
+        self.push(Event::StepSkipped { step, part, reason });
     }
 
     /// Skips what cannot run because of another step's end.
     fn skip(&mut self) {
         while let Some(number) = self.execution.agenda().doomed().first().copied() {
-            let step = self.execution.plan().step(number).id.clone();
-            self.push(Event::StepSkipped { step, reason: SkipReason::Dependency });
+            self.skip_step(number, SkipReason::Dependency);
+        }
+    }
+
+    /// Decides whether steps with a condition are done, once all that they depend on is over.
+    fn judge(&mut self) {
+        while self.is_open()
+            && let Some(number) = self.execution.agenda().judging().first().copied()
+        {
+            let plan = Arc::clone(self.execution.plan());
+            let Some(condition) = &plan.step(number).when else {
+                unreachable!("only steps with a condition are judged");
+            };
+            match condition.holds(&*self.execution, &self.execution.options().input) {
+                Ok(true) => self.execution.admit(number),
+                Ok(false) => self.skip_step(number, SkipReason::Condition),
+                Err(why) => {
+                    let why = format!("`when` cannot be told: {why}");
+                    let error = ToolError::new(ErrorCode::UNRESOLVED, why);
+                    self.fail_unstarted(number.into(), Attempt::FIRST, error);
+                }
+            }
         }
     }
 
@@ -256,7 +360,7 @@ impl Turn<'_> {
     }
 
     fn conclude(&mut self) {
-        if !self.execution.agenda().is_over() {
+        if !self.execution.is_over() {
             return;
         }
         let outcome = match self.execution.phase() {
@@ -266,6 +370,7 @@ impl Turn<'_> {
             Phase::Expired if self.has_all_succeeded() => Outcome::Completed,
             Phase::Failing | Phase::Expired => Outcome::Failed,
             Phase::Cancelling => Outcome::Cancelled,
+            Phase::Compensating(outcome) => outcome,
         };
         self.push(Event::Finished { outcome });
     }
@@ -282,12 +387,17 @@ fn deadline() -> ToolError {
     ToolError::new(ErrorCode::DEADLINE, "the execution's time was up")
 }
 
-/// Returns a number that is the same for the same attempt, whoever asks: FNV-1a.
-fn dice(execution: ExecutionId, step: StepIx, attempt: Attempt) -> u64 {
-    let text = format!("{execution}/{}/{attempt}", step.get());
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+/// Returns a number that is the same for the same attempt, whoever asks.
+fn dice(execution: ExecutionId, task: Task, attempt: Attempt) -> u64 {
+    fnv1a(seed(execution, task, attempt).bytes())
+}
+
+/// Returns a text that names an attempt. That of a whole step is as it was before steps had parts:
+/// logs that wait for a retry must find the same time.
+fn seed(execution: ExecutionId, task: Task, attempt: Attempt) -> String {
+    let item = task.part.item.map(|it| format!("[{it}]")).unwrap_or_default();
+    let undo = if task.part.undo { "/undo" } else { "" };
+    format!("{execution}/{}{item}{undo}/{attempt}", task.step.get())
 }
 
 /// Returns `ms` milliseconds after `now`, or the end of time.

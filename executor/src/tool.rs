@@ -30,7 +30,7 @@ use schemars::{JsonSchema, schema_for};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use shared::{
-    id::{Attempt, ExecutionId, StepId},
+    id::{Attempt, ExecutionId, Part, StepId},
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
 use tokio_util::sync::CancellationToken;
@@ -65,6 +65,8 @@ pub struct StepCall {
     pub execution: ExecutionId,
     /// The step.
     pub step: StepId,
+    /// Which part of it.
+    pub part: Part,
     /// Which try this is.
     pub attempt: Attempt,
 }
@@ -75,9 +77,13 @@ impl ToolContext {
         Self { call: None, cancel: CancellationToken::new() }
     }
 
-    /// Returns a key that is the same for every attempt of the step.
+    /// Returns a key that is the same for every attempt of the step, or of the part of it.
     pub fn idempotency_key(&self) -> Option<String> {
-        self.call.as_ref().map(|it| format!("{}/{}", it.execution, it.step))
+        self.call.as_ref().map(|StepCall { execution, step, part, .. }| {
+            let item = part.item.map(|it| format!("[{it}]")).unwrap_or_default();
+            let undo = if part.undo { "/undo" } else { "" };
+            format!("{execution}/{step}{item}{undo}")
+        })
     }
 }
 

@@ -357,8 +357,7 @@ impl Handle {
         let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
             return give_back(execution, created);
         };
-        let names = execution.plan().steps().iter().map(|it| &it.tool);
-        if !self.toolbox.has_all(names) {
+        if !self.toolbox.has_all(execution.plan().tools()) {
             return give_back(execution, created);
         }
         let (born, answer) = oneshot::channel();

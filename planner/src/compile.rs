@@ -116,6 +116,10 @@ fn unchecked(at: StepIx, steps: &[Step<'_>], edges: &[Vec<StepIx>]) -> Unchecked
         depends_on: edges[at.get()].iter().map(|it| steps[it.get()].id.clone()).collect(),
         output_mapping: step.mapping.clone(),
         policy: step.policy.clone(),
+        plan: None,
+        when: None,
+        for_each: None,
+        compensate: None,
     }
 }
 

@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::{
     clock::Timestamp,
     execution::ExecutionOptions,
-    id::{Attempt, CommandId, Epoch, PlanId, RequestId, Seq, StepId, WorkerId},
-    tool::ToolError,
+    id::{Attempt, CommandId, Epoch, ExecutionId, Part, PlanId, RequestId, Seq, StepId, WorkerId},
+    tool::{Progress, ToolError},
 };
 
 /// An event, where and when it was recorded.
@@ -37,15 +37,51 @@ pub enum Event {
     StepSucceeded {
         /// The step.
         step: StepId,
+        /// Which part of it.
+        #[serde(default, skip_serializing_if = "Part::is_whole")]
+        part: Part,
         /// Which try it was.
         attempt: Attempt,
-        /// What the tool returned.
-        output: Arc<Value>,
+        /// What the tool returned. Nothing where it is the list of what the items returned.
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            deserialize_with = "even_if_null"
+        )]
+        output: Option<Arc<Value>>,
+        /// Whether it was returned earlier, to another call with the same parameters.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        cached: bool,
+    },
+    /// The tool says how far it is.
+    StepProgress {
+        /// The step.
+        step: StepId,
+        /// Which part of it.
+        #[serde(default, skip_serializing_if = "Part::is_whole")]
+        part: Part,
+        /// Which try it is.
+        attempt: Attempt,
+        /// How far.
+        progress: Progress,
+    },
+    /// The parameters of a step that will not be called, in a dry run.
+    StepChecked {
+        /// The step.
+        step: StepId,
+        /// The parameters; templates over outputs stand as they were written.
+        parameters: Arc<Value>,
+        /// What is worth knowing about them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        warnings: Vec<String>,
     },
     /// The attempt failed and there will be another.
     StepRetryScheduled {
         /// The step.
         step: StepId,
+        /// Which part of it.
+        #[serde(default, skip_serializing_if = "Part::is_whole")]
+        part: Part,
         /// Which try failed.
         attempt: Attempt,
         /// Why.
@@ -58,6 +94,9 @@ pub enum Event {
     StepInterrupted {
         /// The step.
         step: StepId,
+        /// Which part of it.
+        #[serde(default, skip_serializing_if = "Part::is_whole")]
+        part: Part,
         /// Which try it was.
         attempt: Attempt,
     },
@@ -65,6 +104,9 @@ pub enum Event {
     StepFailed {
         /// The step.
         step: StepId,
+        /// Which part of it.
+        #[serde(default, skip_serializing_if = "Part::is_whole")]
+        part: Part,
         /// Which try it was.
         attempt: Attempt,
         /// Why.
@@ -74,6 +116,9 @@ pub enum Event {
     StepSkipped {
         /// The step.
         step: StepId,
+        /// Which part of it.
+        #[serde(default, skip_serializing_if = "Part::is_whole")]
+        part: Part,
         /// Why.
         reason: SkipReason,
     },
@@ -81,6 +126,9 @@ pub enum Event {
     StepWaiting {
         /// The step.
         step: StepId,
+        /// Which part of it.
+        #[serde(default, skip_serializing_if = "Part::is_whole")]
+        part: Part,
         /// For what.
         reason: WaitReason,
         /// The parameters as rendered.
@@ -93,6 +141,9 @@ pub enum Event {
     StepApproved {
         /// The step.
         step: StepId,
+        /// Which part of it.
+        #[serde(default, skip_serializing_if = "Part::is_whole")]
+        part: Part,
         /// What the person said.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         comment: Option<String>,
@@ -104,6 +155,9 @@ pub enum Event {
     StepCancelled {
         /// The step.
         step: StepId,
+        /// Which part of it.
+        #[serde(default, skip_serializing_if = "Part::is_whole")]
+        part: Part,
     },
     /// A signal came. A step that waits for it takes it; otherwise it is kept.
     SignalReceived {
@@ -111,6 +165,13 @@ pub enum Event {
         name: String,
         /// What it brought.
         payload: Arc<Value>,
+        /// What made it happen, so that it happens once.
+        command: CommandId,
+    },
+    /// A signal came, and too many are kept already.
+    SignalRefused {
+        /// Its name.
+        name: String,
         /// What made it happen, so that it happens once.
         command: CommandId,
     },
@@ -132,6 +193,8 @@ pub enum Event {
         /// What made it happen, so that it happens once.
         command: CommandId,
     },
+    /// What succeeded is undone, the latest first: the execution did not end well.
+    CompensationStarted,
     /// Every step is over. Nothing follows.
     Finished {
         /// How it ended.
@@ -148,6 +211,38 @@ pub struct Created {
     pub request: RequestId,
     /// How.
     pub options: ExecutionOptions,
+    /// The step that began it, where it is part of another execution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+    /// The execution that it does again, from some step on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<ExecutionId>,
+    /// What steps returned there that are not done again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reused: Vec<(StepId, Arc<Value>)>,
+}
+
+impl Created {
+    /// An execution that stands for itself.
+    pub fn new(plan: PlanId, request: RequestId, options: ExecutionOptions) -> Self {
+        Self { plan, request, options, parent: None, retry_of: None, reused: Vec::new() }
+    }
+}
+
+/// The step that began an execution.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// The execution that it is a step of.
+    pub execution: ExecutionId,
+    /// The step.
+    pub step: StepId,
+    /// Which part of it.
+    #[serde(default, skip_serializing_if = "Part::is_whole")]
+    pub part: Part,
+    /// Which try.
+    pub attempt: Attempt,
+    /// How many executions are above this one.
+    pub depth: u32,
 }
 
 /// Who took an execution.
@@ -166,6 +261,9 @@ pub struct Claimed {
 pub struct StepStarted {
     /// The step.
     pub step: StepId,
+    /// Which part of it.
+    #[serde(default, skip_serializing_if = "Part::is_whole")]
+    pub part: Part,
     /// Which try this is.
     pub attempt: Attempt,
     /// The parameters, with every hole filled.
@@ -180,6 +278,12 @@ pub struct StepStarted {
         with = "chrono::serde::ts_microseconds_option"
     )]
     pub until: Option<Timestamp>,
+    /// For a step that is done for every item of a list: how many there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub items: Option<u32>,
+    /// For a step that executes another plan: the execution that does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<ExecutionId>,
 }
 
 /// Why a step did not run.
@@ -190,6 +294,10 @@ pub enum SkipReason {
     Dependency,
     /// The execution failed before it started.
     ExecutionFailed,
+    /// Its condition does not hold.
+    Condition,
+    /// Nothing is called in a dry run.
+    DryRun,
 }
 
 /// What a step waits for.
@@ -239,15 +347,36 @@ impl Event {
             | Self::StepSkipped { step, .. }
             | Self::StepWaiting { step, .. }
             | Self::StepApproved { step, .. }
-            | Self::StepCancelled { step } => Some(step),
+            | Self::StepProgress { step, .. }
+            | Self::StepChecked { step, .. }
+            | Self::StepCancelled { step, .. } => Some(step),
             Self::Created(_)
             | Self::Claimed(_)
             | Self::SignalReceived { .. }
+            | Self::SignalRefused { .. }
             | Self::CancelRequested { .. }
             | Self::DeadlinePassed
             | Self::Paused { .. }
             | Self::Resumed { .. }
+            | Self::CompensationStarted
             | Self::Finished { .. } => None,
+        }
+    }
+
+    /// Returns the part of the step that the event is about.
+    pub fn part(&self) -> Part {
+        match self {
+            Self::StepStarted(StepStarted { part, .. })
+            | Self::StepSucceeded { part, .. }
+            | Self::StepRetryScheduled { part, .. }
+            | Self::StepInterrupted { part, .. }
+            | Self::StepFailed { part, .. }
+            | Self::StepSkipped { part, .. }
+            | Self::StepWaiting { part, .. }
+            | Self::StepApproved { part, .. }
+            | Self::StepProgress { part, .. }
+            | Self::StepCancelled { part, .. } => *part,
+            _ => Part::WHOLE,
         }
     }
 
@@ -258,6 +387,7 @@ impl Event {
             | Self::StepSucceeded { attempt, .. }
             | Self::StepRetryScheduled { attempt, .. }
             | Self::StepInterrupted { attempt, .. }
+            | Self::StepProgress { attempt, .. }
             | Self::StepFailed { attempt, .. } => Some(*attempt),
             _ => None,
         }
@@ -268,6 +398,7 @@ impl Event {
         match self {
             Self::StepApproved { command, .. }
             | Self::SignalReceived { command, .. }
+            | Self::SignalRefused { command, .. }
             | Self::Paused { command }
             | Self::Resumed { command } => Some(*command),
             _ => None,
@@ -276,6 +407,9 @@ impl Event {
 
     /// Returns the word for the event that logs and the API use.
     pub fn kind(&self) -> &'static str {
+        if self.part().undo {
+            return self.kind_of_undo();
+        }
         match self {
             Self::Created(_) => "created",
             Self::Claimed(_) => "claimed",
@@ -288,7 +422,11 @@ impl Event {
             Self::StepWaiting { .. } => "step_waiting",
             Self::StepApproved { .. } => "step_approved",
             Self::StepCancelled { .. } => "step_cancelled",
+            Self::StepProgress { .. } => "step_progress",
+            Self::StepChecked { .. } => "step_checked",
+            Self::CompensationStarted => "compensation_started",
             Self::SignalReceived { .. } => "signal_received",
+            Self::SignalRefused { .. } => "signal_refused",
             Self::CancelRequested { .. } => "cancel_requested",
             Self::DeadlinePassed => "deadline_passed",
             Self::Paused { .. } => "paused",
@@ -296,6 +434,26 @@ impl Event {
             Self::Finished { .. } => "finished",
         }
     }
+
+    /// Returns the word for an event of a compensation: whoever counts calls of a step must not
+    /// count those that undo it.
+    fn kind_of_undo(&self) -> &'static str {
+        match self {
+            Self::StepStarted(_) => "step_compensation_started",
+            Self::StepSucceeded { .. } => "step_compensated",
+            Self::StepRetryScheduled { .. } => "step_compensation_retry_scheduled",
+            Self::StepInterrupted { .. } => "step_compensation_interrupted",
+            Self::StepProgress { .. } => "step_compensation_progress",
+            _ => "step_compensation_failed",
+        }
+    }
+}
+
+/// Reads an output that may be null, which is not the same as none.
+fn even_if_null<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Arc<Value>>, D::Error> {
+    Arc::<Value>::deserialize(deserializer).map(Some)
 }
 
 /// An event as a store keeps it: its position comes from the append that it is part of.

@@ -7,7 +7,9 @@
 
 mod agenda;
 mod error;
+mod items;
 mod options;
+mod scope;
 mod step;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -18,15 +20,16 @@ use serde_json::Value;
 pub use self::{
     agenda::Agenda,
     error::ReplayError,
+    items::Items,
     options::{ExecutionMode, ExecutionOptions},
-    step::{Step, StepState},
+    scope::Scope,
+    step::{How, Step, StepState},
 };
 use crate::{
     clock::Timestamp,
-    event::{Claimed, Created, Event, Outcome, Recorded, WaitReason},
-    id::{CommandId, Epoch, ExecutionId, RequestId, Seq, StepIx, WorkerId},
-    plan::{OnError, Plan},
-    template::{Target, Values},
+    event::{Claimed, Event, Outcome, Parent, Recorded, WaitReason},
+    id::{CommandId, Epoch, ExecutionId, RequestId, Seq, StepId, StepIx, Task, ToolName, WorkerId},
+    plan::{OnError, Plan, StepKind},
 };
 
 /// An execution, as of some position in its log.
@@ -47,6 +50,12 @@ pub struct Execution {
     agenda: Agenda,
     signals: Vec<Signal>,
     commands: BTreeSet<CommandId>,
+    parent: Option<Parent>,
+    retry_of: Option<ExecutionId>,
+    /// What succeeded and can be undone, in the order in which it did.
+    undoable: Vec<Task>,
+    /// The tools whose calls need a permit. Not of the log: this machine's configuration.
+    limited: Arc<BTreeSet<ToolName>>,
 }
 
 /// Where an execution is in its life. It only ever moves down this list.
@@ -60,7 +69,9 @@ pub enum Phase {
     Expired,
     /// Someone asked it to stop: no further step starts, running ones are stopped.
     Cancelling,
-    /// Every step is over.
+    /// Every step is over, and what succeeded is undone. Then it ends so.
+    Compensating(Outcome),
+    /// Everything is over.
     Finished(Outcome),
 }
 
@@ -76,6 +87,8 @@ pub enum ExecutionState {
     Paused,
     /// Nothing runs: only a person, a signal or a retry's time can go on.
     Waiting,
+    /// What was done is undone.
+    Compensating,
     /// It ended well.
     Completed,
     /// It ended badly.
@@ -86,11 +99,12 @@ pub enum ExecutionState {
 
 impl ExecutionState {
     /// Every state, in the order of a life.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Pending,
         Self::InProgress,
         Self::Paused,
         Self::Waiting,
+        Self::Compensating,
         Self::Completed,
         Self::Failed,
         Self::Cancelled,
@@ -108,6 +122,7 @@ impl ExecutionState {
             Self::InProgress => "IN_PROGRESS",
             Self::Paused => "PAUSED",
             Self::Waiting => "WAITING",
+            Self::Compensating => "COMPENSATING",
             Self::Completed => "COMPLETED",
             Self::Failed => "FAILED",
             Self::Cancelled => "CANCELLED",
@@ -146,20 +161,20 @@ impl Execution {
         if *seq != Seq::START.next() {
             return Err(ReplayError::Gap { expected: Seq::START.next(), found: *seq });
         }
-        let Event::Created(Created { request, options, plan: plan_id }) = event else {
+        let Event::Created(created) = event else {
             return Err(ReplayError::NotCreated(event.kind()));
         };
-        if *plan_id != plan.id() {
-            return Err(ReplayError::WrongPlan { expected: *plan_id, found: plan.id() });
+        if created.plan != plan.id() {
+            let (expected, found) = (created.plan, plan.id());
+            return Err(ReplayError::WrongPlan { expected, found });
         }
         let steps = plan.steps().iter().map(|it| Step::new(it.depends_on.len())).collect();
-        Ok(Self {
+        let mut execution = Self {
             id,
-            agenda: Agenda::new(&plan),
-            plan,
+            agenda: Agenda::new(plan.steps().len()),
             seq: *seq,
-            request: *request,
-            options: options.clone(),
+            request: created.request,
+            options: created.options.clone(),
             owner: None,
             created_at: *at,
             started_at: None,
@@ -169,7 +184,35 @@ impl Execution {
             steps,
             signals: Vec::new(),
             commands: BTreeSet::new(),
-        })
+            parent: created.parent.clone(),
+            retry_of: created.retry_of,
+            undoable: Vec::new(),
+            limited: Arc::default(),
+            plan,
+        };
+        for at in 0..execution.steps.len() {
+            if execution.steps[at].unmet == 0 {
+                execution.unblock(StepIx::new(at));
+            }
+        }
+        for (id, output) in &created.reused {
+            execution.reuse(id, Arc::clone(output))?;
+        }
+        Ok(execution)
+    }
+
+    /// Takes over what a step returned in another execution.
+    fn reuse(&mut self, id: &StepId, output: Arc<Value>) -> Result<(), ReplayError> {
+        let number = self.plan.number(id).ok_or_else(|| ReplayError::UnknownStep(id.clone()))?;
+        let step = &mut self.steps[number.get()];
+        if step.state == StepState::Pending {
+            self.agenda.leave(number.into(), &step.state);
+            step.state = StepState::Succeeded(output);
+            step.is_reused = true;
+            self.agenda.enter(number.into(), &step.state);
+            self.end_step(number);
+        }
+        Ok(())
     }
 
     /// Returns the state after `events`, which begin with the first of the log.
@@ -198,9 +241,9 @@ impl Execution {
         }
         match event.step() {
             Some(id) => {
-                let number =
+                let step =
                     self.plan.number(id).ok_or_else(|| ReplayError::UnknownStep(id.clone()))?;
-                self.apply_to_step(number, *at, event)?;
+                self.apply_to_task(Task { step, part: event.part() }, *at, event)?;
             }
             None => self.apply_to_execution(*at, event)?,
         }
@@ -209,33 +252,140 @@ impl Execution {
         Ok(())
     }
 
-    fn apply_to_step(
+    fn apply_to_task(
         &mut self,
-        number: StepIx,
+        task: Task,
         at: Timestamp,
         event: &Event,
     ) -> Result<(), ReplayError> {
-        let step = &mut self.steps[number.get()];
-        let Some(next) = step.state.next(event) else {
-            return Err(ReplayError::IllegalStep {
-                step: self.plan.step(number).id.clone(),
-                state: step.state.name(),
-                event: event.kind(),
-            });
+        let illegal = |state: &'static str| ReplayError::IllegalStep {
+            step: self.plan.step(task.step).id.clone(),
+            state,
+            event: event.kind(),
         };
-        self.agenda.leave(number, &step.state);
-        step.note(at, event);
-        let before = std::mem::replace(&mut step.state, next);
-        self.agenda.enter(number, &step.state, self.plan.step(number).kind);
+        let plan = Arc::clone(&self.plan);
+        let Some(entry) = find(&mut self.steps, task) else { return Err(illegal("absent")) };
+        let gathered = || gathered(entry.items.as_deref()?, plan.step(task.step).policy.on_error);
+        let Some(next) = entry.state.next(event, gathered) else {
+            return Err(illegal(entry.state.name()));
+        };
+        let was_there = self.agenda.leave(task, &entry.state);
+        entry.note(at, event);
+        let before = std::mem::replace(&mut entry.state, next.clone());
+        self.agenda.enter(task, &next);
         if let (StepState::Waiting(WaitReason::Signal { name }), Event::StepSucceeded { .. }) =
             (&before, event)
         {
             self.take_signal(name);
         }
-        if self.steps[number.get()].state.is_over() {
-            self.end_step(number);
+        if task.part.undo {
+            self.after_undo(task, &next);
+        } else if let Some(index) = task.part.item {
+            let had_turn = was_there && !matches!(before, StepState::Waiting(_));
+            self.after_item(task, index, had_turn, &next);
+        } else {
+            self.after_step(task.step, &next);
         }
         Ok(())
+    }
+
+    /// Draws what follows from a step's new state.
+    fn after_step(&mut self, number: StepIx, state: &StepState) {
+        match state {
+            // Only a step that somebody agreed to comes back, or one that is only checked.
+            StepState::Pending if self.steps[number.get()].is_approved => {
+                let asks = self.asks(number.into());
+                self.agenda.unblock(number.into(), asks);
+            }
+            StepState::Gathering { .. } => {
+                let n = self.steps[number.get()].items.as_ref().map_or(0, |it| it.tasks.len());
+                self.agenda.expect(n);
+                self.release(number);
+                if n == 0 {
+                    self.agenda.gather(number);
+                }
+            }
+            state if state.is_over() => {
+                if let (StepState::Succeeded(_), None) = (state, &self.plan.step(number).for_each) {
+                    self.note_undoable(number.into());
+                }
+                self.end_step(number);
+            }
+            _ => (),
+        }
+    }
+
+    /// Draws what follows from an item's new state.
+    fn after_item(&mut self, task: Task, index: u32, had_turn: bool, state: &StepState) {
+        if let StepState::Succeeded(_) = state {
+            self.note_undoable(task);
+        }
+        let on_error = self.plan.step(task.step).policy.on_error;
+        let Some(items) = self.steps[task.step.get()].items.as_deref_mut() else { return };
+        if had_turn && !matches!(state, StepState::Running { .. } | StepState::Retrying { .. }) {
+            items.let_go();
+        }
+        if *state == StepState::Pending {
+            items.give_back(index);
+        }
+        if state.is_over() {
+            items.close();
+            if items.is_over() {
+                self.agenda.gather(task.step);
+            }
+        }
+        if let StepState::Failed(_) = state {
+            items.failed.get_or_insert(index);
+            let must_succeed = matches!(on_error, OnError::Fail | OnError::Wait);
+            if must_succeed && self.phase == Phase::Open {
+                self.phase = Phase::Failing;
+            }
+        }
+        self.release(task.step);
+    }
+
+    /// Gives items their turns.
+    fn release(&mut self, number: StepIx) {
+        let plan = Arc::clone(&self.plan);
+        let step = plan.step(number);
+        while let Some(items) = self.steps[number.get()].items.as_deref_mut()
+            && let Some(index) = items.release(step.policy.width())
+        {
+            let task = Task::from(number).item(index);
+            self.agenda.unblock(task, step.kind == StepKind::Wait);
+        }
+    }
+
+    /// Forgets what there was to undo, once it is undone or cannot be.
+    fn after_undo(&mut self, task: Task, state: &StepState) {
+        if state.is_over() {
+            self.undoable.retain(|it| it.undone() != task);
+        }
+    }
+
+    fn note_undoable(&mut self, task: Task) {
+        if self.options.compensate_on_failure && self.plan.step(task.step).compensate.is_some() {
+            self.undoable.push(task);
+        }
+    }
+
+    /// Returns whether somebody must be asked before a task begins.
+    fn asks(&self, task: Task) -> bool {
+        let step = self.plan.step(task.step);
+        let needs_consent =
+            step.policy.requires_approval && !self.steps[task.step.get()].is_approved;
+        let is_call = step.for_each.is_none() || task.part.item.is_some();
+        needs_consent || (step.kind == StepKind::Wait && is_call)
+    }
+
+    /// Says that everything a step depends on lets it go on.
+    fn unblock(&mut self, number: StepIx) {
+        if self.plan.step(number).when.is_some() {
+            self.agenda.judge(number);
+        } else {
+            let asks = self.asks(number.into());
+            self.agenda.unblock(number.into(), asks);
+        }
     }
 
     /// Tells a step's dependents that it is over, and the execution if it must fail.
@@ -252,14 +402,15 @@ impl Execution {
         for dependent in plan.dependents(number) {
             let step = &mut self.steps[dependent.get()];
             step.unmet -= 1;
-            step.is_doomed |= !lets_go_on;
+            // One with a condition decides for itself, when everything before it is over.
+            step.is_doomed |= !lets_go_on && plan.step(*dependent).when.is_none();
             if step.state != StepState::Pending {
                 continue;
             }
             if step.is_doomed {
                 self.agenda.doom(*dependent);
             } else if step.unmet == 0 {
-                self.agenda.unblock(*dependent, plan.step(*dependent).asks_first());
+                self.unblock(*dependent);
             }
         }
         let must_succeed = matches!(on_error, OnError::Fail | OnError::Wait);
@@ -281,7 +432,10 @@ impl Execution {
                 let signal = Signal { name: name.clone(), payload: Arc::clone(payload) };
                 self.signals.push(signal);
             }
-            Event::CancelRequested { .. } if self.phase != Phase::Cancelling => {
+            Event::SignalRefused { .. } => (),
+            Event::CancelRequested { .. }
+                if matches!(self.phase, Phase::Open | Phase::Failing | Phase::Expired) =>
+            {
                 self.phase = Phase::Cancelling;
             }
             Event::DeadlinePassed if matches!(self.phase, Phase::Open | Phase::Failing) => {
@@ -289,13 +443,26 @@ impl Execution {
             }
             Event::Paused { .. } if !self.is_paused => self.is_paused = true,
             Event::Resumed { .. } if self.is_paused => self.is_paused = false,
-            Event::Finished { outcome } if self.agenda.is_over() => {
+            Event::CompensationStarted if self.agenda.is_over() && !self.undoable.is_empty() => {
+                self.phase = match self.phase {
+                    Phase::Cancelling => Phase::Compensating(Outcome::Cancelled),
+                    Phase::Failing | Phase::Expired => Phase::Compensating(Outcome::Failed),
+                    _ => return Err(illegal),
+                };
+            }
+            Event::Finished { outcome } if self.is_over() => {
                 self.phase = Phase::Finished(*outcome);
                 self.finished_at = Some(at);
             }
             _ => return Err(illegal),
         }
         Ok(())
+    }
+
+    /// Returns whether nothing is left to do, or to undo.
+    pub fn is_over(&self) -> bool {
+        let is_undone = !matches!(self.phase, Phase::Compensating(_)) || self.undoable.is_empty();
+        self.agenda.is_over() && is_undone
     }
 
     /// Takes the oldest kept signal called `name`, as a step that waits for it does.
@@ -387,6 +554,7 @@ impl Execution {
             Phase::Finished(Outcome::Completed) => return ExecutionState::Completed,
             Phase::Finished(Outcome::Failed) => return ExecutionState::Failed,
             Phase::Finished(Outcome::Cancelled) => return ExecutionState::Cancelled,
+            Phase::Compensating(_) => return ExecutionState::Compensating,
             Phase::Open if self.is_paused => return ExecutionState::Paused,
             _ => (),
         }
@@ -402,6 +570,60 @@ impl Execution {
     /// Returns the state of a step.
     pub fn step(&self, number: StepIx) -> &Step {
         &self.steps[number.get()]
+    }
+
+    /// Returns the state of a task; nothing for an item before the list is known, and for what
+    /// undoes something before it begins.
+    pub fn task(&self, task: Task) -> Option<&Step> {
+        let step = self.steps.get(task.step.get())?;
+        let done = match task.part.item {
+            Some(index) => step.items.as_deref()?.get(index)?,
+            None => step,
+        };
+        if task.part.undo { done.undo.as_deref() } else { Some(done) }
+    }
+
+    /// Returns what can be undone, in the order in which it was done.
+    pub fn undoable(&self) -> &[Task] {
+        &self.undoable
+    }
+
+    /// Returns the step that began this execution, where one did.
+    pub fn parent(&self) -> Option<&Parent> {
+        self.parent.as_ref()
+    }
+
+    /// Returns the execution that this one does again.
+    pub fn retry_of(&self) -> Option<ExecutionId> {
+        self.retry_of
+    }
+
+    /// Says which tools' calls need a permit here.
+    pub fn limit(&mut self, tools: Arc<BTreeSet<ToolName>>) {
+        self.limited = tools;
+    }
+
+    /// Returns whether a task's call needs a permit.
+    pub fn is_limited(&self, task: Task) -> bool {
+        !self.limited.is_empty()
+            && self.limited.contains(self.plan.step(task.step).callee(task.part).tool)
+    }
+
+    /// Puts a task that may begin aside until there is a permit. Not an event: which calls need one
+    /// is this machine's configuration.
+    pub fn gate(&mut self, task: Task) {
+        if let Some(state) = find(&mut self.steps, task).map(|it| it.state.clone()) {
+            self.agenda.gate(task, &state);
+        }
+    }
+
+    /// Says that the condition of a step holds. Not an event: it follows from the outputs, so
+    /// whoever replays the log finds the same.
+    pub fn admit(&mut self, number: StepIx) {
+        if self.agenda.admit(number) {
+            let asks = self.asks(number.into());
+            self.agenda.unblock(number.into(), asks);
+        }
     }
 
     /// Returns every step, in plan order.
@@ -466,13 +688,27 @@ impl Execution {
     }
 }
 
-impl Values for Execution {
-    fn value(&self, target: &Target) -> Option<&Value> {
-        match target {
-            Target::Step(number) => self.output(*number),
-            Target::Variable(name) => self.variable(name),
-        }
+/// Finds a task. What undoes something comes into being when it is first looked for.
+fn find(steps: &mut [Step], task: Task) -> Option<&mut Step> {
+    let step = steps.get_mut(task.step.get())?;
+    let done = match task.part.item {
+        Some(index) => step.items.as_deref_mut()?.tasks.get_mut(index as usize)?,
+        None => step,
+    };
+    if task.part.undo {
+        return Some(done.undo.get_or_insert_with(|| Box::new(Step::new(0))));
     }
+    Some(done)
+}
+
+/// Returns the list that the items of a step have returned, once all are over.
+fn gathered(items: &Items, on_error: OnError) -> Option<Arc<Value>> {
+    let returned = items.all().iter().filter_map(|it| match &it.state {
+        StepState::Succeeded(output) => Some((**output).clone()),
+        StepState::Failed(_) if on_error == OnError::Ignore => Some(Value::Null),
+        _ => None,
+    });
+    items.is_over().then(|| Arc::new(returned.collect()))
 }
 
 #[cfg(test)]

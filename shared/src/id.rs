@@ -115,6 +115,28 @@ prefixed_id!(/// Identifies a compiled plan.
     PlanId, "plan");
 prefixed_id!(/// Identifies one run of a plan.
     ExecutionId, "exec");
+impl ExecutionId {
+    /// Derives the identifier of an execution that another one begins: the same `seed` gives the
+    /// same one, so that it is begun once.
+    pub fn derive(now: Timestamp, seed: &str) -> Self {
+        let mut left = fnv1a(seed.bytes());
+        let random = std::array::from_fn(|at| {
+            // Nine letters take 47 bits; mixing again keeps the last ones as good as the first.
+            let letter = ALPHABET[usize::try_from(left % 36).unwrap_or(0)];
+            left = (left / 36).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (at as u64);
+            letter as u8
+        });
+        Self(Stamp { seconds: u64::try_from(now.timestamp()).unwrap_or(0), random })
+    }
+}
+
+/// Returns a number that is the same for the same bytes, on every machine: FNV-1a.
+pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
 prefixed_id!(/// Identifies a worker, from its start to its end.
     WorkerId, "work");
 prefixed_id!(/// Identifies what an outsider asked of an execution.
@@ -316,9 +338,85 @@ impl StepIx {
     }
 }
 
+/// Which part of a step: all of it, the call for one item of its list, or the call that undoes
+/// either.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(default)]
+pub struct Part {
+    /// The item's place in the list of a `forEach`, from zero.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub item: Option<u32>,
+    /// Whether it is the compensation.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub undo: bool,
+}
+
+impl Part {
+    /// All of the step.
+    pub const WHOLE: Self = Self { item: None, undo: false };
+
+    /// The call for one item.
+    pub const fn item(index: u32) -> Self {
+        Self { item: Some(index), undo: false }
+    }
+
+    /// What undoes this part.
+    #[must_use]
+    pub const fn undone(self) -> Self {
+        Self { undo: true, ..self }
+    }
+
+    /// Returns whether it is all of the step.
+    pub fn is_whole(&self) -> bool {
+        *self == Self::WHOLE
+    }
+}
+
+/// Something that is done: a step, or a part of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Task {
+    /// The step.
+    pub step: StepIx,
+    /// Which part of it.
+    pub part: Part,
+}
+
+impl Task {
+    /// Returns an item of the same step.
+    #[must_use]
+    pub const fn item(self, index: u32) -> Self {
+        Self { part: Part::item(index), ..self }
+    }
+
+    /// Returns what undoes it.
+    #[must_use]
+    pub const fn undone(self) -> Self {
+        Self { part: self.part.undone(), ..self }
+    }
+}
+
+impl From<StepIx> for Task {
+    fn from(step: StepIx) -> Self {
+        Self { step, part: Part::WHOLE }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn derived_ids_are_the_same_for_the_same_seed() {
+        let now = Timestamp::from_timestamp(1_704_123_456, 0).unwrap();
+        let id = ExecutionId::derive(now, "a/b/1");
+        assert_eq!(id, ExecutionId::derive(now, "a/b/1"));
+        assert_eq!(id.to_string().parse(), Ok(id));
+        let many: std::collections::BTreeSet<_> =
+            (0..10_000).map(|it| ExecutionId::derive(now, &format!("a/b/{it}"))).collect();
+        assert_eq!(many.len(), 10_000);
+    }
 
     #[test]
     fn ids_read_what_they_write() {

@@ -39,3 +39,12 @@ pub const POLL: Duration = Duration::from_millis(250);
 pub const EXECUTIONS: usize = 4_096;
 /// An execution that only waits, and for longer than this, leaves the memory.
 pub const PARK_AFTER: Duration = Duration::from_secs(2);
+/// Items of a list that one step is done for: each is a line in the log.
+pub const ITEMS: usize = 100_000;
+/// Executions that may be above an execution: a plan cannot contain itself, but many can be
+/// stacked.
+pub const DEPTH: u32 = 16;
+/// Signals that wait for a step, in one execution.
+pub const SIGNALS: usize = 1_000;
+/// Bytes of the outputs that an execution takes over from the one that it does again.
+pub const REUSED_BYTES: usize = 8 << 20;

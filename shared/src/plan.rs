@@ -12,10 +12,11 @@ use serde_json::Value;
 
 use crate::{
     clock::Timestamp,
+    condition::{Condition, ConditionError},
     diagnostic::Diagnostic,
-    id::{PlanId, RequestId, StepId, StepIx, ToolName},
+    id::{Part, PlanId, RequestId, StepId, StepIx, ToolName},
     limits,
-    template::{Names, Path, Target, Template, TemplateError},
+    template::{Names, Path, Reference, Target, Template, TemplateError},
     tool::Effect,
 };
 
@@ -68,6 +69,47 @@ pub struct ToolExecution {
     pub output_mapping: Vec<Mapping>,
     /// How it is carried out.
     pub policy: StepPolicy,
+    /// Whether it is done at all. One that has a condition does not care how others ended.
+    pub when: Option<Condition>,
+    /// The list for each item of which it is done.
+    pub for_each: Option<ForEach>,
+    /// What undoes it.
+    pub compensate: Option<Box<Compensation>>,
+}
+
+/// A list for each item of which a step is done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForEach {
+    /// The template as it was written.
+    pub written: String,
+    /// Where the list is.
+    pub list: Reference,
+}
+
+/// The call that undoes a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compensation {
+    /// The tool, as `set.name`.
+    pub tool: ToolName,
+    /// The parameters as they were written.
+    pub parameters: Arc<Value>,
+    /// The parameters with their holes known.
+    pub template: Template,
+    /// How it is carried out.
+    pub policy: StepPolicy,
+}
+
+/// What is called for a step, or for a part of one.
+#[derive(Clone, Copy, Debug)]
+pub struct Callee<'a> {
+    /// The tool, as `set.name`.
+    pub tool: &'a ToolName,
+    /// Who carries it out.
+    pub kind: StepKind,
+    /// The parameters with their holes known.
+    pub template: &'a Template,
+    /// How it is carried out.
+    pub policy: &'a StepPolicy,
 }
 
 /// A part of an output, and the variable that it fills.
@@ -90,6 +132,8 @@ pub enum StepKind {
     Sleep,
     /// `flow.wait`: the machine itself waits for a signal.
     Wait,
+    /// Another plan is executed.
+    Plan(PlanId),
 }
 
 /// How a step is carried out.
@@ -106,6 +150,15 @@ pub struct StepPolicy {
     pub on_error: OnError,
     /// Whether a person must agree before it starts.
     pub requires_approval: bool,
+    /// How long an attempt may take without saying anything, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_ms: Option<u64>,
+    /// How long what it returns may be taken for what it would return, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_ttl_ms: Option<u64>,
+    /// How many items of its list are done at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_parallel: Option<u32>,
 }
 
 impl Default for StepPolicy {
@@ -116,6 +169,9 @@ impl Default for StepPolicy {
             retry: RetryPolicy::default(),
             on_error: OnError::default(),
             requires_approval: false,
+            idle_timeout_ms: None,
+            cache_ttl_ms: None,
+            max_parallel: None,
         }
     }
 }
@@ -124,6 +180,17 @@ impl StepPolicy {
     /// Returns how long an attempt may take.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
+    }
+
+    /// Returns how long an attempt may take, where the plan says so. The usual timeout is for
+    /// calls: a sleep says itself how long it takes, and a plan is as long as it is.
+    pub fn own_timeout_ms(&self) -> Option<u64> {
+        (self.timeout() != limits::STEP_TIMEOUT).then_some(self.timeout_ms)
+    }
+
+    /// Returns how many items of its list are done at once.
+    pub fn width(&self) -> u32 {
+        self.max_parallel.unwrap_or(limits::MAX_PARALLEL).max(1)
     }
 }
 
@@ -232,6 +299,30 @@ pub struct UncheckedStep {
     pub output_mapping: Vec<(String, String)>,
     /// How it is carried out.
     pub policy: StepPolicy,
+    /// The plan that it executes; the tool's name is then what the author called it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanId>,
+    /// Its condition, as written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+    /// The template of the list for each item of which it is done, as written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_each: Option<String>,
+    /// What undoes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compensate: Option<Box<UncheckedCompensation>>,
+}
+
+/// The call that undoes a step, as a store keeps it and as the compiler proposes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UncheckedCompensation {
+    /// The tool, as `set.name`.
+    pub tool: ToolName,
+    /// The parameters as they were written.
+    pub parameters: Arc<Value>,
+    /// How it is carried out.
+    pub policy: StepPolicy,
 }
 
 /// Why a plan cannot run.
@@ -262,6 +353,17 @@ pub enum PlanError {
         /// What is wrong.
         error: TemplateError,
     },
+    /// A condition is wrong.
+    #[error("the condition of step `{step}` is wrong: {error}")]
+    Condition {
+        /// The step.
+        step: StepId,
+        /// What is wrong.
+        error: ConditionError,
+    },
+    /// What a step is to be done for each item of is not one template.
+    #[error("`forEach` of step `{0}` must be one whole template, such as `{{{{list}}}}`")]
+    ForEach(StepId),
     /// An output mapping is wrong.
     #[error("step `{step}` maps `{path}`, which is not a path")]
     Mapping {
@@ -315,57 +417,165 @@ fn check_step(
     names: &StepNames,
     variables: &BTreeMap<Arc<str>, Vec<StepIx>>,
 ) -> Result<ToolExecution, PlanError> {
-    let UncheckedStep { id, tool, parameters, depends_on, output_mapping, policy } = step;
-    let order = |on: &str| PlanError::Order { step: id.clone(), on: on.to_owned() };
-    let mut before = Vec::with_capacity(depends_on.len());
-    for on in &depends_on {
-        let on_number = names.steps.get(on).copied().filter(|it| *it < number);
-        before.push(on_number.ok_or_else(|| order(on.as_str()))?);
-    }
-    before.sort_unstable();
-    before.dedup();
-    let template = Template::parse(&parameters, names).map_err(|mut errors| {
-        let error = errors.swap_remove(0);
-        PlanError::Template { step: id.clone(), error }
+    let mut checking = Checking { number, id: step.id, names, variables, before: Vec::new() };
+    checking.depend(&step.depends_on)?;
+    let is_loop = step.for_each.is_some();
+    let for_each = step.for_each.map(|it| checking.for_each(it)).transpose()?;
+    let template = checking.template(&step.parameters, &|target| match target {
+        Target::Item | Target::Index => is_loop,
+        _ => false,
     })?;
-    let mut outside = None;
-    template.references(&mut |reference| {
-        let is_inside = match &reference.target {
-            Target::Step(on) => before.binary_search(on).is_ok(),
-            Target::Variable(name) => variables
-                .get(name)
-                .is_some_and(|by| by.iter().all(|it| before.binary_search(it).is_ok())),
-        };
-        if !is_inside {
-            outside = Some(reference.text.clone());
-        }
-    });
-    if let Some(text) = outside {
-        return Err(order(&text));
+    let when = step.when.map(|it| checking.condition(&it)).transpose()?;
+    let compensate =
+        step.compensate.map(|it| checking.compensation(*it, is_loop)).transpose()?.map(Box::new);
+    let output_mapping = checking.mappings(step.output_mapping)?;
+    let Checking { id, before: depends_on, .. } = checking;
+    let kind = step.plan.map_or_else(|| StepKind::of(&step.tool), StepKind::Plan);
+    let (tool, parameters, policy) = (step.tool, step.parameters, step.policy);
+    Ok(ToolExecution {
+        id,
+        tool,
+        kind,
+        parameters,
+        template,
+        depends_on,
+        output_mapping,
+        policy,
+        when,
+        for_each,
+        compensate,
+    })
+}
+
+/// A step that is being checked.
+struct Checking<'a> {
+    number: StepIx,
+    id: StepId,
+    names: &'a StepNames,
+    variables: &'a BTreeMap<Arc<str>, Vec<StepIx>>,
+    /// What it depends on, sorted.
+    before: Vec<StepIx>,
+}
+
+impl Checking<'_> {
+    fn outside(&self, on: &str) -> PlanError {
+        PlanError::Order { step: self.id.clone(), on: on.to_owned() }
     }
-    let output_mapping = output_mapping
-        .into_iter()
-        .map(|(written, variable)| match written.parse() {
-            Ok(path) => Ok(Mapping { written, path, variable: variable.into() }),
-            Err(_) => Err(PlanError::Mapping { step: id.clone(), path: written }),
-        })
-        .collect::<Result<_, _>>()?;
-    let template = match template {
-        // One copy is enough.
-        Template::Literal(literal) if literal == parameters => {
-            Template::Literal(Arc::clone(&parameters))
+
+    fn depend(&mut self, on: &[StepId]) -> Result<(), PlanError> {
+        self.before.reserve_exact(on.len());
+        for on in on {
+            let number = self.names.steps.get(on).copied().filter(|it| *it < self.number);
+            self.before.push(number.ok_or_else(|| self.outside(on.as_str()))?);
         }
-        template => template,
-    };
-    let kind = StepKind::of(&tool);
-    let depends_on = before;
-    Ok(ToolExecution { id, tool, kind, parameters, template, depends_on, output_mapping, policy })
+        self.before.sort_unstable();
+        self.before.dedup();
+        Ok(())
+    }
+
+    /// Returns whether what a target stands for is known once the step begins.
+    fn is_known(&self, target: &Target) -> bool {
+        match target {
+            Target::Step(on) => self.before.binary_search(on).is_ok(),
+            Target::Variable(name) => self
+                .variables
+                .get(name)
+                .is_some_and(|by| by.iter().all(|it| self.before.binary_search(it).is_ok())),
+            Target::Input => true,
+            Target::Item | Target::Index => false,
+        }
+    }
+
+    /// Parses a value whose holes look at what is known, or at what is `besides`.
+    fn template(
+        &self,
+        value: &Arc<Value>,
+        besides: &dyn Fn(&Target) -> bool,
+    ) -> Result<Template, PlanError> {
+        let template = Template::parse(value, self.names).map_err(|mut errors| {
+            let error = errors.swap_remove(0);
+            PlanError::Template { step: self.id.clone(), error }
+        })?;
+        let mut outside = None;
+        template.references(&mut |reference| {
+            if !self.is_known(&reference.target) && !besides(&reference.target) {
+                outside = Some(Arc::clone(&reference.text));
+            }
+        });
+        match outside {
+            Some(text) => Err(self.outside(&text)),
+            None => Ok(match template {
+                // One copy is enough.
+                Template::Literal(literal) if literal == *value => {
+                    Template::Literal(Arc::clone(value))
+                }
+                template => template,
+            }),
+        }
+    }
+
+    fn for_each(&self, written: String) -> Result<ForEach, PlanError> {
+        let value = Arc::new(Value::String(written.clone()));
+        match self.template(&value, &|_| false)? {
+            Template::Whole(list) => Ok(ForEach { written, list }),
+            _ => Err(PlanError::ForEach(self.id.clone())),
+        }
+    }
+
+    fn condition(&self, written: &str) -> Result<Condition, PlanError> {
+        let condition = Condition::parse(written, self.names)
+            .map_err(|error| PlanError::Condition { step: self.id.clone(), error })?;
+        match condition.targets().iter().find(|it| !self.is_known(it)) {
+            Some(_) => Err(self.outside(written)),
+            None => Ok(condition),
+        }
+    }
+
+    fn compensation(
+        &self,
+        written: UncheckedCompensation,
+        is_loop: bool,
+    ) -> Result<Compensation, PlanError> {
+        let UncheckedCompensation { tool, parameters, policy } = written;
+        let template = self.template(&parameters, &|target| match target {
+            Target::Step(step) => *step == self.number,
+            Target::Item | Target::Index => is_loop,
+            _ => false,
+        })?;
+        Ok(Compensation { tool, parameters, template, policy })
+    }
+
+    fn mappings(&self, written: Vec<(String, String)>) -> Result<Vec<Mapping>, PlanError> {
+        let mappings = written.into_iter().map(|(written, variable)| match written.parse() {
+            Ok(path) => Ok(Mapping { written, path, variable: variable.into() }),
+            Err(_) => Err(PlanError::Mapping { step: self.id.clone(), path: written }),
+        });
+        mappings.collect()
+    }
 }
 
 impl ToolExecution {
     /// Returns whether the step, once ready, waits for somebody before anything is called.
     pub fn asks_first(&self) -> bool {
         self.kind == StepKind::Wait || self.policy.requires_approval
+    }
+
+    /// Returns what is called for a part of the step.
+    pub fn callee(&self, part: Part) -> Callee<'_> {
+        match &self.compensate {
+            Some(undo) if part.undo => Callee {
+                tool: &undo.tool,
+                kind: StepKind::of(&undo.tool),
+                template: &undo.template,
+                policy: &undo.policy,
+            },
+            _ => Callee {
+                tool: &self.tool,
+                kind: self.kind,
+                template: &self.template,
+                policy: &self.policy,
+            },
+        }
     }
 }
 
@@ -474,6 +684,22 @@ impl Plan {
         &self.dependents[number.get()]
     }
 
+    /// Returns every tool that the plan calls, compensations included.
+    pub fn tools(&self) -> impl Iterator<Item = &ToolName> {
+        self.steps.iter().flat_map(|it| {
+            let own = (!matches!(it.kind, StepKind::Plan(_))).then_some(&it.tool);
+            own.into_iter().chain(it.compensate.as_ref().map(|it| &it.tool))
+        })
+    }
+
+    /// Returns every plan that the plan executes.
+    pub fn sub_plans(&self) -> impl Iterator<Item = PlanId> {
+        self.steps.iter().filter_map(|it| match it.kind {
+            StepKind::Plan(id) => Some(id),
+            _ => None,
+        })
+    }
+
     /// Returns every variable and the steps that fill it, in plan order.
     pub fn variables(&self) -> &BTreeMap<Arc<str>, Vec<StepIx>> {
         &self.variables
@@ -513,6 +739,19 @@ impl Plan {
                 .map(|it| (it.written.clone(), (*it.variable).to_owned()))
                 .collect(),
             policy: step.policy.clone(),
+            plan: match step.kind {
+                StepKind::Plan(id) => Some(id),
+                _ => None,
+            },
+            when: step.when.as_ref().map(|it| it.source().to_owned()),
+            for_each: step.for_each.as_ref().map(|it| it.written.clone()),
+            compensate: step.compensate.as_ref().map(|it| {
+                Box::new(UncheckedCompensation {
+                    tool: it.tool.clone(),
+                    parameters: Arc::clone(&it.parameters),
+                    policy: it.policy.clone(),
+                })
+            }),
         });
         UncheckedPlan {
             about: self.about.clone(),
@@ -566,6 +805,10 @@ mod tests {
             depends_on: on.iter().map(|it| it.parse().unwrap()).collect(),
             output_mapping: vec![("_id".to_owned(), format!("{id}_id"))],
             policy: StepPolicy::default(),
+            plan: None,
+            when: None,
+            for_each: None,
+            compensate: None,
         });
         let about = About {
             id: "plan_1_aaaaaaaaa".parse().unwrap(),

@@ -321,6 +321,9 @@ pub enum Command {
     Approve {
         /// The step.
         step: StepId,
+        /// Which item of its list; all that wait, if nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        item: Option<u32>,
         /// Whether it may go on.
         approved: bool,
         /// What the person said.
@@ -332,6 +335,11 @@ pub enum Command {
         name: String,
         /// What it brings.
         payload: Arc<Value>,
+    },
+    /// An execution that a step of this one began is over: look what came of it.
+    ChildEnded {
+        /// Which.
+        child: ExecutionId,
     },
 }
 

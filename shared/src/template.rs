@@ -58,6 +58,12 @@ pub enum Target {
     Step(StepIx),
     /// A variable that output mappings fill.
     Variable(Arc<str>),
+    /// What the execution was given: `{{input.x}}`.
+    Input,
+    /// The item of the list that a `forEach` is at.
+    Item,
+    /// The place of that item, from zero.
+    Index,
 }
 
 /// Says what the names in templates mean.
@@ -308,6 +314,9 @@ impl Parser<'_> {
                 let target = Target::Variable(variable.into());
                 Ok(Reference { target, path: path.without_first(), text })
             }
+            ("input", _) => Ok(Reference { target: Target::Input, path, text }),
+            ("item", _) => Ok(Reference { target: Target::Item, path, text }),
+            ("index", _) => Ok(Reference { target: Target::Index, path, text }),
             _ => Err(TemplateErrorKind::Unknown { text: whole.to_owned(), name: name.to_owned() }),
         }
     }

@@ -88,6 +88,8 @@ impl ErrorCode {
     pub const UNRESOLVED: Self = Self(Cow::Borrowed("template.unresolved"));
     /// A person said no.
     pub const REJECTED: Self = Self(Cow::Borrowed("step.rejected"));
+    /// What a step is to be done for each item of is not a list.
+    pub const NOT_A_LIST: Self = Self(Cow::Borrowed("step.not_a_list"));
     /// The execution's time was up.
     pub const DEADLINE: Self = Self(Cow::Borrowed("execution.deadline"));
 
@@ -170,6 +172,19 @@ impl ToolError {
     pub fn terminal(self) -> Self {
         Self { retryable: false, ..self }
     }
+}
+
+/// How far a call is, by its own account.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// How much is done. It grows, in a measure of the tool's own.
+    pub progress: f64,
+    /// How much there is to do, where the tool knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
+    /// What it is doing, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Arc<str>>,
 }
 
 /// Keeps the first and the last part of a text that is longer than a log should keep.

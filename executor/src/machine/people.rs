@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use shared::{
     event::{Event, WaitReason},
-    execution::{Phase, StepState},
-    id::{Attempt, CommandId, StepId, StepIx},
+    execution::{Phase, Step, StepState},
+    id::{Attempt, CommandId, StepId, Task},
+    limits,
     plan::StepKind,
     store::{Command, Envelope},
     tool::{ErrorCode, ToolError},
@@ -21,7 +22,7 @@ impl Turn<'_> {
         let is_open = self.execution.phase() == Phase::Open;
         match command {
             _ if self.execution.has_heard(id) => (),
-            Command::Cancel { .. } if self.execution.phase() == Phase::Cancelling => (),
+            Command::Cancel { .. } if self.is_stopped() => (),
             Command::Cancel { reason } => self.push(Event::CancelRequested { reason }),
             Command::Pause if is_open && !self.execution.is_paused() => {
                 self.push(Event::Paused { command: id });
@@ -30,101 +31,137 @@ impl Turn<'_> {
                 self.push(Event::Resumed { command: id });
             }
             Command::Pause | Command::Resume => (),
-            Command::Approve { step, approved, comment } => {
-                self.approve(id, &step, approved, comment);
+            Command::Approve { step, item, approved, comment } => {
+                self.approve(id, (&step, item), approved, comment.as_deref());
             }
             Command::Signal { name, payload } => self.hear(id, &name, payload),
+            // Whoever drives the execution looks what became of its child.
+            Command::ChildEnded { .. } => (),
         }
     }
 
+    /// Returns whether asking to stop changes nothing any more.
+    fn is_stopped(&self) -> bool {
+        matches!(
+            self.execution.phase(),
+            Phase::Cancelling | Phase::Compensating(_) | Phase::Finished(_)
+        )
+    }
+
+    /// Lets a task go on or not; of a step with items, that item or all that wait for it.
     fn approve(
         &mut self,
         command: CommandId,
-        id: &StepId,
+        (id, item): (&StepId, Option<u32>),
         approved: bool,
-        comment: Option<String>,
+        comment: Option<&str>,
     ) {
-        let Some(number) = self.execution.plan().number(id) else { return };
-        let state = &self.execution.step(number).state;
-        let StepState::Waiting(reason) = state else { return };
+        let Some(step) = self.execution.plan().number(id) else { return };
+        let named = |it: &&Task| it.step == step && (item.is_none() || it.part.item == item);
+        let tasks: Vec<Task> =
+            self.execution.agenda().waiting().iter().filter(named).copied().collect();
+        for task in tasks {
+            self.approve_task(command, task, approved, comment);
+        }
+    }
+
+    fn approve_task(
+        &mut self,
+        command: CommandId,
+        task: Task,
+        approved: bool,
+        comment: Option<&str>,
+    ) {
+        let Some(StepState::Waiting(reason)) = self.state(task) else { return };
         let error = match reason {
             WaitReason::Signal { .. } => return,
             WaitReason::Decision { error } => error.clone(),
             WaitReason::Approval => {
                 let why = comment
-                    .as_deref()
                     .map_or("a person said no".to_owned(), |it| format!("a person said no: {it}"));
                 ToolError::new(ErrorCode::REJECTED, why)
             }
         };
-        let step = id.clone();
+        let (step, part) = (self.id(task), task.part);
         if approved {
-            return self.push(Event::StepApproved { step, comment, command });
+            let comment = comment.map(ToOwned::to_owned);
+            return self.push(Event::StepApproved { step, part, comment, command });
         }
-        let attempts = self.execution.step(number).attempts.max(1);
+        let attempts = self.execution.task(task).map_or(1, |it| it.attempts.max(1));
         let attempt = Attempt::after(attempts - 1);
-        self.push(Event::StepFailed { step, attempt, error });
+        self.push(Event::StepFailed { step, part, attempt, error });
     }
 
     /// Keeps a signal, or gives it to the first step that waits for it.
     fn hear(&mut self, command: CommandId, name: &str, payload: Arc<Value>) {
-        let event = Event::SignalReceived { name: name.to_owned(), payload, command };
-        self.push(event);
-        let awaits = |number: &StepIx| match &self.execution.step(*number).state {
-            StepState::Waiting(WaitReason::Signal { name: awaited }) => awaited == name,
+        let awaits = |task: &Task| match self.state(*task) {
+            Some(StepState::Waiting(WaitReason::Signal { name: awaited })) => awaited == name,
             _ => false,
         };
-        if let Some(number) = self.execution.agenda().waiting().iter().copied().find(awaits) {
-            self.take_signal(number, name);
+        let taker = self.execution.agenda().waiting().iter().copied().find(awaits);
+        if taker.is_none() && self.execution.signals().len() >= limits::SIGNALS {
+            return self.push(Event::SignalRefused { name: name.to_owned(), command });
+        }
+        let event = Event::SignalReceived { name: name.to_owned(), payload, command };
+        self.push(event);
+        if let Some(task) = taker {
+            self.take_signal(task, name);
         }
     }
 
-    /// Gives a waiting step the oldest kept signal that it waits for, if there is one.
-    fn take_signal(&mut self, number: StepIx, name: &str) {
+    /// Gives a waiting task the oldest kept signal that it waits for, if there is one.
+    fn take_signal(&mut self, task: Task, name: &str) {
         let kept = self.execution.signals().iter().find(|it| it.name == name);
         let Some(output) = kept.map(|it| Arc::clone(&it.payload)) else { return };
-        let step = self.execution.plan().step(number).id.clone();
-        let attempt = Attempt::FIRST;
-        self.push(Event::StepSucceeded { step, attempt, output });
+        let (step, part, attempt) = (self.id(task), task.part, Attempt::FIRST);
+        let output = Some(output);
+        self.push(Event::StepSucceeded { step, part, attempt, output, cached: false });
     }
 
-    /// Asks for what ready steps need before they begin: consent, or a signal.
+    /// Asks for what ready tasks need before they begin: consent, or a signal.
     pub(super) fn ask(&mut self) {
         while self.is_open()
-            && let Some(number) = self.execution.agenda().asking().first().copied()
+            && let Some(task) = self.execution.agenda().asking().first().copied()
         {
-            let attempt = self.execution.step(number).next_attempt();
-            let rendered = match self.render(number) {
-                Ok(rendered) => rendered,
-                Err(error) => {
-                    self.fail_unstarted(number, attempt, error);
-                    continue;
-                }
-            };
-            let reason = match self.wait_reason(number, &rendered.parameters) {
-                Ok(reason) => reason,
-                Err(error) => {
-                    self.fail_unstarted(number, attempt, error);
-                    continue;
-                }
-            };
-            let step = self.execution.plan().step(number).id.clone();
-            let Rendered { parameters, warnings } = rendered;
-            let signal = match &reason {
-                WaitReason::Signal { name } => Some(name.clone()),
-                _ => None,
-            };
-            self.push(Event::StepWaiting { step, reason, parameters, warnings });
-            if let Some(name) = signal {
-                self.take_signal(number, &name);
-            }
+            self.ask_for(task);
         }
     }
 
-    fn wait_reason(&self, number: StepIx, parameters: &Value) -> Result<WaitReason, ToolError> {
-        let step = self.execution.plan().step(number);
+    fn ask_for(&mut self, task: Task) {
+        let attempt = self.execution.task(task).map_or(Attempt::FIRST, Step::next_attempt);
+        let is_list =
+            task.part.is_whole() && self.execution.plan().step(task.step).for_each.is_some();
+        // What the items are called with is known when each has its turn.
+        let rendered = if is_list {
+            Ok(Rendered { parameters: self.written(task), warnings: Vec::new() })
+        } else {
+            self.render(task)
+        };
+        let reason = rendered.and_then(|it| Ok((self.wait_reason(task, &it.parameters)?, it)));
+        let (reason, Rendered { parameters, warnings }) = match reason {
+            Ok(found) => found,
+            Err(error) => return self.fail_unstarted(task, attempt, error),
+        };
+        let signal = match &reason {
+            WaitReason::Signal { name } => Some(name.clone()),
+            _ => None,
+        };
+        let (step, part) = (self.id(task), task.part);
+        self.push(Event::StepWaiting { step, part, reason, parameters, warnings });
+        if let Some(name) = signal {
+            self.take_signal(task, &name);
+        }
+    }
+
+    /// Returns the parameters as they were written: they look at items that have no turn yet.
+    fn written(&self, task: Task) -> Arc<Value> {
+        Arc::clone(&self.execution.plan().step(task.step).parameters)
+    }
+
+    fn wait_reason(&self, task: Task, parameters: &Value) -> Result<WaitReason, ToolError> {
+        let step = self.execution.plan().step(task.step);
         let needs_consent =
-            step.policy.requires_approval && !self.execution.step(number).is_approved;
+            step.policy.requires_approval && !self.execution.step(task.step).is_approved;
         if step.kind != StepKind::Wait || needs_consent {
             return Ok(WaitReason::Approval);
         }

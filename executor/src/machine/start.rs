@@ -5,15 +5,15 @@ use std::sync::Arc;
 use serde_json::Value;
 use shared::{
     event::{Event, StepStarted},
-    execution::{Phase, StepState},
-    id::{Attempt, StepIx},
+    execution::{Phase, Step, StepState},
+    id::{Attempt, ExecutionId, Task},
     json, limits,
-    plan::{StepKind, StepPolicy},
-    template::{Template, TooMuch},
+    plan::StepKind,
+    template::{Template, TooMuch, Values},
     tool::{ErrorCode, ToolError},
 };
 
-use super::{Turn, later};
+use super::{Turn, later, seed};
 
 /// The longest sleep: a century, so that a slip of the keyboard is an error.
 const SLEEP_MS: u64 = 100 * 365 * 24 * 60 * 60 * 1_000;
@@ -35,59 +35,149 @@ impl Turn<'_> {
 
     /// Begins what is ready, as far as there are slots.
     pub(super) fn start(&mut self) {
-        let width = self.execution.options().width();
-        while self.is_open() && self.execution.agenda().running().len() < width {
-            let Some(number) = self.next_to_start() else { return };
-            self.start_step(number);
+        while self.has_slot() {
+            let Some(task) = self.next_to_start() else { return };
+            if self.is_list(task) {
+                self.expand(task);
+            } else if self.execution.is_limited(task) {
+                self.execution.gate(task);
+            } else {
+                self.start_task(task);
+            }
         }
     }
 
-    /// Returns the first in plan order of what is ready and what is due for another try.
-    fn next_to_start(&self) -> Option<StepIx> {
+    fn has_slot(&self) -> bool {
+        self.is_open() && self.execution.agenda().running().len() < self.execution.options().width()
+    }
+
+    /// Begins what there is a permit for, if it may still begin.
+    pub(super) fn start_permitted(&mut self, task: Task) {
+        if !self.execution.agenda().gated().contains(&task) {
+            return;
+        }
+        let may_begin = if task.part.undo { self.moment.may_start } else { self.has_slot() };
+        if may_begin {
+            self.start_task(task);
+        }
+    }
+
+    /// Returns the first in plan order of what is ready and what is due for another try. One at a
+    /// time, nothing overtakes what waits for a permit.
+    fn next_to_start(&self) -> Option<Task> {
         let agenda = self.execution.agenda();
         let ready = agenda.ready().first().copied();
         let due = agenda.retrying().first().filter(|(until, _)| *until <= self.moment.now);
-        match (ready, due.map(|(_, number)| *number)) {
-            (Some(ready), Some(due)) => Some(ready.min(due)),
-            (ready, due) => ready.or(due),
-        }
+        let next = ready.into_iter().chain(due.map(|(_, task)| *task)).min()?;
+        let is_sequential = self.execution.options().width() == 1;
+        let is_behind = agenda.gated().first().is_some_and(|it| *it < next);
+        (!is_sequential || !is_behind).then_some(next)
     }
 
-    fn start_step(&mut self, number: StepIx) {
-        let attempt = self.execution.step(number).next_attempt();
-        let id = self.execution.plan().step(number).id.clone();
-        let rendered = match self.render(number) {
-            Ok(rendered) => rendered,
-            Err(error) => return self.fail_unstarted(number, attempt, error),
+    /// Returns whether a task is done for each item of a list that is not known yet.
+    fn is_list(&self, task: Task) -> bool {
+        task.part.is_whole() && self.execution.plan().step(task.step).for_each.is_some()
+    }
+
+    /// Finds out which items there are. Each is a task from then on.
+    fn expand(&mut self, task: Task) {
+        let items = match self.execution.list(task.step).map(|it| u32::try_from(it.len())) {
+            Some(Ok(n)) if n as usize <= limits::ITEMS => n,
+            Some(_) => {
+                let most = limits::ITEMS;
+                let why = format!("the list of `forEach` has more than {most} items: split it");
+                let error = ToolError::new(ErrorCode::INVALID_PARAMETERS, why);
+                return self.fail_unstarted(task, Attempt::FIRST, error);
+            }
+            None => return self.fail_unstarted(task, Attempt::FIRST, self.not_a_list(task)),
         };
-        let slept = self.sleep_ms(number, &rendered.parameters);
+        self.push(Event::StepStarted(StepStarted {
+            step: self.id(task),
+            part: task.part,
+            attempt: Attempt::FIRST,
+            parameters: Arc::default(),
+            warnings: Vec::new(),
+            until: None,
+            items: Some(items),
+            child: None,
+        }));
+    }
+
+    fn not_a_list(&self, task: Task) -> ToolError {
+        let step = self.execution.plan().step(task.step);
+        let list = step.for_each.as_ref();
+        let found = list.and_then(|it| it.list.path.find(self.execution.value(&it.list.target)?));
+        let found = match found {
+            None => "nothing",
+            Some(Value::Null) => "null",
+            Some(Value::Bool(_)) => "true or false",
+            Some(Value::Number(_)) => "a number",
+            Some(Value::String(_)) => "text",
+            Some(Value::Array(_)) => "a list",
+            Some(Value::Object(_)) => "an object",
+        };
+        let written = list.map_or("", |it| it.written.as_str());
+        let why = format!("`forEach` needs a list; `{written}` found {found}");
+        ToolError::new(ErrorCode::NOT_A_LIST, why)
+    }
+
+    pub(super) fn start_task(&mut self, task: Task) {
+        let attempt = self.execution.task(task).map_or(Attempt::FIRST, Step::next_attempt);
+        let rendered = match self.render(task) {
+            Ok(rendered) => rendered,
+            Err(error) => return self.fail_unstarted(task, attempt, error),
+        };
+        let kind = self.execution.plan().step(task.step).callee(task.part).kind;
+        if matches!(kind, StepKind::Plan(_)) && self.depth() >= limits::DEPTH {
+            let most = limits::DEPTH;
+            let why = format!("plans execute plans more than {most} deep");
+            let error = ToolError::new(ErrorCode::INVALID_PARAMETERS, why);
+            return self.fail_unstarted(task, attempt, error);
+        }
+        let slept = self.sleep_ms(task, &rendered.parameters);
         let until = slept.as_ref().ok().copied().flatten().map(|it| later(self.moment.now, it));
+        let seed = seed(self.execution.id(), task, attempt);
+        let child =
+            matches!(kind, StepKind::Plan(_)).then(|| ExecutionId::derive(self.moment.now, &seed));
+        let (step, part) = (self.id(task), task.part);
         let Rendered { parameters, warnings } = rendered;
-        let step = id;
-        self.push(Event::StepStarted(StepStarted { step, attempt, parameters, warnings, until }));
+        self.push(Event::StepStarted(StepStarted {
+            step,
+            part,
+            attempt,
+            parameters,
+            warnings,
+            until,
+            items: None,
+            child,
+        }));
         if let Err(error) = slept {
-            self.settle(number, attempt, Err(error));
+            self.settle(task, attempt, Err(error));
         }
     }
 
-    /// Ends a step that could not begin. Of a step that was tried before, that try is the last.
-    pub(super) fn fail_unstarted(&mut self, number: StepIx, next: Attempt, error: ToolError) {
-        let last = match self.execution.step(number).state {
-            StepState::Retrying { attempt, .. } => attempt,
+    /// Returns how many executions are above this one.
+    fn depth(&self) -> u32 {
+        self.execution.parent().map_or(0, |it| it.depth)
+    }
+
+    /// Ends a task that could not begin. Of one that was tried before, that try is the last.
+    pub(super) fn fail_unstarted(&mut self, task: Task, next: Attempt, error: ToolError) {
+        let attempt = match self.state(task) {
+            Some(StepState::Retrying { attempt, .. }) => *attempt,
             _ => next,
         };
-        let step = self.execution.plan().step(number).id.clone();
-        self.push(Event::StepFailed { step, attempt: last, error });
+        let (step, part) = (self.id(task), task.part);
+        self.push(Event::StepFailed { step, part, attempt, error });
     }
 
-    /// Fills the holes in a step's parameters.
-    pub(super) fn render(&self, number: StepIx) -> Result<Rendered, ToolError> {
-        let plan = self.execution.plan();
-        let step = plan.step(number);
-        if let Template::Literal(parameters) = &step.template {
+    /// Fills the holes in a task's parameters.
+    pub(super) fn render(&self, task: Task) -> Result<Rendered, ToolError> {
+        let template = self.execution.plan().step(task.step).callee(task.part).template;
+        if let Template::Literal(parameters) = template {
             return Ok(Rendered { parameters: Arc::clone(parameters), warnings: Vec::new() });
         }
-        let rendered = step.template.render(&*self.execution, limits::OUTPUT_BYTES);
+        let rendered = template.render(&self.execution.scope(task), limits::OUTPUT_BYTES);
         let rendered = rendered.map_err(|TooMuch| {
             let most = limits::OUTPUT_BYTES;
             let why = format!("the templates bring in more than {most} bytes: pass less");
@@ -112,46 +202,39 @@ impl Turn<'_> {
         Ok(Rendered { parameters: Arc::new(rendered.value), warnings })
     }
 
-    /// Returns how long a step sleeps, if that is all it does. Its timeout may end it earlier.
-    fn sleep_ms(&self, number: StepIx, parameters: &Value) -> Result<Option<u64>, ToolError> {
-        let step = self.execution.plan().step(number);
-        if step.kind != StepKind::Sleep {
+    /// Returns how long a task sleeps, if that is all it does. Its timeout may end it earlier.
+    fn sleep_ms(&self, task: Task, parameters: &Value) -> Result<Option<u64>, ToolError> {
+        let callee = self.execution.plan().step(task.step).callee(task.part);
+        if callee.kind != StepKind::Sleep {
             return Ok(None);
         }
         let ms = sleep_ms(parameters)?;
-        Ok(Some(most_sleep(&step.policy).map_or(ms, |most| ms.min(most))))
+        Ok(Some(callee.policy.own_timeout_ms().map_or(ms, |most| ms.min(most))))
     }
 
-    /// Ends the sleep of every step whose time has come.
+    /// Ends the sleep of every task whose time has come.
     pub(super) fn wake(&mut self) {
         let now = self.moment.now;
-        while let Some((until, number)) = self.execution.agenda().sleeping().first().copied()
+        while let Some((until, task)) = self.execution.agenda().sleeping().first().copied()
             && until <= now
         {
-            let StepState::Running { attempt, .. } = self.execution.step(number).state else {
-                unreachable!("only running steps sleep");
+            let Some(Step { state: StepState::Running { attempt, .. }, parameters, .. }) =
+                self.execution.task(task)
+            else {
+                unreachable!("only running tasks sleep");
             };
-            let step = self.execution.plan().step(number);
-            let (id, most) = (step.id.clone(), most_sleep(&step.policy));
-            let parameters = self.execution.step(number).parameters.clone().unwrap_or_default();
-            if let Some(timeout_ms) = most
+            let (attempt, parameters) = (*attempt, parameters.clone().unwrap_or_default());
+            if let Some(timeout_ms) = self.policy(task).own_timeout_ms()
                 && sleep_ms(&parameters).is_ok_and(|ms| ms > timeout_ms)
             {
                 let why = format!("slept longer than its timeout of {timeout_ms} ms");
                 let error = ToolError::new(ErrorCode::TIMEOUT, why);
-                self.settle(number, attempt, Err(error));
+                self.settle(task, attempt, Err(error));
             } else {
-                let output = Arc::new(Value::Null);
-                self.push(Event::StepSucceeded { step: id, attempt, output });
+                self.settle(task, attempt, Ok(Value::Null.into()));
             }
         }
     }
-}
-
-/// Returns the timeout of a sleep, where the plan gives one. The usual timeout is for calls: a
-/// sleep says itself how long it takes.
-fn most_sleep(policy: &StepPolicy) -> Option<u64> {
-    (policy.timeout() != limits::STEP_TIMEOUT).then_some(policy.timeout_ms)
 }
 
 fn sleep_ms(parameters: &Value) -> Result<u64, ToolError> {

@@ -2,8 +2,8 @@
 
 use shared::{
     event::{Event, SkipReason, WaitReason},
-    execution::{Phase, StepState},
-    id::{Attempt, StepIx},
+    execution::{Phase, Step, StepState},
+    id::{Attempt, StepIx, Task},
     tool::{ErrorCode, ToolError},
 };
 
@@ -30,9 +30,9 @@ impl Turn<'_> {
         let stops_sleep = matches!(phase, Phase::Cancelling | Phase::Expired);
         if stops_sleep {
             let sleeping = self.execution.agenda().sleeping().iter();
-            let sleeping: Vec<StepIx> = sleeping.map(|(_, number)| *number).collect();
-            for number in sleeping {
-                self.stop_step(number, phase);
+            let sleeping: Vec<Task> = sleeping.map(|(_, task)| *task).collect();
+            for task in sleeping {
+                self.stop_task(task, phase);
             }
         }
         let is_stopping = matches!(phase, Phase::Failing | Phase::Expired | Phase::Cancelling);
@@ -40,12 +40,23 @@ impl Turn<'_> {
             return;
         }
         for at in 0..self.execution.steps().len() {
-            let number = StepIx::new(at);
-            let state = &self.execution.step(number).state;
-            let is_idle = !state.is_over() && !matches!(state, StepState::Running { .. });
-            if is_idle {
-                self.stop_step(number, phase);
+            self.stop_idle(StepIx::new(at).into(), phase);
+        }
+    }
+
+    /// Ends a step that is not under way, and of one whose items are, those that are not.
+    fn stop_idle(&mut self, task: Task, phase: Phase) {
+        match self.state(task) {
+            Some(StepState::Gathering { .. }) => {
+                let items = self.execution.step(task.step).items.as_deref();
+                let items = items.map_or(0, |it| it.all().len());
+                for index in (0..items).filter_map(|it| u32::try_from(it).ok()) {
+                    self.stop_idle(task.item(index), phase);
+                }
             }
+            Some(StepState::Running { .. }) | None => (),
+            Some(state) if state.is_over() => (),
+            Some(_) => self.stop_task(task, phase),
         }
     }
 
@@ -63,13 +74,13 @@ impl Turn<'_> {
         let mut pending = steps.enumerate().filter(|(_, it)| it.state == StepState::Pending);
         if let Some((at, step)) = pending.next() {
             let attempt = step.next_attempt();
-            self.fail_unstarted(StepIx::new(at), attempt, deadline());
+            self.fail_unstarted(StepIx::new(at).into(), attempt, deadline());
         }
     }
 
-    fn stop_step(&mut self, number: StepIx, phase: Phase) {
-        let state = &self.execution.step(number).state;
-        let attempt = Attempt::after(self.execution.step(number).attempts.saturating_sub(1));
+    fn stop_task(&mut self, task: Task, phase: Phase) {
+        let Some(Step { state, attempts, .. }) = self.execution.task(task) else { return };
+        let attempt = Attempt::after(attempts.saturating_sub(1));
         let error = match (phase, state) {
             (Phase::Cancelling, _) | (_, StepState::Pending) => None,
             (Phase::Expired, _) => Some(deadline()),
@@ -79,11 +90,12 @@ impl Turn<'_> {
             (_, StepState::Waiting(WaitReason::Decision { error })) => Some(error.clone()),
             _ => None,
         };
-        let step = self.execution.plan().step(number).id.clone();
+        let (step, part) = (self.id(task), task.part);
+        let reason = SkipReason::ExecutionFailed;
         self.push(match (phase, error) {
-            (Phase::Cancelling, _) => Event::StepCancelled { step },
-            (_, Some(error)) => Event::StepFailed { step, attempt, error },
-            (_, None) => Event::StepSkipped { step, reason: SkipReason::ExecutionFailed },
+            (Phase::Cancelling, _) => Event::StepCancelled { step, part },
+            (_, Some(error)) => Event::StepFailed { step, part, attempt, error },
+            (_, None) => Event::StepSkipped { step, part, reason },
         });
     }
 }

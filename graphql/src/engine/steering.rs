@@ -79,7 +79,7 @@ impl Engine {
             let why = format!("step `{step}` is {} and waits for no person", state.name());
             return Err(EngineError::Conflict(why));
         }
-        self.control.approve(id, step.clone(), approved, comment).await?;
+        self.control.approve(id, (step.clone(), None), approved, comment).await?;
         self.heard(execution, |_, event| event.step() == Some(&step)).await
     }
 

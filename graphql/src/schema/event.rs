@@ -65,17 +65,36 @@ impl ExecutionEvent {
 
 /// Returns what an event records, besides its kind, its step and its attempt.
 pub(super) fn data(event: &Event) -> Value {
+    let mut data = details(event);
+    if let (Value::Object(fields), Some(index)) = (&mut data, event.part().item) {
+        fields.insert("index".to_owned(), json!(index));
+    }
+    data
+}
+
+fn details(event: &Event) -> Value {
     match event {
         Event::Created(created) => of_created(created),
         Event::Claimed(Claimed { worker, node, epoch }) => {
             json!({ "worker": worker, "node": node, "epoch": epoch })
         }
-        Event::StepStarted(StepStarted { parameters, warnings, until, .. }) => {
+        Event::StepStarted(StepStarted { items: Some(n), .. }) => json!({ "items": n }),
+        Event::StepStarted(StepStarted { parameters, warnings, until, child, .. }) => {
             let mut data = rendered(parameters, warnings);
             data.extend(until.map(|it| ("until".to_owned(), json!(written(it)))));
+            data.extend(child.map(|it| ("childExecutionId".to_owned(), json!(it))));
             Value::Object(data)
         }
-        Event::StepSucceeded { output, .. } => json!({ "output": output }),
+        Event::StepSucceeded { output, cached, .. } => {
+            let mut data = Map::new();
+            data.extend(output.as_ref().map(|it| ("output".to_owned(), (**it).clone())));
+            data.extend(cached.then(|| ("cached".to_owned(), json!(true))));
+            Value::Object(data)
+        }
+        Event::StepProgress { progress, .. } => json!(progress),
+        Event::StepChecked { parameters, warnings, .. } => {
+            Value::Object(rendered(parameters, warnings))
+        }
         Event::StepRetryScheduled { error, until, .. } => {
             json!({ "error": of_error(error), "until": written(*until) })
         }
@@ -88,18 +107,34 @@ pub(super) fn data(event: &Event) -> Value {
         }
         Event::StepApproved { comment, .. } => json!({ "comment": comment }),
         Event::SignalReceived { name, payload, .. } => json!({ "name": name, "payload": payload }),
+        Event::SignalRefused { name, .. } => json!({ "name": name }),
         Event::CancelRequested { reason } => json!({ "reason": reason }),
         Event::Finished { outcome } => json!({ "state": ended(*outcome).as_str() }),
         Event::StepInterrupted { .. }
         | Event::StepCancelled { .. }
         | Event::DeadlinePassed
+        | Event::CompensationStarted
         | Event::Paused { .. }
         | Event::Resumed { .. } => json!({}),
     }
 }
 
-fn of_created(Created { plan, request, options }: &Created) -> Value {
+fn of_created(created: &Created) -> Value {
+    let Created { plan, request, options, parent, retry_of, reused } = created;
+    let reused: Map<String, Value> =
+        reused.iter().map(|(step, output)| (step.to_string(), (**output).clone())).collect();
     json!({
+        "parent": parent.as_ref().map(|it| json!({
+            "executionId": it.execution,
+            "stepId": it.step,
+            "index": it.part.item,
+            "attempt": it.attempt,
+        })),
+        "retryOf": retry_of,
+        "reused": reused,
+        "input": options.input,
+        "compensateOnFailure": options.compensate_on_failure,
+        "dryRun": options.dry_run,
         "planId": plan,
         "requestId": request,
         "mode": options.mode,
@@ -140,6 +175,8 @@ fn skipped(reason: SkipReason) -> &'static str {
     match reason {
         SkipReason::Dependency => "dependency",
         SkipReason::ExecutionFailed => "execution_failed",
+        SkipReason::Condition => "condition",
+        SkipReason::DryRun => "dry_run",
     }
 }
 

@@ -37,6 +37,8 @@ pub(super) enum ExecutionState {
     Paused,
     /// Nothing runs: only a person, a signal or a retry's time can go on.
     Waiting,
+    /// It did not end well, and what was done is undone.
+    Compensating,
     /// It ended well.
     Completed,
     /// It ended badly.

@@ -213,6 +213,7 @@ impl ExecutionOptions {
             strict_templates: it.strict_templates.unwrap_or(false),
             start_at: it.start_at.map(|it| it.0),
             priority: it.priority.unwrap_or(0),
+            ..Options::default()
         };
         Ok(Order { options, idempotency_key: it.idempotency_key })
     }

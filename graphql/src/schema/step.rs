@@ -39,7 +39,9 @@ impl From<&execution::StepState> for StepState {
     fn from(state: &execution::StepState) -> Self {
         match state {
             execution::StepState::Pending => Self::Pending,
-            execution::StepState::Running { .. } => Self::Running,
+            execution::StepState::Running { .. } | execution::StepState::Gathering { .. } => {
+                Self::Running
+            }
             execution::StepState::Retrying { .. } => Self::Retrying,
             execution::StepState::Waiting(_) => Self::Waiting,
             execution::StepState::Succeeded(_) => Self::Succeeded,

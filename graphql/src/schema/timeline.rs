@@ -7,9 +7,10 @@ use serde_json::Value;
 use shared::{
     clock::Timestamp,
     event::{Claimed, Event, Recorded, StepStarted, WaitReason},
-    id::{ExecutionId, Seq, StepId},
+    id::{ExecutionId, Part, Seq, StepId},
     plan::Plan,
     request::{Request, TranscriptEntry},
+    tool::Progress,
 };
 
 use super::{
@@ -131,7 +132,7 @@ pub(super) fn about_json(plan: &Plan) -> Value {
 struct Reading {
     node: Option<Arc<str>>,
     started: Option<Timestamp>,
-    attempts: BTreeMap<StepId, Timestamp>,
+    attempts: BTreeMap<(StepId, Part), Timestamp>,
 }
 
 fn of_log(id: ExecutionId, events: &[Recorded]) -> Vec<TimelineEntry> {
@@ -147,8 +148,9 @@ impl Reading {
                 self.node = Some(Arc::clone(node));
                 self.started.get_or_insert(*at);
             }
-            Event::StepStarted(StepStarted { step, .. }) | Event::StepWaiting { step, .. } => {
-                self.attempts.insert(step.clone(), *at);
+            Event::StepStarted(StepStarted { step, part, .. })
+            | Event::StepWaiting { step, part, .. } => {
+                self.attempts.insert((step.clone(), *part), *at);
             }
             _ => (),
         }
@@ -165,43 +167,66 @@ impl Reading {
     /// Returns when that began which the event ends.
     fn began(&mut self, event: &Event) -> Option<Timestamp> {
         match event {
-            Event::StepSucceeded { step, .. }
-            | Event::StepRetryScheduled { step, .. }
-            | Event::StepInterrupted { step, .. }
-            | Event::StepFailed { step, .. }
-            | Event::StepApproved { step, .. }
-            | Event::StepCancelled { step } => self.attempts.remove(step),
+            Event::StepSucceeded { step, part, .. }
+            | Event::StepRetryScheduled { step, part, .. }
+            | Event::StepInterrupted { step, part, .. }
+            | Event::StepFailed { step, part, .. }
+            | Event::StepApproved { step, part, .. }
+            | Event::StepCancelled { step, part } => self.attempts.remove(&(step.clone(), *part)),
             Event::Finished { .. } => self.started,
             _ => None,
         }
     }
 }
 
+/// Returns what an event is about, for people: `` `step` ``, an item of it, or what undoes either.
+fn subject(event: &Event) -> String {
+    let Some(step) = event.step() else { return String::new() };
+    let Part { item, undo } = event.part();
+    let item = item.map(|it| format!("[{it}]")).unwrap_or_default();
+    let undo = if undo { "the compensation of " } else { "" };
+    format!("{undo}`{step}{item}`")
+}
+
 fn message(event: &Event) -> String {
+    let step = subject(event);
     match event {
         Event::Created(it) => format!("execution of `{}` asked for", it.plan),
         Event::Claimed(it) => {
             format!("taken by `{}` on {}, claim {}", it.worker, it.node, int(it.epoch.0))
         }
-        Event::StepStarted(it) => format!("`{}` started, attempt {}", it.step, it.attempt),
-        Event::StepSucceeded { step, .. } => format!("`{step}` succeeded"),
-        Event::StepRetryScheduled { step, attempt, error, .. } => {
-            format!("attempt {attempt} of `{step}` failed and there will be another: {error}")
+        Event::StepStarted(StepStarted { items: Some(n), .. }) => {
+            format!("{step} began, for {n} items")
         }
-        Event::StepInterrupted { step, attempt } => {
-            format!("attempt {attempt} of `{step}` was interrupted: its worker was lost")
+        Event::StepStarted(StepStarted { attempt, child: Some(child), .. }) => {
+            format!("{step} began `{child}`, attempt {attempt}")
         }
-        Event::StepFailed { step, error, .. } => format!("`{step}` failed: {error}"),
-        Event::StepSkipped { step, .. } => format!("`{step}` was skipped"),
-        Event::StepWaiting { step, reason, .. } => match reason {
-            WaitReason::Approval => format!("`{step}` waits for somebody's consent"),
-            WaitReason::Signal { name } => format!("`{step}` waits for the signal `{name}`"),
+        Event::StepStarted(it) => format!("{step} started, attempt {}", it.attempt),
+        Event::StepSucceeded { cached: true, .. } => format!("{step} succeeded, from the cache"),
+        Event::StepSucceeded { .. } => format!("{step} succeeded"),
+        Event::StepProgress { progress, .. } => format!("{step} is at {}", far(progress)),
+        Event::StepChecked { .. } => format!("{step} was checked"),
+        Event::StepRetryScheduled { attempt, error, .. } => {
+            format!("attempt {attempt} of {step} failed and there will be another: {error}")
+        }
+        Event::StepInterrupted { attempt, .. } => {
+            format!("attempt {attempt} of {step} was interrupted: its worker was lost")
+        }
+        Event::StepFailed { error, .. } => format!("{step} failed: {error}"),
+        Event::StepSkipped { .. } => format!("{step} was skipped"),
+        Event::StepWaiting { reason, .. } => match reason {
+            WaitReason::Approval => format!("{step} waits for somebody's consent"),
+            WaitReason::Signal { name } => format!("{step} waits for the signal `{name}`"),
             WaitReason::Decision { error } => {
-                format!("`{step}` failed and waits for somebody's decision: {error}")
+                format!("{step} failed and waits for somebody's decision: {error}")
             }
         },
-        Event::StepApproved { step, .. } => format!("somebody let `{step}` go on"),
-        Event::StepCancelled { step } => format!("`{step}` was cancelled"),
+        Event::StepApproved { .. } => format!("somebody let {step} go on"),
+        Event::StepCancelled { .. } => format!("{step} was cancelled"),
+        Event::SignalRefused { name, .. } => {
+            format!("the signal `{name}` was refused: too many are kept")
+        }
+        Event::CompensationStarted => "what was done is undone".to_owned(),
         Event::SignalReceived { name, .. } => format!("the signal `{name}` came"),
         Event::CancelRequested { reason: Some(reason) } => {
             format!("somebody asked it to stop: {reason}")
@@ -212,4 +237,10 @@ fn message(event: &Event) -> String {
         Event::Resumed { .. } => "resumed".to_owned(),
         Event::Finished { outcome } => format!("ended: {}", ended(*outcome).as_str()),
     }
+}
+
+fn far(Progress { progress, total, message }: &Progress) -> String {
+    let total = total.map(|it| format!(" of {it}")).unwrap_or_default();
+    let message = message.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
+    format!("{progress}{total}{message}")
 }

@@ -39,6 +39,7 @@ pub(super) fn read(
         retry: retry.unwrap_or(default.retry),
         on_error: on_error.unwrap_or(default.on_error),
         requires_approval: step.requires_approval.unwrap_or(default.requires_approval),
+        ..default
     }
 }
 

@@ -120,6 +120,7 @@ fn look(
             each_good(parameters, &naming.names, &mut |reference| match reference.target {
                 Target::Step(target) => on.push(target),
                 Target::Variable(_) => note_variable(reference, &mut variables),
+                Target::Input | Target::Item | Target::Index => (),
             });
         }
     }
@@ -233,6 +234,7 @@ pub(super) fn explain(
             Target::Variable(name) => {
                 naming.variables.get(&**name).is_some_and(|by| by.contains(&to))
             }
+            Target::Input | Target::Item | Target::Index => false,
         };
         if is_it {
             looking.get_or_insert_with(|| Arc::clone(&reference.text));

@@ -1,113 +1,166 @@
-//! What is to be done next: the steps by what they wait for.
+//! What is to be done next: the tasks by what they wait for.
 //!
 //! Kept up to date event by event, so that nobody ever searches a plan for work.
 
 use std::collections::BTreeSet;
 
-use super::StepState;
+use super::step::{How, StepState};
 use crate::{
     clock::Timestamp,
-    id::StepIx,
-    plan::{Plan, StepKind},
+    id::{StepIx, Task},
 };
 
-/// The steps that are not over, by what they wait for.
+/// The tasks that are not over, by what they wait for.
 #[derive(Clone, Debug, Default)]
 pub struct Agenda {
-    /// Pending, and all that it depends on let it go on: to be called, which takes a slot.
-    ready: BTreeSet<StepIx>,
+    /// Pending, and all that it depends on is over, but whether its condition holds is not known.
+    judging: BTreeSet<StepIx>,
+    /// Pending, and all that it depends on lets it go on: to be called, which takes a slot.
+    ready: BTreeSet<Task>,
     /// The same, but first somebody must agree or send a signal, which takes no slot.
-    asking: BTreeSet<StepIx>,
+    asking: BTreeSet<Task>,
+    /// The same as ready, or due for another try, but its tool has a limit that others share.
+    gated: BTreeSet<Task>,
     /// Pending, and something that it depends on ended so that it will not run.
     doomed: BTreeSet<StepIx>,
     /// Under way.
-    running: BTreeSet<StepIx>,
+    running: BTreeSet<Task>,
     /// Under way, and only a time ends it.
-    sleeping: BTreeSet<(Timestamp, StepIx)>,
+    sleeping: BTreeSet<(Timestamp, Task)>,
+    /// Under way, in an execution of its own.
+    delegated: BTreeSet<Task>,
     /// To be tried again, from a time on.
-    retrying: BTreeSet<(Timestamp, StepIx)>,
+    retrying: BTreeSet<(Timestamp, Task)>,
     /// Waiting for somebody.
-    waiting: BTreeSet<StepIx>,
+    waiting: BTreeSet<Task>,
+    /// Steps whose items are under way.
+    gathering: BTreeSet<StepIx>,
+    /// Those of them whose items are all over.
+    gathered: BTreeSet<StepIx>,
     /// How many are not over.
     open: usize,
 }
 
 impl Agenda {
-    pub(super) fn new(plan: &Plan) -> Self {
-        let numbered = plan.steps().iter().enumerate();
-        let (asking, ready) = numbered
-            .filter(|(_, it)| it.depends_on.is_empty())
-            .map(|(at, _)| StepIx::new(at))
-            .partition(|it| plan.step(*it).asks_first());
-        Self { ready, asking, open: plan.steps().len(), ..Self::default() }
+    pub(super) fn new(steps: usize) -> Self {
+        Self { open: steps, ..Self::default() }
     }
 
-    pub(super) fn leave(&mut self, number: StepIx, state: &StepState) {
+    /// Takes a task from where its state puts it. Returns whether it was there: an item of a long
+    /// list is nowhere before its turn.
+    pub(super) fn leave(&mut self, task: Task, state: &StepState) -> bool {
         match state {
             StepState::Pending => {
-                let _ = self.ready.remove(&number)
-                    || self.asking.remove(&number)
-                    || self.doomed.remove(&number);
+                self.ready.remove(&task)
+                    || self.asking.remove(&task)
+                    || self.gated.remove(&task)
+                    || (task.part.is_whole()
+                        && (self.judging.remove(&task.step) || self.doomed.remove(&task.step)))
             }
-            StepState::Running { until, .. } => {
-                self.running.remove(&number);
-                until.map(|it| self.sleeping.remove(&(it, number)));
+            StepState::Running { how, .. } => {
+                match how {
+                    How::Calling => (),
+                    How::Sleeping { until } => drop(self.sleeping.remove(&(*until, task))),
+                    How::Executing { .. } => drop(self.delegated.remove(&task)),
+                }
+                self.running.remove(&task)
+            }
+            StepState::Gathering { .. } => {
+                self.gathered.remove(&task.step);
+                self.gathering.remove(&task.step)
             }
             StepState::Retrying { until, .. } => {
-                self.retrying.remove(&(*until, number));
+                self.retrying.remove(&(*until, task)) || self.gated.remove(&task)
             }
-            StepState::Waiting(_) => {
-                self.waiting.remove(&number);
-            }
-            _ => (),
+            StepState::Waiting(_) => self.waiting.remove(&task),
+            _ => false,
         }
     }
 
-    pub(super) fn enter(&mut self, number: StepIx, state: &StepState, kind: StepKind) {
+    /// Puts a task where its state belongs. One that is pending is [unblocked](Self::unblock).
+    pub(super) fn enter(&mut self, task: Task, state: &StepState) {
         match state {
-            // Only a step that somebody agreed to comes back.
-            StepState::Pending => self.unblock(number, kind == StepKind::Wait),
-            StepState::Running { until, .. } => {
-                self.running.insert(number);
-                until.map(|it| self.sleeping.insert((it, number)));
+            StepState::Pending => (),
+            StepState::Running { how, .. } => {
+                match how {
+                    How::Calling => (),
+                    How::Sleeping { until } => drop(self.sleeping.insert((*until, task))),
+                    How::Executing { .. } => drop(self.delegated.insert(task)),
+                }
+                self.running.insert(task);
             }
-            StepState::Retrying { until, .. } => {
-                self.retrying.insert((*until, number));
-            }
-            StepState::Waiting(_) => {
-                self.waiting.insert(number);
-            }
-            _ => self.open -= 1,
+            StepState::Gathering { .. } => drop(self.gathering.insert(task.step)),
+            StepState::Retrying { until, .. } => drop(self.retrying.insert((*until, task))),
+            StepState::Waiting(_) => drop(self.waiting.insert(task)),
+            _ => self.close(task),
         }
     }
 
-    /// Says that everything a pending step depends on lets it go on.
-    pub(super) fn unblock(&mut self, number: StepIx, asks_first: bool) {
+    /// What undoes a task is counted by what there is to undo.
+    fn close(&mut self, task: Task) {
+        self.open -= usize::from(!task.part.undo);
+    }
+
+    /// Counts the items of a list.
+    pub(super) fn expect(&mut self, items: usize) {
+        self.open += items;
+    }
+
+    /// Says that every item of a step is over.
+    pub(super) fn gather(&mut self, step: StepIx) {
+        self.gathered.insert(step);
+    }
+
+    /// Says that everything a pending task depends on lets it go on.
+    pub(super) fn unblock(&mut self, task: Task, asks_first: bool) {
         if asks_first {
-            self.asking.insert(number)
+            self.asking.insert(task)
         } else {
-            self.ready.insert(number)
+            self.ready.insert(task)
         };
     }
 
-    /// Says that a pending step will not run.
-    pub(super) fn doom(&mut self, number: StepIx) {
-        self.doomed.insert(number);
+    /// Says that everything a pending step with a condition depends on is over.
+    pub(super) fn judge(&mut self, step: StepIx) {
+        self.judging.insert(step);
     }
 
-    /// Returns the steps that may begin once somebody was asked, in plan order.
-    pub fn asking(&self) -> &BTreeSet<StepIx> {
+    /// Says that the condition of a step holds. Returns whether it was asked for.
+    pub(super) fn admit(&mut self, step: StepIx) -> bool {
+        self.judging.remove(&step)
+    }
+
+    /// Says that a task needs a permit before it begins.
+    pub(super) fn gate(&mut self, task: Task, state: &StepState) {
+        // What undoes something is nowhere before it begins.
+        if self.leave(task, state) || task.part.undo {
+            self.gated.insert(task);
+        }
+    }
+
+    /// Says that a pending step will not run.
+    pub(super) fn doom(&mut self, step: StepIx) {
+        self.doomed.insert(step);
+    }
+
+    /// Returns the steps whose conditions can be judged, in plan order.
+    pub fn judging(&self) -> &BTreeSet<StepIx> {
+        &self.judging
+    }
+
+    /// Returns the tasks that may begin once somebody was asked, in plan order.
+    pub fn asking(&self) -> &BTreeSet<Task> {
         &self.asking
     }
 
-    /// Returns whether steps are open that are not under way.
-    pub fn has_idle(&self) -> bool {
-        self.open > self.running.len()
+    /// Returns the tasks that may begin now, in plan order.
+    pub fn ready(&self) -> &BTreeSet<Task> {
+        &self.ready
     }
 
-    /// Returns the steps that may begin now, in plan order.
-    pub fn ready(&self) -> &BTreeSet<StepIx> {
-        &self.ready
+    /// Returns the tasks that may begin once there is a permit, in plan order.
+    pub fn gated(&self) -> &BTreeSet<Task> {
+        &self.gated
     }
 
     /// Returns the steps that will not run because of another's end, in plan order.
@@ -115,24 +168,34 @@ impl Agenda {
         &self.doomed
     }
 
-    /// Returns the steps that are under way, sleeping ones included.
-    pub fn running(&self) -> &BTreeSet<StepIx> {
+    /// Returns the tasks that are under way, sleeping ones included.
+    pub fn running(&self) -> &BTreeSet<Task> {
         &self.running
     }
 
-    /// Returns the steps that only a time ends, the next first.
-    pub fn sleeping(&self) -> &BTreeSet<(Timestamp, StepIx)> {
+    /// Returns the tasks that only a time ends, the next first.
+    pub fn sleeping(&self) -> &BTreeSet<(Timestamp, Task)> {
         &self.sleeping
     }
 
-    /// Returns the steps to be tried again, the next first.
-    pub fn retrying(&self) -> &BTreeSet<(Timestamp, StepIx)> {
+    /// Returns the tasks that are under way in executions of their own.
+    pub fn delegated(&self) -> &BTreeSet<Task> {
+        &self.delegated
+    }
+
+    /// Returns the tasks to be tried again, the next first.
+    pub fn retrying(&self) -> &BTreeSet<(Timestamp, Task)> {
         &self.retrying
     }
 
-    /// Returns the steps that wait for somebody.
-    pub fn waiting(&self) -> &BTreeSet<StepIx> {
+    /// Returns the tasks that wait for somebody.
+    pub fn waiting(&self) -> &BTreeSet<Task> {
         &self.waiting
+    }
+
+    /// Returns the steps whose items are all over.
+    pub fn gathered(&self) -> &BTreeSet<StepIx> {
+        &self.gathered
     }
 
     /// Returns whether every step is over.
@@ -140,12 +203,30 @@ impl Agenda {
         self.open == 0
     }
 
+    /// Returns whether tasks are open that are neither under way nor made of tasks.
+    pub fn has_idle(&self) -> bool {
+        self.open > self.running.len() + self.gathering.len()
+    }
+
+    /// Returns whether tasks run that do more than wait for a time or for another execution.
+    pub fn has_calls(&self) -> bool {
+        self.running.len() > self.sleeping.len() + self.delegated.len()
+    }
+
+    /// Returns whether something may begin, now or once somebody was asked.
+    pub fn has_work(&self) -> bool {
+        !(self.judging.is_empty()
+            && self.ready.is_empty()
+            && self.asking.is_empty()
+            && self.gated.is_empty()
+            && self.gathered.is_empty()
+            && self.doomed.is_empty())
+    }
+
     /// Returns whether nothing runs and nothing is about to.
     pub fn only_waits(&self) -> bool {
         self.running.is_empty()
-            && self.ready.is_empty()
-            && self.asking.is_empty()
-            && self.doomed.is_empty()
+            && !self.has_work()
             && !(self.waiting.is_empty() && self.retrying.is_empty())
     }
 }

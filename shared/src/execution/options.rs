@@ -1,6 +1,9 @@
 //! How an execution is to be carried out.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{clock::Timestamp, limits};
 
@@ -28,6 +31,15 @@ pub struct ExecutionOptions {
     /// Higher goes first where workers have a choice.
     #[serde(skip_serializing_if = "is_default")]
     pub priority: i32,
+    /// What the plan is given: `{{input.x}}`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub input: Arc<Value>,
+    /// Whether what succeeded is undone where the execution does not end well.
+    #[serde(skip_serializing_if = "is_default")]
+    pub compensate_on_failure: bool,
+    /// Whether everything is checked and nothing is called.
+    #[serde(skip_serializing_if = "is_default")]
+    pub dry_run: bool,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

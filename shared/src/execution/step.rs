@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::items::Items;
 use crate::{
     clock::Timestamp,
     event::{Event, SkipReason, StepStarted, WaitReason},
-    id::Attempt,
-    tool::ToolError,
+    id::{Attempt, ExecutionId},
+    tool::{Progress, ToolError},
 };
 
-/// A step, as of some position in the log.
+/// A step, an item of one or what undoes either, as of some position in the log.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// Where it is in its life.
@@ -32,6 +33,16 @@ pub struct Step {
     pub warnings: Vec<String>,
     /// Whether a person agreed to it.
     pub is_approved: bool,
+    /// Whether its output was returned earlier: to another call, or in another execution.
+    pub is_reused: bool,
+    /// How far the last attempt said it was.
+    pub progress: Option<Box<Progress>>,
+    /// The execution that the last attempt began.
+    pub child: Option<ExecutionId>,
+    /// The items of its list, once it is known.
+    pub items: Option<Box<Items>>,
+    /// What undoes it, once that has begun.
+    pub undo: Option<Box<Step>>,
     /// How many of the steps that it depends on are not over.
     pub(super) unmet: usize,
     /// Whether one of them ended so that it will not run.
@@ -47,8 +58,13 @@ pub enum StepState {
     Running {
         /// Which attempt.
         attempt: Attempt,
-        /// For a step that only waits for a time: until when.
-        until: Option<Timestamp>,
+        /// Who carries it out.
+        how: How,
+    },
+    /// Its items are under way.
+    Gathering {
+        /// Which attempt. There is only one.
+        attempt: Attempt,
     },
     /// An attempt failed or was interrupted; the next does not begin before this.
     Retrying {
@@ -71,6 +87,33 @@ pub enum StepState {
     Cancelled,
 }
 
+/// Who carries an attempt out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// A tool is called.
+    Calling,
+    /// Nobody: it only waits for a time.
+    Sleeping {
+        /// Until when.
+        until: Timestamp,
+    },
+    /// Another execution.
+    Executing {
+        /// Which.
+        child: ExecutionId,
+    },
+}
+
+impl How {
+    fn of(started: &StepStarted) -> Self {
+        match (started.until, started.child) {
+            (Some(until), _) => Self::Sleeping { until },
+            (None, Some(child)) => Self::Executing { child },
+            (None, None) => Self::Calling,
+        }
+    }
+}
+
 impl Step {
     pub(super) fn new(unmet: usize) -> Self {
         Self {
@@ -83,6 +126,11 @@ impl Step {
             parameters: None,
             warnings: Vec::new(),
             is_approved: false,
+            is_reused: false,
+            progress: None,
+            child: None,
+            items: None,
+            undo: None,
             unmet,
             is_doomed: false,
         }
@@ -93,14 +141,49 @@ impl Step {
         Attempt::after(self.attempts)
     }
 
+    /// Returns what it returned, if it succeeded.
+    pub fn output(&self) -> Option<&Value> {
+        match &self.state {
+            StepState::Succeeded(output) => Some(output),
+            _ => None,
+        }
+    }
+
+    /// Returns whether what it did was undone.
+    pub fn is_compensated(&self) -> bool {
+        let is_undone = |it: &Step| matches!(&it.undo, Some(undo) if undo.output().is_some());
+        match &self.items {
+            // Of a list all that was done is undone.
+            Some(items) => {
+                let mut done = items.all().iter().filter(|it| it.output().is_some()).peekable();
+                done.peek().is_some() && done.all(is_undone)
+            }
+            None => is_undone(self),
+        }
+    }
+
     /// Keeps what an event says beside the change of state.
     pub(super) fn note(&mut self, at: Timestamp, event: &Event) {
         match event {
-            Event::StepStarted(StepStarted { attempt, parameters, warnings, .. }) => {
+            Event::StepStarted(StepStarted {
+                attempt, parameters, warnings, items, child, ..
+            }) => {
                 self.attempts = attempt.get();
                 self.started_at.get_or_insert(at);
+                self.warnings.clone_from(warnings);
+                self.child = *child;
+                self.progress = None;
+                match items {
+                    Some(n) => self.items = Some(Box::new(Items::new(*n))),
+                    None => self.parameters = Some(Arc::clone(parameters)),
+                }
+            }
+            Event::StepChecked { parameters, warnings, .. } => {
                 self.parameters = Some(Arc::clone(parameters));
                 self.warnings.clone_from(warnings);
+            }
+            Event::StepProgress { progress, .. } => {
+                self.progress = Some(Box::new(progress.clone()));
             }
             Event::StepWaiting { reason, parameters, warnings, .. } => {
                 if let WaitReason::Decision { .. } = reason {
@@ -117,7 +200,11 @@ impl Step {
                 self.failures = 0;
                 self.interruptions = 0;
             }
-            Event::StepFailed { .. } | Event::StepSucceeded { .. } => self.finished_at = Some(at),
+            Event::StepSucceeded { cached, .. } => {
+                self.is_reused = *cached;
+                self.finished_at = Some(at);
+            }
+            Event::StepFailed { .. } => self.finished_at = Some(at),
             Event::StepCancelled { .. } if self.started_at.is_some() => {
                 self.finished_at = Some(at);
             }
@@ -136,7 +223,7 @@ impl StepState {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Pending => "pending",
-            Self::Running { .. } => "running",
+            Self::Running { .. } | Self::Gathering { .. } => "running",
             Self::Retrying { .. } => "retrying",
             Self::Waiting(_) => "waiting",
             Self::Succeeded(_) => "succeeded",
@@ -147,13 +234,31 @@ impl StepState {
     }
 
     /// The transition table. Anything not in it cannot happen.
-    pub(super) fn next(&self, event: &Event) -> Option<Self> {
+    ///
+    /// `gathered` makes the list that the items of the step have returned.
+    pub(super) fn next(
+        &self,
+        event: &Event,
+        gathered: impl FnOnce() -> Option<Arc<Value>>,
+    ) -> Option<Self> {
         Some(match (self, event) {
+            (Self::Pending, Event::StepStarted(started)) if started.items.is_some() => {
+                Self::Gathering { attempt: started.attempt }
+            }
+            (Self::Gathering { attempt }, event) => {
+                return Self::after_items(*attempt, event, gathered);
+            }
+            (Self::Pending, Event::StepChecked { .. }) => Self::Pending,
+            (Self::Running { attempt, how }, Event::StepProgress { attempt: of, .. })
+                if attempt == of =>
+            {
+                Self::Running { attempt: *attempt, how: *how }
+            }
             (Self::Pending | Self::Retrying { .. }, Event::StepStarted(started)) => {
                 if !self.may_begin(started.attempt) {
                     return None;
                 }
-                Self::Running { attempt: started.attempt, until: started.until }
+                Self::Running { attempt: started.attempt, how: How::of(started) }
             }
             (
                 Self::Pending,
@@ -194,7 +299,9 @@ impl StepState {
 
     fn after_attempt(attempt: Attempt, event: &Event) -> Option<Self> {
         Some(match event {
-            Event::StepSucceeded { output, .. } => Self::Succeeded(Arc::clone(output)),
+            Event::StepSucceeded { output: Some(output), .. } => {
+                Self::Succeeded(Arc::clone(output))
+            }
             Event::StepFailed { error, .. } => Self::Failed(error.clone()),
             Event::StepRetryScheduled { until, error, .. } => {
                 Self::Retrying { attempt, until: *until, error: Some(error.clone()) }
@@ -206,9 +313,28 @@ impl StepState {
         })
     }
 
+    fn after_items(
+        attempt: Attempt,
+        event: &Event,
+        gathered: impl FnOnce() -> Option<Arc<Value>>,
+    ) -> Option<Self> {
+        // A step is over after the last of its items.
+        let gathered = gathered()?;
+        Some(match event {
+            Event::StepSucceeded { attempt: of, output: None, .. } if *of == attempt => {
+                Self::Succeeded(gathered)
+            }
+            Event::StepFailed { attempt: of, error, .. } if *of == attempt => {
+                Self::Failed(error.clone())
+            }
+            Event::StepCancelled { .. } => Self::Cancelled,
+            _ => return None,
+        })
+    }
+
     fn after_waiting(reason: &WaitReason, event: &Event) -> Option<Self> {
         Some(match (reason, event) {
-            (WaitReason::Signal { .. }, Event::StepSucceeded { output, .. }) => {
+            (WaitReason::Signal { .. }, Event::StepSucceeded { output: Some(output), .. }) => {
                 Self::Succeeded(Arc::clone(output))
             }
             (WaitReason::Approval | WaitReason::Decision { .. }, Event::StepApproved { .. }) => {

@@ -1,0 +1,60 @@
+//! Dry runs: everything is checked, nothing is called, and the log says so.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use shared::{
+    clock::Timestamp,
+    event::{Created, Event, Outcome, Recorded, SkipReason},
+    execution::{Execution, ReplayError, StepState},
+    id::{Attempt, ExecutionId, Part},
+    plan::Plan,
+    tool::ToolError,
+};
+
+use super::create_as;
+
+/// What was found of a step that is only checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// The parameters, as far as they can be known.
+    pub parameters: Arc<Value>,
+    /// What is worth knowing about them.
+    pub warnings: Vec<String>,
+    /// Why it could not run.
+    pub error: Option<ToolError>,
+}
+
+/// Returns the whole life of a dry run: one verdict a step, in plan order.
+pub fn dry_run(
+    id: ExecutionId,
+    plan: &Arc<Plan>,
+    created: Created,
+    now: Timestamp,
+    verdicts: Vec<Verdict>,
+) -> Result<(Execution, Vec<Recorded>), ReplayError> {
+    let (mut execution, created) = create_as(id, plan, created, now)?;
+    let mut events = vec![created];
+    let mut push = |execution: &mut Execution, event| {
+        let recorded = Recorded { seq: execution.seq().next(), at: now, event };
+        execution.apply(&recorded)?;
+        events.push(recorded);
+        Ok::<_, ReplayError>(())
+    };
+    for (step, Verdict { parameters, warnings, error }) in plan.steps().iter().zip(verdicts) {
+        let (step, part, attempt) = (step.id.clone(), Part::WHOLE, Attempt::FIRST);
+        let checked = Event::StepChecked { step: step.clone(), parameters, warnings };
+        push(&mut execution, checked)?;
+        let reason = SkipReason::DryRun;
+        let over = match error {
+            Some(error) => Event::StepFailed { step, part, attempt, error },
+            None => Event::StepSkipped { step, part, reason },
+        };
+        push(&mut execution, over)?;
+    }
+    let is_failed = |it: &shared::execution::Step| matches!(it.state, StepState::Failed(_));
+    let outcome =
+        if execution.steps().iter().any(is_failed) { Outcome::Failed } else { Outcome::Completed };
+    push(&mut execution, Event::Finished { outcome })?;
+    Ok((execution, events))
+}

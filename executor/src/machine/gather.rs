@@ -1,0 +1,62 @@
+//! Steps that are done for each item of a list: they end when the last of their items has.
+
+use shared::{
+    event::Event,
+    execution::{Items, Phase, StepState},
+    id::{Attempt, StepIx, Task},
+    plan::OnError,
+    tool::{ErrorCode, ToolError},
+};
+
+use super::{Turn, deadline};
+
+impl Turn<'_> {
+    /// Ends every step whose items are all over.
+    pub(super) fn gather(&mut self) {
+        while let Some(number) = self.execution.agenda().gathered().first().copied() {
+            self.gather_step(number);
+        }
+    }
+
+    fn gather_step(&mut self, number: StepIx) {
+        let task = Task::from(number);
+        let (step, part, attempt) = (self.id(task), task.part, Attempt::FIRST);
+        let Some(items) = self.execution.step(number).items.as_deref() else {
+            unreachable!("only steps with items are gathered");
+        };
+        let on_error = self.execution.plan().step(number).policy.on_error;
+        let is_cut_short = items
+            .all()
+            .iter()
+            .any(|it| matches!(it.state, StepState::Skipped(_) | StepState::Cancelled));
+        let must_succeed = matches!(on_error, OnError::Fail | OnError::Wait);
+        let failure = first_failure(items).filter(|_| must_succeed);
+        let event = match (self.execution.phase(), failure) {
+            (_, Some(error)) => Event::StepFailed { step, part, attempt, error },
+            (_, None) if !is_cut_short => {
+                Event::StepSucceeded { step, part, attempt, output: None, cached: false }
+            }
+            (Phase::Cancelling, None) => Event::StepCancelled { step, part },
+            (Phase::Expired, None) => Event::StepFailed { step, part, attempt, error: deadline() },
+            (_, None) => Event::StepFailed { step, part, attempt, error: cut_short() },
+        };
+        self.push(event);
+    }
+}
+
+/// Returns how the first item that failed did, and which it was.
+fn first_failure(items: &Items) -> Option<ToolError> {
+    let index = items.first_failed()?;
+    match &items.get(index)?.state {
+        StepState::Failed(error) => {
+            let message = format!("item {index}: {}", error.message);
+            Some(ToolError { message: message.as_str().into(), ..error.clone() })
+        }
+        _ => None,
+    }
+}
+
+fn cut_short() -> ToolError {
+    let why = "the execution failed before every item had its turn";
+    ToolError::new(ErrorCode::CANCELLED, why)
+}

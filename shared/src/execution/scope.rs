@@ -1,0 +1,62 @@
+//! What templates see: the outputs so far, and what is only there for one task.
+
+use serde_json::Value;
+
+use super::Execution;
+use crate::{
+    id::{StepIx, Task},
+    template::{Target, Values},
+};
+
+/// What the templates of one task see.
+#[derive(Debug)]
+pub struct Scope<'a> {
+    execution: &'a Execution,
+    item: Option<&'a Value>,
+    index: Option<Value>,
+    /// What the task itself returned, for what undoes it.
+    own: Option<(StepIx, &'a Value)>,
+}
+
+impl Execution {
+    /// Returns what the templates of a task see.
+    pub fn scope(&self, task: Task) -> Scope<'_> {
+        let list = task.part.item.and_then(|it| Some((it, self.list(task.step)?)));
+        let done = Task { part: crate::id::Part { undo: false, ..task.part }, ..task };
+        let own = task.part.undo.then(|| self.task(done).and_then(|it| it.output())).flatten();
+        Scope {
+            execution: self,
+            item: list.and_then(|(index, list)| list.get(index as usize)),
+            index: task.part.item.map(Value::from),
+            own: own.map(|it| (task.step, it)),
+        }
+    }
+
+    /// Returns the list for each item of which a step is done, if it is a list.
+    pub fn list(&self, step: StepIx) -> Option<&Vec<Value>> {
+        let list = &self.plan().step(step).for_each.as_ref()?.list;
+        list.path.find(self.value(&list.target)?)?.as_array()
+    }
+}
+
+impl Values for Scope<'_> {
+    fn value(&self, target: &Target) -> Option<&Value> {
+        match (target, self.own) {
+            (Target::Step(step), Some((own, output))) if *step == own => Some(output),
+            (Target::Item, _) => self.item,
+            (Target::Index, _) => self.index.as_ref(),
+            _ => self.execution.value(target),
+        }
+    }
+}
+
+impl Values for Execution {
+    fn value(&self, target: &Target) -> Option<&Value> {
+        match target {
+            Target::Step(number) => self.output(*number),
+            Target::Variable(name) => self.variable(name),
+            Target::Input => Some(&self.options().input),
+            Target::Item | Target::Index => None,
+        }
+    }
+}
