@@ -20,6 +20,7 @@ use tokio::time;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    machine::Answer,
     options::Options,
     tool::ToolContext,
     toolbox::{Found, ReadyTool, Toolbox},
@@ -41,7 +42,7 @@ pub(crate) struct Call {
 pub(crate) struct Ended {
     pub(crate) task: Task,
     pub(crate) attempt: Attempt,
-    pub(crate) result: Result<Value, ToolError>,
+    pub(crate) result: Result<Answer, ToolError>,
     /// About how many bytes the result has in the log.
     pub(crate) bytes: usize,
 }
@@ -67,6 +68,7 @@ impl Call {
             .map_err(|error| ToolError { is_definite: error.is_definite || is_certain, ..error });
         let result = result.and_then(|output| check(output, options.output_bytes));
         let bytes = result.as_ref().map_or(256, json::bytes);
+        let result = result.map(Answer::from);
         Ended { task, attempt, result, bytes }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use shared::{
     clock::Clock,
-    event::Recorded,
+    event::{Created, Recorded},
     execution::{Execution, ExecutionOptions},
     id::{CommandId, ExecutionId, StepId},
     limits,
@@ -127,6 +127,43 @@ impl Control {
         Err(StoreError::Taken.into())
     }
 
+    /// Starts an execution that takes outputs over from another one.
+    pub async fn start_as(
+        &self,
+        plan: &Arc<Plan>,
+        created: Created,
+        mut over: Option<oneshot::Sender<()>>,
+    ) -> Result<ExecutionId, ControlError> {
+        validate(&created.options, None)?;
+        for _ in 0..DRAWS {
+            let now = self.clock.now();
+            let id = ExecutionId::draw(now);
+            let (execution, created) = machine::create_as(id, plan, created.clone(), now)
+                .map_err(|err| ControlError::Invalid(err.to_string()))?;
+            match self.begin(execution, created, over.take()).await {
+                Ok(()) => return Ok(id),
+                Err(AppendError::Conflict) => (),
+                Err(AppendError::Store(err)) => return Err(err.into()),
+            }
+        }
+        Err(StoreError::Taken.into())
+    }
+
+    /// Starts an execution under an identifier of the caller's, unless it is there already.
+    pub(crate) async fn bear(
+        &self,
+        id: ExecutionId,
+        plan: &Arc<Plan>,
+        created: Created,
+    ) -> Result<(), StoreError> {
+        let (execution, created) = machine::create_as(id, plan, created, self.clock.now())
+            .map_err(|err| StoreError::corrupt(id, err))?;
+        match self.begin(execution, created, None).await {
+            Ok(()) | Err(AppendError::Conflict) => Ok(()),
+            Err(AppendError::Store(err)) => Err(err),
+        }
+    }
+
     async fn begin(
         &self,
         execution: Execution,
@@ -229,12 +266,21 @@ impl Control {
         self.send(id, Command::Signal { name, payload: Arc::new(payload) }).await
     }
 
-    async fn send(&self, execution: ExecutionId, command: Command) -> Result<(), ControlError> {
+    /// Asks an execution to do something, whatever state it is in.
+    pub(crate) async fn tell(
+        &self,
+        execution: ExecutionId,
+        command: Command,
+    ) -> Result<(), StoreError> {
         let at = self.clock.now();
         let envelope = Envelope { id: CommandId::draw(at), execution, at, command };
         self.store.send(envelope).await?;
         self.store.hints().poke_inbox();
         Ok(())
+    }
+
+    async fn send(&self, execution: ExecutionId, command: Command) -> Result<(), ControlError> {
+        Ok(self.tell(execution, command).await?)
     }
 
     async fn head(&self, id: ExecutionId) -> Result<Head, ControlError> {

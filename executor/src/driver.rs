@@ -9,6 +9,9 @@
 //! at the same position: the position makes that safe. If something else is there, another
 //! worker has the execution, and everything here is dropped.
 
+mod calls;
+pub(crate) mod children;
+mod gates;
 mod pending;
 
 use std::{
@@ -18,15 +21,12 @@ use std::{
 };
 
 use chrono::TimeDelta;
-use futures::FutureExt;
 use shared::{
     clock::{Clock, Timestamp},
-    event::{Event, Recorded, StepStarted},
+    event::{Event, Recorded},
     execution::{Execution, Phase, ReplayError},
-    id::{CommandId, Epoch, ExecutionId, Part, Seq, Task, WorkerId},
-    plan::StepKind,
-    store::{AppendError, Envelope, Head, Store, StoreError},
-    tool::Effect,
+    id::{CommandId, Epoch, ExecutionId, Seq, WorkerId},
+    store::{AppendError, Command, Envelope, Head, Store, StoreError},
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -36,14 +36,21 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use self::pending::Pending;
+use self::{
+    calls::{Done, Held},
+    children::Children,
+    gates::Gates,
+    pending::Pending,
+};
 use crate::{
-    call::{Call, Ended},
+    control::Control,
     lease::{LeaseClock, Term},
-    machine::{self, Answer, Input, Moment},
+    machine::{self, Input, Moment},
     options::Options,
-    tool::{StepCall, ToolContext},
+    permits::Permits,
+    plans::Plans,
     toolbox::Toolbox,
+    worker::Handle,
 };
 
 /// What every driver of a worker shares.
@@ -56,6 +63,14 @@ pub(crate) struct Context {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: Arc<Options>,
     pub(crate) lease: LeaseClock,
+    pub(crate) plans: Arc<Plans>,
+    /// Begins the executions of sub-plans.
+    pub(crate) control: Control,
+    /// Gives this worker executions.
+    pub(crate) handle: Handle,
+    pub(crate) permits: Arc<Permits>,
+    /// Whether no worker looks for executions: this one drives only what it is given.
+    pub(crate) is_alone: bool,
     /// Fires when the worker is about to end.
     pub(crate) drain: CancellationToken,
 }
@@ -66,13 +81,15 @@ pub(crate) struct Driver {
     execution: Execution,
     commands: mpsc::Receiver<Envelope>,
     pending: Pending,
-    /// Calls that wait until the log durably says that they begin.
-    held: VecDeque<(Seq, Call)>,
-    /// Attempts that ended and that the machine has not heard of.
-    ended: VecDeque<Ended>,
+    /// What waits until the log durably says that it begins.
+    held: VecDeque<(Seq, Held)>,
+    /// What is over and the machine has not heard of.
+    done: VecDeque<Done>,
     /// Commands that the machine has heard of: the inbox may bring them again.
     obeyed: BTreeSet<CommandId>,
-    attempts: JoinSet<Ended>,
+    attempts: JoinSet<Done>,
+    children: Children,
+    gates: Gates,
     cancel: CancellationToken,
     /// The term of the worker's lease in which this was claimed.
     term: Term,
@@ -116,7 +133,7 @@ pub(crate) enum DriveError {
 /// What a driver waits for.
 enum Next {
     Appended(Result<(), AppendError>),
-    Ended(Ended),
+    Done(Done),
     Command(Envelope),
     Woken,
     Draining,
@@ -149,6 +166,7 @@ impl Driver {
         let durable = execution.seq();
         let mut driver = Self::new(context, execution, durable, commands);
         driver.claim();
+        driver.attend_all();
         for envelope in inbox {
             driver.obey(envelope, false);
         }
@@ -158,11 +176,12 @@ impl Driver {
 
     fn new(
         context: Arc<Context>,
-        execution: Execution,
+        mut execution: Execution,
         durable: Seq,
         commands: mpsc::Receiver<Envelope>,
     ) -> Self {
         let term = context.lease.term();
+        execution.limit(context.options.calls.limited(&execution));
         let lacks_tools = !context.toolbox.has_all(execution.plan().tools());
         Self {
             lacks_tools,
@@ -171,9 +190,11 @@ impl Driver {
             commands,
             pending: Pending::new(durable),
             held: VecDeque::new(),
-            ended: VecDeque::new(),
+            done: VecDeque::new(),
             obeyed: BTreeSet::new(),
             attempts: JoinSet::new(),
+            children: Children::default(),
+            gates: Gates::default(),
             cancel: CancellationToken::new(),
             term,
             is_draining: false,
@@ -184,14 +205,16 @@ impl Driver {
     pub(crate) async fn run(mut self) -> Result<Stop, DriveError> {
         loop {
             while !self.pending.is_full()
-                && let Some(ended) = self.ended.pop_front()
+                && let Some(done) = self.done.pop_front()
             {
-                self.settle(ended);
+                self.settle(done);
             }
+            self.ask_for_permits();
             self.pending.flush(&self.context, &self.execution);
             if self.pending.is_empty() {
                 if let Phase::Finished(outcome) = self.execution.phase() {
                     debug!(execution = %self.execution.id(), ?outcome, "finished");
+                    children::tell_parent(&self.context, &self.execution).await?;
                     return Ok(Stop::Finished);
                 }
                 if self.may_put_aside() {
@@ -201,7 +224,7 @@ impl Driver {
             }
             match self.next().await {
                 Next::Appended(result) => self.appended(result).await?,
-                Next::Ended(ended) => self.gather(ended),
+                Next::Done(done) => self.gather(done),
                 Next::Command(envelope) => self.obey(envelope, true),
                 Next::Woken => self.decide(Input::Woken),
                 Next::Draining => self.is_draining = true,
@@ -215,16 +238,13 @@ impl Driver {
         self.decide_at(input, false);
     }
 
-    fn settle(&mut self, ended: Ended) {
-        let Ended { task, attempt, result, bytes } = ended;
-        self.pending.weigh(bytes);
-        self.decide(Input::Ended { task, attempt, result: result.map(Answer::from) });
-    }
-
     fn obey(&mut self, envelope: Envelope, may_start: bool) {
         self.pending.heard(envelope.id);
         if !self.obeyed.insert(envelope.id) {
             return;
+        }
+        if let Command::ChildEnded { child } = envelope.command {
+            return self.attend_ended(child);
         }
         self.decide_at(Input::Command(envelope), may_start);
     }
@@ -245,75 +265,21 @@ impl Driver {
         self.pending.push(events);
         if matches!(self.execution.phase(), Phase::Cancelling | Phase::Expired) {
             self.cancel.cancel();
-        }
-    }
-
-    /// Prepares a call: it begins at once if it only reads, else once its record is durable.
-    fn prepare(&mut self, seq: Seq, started: &StepStarted) {
-        let plan = Arc::clone(self.execution.plan());
-        let step = plan.number(&started.step).expect("the machine starts steps of the plan");
-        let task = Task { step, part: started.part };
-        let callee = plan.step(step).callee(started.part);
-        if callee.kind != StepKind::Call || started.items.is_some() {
-            return;
-        }
-        let call = StepCall {
-            execution: self.execution.id(),
-            step: started.step.clone(),
-            part: started.part,
-            attempt: started.attempt,
-        };
-        let call = Call {
-            task,
-            attempt: started.attempt,
-            tool: callee.tool.clone(),
-            parameters: Arc::clone(&started.parameters),
-            timeout: callee.policy.timeout(),
-            cx: ToolContext { call: Some(call), cancel: self.token(started.part) },
-        };
-        if callee.policy.effect == Effect::Read {
-            self.launch(call);
-        } else {
-            self.held.push_back((seq, call));
-        }
-    }
-
-    /// Returns what tells a call to stop. What undoes something is not stopped: the end of the
-    /// execution is why it runs.
-    fn token(&self, part: Part) -> CancellationToken {
-        if part.undo { CancellationToken::new() } else { self.cancel.child_token() }
-    }
-
-    /// Begins a call. One that is over at once costs no task.
-    fn launch(&mut self, call: Call) {
-        let Context { toolbox, options, .. } = &*self.context;
-        let mut call = Box::pin(call.carry_out(toolbox.clone(), Arc::clone(options)));
-        match call.as_mut().now_or_never() {
-            Some(ended) => self.ended.push_back(ended),
-            None => drop(self.attempts.spawn(call)),
+            self.stop_children();
         }
     }
 
     /// Takes all attempts that have ended by now, so that they share an append.
-    fn gather(&mut self, ended: Ended) {
-        self.ended.push_back(ended);
-        while let Some(ended) = self.attempts.try_join_next() {
-            self.ended.push_back(ended.expect("calls catch their tools' panics"));
+    fn gather(&mut self, done: Done) {
+        self.done.push_back(done);
+        while let Some(done) = self.attempts.try_join_next() {
+            self.done.push_back(done.expect("calls catch their tools' panics"));
         }
     }
 
     async fn appended(&mut self, result: Result<(), AppendError>) -> Result<(), DriveError> {
         let durable = self.pending.settle(result, &self.context, self.execution.id()).await?;
-        while let Some((seq, _)) = self.held.front()
-            && *seq <= durable
-        {
-            if !self.context.lease.is_safe(self.term) {
-                return Err(DriveError::LeaseLost);
-            }
-            let (_, call) = self.held.pop_front().expect("there is a first");
-            self.launch(call);
-        }
-        Ok(())
+        self.begin_held(durable)
     }
 
     /// Waits for the outside world. The only place that does.
@@ -325,8 +291,8 @@ impl Driver {
             result = self.pending.appended(), if !self.pending.is_empty() => {
                 Next::Appended(result)
             }
-            Some(ended) = self.attempts.join_next(), if !is_full => {
-                Next::Ended(ended.expect("calls catch their tools' panics"))
+            Some(done) = self.attempts.join_next(), if !is_full => {
+                Next::Done(done.expect("calls catch their tools' panics"))
             }
             Some(envelope) = self.commands.recv(), if !is_full => Next::Command(envelope),
             () = time::sleep(wake.unwrap_or_default()), if wake.is_some() && !is_full => {
@@ -339,8 +305,9 @@ impl Driver {
     fn wake_in(&self) -> Option<Duration> {
         // Before its start an execution is only put aside; whoever claims it then begins it.
         self.execution.started_at()?;
-        let at = machine::wake_at(&self.execution)?;
-        let wait = (at - self.context.clock.now()).to_std().unwrap_or_default();
+        let until = |it| (it - self.context.clock.now()).to_std().unwrap_or_default();
+        let due = machine::wake_at(&self.execution).map(until);
+        let wait = due.into_iter().chain(self.lingers_for()).min()?;
         // A step that is due and may not begin any more must not keep this awake.
         let least = if self.is_draining { self.context.options.poll } else { Duration::ZERO };
         Some(wait.max(least))
@@ -348,7 +315,7 @@ impl Driver {
 
     /// Returns whether nothing here is under way that needs a driver.
     fn may_put_aside(&self) -> bool {
-        let is_idle = self.attempts.is_empty() && self.held.is_empty() && self.ended.is_empty();
+        let is_idle = self.attempts.is_empty() && self.held.is_empty() && self.done.is_empty();
         if !is_idle || self.execution.agenda().has_calls() {
             return false;
         }
@@ -356,8 +323,22 @@ impl Driver {
         if begins_nothing || self.execution.started_at().is_none() {
             return true;
         }
+        // Where nobody else looks for it, one that is part of another stays until it is over.
+        if self.lingers_for().is_some() || (self.context.is_alone && self.is_part()) {
+            return false;
+        }
         let soon = TimeDelta::from_std(self.context.options.park_after).unwrap_or(TimeDelta::MAX);
         self.due().is_none_or(|it| it - self.context.clock.now() > soon)
+    }
+
+    fn is_part(&self) -> bool {
+        self.execution.parent().is_some()
+    }
+
+    /// Returns for how long a child may yet end before it is worth being put aside.
+    fn lingers_for(&self) -> Option<Duration> {
+        let until = self.children.until.filter(|_| !self.execution.agenda().delegated().is_empty());
+        until.and_then(|it| it.checked_duration_since(time::Instant::now())).filter(|it| !it.is_zero())
     }
 
     /// Returns when a worker should take the execution again, if nobody asks before.

@@ -1,11 +1,14 @@
 //! What happens next: the machine, drivers, workers and the tools that they call.
 
+mod cache;
 mod call;
 pub mod control;
 mod driver;
 mod lease;
+pub mod limits;
 pub mod machine;
 pub mod options;
+mod permits;
 pub mod plans;
 pub mod sources;
 pub mod tool;

@@ -20,7 +20,7 @@ use serde_json::Value;
 use shared::{
     clock::Timestamp,
     event::{Claimed, Created, Event, Outcome, Recorded, SkipReason, WaitReason},
-    execution::{Execution, ExecutionOptions, How, Phase, ReplayError, StepState},
+    execution::{Execution, ExecutionOptions, How, Phase, ReplayError, Step, StepState},
     id::{Attempt, ExecutionId, Seq, StepId, StepIx, Task, WorkerId, fnv1a},
     limits,
     plan::{OnError, Plan, StepPolicy},
@@ -160,6 +160,19 @@ pub fn wake_at(execution: &Execution) -> Option<Timestamp> {
         .into_iter()
         .flatten()
         .min()
+}
+
+/// Returns a name for the next attempt of a task, as the holder of a permit.
+pub(crate) fn holder(execution: &Execution, task: Task) -> String {
+    let attempt = execution.task(task).map_or(Attempt::FIRST, Step::next_attempt);
+    seed(execution.id(), task, attempt)
+}
+
+/// Returns the parameters that a task would start with now.
+pub(crate) fn parameters(execution: &Execution, task: Task) -> Value {
+    let template = execution.plan().step(task.step).callee(task.part).template;
+    let rendered = template.render(&execution.scope(task), limits::OUTPUT_BYTES);
+    rendered.map(|it| it.value).unwrap_or_default()
 }
 
 /// One decision under way: the state so far, and the events that led to it.

@@ -1,8 +1,10 @@
 //! How a worker works: every limit in one place, each with its default.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use shared::limits;
+
+use crate::limits::CallLimits;
 
 /// How a worker works.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub struct Options {
     pub store_tries: u32,
     /// How long running steps have to end when the worker is told to.
     pub drain: Duration,
+    /// Limits on calls that every node shares.
+    pub calls: Arc<CallLimits>,
 }
 
 impl Default for Options {
@@ -39,6 +43,7 @@ impl Default for Options {
             output_bytes: limits::OUTPUT_BYTES,
             store_tries: 20,
             drain: Duration::from_secs(10),
+            calls: Arc::default(),
         }
     }
 }

@@ -17,7 +17,7 @@ use shared::{
     event::Recorded,
     execution::Execution,
     id::{Epoch, ExecutionId, WorkerId},
-    store::{AppendError, Envelope, Lease, Store, StoreError},
+    store::{AppendError, Envelope, Head, Lease, Store, StoreError},
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
@@ -28,10 +28,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    driver::{Context, DriveError, Driver, Stop, load},
+    control::Control,
+    driver::{Context, DriveError, Driver, Stop, children::tell_parent, load},
     lease::LeaseClock,
     options::Options,
-    plans::Plans,
+    permits::Permits,
     toolbox::Toolbox,
 };
 
@@ -48,7 +49,6 @@ pub enum Scope {
 pub struct Worker {
     context: Arc<Context>,
     scope: Scope,
-    plans: Arc<Plans>,
     room: Arc<Semaphore>,
     /// Where commands for the executions that are driven here go.
     local: Arc<Local>,
@@ -131,12 +131,28 @@ impl Worker {
         };
         let options = Arc::new(options);
         let node = node.into();
-        let context =
-            Arc::new(Context { worker: id, node, store, toolbox, clock, options, lease, drain });
-        let (plans, local) = (Arc::default(), Arc::default());
+        let poll = options.poll;
+        let permits = Permits::new(id, Arc::clone(&store), Arc::clone(&clock), poll);
+        let own = Some(handle.clone());
+        let context = Context {
+            worker: id,
+            node,
+            control: Control::new(Arc::clone(&store), Arc::clone(&clock), own),
+            store,
+            toolbox,
+            clock,
+            options,
+            lease,
+            drain,
+            plans: Arc::default(),
+            handle: handle.clone(),
+            permits,
+            is_alone: scope == Scope::Given,
+        };
+        let (context, local) = (Arc::new(context), Arc::default());
         let drivers = JoinSet::new();
         let (again, lacking) = (BTreeMap::new(), BTreeSet::new());
-        let worker = Self { context, scope, plans, room, local, orders, drivers, again, lacking };
+        let worker = Self { context, scope, room, local, orders, drivers, again, lacking };
         (worker, handle)
     }
 
@@ -160,6 +176,7 @@ impl Worker {
             biased;
             () = work => (),
             () = beats => unreachable!("hearts beat until the work is done"),
+            () = context.permits.give_back() => unreachable!("permits come back until then"),
         }
         if let Err(err) = context.store.retire(context.worker).await {
             warn!(%err, "cannot say goodbye; the lease will run out");
@@ -236,7 +253,7 @@ impl Worker {
                     let _ = born.send(Err(AppendError::Conflict));
                     return;
                 }
-                self.plans.keep(Arc::clone(execution.plan()));
+                self.context.plans.keep(Arc::clone(execution.plan()));
                 let (sender, commands) = mpsc::channel(COMMANDS);
                 self.local.insert(id, sender);
                 let context = Arc::clone(&self.context);
@@ -270,10 +287,10 @@ impl Worker {
         let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else { return false };
         let (sender, commands) = mpsc::channel(COMMANDS);
         self.local.insert(id, sender);
-        let (context, plans) = (Arc::clone(&self.context), Arc::clone(&self.plans));
+        let context = Arc::clone(&self.context);
         self.drivers.spawn(async move {
             let _permit = permit;
-            (id, drive(context, &plans, (id, seen), commands).await)
+            (id, drive(context, (id, seen), commands).await)
         });
         true
     }
@@ -291,16 +308,16 @@ impl Worker {
 /// Reads an execution, claims it and drives it.
 async fn drive(
     context: Arc<Context>,
-    plans: &Plans,
     (id, seen): (ExecutionId, Epoch),
     commands: mpsc::Receiver<Envelope>,
 ) -> Result<Stop, DriveError> {
     let store = Arc::clone(&context.store);
-    let execution = load(&*store, plans, id).await?;
+    let execution = load(&*store, &context.plans, id).await?;
     let inbox = store.inbox(Some(id)).await?;
     if execution.state().is_over() {
-        // The head lagged; the log knows.
-        store.put_head(shared::store::Head::of(&execution, None, None)).await?;
+        // The head lagged, or its owner was lost before it told the parent; the log knows.
+        tell_parent(&context, &execution).await?;
+        store.put_head(Head::of(&execution, None, None)).await?;
         store.discard(inbox.iter().map(|it| it.id).collect()).await?;
         return Ok(Stop::Finished);
     }
@@ -318,7 +335,7 @@ async fn mend(store: &dyn Store, execution: &Execution) -> Result<(), StoreError
     let head = store.head(execution.id()).await?;
     if let Some(head) = head.filter(|it| it.epoch < execution.epoch()) {
         let (owner, epoch) = (execution.worker(), execution.epoch());
-        store.put_head(shared::store::Head { owner, epoch, due: None, ..head }).await?;
+        store.put_head(Head { owner, epoch, due: None, ..head }).await?;
     }
     Ok(())
 }

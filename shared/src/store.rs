@@ -267,7 +267,8 @@ impl Head {
             created_at: execution.created_at(),
             seq: execution.seq(),
             epoch: execution.epoch(),
-            owner: owner.filter(|_| !state.is_over()),
+            // One that is part of another is let go once that one was told.
+            owner: owner.filter(|_| !state.is_over() || execution.parent().is_some()),
             due: due.filter(|_| !state.is_over()),
             priority: execution.options().priority,
         }

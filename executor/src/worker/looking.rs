@@ -81,7 +81,7 @@ impl Worker {
     }
 
     async fn has_tools(&self, head: &Head) -> Result<bool, StoreError> {
-        match self.plans.get(&*self.context.store, head.plan).await {
+        match self.context.plans.get(&*self.context.store, head.plan).await {
             Ok(Some(plan)) => Ok(self.context.toolbox.has_all(plan.tools())),
             Ok(None) | Err(StoreError::Corrupt { .. }) => {
                 warn!(execution = %head.execution, plan = %head.plan, "its plan cannot be read");

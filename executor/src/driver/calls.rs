@@ -1,0 +1,181 @@
+//! What a driver has under way: calls, and what must happen before them.
+
+use std::{sync::Arc, time::Duration};
+
+use chrono::TimeDelta;
+use futures::FutureExt;
+use shared::{
+    clock::Timestamp,
+    event::StepStarted,
+    id::{Part, Seq, Task},
+    plan::{Callee, StepKind},
+    tool::Effect,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::{Context, DriveError, Driver};
+use crate::{
+    cache,
+    call::{Call, Ended},
+    machine::{Answer, Input},
+    permits::Granted,
+    tool::{StepCall, ToolContext},
+};
+
+/// Something that was under way and is over.
+#[derive(Debug)]
+pub(super) enum Done {
+    /// An attempt.
+    Ended(Ended),
+    /// The wait for a permit.
+    Permitted(Task, Granted),
+    /// Something of which nobody needs to hear.
+    Nothing,
+}
+
+/// Something that begins once the log durably says so.
+#[derive(Debug)]
+pub(super) enum Held {
+    /// A call with an effect.
+    Call(Box<Call>),
+    /// An execution of another plan.
+    Child(Task),
+}
+
+impl Held {
+    fn task(&self) -> Task {
+        match self {
+            Self::Call(call) => call.task,
+            Self::Child(task) => *task,
+        }
+    }
+}
+
+impl Driver {
+    /// Prepares what has started: it begins at once if it only reads, else once its record is
+    /// durable.
+    pub(super) fn prepare(&mut self, seq: Seq, started: &StepStarted) {
+        let plan = Arc::clone(self.execution.plan());
+        let step = plan.number(&started.step).expect("the machine starts steps of the plan");
+        let task = Task { step, part: started.part };
+        let callee = plan.step(step).callee(started.part);
+        match callee.kind {
+            _ if started.items.is_some() => (),
+            StepKind::Sleep | StepKind::Wait => (),
+            StepKind::Plan(_) => self.held.push_back((seq, Held::Child(task))),
+            StepKind::Call => {
+                let call = self.call(task, callee, started);
+                if callee.policy.effect == Effect::Read {
+                    self.launch(call, callee.policy.cache_ttl_ms);
+                } else {
+                    self.held.push_back((seq, Held::Call(Box::new(call))));
+                }
+            }
+        }
+    }
+
+    fn call(&self, task: Task, callee: Callee<'_>, started: &StepStarted) -> Call {
+        let call = StepCall {
+            execution: self.execution.id(),
+            step: started.step.clone(),
+            part: started.part,
+            attempt: started.attempt,
+        };
+        Call {
+            task,
+            attempt: started.attempt,
+            tool: callee.tool.clone(),
+            parameters: Arc::clone(&started.parameters),
+            timeout: callee.policy.timeout(),
+            cx: ToolContext { call: Some(call), cancel: self.token(started.part) },
+        }
+    }
+
+    /// Returns what tells a call to stop. What undoes something is not stopped: the end of the
+    /// execution is why it runs.
+    fn token(&self, part: Part) -> CancellationToken {
+        if part.undo { CancellationToken::new() } else { self.cancel.child_token() }
+    }
+
+    /// Begins a call, unless what it would return is known. One that is over at once costs no
+    /// task.
+    fn launch(&mut self, call: Call, ttl_ms: Option<u64>) {
+        let context = Arc::clone(&self.context);
+        let mut work = match ttl_ms {
+            None => {
+                let Context { toolbox, options, .. } = &*context;
+                call.carry_out(toolbox.clone(), Arc::clone(options)).map(Done::Ended).boxed()
+            }
+            Some(ttl_ms) => call_once_in_a_while(context, call, ttl_ms).map(Done::Ended).boxed(),
+        };
+        match work.as_mut().now_or_never() {
+            Some(done) => self.done.push_back(done),
+            None => drop(self.attempts.spawn(work)),
+        }
+    }
+
+    /// Begins everything whose record is durable.
+    pub(super) fn begin_held(&mut self, durable: Seq) -> Result<(), DriveError> {
+        while let Some((seq, _)) = self.held.front()
+            && *seq <= durable
+        {
+            if !self.context.lease.is_safe(self.term) {
+                return Err(DriveError::LeaseLost);
+            }
+            match self.held.pop_front().expect("there is a first").1 {
+                Held::Call(call) => self.launch(*call, None),
+                Held::Child(task) => self.attend(task),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a task waits until its record is durable.
+    pub(super) fn is_held(&self, task: Task) -> bool {
+        self.held.iter().any(|(_, it)| it.task() == task)
+    }
+
+    /// Takes what has come of something that was under way.
+    pub(super) fn settle(&mut self, done: Done) {
+        match done {
+            Done::Ended(Ended { task, attempt, result, bytes }) => {
+                self.pending.weigh(bytes);
+                self.decide(Input::Ended { task, attempt, result });
+                self.release(task);
+            }
+            Done::Permitted(task, permit) => self.permitted(task, permit),
+            Done::Nothing => (),
+        }
+    }
+}
+
+/// Calls a tool that only reads, unless the same was asked not long ago.
+async fn call_once_in_a_while(context: Arc<Context>, call: Call, ttl_ms: u64) -> Ended {
+    let key = cache::key(&call.tool, &call.parameters);
+    match context.store.cached(&key, context.clock.now()).await {
+        Ok(Some(output)) => {
+            let output = Arc::unwrap_or_clone(output);
+            let bytes = shared::json::bytes(&output);
+            let result = Ok(Answer { output, cached: true });
+            return Ended { task: call.task, attempt: call.attempt, result, bytes };
+        }
+        Ok(None) => (),
+        Err(err) => warn!(%err, "cannot look into the cache"),
+    }
+    let ended = call.carry_out(context.toolbox.clone(), Arc::clone(&context.options)).await;
+    if let Ok(Answer { output, .. }) = &ended.result {
+        let until = expiry(context.clock.now(), Duration::from_millis(ttl_ms));
+        if let Err(err) = context.store.cache(&key, output, until).await {
+            warn!(%err, "cannot keep an output in the cache");
+        }
+    }
+    ended
+}
+
+fn expiry(now: Timestamp, ttl: Duration) -> Timestamp {
+    TimeDelta::from_std(ttl)
+        .ok()
+        .and_then(|it| now.checked_add_signed(it))
+        .unwrap_or(Timestamp::MAX_UTC)
+}

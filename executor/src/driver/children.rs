@@ -1,0 +1,273 @@
+//! Steps that are executions of their own.
+//!
+//! A step that executes a plan begins an execution under an identifier that follows from the step
+//! and the attempt, so that it is begun once, whoever begins it. The parent holds no driver while
+//! it waits: a child that ends tells it by its inbox, and whoever then has the parent looks at the
+//! child's log. A child keeps its owner until it has told, so that one whose worker is lost in
+//! between is found as an orphan, and told for.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use serde_json::{Map, Value};
+use shared::{
+    event::{Created, Parent},
+    execution::{Execution, ExecutionOptions, ExecutionState, How, Phase, StepState},
+    id::{Attempt, ExecutionId, PlanId, RequestId, StepIx, Task},
+    json,
+    plan::{OnError, StepKind},
+    store::{Command, Head, StoreError},
+    tool::{ErrorCode, ToolError},
+};
+use tokio::time;
+use tracing::warn;
+
+use super::{Context, DriveError, Driver, calls::Done, load};
+use crate::{call::Ended, machine::Answer, plans::Plans};
+
+/// How often one that cannot be told, or that no other process looks after, is looked at again.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// An execution that a step began, or is to begin.
+#[derive(Clone, Debug)]
+pub(super) struct Child {
+    pub(super) task: Task,
+    attempt: Attempt,
+    id: ExecutionId,
+    plan: PlanId,
+    request: RequestId,
+    options: ExecutionOptions,
+    parent: Parent,
+    /// Whether it is to stop, because its parent does.
+    is_stopped: bool,
+}
+
+impl Child {
+    /// Returns the child of a task that is under way.
+    pub(super) fn of(execution: &Execution, task: Task) -> Option<Self> {
+        let state = execution.task(task)?;
+        let StepState::Running { attempt, how: How::Executing { child } } = state.state else {
+            return None;
+        };
+        let step = execution.plan().step(task.step);
+        let callee = step.callee(task.part);
+        let StepKind::Plan(plan) = callee.kind else { return None };
+        let own = execution.options();
+        let options = ExecutionOptions {
+            mode: own.mode,
+            max_parallel: own.max_parallel,
+            strict_templates: own.strict_templates,
+            priority: own.priority,
+            compensate_on_failure: own.compensate_on_failure,
+            deadline_ms: callee.policy.own_timeout_ms(),
+            input: state.parameters.clone().unwrap_or_default(),
+            ..ExecutionOptions::default()
+        };
+        let depth = execution.parent().map_or(0, |it| it.depth) + 1;
+        let (id, part) = (execution.id(), task.part);
+        let parent = Parent { execution: id, step: step.id.clone(), part, attempt, depth };
+        let request = execution.request();
+        let is_stopped = matches!(execution.phase(), Phase::Cancelling | Phase::Expired);
+        Some(Self { task, attempt, id: child, plan, request, options, parent, is_stopped })
+    }
+
+    /// Begins the child if nobody has, and says what came of it if it is over.
+    async fn attend(self, context: Arc<Context>) -> Option<Ended> {
+        loop {
+            match self.look(&context).await {
+                Ok(Some(result)) => {
+                    let bytes = result.as_ref().map_or(256, |it| json::bytes(&it.output));
+                    let (task, attempt) = (self.task, self.attempt);
+                    return Some(Ended { task, attempt, result, bytes });
+                }
+                Ok(None) if context.is_alone => (),
+                Ok(None) => return None,
+                Err(err) => warn!(child = %self.id, %err, "cannot look after a child yet"),
+            }
+            time::sleep(LOOK).await;
+        }
+    }
+
+    async fn look(
+        &self,
+        context: &Context,
+    ) -> Result<Option<Result<Answer, ToolError>>, DriveError> {
+        let Some(head) = context.store.head(self.id).await? else {
+            let Some(plan) = context.plans.get(&*context.store, self.plan).await? else {
+                let why = format!("its plan `{}` is not in the store any more", self.plan);
+                return Ok(Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, why).terminal())));
+            };
+            let mut created = Created::new(self.plan, self.request, self.options.clone());
+            created.parent = Some(self.parent.clone());
+            context.control.bear(self.id, &plan, created).await?;
+            self.stop(context).await?;
+            return Ok(None);
+        };
+        if head.state.is_over() {
+            let child = load(&*context.store, &context.plans, self.id).await?;
+            if child.state().is_over() {
+                return Ok(Some(result(&child, context.options.output_bytes)));
+            }
+        }
+        if context.is_alone {
+            context.adopt(&head).await?;
+        }
+        self.stop(context).await?;
+        Ok(None)
+    }
+
+    async fn stop(&self, context: &Context) -> Result<(), StoreError> {
+        if !self.is_stopped {
+            return Ok(());
+        }
+        let reason = Some(format!("`{}`, which it is a part of, stops", self.parent.execution));
+        context.control.tell(self.id, Command::Cancel { reason }).await
+    }
+}
+
+impl Context {
+    /// Takes an execution that nobody has, where this process is the only one that would.
+    async fn adopt(&self, head: &Head) -> Result<(), StoreError> {
+        let is_free = match head.owner {
+            None => true,
+            Some(owner) if owner == self.worker => false,
+            Some(owner) => !self.store.workers(self.clock.now()).await?.contains(&owner),
+        };
+        if is_free && !head.state.is_over() {
+            self.handle.claim(head.execution).await;
+        }
+        Ok(())
+    }
+}
+
+/// What a driver knows of the children that its steps have begun.
+#[derive(Debug, Default)]
+pub(super) struct Children {
+    /// Those that were told to stop.
+    stopped: BTreeSet<Task>,
+    /// Until when it is worth waiting for one to end before the parent is put aside.
+    pub(super) until: Option<time::Instant>,
+}
+
+impl Driver {
+    /// Looks after every child that is under way, as whoever has just taken the parent does.
+    pub(super) fn attend_all(&mut self) {
+        let delegated = self.execution.agenda().delegated().iter();
+        let delegated: Vec<Task> = delegated.copied().collect();
+        for task in delegated {
+            self.attend(task);
+        }
+    }
+
+    /// Looks after the child that has just ended.
+    pub(super) fn attend_ended(&mut self, child: ExecutionId) {
+        let is_it = |task: &Task| self.execution.task(*task).and_then(|it| it.child) == Some(child);
+        let task = self.execution.agenda().delegated().iter().copied().find(is_it);
+        if let Some(task) = task {
+            self.attend(task);
+        }
+    }
+
+    /// Tells every child to stop that was not told.
+    pub(super) fn stop_children(&mut self) {
+        let delegated = self.execution.agenda().delegated().iter();
+        let left: Vec<Task> =
+            delegated.filter(|it| !self.children.stopped.contains(it)).copied().collect();
+        for task in left {
+            if !self.is_held(task) {
+                self.attend(task);
+            }
+        }
+    }
+
+    /// Looks after the child of a task.
+    pub(super) fn attend(&mut self, task: Task) {
+        let Some(child) = Child::of(&self.execution, task) else { return };
+        if child.is_stopped {
+            self.children.stopped.insert(task);
+        }
+        self.children.until = Some(time::Instant::now() + self.context.options.park_after);
+        let context = Arc::clone(&self.context);
+        self.attempts.spawn(async move {
+            child.attend(context).await.map_or(Done::Nothing, Done::Ended)
+        });
+    }
+}
+
+/// Tells the parent of an execution that it is over, and lets go of the execution then.
+pub(crate) async fn tell_parent(
+    context: &Context,
+    execution: &Execution,
+) -> Result<(), StoreError> {
+    let Some(parent) = execution.parent() else { return Ok(()) };
+    let command = Command::ChildEnded { child: execution.id() };
+    loop {
+        let head = context.store.head(parent.execution).await?;
+        if head.is_none_or(|it| it.state.is_over()) {
+            break;
+        }
+        match context.control.tell(parent.execution, command.clone()).await {
+            Ok(()) => break,
+            // So many have ended that the parent has enough to do: it is told a little later.
+            Err(StoreError::Full { .. }) => time::sleep(LOOK).await,
+            Err(err) => return Err(err),
+        }
+    }
+    context.store.put_head(Head::of(execution, None, None)).await
+}
+
+/// Reads what a child that is over means for its parent's step.
+fn result(child: &Execution, most: usize) -> Result<Answer, ToolError> {
+    match child.state() {
+        ExecutionState::Completed => {
+            let output = outputs(child);
+            let bytes = json::bytes(&output);
+            if bytes > most {
+                let why = format!(
+                    "its steps returned {bytes} bytes, the most is {most}: let them return less"
+                );
+                return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
+            }
+            Ok(output.into())
+        }
+        ExecutionState::Cancelled => {
+            let why = format!("`{}` was cancelled", child.id());
+            Err(ToolError::new(ErrorCode::CANCELLED, why))
+        }
+        _ => Err(failure(child)),
+    }
+}
+
+/// Returns what every step returned; null for one whose failure is ignored.
+pub fn outputs(execution: &Execution) -> Value {
+    let steps = execution.steps().iter().enumerate();
+    let outputs = steps.filter_map(|(at, step)| {
+        let planned = execution.plan().step(StepIx::new(at));
+        let output = match &step.state {
+            StepState::Succeeded(output) => (**output).clone(),
+            StepState::Failed(_) if planned.policy.on_error == OnError::Ignore => Value::Null,
+            _ => return None,
+        };
+        Some((planned.id.to_string(), output))
+    });
+    Value::Object(outputs.collect::<Map<String, Value>>())
+}
+
+/// Returns the first failure that made a child fail.
+fn failure(child: &Execution) -> ToolError {
+    let steps = child.steps().iter().enumerate();
+    let failed = steps.filter_map(|(at, step)| match &step.state {
+        StepState::Failed(error) => Some((child.plan().step(StepIx::new(at)), step, error)),
+        _ => None,
+    });
+    let must_succeed = |it: OnError| matches!(it, OnError::Fail | OnError::Wait);
+    let failed = failed.filter(|(planned, ..)| must_succeed(planned.policy.on_error));
+    match failed.min_by_key(|(_, step, _)| step.finished_at) {
+        Some((planned, _, error)) => {
+            let message = format!("`{}` of `{}`: {}", planned.id, child.id(), error.message);
+            // The child has ended: whatever its calls did, nothing of it will happen later.
+            ToolError { is_definite: true, message: message.as_str().into(), ..error.clone() }
+        }
+        None => ToolError::failed(format!("`{}` failed", child.id())),
+    }
+}
+
