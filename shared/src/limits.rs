@@ -17,6 +17,9 @@ pub const QUERY_BYTES: usize = 64 << 10;
 pub const TEXT_BYTES: usize = 4 << 10;
 /// Bytes of events in one document of a store: `MongoDB` refuses documents above 16 MB.
 pub const APPEND_BYTES: usize = 8 << 20;
+/// Bytes of one document, which is one event where it is larger than [`APPEND_BYTES`]: `MongoDB`
+/// refuses documents of 16 MiB, and what is written for one store another can write, too.
+pub const DOCUMENT_BYTES: usize = 15 << 20;
 /// Events that one read of a log returns.
 pub const READ_EVENTS: usize = 4_096;
 /// The most bytes of error text that an event keeps: the tail says why, the head who.
@@ -48,3 +51,13 @@ pub const DEPTH: u32 = 16;
 pub const SIGNALS: usize = 1_000;
 /// Bytes of the outputs that an execution takes over from the one that it does again.
 pub const REUSED_BYTES: usize = 8 << 20;
+/// Commands that wait for one execution: who sends more does not wait for answers.
+pub const INBOX: usize = 1_000;
+/// Commands of all executions that one look returns: it is done again and again.
+pub const INBOX_LOOK: usize = 4_096;
+/// About how many bytes of commands of all executions one look returns.
+pub const INBOX_BYTES: usize = 16 << 20;
+/// Outputs that are kept for later calls with the same parameters, in one store.
+pub const CACHE_ENTRIES: usize = 100_000;
+/// Calls at the same time that one limit can count: their holders are in one document.
+pub const HOLDERS: u32 = 10_000;

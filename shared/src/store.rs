@@ -13,12 +13,16 @@
 //! logs (heads).
 
 mod assembly;
+mod error;
 pub mod hints;
 pub mod journal;
+mod list;
 pub mod memory;
 pub mod mongo;
 mod open;
+mod permit;
 mod plan_cache;
+mod retention;
 mod search;
 pub mod sqlite;
 mod tail;
@@ -29,12 +33,20 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::{hints::Hints, open::open, tail::tail};
+pub use self::{
+    error::{AppendError, StoreError},
+    hints::Hints,
+    list::{Cursor, ExecutionFilter, Listing, Page, PlanFilter, RequestFilter},
+    open::open,
+    permit::{CallLimit, Permission, Permit, PermitAsk, Rate},
+    retention::{Pruned, sub_plans},
+    tail::tail,
+};
 use crate::{
     clock::Timestamp,
     event::{self, Recorded},
     execution::{Execution, ExecutionState},
-    id::{CommandId, Epoch, ExecutionId, PlanId, RequestId, Seq, StepId, ToolName, WorkerId},
+    id::{CommandId, Epoch, ExecutionId, PlanId, RequestId, Seq, StepId, WorkerId},
     limits,
     plan::Plan,
     request::{Request, TranscriptEntry},
@@ -62,12 +74,16 @@ pub trait ExecutionLog: fmt::Debug + Send + Sync {
     /// [`limits::READ_EVENTS`], nothing only at the end.
     async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError>;
 
-    /// Returns executions that nobody has and whose time has come: higher priority first, then
-    /// the longest due.
+    /// Returns executions that are not over, that nobody has, and whose time has come.
+    ///
+    /// Higher priority first, then the longest due. But one place in eight, and one at least where
+    /// there are two, goes to the longest due whatever its priority: nobody waits for ever. Those
+    /// come last.
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError>;
 
-    /// Returns executions of workers that are gone. A worker is gone when its lease has run out
-    /// or when the store knows that its process has ended.
+    /// Returns executions of workers that are gone, also those that are over: somebody may have to
+    /// be told. A worker is gone when its lease has run out or when the store knows that its
+    /// process has ended.
     async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError>;
 
     /// Returns when the next execution that nobody has comes due.
@@ -79,10 +95,44 @@ pub trait ExecutionLog: fmt::Debug + Send + Sync {
     /// Says that a worker has ended. Whatever it still has is free at once.
     async fn retire(&self, worker: WorkerId) -> Result<(), StoreError>;
 
-    /// Keeps what an outsider asks of an execution until its owner has recorded it.
+    /// Returns the workers that live: those whose lease has not run out, in order.
+    async fn workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError>;
+
+    /// Takes all limits of a call, or none.
+    ///
+    /// Permits spare tools; no execution's safety rests on them. A holder whose worker is gone
+    /// holds nothing. Who has what he asks for gets it again, and it counts once: an answer that
+    /// was lost may be asked for again. Who is refused holds nothing.
+    async fn acquire(&self, ask: &PermitAsk, now: Timestamp) -> Result<Permission, StoreError>;
+
+    /// Gives permits back; those that are gone already do not matter. It is worth looking for work
+    /// then. What a rate has counted stays counted.
+    async fn release(&self, permits: Vec<Permit>) -> Result<(), StoreError>;
+
+    /// Returns what a call returned under this key, if that may still be used.
+    async fn cached(&self, key: &str, now: Timestamp) -> Result<Option<Arc<Value>>, StoreError>;
+
+    /// Keeps what a call returned, until its time, or until [`limits::CACHE_ENTRIES`] later ones
+    /// need the place: what expires the soonest goes first.
+    async fn cache(&self, key: &str, output: &Value, until: Timestamp) -> Result<(), StoreError>;
+
+    /// Removes what is over and older than `before`, at most `most` of a kind, and says whether
+    /// there is more.
+    ///
+    /// First executions that finished before, if their parent is over too: log, head, inbox, and
+    /// idempotency key. When there are no more of them, plans that nothing refers to; then requests
+    /// without plans and executions, with their transcripts. Whoever reads what is being removed
+    /// finds it or does not find it. `before` should lie further back than a frozen worker may
+    /// come back from: a minute at least.
+    async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError>;
+
+    /// Keeps what an outsider asks of an execution until its owner has recorded it. At most
+    /// [`limits::INBOX`] commands wait for one execution; one more is refused as
+    /// [full](StoreError::Full).
     async fn send(&self, envelope: Envelope) -> Result<(), StoreError>;
 
-    /// Returns what waits in inboxes, oldest first: of one execution, or of all.
+    /// Returns what waits in inboxes, oldest first: of one execution, or of all; of all at most
+    /// [`limits::INBOX_LOOK`], and about [`limits::INBOX_BYTES`].
     async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<Envelope>, StoreError>;
 
     /// Forgets commands that can no longer matter.
@@ -150,6 +200,12 @@ pub trait Documents: fmt::Debug + Send + Sync {
     /// Returns what was reserved under a key.
     async fn reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError>;
 
+    /// Gives a plan a name, in the place of what had it.
+    async fn save_plan(&self, saved: &SavedPlan) -> Result<(), StoreError>;
+
+    /// Returns what was saved under a name.
+    async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError>;
+
     /// Returns whether the store can be reached and written.
     async fn check(&self) -> Result<(), StoreError>;
 }
@@ -191,6 +247,15 @@ impl Append {
     /// Returns the end of the log afterwards.
     pub fn end(&self) -> Seq {
         self.documents.last().map_or(self.after, Document::last)
+    }
+
+    /// Refuses what no store can ever write.
+    fn check(&self) -> Result<(), StoreError> {
+        let largest = self.documents.iter().map(|it| it.json.len()).max().unwrap_or_default();
+        if largest > limits::DOCUMENT_BYTES {
+            return Err(StoreError::TooLarge { bytes: largest });
+        }
+        Ok(())
     }
 
     /// Returns how much there is to write.
@@ -253,12 +318,17 @@ pub struct Head {
     pub due: Option<Timestamp>,
     /// Higher goes first.
     pub priority: i32,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+    /// The execution of which it is a step.
+    pub parent: Option<ExecutionId>,
 }
 
 impl Head {
-    /// Returns the head of an execution that `owner` has.
+    /// Returns the head of an execution that `owner` has. One that is over and has a parent keeps
+    /// its owner until the parent is told.
     pub fn of(execution: &Execution, owner: Option<WorkerId>, due: Option<Timestamp>) -> Self {
-        let state = execution.state();
+        let (state, parent) = (execution.state(), execution.parent().map(|it| it.execution));
         Self {
             execution: execution.id(),
             request: execution.request(),
@@ -268,16 +338,23 @@ impl Head {
             seq: execution.seq(),
             epoch: execution.epoch(),
             // One that is part of another is let go once that one was told.
-            owner: owner.filter(|_| !state.is_over() || execution.parent().is_some()),
+            owner: owner.filter(|_| !state.is_over() || parent.is_some()),
             due: due.filter(|_| !state.is_over()),
             priority: execution.options().priority,
+            finished_at: execution.finished_at(),
+            parent,
         }
     }
 
     /// Returns whether a worker should take it, now or later.
     pub fn is_free(&self) -> bool {
-        self.owner.is_none() && self.due.is_some()
+        self.owner.is_none() && self.due.is_some() && !self.state.is_over()
     }
+}
+
+/// Returns how many of the places for what is due go to the longest due.
+fn aged_places(most: usize) -> usize {
+    if most < 2 { 0 } else { (most / 8).max(1) }
 }
 
 /// The right of a worker to the executions it claimed, for a while.
@@ -303,6 +380,11 @@ pub struct Envelope {
     pub at: Timestamp,
     /// What.
     pub command: Command,
+}
+
+/// Says that no further command can wait.
+fn full_inbox(of: ExecutionId) -> StoreError {
+    StoreError::Full { what: format!("the inbox of `{of}`") }
 }
 
 /// What an outsider asks of an execution.
@@ -355,142 +437,18 @@ pub struct Reservation {
     pub fingerprint: String,
 }
 
-/// Which requests to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RequestFilter {
-    /// Words of the query; case does not matter.
-    pub search: Option<String>,
-    /// Not before.
-    pub from: Option<Timestamp>,
-    /// Before.
-    pub to: Option<Timestamp>,
-    /// Has an execution in this state.
-    pub state: Option<ExecutionState>,
-}
-
-/// Which plans to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PlanFilter {
-    /// Of this request.
-    pub request: Option<RequestId>,
-    /// Words of the query; case does not matter.
-    pub search: Option<String>,
-}
-
-/// Which executions to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ExecutionFilter {
-    /// In one of these states; empty means any.
-    pub states: Vec<ExecutionState>,
-    /// Of this request.
-    pub request: Option<RequestId>,
-    /// Of this plan.
-    pub plan: Option<PlanId>,
-    /// Whose plan uses this tool (`set.name`, or the plain name).
-    pub tool: Option<ToolName>,
-    /// Created not before.
-    pub from: Option<Timestamp>,
-    /// Created before.
-    pub to: Option<Timestamp>,
-}
-
-/// Which part of a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// At most so many.
-    pub first: usize,
-    /// Behind this place in the order.
-    pub after: Option<Cursor>,
-}
-
-/// A place in a list that is ordered by time, then by identifier, the newest first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cursor {
-    /// When the thing was created.
+/// A plan under a name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedPlan {
+    /// The name.
+    pub name: String,
+    /// The plan.
+    pub plan: PlanId,
+    /// The JSON Schema of what an execution of it is given.
+    pub inputs: Option<Value>,
+    /// When it was saved.
+    #[serde(with = "chrono::serde::ts_microseconds")]
     pub at: Timestamp,
-    /// Its identifier.
-    pub id: String,
-}
-
-/// A part of a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listing<T> {
-    /// The things, each with its place.
-    pub items: Vec<(Cursor, T)>,
-    /// Whether there are more behind them.
-    pub has_more: bool,
-}
-
-/// Why a store could not do what it was asked.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// The store is not available now. What was asked may have happened all the same.
-    #[error("the store is not available: {0}")]
-    Unavailable(String),
-    /// The identifier is taken; draw another.
-    #[error("the identifier is taken")]
-    Taken,
-    /// What the store has cannot be what it says.
-    #[error("`{what}` is damaged in the store: {why}")]
-    Corrupt {
-        /// The identifier of the damaged thing.
-        what: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The store was written by a newer version.
-    #[error(
-        "the store has schema version {found}, this `faber` knows {known}: use a newer `faber`"
-    )]
-    TooNew {
-        /// The version of the store.
-        found: u32,
-        /// The newest version known.
-        known: u32,
-    },
-    /// The store's address is wrong.
-    #[error("`{url}` is not a store: {why}; use `sqlite:PATH`, `mongodb://…` or `memory:`")]
-    Address {
-        /// The address.
-        url: String,
-        /// What is wrong with it.
-        why: String,
-    },
-}
-
-impl StoreError {
-    /// Says that something in the store is damaged.
-    pub fn corrupt(what: impl fmt::Display, why: impl fmt::Display) -> Self {
-        Self::Corrupt { what: what.to_string(), why: why.to_string() }
-    }
-}
-
-/// Why an append failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AppendError {
-    /// The log does not end where the append begins.
-    #[error("the log has grown")]
-    Conflict,
-    /// The store failed. The append may have been written all the same, or the first of its
-    /// documents.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl fmt::Display for Cursor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.at.timestamp_micros(), self.id)
-    }
-}
-
-impl std::str::FromStr for Cursor {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let (at, id) = text.split_once('.').ok_or(())?;
-        let at = at.parse().ok().and_then(Timestamp::from_timestamp_micros).ok_or(())?;
-        Ok(Self { at, id: id.to_owned() })
-    }
 }
 
 #[cfg(test)]
@@ -499,6 +457,19 @@ mod tests {
 
     use super::*;
     use crate::event::Event;
+
+    #[test]
+    fn what_no_document_can_hold_is_refused() {
+        let append = |bytes| {
+            let json = "x".repeat(bytes);
+            let document = Document { first: Seq(1), len: 1, json };
+            let id = "exec_1_aaaaaaaaa".parse().unwrap();
+            Append { documents: vec![document], ..Append::new(id, Seq(0), &[]) }
+        };
+        assert_eq!(append(limits::DOCUMENT_BYTES).check(), Ok(()));
+        let bytes = limits::DOCUMENT_BYTES + 1;
+        assert_eq!(append(bytes).check(), Err(StoreError::TooLarge { bytes }));
+    }
 
     #[test]
     fn a_large_append_becomes_several_documents() {

@@ -131,6 +131,8 @@ pub fn head(n: usize, seq: u64) -> Head {
         owner: None,
         due: None,
         priority: 0,
+        finished_at: None,
+        parent: None,
     }
 }
 

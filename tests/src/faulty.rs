@@ -17,6 +17,7 @@ use std::{
 
 use async_trait::async_trait;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use serde_json::Value;
 use shared::{
     clock::Timestamp,
     event::Recorded,
@@ -25,7 +26,8 @@ use shared::{
     request::{Request, TranscriptEntry},
     store::{
         Append, AppendError, Documents, Envelope, ExecutionFilter, ExecutionLog, Head, Hints,
-        Lease, Listing, Page, PlanFilter, RequestFilter, Reservation, Store, StoreError,
+        Lease, Listing, Page, Permission, Permit, PermitAsk, PlanFilter, Pruned, RequestFilter,
+        Reservation, SavedPlan, Store, StoreError,
     },
 };
 
@@ -168,6 +170,30 @@ impl ExecutionLog for Faulty {
         self.through(self.inner.retire(worker)).await
     }
 
+    async fn workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
+        self.through(self.inner.workers(now)).await
+    }
+
+    async fn acquire(&self, ask: &PermitAsk, now: Timestamp) -> Result<Permission, StoreError> {
+        self.through(self.inner.acquire(ask, now)).await
+    }
+
+    async fn release(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
+        self.through(self.inner.release(permits)).await
+    }
+
+    async fn cached(&self, key: &str, now: Timestamp) -> Result<Option<Arc<Value>>, StoreError> {
+        self.through(self.inner.cached(key, now)).await
+    }
+
+    async fn cache(&self, key: &str, output: &Value, until: Timestamp) -> Result<(), StoreError> {
+        self.through(self.inner.cache(key, output, until)).await
+    }
+
+    async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
+        self.through(self.inner.prune(before, most)).await
+    }
+
     async fn send(&self, envelope: Envelope) -> Result<(), StoreError> {
         self.through(self.inner.send(envelope)).await
     }
@@ -253,6 +279,14 @@ impl Documents for Faulty {
 
     async fn reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError> {
         self.through(self.inner.reservation(key)).await
+    }
+
+    async fn save_plan(&self, saved: &SavedPlan) -> Result<(), StoreError> {
+        self.through(self.inner.save_plan(saved)).await
+    }
+
+    async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
+        self.through(self.inner.saved_plan(name)).await
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -66,7 +66,10 @@ impl EngineError {
             Self::Conflict(_) | Self::Store(StoreError::Taken) => "CONFLICT",
             Self::PlannerUnavailable { .. } => "PLANNER_UNAVAILABLE",
             Self::NoPlanFound { .. } => "NO_PLAN_FOUND",
-            Self::LimitExceeded(_) => "LIMIT_EXCEEDED",
+            Self::LimitExceeded(_)
+            | Self::Store(StoreError::Full { .. } | StoreError::TooLarge { .. }) => {
+                "LIMIT_EXCEEDED"
+            }
             Self::Store(StoreError::Corrupt { .. }) => "INTERNAL",
             Self::Store(_) => "STORE_UNAVAILABLE",
         }

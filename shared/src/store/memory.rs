@@ -7,11 +7,13 @@
 
 mod documents;
 mod log;
+mod permits;
+mod prune;
 mod work;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use self::{documents::Kept, log::Logs, work::Work};
+use self::{documents::Kept, log::Logs, permits::Permits, work::Work};
 use super::{Cursor, Hints, Listing, Page};
 
 /// A store in memory.
@@ -26,6 +28,7 @@ struct State {
     logs: Logs,
     work: Work,
     kept: Kept,
+    permits: Permits,
 }
 
 impl Memory {

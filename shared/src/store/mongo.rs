@@ -21,11 +21,14 @@ mod indexes;
 mod journal;
 mod lists;
 mod log;
+mod outputs;
+mod permits;
+mod removal;
 mod rows;
 mod streams;
 mod texts;
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicU64};
 
 use mongodb::{
     Collection, Database,
@@ -46,8 +49,16 @@ pub struct Mongo {
     journal: Journal,
     ends: Arc<Ends>,
     plans: PlanCache,
+    rounds: Rounds,
     hints: Arc<Hints>,
     _tasks: JoinSet<()>,
+}
+
+/// What is done once in a while, counted by what is done often.
+#[derive(Debug, Default)]
+struct Rounds {
+    heartbeats: AtomicU64,
+    outputs: AtomicU64,
 }
 
 impl Mongo {
@@ -72,6 +83,7 @@ impl Mongo {
             journal,
             ends,
             plans: PlanCache::default(),
+            rounds: Rounds::default(),
             hints,
             _tasks: tasks,
         })

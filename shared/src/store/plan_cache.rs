@@ -1,9 +1,12 @@
-//! Plans that were read lately. A plan never changes, so a copy of it is never stale.
+//! Plans that were read lately. A plan never changes, so a copy of it is never stale. But it may be
+//! removed, so nobody trusts a copy for long.
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
 };
+
+use tokio::time::{Duration, Instant};
 
 use crate::{id::PlanId, plan::Plan};
 
@@ -11,6 +14,8 @@ use crate::{id::PlanId, plan::Plan};
 const PLANS: usize = 256;
 /// The most bytes of JSON that the kept plans have together; in memory they are a few times that.
 const BYTES: usize = 64 << 20;
+/// How long a plan may be used without a look whether it is still there.
+const TRUST: Duration = Duration::from_mins(1);
 
 /// A few plans, those that were asked for last.
 #[derive(Debug, Default)]
@@ -30,6 +35,7 @@ struct Entry {
     plan: Arc<Plan>,
     bytes: usize,
     asked: u64,
+    read: Instant,
 }
 
 impl PlanCache {
@@ -39,6 +45,9 @@ impl PlanCache {
         kept.asked += 1;
         let asked = kept.asked;
         let entry = kept.plans.get_mut(&id)?;
+        if entry.read.elapsed() > TRUST {
+            return None;
+        }
         entry.asked = asked;
         Some(Arc::clone(&entry.plan))
     }
@@ -50,7 +59,8 @@ impl PlanCache {
         }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.asked += 1;
-        let entry = Entry { plan: Arc::clone(plan), bytes, asked: kept.asked };
+        let entry =
+            Entry { plan: Arc::clone(plan), bytes, asked: kept.asked, read: Instant::now() };
         kept.bytes += bytes;
         if let Some(before) = kept.plans.insert(plan.id(), entry) {
             kept.bytes -= before.bytes;
@@ -99,6 +109,19 @@ mod tests {
         cache.put(&plans[PLANS], 1);
         assert!(cache.get(plans[0].id()).is_some());
         assert!(cache.get(plans[1].id()).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_copy_is_not_trusted_for_ever() {
+        let cache = PlanCache::default();
+        let plan = plan(1);
+        cache.put(&plan, 1);
+        tokio::time::advance(TRUST).await;
+        assert!(cache.get(plan.id()).is_some());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(cache.get(plan.id()).is_none(), "it may have been removed");
+        cache.put(&plan, 1);
+        assert!(cache.get(plan.id()).is_some());
     }
 
     #[test]

@@ -66,7 +66,8 @@ impl Reader {
     async fn ended_before(&self) -> Result<bool, StoreError> {
         let Some(last) = self.after.0.checked_sub(1) else { return Ok(false) };
         let head = self.store.head(self.id).await?;
-        if !head.is_some_and(|it| it.state.is_over()) {
+        // Without a head it has been removed meanwhile, or it is so new that the head lags.
+        if head.is_some_and(|it| !it.state.is_over()) {
             return Ok(false);
         }
         // A head may lag behind its log, but never runs ahead: read the event at the position

@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use serde_json::Value;
 use shared::{
     clock::Timestamp,
     event::Recorded,
@@ -15,7 +16,8 @@ use shared::{
     request::{Request, TranscriptEntry},
     store::{
         Append, AppendError, Documents, Envelope, ExecutionFilter, ExecutionLog, Head, Hints,
-        Lease, Listing, Page, PlanFilter, RequestFilter, Reservation, StoreError,
+        Lease, Listing, Page, Permission, Permit, PermitAsk, PlanFilter, Pruned, RequestFilter,
+        Reservation, SavedPlan, StoreError,
     },
 };
 use tokio::time::{self, Instant};
@@ -138,6 +140,30 @@ impl ExecutionLog for View {
         self.write(self.world.faulty.retire(worker)).await
     }
 
+    async fn workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
+        self.far(self.world.faulty.workers(now)).await
+    }
+
+    async fn acquire(&self, ask: &PermitAsk, now: Timestamp) -> Result<Permission, StoreError> {
+        self.far(self.world.faulty.acquire(ask, now)).await
+    }
+
+    async fn release(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
+        self.write(self.world.faulty.release(permits)).await
+    }
+
+    async fn cached(&self, key: &str, now: Timestamp) -> Result<Option<Arc<Value>>, StoreError> {
+        self.far(self.world.faulty.cached(key, now)).await
+    }
+
+    async fn cache(&self, key: &str, output: &Value, until: Timestamp) -> Result<(), StoreError> {
+        self.far(self.world.faulty.cache(key, output, until)).await
+    }
+
+    async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
+        self.far(self.world.faulty.prune(before, most)).await
+    }
+
     async fn send(&self, envelope: Envelope) -> Result<(), StoreError> {
         self.write(self.world.faulty.send(envelope)).await
     }
@@ -223,6 +249,14 @@ impl Documents for View {
 
     async fn reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError> {
         self.far(self.world.faulty.reservation(key)).await
+    }
+
+    async fn save_plan(&self, saved: &SavedPlan) -> Result<(), StoreError> {
+        self.far(self.world.faulty.save_plan(saved)).await
+    }
+
+    async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
+        self.far(self.world.faulty.saved_plan(name)).await
     }
 
     async fn check(&self) -> Result<(), StoreError> {

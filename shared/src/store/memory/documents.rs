@@ -6,43 +6,50 @@ use std::{
 };
 
 use async_trait::async_trait;
+use serde_json::Value;
 
 use super::{Memory, list};
 use crate::{
     clock::Timestamp,
     id::{ExecutionId, PlanId, RequestId},
+    limits,
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
         Cursor, Documents, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter,
-        Reservation, StoreError, search,
+        Reservation, SavedPlan, StoreError, search, sub_plans,
     },
 };
 
 /// Whatever never changes.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    requests: BTreeMap<RequestId, KeptRequest>,
-    plans: BTreeMap<PlanId, KeptPlan>,
-    versions: BTreeMap<(RequestId, u32), PlanId>,
-    transcripts: BTreeMap<RequestId, Vec<String>>,
-    keys: BTreeMap<String, Reservation>,
+    pub(super) requests: BTreeMap<RequestId, KeptRequest>,
+    pub(super) plans: BTreeMap<PlanId, KeptPlan>,
+    pub(super) versions: BTreeMap<(RequestId, u32), PlanId>,
+    pub(super) transcripts: BTreeMap<RequestId, Vec<String>>,
+    pub(super) keys: BTreeMap<String, Reservation>,
+    pub(super) saved: BTreeMap<String, String>,
+    /// Outputs, and until when.
+    pub(super) cache: BTreeMap<String, (Timestamp, String)>,
+    pub(super) cache_ends: BTreeSet<(Timestamp, String)>,
 }
 
 #[derive(Debug)]
-struct KeptRequest {
+pub(super) struct KeptRequest {
     json: String,
     folded: String,
-    created_at: Timestamp,
+    pub(super) created_at: Timestamp,
 }
 
 #[derive(Debug)]
-struct KeptPlan {
+pub(super) struct KeptPlan {
     json: String,
     folded: String,
-    request: RequestId,
-    created_at: Timestamp,
+    pub(super) request: RequestId,
+    pub(super) created_at: Timestamp,
     tools: BTreeSet<String>,
+    pub(super) sub_plans: Vec<PlanId>,
 }
 
 impl KeptPlan {
@@ -53,6 +60,7 @@ impl KeptPlan {
             request: plan.about().request,
             created_at: plan.about().created_at,
             tools: search::tools(plan).into_iter().map(str::to_owned).collect(),
+            sub_plans: sub_plans(plan),
         }
     }
 }
@@ -79,6 +87,32 @@ impl Kept {
         self.versions.insert(version, plan.id());
         self.plans.insert(plan.id(), KeptPlan::new(plan));
         Ok(())
+    }
+
+    pub(super) fn cached(
+        &self,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<Arc<Value>>, StoreError> {
+        let cached = self.cache.get(key).filter(|(until, _)| *until > now);
+        cached.map(|(_, json)| read(key, json)).transpose()
+    }
+
+    pub(super) fn cache(&mut self, key: &str, output: &Value, until: Timestamp) {
+        self.uncache(key);
+        self.cache.insert(key.to_owned(), (until, output.to_string()));
+        self.cache_ends.insert((until, key.to_owned()));
+        while self.cache.len() > limits::CACHE_ENTRIES
+            && let Some((_, key)) = self.cache_ends.pop_first()
+        {
+            self.cache.remove(&key);
+        }
+    }
+
+    pub(super) fn uncache(&mut self, key: &str) {
+        if let Some((until, _)) = self.cache.remove(key) {
+            self.cache_ends.remove(&(until, key.to_owned()));
+        }
     }
 
     fn uses(&self, plan: PlanId, tool: &str) -> bool {
@@ -213,6 +247,16 @@ impl Documents for Memory {
 
     async fn reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError> {
         Ok(self.state().kept.keys.get(key).cloned())
+    }
+
+    async fn save_plan(&self, saved: &SavedPlan) -> Result<(), StoreError> {
+        let json = serde_json::to_string(saved).expect("saved plans are JSON");
+        self.state().kept.saved.insert(saved.name.clone(), json);
+        Ok(())
+    }
+
+    async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
+        self.state().kept.saved.get(name).map(|it| read(name, it)).transpose()
     }
 
     async fn check(&self) -> Result<(), StoreError> {

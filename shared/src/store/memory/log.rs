@@ -1,17 +1,19 @@
 //! Logs and inboxes in memory.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
+use serde_json::Value;
 
 use super::Memory;
 use crate::{
     clock::Timestamp,
     event::Recorded,
     id::{CommandId, ExecutionId, Seq, WorkerId},
+    limits,
     store::{
-        Append, AppendError, Document, Envelope, ExecutionLog, Head, Hints, Lease, StoreError,
-        assembly::Assembly,
+        Append, AppendError, Document, Envelope, ExecutionLog, Head, Hints, Lease, Permission,
+        Permit, PermitAsk, Pruned, StoreError, assembly::Assembly, full_inbox,
     },
 };
 
@@ -34,6 +36,7 @@ impl Logs {
     }
 
     fn append(&mut self, append: &mut Append) -> Result<(), AppendError> {
+        append.check()?;
         if self.end(append.execution) != append.after {
             return Err(AppendError::Conflict);
         }
@@ -56,14 +59,19 @@ impl Logs {
         assembly.finish()
     }
 
-    fn send(&mut self, envelope: &Envelope) {
+    fn send(&mut self, envelope: &Envelope) -> Result<(), StoreError> {
         if self.known.contains_key(&envelope.id) {
-            return;
+            return Ok(());
+        }
+        let of = envelope.execution;
+        if self.inbox.values().filter(|(_, it, _)| *it == of).count() >= limits::INBOX {
+            return Err(full_inbox(of));
         }
         self.arrived += 1;
         let json = serde_json::to_string(envelope).expect("envelopes are JSON");
         self.known.insert(envelope.id, self.arrived);
         self.inbox.insert(self.arrived, (envelope.id, envelope.execution, json));
+        Ok(())
     }
 
     fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<Envelope>, StoreError> {
@@ -71,7 +79,22 @@ impl Logs {
         let read = |(id, _, json): &(CommandId, ExecutionId, String)| {
             serde_json::from_str(json).map_err(|err| StoreError::corrupt(id, err))
         };
-        waiting.map(read).collect()
+        let most = if of.is_some() { usize::MAX } else { limits::INBOX_LOOK };
+        let mut bytes = 0;
+        let fits = |(_, _, json): &&(CommandId, ExecutionId, String)| {
+            let fits = of.is_some() || bytes < limits::INBOX_BYTES;
+            bytes += json.len();
+            fits
+        };
+        waiting.take_while(fits).take(most).map(read).collect()
+    }
+
+    /// Forgets an execution.
+    pub(super) fn remove(&mut self, id: ExecutionId) {
+        self.documents.remove(&id);
+        self.inbox.retain(|_, (_, of, _)| *of != id);
+        let Self { inbox, known, .. } = self;
+        known.retain(|_, arrived| inbox.contains_key(arrived));
     }
 
     fn discard(&mut self, commands: &[CommandId]) {
@@ -129,13 +152,45 @@ impl ExecutionLog for Memory {
     }
 
     async fn retire(&self, worker: WorkerId) -> Result<(), StoreError> {
-        self.state().work.retire(worker);
+        let mut state = self.state();
+        state.work.retire(worker);
+        state.permits.retire(worker);
+        drop(state);
         self.hints.poke_work();
         Ok(())
     }
 
+    async fn workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
+        Ok(self.state().work.workers(now))
+    }
+
+    async fn acquire(&self, ask: &PermitAsk, now: Timestamp) -> Result<Permission, StoreError> {
+        let mut state = self.state();
+        let live = state.work.workers(now);
+        Ok(state.permits.acquire(ask, now, |it| !live.contains(&it)))
+    }
+
+    async fn release(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
+        self.state().permits.release(&permits);
+        self.hints.poke_work();
+        Ok(())
+    }
+
+    async fn cached(&self, key: &str, now: Timestamp) -> Result<Option<Arc<Value>>, StoreError> {
+        self.state().kept.cached(key, now)
+    }
+
+    async fn cache(&self, key: &str, output: &Value, until: Timestamp) -> Result<(), StoreError> {
+        self.state().kept.cache(key, output, until);
+        Ok(())
+    }
+
+    async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
+        Ok(self.state().prune(before, most))
+    }
+
     async fn send(&self, envelope: Envelope) -> Result<(), StoreError> {
-        self.state().logs.send(&envelope);
+        self.state().logs.send(&envelope)?;
         self.hints.poke_inbox();
         Ok(())
     }

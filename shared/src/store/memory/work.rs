@@ -8,7 +8,7 @@ use std::{
 use crate::{
     clock::Timestamp,
     id::{ExecutionId, WorkerId},
-    store::{Head, Lease},
+    store::{Head, Lease, aged_places},
 };
 
 /// Who works on what.
@@ -17,6 +17,8 @@ pub(super) struct Work {
     heads: BTreeMap<ExecutionId, Head>,
     /// What nobody has, in the order in which it is taken.
     free: BTreeMap<Reverse<i32>, BTreeSet<(Timestamp, ExecutionId)>>,
+    /// The same, the longest due first.
+    queue: BTreeSet<(Timestamp, ExecutionId)>,
     /// What somebody has.
     owned: BTreeSet<(WorkerId, ExecutionId)>,
     leases: BTreeMap<WorkerId, Lease>,
@@ -30,20 +32,37 @@ impl Work {
             if head.seq < before.seq {
                 return;
             }
-            before.owner.map(|it| self.owned.remove(&(it, id)));
-            let queue = self.free.get_mut(&Reverse(before.priority));
-            queue.zip(before.due).map(|(queue, due)| queue.remove(&(due, id)));
+            self.forget_place(&before.clone());
         }
         match (head.owner, head.due) {
             (Some(owner), _) => {
                 self.owned.insert((owner, id));
             }
-            (None, Some(due)) => {
+            (None, Some(due)) if head.is_free() => {
                 self.free.entry(Reverse(head.priority)).or_default().insert((due, id));
+                self.queue.insert((due, id));
             }
-            (None, None) => (),
+            _ => (),
         }
         self.heads.insert(id, head);
+    }
+
+    fn forget_place(&mut self, head: &Head) {
+        let id = head.execution;
+        head.owner.map(|it| self.owned.remove(&(it, id)));
+        if let Some(due) = head.due {
+            self.queue.remove(&(due, id));
+            if let Some(queue) = self.free.get_mut(&Reverse(head.priority)) {
+                queue.remove(&(due, id));
+            }
+        }
+    }
+
+    /// Forgets an execution.
+    pub(super) fn remove(&mut self, id: ExecutionId) {
+        if let Some(head) = self.heads.remove(&id) {
+            self.forget_place(&head);
+        }
     }
 
     pub(super) fn head(&self, id: ExecutionId) -> Option<&Head> {
@@ -55,13 +74,24 @@ impl Work {
     }
 
     pub(super) fn due(&self, now: Timestamp, most: usize) -> Vec<Head> {
+        let aged = aged_places(most);
         let queues = self.free.values();
         let due = queues.flat_map(|it| it.iter().take_while(|(due, _)| *due <= now));
-        due.take(most).map(|(_, id)| self.heads[id].clone()).collect()
+        let mut ids: Vec<_> = due.take(most - aged).map(|(_, id)| *id).collect();
+        let longest = self.queue.iter().take_while(|(due, _)| *due <= now).map(|(_, id)| *id);
+        let taken: BTreeSet<_> = ids.iter().copied().collect();
+        ids.extend(longest.filter(|it| !taken.contains(it)).take(aged));
+        ids.iter().map(|id| self.heads[id].clone()).collect()
     }
 
     pub(super) fn next_due(&self) -> Option<Timestamp> {
-        self.free.values().filter_map(|it| it.first()).map(|(due, _)| *due).min()
+        self.queue.first().map(|(due, _)| *due)
+    }
+
+    /// Returns the workers whose lease has not run out.
+    pub(super) fn workers(&self, now: Timestamp) -> Vec<WorkerId> {
+        let live = self.leases.values().filter(|it| it.until > now);
+        live.map(|it| it.worker).collect()
     }
 
     pub(super) fn orphans(&self, now: Timestamp, most: usize) -> Vec<Head> {

@@ -5,14 +5,16 @@
 
 use mongodb::{
     Database,
-    bson::{Document, RawArrayBuf, RawDocumentBuf, raw::cstr, rawdoc},
+    bson::{Document, RawArrayBuf, RawDocumentBuf, doc, raw::cstr, rawdoc},
 };
 
 use super::connection::{CONFIRMATION, failed};
-use crate::store::StoreError;
+use crate::{limits, store::StoreError};
 
 /// The server's code for a key that is there.
 pub(super) const DUPLICATE_KEY: i32 = 11_000;
+/// The server's code for a document above 16 MB.
+pub(super) const TOO_LARGE: i32 = 10_334;
 
 /// How safe a write is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,39 @@ pub(super) fn replace(
     finish(command, safety, |it| it.append(cstr!("updates"), updates))
 }
 
+/// Makes a command that changes documents: `{ q, u }` each, with what else it needs.
+pub(super) fn update(
+    collection: &str,
+    updates: &[Document],
+    safety: Safety,
+) -> Result<RawDocumentBuf, StoreError> {
+    many("update", collection, "updates", updates, safety)
+}
+
+/// Makes a command that removes whatever queries find.
+pub(super) fn remove_where(
+    collection: &str,
+    queries: impl IntoIterator<Item = Document>,
+) -> Result<RawDocumentBuf, StoreError> {
+    let deletes = queries.into_iter().map(|it| doc! { "q": it, "limit": 0 });
+    let deletes: Vec<Document> = deletes.collect();
+    many("delete", collection, "deletes", &deletes, Safety::Durable)
+}
+
+fn many(
+    name: &str,
+    collection: &str,
+    field: &str,
+    rows: &[Document],
+    safety: Safety,
+) -> Result<RawDocumentBuf, StoreError> {
+    let command = doc! { name: collection, field: rows, "ordered": false };
+    let command = RawDocumentBuf::try_from(&command);
+    let mut command = command.map_err(|err| StoreError::Unavailable(err.to_string()))?;
+    command.append(cstr!("writeConcern"), concern(safety));
+    Ok(command)
+}
+
 /// Makes a command that removes documents by their `_id`.
 pub(super) fn remove(collection: &str, ids: impl IntoIterator<Item = String>) -> RawDocumentBuf {
     let mut list = RawArrayBuf::new();
@@ -63,15 +98,18 @@ fn finish(
 ) -> RawDocumentBuf {
     payload(&mut command);
     command.append(cstr!("ordered"), false);
-    let concern = match safety {
+    command.append(cstr!("writeConcern"), concern(safety));
+    command
+}
+
+fn concern(safety: Safety) -> RawDocumentBuf {
+    match safety {
         Safety::Durable => {
             let wait = i32::try_from(CONFIRMATION.as_millis()).unwrap_or(i32::MAX);
             rawdoc! { "w": "majority", "j": true, "wtimeout": wait }
         }
         Safety::Cached => rawdoc! { "w": 1 },
-    };
-    command.append(cstr!("writeConcern"), concern);
-    command
+    }
 }
 
 /// Runs a write command and returns the places of the documents whose keys were there.
@@ -95,6 +133,9 @@ fn duplicates(reply: &Document) -> Result<Vec<usize>, StoreError> {
         let index = error.get_i32("index").ok().and_then(|it| usize::try_from(it).ok());
         match (error.get_i32("code"), index) {
             (Ok(DUPLICATE_KEY), Some(index)) => duplicates.push(index),
+            (Ok(TOO_LARGE), _) => {
+                return Err(StoreError::TooLarge { bytes: limits::DOCUMENT_BYTES });
+            }
             _ => return Err(unavailable(error.get_str("errmsg").unwrap_or("it does not say why"))),
         }
     }

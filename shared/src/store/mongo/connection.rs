@@ -12,7 +12,7 @@ use mongodb::{
     },
 };
 
-use crate::store::StoreError;
+use crate::{limits, store::StoreError};
 
 /// The database where the URL names none.
 const DATABASE: &str = "faber";
@@ -79,6 +79,9 @@ fn without_password(url: &str) -> String {
 
 /// Says what an error of the driver means, and what to do.
 pub(super) fn failed(err: &Error) -> StoreError {
+    if is_too_large(err) {
+        return StoreError::TooLarge { bytes: limits::DOCUMENT_BYTES };
+    }
     StoreError::Unavailable(match &*err.kind {
         ErrorKind::ServerSelection { message, .. } => format!(
             "no primary of the MongoDB replica set answers: check the address, and `rs.status()` \
@@ -94,12 +97,24 @@ pub(super) fn failed(err: &Error) -> StoreError {
     })
 }
 
+/// Returns whether a document was refused for its size, by the server or by the driver.
+fn is_too_large(err: &Error) -> bool {
+    use mongodb::error::WriteFailure;
+    match &*err.kind {
+        ErrorKind::Write(WriteFailure::WriteError(err)) => err.code == super::commands::TOO_LARGE,
+        ErrorKind::Command(err) => err.code == super::commands::TOO_LARGE,
+        ErrorKind::InvalidArgument { message, .. } => message.contains("maximum document size"),
+        _ => false,
+    }
+}
+
 /// Returns whether the key was there.
 pub(super) fn is_duplicate(err: &Error) -> bool {
     use mongodb::error::WriteFailure;
     const DUPLICATE: i32 = super::commands::DUPLICATE_KEY;
     match &*err.kind {
         ErrorKind::Write(WriteFailure::WriteError(err)) => err.code == DUPLICATE,
+        ErrorKind::Command(err) => err.code == DUPLICATE,
         ErrorKind::InsertMany(err) => {
             err.write_errors.iter().flatten().any(|it| it.code == DUPLICATE)
         }

@@ -17,7 +17,7 @@ use crate::{
     request::{Request, TranscriptEntry},
     store::{
         Documents, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, Reservation,
-        StoreError, search,
+        SavedPlan, StoreError, search, sub_plans,
     },
 };
 
@@ -91,6 +91,10 @@ impl Documents for Mongo {
             "folded": search::fold(&about.query),
             "tools": tools,
         };
+        let sub_plans: Vec<String> = sub_plans(plan).iter().map(ToString::to_string).collect();
+        if !sub_plans.is_empty() {
+            row.insert("subPlans", sub_plans);
+        }
         if let [json] = parts[..] {
             row.insert("json", json);
         } else {
@@ -164,6 +168,29 @@ impl Documents for Mongo {
         }))
     }
 
+    async fn save_plan(&self, saved: &SavedPlan) -> Result<(), StoreError> {
+        let id = doc! { "_id": &saved.name };
+        let mut row = doc! {
+            "_id": &saved.name,
+            "planId": saved.plan.to_string(),
+            "at": saved.at.timestamp_micros(),
+        };
+        saved.inputs.as_ref().map(|it| row.insert("inputs", it.to_string()));
+        let put = self.collection("saved").replace_one(id, row).upsert(true).await;
+        put.map_err(|err| failed(&err)).map(drop)
+    }
+
+    async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
+        let Some(row) = self.find("saved", name).await? else { return Ok(None) };
+        let inputs = row.get_str("inputs").ok().map(serde_json::from_str).transpose();
+        Ok(Some(SavedPlan {
+            name: name.to_owned(),
+            plan: rows::parse(&row, "planId", name)?,
+            inputs: inputs.map_err(|err| StoreError::corrupt(name, err))?,
+            at: rows::time(&row, "at", name)?,
+        }))
+    }
+
     async fn check(&self) -> Result<(), StoreError> {
         let id = doc! { "_id": "check" };
         let put = self.collection("meta").replace_one(id.clone(), id).upsert(true).await;
@@ -228,7 +255,7 @@ impl Mongo {
     }
 }
 
-fn of_request(id: &str) -> Row {
+pub(super) fn of_request(id: &str) -> Row {
     doc! { "_id": {
         "$gte": { "r": id, "n": Bson::MinKey },
         "$lt": { "r": id, "n": Bson::MaxKey },

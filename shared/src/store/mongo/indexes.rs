@@ -1,5 +1,7 @@
 //! The indexes, and the version that says how the collections are to be understood.
 
+use std::time::Duration;
+
 use mongodb::{
     Database, IndexModel,
     bson::{Document, doc},
@@ -10,7 +12,7 @@ use super::connection::{failed, is_duplicate};
 use crate::store::StoreError;
 
 /// The version that this program writes, and the newest that it reads.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 /// Makes what the database lacks, and refuses what a newer version wrote.
 pub(super) async fn prepare(database: &Database) -> Result<(), StoreError> {
@@ -32,6 +34,10 @@ pub(super) async fn prepare(database: &Database) -> Result<(), StoreError> {
         Ok(1..) => (),
         _ => return Err(StoreError::corrupt("meta", format!("schema version {found}"))),
     }
+    if found < VERSION {
+        // First what makes them readable: another process may have only just begun.
+        second(database).await?;
+    }
     for (collection, indexes) in indexes() {
         let collection = database.collection::<Document>(collection);
         collection.create_indexes(indexes).await.map_err(|err| failed(&err))?;
@@ -39,11 +45,31 @@ pub(super) async fn prepare(database: &Database) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn indexes() -> [(&'static str, Vec<IndexModel>); 4] {
+/// Makes version 2 of version 1. Executions that were over already count as ended now, so that
+/// none is removed too early.
+async fn second(database: &Database) -> Result<(), StoreError> {
+    let ended = doc! {
+        "state": { "$in": ["COMPLETED", "FAILED", "CANCELLED"] },
+        "finishedAt": { "$exists": false },
+    };
+    let now = doc! { "$multiply": [{ "$toLong": "$$NOW" }, 1_000_i64] };
+    let heads = database.collection::<Document>("executions");
+    let update = vec![doc! { "$set": { "finishedAt": now } }, doc! { "$unset": "wake" }];
+    heads.update_many(ended, update).await.map_err(|err| failed(&err))?;
+    let meta = database.collection::<Document>("meta");
+    let version = doc! { "$max": { "version": VERSION } };
+    meta.update_one(doc! { "_id": "schema" }, version).await.map_err(|err| failed(&err)).map(drop)
+}
+
+fn indexes() -> [(&'static str, Vec<IndexModel>); 8] {
     let plain = |keys| IndexModel::builder().keys(keys).build();
     let only_with = |keys, field: &str| {
         let filter = doc! { field: { "$exists": true } };
         let options = IndexOptions::builder().partial_filter_expression(filter).build();
+        IndexModel::builder().keys(keys).options(options).build()
+    };
+    let expiring = |keys| {
+        let options = IndexOptions::builder().expire_after(Duration::ZERO).build();
         IndexModel::builder().keys(keys).options(options).build()
     };
     let unique = |keys| {
@@ -59,7 +85,9 @@ fn indexes() -> [(&'static str, Vec<IndexModel>); 4] {
                 plain(doc! { "at": -1, "_id": -1 }),
                 plain(doc! { "state": 1, "at": -1, "_id": -1 }),
                 only_with(doc! { "priority": -1, "wake": 1, "_id": 1 }, "wake"),
+                only_with(doc! { "wake": 1, "_id": 1 }, "wake"),
                 only_with(doc! { "owner": 1, "_id": 1 }, "owner"),
+                only_with(doc! { "finishedAt": 1, "_id": 1 }, "finishedAt"),
             ],
         ),
         (
@@ -68,8 +96,13 @@ fn indexes() -> [(&'static str, Vec<IndexModel>); 4] {
                 unique(doc! { "requestId": 1, "version": 1 }),
                 plain(doc! { "at": -1, "_id": -1 }),
                 plain(doc! { "tools": 1 }),
+                only_with(doc! { "subPlans": 1 }, "subPlans"),
             ],
         ),
+        ("keys", vec![plain(doc! { "execution": 1 })]),
+        ("outputs", vec![plain(doc! { "until": 1 }), expiring(doc! { "expires": 1 })]),
+        ("permits", vec![plain(doc! { "holders.w": 1 }), expiring(doc! { "expires": 1 })]),
+        ("saved", vec![plain(doc! { "planId": 1 })]),
         ("requests", vec![plain(doc! { "at": -1, "_id": -1 })]),
         ("inbox", vec![plain(doc! { "n": 1 }), plain(doc! { "executionId": 1, "n": 1 })]),
     ]

@@ -27,6 +27,7 @@ use super::{
 };
 use crate::{
     id::ExecutionId,
+    limits,
     store::{Append, AppendError, Head, Hints, StoreError, journal::COMMIT_OPERATIONS},
 };
 
@@ -34,8 +35,10 @@ use crate::{
 const QUEUE: usize = 8_192;
 /// Batches on their way at the same time: one that the server works on, one that travels.
 const FLIGHTS: usize = 2;
-/// The most bytes of one batch: with the largest document on top a command stays below 16 MB.
+/// A batch of so many bytes is on its way.
 const BATCH_BYTES: usize = 4 << 20;
+/// The most bytes of one batch: the command stays below the 16 MiB of a document.
+const COMMAND_BYTES: usize = limits::DOCUMENT_BYTES;
 
 type Answer = Result<(), AppendError>;
 
@@ -142,11 +145,16 @@ async fn run(mut entries: mpsc::Receiver<Entry>, pen: Arc<Pen>) {
 fn gather(waiting: &mut VecDeque<Entry>, busy: &mut BTreeSet<ExecutionId>) -> Vec<Entry> {
     let (mut batch, mut left, mut bytes) = (Vec::new(), VecDeque::new(), 0);
     while let Some(entry) = waiting.pop_front() {
+        let len = entry.append.documents.first().map_or(0, |it| it.json.len());
+        if !batch.is_empty() && bytes + len > COMMAND_BYTES {
+            left.push_back(entry);
+            break;
+        }
         if !busy.insert(entry.append.execution) {
             left.push_back(entry);
             continue;
         }
-        bytes += entry.append.documents.first().map_or(0, |it| it.json.len());
+        bytes += len;
         batch.push(entry);
         if batch.len() >= COMMIT_OPERATIONS || bytes >= BATCH_BYTES {
             break;

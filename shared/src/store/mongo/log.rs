@@ -1,6 +1,6 @@
 //! Logs, claims and inboxes in MongoDB.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
@@ -8,6 +8,7 @@ use mongodb::{
     Cursor,
     bson::{Bson, Document as Row, RawDocumentBuf, Timestamp as Arrival, doc},
 };
+use serde_json::Value;
 
 use super::{
     Mongo, commands,
@@ -18,15 +19,17 @@ use crate::{
     clock::Timestamp,
     event::Recorded,
     id::{CommandId, ExecutionId, Seq, WorkerId},
+    limits,
     store::{
-        Append, AppendError, Document, Envelope, ExecutionLog, Head, Hints, Lease, StoreError,
-        assembly::Assembly,
+        Append, AppendError, Document, Envelope, ExecutionLog, Head, Hints, Lease, Permission,
+        Permit, PermitAsk, Pruned, StoreError, aged_places, assembly::Assembly, full_inbox,
     },
 };
 
 #[async_trait]
 impl ExecutionLog for Mongo {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
+        append.check()?;
         let (id, after, end) = (append.execution, append.after, append.end());
         if !self.ends.knows(id, after) && self.last_before(id, after.next()).await? != Some(after) {
             return Err(AppendError::Conflict);
@@ -50,47 +53,40 @@ impl ExecutionLog for Mongo {
     }
 
     async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError> {
-        let mut assembly = Assembly::new(id, after);
-        let mut found = self.documents_from(id, after.next()).await?;
-        let mut next = next_document(&mut found, id).await?;
-        let is_there = matches!(&next, Some(Ok(it)) if it.first == after.next());
-        if !is_there && !self.ends.knows(id, after) {
-            // The position is in the middle of a document, or at the end, or behind it.
-            if let Some(before) = self.document_before(id, after.next()).await? {
-                assembly.push(before);
-            }
+        match self.read_documents(id, after).await {
+            // Somebody may be removing it.
+            Err(StoreError::Corrupt { .. }) if self.is_going(id).await? => Ok(Vec::new()),
+            Err(StoreError::Corrupt { .. }) => self.read_documents(id, after).await,
+            read => read,
         }
-        while let Some(document) = next {
-            if !assembly.push(document) {
-                break;
-            }
-            next = next_document(&mut found, id).await?;
-        }
-        let events = assembly.finish()?;
-        if let Some(last) = events.last() {
-            self.ends.note(id, last.seq);
-        }
-        Ok(events)
     }
 
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
+        let (now, aged) = (now.timestamp_micros(), aged_places(most));
         let mut heads = Vec::new();
         for priority in self.priorities().await? {
-            let left = most.saturating_sub(heads.len());
+            let left = most - aged - heads.len();
             if left == 0 {
                 break;
             }
-            let due = doc! { "priority": priority, "wake": { "$lte": now.timestamp_micros() } };
+            let due = doc! { "priority": priority, "wake": { "$lte": now } };
             let found = self.caches.find(due).sort(doc! { "wake": 1, "_id": 1 });
             heads.append(&mut lists::heads_of(found.limit(lists::limit(left)).await).await?);
         }
+        if heads.len() < most - aged || aged == 0 {
+            return Ok(heads);
+        }
+        let taken: BTreeSet<_> = heads.iter().map(|it| it.execution).collect();
+        let due = self.caches.find(doc! { "wake": { "$lte": now } });
+        let found = due.sort(doc! { "wake": 1, "_id": 1 }).limit(lists::limit(most)).await;
+        let longest = lists::heads_of(found).await?;
+        heads.extend(longest.into_iter().filter(|it| !taken.contains(&it.execution)).take(aged));
         Ok(heads)
     }
 
     async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
-        let live = doc! { "until": { "$gt": now.timestamp_micros() } };
-        let live = self.collection("workers").distinct("_id", live).await;
-        let live = names(live.map_err(|err| failed(&err))?);
+        let live: BTreeSet<String> =
+            self.workers(now).await?.iter().map(ToString::to_string).collect();
         let some = doc! { "owner": { "$exists": true } };
         let owners = self.caches.distinct("owner", some).await.map_err(|err| failed(&err))?;
         let gone: Vec<String> = names(owners).difference(&live).cloned().collect();
@@ -102,16 +98,9 @@ impl ExecutionLog for Mongo {
     }
 
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
-        let mut next = None;
-        for priority in self.priorities().await? {
-            let some = doc! { "priority": priority, "wake": { "$exists": true } };
-            let found = self.caches.find_one(some).sort(doc! { "wake": 1 });
-            if let Some(row) = found.await.map_err(|err| failed(&err))? {
-                let wake = rows::time(&row, "wake", "a head")?;
-                next = next.into_iter().chain([wake]).min();
-            }
-        }
-        Ok(next)
+        let some = self.caches.find_one(doc! { "wake": { "$exists": true } });
+        let found = some.sort(doc! { "wake": 1 }).await.map_err(|err| failed(&err))?;
+        found.map(|it| rows::time(&it, "wake", "a head")).transpose()
     }
 
     async fn heartbeat(&self, lease: Lease) -> Result<(), StoreError> {
@@ -123,14 +112,48 @@ impl ExecutionLog for Mongo {
         };
         let workers = self.collection("workers");
         let put = workers.replace_one(id, row).upsert(true);
-        put.await.map_err(|err| failed(&err)).map(drop)
+        put.await.map_err(|err| failed(&err))?;
+        self.bury(lease.until).await
     }
 
     async fn retire(&self, worker: WorkerId) -> Result<(), StoreError> {
         let id = doc! { "_id": worker.to_string() };
         self.collection("workers").delete_one(id).await.map_err(|err| failed(&err))?;
+        self.evict(worker).await?;
         self.hints.poke_work();
         Ok(())
+    }
+
+    async fn workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
+        let live = doc! { "until": { "$gt": now.timestamp_micros() } };
+        let found = self.collection("workers").find(live).sort(doc! { "_id": 1 }).await;
+        let rows: Vec<Row> = match found {
+            Ok(found) => found.try_collect().await.map_err(|err| failed(&err))?,
+            Err(err) => return Err(failed(&err)),
+        };
+        lists::good(rows.iter().map(|it| rows::parse(it, "_id", "a worker")))
+    }
+
+    async fn acquire(&self, ask: &PermitAsk, now: Timestamp) -> Result<Permission, StoreError> {
+        self.take_all(ask, now).await
+    }
+
+    async fn release(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
+        self.give_back(&permits).await?;
+        self.hints.poke_work();
+        Ok(())
+    }
+
+    async fn cached(&self, key: &str, now: Timestamp) -> Result<Option<Arc<Value>>, StoreError> {
+        self.output(key, now).await
+    }
+
+    async fn cache(&self, key: &str, output: &Value, until: Timestamp) -> Result<(), StoreError> {
+        self.put_output(key, output, until).await
+    }
+
+    async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
+        self.remove_old(before, most).await
     }
 
     async fn send(&self, envelope: Envelope) -> Result<(), StoreError> {
@@ -141,6 +164,7 @@ impl ExecutionLog for Mongo {
             "n": Arrival { time: 0, increment: 0 },
             "json": serde_json::to_string(&envelope).expect("envelopes are JSON"),
         };
+        self.check_room(&envelope).await?;
         match self.collection("inbox").insert_one(row).await {
             Err(err) if !is_duplicate(&err) => return Err(failed(&err)),
             _ => (),
@@ -150,7 +174,8 @@ impl ExecutionLog for Mongo {
     }
 
     async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<Envelope>, StoreError> {
-        let filter = of.map_or_else(Row::new, |it| doc! { "executionId": it.to_string() });
+        let Some(of) = of else { return self.oldest_commands().await };
+        let filter = doc! { "executionId": of.to_string() };
         let found = self.collection("inbox").find(filter).sort(doc! { "n": 1 }).await;
         let rows: Vec<Row> = match found {
             Ok(found) => found.try_collect().await.map_err(|err| failed(&err))?,
@@ -177,16 +202,41 @@ impl ExecutionLog for Mongo {
 }
 
 impl Mongo {
+    async fn read_documents(
+        &self,
+        id: ExecutionId,
+        after: Seq,
+    ) -> Result<Vec<Recorded>, StoreError> {
+        let mut assembly = Assembly::new(id, after);
+        let mut found = self.documents_from(id, after.next()).await?;
+        let mut next = next_document(&mut found, id).await?;
+        let is_there = matches!(&next, Some(Ok(it)) if it.first == after.next());
+        if !is_there && !self.ends.knows(id, after) {
+            // The position is in the middle of a document, or at the end, or behind it.
+            if let Some(before) = self.document_before(id, after.next()).await? {
+                assembly.push(before);
+            }
+        }
+        while let Some(document) = next {
+            if !assembly.push(document) {
+                break;
+            }
+            next = next_document(&mut found, id).await?;
+        }
+        let events = assembly.finish()?;
+        if let Some(last) = events.last() {
+            self.ends.note(id, last.seq);
+        }
+        Ok(events)
+    }
+
     /// Finds the documents of a log whose first position is not before `first`.
     async fn documents_from(
         &self,
         id: ExecutionId,
         first: Seq,
     ) -> Result<Cursor<RawDocumentBuf>, StoreError> {
-        let range = doc! { "_id": {
-            "$gte": { "x": id.to_string(), "s": first.0.cast_signed() },
-            "$lt": { "x": id.to_string(), "s": Bson::MaxKey },
-        } };
+        let range = rows::log_range(id, first.0.cast_signed(), Bson::MaxKey);
         let events = self.raw("events");
         let found = events.find(range).sort(doc! { "_id": 1 });
         found.await.map_err(|err| failed(&err))
@@ -198,10 +248,7 @@ impl Mongo {
         id: ExecutionId,
         first: Seq,
     ) -> Result<Option<Result<Document, StoreError>>, StoreError> {
-        let range = doc! { "_id": {
-            "$gte": { "x": id.to_string(), "s": Bson::MinKey },
-            "$lt": { "x": id.to_string(), "s": first.0.cast_signed() },
-        } };
+        let range = rows::log_range(id, Bson::MinKey, first.0.cast_signed());
         let events = self.raw("events");
         let found = events.find_one(range).sort(doc! { "_id": -1 });
         let found = found.await.map_err(|err| failed(&err))?;
@@ -212,6 +259,37 @@ impl Mongo {
     async fn last_before(&self, id: ExecutionId, first: Seq) -> Result<Option<Seq>, StoreError> {
         let before = self.document_before(id, first).await?.transpose()?;
         Ok(before.map(|it| it.last()))
+    }
+
+    /// Refuses a command for an inbox that is full, unless it waits there already.
+    async fn check_room(&self, envelope: &Envelope) -> Result<(), StoreError> {
+        let inbox = self.collection("inbox");
+        let of = doc! { "executionId": envelope.execution.to_string() };
+        let waiting = inbox.count_documents(of).limit(limits::INBOX as u64).await;
+        if waiting.map_err(|err| failed(&err))? < limits::INBOX as u64 {
+            return Ok(());
+        }
+        let there = inbox.find_one(doc! { "_id": envelope.id.to_string() }).await;
+        match there.map_err(|err| failed(&err))? {
+            Some(_) => Ok(()),
+            None => Err(full_inbox(envelope.execution)),
+        }
+    }
+
+    /// Returns the commands that have waited the longest, as many as one look may have.
+    async fn oldest_commands(&self) -> Result<Vec<Envelope>, StoreError> {
+        let inbox = self.collection("inbox");
+        let found = inbox.find(doc! {}).sort(doc! { "n": 1 });
+        let found = found.limit(lists::limit(limits::INBOX_LOOK)).batch_size(256).await;
+        let mut found = found.map_err(|err| failed(&err))?;
+        let (mut waiting, mut bytes) = (Vec::new(), 0);
+        while bytes < limits::INBOX_BYTES
+            && let Some(row) = found.try_next().await.map_err(|err| failed(&err))?
+        {
+            bytes += row.get_str("json").map_or(0, str::len);
+            waiting.append(&mut lists::good(std::iter::once(envelope(&row)))?);
+        }
+        Ok(waiting)
     }
 
     /// Returns every priority that something free has, the highest first: one look into the index

@@ -3,7 +3,9 @@
 
 use std::{fmt::Display, str::FromStr};
 
-use mongodb::bson::{DateTime, Document as Bson, RawDocument, RawDocumentBuf, raw::cstr, rawdoc};
+use mongodb::bson::{
+    Bson as Any, DateTime, Document as Bson, RawDocument, RawDocumentBuf, doc, raw::cstr, rawdoc,
+};
 
 use crate::{
     clock::Timestamp,
@@ -28,6 +30,16 @@ pub(super) fn event(id: &str, document: &Document, by: &str) -> RawDocumentBuf {
     row.append(cstr!("by"), by);
     row.append(cstr!("events"), document.json.as_str());
     row
+}
+
+/// Returns the query for a part of a log. Where `events` is sharded the execution says on which
+/// shard; the range says where in the index.
+pub(super) fn log_range(id: impl Display, from: impl Into<Any>, to: impl Into<Any>) -> Bson {
+    let id = id.to_string();
+    doc! {
+        "_id": { "$gte": { "x": &id, "s": from.into() }, "$lt": { "x": &id, "s": to.into() } },
+        "_id.x": &id,
+    }
 }
 
 /// Returns when the first event was recorded, for people: from the text, which begins with it.
@@ -73,10 +85,16 @@ pub(super) fn put_head(head: &Head, by: &str) -> RawDocumentBuf {
     }
     if let Some(due) = head.due {
         row.append(cstr!("due"), due.timestamp_micros());
-        // What claims ask for, and only what nobody has.
-        if head.owner.is_none() {
+        // What claims ask for, and only what is free.
+        if head.is_free() {
             row.append(cstr!("wake"), due.timestamp_micros());
         }
+    }
+    if let Some(at) = head.finished_at {
+        row.append(cstr!("finishedAt"), at.timestamp_micros());
+    }
+    if let Some(parent) = head.parent {
+        row.append(cstr!("parent"), parent.to_string());
     }
     row
 }
@@ -84,8 +102,9 @@ pub(super) fn put_head(head: &Head, by: &str) -> RawDocumentBuf {
 /// Reads a head.
 pub(super) fn head(row: &Bson) -> Result<Head, StoreError> {
     let what = row.get_str("_id").unwrap_or("a head");
+    let time_of = |field| row.contains_key(field).then(|| time(row, field, what)).transpose();
     let owner = row.contains_key("owner").then(|| parse(row, "owner", what)).transpose()?;
-    let due = row.contains_key("due").then(|| time(row, "due", what)).transpose()?;
+    let parent = row.contains_key("parent").then(|| parse(row, "parent", what)).transpose()?;
     let count = |field| Ok::<_, StoreError>(integer(row, field, what)?.cast_unsigned());
     Ok(Head {
         execution: parse(row, "_id", what)?,
@@ -96,8 +115,10 @@ pub(super) fn head(row: &Bson) -> Result<Head, StoreError> {
         seq: Seq(count("seq")?),
         epoch: Epoch(count("epoch")?),
         owner,
-        due,
+        due: time_of("due")?,
         priority: row.get_i32("priority").map_err(|err| StoreError::corrupt(what, err))?,
+        finished_at: time_of("finishedAt")?,
+        parent,
     })
 }
 

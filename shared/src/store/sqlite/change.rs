@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::rows;
+use super::{outputs::Outputs, permits, removal::Removal, rows};
 use crate::{
+    clock::Timestamp,
     id::{CommandId, ExecutionId, RequestId, Seq, WorkerId},
-    store::{Append, Envelope, Head, Hints, Lease, Reservation},
+    limits,
+    store::{Append, Envelope, Head, Hints, Lease, Permission, Permit, PermitAsk, Reservation},
 };
 
 /// Logs whose ends are remembered: more than grow at the same time.
 const LOGS: usize = 65_536;
+/// What ended so many microseconds ago nobody asks about any more, whatever the clocks say.
+const LONG: i64 = 3_600_000_000;
 
 /// One operation.
 #[derive(Debug)]
@@ -34,6 +38,23 @@ pub(super) enum Change {
         entries: Vec<String>,
     },
     Reserve(Reservation),
+    Acquire {
+        ask: PermitAsk,
+        now: Timestamp,
+    },
+    Release(Vec<Permit>),
+    Output {
+        key: String,
+        until: i64,
+        json: String,
+    },
+    Save {
+        name: String,
+        plan: String,
+        inputs: Option<String>,
+        at: i64,
+    },
+    Remove(Removal),
     /// Writes something that changes nothing, to see whether it can.
     Check,
 }
@@ -48,6 +69,7 @@ pub(super) struct PlanRow {
     pub(super) folded: String,
     pub(super) json: String,
     pub(super) tools: Vec<String>,
+    pub(super) parts: Vec<String>,
 }
 
 /// What became of an operation.
@@ -60,6 +82,12 @@ pub(super) enum Answer {
     Taken,
     /// The key is there.
     There(Reservation),
+    /// No further command can wait.
+    Full,
+    /// What limits say.
+    Permission(Permission),
+    /// So many things were removed.
+    Removed(usize),
 }
 
 impl Answer {
@@ -76,6 +104,7 @@ impl Change {
             Self::Plan(plan) => plan.json.len(),
             Self::Transcript { entries, .. } => entries.iter().map(String::len).sum(),
             Self::Request { query, .. } => query.len(),
+            Self::Output { json, .. } => json.len(),
             _ => 0,
         }
     }
@@ -90,7 +119,7 @@ impl Change {
                 }
             }
             Self::Head(head) if head.is_free() => hints.poke_work(),
-            Self::Retire(_) => hints.poke_work(),
+            Self::Retire(_) | Self::Release(_) => hints.poke_work(),
             Self::Send(_) => hints.poke_inbox(),
             _ => (),
         }
@@ -109,28 +138,29 @@ impl Change {
                 rows::put_head(connection, log.number, head)?;
             }
             Self::Lease(lease) => put_lease(connection, lease)?,
-            Self::Retire(workers) => {
-                let mut delete =
-                    connection.prepare_cached("DELETE FROM workers WHERE worker = ?1")?;
-                workers.iter().try_for_each(|it| delete.execute([it.to_string()]).map(drop))?;
-            }
-            Self::Send(envelope) => send(connection, envelope)?,
+            Self::Retire(workers) => retire(connection, workers)?,
+            Self::Send(envelope) => return send(connection, envelope),
             Self::Discard(commands) => discard(connection, commands)?,
             Self::Request { id, created_at, query, folded } => {
-                let sql = "INSERT OR IGNORE INTO requests VALUES (?1, ?2, ?3, ?4)";
-                let row = params![id, created_at, query, folded];
-                let inserted = connection.prepare_cached(sql)?.execute(row)?;
-                return Ok(if inserted == 0 { Answer::Taken } else { Answer::Done });
+                return put_request(connection, params![id, created_at, query, folded]);
             }
             Self::Plan(plan) => return put_plan(connection, plan),
             Self::Transcript { request, entries } => {
-                let sql = "INSERT INTO transcripts (request, json) VALUES (?1, ?2)";
-                let mut insert = connection.prepare_cached(sql)?;
-                for entry in entries {
-                    insert.execute(params![request.to_string(), entry])?;
-                }
+                add_transcript(connection, *request, entries)?;
             }
             Self::Reserve(key) => return reserve(connection, key),
+            Self::Acquire { ask, now } => return permits::acquire(connection, ask, *now),
+            Self::Release(permits) => permits::release(connection, permits)?,
+            Self::Output { key, until, json } => {
+                ledger.outputs.put(connection, key, *until, json)?;
+            }
+            Self::Save { name, plan, inputs, at } => {
+                let sql = "INSERT OR REPLACE INTO saved VALUES (?1, ?2, ?3, ?4)";
+                connection.prepare_cached(sql)?.execute(params![name, plan, inputs, at])?;
+            }
+            Self::Remove(removal) => {
+                return removal.apply(connection, ledger).map(Answer::Removed);
+            }
             Self::Check => {
                 let sql = "UPDATE meta SET value = value WHERE name = 'schema_version'";
                 connection.prepare_cached(sql)?.execute([])?;
@@ -140,17 +170,58 @@ impl Change {
     }
 }
 
+/// Keeps a lease, and forgets what those that ended long ago left.
 fn put_lease(connection: &Connection, lease: &Lease) -> rusqlite::Result<()> {
     let sql = "INSERT OR REPLACE INTO workers VALUES (?1, ?2, ?3)";
-    let row = params![lease.worker.to_string(), lease.node, lease.until.timestamp_micros()];
-    connection.prepare_cached(sql)?.execute(row).map(drop)
+    let until = lease.until.timestamp_micros();
+    let row = params![lease.worker.to_string(), lease.node, until];
+    connection.prepare_cached(sql)?.execute(row)?;
+    let long_ago = until.saturating_sub(LONG);
+    let sql = "DELETE FROM workers WHERE until < ?1";
+    if connection.prepare_cached(sql)?.execute([long_ago])? > 0 {
+        permits::sweep(connection)?;
+    }
+    let sql = "DELETE FROM outputs WHERE until < ?1";
+    connection.prepare_cached(sql)?.execute([long_ago]).map(drop)
 }
 
-fn send(connection: &Connection, envelope: &Envelope) -> rusqlite::Result<()> {
-    let sql = "INSERT OR IGNORE INTO inbox (id, execution, json) VALUES (?1, ?2, ?3)";
+fn retire(connection: &Connection, workers: &[WorkerId]) -> rusqlite::Result<()> {
+    let mut lease = connection.prepare_cached("DELETE FROM workers WHERE worker = ?1")?;
+    let mut permits = connection.prepare_cached("DELETE FROM permits WHERE worker = ?1")?;
+    for worker in workers.iter().map(ToString::to_string) {
+        lease.execute([&worker])?;
+        permits.execute([&worker])?;
+    }
+    Ok(())
+}
+
+fn send(connection: &Connection, envelope: &Envelope) -> rusqlite::Result<Answer> {
+    let sql = "INSERT OR IGNORE INTO inbox (id, execution, json) SELECT ?1, ?2, ?3
+        WHERE (SELECT count(*) FROM (SELECT 1 FROM inbox WHERE execution = ?2 LIMIT ?4)) < ?4";
     let json = serde_json::to_string(envelope).expect("envelopes are JSON");
-    let row = params![envelope.id.to_string(), envelope.execution.to_string(), json];
-    connection.prepare_cached(sql)?.execute(row).map(drop)
+    let (id, of) = (envelope.id.to_string(), envelope.execution.to_string());
+    let row = params![id, of, json, limits::INBOX.cast_signed()];
+    if connection.prepare_cached(sql)?.execute(row)? == 1 {
+        return Ok(Answer::Done);
+    }
+    let is_there = connection.prepare_cached("SELECT 1 FROM inbox WHERE id = ?1")?.exists([id])?;
+    Ok(if is_there { Answer::Done } else { Answer::Full })
+}
+
+fn put_request(connection: &Connection, row: &[&dyn rusqlite::ToSql]) -> rusqlite::Result<Answer> {
+    let sql = "INSERT OR IGNORE INTO requests VALUES (?1, ?2, ?3, ?4)";
+    let inserted = connection.prepare_cached(sql)?.execute(row)?;
+    Ok(if inserted == 0 { Answer::Taken } else { Answer::Done })
+}
+
+fn add_transcript(
+    connection: &Connection,
+    request: RequestId,
+    entries: &[String],
+) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO transcripts (request, json) VALUES (?1, ?2)";
+    let mut insert = connection.prepare_cached(sql)?;
+    entries.iter().try_for_each(|it| insert.execute(params![request.to_string(), it]).map(drop))
 }
 
 fn discard(connection: &Connection, commands: &[CommandId]) -> rusqlite::Result<()> {
@@ -162,7 +233,7 @@ fn discard(connection: &Connection, commands: &[CommandId]) -> rusqlite::Result<
 }
 
 fn put_plan(connection: &Connection, plan: &PlanRow) -> rusqlite::Result<Answer> {
-    let PlanRow { id, request, version, created_at, folded, json, tools } = plan;
+    let PlanRow { id, request, version, created_at, folded, json, tools, parts } = plan;
     let sql = "INSERT OR IGNORE INTO plans VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     let row = params![id, request, version, created_at, folded, json];
     if connection.prepare_cached(sql)?.execute(row)? == 0 {
@@ -170,6 +241,8 @@ fn put_plan(connection: &Connection, plan: &PlanRow) -> rusqlite::Result<Answer>
     }
     let mut insert = connection.prepare_cached("INSERT INTO plan_tools VALUES (?1, ?2)")?;
     tools.iter().try_for_each(|it| insert.execute([id, it]).map(drop))?;
+    let mut insert = connection.prepare_cached("INSERT INTO plan_parts VALUES (?1, ?2)")?;
+    parts.iter().try_for_each(|it| insert.execute([id, it]).map(drop))?;
     Ok(Answer::Done)
 }
 
@@ -187,6 +260,7 @@ fn reserve(connection: &Connection, key: &Reservation) -> rusqlite::Result<Answe
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     logs: BTreeMap<ExecutionId, Log>,
+    outputs: Outputs,
     /// SQLite's number of the state that this is a memory of.
     version: Option<i64>,
 }
@@ -214,6 +288,11 @@ impl Ledger {
     /// Forgets everything, as after a transaction that did not happen.
     pub(super) fn forget(&mut self) {
         self.logs.clear();
+    }
+
+    /// Forgets a log that is removed.
+    pub(super) fn forget_log(&mut self, id: ExecutionId) {
+        self.logs.remove(&id);
     }
 
     fn append(&mut self, connection: &Connection, append: &Append) -> rusqlite::Result<Answer> {

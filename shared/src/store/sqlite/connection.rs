@@ -4,12 +4,12 @@ use std::{fs, io, path::Path, time::Duration};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::store::StoreError;
+use crate::{limits, store::StoreError};
 
 /// How long a write waits for another process that writes.
 const BUSY: Duration = Duration::from_secs(5);
 /// Statements that a connection keeps prepared: more than there are.
-const STATEMENTS: usize = 64;
+const STATEMENTS: usize = 128;
 /// The WAL grows to so many pages before a commit itself folds it into the file: 64 MiB, which the
 /// watcher never lets happen unless the disk cannot keep up.
 const CHECKPOINT_PAGES: i64 = 16_384;
@@ -118,6 +118,9 @@ pub(super) fn failed(err: &rusqlite::Error) -> StoreError {
             let why =
                 format!("{err}: restore the file from a backup, or try `sqlite3 FILE .recover`");
             return StoreError::corrupt("the store", why);
+        }
+        Some(ErrorCode::TooBig) => {
+            return StoreError::TooLarge { bytes: limits::DOCUMENT_BYTES };
         }
         Some(_) => "SQLite could not do it",
         None => match err {

@@ -18,7 +18,7 @@ use crate::{
     request::{Request, TranscriptEntry},
     store::{
         Documents, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, Reservation,
-        StoreError, search,
+        SavedPlan, StoreError, search, sub_plans,
     },
 };
 
@@ -76,6 +76,7 @@ impl Documents for Sqlite {
             folded: search::fold(&about.query),
             json: plan.to_json(),
             tools: search::tools(plan).into_iter().map(str::to_owned).collect(),
+            parts: sub_plans(plan).iter().map(ToString::to_string).collect(),
         });
         not_taken(&self.write(change).await?)
     }
@@ -135,6 +136,26 @@ impl Documents for Sqlite {
             .await
     }
 
+    async fn save_plan(&self, saved: &SavedPlan) -> Result<(), StoreError> {
+        let change = Change::Save {
+            name: saved.name.clone(),
+            plan: saved.plan.to_string(),
+            inputs: saved.inputs.as_ref().map(ToString::to_string),
+            at: saved.at.timestamp_micros(),
+        };
+        self.write(change).await.map(drop)
+    }
+
+    async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
+        let name = name.to_owned();
+        self.readers
+            .read(move |connection| {
+                let sql = "SELECT name, plan, inputs, at FROM saved WHERE name = ?1";
+                one(connection, sql, &name, saved_plan)
+            })
+            .await
+    }
+
     async fn check(&self) -> Result<(), StoreError> {
         self.write(Change::Check).await.map(drop)
     }
@@ -190,4 +211,17 @@ fn plans_of(connection: &Connection, request: &str) -> Result<Vec<PlanId>, Store
         plans.extend(good(lists::plan_id(row))?);
     }
     Ok(plans)
+}
+
+fn saved_plan(row: &Row<'_>) -> Result<SavedPlan, StoreError> {
+    let name: String = rows::column(row, 0, "a saved plan")?;
+    let (plan, inputs): (String, Option<String>) =
+        (rows::column(row, 1, &name)?, rows::column(row, 2, &name)?);
+    let inputs = inputs.map(|it| serde_json::from_str(&it)).transpose();
+    Ok(SavedPlan {
+        plan: rows::parse(&plan, &name)?,
+        inputs: inputs.map_err(|err| StoreError::corrupt(&name, err))?,
+        at: rows::time(rows::column(row, 3, &name)?, &name)?,
+        name,
+    })
 }

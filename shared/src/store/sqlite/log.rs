@@ -1,28 +1,36 @@
 //! Logs, claims and inboxes in the file.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, ToSql, params};
+use serde_json::Value;
 
 use super::{
     Answer, Change, Sqlite,
     connection::failed,
+    outputs, permits,
+    removal::{self, BATCH, Kind, Removal},
     rows::{self, good},
 };
 use crate::{
     clock::Timestamp,
     event::Recorded,
     id::{CommandId, ExecutionId, Seq, WorkerId},
+    limits,
     store::{
-        Append, AppendError, Document, Envelope, ExecutionLog, Head, Hints, Lease, StoreError,
-        assembly::Assembly,
+        Append, AppendError, Document, Envelope, ExecutionLog, Head, Hints, Lease, Permission,
+        Permit, PermitAsk, Pruned, StoreError, aged_places, assembly::Assembly, full_inbox,
     },
 };
 
 #[async_trait]
 impl ExecutionLog for Sqlite {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
+        append.check()?;
         match self.write(Change::Append(append)).await? {
             Answer::Conflict => Err(AppendError::Conflict),
             _ => Ok(()),
@@ -42,7 +50,7 @@ impl ExecutionLog for Sqlite {
     }
 
     async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
-        let lives = std::sync::Arc::clone(&self.lives);
+        let lives = Arc::clone(&self.lives);
         let (dead, heads) = self
             .readers
             .read(move |connection| {
@@ -71,8 +79,68 @@ impl ExecutionLog for Sqlite {
         Ok(())
     }
 
+    async fn workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
+        let leases = self.readers.read(|it| leases(it).map_err(|err| failed(&err))).await?;
+        let live = leases.into_iter().filter(|(_, until)| *until > now.timestamp_micros());
+        let live: Result<Vec<WorkerId>, _> = live.map(|(it, _)| rows::parse(&it, &it)).collect();
+        let mut live = live?;
+        let dead = self.bury(live.iter().copied()).await?;
+        live.retain(|it| !dead.contains(it));
+        Ok(live)
+    }
+
+    async fn acquire(&self, ask: &PermitAsk, now: Timestamp) -> Result<Permission, StoreError> {
+        let permission = self.take(ask, now).await?;
+        if permission != Permission::Full {
+            return Ok(permission);
+        }
+        let keys = ask.limits.iter().map(|it| it.key.clone()).collect::<Vec<_>>();
+        let holders = self.readers.read(move |it| permits::holders(it, &keys)).await?;
+        if self.bury(holders).await?.is_empty() {
+            return Ok(permission);
+        }
+        self.take(ask, now).await
+    }
+
+    async fn release(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
+        self.write(Change::Release(permits)).await.map(drop)
+    }
+
+    async fn cached(&self, key: &str, now: Timestamp) -> Result<Option<Arc<Value>>, StoreError> {
+        let key = key.to_owned();
+        self.readers.read(move |connection| outputs::cached(connection, &key, now)).await
+    }
+
+    async fn cache(&self, key: &str, output: &Value, until: Timestamp) -> Result<(), StoreError> {
+        let (key, until) = (key.to_owned(), until.timestamp_micros());
+        self.write(Change::Output { key, until, json: output.to_string() }).await.map(drop)
+    }
+
+    async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
+        self.write(Change::Remove(Removal::Rest { before })).await?;
+        let (executions, more) = self.remove(Kind::Executions, before, most).await?;
+        let mut pruned = Pruned { executions, more, ..Pruned::default() };
+        if more {
+            return Ok(pruned);
+        }
+        let plans = self.readers.read(move |it| Kind::Plans.find(it, before, most)).await?;
+        let have_parts = self.readers.read(move |it| removal::have_parts(it, &plans)).await?;
+        let (plans, more) = self.remove(Kind::Plans, before, most).await?;
+        (pruned.plans, pruned.more) = (plans, more || have_parts);
+        if more {
+            return Ok(pruned);
+        }
+        let (requests, more) = self.remove(Kind::Requests, before, most).await?;
+        (pruned.requests, pruned.more) = (requests, more || have_parts);
+        Ok(pruned)
+    }
+
     async fn send(&self, envelope: Envelope) -> Result<(), StoreError> {
-        self.write(Change::Send(envelope)).await.map(drop)
+        let of = envelope.execution;
+        match self.write(Change::Send(envelope)).await? {
+            Answer::Full => Err(full_inbox(of)),
+            _ => Ok(()),
+        }
     }
 
     async fn inbox(&self, of: Option<ExecutionId>) -> Result<Vec<Envelope>, StoreError> {
@@ -89,6 +157,48 @@ impl ExecutionLog for Sqlite {
 
     fn hints(&self) -> &Hints {
         &self.hints
+    }
+}
+
+impl Sqlite {
+    async fn take(&self, ask: &PermitAsk, now: Timestamp) -> Result<Permission, StoreError> {
+        match self.write(Change::Acquire { ask: ask.clone(), now }).await? {
+            Answer::Permission(permission) => Ok(permission),
+            other => unreachable!("{other:?} answers no ask for permits"),
+        }
+    }
+
+    /// Retires those workers whose processes have ended, and returns them.
+    async fn bury(
+        &self,
+        workers: impl IntoIterator<Item = WorkerId>,
+    ) -> Result<Vec<WorkerId>, StoreError> {
+        let dead: Vec<_> = workers.into_iter().filter(|it| self.lives.is_dead(*it)).collect();
+        if !dead.is_empty() {
+            self.write(Change::Retire(dead.clone())).await?;
+        }
+        Ok(dead)
+    }
+
+    /// Removes the first few of what may go, and returns how many and whether there are more.
+    async fn remove(
+        &self,
+        kind: Kind,
+        before: Timestamp,
+        most: usize,
+    ) -> Result<(usize, bool), StoreError> {
+        let find = move |it: &Connection| kind.find(it, before, most.saturating_add(1));
+        let mut found = self.readers.read(find).await?;
+        let more = found.len() > most;
+        found.truncate(most);
+        let mut removed = 0;
+        for ids in found.chunks(BATCH) {
+            let removal = Removal::Old { kind, before, ids: ids.to_vec() };
+            if let Answer::Removed(n) = self.write(Change::Remove(removal)).await? {
+                removed += n;
+            }
+        }
+        Ok((removed, more))
     }
 }
 
@@ -120,51 +230,75 @@ fn document(row: &rusqlite::Row<'_>, id: ExecutionId) -> Result<Document, StoreE
 }
 
 /// Takes one priority after another, so that sleepers of a high priority are never searched for
-/// those that are due.
+/// those that are due; then the longest due.
 fn due(connection: &Connection, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
-    let sql = format!(
-        "SELECT {} FROM heads INDEXED BY heads_due WHERE owner IS NULL AND due IS NOT NULL
-         AND priority = ?1 AND due <= ?2 ORDER BY due, execution LIMIT ?3",
-        rows::HEAD
+    let now = now.timestamp_micros();
+    let by_priority = format!(
+        "SELECT {} FROM heads INDEXED BY heads_due WHERE {} AND priority = ?1 AND due <= ?2
+         ORDER BY due, execution LIMIT ?3",
+        rows::HEAD,
+        rows::FREE
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(|err| failed(&err))?;
+    let aged = aged_places(most);
     let mut heads = Vec::new();
     for priority in priorities(connection).map_err(|err| failed(&err))? {
-        let left = limit(most.saturating_sub(heads.len()));
-        let range = params![priority, now.timestamp_micros(), left];
-        let mut found = statement.query(range).map_err(|err| failed(&err))?;
-        while let Some(row) = found.next().map_err(|err| failed(&err))? {
-            heads.extend(good(rows::head(row))?);
-        }
-        if heads.len() >= most {
+        let left = most - aged - heads.len();
+        heads.append(&mut heads_of(connection, &by_priority, params![priority, now, limit(left)])?);
+        if heads.len() >= most - aged {
             break;
         }
+    }
+    if heads.len() < most - aged || aged == 0 {
+        return Ok(heads);
+    }
+    let by_time = format!(
+        "SELECT {} FROM heads INDEXED BY heads_queue WHERE {} AND due <= ?1
+         ORDER BY due, execution LIMIT ?2",
+        rows::HEAD,
+        rows::FREE
+    );
+    let taken: BTreeSet<_> = heads.iter().map(|it| it.execution).collect();
+    let longest = heads_of(connection, &by_time, params![now, limit(most)])?;
+    heads.extend(longest.into_iter().filter(|it| !taken.contains(&it.execution)).take(aged));
+    Ok(heads)
+}
+
+/// Reads the heads that a query finds.
+fn heads_of(
+    connection: &Connection,
+    sql: &str,
+    values: &[&dyn ToSql],
+) -> Result<Vec<Head>, StoreError> {
+    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
+    let mut found = statement.query(values).map_err(|err| failed(&err))?;
+    let mut heads = Vec::new();
+    while let Some(row) = found.next().map_err(|err| failed(&err))? {
+        heads.extend(good(rows::head(row))?);
     }
     Ok(heads)
 }
 
 fn next_due(connection: &Connection) -> Result<Option<Timestamp>, StoreError> {
-    let sql = "SELECT due FROM heads INDEXED BY heads_due WHERE owner IS NULL AND due IS NOT NULL
-        AND priority = ?1 ORDER BY due LIMIT 1";
-    let first = || -> rusqlite::Result<Option<i64>> {
-        let mut statement = connection.prepare_cached(sql)?;
-        let mut first: Option<i64> = None;
-        for priority in priorities(connection)? {
-            let due = statement.query_row([priority], |row| row.get(0)).optional()?;
-            first = first.into_iter().chain(due).min();
-        }
-        Ok(first)
-    };
-    let first = first().map_err(|err| failed(&err))?;
+    let sql = format!(
+        "SELECT due FROM heads INDEXED BY heads_queue WHERE {} ORDER BY due LIMIT 1",
+        rows::FREE
+    );
+    let first = connection
+        .prepare_cached(&sql)
+        .and_then(|mut it| it.query_row([], |row| row.get(0)).optional());
+    let first: Option<i64> = first.map_err(|err| failed(&err))?;
     first.map(|it| rows::time(it, "a head")).transpose()
 }
 
 /// Returns every priority that something free has, the highest first: one look into the index for
 /// each.
 fn priorities(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
-    let sql = "SELECT priority FROM heads INDEXED BY heads_due WHERE owner IS NULL
-        AND due IS NOT NULL AND priority < ?1 ORDER BY priority DESC LIMIT 1";
-    let mut statement = connection.prepare_cached(sql)?;
+    let sql = format!(
+        "SELECT priority FROM heads INDEXED BY heads_due WHERE {} AND priority < ?1
+         ORDER BY priority DESC LIMIT 1",
+        rows::FREE
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
     let mut priorities = Vec::new();
     let mut last = i64::MAX;
     while let Some(next) = statement.query_row([last], |row| row.get(0)).optional()? {
@@ -237,19 +371,29 @@ fn inbox(connection: &Connection, of: Option<ExecutionId>) -> Result<Vec<Envelop
         }
         None => ("SELECT id, json FROM inbox WHERE ?1 = '' ORDER BY arrival", String::new()),
     };
+    let (most, most_bytes) = match of.as_str() {
+        "" => (limits::INBOX_LOOK, limits::INBOX_BYTES),
+        _ => (usize::MAX, usize::MAX),
+    };
     let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
     let mut found = statement.query([of]).map_err(|err| failed(&err))?;
-    let mut waiting = Vec::new();
-    while let Some(row) = found.next().map_err(|err| failed(&err))? {
-        waiting.extend(good(envelope(row))?);
+    let (mut waiting, mut bytes) = (Vec::new(), 0);
+    while waiting.len() < most
+        && bytes < most_bytes
+        && let Some(row) = found.next().map_err(|err| failed(&err))?
+    {
+        let Some((envelope, len)) = good(envelope(row))? else { continue };
+        waiting.push(envelope);
+        bytes += len;
     }
     Ok(waiting)
 }
 
-fn envelope(row: &rusqlite::Row<'_>) -> Result<Envelope, StoreError> {
+fn envelope(row: &rusqlite::Row<'_>) -> Result<(Envelope, usize), StoreError> {
     let id: String = rows::column(row, 0, "a command")?;
     let json: String = rows::column(row, 1, &id)?;
-    serde_json::from_str(&json).map_err(|err| StoreError::corrupt(id, err))
+    let envelope = serde_json::from_str(&json).map_err(|err| StoreError::corrupt(id, err))?;
+    Ok((envelope, json.len()))
 }
 
 fn limit(most: usize) -> i64 {

@@ -13,16 +13,19 @@ use crate::{
 };
 
 /// The columns that [`head`] reads, in its order.
-pub(super) const HEAD: &str =
-    "execution, request, plan, state, created_at, seq, epoch, owner, due, priority";
+pub(super) const HEAD: &str = "execution, request, plan, state, created_at, seq, epoch, owner, due, priority, finished_at, parent";
+
+/// The heads that a worker may take, now or later; the partial indexes have the same condition.
+pub(super) const FREE: &str = "owner IS NULL AND due IS NOT NULL
+    AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')";
 
 /// Writes a head unless a newer one is there. What an execution *is* never changes, so only what
 /// it *does* is written over.
 pub(super) fn put_head(connection: &Connection, log: i64, head: &Head) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO heads VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+    let sql = "INSERT INTO heads VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
         ON CONFLICT (number) DO UPDATE SET state = excluded.state, seq = excluded.seq,
         epoch = excluded.epoch, owner = excluded.owner, due = excluded.due,
-        priority = excluded.priority WHERE seq <= excluded.seq";
+        priority = excluded.priority, finished_at = excluded.finished_at WHERE seq <= excluded.seq";
     let row = params![
         log,
         head.execution.to_string(),
@@ -35,6 +38,8 @@ pub(super) fn put_head(connection: &Connection, log: i64, head: &Head) -> rusqli
         head.owner.map(|it| it.to_string()),
         head.due.map(|it| it.timestamp_micros()),
         head.priority,
+        head.finished_at.map(|it| it.timestamp_micros()),
+        head.parent.map(|it| it.to_string()),
     ];
     connection.prepare_cached(sql)?.execute(row).map(drop)
 }
@@ -44,6 +49,8 @@ pub(super) fn head(row: &Row<'_>) -> Result<Head, StoreError> {
     let name: String = column(row, 0, "a head")?;
     let owner: Option<String> = column(row, 7, &name)?;
     let due: Option<i64> = column(row, 8, &name)?;
+    let finished_at: Option<i64> = column(row, 10, &name)?;
+    let parent: Option<String> = column(row, 11, &name)?;
     let count = |at| Ok(u64::try_from(column::<i64>(row, at, &name)?).unwrap_or_default());
     Ok(Head {
         execution: parse(&name, &name)?,
@@ -56,6 +63,8 @@ pub(super) fn head(row: &Row<'_>) -> Result<Head, StoreError> {
         owner: owner.map(|it| parse(&it, &name)).transpose()?,
         due: due.map(|it| time(it, &name)).transpose()?,
         priority: column(row, 9, &name)?,
+        finished_at: finished_at.map(|it| time(it, &name)).transpose()?,
+        parent: parent.map(|it| parse(&it, &name)).transpose()?,
     })
 }
 

@@ -14,8 +14,9 @@ use super::connection::failed;
 use crate::store::StoreError;
 
 /// The version that this program writes, and the newest that it reads.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
+/// The tables of version 1. Never changed: later versions add to them, in new files and old.
 const TABLES: &str = "
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
@@ -72,18 +73,57 @@ CREATE TABLE keys (key TEXT PRIMARY KEY, execution TEXT NOT NULL, fingerprint TE
     STRICT, WITHOUT ROWID;
 ";
 
-/// Makes the tables if there are none, and refuses those of a newer version.
+/// What makes version 2 of version 1. Executions that were over already get the time at which
+/// their logs end.
+const SECOND: &str = "
+ALTER TABLE heads ADD COLUMN finished_at INTEGER;
+ALTER TABLE heads ADD COLUMN parent TEXT;
+UPDATE heads SET finished_at = (SELECT json ->> '$[#-1].at' FROM events WHERE log = number
+    AND json_valid(json) ORDER BY first DESC LIMIT 1)
+    WHERE state IN ('COMPLETED', 'FAILED', 'CANCELLED');
+DROP INDEX heads_due;
+CREATE INDEX heads_due ON heads (priority, due, execution)
+    WHERE owner IS NULL AND due IS NOT NULL AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED');
+CREATE INDEX heads_queue ON heads (due, execution)
+    WHERE owner IS NULL AND due IS NOT NULL AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED');
+CREATE INDEX heads_finished ON heads (finished_at, execution) WHERE finished_at IS NOT NULL;
+CREATE INDEX keys_execution ON keys (execution);
+
+-- Who holds which limit, and when the next call would come if all came evenly.
+CREATE TABLE permits (
+    key TEXT NOT NULL, holder TEXT NOT NULL, worker TEXT NOT NULL, PRIMARY KEY (key, holder)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX permits_worker ON permits (worker);
+CREATE TABLE rates (key TEXT PRIMARY KEY, next INTEGER NOT NULL, last TEXT NOT NULL)
+    STRICT, WITHOUT ROWID;
+CREATE INDEX rates_next ON rates (next);
+
+-- What calls returned, for those that ask the same.
+CREATE TABLE outputs (key TEXT PRIMARY KEY, until INTEGER NOT NULL, json TEXT NOT NULL) STRICT;
+CREATE INDEX outputs_until ON outputs (until);
+
+-- Plans with names, and plans that are steps of plans.
+CREATE TABLE saved (
+    name TEXT PRIMARY KEY, plan TEXT NOT NULL, inputs TEXT, at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX saved_plan ON saved (plan);
+CREATE TABLE plan_parts (plan TEXT NOT NULL, part TEXT NOT NULL, PRIMARY KEY (plan, part))
+    STRICT, WITHOUT ROWID;
+CREATE INDEX plan_parts_part ON plan_parts (part);
+";
+
+/// Makes the tables if there are none, brings those of an older version up to date, and refuses
+/// those of a newer one.
 pub(super) fn prepare(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    let found = found(connection).map_err(|err| failed(&err))?;
-    let found = match found {
+    let found = match found(connection).map_err(|err| failed(&err))? {
+        Some(found) if found == VERSION.to_string() => return Ok(()),
         Some(found) => found,
-        None => make(connection).map_err(|err| failed(&err))?,
+        None => "0".to_owned(),
     };
     let why = |_| StoreError::corrupt(path.display(), format!("schema version `{found}`"));
     match found.parse::<u32>().map_err(why)? {
-        VERSION => Ok(()),
-        found if found > VERSION => Err(StoreError::TooNew { found, known: VERSION }),
-        found => Err(StoreError::corrupt(path.display(), format!("schema version {found}"))),
+        0..VERSION => make(connection).map_err(|err| failed(&err)),
+        found => Err(StoreError::TooNew { found, known: VERSION }),
     }
 }
 
@@ -96,20 +136,21 @@ fn found(connection: &Connection) -> rusqlite::Result<Option<String>> {
     connection.query_row(version, [], |row| row.get(0)).optional()
 }
 
-/// Makes the tables, unless another process was faster.
-fn make(connection: &Connection) -> rusqlite::Result<String> {
+/// Makes what is lacking, all of it or nothing, unless another process was faster.
+fn make(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let made = match found(connection) {
-        Ok(Some(found)) => Ok(found),
-        Ok(None) => connection
-            .execute_batch(TABLES)
-            .and_then(|()| {
-                let version = "INSERT INTO meta VALUES ('schema_version', ?1)";
-                connection.execute(version, [VERSION.to_string()])
-            })
-            .map(|_| VERSION.to_string()),
-        Err(err) => Err(err),
-    };
-    connection.execute_batch(if made.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
-    made
+    let made = found(connection).and_then(|found| match found.as_deref() {
+        None => connection.execute_batch(TABLES).and_then(|()| second(connection)),
+        Some("1") => second(connection),
+        // Another process was faster.
+        Some(_) => Ok(()),
+    });
+    let ended = connection.execute_batch(if made.is_ok() { "COMMIT" } else { "ROLLBACK" });
+    made.and(ended)
+}
+
+fn second(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(SECOND)?;
+    let version = "INSERT OR REPLACE INTO meta VALUES ('schema_version', ?1)";
+    connection.execute(version, [VERSION.to_string()]).map(drop)
 }

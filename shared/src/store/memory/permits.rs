@@ -1,0 +1,64 @@
+//! Permits in memory.
+
+use crate::{
+    clock::Timestamp,
+    id::WorkerId,
+    store::{
+        Permission, Permit, PermitAsk,
+        permit::{Tallies, give_back, take_all},
+    },
+};
+
+/// From so many limits on, those that count nothing are forgotten when their number has doubled.
+const SWEEP: usize = 1_024;
+
+/// Every limit that counts something.
+#[derive(Debug)]
+pub(super) struct Permits {
+    tallies: Tallies,
+    sweep_at: usize,
+}
+
+impl Default for Permits {
+    fn default() -> Self {
+        Self { tallies: Tallies::new(), sweep_at: SWEEP }
+    }
+}
+
+impl Permits {
+    pub(super) fn acquire(
+        &mut self,
+        ask: &PermitAsk,
+        now: Timestamp,
+        is_gone: impl Fn(WorkerId) -> bool,
+    ) -> Permission {
+        let keys = ask.limits.iter().map(|it| it.key.as_str());
+        let mut tallies = self.take_out(keys);
+        let permission = take_all(&mut tallies, ask, now, is_gone);
+        self.tallies.append(&mut tallies);
+        if self.tallies.len() >= self.sweep_at {
+            let now = now.timestamp_micros();
+            self.tallies.retain(|_, it| !it.holders.is_empty() || it.next > now);
+            self.sweep_at = SWEEP.max(2 * self.tallies.len());
+        }
+        permission
+    }
+
+    pub(super) fn release(&mut self, permits: &[Permit]) {
+        for permit in permits {
+            let mut tallies = self.take_out(permit.limits.iter().map(String::as_str));
+            give_back(&mut tallies, permit);
+            self.tallies.append(&mut tallies);
+        }
+    }
+
+    pub(super) fn retire(&mut self, gone: WorkerId) {
+        for tally in self.tallies.values_mut() {
+            tally.holders.retain(|_, worker| *worker != gone);
+        }
+    }
+
+    fn take_out<'a>(&mut self, keys: impl Iterator<Item = &'a str>) -> Tallies {
+        keys.filter_map(|it| self.tallies.remove_entry(it)).collect()
+    }
+}
