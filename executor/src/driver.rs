@@ -38,11 +38,11 @@ use tracing::{debug, warn};
 
 use self::pending::Pending;
 use crate::{
-    call::{Call, Ended},
+    call::{Call, Ended, Key},
     lease::{LeaseClock, Term},
     machine::{self, Answer, Input, Moment},
     options::Options,
-    tool::{StepCall, ToolContext},
+    tool::{StepCall, ToolContext, progress::Reports},
     toolbox::Toolbox,
 };
 
@@ -73,6 +73,8 @@ pub(crate) struct Driver {
     /// Commands that the machine has heard of: the inbox may bring them again.
     obeyed: BTreeSet<CommandId>,
     attempts: JoinSet<Ended>,
+    /// What calls report while they run.
+    reports: Reports<Key>,
     cancel: CancellationToken,
     /// The term of the worker's lease in which this was claimed.
     term: Term,
@@ -174,6 +176,7 @@ impl Driver {
             ended: VecDeque::new(),
             obeyed: BTreeSet::new(),
             attempts: JoinSet::new(),
+            reports: Reports::default(),
             cancel: CancellationToken::new(),
             term,
             is_draining: false,
@@ -269,7 +272,13 @@ impl Driver {
             tool: callee.tool.clone(),
             parameters: Arc::clone(&started.parameters),
             timeout: callee.policy.timeout(),
-            cx: ToolContext { call: Some(call), cancel: self.token(started.part) },
+            idle_timeout: callee.policy.idle_timeout_ms.map(Duration::from_millis),
+            progress: self.reports.sink((task, started.attempt)),
+            cx: ToolContext {
+                call: Some(call),
+                cancel: self.token(started.part),
+                ..ToolContext::detached()
+            },
         };
         if callee.policy.effect == Effect::Read {
             self.launch(call);
