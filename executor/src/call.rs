@@ -1,11 +1,12 @@
 //! One attempt: find the tool, check the parameters, call it, cut it off, check what it returns.
+//!
+//! An attempt whose time is up is told to stop like one that is cancelled, so that the other side
+//! hears of it; whatever it still answers, its time was up.
 
 use std::{
     panic::AssertUnwindSafe,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    pin::{Pin, pin},
+    sync::Arc,
     time::Duration,
 };
 
@@ -16,15 +17,20 @@ use shared::{
     json, limits,
     tool::{ErrorCode, ToolError},
 };
-use tokio::time;
-use tokio_util::sync::CancellationToken;
+use tokio::time::{self, Instant, Sleep};
 
 use crate::{
     machine::Answer,
     options::Options,
-    tool::ToolContext,
+    tool::{
+        ToolContext,
+        progress::{self, Listener, ProgressSink},
+    },
     toolbox::{Found, ReadyTool, Toolbox},
 };
+
+/// What a driver knows a call by, for its reports.
+pub(crate) type Key = (Task, Attempt);
 
 /// An attempt that is about to begin.
 #[derive(Debug)]
@@ -33,7 +39,13 @@ pub(crate) struct Call {
     pub(crate) attempt: Attempt,
     pub(crate) tool: ToolName,
     pub(crate) parameters: Arc<Value>,
+    /// How long the whole may take.
     pub(crate) timeout: Duration,
+    /// How long the tool may be silent: without an answer and without a report of progress.
+    pub(crate) idle_timeout: Option<Duration>,
+    /// Where its reports go, no faster than a log wants them.
+    pub(crate) progress: ProgressSink<Key>,
+    /// Its reporter is set when the call begins, and its token must be this call's own.
     pub(crate) cx: ToolContext,
 }
 
@@ -48,53 +60,101 @@ pub(crate) struct Ended {
 }
 
 impl Call {
-    /// Carries the attempt out. It ends: by itself, by its timeout, or by its cancellation.
+    /// Carries the attempt out. It ends: by itself, by a timeout, or by its cancellation.
     pub(crate) async fn carry_out(self, toolbox: Toolbox, options: Arc<Options>) -> Ended {
-        let Self { task, attempt, tool, parameters, timeout, cx } = self;
-        let cancel = cx.cancel.clone();
-        let has_begun = AtomicBool::new(false);
-        let call = call(&toolbox, &tool, parameters, cx, (options.connect, &has_begun));
-        let result = tokio::select! {
-            biased;
-            result = AssertUnwindSafe(call).catch_unwind() => {
-                result.unwrap_or_else(|_| Err(panicked(&tool)))
-            }
-            () = cut_off(cancel, options.cancel_grace) => Err(not_stopped(options.cancel_grace)),
-            () = time::sleep(timeout) => Err(timed_out(timeout)),
-        };
-        // What never reached the tool certainly did nothing.
-        let is_certain = !has_begun.load(Ordering::Relaxed);
-        let result = result
-            .map_err(|error| ToolError { is_definite: error.is_definite || is_certain, ..error });
+        let (task, attempt) = (self.task, self.attempt);
+        let result = self.result(&toolbox, &options).await;
         let result = result.and_then(|output| check(output, options.output_bytes));
         let bytes = result.as_ref().map_or(256, json::bytes);
         let result = result.map(Answer::from);
         Ended { task, attempt, result, bytes }
     }
+
+    /// What never reaches the tool certainly does nothing, so its error is definite.
+    async fn result(self, toolbox: &Toolbox, options: &Options) -> Result<Value, ToolError> {
+        let mut whole = pin!(time::sleep(self.timeout));
+        let ready = caught(&self.tool, self.ready(toolbox, options.connect));
+        let tool = tokio::select! {
+            biased;
+            tool = ready => tool?,
+            () = self.cx.cancel.cancelled() => return Err(not_begun()),
+            () = &mut whole => return Err(timed_out(self.timeout)),
+        };
+        if self.cx.cancel.is_cancelled() {
+            return Err(not_begun());
+        }
+        self.answer(&tool, whole, options.cancel_grace).await
+    }
+
+    /// Finds the tool and looks whether the parameters fit it.
+    async fn ready(&self, toolbox: &Toolbox, connect: Duration) -> Result<ReadyTool, ToolError> {
+        let tool = find(toolbox, &self.tool, connect).await?;
+        match tool.complaint(&self.parameters) {
+            Some(complaint) => Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, complaint)),
+            None => Ok(tool),
+        }
+    }
+
+    /// Calls the tool until it answers or has to stop.
+    async fn answer(
+        self,
+        tool: &ReadyTool,
+        whole: Pin<&mut Sleep>,
+        grace: Duration,
+    ) -> Result<Value, ToolError> {
+        let Self { tool: name, parameters, timeout, idle_timeout, progress, cx, .. } = self;
+        let cancel = cx.cancel.clone();
+        let (reporter, reports) = progress::pipe();
+        let cx = ToolContext { reporter, ..cx };
+        let mut call = pin!(caught(&name, tool.tool().call(parameters, cx)));
+        let overdue = tokio::select! {
+            biased;
+            result = &mut call => return result.map_err(unsure_if_stopped),
+            () = cancel.cancelled() => None,
+            () = whole => Some(timed_out(timeout)),
+            idle = silence(reports, &progress, idle_timeout) => Some(silent(idle)),
+        };
+        cancel.cancel();
+        let last = time::timeout(grace, call).await;
+        match overdue {
+            Some(error) => Err(error.indefinite()),
+            None => last.unwrap_or_else(|_| Err(not_stopped(grace))).map_err(unsure_if_stopped),
+        }
+    }
 }
 
-async fn call(
-    toolbox: &Toolbox,
-    name: &ToolName,
-    parameters: Arc<Value>,
-    cx: ToolContext,
-    (connect, has_begun): (Duration, &AtomicBool),
-) -> Result<Value, ToolError> {
-    let tool = find(toolbox, name, connect).await?;
-    if let Some(complaint) = tool.complaint(&parameters) {
-        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, complaint));
+/// Turns a panic into an error.
+async fn caught<T>(
+    tool: &ToolName,
+    work: impl Future<Output = Result<T, ToolError>>,
+) -> Result<T, ToolError> {
+    let result = AssertUnwindSafe(work).catch_unwind().await;
+    result.unwrap_or_else(|_| Err(panicked(tool)))
+}
+
+/// Passes reports on until none comes for `idle`, which it returns.
+///
+/// Between two reports it does not listen for a while: of what comes meanwhile the newest is there
+/// afterwards, with the time at which the tool made it.
+async fn silence(
+    mut reports: Listener,
+    sink: &ProgressSink<Key>,
+    idle: Option<Duration>,
+) -> Duration {
+    let mut heard = Instant::now();
+    loop {
+        let until = idle.and_then(|idle| Some((idle, heard.checked_add(idle)?)));
+        let report = match until {
+            None => reports.next().await,
+            Some((idle, until)) => match time::timeout_at(until, reports.next()).await {
+                Ok(report) => report,
+                Err(_) => return idle,
+            },
+        };
+        heard = report.at;
+        sink.send(report.progress);
+        time::sleep(limits::PROGRESS_EVERY).await;
     }
-    if cx.cancel.is_cancelled() {
-        return Err(ToolError::new(ErrorCode::CANCELLED, "cancelled before it began"));
-    }
-    has_begun.store(true, Ordering::Relaxed);
-    let result = tool.tool().call(parameters, cx).await;
-    // A tool that was stopped may have done its work, or a part of it.
-    result.map_err(
-        |error| {
-            if error.code == ErrorCode::CANCELLED { error.indefinite() } else { error }
-        },
-    )
 }
 
 /// Finds a tool; waits a while for a set that is still connecting.
@@ -131,20 +191,28 @@ async fn find(
     })
 }
 
-/// Returns when a call that was told to stop has had its time.
-async fn cut_off(cancel: CancellationToken, grace: Duration) {
-    cancel.cancelled().await;
-    time::sleep(grace).await;
+/// A tool that was stopped may have done its work, or a part of it.
+fn unsure_if_stopped(error: ToolError) -> ToolError {
+    if error.code == ErrorCode::CANCELLED { error.indefinite() } else { error }
+}
+
+fn not_begun() -> ToolError {
+    ToolError::new(ErrorCode::CANCELLED, "cancelled before it began")
 }
 
 fn not_stopped(grace: Duration) -> ToolError {
     let why = format!("told to stop, and cut off after {grace:?}");
-    ToolError::new(ErrorCode::CANCELLED, why).indefinite()
+    ToolError::new(ErrorCode::CANCELLED, why)
 }
 
 fn timed_out(timeout: Duration) -> ToolError {
     let why = format!("took longer than its timeout of {timeout:?} and was cut off");
-    ToolError::new(ErrorCode::TIMEOUT, why).indefinite()
+    ToolError::new(ErrorCode::TIMEOUT, why)
+}
+
+fn silent(idle: Duration) -> ToolError {
+    let why = format!("no answer and no progress for {idle:?}: it was cut off");
+    ToolError::new(ErrorCode::TIMEOUT, why)
 }
 
 fn panicked(tool: &ToolName) -> ToolError {
@@ -167,17 +235,4 @@ fn check(output: Value, most: usize) -> Result<Value, ToolError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn outputs_have_a_limit() {
-        assert!(check(json!("x".repeat(10)), 12).is_ok());
-        let error = check(json!("x".repeat(11)), 12).unwrap_err();
-        assert_eq!(error.code, ErrorCode::OUTPUT_TOO_LARGE);
-        let deep = (0..200).fold(json!(1), |it, _| json!([it]));
-        assert_eq!(check(deep, 1 << 20).unwrap_err().code, ErrorCode::OUTPUT_TOO_LARGE);
-    }
-}
+mod tests;

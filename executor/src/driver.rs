@@ -27,6 +27,7 @@ use shared::{
     execution::{Execution, Phase, ReplayError},
     id::{CommandId, Epoch, ExecutionId, Seq, WorkerId},
     store::{AppendError, Command, Envelope, Head, Store, StoreError},
+    tool::Progress,
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -43,12 +44,14 @@ use self::{
     pending::Pending,
 };
 use crate::{
+    call::Key,
     control::Control,
     lease::{LeaseClock, Term},
     machine::{self, Input, Moment},
     options::Options,
     permits::Permits,
     plans::Plans,
+    tool::progress::Reports,
     toolbox::Toolbox,
     worker::Handle,
 };
@@ -90,6 +93,8 @@ pub(crate) struct Driver {
     attempts: JoinSet<Done>,
     children: Children,
     gates: Gates,
+    /// What calls report while they run.
+    reports: Reports<Key>,
     cancel: CancellationToken,
     /// The term of the worker's lease in which this was claimed.
     term: Term,
@@ -134,6 +139,7 @@ pub(crate) enum DriveError {
 enum Next {
     Appended(Result<(), AppendError>),
     Done(Done),
+    Reported(Key, Progress),
     Command(Envelope),
     Woken,
     Draining,
@@ -195,6 +201,7 @@ impl Driver {
             attempts: JoinSet::new(),
             children: Children::default(),
             gates: Gates::default(),
+            reports: Reports::default(),
             cancel: CancellationToken::new(),
             term,
             is_draining: false,
@@ -225,6 +232,9 @@ impl Driver {
             match self.next().await {
                 Next::Appended(result) => self.appended(result).await?,
                 Next::Done(done) => self.gather(done),
+                Next::Reported((task, attempt), progress) => {
+                    self.decide(Input::Progressed { task, attempt, progress });
+                }
                 Next::Command(envelope) => self.obey(envelope, true),
                 Next::Woken => self.decide(Input::Woken),
                 Next::Draining => self.is_draining = true,
@@ -294,6 +304,7 @@ impl Driver {
             Some(done) = self.attempts.join_next(), if !is_full => {
                 Next::Done(done.expect("calls catch their tools' panics"))
             }
+            (key, progress) = self.reports.recv(), if !is_full => Next::Reported(key, progress),
             Some(envelope) = self.commands.recv(), if !is_full => Next::Command(envelope),
             () = time::sleep(wake.unwrap_or_default()), if wake.is_some() && !is_full => {
                 Next::Woken
@@ -305,7 +316,7 @@ impl Driver {
     fn wake_in(&self) -> Option<Duration> {
         // Before its start an execution is only put aside; whoever claims it then begins it.
         self.execution.started_at()?;
-        let until = |it| (it - self.context.clock.now()).to_std().unwrap_or_default();
+        let until = |it: Timestamp| (it - self.context.clock.now()).to_std().unwrap_or_default();
         let due = machine::wake_at(&self.execution).map(until);
         let wait = due.into_iter().chain(self.lingers_for()).min()?;
         // A step that is due and may not begin any more must not keep this awake.
@@ -338,7 +349,9 @@ impl Driver {
     /// Returns for how long a child may yet end before it is worth being put aside.
     fn lingers_for(&self) -> Option<Duration> {
         let until = self.children.until.filter(|_| !self.execution.agenda().delegated().is_empty());
-        until.and_then(|it| it.checked_duration_since(time::Instant::now())).filter(|it| !it.is_zero())
+        until
+            .and_then(|it| it.checked_duration_since(time::Instant::now()))
+            .filter(|it| !it.is_zero())
     }
 
     /// Returns when a worker should take the execution again, if nobody asks before.

@@ -184,7 +184,10 @@ impl Permits {
 impl Waiting<'_> {
     fn is_first(&self) -> bool {
         let lines = lock(&self.permits.lines);
-        lines.get(&self.line).and_then(|it| it.first_key_value()).is_some_and(|(place, _)| *place == self.place)
+        lines
+            .get(&self.line)
+            .and_then(|it| it.first_key_value())
+            .is_some_and(|(place, _)| *place == self.place)
     }
 }
 

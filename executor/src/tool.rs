@@ -22,6 +22,7 @@ pub mod command;
 pub mod flow;
 pub mod mcp;
 mod process;
+pub mod progress;
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
@@ -31,9 +32,11 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use shared::{
     id::{Attempt, ExecutionId, Part, StepId},
-    tool::{Effect, ErrorCode, ToolDefinition, ToolError},
+    tool::{Effect, ErrorCode, Progress, ToolDefinition, ToolError},
 };
 use tokio_util::sync::CancellationToken;
+
+use self::progress::Reporter;
 
 /// Something a plan can call: a function here, a command, an MCP server.
 #[async_trait]
@@ -54,8 +57,10 @@ pub trait Tool: fmt::Debug + Send + Sync {
 pub struct ToolContext {
     /// The call, if it belongs to a step of an execution.
     pub call: Option<StepCall>,
-    /// Fires when the call should stop early.
+    /// Fires when the call should stop early. It is this call's own: a time-out fires it, too.
     pub cancel: CancellationToken,
+    /// Where reports of progress go.
+    pub reporter: Reporter,
 }
 
 /// Which step of which execution a call belongs to.
@@ -72,9 +77,17 @@ pub struct StepCall {
 }
 
 impl ToolContext {
-    /// Makes the context of a call outside any plan.
+    /// Makes the context of a call outside any plan. Nobody hears its reports.
     pub fn detached() -> Self {
-        Self { call: None, cancel: CancellationToken::new() }
+        Self { call: None, cancel: CancellationToken::new(), reporter: Reporter::default() }
+    }
+
+    /// Reports how far the call has come, which also proves that it is alive.
+    ///
+    /// A tool may report as often as it likes: this never waits, and a newer report replaces one
+    /// that nobody has read.
+    pub fn progress(&self, progress: Progress) {
+        self.reporter.report(progress);
     }
 
     /// Returns a key that is the same for every attempt of the step, or of the part of it.

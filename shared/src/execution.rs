@@ -672,6 +672,21 @@ impl Execution {
         }
     }
 
+    /// Returns what every step has returned so far, as `{ step: output }` in plan order; null for one
+    /// whose failure is ignored.
+    pub fn outputs(&self) -> Value {
+        let steps = self.plan.steps().iter().zip(&self.steps);
+        let outputs = steps.filter_map(|(planned, step)| {
+            let output = match &step.state {
+                StepState::Succeeded(output) => (**output).clone(),
+                StepState::Failed(_) if planned.policy.on_error == OnError::Ignore => Value::Null,
+                _ => return None,
+            };
+            Some((planned.id.to_string(), output))
+        });
+        Value::Object(outputs.collect())
+    }
+
     /// Returns what an output mapping put into a variable: the last step in plan order that
     /// succeeded and has the path wins.
     pub fn variable(&self, name: &str) -> Option<&Value> {

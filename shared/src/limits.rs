@@ -24,6 +24,11 @@ pub const DOCUMENT_BYTES: usize = 15 << 20;
 pub const READ_EVENTS: usize = 4_096;
 /// The most bytes of error text that an event keeps: the tail says why, the head who.
 pub const MESSAGE_BYTES: usize = 8 << 10;
+/// The most bytes of a progress report's message: there are many, and one line says enough.
+pub const PROGRESS_BYTES: usize = 512;
+/// How often a call may report its progress; of closer reports only the newest is kept. People
+/// do not read faster, and each is an event.
+pub const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// Attempts a step may have, whatever its policy says.
 pub const ATTEMPTS: u32 = 1_000;
 /// Times a step may take its worker down before it is given up.

@@ -153,7 +153,8 @@ impl ToolError {
     /// Makes an error whose code says whether another try can help, and that is certain.
     pub fn new(code: ErrorCode, message: impl AsRef<str>) -> Self {
         let retryable = code.is_retryable();
-        Self { code, message: clip(message.as_ref()), retryable, is_definite: true }
+        let message = clip(message.as_ref(), limits::MESSAGE_BYTES);
+        Self { code, message, retryable, is_definite: true }
     }
 
     /// Makes the error of a tool that says it failed.
@@ -187,13 +188,28 @@ pub struct Progress {
     pub message: Option<Arc<str>>,
 }
 
+impl Progress {
+    /// Returns the report as a log may keep it: a long message loses its middle, a total that is
+    /// no number is left out, and a report that is no number is none.
+    pub fn kept(self) -> Option<Self> {
+        let message = match self.message {
+            Some(text) if text.len() > limits::PROGRESS_BYTES => {
+                Some(clip(&text, limits::PROGRESS_BYTES))
+            }
+            short => short,
+        };
+        let total = self.total.filter(|it| it.is_finite());
+        self.progress.is_finite().then_some(Self { progress: self.progress, total, message })
+    }
+}
+
 /// Keeps the first and the last part of a text that is longer than a log should keep.
-fn clip(text: &str) -> Arc<str> {
-    if text.len() <= limits::MESSAGE_BYTES {
+fn clip(text: &str, most: usize) -> Arc<str> {
+    if text.len() <= most {
         return text.into();
     }
-    let head = text.floor_char_boundary(limits::MESSAGE_BYTES / 4);
-    let tail = text.ceil_char_boundary(text.len() - limits::MESSAGE_BYTES / 2);
+    let head = text.floor_char_boundary(most / 4);
+    let tail = text.ceil_char_boundary(text.len() - most / 2);
     format!("{} … {}", &text[..head], &text[tail..]).into()
 }
 
@@ -207,6 +223,24 @@ mod tests {
         let error = ToolError::failed(text);
         assert!(error.message.starts_with("head") && error.message.ends_with("tail"));
         assert!(error.message.len() <= limits::MESSAGE_BYTES);
+    }
+
+    #[test]
+    fn a_report_is_kept_as_small_as_a_log_wants_it() {
+        let kept = |progress, total: Option<f64>, message: Option<&str>| {
+            Progress { progress, total, message: message.map(Into::into) }.kept()
+        };
+        let whole = kept(1.0, Some(2.0), Some("half")).unwrap();
+        assert_eq!(
+            serde_json::to_string(&whole).unwrap(),
+            r#"{"progress":1.0,"total":2.0,"message":"half"}"#
+        );
+        assert_eq!(kept(0.5, Some(f64::INFINITY), None), kept(0.5, None, None));
+        assert_eq!(kept(f64::NAN, None, Some("x")), None);
+        let text = format!("head{}tail", "ä".repeat(limits::PROGRESS_BYTES));
+        let message = kept(1.0, None, Some(&text)).unwrap().message.unwrap();
+        assert!(message.starts_with("head") && message.ends_with("tail"));
+        assert!(message.len() <= limits::PROGRESS_BYTES);
     }
 
     #[test]

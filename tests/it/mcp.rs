@@ -3,3 +3,4 @@
 mod demo;
 mod hostile;
 mod official;
+mod progress;

@@ -88,7 +88,13 @@ impl Driver {
             tool: callee.tool.clone(),
             parameters: Arc::clone(&started.parameters),
             timeout: callee.policy.timeout(),
-            cx: ToolContext { call: Some(call), cancel: self.token(started.part) },
+            idle_timeout: callee.policy.idle_timeout_ms.map(Duration::from_millis),
+            progress: self.reports.sink((task, started.attempt)),
+            cx: ToolContext {
+                call: Some(call),
+                cancel: self.token(started.part),
+                ..ToolContext::detached()
+            },
         }
     }
 

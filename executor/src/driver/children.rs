@@ -8,7 +8,6 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use serde_json::{Map, Value};
 use shared::{
     event::{Created, Parent},
     execution::{Execution, ExecutionOptions, ExecutionState, How, Phase, StepState},
@@ -22,7 +21,7 @@ use tokio::time;
 use tracing::warn;
 
 use super::{Context, DriveError, Driver, calls::Done, load};
-use crate::{call::Ended, machine::Answer, plans::Plans};
+use crate::{call::Ended, machine::Answer};
 
 /// How often one that cannot be told, or that no other process looks after, is looked at again.
 const LOOK: Duration = Duration::from_millis(250);
@@ -187,9 +186,8 @@ impl Driver {
         }
         self.children.until = Some(time::Instant::now() + self.context.options.park_after);
         let context = Arc::clone(&self.context);
-        self.attempts.spawn(async move {
-            child.attend(context).await.map_or(Done::Nothing, Done::Ended)
-        });
+        self.attempts
+            .spawn(async move { child.attend(context).await.map_or(Done::Nothing, Done::Ended) });
     }
 }
 
@@ -219,7 +217,7 @@ pub(crate) async fn tell_parent(
 fn result(child: &Execution, most: usize) -> Result<Answer, ToolError> {
     match child.state() {
         ExecutionState::Completed => {
-            let output = outputs(child);
+            let output = child.outputs();
             let bytes = json::bytes(&output);
             if bytes > most {
                 let why = format!(
@@ -235,21 +233,6 @@ fn result(child: &Execution, most: usize) -> Result<Answer, ToolError> {
         }
         _ => Err(failure(child)),
     }
-}
-
-/// Returns what every step returned; null for one whose failure is ignored.
-pub fn outputs(execution: &Execution) -> Value {
-    let steps = execution.steps().iter().enumerate();
-    let outputs = steps.filter_map(|(at, step)| {
-        let planned = execution.plan().step(StepIx::new(at));
-        let output = match &step.state {
-            StepState::Succeeded(output) => (**output).clone(),
-            StepState::Failed(_) if planned.policy.on_error == OnError::Ignore => Value::Null,
-            _ => return None,
-        };
-        Some((planned.id.to_string(), output))
-    });
-    Value::Object(outputs.collect::<Map<String, Value>>())
 }
 
 /// Returns the first failure that made a child fail.
@@ -270,4 +253,3 @@ fn failure(child: &Execution) -> ToolError {
         None => ToolError::failed(format!("`{}` failed", child.id())),
     }
 }
-

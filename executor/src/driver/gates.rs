@@ -59,7 +59,8 @@ impl Driver {
     fn ask_for_permit(&mut self, task: Task) {
         let plan = self.execution.plan();
         let tool = plan.step(task.step).callee(task.part).tool;
-        let limits = self.context.options.calls.of(tool, &machine::parameters(&self.execution, task));
+        let limits =
+            self.context.options.calls.of(tool, &machine::parameters(&self.execution, task));
         let holder = machine::holder(&self.execution, task);
         let priority = self.execution.options().priority;
         let permits = Arc::clone(&self.context.permits);

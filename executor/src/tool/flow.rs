@@ -243,7 +243,10 @@ fn is_faber_code(code: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
-    use shared::{clock::Timestamp, id::ExecutionId};
+    use shared::{
+        clock::Timestamp,
+        id::{ExecutionId, Part},
+    };
 
     use super::*;
     use crate::{
@@ -260,6 +263,7 @@ mod tests {
         let call = StepCall {
             execution: ExecutionId::draw(Timestamp::UNIX_EPOCH),
             step: "s".parse().unwrap(),
+            part: Part::WHOLE,
             attempt: Attempt::after(attempt - 1),
         };
         let cx = ToolContext { call: Some(call), ..ToolContext::detached() };

@@ -2,11 +2,14 @@
 //!
 //! A server is started once, by the [`Keeper`] that owns it, and again when somebody wants it
 //! after it died. Tools only hold its [`Line`], where they wait for a `Link` that works.
+//!
+//! Every call carries a progress token; what a server reports under it goes to that call.
 
 mod answer;
 mod keeper;
 mod line;
 mod link;
+mod tokens;
 mod wire;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
@@ -25,7 +28,7 @@ pub(crate) use self::{
     keeper::{CONNECT, Keeper},
     line::Line,
 };
-use super::{Tool, ToolContext};
+use super::{Tool, ToolContext, progress::Reporter};
 
 /// How to start an MCP server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -97,7 +100,7 @@ impl Tool for McpTool {
         // Dropping a call that is under way tells the server that nobody waits for it.
         tokio::select! {
             biased;
-            result = self.send(request) => result,
+            result = self.send(request, &cx.reporter) => result,
             () = cx.cancel.cancelled() => {
                 let message = format!("the call of `{}` was cancelled", self.definition.qualified());
                 Err(ToolError::new(ErrorCode::CANCELLED, message).indefinite())
@@ -127,9 +130,13 @@ impl McpTool {
     }
 
     /// Calls the server; once more if it was lost and a second call harms nobody.
-    async fn send(&self, request: CallToolRequestParams) -> Result<Value, ToolError> {
+    async fn send(
+        &self,
+        request: CallToolRequestParams,
+        reporter: &Reporter,
+    ) -> Result<Value, ToolError> {
         let link = self.line.link().await?;
-        let lost = match link.call(request.clone()).await {
+        let lost = match link.call(request.clone(), reporter.clone()).await {
             Ok(answer) => return answer,
             Err(lost) => lost,
         };
@@ -137,7 +144,7 @@ impl McpTool {
             return Err(self.lost(ErrorCode::OUTCOME_UNKNOWN).indefinite());
         }
         let link = self.line.link().await?;
-        match link.call(request).await {
+        match link.call(request, reporter.clone()).await {
             Ok(answer) => answer,
             Err(Lost::Unsent) => Err(self.lost(ErrorCode::UNAVAILABLE)),
             Err(Lost::Sent) => Err(self.lost(self.lost_code()).indefinite()),

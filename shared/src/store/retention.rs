@@ -17,8 +17,8 @@ pub struct Pruned {
 
 /// Returns the plans that steps of a plan execute: they stay as long as it does.
 ///
-/// Stores write them down when a plan is put, and never read plans to find out. No step executes a
-/// plan yet.
-pub fn sub_plans(_: &Plan) -> Vec<PlanId> {
-    Vec::new()
+/// Stores write them down when a plan is put, and never read plans to find out.
+pub fn sub_plans(plan: &Plan) -> Vec<PlanId> {
+    let found: std::collections::BTreeSet<PlanId> = plan.sub_plans().collect();
+    found.into_iter().collect()
 }

@@ -16,7 +16,7 @@ const offers = [
   offer("hang", read), offer("cancelled", read), offer("die", read), offer("die_first", read),
   offer("die_idempotent", { idempotentHint: true }), offer("die_once"), offer("quit", read), offer("starts", read),
   offer("huge", read), offer("garbage", read), offer("not_mcp", read), offer("meta", read), offer("grow", read),
-  offer("rpc_error", read), offer("", read),
+  offer("rpc_error", read), offer("", read), offer("report", read), offer("flood", read), offer("forge", read),
 ];
 const cancelled = [];
 let waiting;
@@ -24,7 +24,49 @@ const tellCancelled = () => {
   if (waiting !== undefined && cancelled.length > 0) answer(waiting, cancelled.length);
 };
 
+const progress = (progressToken, progress, more) =>
+  send({ method: "notifications/progress", params: { progressToken, progress, ...more } });
+
+// Reports progress every `every` ms, `times` times; then answers, or hangs.
+function report(id, { every, times, hang }, { _meta }) {
+  let done = 0;
+  const timer = setInterval(() => {
+    progress(_meta.progressToken, ++done, { total: times, message: `${done} of ${times}` });
+    if (done < times) return;
+    clearInterval(timer);
+    if (!hang) answer(id, done);
+  }, every);
+}
+
+// Reports as fast as the pipe takes it, `times` times or until it is cancelled.
+function flood(id, { times }, { _meta }, done = 0) {
+  while (done < times && !cancelled.includes(id)) {
+    progress(_meta.progressToken, ++done, { message: "x".repeat(1000) });
+    if (done % 100 === 0) {
+      return process.stdout.writableNeedDrain
+        ? process.stdout.once("drain", () => flood(id, { times }, { _meta }, done))
+        : setImmediate(() => flood(id, { times }, { _meta }, done));
+    }
+  }
+  answer(id, done);
+}
+
+// Reports under tokens that are not its own or make no sense; its own report is the last.
+function forge(id, { tokens }, { _meta }) {
+  tokens.forEach((it) => progress(it, 13));
+  const own = _meta.progressToken;
+  progress(own, "many");
+  progress(own, undefined);
+  send({ method: "notifications/progress" });
+  send({ method: "notifications/progress", params: [own] });
+  process.stdout.write(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${own},"progress":1e999}}\n`);
+  progress(own, 1, { total: "lots" });
+  progress(own, 7, { message: "own" });
+  answer(id, own);
+}
+
 const calls = {
+  report, flood, forge,
   hang: () => {},
   cancelled: (id) => { waiting = id; tellCancelled(); },
   die: () => process.exit(7),

@@ -9,8 +9,8 @@ use shared::{
 };
 use tests::toolset::{Connected, PATIENCE, is_running, step, until};
 
-struct World {
-    connected: Connected,
+pub(super) struct World {
+    pub(super) connected: Connected,
     folder: tempfile::TempDir,
 }
 
@@ -23,13 +23,13 @@ impl World {
         Self { connected: Connected::begin(&json!({ "mcp": mcp })), folder }
     }
 
-    async fn ready() -> Self {
+    pub(super) async fn ready() -> Self {
         let world = Self::begin("normal");
         assert_eq!(world.connected.status().await, SetStatus::Ready);
         world
     }
 
-    async fn call(&self, name: &str, parameters: Value) -> Result<Value, ToolError> {
+    pub(super) async fn call(&self, name: &str, parameters: Value) -> Result<Value, ToolError> {
         self.connected.call(name, parameters).await
     }
 
@@ -48,7 +48,7 @@ impl World {
 #[tokio::test]
 async fn all_pages_of_tools_are_read() {
     let world = World::ready().await;
-    assert_eq!(world.connected.toolbox.sets()[0].tools.len(), 14, "one has no name");
+    assert_eq!(world.connected.toolbox.sets()[0].tools.len(), 17, "one has no name");
     let effect = |name: &str| world.connected.tool(name).definition().effect;
     assert_eq!(effect("die"), Effect::Read);
     assert_eq!(effect("die_idempotent"), Effect::Idempotent);

@@ -11,7 +11,7 @@ use rmcp::{
     ClientHandler,
     model::{
         CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, Implementation,
-        PaginatedRequestParams, Tool as Offer,
+        PaginatedRequestParams, RequestParamsMeta, Tool as Offer,
     },
     service::{NotificationContext, Peer, RoleClient, RunningService, ServiceError, serve_client},
 };
@@ -29,8 +29,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{McpCommand, answer, wire::Wire};
-use crate::tool::process::{Group, Program, STOP_GRACE, Tail, describe};
+use super::{McpCommand, answer, tokens::Tokens, wire::Wire};
+use crate::tool::{
+    process::{Group, Program, STOP_GRACE, Tail, describe},
+    progress::Reporter,
+};
 
 /// Pages of tools that a server may have: more would never end.
 const PAGES: usize = 100;
@@ -45,6 +48,8 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 pub(super) struct Link {
     peer: Peer<RoleClient>,
     closed: CancellationToken,
+    /// Which calls hear what the server reports.
+    tokens: Arc<Tokens>,
     /// The most bytes of an output.
     most: usize,
 }
@@ -65,6 +70,7 @@ pub(super) struct Process {
     group: Group,
     service: Option<RunningService<RoleClient, Handler>>,
     closed: CancellationToken,
+    tokens: Arc<Tokens>,
     most: usize,
     changed: Arc<Notify>,
     stderr: Arc<Mutex<Tail>>,
@@ -96,11 +102,14 @@ impl Link {
     /// Calls a tool. Dropping the future tells the server that nobody waits for it.
     pub(super) async fn call(
         &self,
-        request: CallToolRequestParams,
+        mut request: CallToolRequestParams,
+        reporter: Reporter,
     ) -> Result<Result<Value, ToolError>, Lost> {
         if self.is_closed() {
             return Err(Lost::Unsent);
         }
+        let token = self.tokens.draw(reporter);
+        request.set_progress_token(token.value());
         match self.peer.call_tool_once(request).await {
             Ok(CallToolResponse::Complete(result)) => Ok(answer::output(result, self.most)),
             Ok(_) => Ok(Err(ToolError::failed(
@@ -144,7 +153,8 @@ impl Process {
             return Err(format!("the streams of `{}` are not piped", spec.command));
         };
         let closed = CancellationToken::new();
-        let wire = Wire::new(stdout, stdin, most, closed.clone());
+        let tokens = Arc::<Tokens>::default();
+        let wire = Wire::new((stdout, stdin), most, closed.clone(), Arc::clone(&tokens));
         let tail = Arc::new(Mutex::new(Tail::default()));
         let mut log = JoinSet::new();
         log.spawn(keep_log(set.clone(), stderr, Arc::clone(&tail)));
@@ -154,6 +164,7 @@ impl Process {
             group,
             service: None,
             closed,
+            tokens,
             most,
             changed: Arc::new(Notify::new()),
             stderr: tail,
@@ -169,8 +180,12 @@ impl Process {
             Ok(service) => service,
             Err(err) => return Err(self.complaint(&err.to_string()).await),
         };
-        let link =
-            Link { peer: service.peer().clone(), closed: self.closed.clone(), most: self.most };
+        let link = Link {
+            peer: service.peer().clone(),
+            closed: self.closed.clone(),
+            tokens: Arc::clone(&self.tokens),
+            most: self.most,
+        };
         self.service = Some(service);
         let offers = self.offers(&link).await?;
         Ok((link, offers))

@@ -3,11 +3,17 @@
 //! rmcp's own transport drops a line that is too long or makes no sense, and the call that it
 //! answers then waits for ever. This one turns such a line into that call's error, says when the
 //! other side is gone, and gives up a server that does not read.
+//!
+//! Reports of progress end here: rmcp makes a task of each, which loses their order and lets a
+//! server that floods fill the memory.
 
 use std::{sync::Arc, time::Duration};
 
 use rmcp::{
-    model::{ErrorData, JsonRpcMessage, RequestId},
+    model::{
+        ClientRequest, ConstString, ErrorData, GetMeta, JsonRpcMessage, ProgressNotificationMethod,
+        RequestId, RequestParamsMeta, ServerNotification,
+    },
     service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
@@ -16,11 +22,12 @@ use tokio::{
     io::{self, AsyncBufReadExt, AsyncWriteExt, BufReader},
     process::{ChildStdin, ChildStdout},
     sync::Mutex,
+    task::coop::consume_budget,
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::answer::TOO_LARGE;
+use super::{answer::TOO_LARGE, tokens::Tokens};
 
 /// How much longer a line may be than an output: the output may stand in it twice, as structure
 /// and as text, each of its bytes escaped to six.
@@ -40,21 +47,24 @@ pub(super) struct Wire {
     // bounds that.
     writer: Arc<Mutex<Option<ChildStdin>>>,
     closed: CancellationToken,
+    tokens: Arc<Tokens>,
 }
 
 impl Wire {
-    /// Makes a wire that cancels `closed` once nothing more can come or go.
+    /// Makes a wire that cancels `closed` once nothing more can come or go, and takes reports to
+    /// the calls of their `tokens`.
     pub(super) fn new(
-        stdout: ChildStdout,
-        stdin: ChildStdin,
+        (stdout, stdin): (ChildStdout, ChildStdin),
         most: usize,
         closed: CancellationToken,
+        tokens: Arc<Tokens>,
     ) -> Self {
         Self {
             reader: BufReader::with_capacity(64 << 10, stdout),
             line: Line::new(most.saturating_mul(OVERHEAD)),
             writer: Arc::new(Mutex::new(Some(stdin))),
             closed,
+            tokens,
         }
     }
 
@@ -78,8 +88,9 @@ impl Transport<RoleClient> for Wire {
 
     fn send(
         &mut self,
-        message: TxJsonRpcMessage<RoleClient>,
+        mut message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        keep_token(&mut message);
         let (writer, closed) = (Arc::clone(&self.writer), self.closed.clone());
         async move {
             let mut line = serde_json::to_vec(&message)?;
@@ -107,8 +118,12 @@ impl Transport<RoleClient> for Wire {
                 closed.cancel();
                 return None;
             }
-            if let Some(message) = self.line.take() {
-                return Some(message);
+            match self.line.take() {
+                Some(message) => match report(message, &self.tokens) {
+                    Some(message) => return Some(message),
+                    None => consume_budget().await,
+                },
+                None => consume_budget().await,
             }
         }
     }
@@ -121,6 +136,31 @@ impl Transport<RoleClient> for Wire {
         }
         Ok(())
     }
+}
+
+/// Puts a call's own progress token in the place of the one that rmcp draws for every request.
+fn keep_token(message: &mut TxJsonRpcMessage<RoleClient>) {
+    let JsonRpcMessage::Request(request) = message else { return };
+    let ClientRequest::CallToolRequest(call) = &request.request else { return };
+    if let Some(token) = call.params.progress_token() {
+        request.request.get_meta_mut().set_progress_token(token);
+    }
+}
+
+/// Takes a report of progress to its call, and returns any other message.
+fn report(
+    message: RxJsonRpcMessage<RoleClient>,
+    tokens: &Tokens,
+) -> Option<RxJsonRpcMessage<RoleClient>> {
+    let JsonRpcMessage::Notification(notification) = message else { return Some(message) };
+    match notification.notification {
+        ServerNotification::ProgressNotification(progress) => tokens.hear(progress.params),
+        // A report that is not as MCP wants it.
+        ServerNotification::CustomNotification(it)
+            if it.method == ProgressNotificationMethod::VALUE => {}
+        _ => return Some(JsonRpcMessage::Notification(notification)),
+    }
+    None
 }
 
 /// A line as far as it was read.

@@ -1,0 +1,427 @@
+use std::fmt::Write;
+
+use expect_test::{Expect, expect};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use shared::{
+    id::StepIx,
+    tool::{Effect, Progress},
+};
+use tokio::task::yield_now;
+
+use super::*;
+use crate::{
+    tool::{Tool, function, progress::Reports},
+    toolbox::ToolSet,
+};
+
+const LONG: Duration = Duration::from_mins(5);
+
+/// What the tool of these tests does.
+#[derive(Deserialize, JsonSchema)]
+struct Script {
+    /// When it reports, in milliseconds from its beginning.
+    #[serde(default)]
+    reports: Vec<u64>,
+    /// When it answers: never by default.
+    answers: Option<u64>,
+    /// What it does when it is told to stop: nothing by default.
+    stops: Option<Stops>,
+    /// Whether it reports again and again, as fast as it can.
+    #[serde(default)]
+    floods: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Stops {
+    Saying,
+    Answering,
+    Panicking,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "tests report a few times")]
+fn report(number: u64) -> Progress {
+    Progress { progress: number as f64, total: None, message: None }
+}
+
+async fn act(script: Script, cx: ToolContext) -> Result<&'static str, ToolError> {
+    let begun = Instant::now();
+    let at = |ms| time::sleep_until(begun + Duration::from_millis(ms));
+    let work = async {
+        for (number, ms) in (1..).zip(&script.reports) {
+            at(*ms).await;
+            cx.progress(report(number));
+        }
+        for number in (1_u64..).take_while(|_| script.floods) {
+            cx.progress(report(number));
+            // Paused time stands still while somebody has something to do.
+            if number % 100 == 0 { at(number / 100).await } else { yield_now().await }
+        }
+        match script.answers {
+            Some(ms) => at(ms).await,
+            None => std::future::pending().await,
+        }
+    };
+    let Some(stops) = script.stops else {
+        work.await;
+        return Ok("done");
+    };
+    tokio::select! {
+        () = work => return Ok("done"),
+        () = cx.cancel.cancelled() => {}
+    }
+    match stops {
+        Stops::Saying => Err(ToolError::new(ErrorCode::CANCELLED, "stopped")),
+        Stops::Answering => Ok("stopped half way"),
+        Stops::Panicking => panic!("stopped"),
+    }
+}
+
+fn toolbox() -> Toolbox {
+    let tool: Arc<dyn Tool> = function("t", "act", "Does as told.", Effect::Read, act);
+    Toolbox::new([ToolSet::ready("t".parse().unwrap(), "builtin", "", [tool])])
+}
+
+/// One attempt, its reports, and what became of it.
+struct Trial {
+    call: Call,
+    reports: Reports<Key>,
+    cancel_at: Option<Duration>,
+}
+
+impl Trial {
+    fn new(script: Value) -> Self {
+        Self::of("t.act", script)
+    }
+
+    fn of(tool: &str, parameters: Value) -> Self {
+        let reports = Reports::default();
+        let key = (Task::from(StepIx::new(0)), Attempt::FIRST);
+        let call = Call {
+            task: key.0,
+            attempt: key.1,
+            tool: tool.parse().unwrap(),
+            parameters: Arc::new(parameters),
+            timeout: LONG,
+            idle_timeout: None,
+            progress: reports.sink(key),
+            cx: ToolContext::detached(),
+        };
+        Self { call, reports, cancel_at: None }
+    }
+
+    fn timeout(mut self, timeout: Duration) -> Self {
+        self.call.timeout = timeout;
+        self
+    }
+
+    fn idle(mut self, ms: u64) -> Self {
+        self.call.idle_timeout = Some(Duration::from_millis(ms));
+        self
+    }
+
+    fn cancel_at(mut self, ms: u64) -> Self {
+        self.cancel_at = Some(Duration::from_millis(ms));
+        self
+    }
+
+    /// Carries the attempt out and writes down what was heard of it, and when.
+    async fn run(self, toolbox: Toolbox) -> (String, Result<Value, ToolError>) {
+        let Self { call, mut reports, cancel_at } = self;
+        let begun = Instant::now();
+        let cancel = call.cx.cancel.clone();
+        let mut call = pin!(call.carry_out(toolbox, Arc::default()));
+        let mut story = String::new();
+        loop {
+            tokio::select! {
+                biased;
+                ended = &mut call => {
+                    let ms = begun.elapsed().as_millis();
+                    let end = match &ended.result {
+                        Ok(output) => output.to_string(),
+                        Err(err) if err.is_definite => format!("{err} (definite)"),
+                        Err(err) => err.to_string(),
+                    };
+                    writeln!(story, "{ms} {end}").unwrap();
+                    assert!(reports.recv().now_or_never().is_none(), "it has ended");
+                    return (story, ended.result);
+                }
+                (_, it) = reports.recv() => {
+                    writeln!(story, "{} {}", begun.elapsed().as_millis(), it.progress).unwrap();
+                }
+                () = time::sleep_until(begun + cancel_at.unwrap_or_default()),
+                    if cancel_at.is_some() && !cancel.is_cancelled() => cancel.cancel(),
+            }
+        }
+    }
+
+    async fn check(self, expected: Expect) {
+        expected.assert_eq(&self.run(toolbox()).await.0);
+    }
+}
+
+#[test]
+fn outputs_have_a_limit() {
+    assert!(check(json!("x".repeat(10)), 12).is_ok());
+    let error = check(json!("x".repeat(11)), 12).unwrap_err();
+    assert_eq!(error.code, ErrorCode::OUTPUT_TOO_LARGE);
+    let deep = (0..200).fold(json!(1), |it, _| json!([it]));
+    assert_eq!(check(deep, 1 << 20).unwrap_err().code, ErrorCode::OUTPUT_TOO_LARGE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reports_close_together_are_merged_and_the_last_is_not_lost() {
+    let reports = [0, 10, 20, 99, 150, 400, 1_000];
+    Trial::new(json!({ "reports": reports, "answers": 1_050 }))
+        .check(expect![[r#"
+        0 1
+        100 4
+        200 5
+        400 6
+        1000 7
+        1050 "done"
+    "#]])
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_ends_a_call() {
+    Trial::new(json!({ "stops": "saying" }))
+        .idle(2_000)
+        .check(expect![[r"
+        2000 tool.timeout: no answer and no progress for 2s: it was cut off
+    "]])
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_report_starts_the_idle_time_anew() {
+    let reports = [900, 1_800, 2_700];
+    Trial::new(json!({ "reports": reports, "answers": 3_600 }))
+        .idle(1_000)
+        .check(expect![[r#"
+            900 1
+            1800 2
+            2700 3
+            3600 "done"
+        "#]])
+        .await;
+    Trial::new(json!({ "reports": reports, "stops": "saying" }))
+        .idle(1_000)
+        .check(expect![[r"
+            900 1
+            1800 2
+            2700 3
+            3700 tool.timeout: no answer and no progress for 1s: it was cut off
+        "]])
+        .await;
+    // The second comes while nobody listens; its time counts from when the tool made it.
+    let reports = [0, 50];
+    Trial::new(json!({ "reports": reports, "stops": "saying" }))
+        .idle(1_000)
+        .check(expect![[r"
+            0 1
+            100 2
+            1050 tool.timeout: no answer and no progress for 1s: it was cut off
+        "]])
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_whole_timeout_counts_however_much_is_reported() {
+    let script = json!({ "floods": true, "stops": "saying" });
+    Trial::new(script)
+        .idle(1_000)
+        .timeout(Duration::from_millis(350))
+        .check(expect![[r"
+        0 1
+        100 10001
+        200 20001
+        300 30001
+        350 tool.timeout: took longer than its timeout of 350ms and was cut off
+    "]])
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_time_is_up_has_timed_out_whatever_it_says() {
+    for stops in ["saying", "answering", "panicking"] {
+        let script = json!({ "stops": stops });
+        Trial::new(script)
+            .timeout(Duration::from_secs(1))
+            .check(expect![[r"
+            1000 tool.timeout: took longer than its timeout of 1s and was cut off
+        "]])
+            .await;
+    }
+    // One that does not listen is cut off.
+    let (story, _) = Trial::new(json!({})).timeout(Duration::from_secs(1)).run(toolbox()).await;
+    expect![[r"
+        6000 tool.timeout: took longer than its timeout of 1s and was cut off
+    "]]
+    .assert_eq(&story);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_cancelled_has_the_last_word() {
+    let check = |stops: &str, expected| {
+        Trial::new(json!({ "stops": stops })).idle(2_000).cancel_at(500).check(expected)
+    };
+    check(
+        "saying",
+        expect![[r"
+        500 tool.cancelled: stopped
+    "]],
+    )
+    .await;
+    check(
+        "answering",
+        expect![[r#"
+        500 "stopped half way"
+    "#]],
+    )
+    .await;
+    check(
+        "panicking",
+        expect![[r"
+        500 tool.failed: `t.act` panicked: this is a bug in the tool
+    "]],
+    )
+    .await;
+    Trial::new(json!({}))
+        .idle(2_000)
+        .cancel_at(500)
+        .check(expect![[r"
+        5500 tool.cancelled: told to stop, and cut off after 5s
+    "]])
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_never_began_certainly_did_nothing() {
+    let waiting = || {
+        let toolbox = Toolbox::default();
+        let mut set = ToolSet::ready("t".parse().unwrap(), "builtin", "", []);
+        set.status = crate::toolbox::SetStatus::Connecting;
+        toolbox.register(set).unwrap();
+        toolbox
+    };
+    let trial = || Trial::new(json!({}));
+    let (story, _) = trial().idle(1).timeout(Duration::from_secs(2)).run(waiting()).await;
+    expect![[r"
+        2000 tool.timeout: took longer than its timeout of 2s and was cut off (definite)
+    "]]
+    .assert_eq(&story);
+    let (story, _) = trial().cancel_at(500).run(waiting()).await;
+    expect![[r"
+        500 tool.cancelled: cancelled before it began (definite)
+    "]]
+    .assert_eq(&story);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_times_are_no_panic() {
+    let trial = Trial::new(json!({ "answers": 1 })).timeout(Duration::MAX).idle(u64::MAX);
+    assert_eq!(trial.run(toolbox()).await.1, Ok(json!("done")));
+}
+
+/// With a real MCP server.
+mod server {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::sources::{SetConfig, Sources};
+
+    struct Server {
+        toolbox: Toolbox,
+        _sources: Sources,
+        _folder: TempDir,
+    }
+
+    impl Server {
+        async fn ready() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/it/mcp/hostile.mjs");
+            let args = json!([script, "normal", folder.path().join("record")]);
+            let source = json!({ "mcp": { "command": "node", "args": args } });
+            let set: SetConfig =
+                serde_json::from_value(json!({ "name": "s", "source": source })).unwrap();
+            let toolbox = Toolbox::default();
+            let mut sources = Sources::new(&toolbox, limits::OUTPUT_BYTES);
+            sources.add(set).unwrap();
+            let server = Self { toolbox, _sources: sources, _folder: folder };
+            server.run(Trial::of("s.starts", json!({}))).await.unwrap();
+            server
+        }
+
+        async fn run(&self, trial: Trial) -> Result<Value, ToolError> {
+            trial.run(self.toolbox.clone()).await.1
+        }
+
+        /// Waits until the server has heard that calls were cancelled, and returns how many.
+        async fn cancelled(&self) -> Value {
+            self.run(Trial::of("s.cancelled", json!({})).timeout(Duration::from_secs(20)))
+                .await
+                .unwrap()
+        }
+    }
+
+    #[track_caller]
+    fn assert_timed_out(result: Result<Value, ToolError>, expected: &Expect) {
+        let err = result.unwrap_err();
+        expected.assert_eq(&err.to_string());
+        assert!(err.retryable && !err.is_definite);
+    }
+
+    /// Complaint 46: a hung call blocks for ever, and the server is not told.
+    #[tokio::test]
+    async fn a_hung_call_times_out_and_the_server_is_told() {
+        let server = Server::ready().await;
+        let hung = server.run(Trial::of("s.hang", json!({})).idle(200)).await;
+        assert_timed_out(
+            hung,
+            &expect!["tool.timeout: no answer and no progress for 200ms: it was cut off"],
+        );
+        assert_eq!(server.cancelled().await, json!(1));
+        let timeout = Duration::from_millis(300);
+        let hung = server.run(Trial::of("s.hang", json!({})).timeout(timeout)).await;
+        assert_timed_out(
+            hung,
+            &expect!["tool.timeout: took longer than its timeout of 300ms and was cut off"],
+        );
+        assert_eq!(server.cancelled().await, json!(2));
+    }
+
+    #[tokio::test]
+    async fn progress_keeps_a_slow_call_alive() {
+        let server = Server::ready().await;
+        let script = json!({ "every": 50, "times": 40 });
+        assert_eq!(server.run(Trial::of("s.report", script).idle(1_500)).await, Ok(json!(40)));
+        let script = json!({ "every": 1, "times": 3, "hang": true });
+        let (story, result) =
+            Trial::of("s.report", script).idle(1_000).run(server.toolbox.clone()).await;
+        assert!(story.contains(" 3\n"), "{story}");
+        assert_timed_out(
+            result,
+            &expect!["tool.timeout: no answer and no progress for 1s: it was cut off"],
+        );
+        assert_eq!(server.cancelled().await, json!(1));
+    }
+
+    #[tokio::test]
+    async fn a_flood_reaches_the_reader_as_a_trickle() {
+        let server = Server::ready().await;
+        let timeout = Duration::from_millis(1_050);
+        let flood = Trial::of("s.flood", json!({ "times": 1_u64 << 50 })).timeout(timeout);
+        let (story, result) = flood.run(server.toolbox.clone()).await;
+        assert_timed_out(
+            result,
+            &expect!["tool.timeout: took longer than its timeout of 1.05s and was cut off"],
+        );
+        let reports = story.lines().count() - 1;
+        assert!((1..=11).contains(&reports), "{story}");
+        assert_eq!(server.cancelled().await, json!(1));
+    }
+}

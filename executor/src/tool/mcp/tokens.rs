@@ -1,0 +1,92 @@
+//! Which call each progress token belongs to.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use rmcp::model::{NumberOrString, ProgressNotificationParam, ProgressToken};
+use shared::tool::Progress;
+
+use crate::tool::progress::Reporter;
+
+/// The tokens of all calls of one server that are under way.
+#[derive(Debug, Default)]
+pub(super) struct Tokens {
+    next: AtomicI64,
+    calls: Mutex<BTreeMap<i64, Reporter>>,
+}
+
+/// The token of one call. Reports that come after it was dropped are ignored.
+#[derive(Debug)]
+pub(super) struct Token {
+    number: i64,
+    tokens: Arc<Tokens>,
+}
+
+impl Tokens {
+    /// Draws a token by which the server reports to `reporter`.
+    pub(super) fn draw(self: &Arc<Self>, reporter: Reporter) -> Token {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.calls().insert(number, reporter);
+        Token { number, tokens: Arc::clone(self) }
+    }
+
+    /// Passes a report to its call, if there is one.
+    pub(super) fn hear(&self, report: ProgressNotificationParam) {
+        let ProgressToken(NumberOrString::Number(number)) = report.progress_token else { return };
+        let Some(reporter) = self.calls().get(&number).cloned() else { return };
+        let message = report.message.map(Into::into);
+        reporter.report(Progress { progress: report.progress, total: report.total, message });
+    }
+
+    fn calls(&self) -> MutexGuard<'_, BTreeMap<i64, Reporter>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Token {
+    /// Returns the token as the server gets it.
+    pub(super) fn value(&self) -> ProgressToken {
+        ProgressToken(NumberOrString::Number(self.number))
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        self.tokens.calls().remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+    use crate::tool::progress::pipe;
+
+    #[test]
+    fn only_the_call_of_a_token_hears_its_reports() {
+        let tokens = Arc::new(Tokens::default());
+        let (reporter, mut other) = pipe();
+        let _other = tokens.draw(reporter);
+        let (reporter, mut listener) = pipe();
+        let token = tokens.draw(reporter);
+        let mut hear = |token: ProgressToken| {
+            tokens.hear(ProgressNotificationParam::new(token, 1.0).with_message("x"));
+            listener.next().now_or_never().map(|it| it.progress)
+        };
+        let expected = Progress { progress: 1.0, total: None, message: Some("x".into()) };
+        assert_eq!(hear(token.value()), Some(expected));
+        assert_eq!(hear(ProgressToken(NumberOrString::Number(i64::MAX))), None);
+        assert_eq!(hear(ProgressToken(NumberOrString::String("1".into()))), None);
+        let late = token.value();
+        drop(token);
+        assert_eq!(hear(late), None);
+        assert!(other.next().now_or_never().is_none());
+        assert_eq!(tokens.calls().len(), 1);
+    }
+}
