@@ -123,9 +123,12 @@ pub struct Rendered {
 impl Template {
     /// Parses every string of `value`, at any depth, and collects everything that is wrong.
     pub fn parse(value: &Value, names: &dyn Names) -> Result<Self, Vec<TemplateError>> {
-        let mut parser = Parser { names, at: String::new(), errors: Vec::new() };
-        let template = parser.value(value);
-        if parser.errors.is_empty() { Ok(template) } else { Err(parser.errors) }
+        Ok(Parser::parse(value, names)?.unwrap_or_else(|| Self::literal(value.clone())))
+    }
+
+    /// Parses a value that is kept as it is where it has no holes.
+    pub fn of(value: &Arc<Value>, names: &dyn Names) -> Result<Self, Vec<TemplateError>> {
+        Ok(Parser::parse(value, names)?.unwrap_or_else(|| Self::Literal(Arc::clone(value))))
     }
 
     fn literal(value: Value) -> Self {
@@ -229,18 +232,37 @@ impl<'a> Filling<'a> {
 
 struct Parser<'a> {
     names: &'a dyn Names,
-    at: String,
+    /// The way to where it is; only written out for what is wrong.
+    way: Vec<Way<'a>>,
     errors: Vec<TemplateError>,
 }
 
-impl Parser<'_> {
-    fn value(&mut self, value: &Value) -> Template {
+#[derive(Clone, Copy)]
+enum Way<'a> {
+    Field(&'a str),
+    Item(usize),
+}
+
+impl<'a> Parser<'a> {
+    /// Returns the template, or nothing where the value is what it stands for.
+    fn parse(
+        value: &'a Value,
+        names: &'a dyn Names,
+    ) -> Result<Option<Template>, Vec<TemplateError>> {
+        if !has_braces(value) {
+            return Ok(None);
+        }
+        let mut parser = Self { names, way: Vec::new(), errors: Vec::new() };
+        let template = parser.value(value);
+        if parser.errors.is_empty() { Ok(Some(template)) } else { Err(parser.errors) }
+    }
+
+    fn value(&mut self, value: &'a Value) -> Template {
         match value {
             Value::String(text) => self.string(text),
             Value::Array(items) => {
                 let parsed = items.iter().enumerate();
-                let parsed: Vec<_> =
-                    parsed.map(|(n, it)| self.inside(&format!("[{n}]"), it)).collect();
+                let parsed: Vec<_> = parsed.map(|(n, it)| self.inside(Way::Item(n), it)).collect();
                 if parsed.iter().any(Template::has_holes) {
                     return Template::Array(parsed);
                 }
@@ -249,7 +271,7 @@ impl Parser<'_> {
             Value::Object(fields) => {
                 let parsed: Vec<_> = fields
                     .iter()
-                    .map(|(key, it)| (key.clone(), self.inside(&path::written(key), it)))
+                    .map(|(key, it)| (key.clone(), self.inside(Way::Field(key), it)))
                     .collect();
                 if parsed.iter().any(|(_, it)| it.has_holes()) {
                     return Template::Object(parsed);
@@ -261,12 +283,19 @@ impl Parser<'_> {
         }
     }
 
-    fn inside(&mut self, at: &str, value: &Value) -> Template {
-        let outside = self.at.len();
-        self.at.push_str(at);
+    fn inside(&mut self, way: Way<'a>, value: &'a Value) -> Template {
+        self.way.push(way);
         let template = self.value(value);
-        self.at.truncate(outside);
+        self.way.pop();
         template
+    }
+
+    fn at(&self) -> String {
+        let written = self.way.iter().map(|it| match it {
+            Way::Field(key) => path::written(key),
+            Way::Item(n) => format!("[{n}]"),
+        });
+        written.collect()
     }
 
     fn string(&mut self, text: &str) -> Template {
@@ -282,14 +311,19 @@ impl Parser<'_> {
                 },
                 Token::Braces { whole, inner } => match self.reference(whole, inner) {
                     Ok(reference) => parts.push(Part::Reference(reference)),
-                    Err(kind) => self.errors.push(TemplateError { at: self.at.clone(), kind }),
+                    Err(kind) => {
+                        let at = self.at();
+                        self.errors.push(TemplateError { at, kind });
+                    }
                 },
             }
         }
-        match parts.as_mut_slice() {
-            [] => Template::literal(Value::from("")),
-            [Part::Literal(text)] => Template::literal(Value::String(std::mem::take(text))),
-            [Part::Reference(reference)] => Template::Whole(reference.clone()),
+        match parts.len() {
+            0 => Template::literal(Value::from("")),
+            1 => match parts.swap_remove(0) {
+                Part::Literal(text) => Template::literal(Value::String(text)),
+                Part::Reference(reference) => Template::Whole(reference),
+            },
             _ => Template::Text(parts),
         }
     }
@@ -319,6 +353,16 @@ impl Parser<'_> {
             ("index", _) => Ok(Reference { target: Target::Index, path, text }),
             _ => Err(TemplateErrorKind::Unknown { text: whole.to_owned(), name: name.to_owned() }),
         }
+    }
+}
+
+/// Returns whether a template may stand anywhere in a value.
+pub fn has_braces(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains("{{"),
+        Value::Array(items) => items.iter().any(has_braces),
+        Value::Object(fields) => fields.values().any(has_braces),
+        _ => false,
     }
 }
 

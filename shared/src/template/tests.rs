@@ -20,6 +20,7 @@ impl Values for World {
         match target {
             Target::Step(step) => self.0.get(step.get()).map(|(_, output)| output),
             Target::Variable(name) => (&**name == "who").then_some(&self.0[0].1["name"]),
+            Target::Input | Target::Item | Target::Index => None,
         }
     }
 }

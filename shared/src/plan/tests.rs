@@ -1,0 +1,88 @@
+//! What is a plan, and what is none.
+
+use chrono::TimeDelta;
+use serde_json::json;
+
+use super::*;
+
+/// Steps as identifiers, dependencies and parameters, and what is wrong with them.
+type Case<'a> = (&'a [(&'a str, &'a [&'a str], Value)], &'a str);
+
+fn plan(steps: &[(&str, &[&str], Value)]) -> Result<Plan, PlanError> {
+    let steps = steps.iter().map(|(id, on, parameters)| UncheckedStep {
+        id: id.parse().unwrap(),
+        tool: "set.tool".parse().unwrap(),
+        parameters: Arc::new(parameters.clone()),
+        depends_on: on.iter().map(|it| it.parse().unwrap()).collect(),
+        output_mapping: vec![("_id".to_owned(), format!("{id}_id"))],
+        policy: StepPolicy::default(),
+        plan: None,
+        when: None,
+        for_each: None,
+        compensate: None,
+    });
+    let about = About {
+        id: "plan_1_aaaaaaaaa".parse().unwrap(),
+        request: "req_1_aaaaaaaaa".parse().unwrap(),
+        version: 1,
+        query: "q".to_owned(),
+        planner: "explicit".to_owned(),
+        created_at: Timestamp::UNIX_EPOCH,
+    };
+    let steps = steps.collect();
+    Plan::try_from(UncheckedPlan { about, steps, diagnostics: Vec::new() })
+}
+
+#[test]
+fn a_plan_survives_the_store() {
+    let parameters = json!({ "z": "{{a._id}}", "a": [1.5, 9_007_199_254_740_993_u64] });
+    let plan = plan(&[("a", &[], json!({})), ("b", &["a"], parameters)]).unwrap();
+    let again = Plan::from_json(&plan.to_json()).unwrap();
+    assert_eq!(again.to_unchecked(), plan.to_unchecked());
+    assert_eq!(again.steps()[1].parameters.to_string(), plan.steps()[1].parameters.to_string());
+}
+
+#[test]
+fn what_cannot_run_is_no_plan() {
+    assert_eq!(plan(&[]).unwrap_err(), PlanError::Empty);
+    let cases: [Case<'_>; 6] = [
+        (&[("a", &["b"], json!({})), ("b", &[], json!({}))], "`a` depends on `b`"),
+        (&[("a", &["a"], json!({}))], "`a` depends on `a`"),
+        (&[("a", &[], json!({})), ("a", &[], json!({}))], "two steps"),
+        (&[("a", &[], json!({})), ("b", &[], json!("{{a}}"))], "`b` depends on `{{a}}`"),
+        (&[("a", &[], json!("{{c}}"))], "names no step"),
+        (&[("a", &[], json!({})), ("b", &[], json!("{{vars.a_id}}"))], "{{vars.a_id}}"),
+    ];
+    for (steps, expected) in cases {
+        let err = plan(steps).unwrap_err().to_string();
+        assert!(err.contains(expected), "{err}");
+    }
+}
+
+#[test]
+fn layers_are_longest_paths() {
+    let none = json!({});
+    let plan = plan(&[
+        ("a", &[], none.clone()),
+        ("b", &["a"], none.clone()),
+        ("c", &[], none.clone()),
+        ("d", &["b", "c"], none),
+    ])
+    .unwrap();
+    let layers: Vec<Vec<usize>> =
+        plan.layers().iter().map(|it| it.iter().map(|it| it.get()).collect()).collect();
+    assert_eq!(layers, [vec![0, 2], vec![1], vec![3]]);
+    assert_eq!(plan.dependents(StepIx::new(0)), [StepIx::new(1)]);
+}
+
+#[test]
+fn waits_grow_up_to_a_limit() {
+    let policy = RetryPolicy { max_attempts: 5, jitter: false, ..RetryPolicy::default() };
+    let waits: Vec<_> = (1..=5).map(|it| policy.delay(it, 0)).collect();
+    let ms = |it| Some(TimeDelta::milliseconds(it));
+    assert_eq!(waits, [ms(100), ms(200), ms(400), ms(800), None]);
+    let policy = RetryPolicy { max_attempts: 500, ..policy };
+    assert_eq!(policy.delay(400, 7), ms(30_000));
+    let jittered = RetryPolicy { jitter: true, ..policy }.delay(400, 7).unwrap();
+    assert!(jittered >= TimeDelta::seconds(15) && jittered <= TimeDelta::seconds(30));
+}
