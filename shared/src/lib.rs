@@ -5,6 +5,7 @@
 //! crate knows nothing of planners, executors or GraphQL.
 
 pub mod clock;
+pub mod condition;
 pub mod diagnostic;
 pub mod event;
 pub mod execution;

@@ -39,3 +39,14 @@ pub const POLL: Duration = Duration::from_millis(250);
 pub const EXECUTIONS: usize = 4_096;
 /// An execution that only waits, and for longer than this, leaves the memory.
 pub const PARK_AFTER: Duration = Duration::from_secs(2);
+/// Bytes of a condition: what a person can still read.
+pub const CONDITION_BYTES: usize = 4 << 10;
+/// How deep the brackets of a condition may nest: its parser recurses some ten calls a level.
+pub const CONDITION_DEPTH: usize = 24;
+/// Operators, dots and brackets in a condition: a chain of them nests in the parser's tree.
+pub const CONDITION_OPERATORS: usize = 256;
+/// Operations that telling whether a condition holds may take, a few dozen milliseconds: enough
+/// for ten looks at each of 10,000 items, too few for loops within loops over large lists.
+pub const CONDITION_WORK: usize = 1_000_000;
+/// Bytes of a compiled pattern in a condition: the time to match grows with it.
+pub const CONDITION_PATTERN_BYTES: usize = 64 << 10;

@@ -1,0 +1,190 @@
+//! Conditions: whether a step runs, said in the Common Expression Language (CEL).
+//!
+//! A condition is parsed when a plan is compiled or loaded, so that what cannot be meant is known
+//! before anything runs, and told when everything it looks at is over. Both are pure, and both are
+//! bounded: a plan may come from a stranger.
+
+mod compile;
+mod eval;
+mod expr;
+mod fault;
+mod function;
+mod number;
+mod shape;
+mod value;
+
+use std::{fmt, sync::Arc};
+
+use serde_json::Value;
+
+use self::{compile::Compiler, eval::Evaluation, expr::Expr, value::Val};
+use crate::{
+    limits,
+    template::{Names, Target, Values},
+};
+
+/// Whether a step runs, parsed. Two are equal if they are written alike.
+#[derive(Clone)]
+pub struct Condition(Arc<Parsed>);
+
+struct Parsed {
+    source: String,
+    expr: Expr,
+    targets: Vec<Target>,
+}
+
+/// Why a text is not a condition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConditionError {
+    /// It is not CEL.
+    #[error("line {line}, column {column}: {why}")]
+    Syntax {
+        /// Counted from 1; 0 if nobody knows.
+        line: usize,
+        /// In characters, counted from 1.
+        column: usize,
+        /// What is wrong there.
+        why: String,
+    },
+    /// A name that is no step, nor a tool that exactly one step uses.
+    #[error("`{name}` names no step of the plan")]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// A function that there is not.
+    #[error("there is no function `{name}`")]
+    UnknownFunction {
+        /// Its name.
+        name: String,
+    },
+    /// Too many or too few arguments.
+    #[error("`{name}` takes {takes} argument{}", if *takes == 1 { "" } else { "s" })]
+    Arguments {
+        /// The function.
+        name: String,
+        /// How many it takes.
+        takes: usize,
+    },
+    /// An argument that must be written in a particular way.
+    #[error("`{name}` needs {needs}")]
+    Macro {
+        /// The function.
+        name: &'static str,
+        /// What it needs.
+        needs: &'static str,
+    },
+    /// `steps` or `vars` on its own.
+    #[error("`{name}` is nothing on its own; write `{name}.x` or `{name}[\"x\"]`")]
+    Bare {
+        /// Which of the two.
+        name: &'static str,
+    },
+    /// `steps[…]` with something that is only known when it runs.
+    #[error("`{name}[…]` needs a name in quotes, so that the plan shows what is looked at")]
+    Computed {
+        /// `steps` or `vars`.
+        name: &'static str,
+    },
+    /// A pattern that is no regular expression, or too large a one.
+    #[error("the pattern of `matches`: {why}")]
+    Pattern {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A part of CEL that JSON has no use for.
+    #[error("conditions have no {what}")]
+    Unsupported {
+        /// What was written.
+        what: String,
+    },
+    /// It can never be true nor false.
+    #[error("it gives neither true nor false; compare it with something")]
+    NeverBool,
+    /// It has too many bytes.
+    #[error("it has {bytes} bytes, and may have {}", limits::CONDITION_BYTES)]
+    TooLong {
+        /// How many it has.
+        bytes: usize,
+    },
+    /// Its brackets nest too deep.
+    #[error("its brackets nest deeper than {}", limits::CONDITION_DEPTH)]
+    TooDeep,
+    /// It has too many operators.
+    #[error("it has more than {} operators, dots and brackets", limits::CONDITION_OPERATORS)]
+    TooManyOperators,
+}
+
+impl Condition {
+    /// Parses a condition; `names` says what the names in it mean.
+    pub fn parse(source: &str, names: &dyn Names) -> Result<Self, ConditionError> {
+        shape::check(source)?;
+        let tree = tree(source)?;
+        let mut compiler = Compiler::new(names);
+        let expr = compiler.expr(&tree)?;
+        if expr.is_never_bool() {
+            return Err(ConditionError::NeverBool);
+        }
+        let targets = compiler.into_targets();
+        Ok(Self(Arc::new(Parsed { source: source.to_owned(), expr, targets })))
+    }
+
+    /// Returns it as it was written.
+    pub fn source(&self) -> &str {
+        &self.0.source
+    }
+
+    /// Returns the steps and variables that it looks at, each once.
+    pub fn targets(&self) -> &[Target] {
+        &self.0.targets
+    }
+
+    /// Returns whether it holds. Err: why that cannot be told, for people.
+    ///
+    /// A step that `values` knows nothing of has no output, and stands for null.
+    pub fn holds(&self, values: &dyn Values, input: &Value) -> Result<bool, String> {
+        let mut evaluation = Evaluation::new(&self.0.targets, values, input);
+        match evaluation.value(&self.0.expr) {
+            Ok(Val::Bool(it)) => Ok(it),
+            Ok(other) => Err(format!("it gives {}, neither true nor false", other.kind())),
+            Err(fault) => Err(fault.to_string()),
+        }
+    }
+}
+
+impl PartialEq for Condition {
+    fn eq(&self, other: &Self) -> bool {
+        self.source() == other.source()
+    }
+}
+
+impl fmt::Debug for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Condition").field(&self.source()).finish()
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.source())
+    }
+}
+
+/// Parses what [`shape::check`] has let through. Macros stay the calls that they are written as.
+fn tree(source: &str) -> Result<cel::IdedExpr, ConditionError> {
+    let parser = cel::Env::default().with_optional_support(false).parser();
+    parser.parse(source).map_err(|errors| first_of(&errors))
+}
+
+fn first_of(errors: &cel::ParseErrors) -> ConditionError {
+    let Some(error) = errors.errors.first() else {
+        return ConditionError::Syntax { line: 0, column: 0, why: "it is not CEL".to_owned() };
+    };
+    let place = |it: isize| usize::try_from(it).unwrap_or(0);
+    let why = error.msg.trim_start_matches("Syntax error: ").replace("'<EOF>'", "the end");
+    let why = why.split(" expecting ").next().unwrap_or_default().to_owned();
+    ConditionError::Syntax { line: place(error.pos.0), column: place(error.pos.1), why }
+}
+
+#[cfg(test)]
+mod tests;
