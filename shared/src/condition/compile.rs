@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use cel::common::ast::{
-    self, CallExpr, EntryExpr, Expr as Tree, IdedExpr, LiteralValue, MapExpr, operators,
+    CallExpr, ComprehensionExpr, EntryExpr, Expr as Tree, IdedExpr, LiteralValue, MapExpr,
+    SelectExpr, operators,
 };
 use regex::RegexBuilder;
 
@@ -50,6 +51,7 @@ impl<'a> Compiler<'a> {
         match &tree.expr {
             Tree::Literal(it) => literal(it),
             Tree::Ident(name) => self.name(name),
+            Tree::Select(it) if it.test => self.has(it),
             Tree::Select(it) => match self.scope(&it.operand) {
                 Some(scope) => self.target(scope, &it.field, false),
                 None => {
@@ -61,7 +63,8 @@ impl<'a> Compiler<'a> {
             Tree::List(it) => Ok(Expr::List(self.all(&it.elements)?)),
             Tree::Map(it) => self.map(it),
             Tree::Struct(it) => Err(unsupported(&format!("`{} {{…}}`", it.type_name))),
-            Tree::Comprehension(_) | Tree::Unspecified => Err(unsupported("this")),
+            Tree::Comprehension(it) => self.repeat(it),
+            Tree::Unspecified => Err(unsupported("empty parts")),
         }
     }
 
@@ -144,10 +147,8 @@ impl<'a> Compiler<'a> {
                 let parts = [self.expr(when)?, self.expr(then)?, self.expr(otherwise)?];
                 Ok(Expr::Choice(Box::new(parts)))
             }
-            (None, arguments) if name == operators::HAS => self.has(arguments),
-            (Some(range), arguments) if LoopKind::named(name).is_some() => {
-                let kind = LoopKind::named(name).expect("the guard has seen that there is one");
-                self.repeat(kind, range, arguments)
+            (Some(_), _) if LoopKind::named(name).is_some() => {
+                Err(ConditionError::Arguments { name: name.to_owned(), takes: 2 })
             }
             (of, arguments) if name == "matches" => {
                 let of = of.as_deref().into_iter().chain(arguments);
@@ -170,42 +171,27 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Compiles `has(a.b)`, and `has(a["b"])` for fields that a dot cannot name.
-    fn has(&mut self, arguments: &[IdedExpr]) -> Compiled {
-        let [argument] = arguments else {
-            return Err(ConditionError::Arguments { name: "has".to_owned(), takes: 1 });
+    /// Compiles `has(a.b)`.
+    fn has(&mut self, it: &SelectExpr) -> Compiled {
+        let Some(scope) = self.scope(&it.operand) else {
+            let key = Key { name: it.field.clone(), quoted: false };
+            return Ok(Expr::Has(self.boxed(&it.operand)?, key));
         };
-        match self.expr(argument)? {
-            Expr::Field(of, key) => Ok(Expr::Has(of, key)),
-            Expr::Target(index, _) if matches!(argument.expr, Tree::Select(_) | Tree::Call(_)) => {
-                Ok(Expr::HasTarget(index))
-            }
-            _ => Err(ConditionError::Macro { name: "has", needs: "a field, as in `has(a.b)`" }),
+        match self.target(scope, &it.field, false)? {
+            Expr::Target(index, _) => Ok(Expr::HasTarget(index)),
+            other => Ok(other),
         }
     }
 
-    fn repeat(&mut self, kind: LoopKind, range: &IdedExpr, arguments: &[IdedExpr]) -> Compiled {
-        let range = self.expr(range)?;
-        let Some((Tree::Ident(name), bodies)) =
-            arguments.split_first().map(|(first, rest)| (&first.expr, rest))
-        else {
-            let needs = "a name for the item first, as in `list.all(it, it > 0)`";
-            return Err(ConditionError::Macro { name: kind.name(), needs });
-        };
-        self.locals.push(name.as_str().into());
-        let bodies = self.all(bodies);
+    /// Compiles what the parser has made of a macro, back into what the macro means.
+    fn repeat(&mut self, it: &ComprehensionExpr) -> Compiled {
+        let Some((kind, test, make)) = written(it) else { return Err(unsupported("such loops")) };
+        let range = self.expr(&it.iter_range)?;
+        self.locals.push(it.iter_var.as_str().into());
+        let test = test.map_or(Ok(Expr::Bool(true)), |it| self.expr(it));
+        let make = make.map(|it| self.expr(it)).transpose();
         self.locals.pop();
-        let mut bodies = bodies?.into_iter();
-        let (test, make) = match (kind, bodies.next(), bodies.next(), bodies.next()) {
-            (LoopKind::Map, Some(test), Some(make), None) => (test, Some(make)),
-            (LoopKind::Map, Some(make), None, None) => (Expr::Bool(true), Some(make)),
-            (kind, Some(test), None, None) if kind != LoopKind::Map => (test, None),
-            _ => {
-                let takes = 2;
-                return Err(ConditionError::Arguments { name: kind.name().to_owned(), takes });
-            }
-        };
-        Ok(Expr::Loop(Box::new(Loop { kind, range, test, make })))
+        Ok(Expr::Loop(Box::new(Loop { kind, range, test: test?, make: make? })))
     }
 
     /// Compiles `a.matches("pattern")`: the pattern is compiled here, once, within a limit.
@@ -273,10 +259,51 @@ fn literal(literal: &LiteralValue) -> Compiled {
     })
 }
 
+/// What a macro asks, what it tests each item with, and what it makes of one.
+type Written<'a> = (LoopKind, Option<&'a IdedExpr>, Option<&'a IdedExpr>);
+
+/// Returns what the macro was that the parser expanded, told by what the loop begins with.
+fn written(it: &ComprehensionExpr) -> Option<Written<'_>> {
+    let (step, arguments) = called(&it.loop_step)?;
+    Some(match (&it.accu_init.expr, step, arguments) {
+        (Tree::Literal(LiteralValue::Boolean(_)), operators::LOGICAL_AND, [_, test]) => {
+            (LoopKind::All, Some(test), None)
+        }
+        (Tree::Literal(LiteralValue::Boolean(_)), operators::LOGICAL_OR, [_, test]) => {
+            (LoopKind::Exists, Some(test), None)
+        }
+        (Tree::Literal(LiteralValue::Int(_)), operators::CONDITIONAL, [test, ..]) => {
+            (LoopKind::ExistsOne, Some(test), None)
+        }
+        (Tree::List(_), operators::CONDITIONAL, [test, step, _]) => {
+            (LoopKind::Map, Some(test), Some(appended(called(step)?)?))
+        }
+        (Tree::List(_), step, arguments) => {
+            (LoopKind::Map, None, Some(appended((step, arguments))?))
+        }
+        _ => return None,
+    })
+}
+
+/// Returns the item of `@result + [item]`.
+fn appended<'a>(call: (&str, &'a [IdedExpr])) -> Option<&'a IdedExpr> {
+    match call {
+        (operators::ADD, [_, IdedExpr { expr: Tree::List(list), .. }]) => list.elements.first(),
+        _ => None,
+    }
+}
+
+fn called(tree: &IdedExpr) -> Option<(&str, &[IdedExpr])> {
+    match &tree.expr {
+        Tree::Call(it) => Some((&it.func_name, &it.args)),
+        _ => None,
+    }
+}
+
 /// Returns the string that is written there.
 fn text(tree: &IdedExpr) -> Option<&str> {
     match &tree.expr {
-        ast::Expr::Literal(LiteralValue::String(it)) => Some(it.inner()),
+        Tree::Literal(LiteralValue::String(it)) => Some(it.inner()),
         _ => None,
     }
 }

@@ -373,7 +373,7 @@ impl<'a> Evaluation<'a> {
                 }
                 Ok(Val::Bool(found == 1))
             }
-            LoopKind::Filter | LoopKind::Map => self.collect(it, &items),
+            LoopKind::Map => self.collect(it, &items),
         }
     }
 

@@ -90,7 +90,7 @@ pub(super) struct Loop {
     pub(super) range: Expr,
     /// What each item is tested with; `true` for a `map` that takes all.
     pub(super) test: Expr,
-    /// What `map` makes of an item.
+    /// What `map` makes of an item; `filter` makes the item itself of it.
     pub(super) make: Option<Expr>,
 }
 
@@ -100,7 +100,7 @@ pub(super) enum LoopKind {
     All,
     Exists,
     ExistsOne,
-    Filter,
+    /// `map`, and `filter`, which the parser makes a `map` of.
     Map,
 }
 
@@ -111,8 +111,7 @@ impl LoopKind {
             "all" => Self::All,
             "exists" => Self::Exists,
             "exists_one" | "existsOne" => Self::ExistsOne,
-            "filter" => Self::Filter,
-            "map" => Self::Map,
+            "filter" | "map" => Self::Map,
             _ => return None,
         })
     }
@@ -152,7 +151,7 @@ impl Expr {
             Self::Bool(_) => false,
             Self::Binary(operator, _, _) => operator.is_arithmetic(),
             Self::Call(function, _) => function.is_never_bool(),
-            Self::Loop(it) => matches!(it.kind, LoopKind::Filter | LoopKind::Map),
+            Self::Loop(it) => it.kind == LoopKind::Map,
             Self::Choice(parts) => parts[1].is_never_bool() || parts[2].is_never_bool(),
             Self::Null
             | Self::Integer(_)
@@ -210,7 +209,6 @@ impl LoopKind {
             Self::All => "all",
             Self::Exists => "exists",
             Self::ExistsOne => "exists_one",
-            Self::Filter => "filter",
             Self::Map => "map",
         }
     }

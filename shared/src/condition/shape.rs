@@ -94,9 +94,9 @@ impl Scan<'_> {
         let (word, after) = self.rest.split_at(end);
         let quote = after.chars().next().filter(|it| matches!(it, '"' | '\''));
         self.rest = after;
-        match (word, quote) {
-            ("r" | "R", Some(quote)) => self.text(quote, true),
-            ("b" | "B" | "br" | "bR" | "Br" | "BR", Some(_)) => {
+        match (word.to_ascii_lowercase().as_str(), quote) {
+            ("r", Some(quote)) => self.text(quote, true),
+            ("b" | "br" | "rb", Some(_)) => {
                 Err(ConditionError::Unsupported { what: "bytes".to_owned() })
             }
             ("in", _) => {
