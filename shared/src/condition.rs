@@ -10,6 +10,7 @@ mod expr;
 mod fault;
 mod function;
 mod number;
+mod pattern;
 mod shape;
 mod value;
 
@@ -17,7 +18,7 @@ use std::{fmt, sync::Arc};
 
 use serde_json::Value;
 
-use self::{compile::Compiler, eval::Evaluation, expr::Expr, value::Val};
+use self::{compile::Compiler, eval::Evaluation, expr::Expr, pattern::Pattern, value::Val};
 use crate::{
     limits,
     template::{Names, Target, Values},
@@ -31,6 +32,7 @@ struct Parsed {
     source: String,
     expr: Expr,
     targets: Vec<Target>,
+    patterns: Vec<Pattern>,
 }
 
 /// Why a text is not a condition.
@@ -39,7 +41,7 @@ pub enum ConditionError {
     /// It is not CEL.
     #[error("line {line}, column {column}: {why}")]
     Syntax {
-        /// Counted from 1; 0 if nobody knows.
+        /// Counted from 1.
         line: usize,
         /// In characters, counted from 1.
         column: usize,
@@ -66,14 +68,6 @@ pub enum ConditionError {
         /// How many it takes.
         takes: usize,
     },
-    /// An argument that must be written in a particular way.
-    #[error("`{name}` needs {needs}")]
-    Macro {
-        /// The function.
-        name: &'static str,
-        /// What it needs.
-        needs: &'static str,
-    },
     /// `steps` or `vars` on its own.
     #[error("`{name}` is nothing on its own; write `{name}.x` or `{name}[\"x\"]`")]
     Bare {
@@ -86,6 +80,9 @@ pub enum ConditionError {
         /// `steps` or `vars`.
         name: &'static str,
     },
+    /// A pattern that is only known when it runs.
+    #[error("`matches` needs its pattern written out, as in `a.matches(\"^[a-z]+$\")`")]
+    ComputedPattern,
     /// A pattern that is no regular expression, or too large a one.
     #[error("the pattern of `matches`: {why}")]
     Pattern {
@@ -111,7 +108,10 @@ pub enum ConditionError {
     #[error("its brackets nest deeper than {}", limits::CONDITION_DEPTH)]
     TooDeep,
     /// It has too many operators.
-    #[error("it has more than {} operators, dots and brackets", limits::CONDITION_OPERATORS)]
+    #[error(
+        "it has more than {} operators, dots and brackets besides `&&` and `||`",
+        limits::CONDITION_OPERATORS
+    )]
     TooManyOperators,
 }
 
@@ -125,8 +125,8 @@ impl Condition {
         if expr.is_never_bool() {
             return Err(ConditionError::NeverBool);
         }
-        let targets = compiler.into_targets();
-        Ok(Self(Arc::new(Parsed { source: source.to_owned(), expr, targets })))
+        let (targets, patterns) = compiler.into_parts();
+        Ok(Self(Arc::new(Parsed { source: source.to_owned(), expr, targets, patterns })))
     }
 
     /// Returns it as it was written.
@@ -143,7 +143,7 @@ impl Condition {
     ///
     /// A step that `values` knows nothing of has no output, and stands for null.
     pub fn holds(&self, values: &dyn Values, input: &Value) -> Result<bool, String> {
-        let mut evaluation = Evaluation::new(&self.0.targets, values, input);
+        let mut evaluation = Evaluation::new(&self.0, values, input);
         match evaluation.value(&self.0.expr) {
             Ok(Val::Bool(it)) => Ok(it),
             Ok(other) => Err(format!("it gives {}, neither true nor false", other.kind())),
@@ -180,12 +180,28 @@ fn tree(source: &str) -> Result<cel::IdedExpr, ConditionError> {
 
 fn first_of(errors: &cel::ParseErrors) -> ConditionError {
     let Some(error) = errors.errors.first() else {
-        return ConditionError::Syntax { line: 0, column: 0, why: "it is not CEL".to_owned() };
+        return ConditionError::Syntax { line: 1, column: 1, why: "it is not CEL".to_owned() };
     };
-    let place = |it: isize| usize::try_from(it).unwrap_or(0);
-    let why = error.msg.trim_start_matches("Syntax error: ").replace("'<EOF>'", "the end");
-    let why = why.split(" expecting ").next().unwrap_or_default().to_owned();
+    let place = |it: isize| usize::try_from(it).unwrap_or(0).max(1);
+    let why = said_better(error.msg.trim_start_matches("Syntax error: "));
     ConditionError::Syntax { line: place(error.pos.0), column: place(error.pos.1), why }
+}
+
+/// Says what the parser says in words for people, where its own are not.
+fn said_better(message: &str) -> String {
+    if let Some(word) = message.strip_prefix("reserved identifier: ") {
+        return format!("`{word}` is a word of CEL; write `steps[\"{word}\"]`");
+    }
+    if message.contains("'<EOF>'") {
+        return "it ends too early".to_owned();
+    }
+    match message {
+        "invalid argument to has() macro" => "`has` needs a field, as in `has(a.b)`".to_owned(),
+        "argument must be a simple name" => {
+            "a name for the item comes first, as in `list.all(it, it > 0)`".to_owned()
+        }
+        other => other.split(" expecting ").next().unwrap_or_default().to_owned(),
+    }
 }
 
 #[cfg(test)]

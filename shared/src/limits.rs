@@ -43,10 +43,11 @@ pub const PARK_AFTER: Duration = Duration::from_secs(2);
 pub const CONDITION_BYTES: usize = 4 << 10;
 /// How deep the brackets of a condition may nest: its parser recurses some ten calls a level.
 pub const CONDITION_DEPTH: usize = 24;
-/// Operators, dots and brackets in a condition: a chain of them nests in the parser's tree.
-pub const CONDITION_OPERATORS: usize = 256;
+/// Operators, dots and brackets in a condition, `&&` and `||` aside: a chain of them nests in the
+/// parser's tree.
+pub const CONDITION_OPERATORS: usize = 128;
 /// Operations that telling whether a condition holds may take, a few dozen milliseconds: enough
 /// for ten looks at each of 10,000 items, too few for loops within loops over large lists.
 pub const CONDITION_WORK: usize = 1_000_000;
-/// Bytes of a compiled pattern in a condition: the time to match grows with it.
-pub const CONDITION_PATTERN_BYTES: usize = 64 << 10;
+/// Bytes that a pattern in a condition may compile to: the time to match grows with it.
+pub const CONDITION_PATTERN_BYTES: usize = 128 << 10;

@@ -2,21 +2,17 @@
 
 use std::sync::Arc;
 
-use cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr as Tree, IdedExpr, LiteralValue, MapExpr,
-    SelectExpr, operators,
-};
-use regex::RegexBuilder;
-
 use super::{
     ConditionError,
     expr::{Expr, Key, Loop, LoopKind, Operator},
     function::{Function, Style},
+    pattern::Pattern,
     value::Kind,
 };
-use crate::{
-    limits,
-    template::{Names, Target},
+use crate::template::{Names, Target};
+use cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr as Tree, IdedExpr, LiteralValue, MapExpr,
+    SelectExpr, operators,
 };
 
 type Compiled = Result<Expr, ConditionError>;
@@ -25,6 +21,7 @@ type Compiled = Result<Expr, ConditionError>;
 pub(super) struct Compiler<'a> {
     names: &'a dyn Names,
     targets: Vec<Target>,
+    patterns: Vec<Pattern>,
     /// The names that the macros around brought, outermost first.
     locals: Vec<Arc<str>>,
 }
@@ -38,12 +35,12 @@ enum Scope {
 
 impl<'a> Compiler<'a> {
     pub(super) fn new(names: &'a dyn Names) -> Self {
-        Self { names, targets: Vec::new(), locals: Vec::new() }
+        Self { names, targets: Vec::new(), patterns: Vec::new(), locals: Vec::new() }
     }
 
-    /// Returns what the compiled expressions look at.
-    pub(super) fn into_targets(self) -> Vec<Target> {
-        self.targets
+    /// Returns what the compiled expressions look at, and the patterns that they match.
+    pub(super) fn into_parts(self) -> (Vec<Target>, Vec<Pattern>) {
+        (self.targets, self.patterns)
     }
 
     /// Compiles a tree.
@@ -112,9 +109,9 @@ impl<'a> Compiler<'a> {
 
     fn target(&mut self, scope: Scope, name: &str, quoted: bool) -> Compiled {
         let target = match scope {
-            Scope::Steps => self
-                .step(name)
-                .ok_or_else(|| ConditionError::Unknown { name: name.to_owned() })?,
+            Scope::Steps => {
+                self.step(name).ok_or_else(|| ConditionError::Unknown { name: name.to_owned() })?
+            }
             Scope::Variables => Target::Variable(name.into()),
         };
         let key = Key { name: name.to_owned(), quoted };
@@ -194,28 +191,18 @@ impl<'a> Compiler<'a> {
         Ok(Expr::Loop(Box::new(Loop { kind, range, test: test?, make: make? })))
     }
 
-    /// Compiles `a.matches("pattern")`: the pattern is compiled here, once, within a limit.
+    /// Compiles `a.matches("pattern")`: what pattern it is must be known before anything runs.
     fn matches(&mut self, arguments: &[&IdedExpr]) -> Compiled {
         let [of, pattern] = arguments else {
             return Err(ConditionError::Arguments { name: "matches".to_owned(), takes: 1 });
         };
-        let Some(pattern) = text(pattern) else {
-            let needs = "its pattern written out, as in `a.matches(\"^[a-z]+$\")`";
-            return Err(ConditionError::Macro { name: "matches", needs });
-        };
-        let pattern = RegexBuilder::new(pattern)
-            .size_limit(limits::CONDITION_PATTERN_BYTES)
-            .build()
-            .map_err(|error| ConditionError::Pattern { why: last_line(&error.to_string()) })?;
-        Ok(Expr::Matches(self.boxed(of)?, pattern))
+        let Some(pattern) = text(pattern) else { return Err(ConditionError::ComputedPattern) };
+        let of = self.boxed(of)?;
+        self.patterns.push(Pattern::parse(pattern)?);
+        Ok(Expr::Matches(of, self.patterns.len() - 1))
     }
 
-    fn function(
-        &mut self,
-        name: &str,
-        of: Option<&IdedExpr>,
-        arguments: &[IdedExpr],
-    ) -> Compiled {
+    fn function(&mut self, name: &str, of: Option<&IdedExpr>, arguments: &[IdedExpr]) -> Compiled {
         let style = if of.is_some() { Style::Method } else { Style::Plain };
         let Some((function, takes)) = Function::named(name, style) else {
             return Err(ConditionError::UnknownFunction { name: name.to_owned() });
@@ -332,8 +319,4 @@ fn operator(name: &str) -> Option<Operator> {
 
 fn unsupported(what: &str) -> ConditionError {
     ConditionError::Unsupported { what: what.to_owned() }
-}
-
-fn last_line(text: &str) -> String {
-    text.lines().last().unwrap_or_default().trim().trim_start_matches("error: ").to_owned()
 }

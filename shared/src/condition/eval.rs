@@ -6,13 +6,16 @@
 
 use std::{borrow::Cow, cmp::Ordering};
 
+use regex::Regex;
 use serde_json::Value;
 
 use super::{
+    Parsed,
     expr::{Expr, Key, Loop, LoopKind, Operator},
     fault::Fault,
     function::Function,
     number::{self, Number},
+    pattern::Pattern,
     value::{Entries, Kind, List, Text, Val},
 };
 use crate::{
@@ -30,14 +33,23 @@ pub(super) struct Evaluation<'a> {
     targets: &'a [Target],
     values: &'a dyn Values,
     input: &'a Value,
+    /// The patterns, compiled once they are needed.
+    patterns: Vec<(&'a Pattern, Option<Regex>)>,
     locals: Vec<Val<'a>>,
     /// How many operations more there may be.
     left: usize,
 }
 
 impl<'a> Evaluation<'a> {
-    pub(super) fn new(targets: &'a [Target], values: &'a dyn Values, input: &'a Value) -> Self {
-        Self { targets, values, input, locals: Vec::new(), left: limits::CONDITION_WORK }
+    pub(super) fn new(parsed: &'a Parsed, values: &'a dyn Values, input: &'a Value) -> Self {
+        Self {
+            targets: &parsed.targets,
+            values,
+            input,
+            patterns: parsed.patterns.iter().map(|it| (it, None)).collect(),
+            locals: Vec::new(),
+            left: limits::CONDITION_WORK,
+        }
     }
 
     /// Returns the value of `expr`.
@@ -67,7 +79,7 @@ impl<'a> Evaluation<'a> {
             }
             Expr::Binary(operator, left, right) => self.binary(*operator, left, right),
             Expr::Call(function, arguments) => self.call(*function, arguments),
-            Expr::Matches(of, pattern) => self.matches(of, pattern),
+            Expr::Matches(of, pattern) => self.matches(of, *pattern),
             Expr::List(items) => {
                 let items = items.iter().map(|it| self.value(it));
                 Ok(Val::list(items.collect::<Result<_, _>>()?))
@@ -241,7 +253,9 @@ impl<'a> Evaluation<'a> {
             (Operator::Subtract, Val::Time(time), Val::Span(span)) => {
                 time.checked_sub_signed(span).map(Val::Time)
             }
-            (Operator::Subtract, Val::Time(left), Val::Time(right)) => Some(Val::Span(left - right)),
+            (Operator::Subtract, Val::Time(left), Val::Time(right)) => {
+                Some(Val::Span(left - right))
+            }
             (Operator::Add, Val::Span(left), Val::Span(right)) => {
                 left.checked_add(&right).map(Val::Span)
             }
@@ -298,11 +312,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Returns whether `container` has `item`; nothing if it is no container.
-    fn contains(
-        &mut self,
-        item: &Val<'a>,
-        container: &Val<'a>,
-    ) -> Result<Option<bool>, Fault<'a>> {
+    fn contains(&mut self, item: &Val<'a>, container: &Val<'a>) -> Result<Option<bool>, Fault<'a>> {
         match container {
             Val::List(list) => {
                 for it in list.iter() {
@@ -324,15 +334,21 @@ impl<'a> Evaluation<'a> {
         function.call(&values).map_err(fault)
     }
 
-    /// Matching goes through a string with care: it costs more than looking for a part of it.
-    fn matches(&mut self, of: &'a Expr, pattern: &'a regex::Regex) -> Outcome<'a> {
-        match self.value(of)? {
-            Val::Text(text) => {
-                self.spend(text.len().saturating_mul(4))?;
-                Ok(Val::Bool(pattern.is_match(&text)))
-            }
-            other => Err(Fault::Kind { of, is: other.kind(), needs: "a string" }),
+    fn matches(&mut self, of: &'a Expr, index: usize) -> Outcome<'a> {
+        let text = match self.value(of)? {
+            Val::Text(text) => text,
+            other => return Err(Fault::Kind { of, is: other.kind(), needs: "a string" }),
+        };
+        let pattern = self.patterns.get(index).map(|it| it.0);
+        let cost = pattern.map_or(0, |it| it.match_cost(text.len()));
+        self.spend(cost)?;
+        if let Some((pattern, None)) = self.patterns.get(index) {
+            let pattern = *pattern;
+            self.spend(pattern.compile_cost())?;
+            self.patterns[index].1 = pattern.compiled();
         }
+        let compiled = self.patterns.get(index).and_then(|it| it.1.as_ref());
+        Ok(Val::Bool(compiled.is_some_and(|it| it.is_match(&text))))
     }
 
     fn map(&mut self, entries: &'a [(Expr, Expr)]) -> Outcome<'a> {

@@ -2,8 +2,6 @@
 
 use std::{fmt, sync::Arc};
 
-use regex::Regex;
-
 use super::{function::Function, value::Kind};
 
 /// An expression.
@@ -49,8 +47,8 @@ pub(super) enum Expr {
     Binary(Operator, Box<Expr>, Box<Expr>),
     /// `function(…)`, `of.function(…)`: what it is called on comes first.
     Call(Function, Vec<Expr>),
-    /// `of.matches("pattern")`.
-    Matches(Box<Expr>, Regex),
+    /// `of.matches("pattern")`: a place in the condition's patterns.
+    Matches(Box<Expr>, usize),
     /// `[…]`.
     List(Vec<Expr>),
     /// `{key: value, …}`.
@@ -137,10 +135,7 @@ impl Operator {
     }
 
     fn is_arithmetic(self) -> bool {
-        matches!(
-            self,
-            Self::Add | Self::Subtract | Self::Multiply | Self::Divide | Self::Remainder
-        )
+        matches!(self, Self::Add | Self::Subtract | Self::Multiply | Self::Divide | Self::Remainder)
     }
 }
 

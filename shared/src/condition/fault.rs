@@ -48,7 +48,10 @@ impl fmt::Display for Fault<'_> {
                 write!(f, "`{of}` has no `{key}`; ask `{key:?} in {of}` first")
             }
             Self::NoFields { of, is: Kind::Null, key } => {
-                write!(f, "`{of}` is null, as is the output of a skipped step, and has no `{key}`; ")?;
+                write!(
+                    f,
+                    "`{of}` is null, as is the output of a skipped step, and has no `{key}`; "
+                )?;
                 write!(f, "ask `{of} != null` first")
             }
             Self::NoFields { of, is, key } => write!(f, "`{of}` is {is} and has no `{key}`"),
@@ -60,7 +63,11 @@ impl fmt::Display for Fault<'_> {
             Self::Operands { left: (left, is), operator, right: (right, other) } => {
                 let operator = operator.text();
                 write!(f, "`{operator}` takes no {}", Pair(*is, *other))?;
-                write!(f, " (`{left}` {operator} `{right}`)")
+                write!(f, " (`{left}` {operator} `{right}`)")?;
+                if operator == "in" && *other == Kind::Text {
+                    write!(f, "; write `text.contains(part)`")?;
+                }
+                Ok(())
             }
             Self::Arithmetic { operator, why } => write!(f, "`{}`: {why}", operator.text()),
             Self::Call { name, of: Some(of), why } => write!(f, "`{name}` of `{of}`: {why}"),

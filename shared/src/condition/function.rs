@@ -63,10 +63,7 @@ impl Function {
 
     /// Returns whether it never gives `true` or `false`.
     pub(super) fn is_never_bool(self) -> bool {
-        !matches!(
-            self,
-            Self::Contains | Self::StartsWith | Self::EndsWith | Self::Bool | Self::Dyn
-        )
+        !matches!(self, Self::Contains | Self::StartsWith | Self::EndsWith | Self::Bool | Self::Dyn)
     }
 
     /// Calls it with as many arguments as it takes. Err: why there is no result.
@@ -75,7 +72,9 @@ impl Function {
             (Self::Size, [of]) => size(of),
             (Self::Type, [of]) => Ok(Val::Type(of.kind())),
             (Self::Dyn, [of]) => Ok(of.clone()),
-            (Self::Contains, [Val::Text(of), Val::Text(part)]) => Ok(Val::Bool(of.contains(&**part))),
+            (Self::Contains, [Val::Text(of), Val::Text(part)]) => {
+                Ok(Val::Bool(of.contains(&**part)))
+            }
             (Self::StartsWith, [Val::Text(of), Val::Text(part)]) => {
                 Ok(Val::Bool(of.starts_with(&**part)))
             }
@@ -202,4 +201,3 @@ fn shown(of: &Val<'_>, what: &str) -> String {
         _ => format!("{} is {what}", of.kind()),
     }
 }
-

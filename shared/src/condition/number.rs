@@ -36,7 +36,7 @@ pub(super) fn calculate(
         (Number::Integer(left), Number::Integer(right)) => whole(operator, left, right),
         (left, right) if operator == Operator::Remainder => {
             let (Some(left), Some(right)) = (left.integral(), right.integral()) else {
-                return Err("`%` needs whole numbers");
+                return Err("needs whole numbers");
             };
             whole(operator, left, right)
         }

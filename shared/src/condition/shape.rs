@@ -47,14 +47,20 @@ impl Scan<'_> {
             '/' if self.rest.starts_with("//") => {
                 self.skip(self.rest.find('\n').unwrap_or(self.rest.len()));
             }
-            '&' if self.rest.starts_with("&&") => self.pair()?,
-            '|' if self.rest.starts_with("||") => self.pair()?,
-            '=' if self.rest.starts_with("==") => self.pair()?,
+            // The parser makes a balanced tree of these, however many there are.
+            '&' if self.rest.starts_with("&&") => self.skip(2),
+            '|' if self.rest.starts_with("||") => self.skip(2),
+            '=' | '!' | '<' | '>' if self.rest[1..].starts_with('=') => {
+                self.skip(1);
+                self.operator()?;
+            }
             ',' | ':' => self.skip(1),
             '.' | '+' | '-' | '*' | '/' | '%' | '<' | '>' | '!' | '?' => self.operator()?,
             '=' => return Err(self.syntax("`=` does not compare; write `==`")),
             '&' | '|' => {
-                return Err(self.syntax(&format!("`{first}` is no operator; write `{first}{first}`")));
+                return Err(
+                    self.syntax(&format!("`{first}` is no operator; write `{first}{first}`"))
+                );
             }
             other => return Err(self.syntax(&format!("`{other}` cannot stand here"))),
         }
@@ -66,17 +72,16 @@ impl Scan<'_> {
     }
 
     fn operator(&mut self) -> Result<(), ConditionError> {
+        self.skip(1);
+        self.count()
+    }
+
+    fn count(&mut self) -> Result<(), ConditionError> {
         self.operators += 1;
         if self.operators > limits::CONDITION_OPERATORS {
             return Err(ConditionError::TooManyOperators);
         }
-        self.skip(1);
         Ok(())
-    }
-
-    fn pair(&mut self) -> Result<(), ConditionError> {
-        self.skip(1);
-        self.operator()
     }
 
     /// Reads a number and whatever letters cling to it.
@@ -99,10 +104,7 @@ impl Scan<'_> {
             ("b" | "br" | "rb", Some(_)) => {
                 Err(ConditionError::Unsupported { what: "bytes".to_owned() })
             }
-            ("in", _) => {
-                self.operators += 1;
-                Ok(())
-            }
+            ("in", _) => self.count(),
             _ => Ok(()),
         }
     }
