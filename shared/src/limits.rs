@@ -50,4 +50,4 @@ pub const CONDITION_OPERATORS: usize = 128;
 /// for ten looks at each of 10,000 items, too few for loops within loops over large lists.
 pub const CONDITION_WORK: usize = 1_000_000;
 /// Bytes that a pattern in a condition may compile to: the time to match grows with it.
-pub const CONDITION_PATTERN_BYTES: usize = 128 << 10;
+pub const CONDITION_PATTERN_BYTES: usize = 256 << 10;
