@@ -66,3 +66,15 @@ pub const INBOX_BYTES: usize = 16 << 20;
 pub const CACHE_ENTRIES: usize = 100_000;
 /// Calls at the same time that one limit can count: their holders are in one document.
 pub const HOLDERS: u32 = 10_000;
+/// Bytes of a condition: what a person can still read.
+pub const CONDITION_BYTES: usize = 4 << 10;
+/// How deep the brackets of a condition may nest: its parser recurses some ten calls a level.
+pub const CONDITION_DEPTH: usize = 24;
+/// Operators, dots and brackets in a condition, `&&` and `||` aside: a chain of them nests in the
+/// parser's tree.
+pub const CONDITION_OPERATORS: usize = 128;
+/// Operations that telling whether a condition holds may take, a few dozen milliseconds: enough
+/// for ten looks at each of 10,000 items, too few for loops within loops over large lists.
+pub const CONDITION_WORK: usize = 1_000_000;
+/// Bytes that a pattern in a condition may compile to: the time to match grows with it.
+pub const CONDITION_PATTERN_BYTES: usize = 256 << 10;

@@ -1,0 +1,90 @@
+//! Why a condition cannot be told, kept small until somebody wants to read it.
+
+use std::{borrow::Cow, fmt};
+
+use super::{
+    expr::{Expr, Operator},
+    value::Kind,
+};
+
+/// Why there is no value.
+#[derive(Clone, Debug)]
+pub(super) enum Fault<'a> {
+    /// It takes too long: nothing may make up for this one.
+    Exhausted,
+    /// A variable that no output filled.
+    NotFilled(&'a Expr),
+    /// An object has no such field.
+    Missing { of: &'a Expr, key: Cow<'a, str>, dotted: bool },
+    /// Something that is no object cannot have the field.
+    NoFields { of: &'a Expr, is: Kind, key: Cow<'a, str> },
+    /// A list is shorter than that.
+    TooShort { of: &'a Expr, index: i128, length: usize },
+    /// Something else was needed.
+    Kind { of: &'a Expr, is: Kind, needs: &'static str },
+    /// The operator does not take these two.
+    Operands { left: (&'a Expr, Kind), operator: Operator, right: (&'a Expr, Kind) },
+    /// There is no such number.
+    Arithmetic { operator: Operator, why: &'static str },
+    /// A function has no result.
+    Call { name: &'static str, of: Option<&'a Expr>, why: String },
+    /// A map is written with one key twice, or with a key that cannot be one.
+    Key { is: Kind, twice: bool },
+}
+
+impl fmt::Display for Fault<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exhausted => f.write_str(
+                "it takes too many operations; look at fewer items, or let a step prepare them",
+            ),
+            Self::NotFilled(name) => {
+                write!(f, "`{name}` is not filled; ask `has({name})` first")
+            }
+            Self::Missing { of, key, dotted: true } => {
+                write!(f, "`{of}` has no `{key}`; ask `has({of}.{key})` first")
+            }
+            Self::Missing { of, key, dotted: false } => {
+                write!(f, "`{of}` has no `{key}`; ask `{key:?} in {of}` first")
+            }
+            Self::NoFields { of, is: Kind::Null, key } => {
+                write!(
+                    f,
+                    "`{of}` is null, as is the output of a skipped step, and has no `{key}`; "
+                )?;
+                write!(f, "ask `{of} != null` first")
+            }
+            Self::NoFields { of, is, key } => write!(f, "`{of}` is {is} and has no `{key}`"),
+            Self::TooShort { of, index, length } => {
+                write!(f, "`{of}` has no item {index}: there are {length}, counted from 0; ")?;
+                write!(f, "ask `size({of})` first")
+            }
+            Self::Kind { of, is, needs } => write!(f, "`{of}` is {is}, not {needs}"),
+            Self::Operands { left: (left, is), operator, right: (right, other) } => {
+                let operator = operator.text();
+                write!(f, "`{operator}` takes no {}", Pair(*is, *other))?;
+                write!(f, " (`{left}` {operator} `{right}`)")?;
+                if operator == "in" && *other == Kind::Text {
+                    write!(f, "; write `text.contains(part)`")?;
+                }
+                Ok(())
+            }
+            Self::Arithmetic { operator, why } => write!(f, "`{}`: {why}", operator.text()),
+            Self::Call { name, of: Some(of), why } => write!(f, "`{name}` of `{of}`: {why}"),
+            Self::Call { name, of: None, why } => write!(f, "`{name}`: {why}"),
+            Self::Key { is: _, twice: true } => f.write_str("a map has one key twice"),
+            Self::Key { is, twice: false } => write!(f, "{is} cannot be the key of a map"),
+        }
+    }
+}
+
+/// Two kinds, without their articles.
+struct Pair(Kind, Kind);
+
+impl fmt::Display for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (left, right) = (self.0.to_string(), self.1.to_string());
+        let bare = |it: &str| it.rsplit(' ').next().unwrap_or_default().to_owned();
+        write!(f, "{} and {}", bare(&left), bare(&right))
+    }
+}

@@ -1,0 +1,578 @@
+use std::thread;
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{number::Number, *};
+use crate::id::StepIx;
+
+/// Knows steps by their place in a list, an output each, and two variables.
+struct World(Vec<(&'static str, Option<Value>)>);
+
+impl Names for World {
+    fn step(&self, name: &str) -> Option<StepIx> {
+        self.0.iter().position(|(it, _)| *it == name).map(StepIx::new)
+    }
+
+    fn tool(&self, name: &str) -> Option<StepIx> {
+        matches!(name, "createAuthor" | "blog.createAuthor").then(|| StepIx::new(0))
+    }
+}
+
+impl Values for World {
+    fn value(&self, target: &Target) -> Option<&Value> {
+        match target {
+            Target::Step(step) => self.0.get(step.get())?.1.as_ref(),
+            Target::Variable(name) if &**name == "city" => self.0[0].1.as_ref()?.get("city"),
+            _ => None,
+        }
+    }
+}
+
+fn world() -> World {
+    let author = json!({
+        "name": "Alice", "city": "Rome", "age": 42, "one": 1.0, "half": 0.5, "active": true,
+        "nul": null, "tags": ["a", "b"], "mixed": [1, 2.0, "x"], "home page": "https://a.test",
+        "big": 18_446_744_073_709_551_615_u64, "large": 9_007_199_254_740_993_i64,
+        "address": { "zip": "00100" }, "at": "2026-01-31T08:00:00Z", "empty": [],
+    });
+    World(vec![
+        ("author", Some(author)),
+        ("list", Some(json!([{ "ok": true, "n": 1 }, { "ok": false, "n": 2 }, { "n": 3 }]))),
+        ("flow.echo", Some(json!({ "ok": true }))),
+        ("skipped", Some(Value::Null)),
+        ("failed", None),
+        ("n", Some(json!(3))),
+        ("package", Some(json!(7))),
+        ("int", Some(json!("a step"))),
+    ])
+}
+
+fn told(source: &str) -> Result<bool, String> {
+    let world = world();
+    let condition = Condition::parse(source, &world).unwrap_or_else(|it| panic!("{source}: {it}"));
+    condition.holds(&world, &json!({ "dry": false, "limit": 10 }))
+}
+
+#[track_caller]
+fn all_hold(sources: &[&str]) {
+    for source in sources {
+        assert_eq!(told(source), Ok(true), "{source}");
+        assert_eq!(told(&format!("!({source})")), Ok(false), "not {source}");
+    }
+}
+
+#[test]
+fn names_mean_steps_variables_and_the_input() {
+    all_hold(&[
+        "author.name == \"Alice\"",
+        "steps.author.name == 'Alice'",
+        "steps[\"author\"].name == 'Alice'",
+        "steps[\"flow.echo\"].ok",
+        "steps.package == 7",
+        "steps['int'] == 'a step'",
+        "createAuthor.name == 'Alice'",
+        "steps['blog.createAuthor'].name == 'Alice'",
+        "vars.city == 'Rome' && vars[\"city\"] == 'Rome'",
+        "input.limit == 10 && !input.dry",
+        "has(vars.city) && !has(vars.town)",
+        "has(steps.author) && steps[\"flow.echo\"] != null",
+        "author.address.zip == '00100' && author['home page'].startsWith('https://')",
+    ]);
+}
+
+#[test]
+fn a_step_without_output_is_null() {
+    all_hold(&[
+        "skipped == null",
+        "failed == null",
+        "steps.failed == null && author.nul == null",
+        "!has(steps.skipped) && !has(steps.failed)",
+        "!has(skipped.anything) && !has(failed.a)",
+        "skipped == null || skipped.ok",
+        "author != null",
+    ]);
+}
+
+#[test]
+fn numbers_are_compared_by_what_they_are_worth() {
+    all_hold(&[
+        "author.one == 1 && 1 == author.one && author.one == 1u",
+        "author.age == 42.0 && author.age > 41.5 && 42.5 > author.age",
+        "author.big == 18446744073709551615u && author.big > 9223372036854775807",
+        "author.big > -1 && -1 < author.big",
+        "author.large != 9007199254740992.0 && author.large > 9007199254740992.0",
+        "author.mixed == [1.0, 2, 'x'] && 2 in author.mixed && 1.0 in author.mixed",
+        "{'a': 1} == {'a': 1.0}",
+        "author.age + author.half == 42.5 && author.age * 2 == 84 && n - 5 == -2",
+        "n / 2 == 1 && n % 2 == 1 && 4.0 % 2 == 0 && 1 / 2.0 == author.half",
+        "-n == -3 && -author.half < 0",
+        "author.tags[1.0] == 'b'",
+        "9223372036854775807 + 1 == 9223372036854775808u",
+        "0.0 / 0.0 != 0.0 / 0.0 && !(0.0 / 0.0 < 1)",
+    ]);
+}
+
+#[test]
+fn standard_functions_work() {
+    all_hold(&[
+        "size(author.tags) == 2 && author.tags.size() == 2 && size('añb') == 3",
+        "size(author.address) == 1 && size(author.empty) == 0",
+        "'a' in author.tags && !('c' in author.tags) && 'zip' in author.address",
+        "author.name.contains('lic') && author.name.endsWith('e')",
+        "author.name.matches('^[A-Z][a-z]+$') && matches(author.name, \"(?i)ALICE\")",
+        "'a@b.example'.matches('^\\\\w+@\\\\w+[.]\\\\w+$')",
+        "int('12') == 12 && int(2.9) == 2 && uint('3') == 3 && double('1.5') == 1.5",
+        "string(author.age) == '42' && string(true) == 'true' && bool('true')",
+        "type(author.age) == type(1) && type(author.name) == string && type(author) == map",
+        "type(author.half) == double && type(author.nul) == null_type && type(type(1)) == type",
+        "dyn(author.active)",
+        "author.age > 40 ? author.active : false",
+        "[1, 2] + [3] == [1, 2, 3] && 'a' + 'b' == 'ab'",
+        "{'a': 1, 2: 'b'}[2] == 'b' && {'a': {'b': true}}.a.b",
+        "true && !!true // and a comment",
+        "r\"\\d\" == '\\\\d' && '''a'b''' == \"a'b\"",
+        "'a' < 'b' && false < true",
+    ]);
+}
+
+#[test]
+fn times_are_compared_and_calculated_with() {
+    all_hold(&[
+        "timestamp(author.at) < timestamp('2026-02-01T00:00:00+01:00')",
+        "timestamp(author.at) - timestamp('2026-01-31T06:30:00Z') == duration('1h30m')",
+        "timestamp(author.at) + duration('1.5s') > timestamp(author.at)",
+        "timestamp(author.at) - duration('8h') == timestamp('2026-01-31T00:00:00Z')",
+        "duration('90m') == duration('1h') + duration('30m') && duration('-1s') < duration('0s')",
+        "string(timestamp(author.at)) == author.at && timestamp(int(timestamp(author.at))) == timestamp(author.at)",
+    ]);
+}
+
+#[test]
+fn macros_bring_names_of_their_own() {
+    all_hold(&[
+        "author.tags.all(it, it.size() == 1)",
+        "list.exists(it, it.n == 2) && !list.exists(it, it.n == 4)",
+        "list.exists_one(it, it.n > 2) && !list.exists_one(it, it.n > 1)",
+        "list.filter(it, has(it.ok) && it.ok).size() == 1",
+        "list.map(it, it.n) == [1, 2, 3] && list.map(it, it.n > 1, it.n * 2) == [4, 6]",
+        "list.all(author, author.n > 0)",
+        "[1, 2].all(x, [1, 2, 3].exists(y, y == x + 1 && [x].all(x, x > 0)))",
+        "author.address.all(key, key == 'zip') && {'a': 1}.map(key, key) == ['a']",
+        "author.empty.all(it, false) && !author.empty.exists(it, true)",
+        "[{'x': 1}].all(steps, steps.x == 1)",
+    ]);
+}
+
+#[test]
+fn what_decides_decides_whatever_the_other_side_is() {
+    all_hold(&[
+        "author.missing || true",
+        "true || author.missing",
+        "!(author.missing && false)",
+        "list.exists(it, it.ok)",
+        "!list.all(it, it.ok)",
+        "list.map(it, it.n)[0] == 1 || author.missing",
+    ]);
+    assert!(told("author.missing || false").is_err());
+    assert!(told("list.filter(it, it.n > 1).exists(it, it.ok)").is_err());
+}
+
+#[test]
+fn targets_are_what_it_looks_at_each_once() {
+    let step = |it| Target::Step(StepIx::new(it));
+    for (source, targets) in [
+        ("author.age > 1 && steps.author.age < createAuthor.age", vec![step(0)]),
+        ("steps['flow.echo'].ok || has(steps.list)", vec![step(2), step(1)]),
+        ("has(vars.x) && vars['x'] == n", vec![Target::Variable("x".into()), step(5)]),
+        ("input.dry", vec![]),
+        ("[1].all(author, author > 0)", vec![]),
+        ("has(author.name)", vec![step(0)]),
+    ] {
+        let condition = Condition::parse(source, &world()).unwrap();
+        assert_eq!(condition.targets(), targets, "{source}");
+        assert_eq!(condition.source(), source);
+    }
+}
+
+#[test]
+fn a_condition_is_cheap_to_share_and_equal_by_its_text() {
+    fn shared<T: Send + Sync + Clone>(_: &T) {}
+    let condition = Condition::parse("author.active", &world()).unwrap();
+    shared(&condition);
+    assert_eq!(condition, Condition::parse("author.active", &world()).unwrap());
+    assert_ne!(condition, Condition::parse("author.active ", &world()).unwrap());
+}
+
+fn check(source: &str, expected: &Expect) {
+    let said = match Condition::parse(source, &world()) {
+        Ok(_) => told(source).map_or_else(|it| it, |it| format!("it is {it}")),
+        Err(error) => format!("error: {error}"),
+    };
+    expected.assert_eq(&said);
+}
+
+#[test]
+fn what_cannot_be_told_is_explained() {
+    check(
+        "author.missing == 1",
+        &expect!["`author` has no `missing`; ask `has(author.missing)` first"],
+    );
+    check(
+        "steps[\"flow.echo\"].done",
+        &expect![[
+            r#"`steps["flow.echo"]` has no `done`; ask `has(steps["flow.echo"].done)` first"#
+        ]],
+    );
+    check(
+        "author['not there'] == 1",
+        &expect![[r#"`author` has no `not there`; ask `"not there" in author` first"#]],
+    );
+    check(
+        "author[author.name] == 1",
+        &expect![[r#"`author` has no `Alice`; ask `"Alice" in author` first"#]],
+    );
+    check(
+        "skipped.ok",
+        &expect![
+            "`skipped` is null, as is the output of a skipped step, and has no `ok`; ask `skipped != null` first"
+        ],
+    );
+    check("author.name.first == 'A'", &expect!["`author.name` is a string and has no `first`"]);
+    check(
+        "author.tags[2] == 'c'",
+        &expect![
+            "`author.tags` has no item 2: there are 2, counted from 0; ask `size(author.tags)` first"
+        ],
+    );
+    check(
+        "author.tags[-1] == 'c'",
+        &expect![
+            "`author.tags` has no item -1: there are 2, counted from 0; ask `size(author.tags)` first"
+        ],
+    );
+    check("author.tags['0'] == 'c'", &expect!["`author.tags` is a list and has no `0`"]);
+    check("list[0.5] == 'c'", &expect!["`0.5` is a number, not a whole number"]);
+    check("vars.town == 'Rome'", &expect!["`vars.town` is not filled; ask `has(vars.town)` first"]);
+    check("author.name", &expect!["it gives a string, neither true nor false"]);
+    check("author.name && true", &expect!["`author.name` is a string, not true or false"]);
+    check(
+        "author.age > '41'",
+        &expect![[r#"`>` takes no number and string (`author.age` > `"41"`)"#]],
+    );
+    check(
+        "author.name + 1 == 'Alice1'",
+        &expect!["`+` takes no string and number (`author.name` + `1`)"],
+    );
+    check(
+        "'lic' in author.name",
+        &expect![[
+            r#"`in` takes no string and string (`"lic"` in `author.name`); write `text.contains(part)`"#
+        ]],
+    );
+    check(
+        "author.tags.contains('a')",
+        &expect!["`contains` of `author.tags`: looks into strings; write `x in list` for lists"],
+    );
+    check("author.age / 0 == 1", &expect!["`/`: division by zero"]);
+    check("author.big + 1 > 0", &expect!["`+`: the result is too large"]);
+    check("author.half % 2 == 0", &expect!["`%`: needs whole numbers"]);
+    check("int('12x') == 12", &expect![[r#"`int` of `"12x"`: `12x` is no integer of 64 bits"#]]);
+    check(
+        "timestamp('yesterday') == null",
+        &expect![[
+            r#"`timestamp` of `"yesterday"`: `yesterday` is no time such as `2026-01-31T08:00:00Z`"#
+        ]],
+    );
+    check(
+        "size(n) == 1",
+        &expect!["`size` of `n`: needs a string, a list or an object, and got a number"],
+    );
+    check("n.all(it, true)", &expect!["`n` is a number, not a list or an object"]);
+    check("{'a': 1, 'a': 2} == null", &expect!["a map has one key twice"]);
+    check("{1.5: 1} == null", &expect!["a number cannot be the key of a map"]);
+    check("list.all(it, it.ok)", &expect!["it is false"]);
+}
+
+#[test]
+fn what_cannot_be_meant_is_said_when_parsing() {
+    check("", &expect!["error: line 1, column 1: it ends too early"]);
+    check("author.age >", &expect!["error: line 1, column 13: it ends too early"]);
+    check("author.age = 1", &expect!["error: line 1, column 12: `=` does not compare; write `==`"]);
+    check(
+        "author.age == 1 & true",
+        &expect!["error: line 1, column 17: `&` is no operator; write `&&`"],
+    );
+    check("author.name == \"Alice", &expect!["error: line 1, column 22: a string is not closed"]);
+    check(
+        "author.name == 'a\\q'",
+        &expect![[r#"error: line 1, column 18: `\` begins no known escape"#]],
+    );
+    check("author.age == 1\n  && )", &expect!["error: line 2, column 6: unexpected token"]);
+    check("athor.age == 1", &expect!["error: `athor` names no step of the plan"]);
+    check("steps.athor.age == 1", &expect!["error: `athor` names no step of the plan"]);
+    check("steps['flow.eco'].ok", &expect!["error: `flow.eco` names no step of the plan"]);
+    check("flow.echo.ok", &expect!["error: `flow` names no step of the plan"]);
+    check("item == 1", &expect!["error: `item` names no step of the plan"]);
+    check(
+        "steps[author.name].ok",
+        &expect![
+            "error: `steps[…]` needs a name in quotes, so that the plan shows what is looked at"
+        ],
+    );
+    check(
+        "size(steps) == 1",
+        &expect![[r#"error: `steps` is nothing on its own; write `steps.x` or `steps["x"]`"#]],
+    );
+    check("has(vars)", &expect!["error: line 1, column 5: `has` needs a field, as in `has(a.b)`"]);
+    check(
+        "has(author)",
+        &expect!["error: line 1, column 5: `has` needs a field, as in `has(a.b)`"],
+    );
+    check(
+        "package == 7",
+        &expect![[
+            r#"error: line 1, column 1: `package` is a word of CEL; write `steps["package"]`"#
+        ]],
+    );
+    check("author.name.upper() == 'ALICE'", &expect!["error: there is no function `upper`"]);
+    check("size(1, 2) == 1", &expect!["error: `size` takes 1 argument"]);
+    check(
+        "list.all(it.x, true)",
+        &expect![
+            "error: line 1, column 12: a name for the item comes first, as in `list.all(it, it > 0)`"
+        ],
+    );
+    check("list.all(it)", &expect!["error: `all` takes 2 arguments"]);
+    check(
+        "author.name.matches(author.city)",
+        &expect![[
+            r#"error: `matches` needs its pattern written out, as in `a.matches("^[a-z]+$")`"#
+        ]],
+    );
+    check("author.name.matches('(')", &expect!["error: the pattern of `matches`: unclosed group"]);
+    check(
+        "author.name.matches('(a{1000}){1000}')",
+        &expect![
+            "error: the pattern of `matches`: Compiled regex exceeds size limit of 65536 bytes."
+        ],
+    );
+    check("b'abc' == b'abc'", &expect!["error: conditions have no bytes"]);
+    check("Author{name: 'x'} == 1", &expect!["error: conditions have no `Author {…}`"]);
+    check("author.?name == 1", &expect!["error: line 1, column 7: unsupported syntax '.?'"]);
+    check("'Alice'", &expect!["error: it gives neither true nor false; compare it with something"]);
+    check(
+        "author.age + 1",
+        &expect!["error: it gives neither true nor false; compare it with something"],
+    );
+    check(
+        "author.name == {{author.name}}",
+        &expect!["error: line 1, column 29: expected ':' in map entry"],
+    );
+    check("author.name == ünknown", &expect!["error: line 1, column 16: `ü` cannot stand here"]);
+    check(".author.active", &expect!["error: `.author` names no step of the plan"]);
+    check("99999999999999999999 == 1", &expect!["error: line 1, column 1: invalid int literal"]);
+}
+
+/// Tells a condition where a stack is as small as a worker's ever gets.
+fn on_a_small_stack<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().stack_size(1 << 20);
+        thread.spawn_scoped(scope, act).unwrap().join().unwrap()
+    })
+}
+
+#[test]
+fn brackets_and_chains_as_deep_as_a_text_is_long_overflow_no_stack() {
+    let n = limits::CONDITION_BYTES / 2 - 1;
+    for (source, expected) in [
+        (format!("{}1{}", "(".repeat(n), ")".repeat(n)), ConditionError::TooDeep),
+        ("[".repeat(n), ConditionError::TooDeep),
+        ("{1:".repeat(n / 2), ConditionError::TooDeep),
+        (format!("1{}", "+1".repeat(n)), ConditionError::TooManyOperators),
+        (format!("author{}", ".a".repeat(n - 6)), ConditionError::TooManyOperators),
+        (format!("{}true", "!".repeat(n)), ConditionError::TooManyOperators),
+        (format!("{}1", "1?1:".repeat(n / 2)), ConditionError::TooManyOperators),
+        (format!("1{}", " in 1".repeat(n / 3)), ConditionError::TooManyOperators),
+        (format!("1{}", "\nin\n1".repeat(n / 3)), ConditionError::TooManyOperators),
+        (
+            format!("0xbr\"\\\"{}\"", "(".repeat(n)),
+            ConditionError::Syntax {
+                line: 1,
+                column: 5,
+                why: "a number and a string need an operator between them".to_owned(),
+            },
+        ),
+        (
+            " ".repeat(limits::CONDITION_BYTES + 1),
+            ConditionError::TooLong { bytes: limits::CONDITION_BYTES + 1 },
+        ),
+    ] {
+        let error = on_a_small_stack(|| Condition::parse(&source, &world()).err());
+        assert_eq!(error, Some(expected), "{source}");
+    }
+}
+
+#[test]
+fn what_is_as_deep_as_may_be_needs_little_stack() {
+    let depth = limits::CONDITION_DEPTH;
+    let chain = limits::CONDITION_OPERATORS - 1;
+    for source in [
+        format!("{}true{}", "(".repeat(depth), ")".repeat(depth)),
+        format!("{}1{} != 1", "[".repeat(depth), "]".repeat(depth)),
+        format!("1{} > 0", "+1".repeat(chain)),
+        format!("{}1 == 1", "1+".repeat(chain - depth - 1)),
+        format!("true{}", "&&true".repeat(600)),
+        format!("false{}", "&&false||true".repeat(300)),
+        format!("{}true", "true?true:".repeat(chain)),
+        format!(
+            "{}{}1{} != 1",
+            "[".repeat(depth),
+            "1+".repeat(chain - depth - 1),
+            "]".repeat(depth)
+        ),
+        format!("{}true", "!".repeat(chain - 1)),
+        format!("{}[true]{}[0]", "[".repeat(depth - 1), "][0]".repeat(depth - 1)),
+        format!("1{} == false", " in [1]".repeat(chain / 2)),
+        format!("has(input{}) == false", ".a".repeat(chain - 3)),
+    ] {
+        let told = on_a_small_stack(|| told(&source));
+        assert!(told.is_ok() || source.contains("in"), "{source}: {told:?}");
+    }
+}
+
+/// Does what a plan from a stranger makes a worker do.
+fn survives(source: &str) -> Result<(), TestCaseError> {
+    let world = world();
+    let Ok(condition) = Condition::parse(source, &world) else { return Ok(()) };
+    prop_assert_eq!(condition.source(), source);
+    let again = Condition::parse(source, &world);
+    prop_assert_eq!(again.map(|it| it.targets().to_vec()), Ok(condition.targets().to_vec()));
+    let told = condition.holds(&world, &Value::Null);
+    prop_assert_eq!(told, condition.holds(&world, &Value::Null));
+    Ok(())
+}
+
+const GOOD: [&str; 8] = [
+    "steps[\"flow.echo\"].ok && author.age >= 42 || !has(author.x)",
+    "list.filter(it, has(it.ok) && it.ok).map(it, it.n * 2)[0] == 2.5e1",
+    "author.tags.all(t, t in ['a', \"b\\u0041\"]) ? input.x : false",
+    "timestamp(author.at) - duration('1h') < timestamp(\"2026-01-31T08:00:00Z\")",
+    "{'a': [1, 2u, 0x1F, -3]}.a[1] % 2 == 0 && author.name.matches(r'^\\w+$')",
+    "list.exists_one(a, [a].exists(b, b.n == a.n)) && '''x''' + \"y\" != 'xy'",
+    "size(author.tags) in [1, 2] && string(n).startsWith('3') // really",
+    "((((1 + 2) * 3 - 4) / 5) % 6) <= 7 && [[{'x': {}}]][0][0].x == {}",
+];
+
+const TOKENS: [&str; 49] = [
+    "(", ")", "[", "]", "{", "}", ".", ",", ":", "?", "!", "-", "+", "*", "/", "%", "<", "<=", ">",
+    "==", "!=", "&&", "||", " in ", "author", "steps", "vars", "input", "list", "it", "has(",
+    ".all(it,", ".map(it,", ".exists(", "size(", "true", "null", "1", "2.5", "7u", "0x", "1e",
+    "'a'", "\"", "'''", "r'", "\\", "//", "\n",
+];
+
+proptest! {
+    #[test]
+    fn any_text_is_read_without_panic(source in "\\PC{0,200}") {
+        survives(&source)?;
+    }
+
+    #[test]
+    fn any_tokens_are_read_without_panic(
+        tokens in proptest::collection::vec(proptest::sample::select(&TOKENS[..]), 0..60),
+    ) {
+        survives(&tokens.concat())?;
+    }
+
+    #[test]
+    fn a_good_condition_with_a_bad_spot_is_read_without_panic(
+        good in proptest::sample::select(&GOOD[..]),
+        at in any::<proptest::sample::Index>(),
+        length in 0_usize..6,
+        other in prop_oneof![
+            "\\PC{0,3}",
+            proptest::sample::select(&TOKENS[..]).prop_map(str::to_owned),
+        ],
+    ) {
+        let at = at.index(good.len());
+        let after = (at + length).min(good.len());
+        survives(&format!("{}{other}{}", &good[..at], &good[after..]))?;
+    }
+
+    #[test]
+    fn integers_and_doubles_compare_as_their_values_do(left: i64, right: i64, half: bool) {
+        let double = Number::Integer(right.into()).double();
+        let double = if half { double + 0.5 } else { double };
+        let world = World(vec![("a", Some(json!(left))), ("b", Some(json!(double)))]);
+        let holds = |source| Condition::parse(source, &world).unwrap().holds(&world, &Value::Null);
+        let order = number::order(left.into(), double).unwrap();
+        prop_assert_eq!(holds("a < b"), Ok(order.is_lt()));
+        prop_assert_eq!(holds("b > a"), Ok(order.is_lt()));
+        prop_assert_eq!(holds("a == b"), Ok(order.is_eq()));
+        prop_assert_eq!(holds("a >= b"), Ok(order.is_ge()));
+    }
+
+    #[test]
+    fn an_integer_is_ordered_exactly_beside_a_half(left in -9_i64..9, right in -9_i32..9) {
+        let world = World(vec![("a", Some(json!(left))), ("b", Some(json!(f64::from(right) / 2.0)))]);
+        let holds = |source| Condition::parse(source, &world).unwrap().holds(&world, &Value::Null);
+        prop_assert_eq!(holds("a < b"), Ok(left * 2 < i64::from(right)));
+        prop_assert_eq!(holds("a == b"), Ok(left * 2 == i64::from(right)));
+        prop_assert_eq!(holds("a > b"), Ok(left * 2 > i64::from(right)));
+    }
+}
+
+#[test]
+fn the_good_conditions_are_good() {
+    for source in GOOD {
+        Condition::parse(source, &world()).unwrap();
+    }
+}
+
+/// A list as long as a loop over an earlier list may give, and a long text.
+fn large() -> World {
+    let items: Vec<_> = (0..10_000).map(|n| json!({ "n": n, "ok": true, "tags": ["a"] })).collect();
+    World(vec![("l", Some(items.into())), ("t", Some("ab".repeat(250_000).into()))])
+}
+
+#[test]
+fn ten_thousand_items_are_looked_at() {
+    let world = large();
+    for source in [
+        "l.all(it, it.ok && it.n >= 0 && 'a' in it.tags)",
+        "l.filter(it, it.n % 2 == 0).map(it, it.n).size() == 5000",
+        "l == l",
+        "t.endsWith('ab') && !t.contains('bb') && t == t",
+    ] {
+        let condition = Condition::parse(source, &world).unwrap();
+        assert_eq!(condition.holds(&world, &Value::Null), Ok(true), "{source}");
+    }
+}
+
+#[test]
+fn what_would_take_long_is_given_up() {
+    let world = large();
+    let doubled = format!("['x']{}[0] == ''", ".map(x, x + x)".repeat(25));
+    let longer = format!("[l]{}[0] == []", ".map(x, x + x)".repeat(25));
+    for source in [
+        "l.all(a, l.all(b, l.all(c, true)))",
+        "l.exists(a, l.exists(b, a.n + b.n < 0))",
+        "l.map(a, l).all(b, b == l)",
+        "l.all(a, l == l)",
+        "l.all(a, t.contains('ba'))",
+        "l.all(a, t.matches('^(a|b)*$'))",
+        "t.matches('^\\\\w*\\\\W\\\\w*$')",
+        "l.all(a, string(a.n).matches('^\\\\w{1,5}$'))",
+        "l.map(a, t + t).size() == 1",
+        "l.exists(a, l.exists(b, a.missing || b.missing)) || false",
+        "l.all(a, l.all(b, !(1 in l))) || true",
+        &doubled,
+        &longer,
+    ] {
+        let condition = Condition::parse(source, &world).unwrap();
+        let told = condition.holds(&world, &Value::Null);
+        let why = told.expect_err(source);
+        assert!(why.starts_with("it takes too many operations"), "{source}: {why}");
+    }
+}
