@@ -135,6 +135,14 @@ pub(crate) enum DriveError {
     Store(#[from] StoreError),
 }
 
+impl DriveError {
+    /// Returns whether what the store has of the execution cannot be read, so that it is no use to
+    /// try again soon.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Self::Corrupt(_) | Self::NoPlan | Self::Store(StoreError::Corrupt { .. }))
+    }
+}
+
 /// What a driver waits for.
 enum Next {
     Appended(Result<(), AppendError>),

@@ -59,6 +59,8 @@ pub struct Worker {
     again: BTreeMap<ExecutionId, Epoch>,
     /// Executions that were due at the last look, and whose tools are not at hand.
     lacking: BTreeSet<ExecutionId>,
+    /// Executions of workers that are gone and that fall to others, since when.
+    orphans: BTreeMap<ExecutionId, Instant>,
 }
 
 /// Gives a worker of this process executions to drive.
@@ -151,8 +153,17 @@ impl Worker {
         };
         let (context, local) = (Arc::new(context), Arc::default());
         let drivers = JoinSet::new();
-        let (again, lacking) = (BTreeMap::new(), BTreeSet::new());
-        let worker = Self { context, scope, room, local, orders, drivers, again, lacking };
+        let worker = Self {
+            context,
+            scope,
+            room,
+            local,
+            orders,
+            drivers,
+            again: BTreeMap::new(),
+            lacking: BTreeSet::new(),
+            orphans: BTreeMap::new(),
+        };
         (worker, handle)
     }
 
@@ -232,14 +243,14 @@ impl Worker {
                 self.again(id);
                 true
             }
-            Err(err @ (DriveError::LeaseLost | DriveError::Store(_))) => {
+            Err(err) if err.is_damage() => {
+                error!(execution = %id, %err, "cannot be driven; the others go on");
+                false
+            }
+            Err(err) => {
                 warn!(execution = %id, %err, "will be claimed again");
                 self.again(id);
                 true
-            }
-            Err(err @ (DriveError::Corrupt(_) | DriveError::NoPlan)) => {
-                error!(execution = %id, %err, "cannot be driven; the others go on");
-                false
             }
         }
     }
@@ -290,7 +301,13 @@ impl Worker {
         let context = Arc::clone(&self.context);
         self.drivers.spawn(async move {
             let _permit = permit;
-            (id, drive(context, (id, seen), commands).await)
+            let result = drive(Arc::clone(&context), (id, seen), commands).await;
+            if result.as_ref().is_err_and(DriveError::is_damage)
+                && let Err(err) = looking::lay_aside(&context, id).await
+            {
+                warn!(execution = %id, %err, "cannot lay a damaged execution aside");
+            }
+            (id, result)
         });
         true
     }

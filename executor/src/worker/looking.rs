@@ -1,17 +1,39 @@
 //! Looking for executions to take, and for commands to deliver.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
+use chrono::TimeDelta;
 use shared::{
-    id::ExecutionId,
+    id::{ExecutionId, WorkerId, fnv1a},
     store::{Command, Envelope, Head, StoreError},
 };
-use tracing::warn;
+use tokio::time::Instant;
+use tracing::{error, warn};
 
-use super::{Scope, Worker};
+use super::{Context, Scope, Worker};
 
 /// How many executions one look takes.
 const LOOK: usize = 256;
+/// How long one that is damaged is left alone.
+const LAID_ASIDE: TimeDelta = TimeDelta::minutes(10);
+
+/// Returns the worker that an execution falls to: rendezvous hashing, so that all workers agree
+/// and one that comes or goes changes only its own share.
+fn falls_to(execution: ExecutionId, workers: &[WorkerId]) -> Option<WorkerId> {
+    let weight = |it: &&WorkerId| fnv1a(format!("{execution}/{it}").bytes()).rotate_left(32);
+    workers.iter().max_by_key(weight).copied()
+}
+
+/// Leaves an execution alone for a while whose log or plan cannot be read, so that no worker looks
+/// at it again and again; the others go on.
+pub(super) async fn lay_aside(context: &Context, id: ExecutionId) -> Result<(), StoreError> {
+    let Some(head) = context.store.head(id).await? else { return Ok(()) };
+    if head.state.is_over() {
+        return Ok(());
+    }
+    let due = context.clock.now().checked_add_signed(LAID_ASIDE);
+    context.store.put_head(Head { owner: None, due, ..head }).await
+}
 
 impl Worker {
     /// Takes what is due and what workers that are gone left. Returns when to look again.
@@ -49,13 +71,16 @@ impl Worker {
         let store = Arc::clone(&self.context.store);
         let poll = self.context.options.poll;
         let now = self.context.clock.now();
-        let orphans = store.orphans(now, LOOK + self.lacking.len()).await?;
+        let lacked = self.lacking.len();
+        self.lacking.clear();
+        let orphans = store.orphans(now, LOOK + lacked).await?;
+        self.orphans.retain(|id, _| orphans.iter().any(|it| it.execution == *id));
         let n_orphans = self.claim_all(orphans).await?;
         let room = self.room.available_permits().min(LOOK);
         if room == 0 {
             return Ok(poll);
         }
-        let due = store.due(now, room + self.lacking.len()).await?;
+        let due = store.due(now, room + lacked).await?;
         if self.claim_all(due).await? + n_orphans >= room {
             return Ok(Duration::ZERO);
         }
@@ -64,27 +89,50 @@ impl Worker {
         Ok(wait.filter(|it| !it.is_zero()).map_or(poll, |it| it.min(poll)))
     }
 
-    /// Claims those whose tools are at hand, and returns how many.
+    /// Claims those whose tools are at hand and whose turn it is to be claimed here, and returns
+    /// how many.
     async fn claim_all(&mut self, heads: Vec<Head>) -> Result<usize, StoreError> {
+        if heads.is_empty() {
+            return Ok(0);
+        }
+        let workers = self.context.store.workers(self.context.clock.now()).await?;
         let mut claimed = 0;
-        let mut lacking = BTreeSet::new();
         for head in heads {
-            if self.has_tools(&head).await? {
+            if !self.has_tools(&head).await? {
+                self.lacking.insert(head.execution);
+            } else if self.is_turn(&head, &workers) {
                 let is_new = !self.local.has(head.execution);
                 claimed += usize::from(self.claim(head.execution, head.epoch) && is_new);
-            } else {
-                lacking.insert(head.execution);
             }
         }
-        self.lacking = lacking;
         Ok(claimed)
+    }
+
+    /// Returns whether an execution is to be claimed here: at once if it falls to this worker, so
+    /// that workers share what there is and do not race for it; later if nobody else came.
+    fn is_turn(&mut self, head: &Head, workers: &[WorkerId]) -> bool {
+        let me = self.context.worker;
+        if head.owner == Some(me) || falls_to(head.execution, workers).is_none_or(|it| it == me) {
+            return true;
+        }
+        let grace = self.context.options.poll * 2;
+        match head.due.filter(|_| head.owner.is_none()) {
+            Some(due) => {
+                let waited = (self.context.clock.now() - due).to_std().unwrap_or_default();
+                waited >= grace
+            }
+            None => {
+                self.orphans.entry(head.execution).or_insert_with(Instant::now).elapsed() >= grace
+            }
+        }
     }
 
     async fn has_tools(&self, head: &Head) -> Result<bool, StoreError> {
         match self.context.plans.get(&*self.context.store, head.plan).await {
             Ok(Some(plan)) => Ok(self.context.toolbox.has_all(plan.tools())),
             Ok(None) | Err(StoreError::Corrupt { .. }) => {
-                warn!(execution = %head.execution, plan = %head.plan, "its plan cannot be read");
+                error!(execution = %head.execution, plan = %head.plan, "its plan cannot be read");
+                lay_aside(&self.context, head.execution).await?;
                 Ok(false)
             }
             Err(err) => Err(err),
@@ -135,5 +183,36 @@ impl Worker {
     /// Keeps an execution that a driver gave up, to be claimed again.
     pub(super) fn again(&mut self, id: ExecutionId) {
         self.again.entry(id).or_default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::clock::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn workers_share_what_there_is() {
+        let now = Timestamp::UNIX_EPOCH;
+        let workers: Vec<_> = (0..4).map(|_| WorkerId::draw(now)).collect();
+        let executions: Vec<_> =
+            (0..4_000).map(|it| ExecutionId::derive(now, &it.to_string())).collect();
+        let share = |of: &[WorkerId], who: WorkerId| {
+            executions.iter().filter(|it| falls_to(**it, of) == Some(who)).count()
+        };
+        for worker in &workers {
+            let n = share(&workers, *worker);
+            assert!((800..1_200).contains(&n), "{n}");
+        }
+        // Whoever goes leaves the others what they had.
+        let fewer = &workers[..3];
+        for execution in &executions {
+            let before = falls_to(*execution, &workers);
+            if before != Some(workers[3]) {
+                assert_eq!(falls_to(*execution, fewer), before);
+            }
+        }
+        assert_eq!(falls_to(executions[0], &[]), None);
     }
 }
