@@ -9,6 +9,7 @@
 mod audit;
 mod check;
 mod clients;
+mod cluster;
 mod disk;
 mod faults;
 mod ground;
@@ -31,7 +32,7 @@ use self::{
     audit::{Audit, Figures},
     clients::{Story, crowd},
     faults::Tormentor,
-    ground::FileGround,
+    ground::Ground,
     home::Home,
     scene::Scene,
 };
@@ -45,20 +46,25 @@ const LAST: Duration = Duration::from_secs(90);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_lost_in_a_file() {
-    let ground = FileGround::new();
-    let home = Home::new(format!("sqlite:{}", ground.path().display()));
-    endure("in_a_file", home, &ground, 1).await;
+    endure("nothing_is_lost_in_a_file", Ground::file(), 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_lost_in_a_replica_set() {
+    endure("nothing_is_lost_in_a_replica_set", Ground::set().await, 2).await;
 }
 
 /// Lets a store and everybody who uses it endure what a seed brings, and judges what is left.
-async fn endure(name: &str, home: Home, ground: &FileGround, seed: u64) {
+async fn endure(name: &str, ground: Ground, seed: u64) {
     let seed = number("FABER_TORTURE_SEED").unwrap_or(seed);
     let seconds = number("FABER_TORTURE_SECONDS").unwrap_or(SECONDS);
-    let (scene, begun) = (Scene::new(), Instant::now());
-    let mut tormentor = Tormentor::new(&home, &scene, ground, Dice::new(seed)).await;
+    let (scene, home) = (Scene::new(), Home::new(ground.url()));
+    let mut tormentor = Tormentor::new(&home, &scene, &ground, Dice::new(seed)).await;
+    let begun = Instant::now();
     let clients = crowd(&scene, CLIENTS, seed);
     tormentor.torment(Instant::now() + Duration::from_secs(seconds)).await;
     let calm_at = begun.elapsed();
+    tormentor.heal().await;
     scene.close();
     let stories = gather(&scene, clients).await;
     let closed_at = begun.elapsed();

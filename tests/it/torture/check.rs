@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{
     clients::{Known, Story},
     home::Line,
+    people::Act,
     plans::{Kind, Step},
 };
 
@@ -31,6 +32,7 @@ pub(super) fn check(story: &Story, known: &Known, calls: &[&Line]) -> (Outcome, 
         reading.compare(name, told, &known.log);
     }
     reading.check_acts();
+    reading.check_stop();
     reading.check_calls(calls);
     (reading.outcome, reading.wrongs)
 }
@@ -242,18 +244,24 @@ impl<'a> Reading<'a> {
 
     /// Checks that what people did counts once, and that what was acknowledged counts.
     fn check_acts(&mut self) {
-        for act in &self.story.acts {
+        for act in self.story.acts.iter().filter(|it| !it.mark().is_empty()) {
             let count = self.marks.get(act.mark()).copied().unwrap_or_default();
-            // A person insists: each try that arrived is a signal of its own.
             if act.what == "signal" && act.is_acknowledged && count == 0 && self.state.is_none() {
                 self.wrong("a signal was acknowledged and is lost", act);
             }
-            if act.what == "cancel" && act.is_acknowledged && self.state.is_none() {
-                self.wrong("was to stop and goes on", act);
+            if count > act.tries {
+                self.wrong("counts more often than it was asked for", act);
             }
-            if act.what == "approve" && count > 1 {
-                self.wrong("approved more than once", act);
-            }
+        }
+    }
+
+    /// Checks that what is to stop has stopped.
+    fn check_stop(&mut self) {
+        let stops = |it: &&Act| it.what == "cancel" && it.is_acknowledged;
+        if let Some(act) = self.story.acts.iter().find(stops)
+            && self.state.is_none()
+        {
+            self.wrong("was to stop and goes on", act);
         }
     }
 
@@ -331,10 +339,8 @@ impl Course {
         }
         self.is_rejected |= code == "step.rejected";
         self.last = (kind.to_owned(), code.to_owned());
-        let is_end = matches!(
-            kind,
-            "step_succeeded" | "step_failed" | "step_skipped" | "step_cancelled"
-        );
+        let is_end =
+            matches!(kind, "step_succeeded" | "step_failed" | "step_skipped" | "step_cancelled");
         self.over = is_end.then(|| kind.to_owned());
         Ok(())
     }

@@ -6,24 +6,26 @@ use tests::faulty::Dice;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    ground::FileGround,
+    ground::Ground,
     home::{Home, LEASE},
     node::{Node, Role},
     scene::Scene,
 };
 
+/// The nodes.
+const ROLES: [Role; 3] = [Role::Serve, Role::Serve, Role::Work];
 /// The longest calm between two faults, in milliseconds.
 const CALM_MS: u64 = 900;
 /// The longest time that a node stays away, in milliseconds.
 const AWAY_MS: u64 = 900;
 /// What a store may take to say that it cannot be reached: a process that drains says goodbye.
-const STORE_BOUND: Duration = Duration::from_secs(12);
+const STORE_BOUND: Duration = Duration::from_secs(25);
 
 /// Does harm to everything, and puts it right again.
 pub(super) struct Tormentor<'a> {
     home: &'a Home,
     scene: Arc<Scene>,
-    ground: &'a FileGround,
+    ground: &'a Ground,
     dice: Dice,
     nodes: Vec<Node>,
     pub(super) faults: BTreeMap<&'static str, u64>,
@@ -36,11 +38,11 @@ impl<'a> Tormentor<'a> {
     pub(super) async fn new(
         home: &'a Home,
         scene: &Arc<Scene>,
-        ground: &'a FileGround,
+        ground: &'a Ground,
         dice: Dice,
     ) -> Self {
         let mut nodes = Vec::new();
-        for (number, role) in [Role::Serve, Role::Serve, Role::Work].into_iter().enumerate() {
+        for (number, role) in ROLES.into_iter().enumerate() {
             let node = Node::start(home, role).await.expect("nothing has gone wrong yet");
             scene.moved(number, node.address.clone());
             nodes.push(node);
@@ -61,20 +63,29 @@ impl<'a> Tormentor<'a> {
     async fn do_harm(&mut self) {
         let number = self.dice.index(self.nodes.len());
         match self.dice.below(100) {
-            0..30 => self.kill(number).await,
-            30..36 => self.kill_all().await,
-            36..56 => self.freeze(number).await,
-            56..72 => self.drain(number).await,
-            72..88 => {
-                self.note("store stalls");
-                self.ground.stall(&self.dice).await;
-            }
-            _ if self.ground.has_disk() => {
-                self.note("disk full");
-                self.ground.fill(&self.dice).await;
-            }
-            _ => self.kill(number).await,
+            0..26 => self.kill(number).await,
+            26..32 => self.kill_all().await,
+            32..50 => self.freeze(number).await,
+            50..64 => self.drain(number).await,
+            _ => self.harm_store(number).await,
         }
+    }
+
+    /// Lets the store have trouble, and perhaps a node at the same time.
+    async fn harm_store(&mut self, number: usize) {
+        let (ground, dice) = (self.ground, self.dice.clone());
+        let fault = if dice.happens(300) {
+            tokio::join!(ground.harm(&dice), self.kill(number)).0
+        } else {
+            ground.harm(&dice).await
+        };
+        self.note(fault);
+    }
+
+    /// Puts the store right, and brings back whoever has gone.
+    pub(super) async fn heal(&mut self) {
+        self.ground.heal().await;
+        self.look_after().await;
     }
 
     fn note(&mut self, fault: &'static str) {

@@ -28,11 +28,13 @@ pub(super) struct Act {
     variables: Value,
     /// Whether it was acknowledged.
     pub(super) is_acknowledged: bool,
+    /// How often it may have been heard: whoever gets no answer asks again.
+    pub(super) tries: u64,
 }
 
 impl Act {
     fn new(what: &'static str, variables: Value) -> Self {
-        Self { what, variables, is_acknowledged: false }
+        Self { what, variables, is_acknowledged: false, tries: 0 }
     }
 
     /// Returns what tells the act from others of its kind.
@@ -51,7 +53,7 @@ impl Act {
         };
         self.variables["id"] = json!(execution);
         scene.count(self.what);
-        match scene.insist(query, &self.variables).await {
+        match scene.insist_counting(query, &self.variables, &mut self.tries).await {
             Ok(_) => self.is_acknowledged = true,
             // It is over, or an earlier try has arrived.
             Err(err) if err.code() == "CONFLICT" => (),

@@ -107,10 +107,21 @@ impl Scene {
 
     /// Asks until there is an answer that is no matter of the moment, of whichever server.
     pub(super) async fn insist(&self, query: &str, variables: &Value) -> Result<Value, Trouble> {
+        self.insist_counting(query, variables, &mut 0).await
+    }
+
+    /// The same, and counts how often that may have been heard.
+    pub(super) async fn insist_counting(
+        &self,
+        query: &str,
+        variables: &Value,
+        tries: &mut u64,
+    ) -> Result<Value, Trouble> {
         let end = Instant::now() + INSISTENCE;
         let mut unknown_since = None;
         let asking = async {
             loop {
+                *tries += 1;
                 let answer = ask(&self.server().await, query, variables).await;
                 let Err(trouble) = answer else { return answer };
                 self.count(&format!("answer {}", trouble.code()));
