@@ -14,3 +14,4 @@ mod replay;
 mod simulation;
 mod stores;
 mod supervised;
+mod torture;

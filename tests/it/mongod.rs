@@ -5,6 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -55,8 +56,7 @@ impl Mongod {
     }
 
     async fn start() -> Self {
-        let program = std::env::var_os("FABER_TEST_MONGOD")
-            .expect("FABER_TEST_MONGOD is not set: run the tests with `./tests/run`");
+        let program = program();
         for _ in 0..PORT_ATTEMPTS {
             let mut mongod = Self::spawn(&program);
             let listening = timeout(START_LIMIT, mongod.listening()).await;
@@ -76,18 +76,7 @@ impl Mongod {
     fn spawn(program: &OsStr) -> Self {
         let port = free_port();
         let directory = TempDir::with_prefix("faber-mongod-").expect("a temporary directory");
-        let arguments = [
-            ("--dbpath", directory.path().as_os_str().to_owned()),
-            ("--port", port.to_string().into()),
-            ("--bind_ip", "127.0.0.1".into()),
-            ("--replSet", "rs0".into()),
-            ("--wiredTigerCacheSizeGB", "0.25".into()),
-            ("--setParameter", "diagnosticDataCollectionEnabled=false".into()),
-        ];
-        let mut command = vec![program.to_owned(), "--nounixsocket".into()];
-        for (name, value) in arguments {
-            command.extend([OsString::from(name), value]);
-        }
+        let command = command(program, directory.path(), port, true);
         Self { port, databases: AtomicU32::new(0), process: Supervised::start(directory, &command) }
     }
 
@@ -119,6 +108,35 @@ impl Mongod {
     }
 }
 
+/// Returns the path of the program.
+pub(crate) fn program() -> OsString {
+    std::env::var_os("FABER_TEST_MONGOD")
+        .expect("FABER_TEST_MONGOD is not set: run the tests with `./tests/run`")
+}
+
+/// Returns the command that starts the program on a port, with a small cache, as a member of the
+/// replica set `rs0`, or of none.
+pub(crate) fn command(
+    program: &OsStr,
+    directory: &Path,
+    port: u16,
+    is_member: bool,
+) -> Vec<OsString> {
+    let mut command = vec![program.to_owned(), "--nounixsocket".into()];
+    let arguments = [
+        ("--dbpath", directory.as_os_str().to_owned()),
+        ("--port", port.to_string().into()),
+        ("--bind_ip", "127.0.0.1".into()),
+        ("--wiredTigerCacheSizeGB", "0.25".into()),
+        ("--setParameter", "diagnosticDataCollectionEnabled=false".into()),
+    ];
+    let member = [("--replSet", OsString::from("rs0")), ("--oplogSize", "256".into())];
+    for (name, value) in arguments.into_iter().chain(member.into_iter().filter(|_| is_member)) {
+        command.extend([OsString::from(name), value]);
+    }
+    command
+}
+
 /// Runs one administrative command on the primary (or the only server of a direct connection).
 async fn run_admin(url: &str, command: Document) {
     let client = Client::with_uri_str(url).await.expect("a URL of our own making");
@@ -133,7 +151,7 @@ async fn run_admin(url: &str, command: Document) {
 }
 
 /// Finds a port that nobody listens on at this moment.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the machine has free ports");
     listener.local_addr().expect("a bound listener has an address").port()
 }

@@ -6,18 +6,25 @@
 //! for us, even after SIGKILL.
 
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use tempfile::TempDir;
 
-/// Runs `$@` until it ends or standard input closes, then removes the directory `$0`.
+/// Runs `$@`, but for its first word, until it ends or standard input closes, then removes the
+/// directory `$0` unless that word is `keep`. Prints the number of the program's process.
 ///
 /// What the program prints goes to `$0/log`; its last lines are shown if it ended by itself.
 const SUPERVISOR: &str = r#"
+afterwards=$1
+shift
 exec 3<&0
-"$@" </dev/null >"$0/log" 2>&1 3<&- &
+"$@" </dev/null >>"$0/log" 2>&1 3<&- &
 program=$!
+echo "$program"
+exec >/dev/null
 { while read -r line; do :; done <&3; kill -9 "$program"; } >/dev/null 2>&1 &
 watcher=$!
 exec 3<&-
@@ -25,7 +32,7 @@ wait "$program" 2>/dev/null
 status=$?
 kill "$watcher" 2>/dev/null
 [ "$status" = 137 ] || tail -n 20 "$0/log" >&2
-rm -rf "$0"
+[ "$afterwards" = keep ] || rm -rf "$0" || { sleep 1; rm -rf "$0"; }
 exit "$status"
 "#;
 
@@ -33,22 +40,43 @@ exit "$status"
 #[derive(Debug)]
 pub(crate) struct Supervised {
     supervisor: Child,
+    id: u32,
 }
 
 impl Supervised {
     /// Starts a program with its arguments; it owns `directory` from now on.
     pub(crate) fn start<S: AsRef<OsStr>>(directory: TempDir, command: &[S]) -> Self {
-        let supervisor = Command::new("sh")
+        Self::spawn(&directory.keep(), "remove", command)
+    }
+
+    /// Starts a program with its arguments in a directory that is there when it has ended, so that
+    /// it can be started again.
+    pub(crate) fn start_in<S: AsRef<OsStr>>(directory: &Path, command: &[S]) -> Self {
+        Self::spawn(directory, "keep", command)
+    }
+
+    fn spawn<S: AsRef<OsStr>>(directory: &Path, afterwards: &str, command: &[S]) -> Self {
+        let mut supervisor = Command::new("sh")
             .args(["-c", SUPERVISOR])
-            .arg(directory.keep())
+            .arg(directory)
+            .arg(afterwards)
             .args(command)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             // Ctrl-C is for the test process; the supervisor must survive it to clean up.
             .process_group(0)
             .spawn()
             .expect("every Unix machine has `sh`");
-        Self { supervisor }
+        let stdout = supervisor.stdout.take().expect("it is piped");
+        let mut id = String::new();
+        BufReader::new(stdout).read_line(&mut id).expect("the supervisor says what it runs");
+        Self { supervisor, id: id.trim().parse().expect("processes have numbers") }
+    }
+
+    /// Sends the program a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.id.to_string()]).status();
+        assert!(sent.is_ok_and(|it| it.success()), "`{name}` cannot be sent");
     }
 
     /// Tells how the program ended, if it has.
@@ -82,6 +110,18 @@ fn a_program_ends_when_its_pipe_closes() {
 
     assert_eq!((status.code(), status.signal()), (Some(KILLED), None));
     assert!(!path.exists(), "`{}` is left behind", path.display());
+}
+
+#[test]
+fn a_program_can_be_started_again_where_it_was() {
+    let directory = TempDir::new().unwrap();
+    let program = Supervised::start_in(directory.path(), &["sh", "-c", "echo once; sleep 30"]);
+    program.signal("-STOP");
+    drop(program);
+    let mut again = Supervised::start_in(directory.path(), &["sh", "-c", "sleep 30"]);
+    again.signal("-KILL");
+    assert_eq!(again.supervisor.wait().unwrap().code(), Some(KILLED));
+    assert!(directory.path().join("log").exists());
 }
 
 #[test]

@@ -1,0 +1,293 @@
+//! What is asked once nothing goes wrong any more, and what must hold of it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use chrono::DateTime;
+use serde_json::{Value, json};
+use shared::{
+    clock::{Clock, WallClock},
+    event::Recorded,
+    execution::Execution,
+    id::{ExecutionId, Seq},
+    store::{self, ExecutionFilter, Head, Page, Store},
+};
+use tokio::time::{Instant, interval};
+
+use super::{
+    Counts,
+    check::check,
+    clients::{Known, Story, ask_again},
+    home::{Home, Line},
+    scene::Scene,
+};
+
+/// How long caches and inboxes may lag behind logs once nothing goes wrong any more.
+const SETTLED: Duration = Duration::from_secs(30);
+
+/// What happened, all told.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    pub(super) faults: BTreeMap<&'static str, u64>,
+    pub(super) slowest_drain: Duration,
+    /// When the harm was over, when clients had come to their ends, and when all was judged.
+    pub(super) took: [Duration; 3],
+    pub(super) executions: u64,
+    pub(super) states: Counts,
+    pub(super) steps: u64,
+    pub(super) events: u64,
+    pub(super) calls: usize,
+    pub(super) claims: u64,
+    pub(super) interrupted: u64,
+    pub(super) unknown: u64,
+    pub(super) counts: Counts,
+    pub(super) violations: Vec<String>,
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let faults: u64 = self.faults.values().sum();
+        writeln!(f, "{faults} faults {:?}", self.faults)?;
+        writeln!(f, "  {} executions {:?}", self.executions, self.states)?;
+        writeln!(
+            f,
+            "  {} steps, {} calls, {} events, {} claims, {} attempts interrupted, {} outcomes unknown",
+            self.steps, self.calls, self.events, self.claims, self.interrupted, self.unknown
+        )?;
+        writeln!(f, "  clients: {:?}", self.counts)?;
+        writeln!(f, "  slowest rolling restart: {:?}; took {:.1?}", self.slowest_drain, self.took)?;
+        write!(f, "  {} violations", self.violations.len())
+    }
+}
+
+/// Asks everybody and judges.
+pub(super) struct Audit<'a> {
+    home: &'a Home,
+    scene: &'a Scene,
+    stories: &'a [Story],
+    known: BTreeMap<&'a str, Known>,
+    wrongs: Vec<String>,
+}
+
+impl<'a> Audit<'a> {
+    pub(super) fn new(home: &'a Home, scene: &'a Scene, stories: &'a [Story]) -> Self {
+        Self { home, scene, stories, known: BTreeMap::new(), wrongs: Vec::new() }
+    }
+
+    /// Asks the nodes that still work: for every execution, why those wait that are not over, and
+    /// until caches and inboxes have caught up.
+    pub(super) async fn ask_everybody(&mut self, server: &str) {
+        self.await_settled().await;
+        for story in self.stories {
+            let Some(known) = ask_again(self.scene, story).await else { continue };
+            if !is_over(&known.state)
+                && let Err(why) = self.asks_why(server, &story.execution).await
+            {
+                self.wrongs.push(format!("{} goes on for no reason: {why}", story.execution));
+            }
+            self.known.insert(&story.execution, known);
+        }
+    }
+
+    /// Waits until every head says what its log says, and nobody waits to be heard.
+    async fn await_settled(&mut self) {
+        let store = store::open(self.home.store()).await.unwrap();
+        let deadline = Instant::now() + SETTLED;
+        let mut look = interval(Duration::from_millis(100));
+        loop {
+            look.tick().await;
+            let mut lags = Vec::new();
+            for head in heads(&*store).await {
+                let log = read(&*store, head.execution).await;
+                let is_over = log.last().is_some_and(|it| it.event.is_last());
+                if is_over != head.state.is_over() {
+                    lags.push(format!("the log is over: {is_over}, and its head is {head:?}"));
+                }
+            }
+            let inbox = store.inbox(None).await.unwrap();
+            lags.extend(inbox.iter().map(|it| format!("nobody has heard {it:?}")));
+            if lags.is_empty() {
+                return;
+            }
+            if Instant::now() > deadline {
+                return self.wrongs.extend(lags);
+            }
+        }
+    }
+
+    /// Asks `faber debug` why an execution is not over, and judges whether that is a reason.
+    async fn asks_why(&self, server: &str, id: &str) -> Result<(), String> {
+        let url = format!("http://{server}");
+        let json = self.debug(&["debug", id, "--json", "--server", &url]).await?;
+        let document: Value = serde_json::from_str(&json).map_err(|err| err.to_string())?;
+        let executions = document["executions"].as_array().cloned().unwrap_or_default();
+        let execution = executions.iter().find(|it| it["executionId"] == id);
+        let execution = execution.ok_or("`faber debug` does not know it")?;
+        let timeline = document["timeline"].as_array().cloned().unwrap_or_default();
+        let is_of_it = |it: &&Value| it["executionId"] == id;
+        let entries: Vec<Value> = timeline.iter().filter(is_of_it).cloned().collect();
+        let reason = reason(execution, &entries)?;
+        let text = self.debug(&["debug", id, "--server", &url]).await?;
+        if text.contains(&reason) {
+            return Ok(());
+        }
+        Err(format!("`faber debug` does not name `{reason}`, but says {text}"))
+    }
+
+    async fn debug(&self, arguments: &[&str]) -> Result<String, String> {
+        let output = self.home.command(arguments).output().await.map_err(|err| err.to_string())?;
+        if !output.status.success() {
+            return Err(format!("`faber debug`: {}", String::from_utf8_lossy(&output.stderr)));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Judges what the nodes, which have ended, leave behind.
+    pub(super) async fn judge(mut self) -> Figures {
+        let mut figures = Figures { counts: self.scene.counts(), ..Figures::default() };
+        let ledger = self.home.ledger();
+        figures.calls = ledger.len();
+        let mut calls: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
+        for line in &ledger {
+            calls.entry(&line.execution).or_default().push(line);
+        }
+        for story in self.stories {
+            let lines = calls.remove(story.execution.as_str()).unwrap_or_default();
+            let Some(known) = self.known.get(story.execution.as_str()) else { continue };
+            let (outcome, wrongs) = check(story, known, &lines);
+            figures.executions += 1;
+            figures.events += known.log.len() as u64;
+            figures.steps += outcome.steps;
+            figures.claims += outcome.claims;
+            figures.interrupted += outcome.interrupted;
+            figures.unknown += outcome.unknown;
+            *figures.states.entry(known.state.clone()).or_default() += 1;
+            self.wrongs.extend(wrongs);
+        }
+        for (id, lines) in calls {
+            self.wrongs.push(format!("`{id}` is no execution, and was called for: {lines:?}"));
+        }
+        self.check_store().await;
+        self.check_sayings();
+        figures.violations = self.scene.wrongs();
+        figures.violations.append(&mut self.wrongs);
+        figures
+    }
+
+    /// Checks that the store has what was acknowledged, that every log replays, and that heads
+    /// agree with logs.
+    async fn check_store(&mut self) {
+        let store = store::open(self.home.store()).await.unwrap();
+        let told: BTreeSet<String> = self.stories.iter().map(|it| it.execution.clone()).collect();
+        let mut stored = BTreeSet::new();
+        for head in heads(&*store).await {
+            stored.insert(head.execution.to_string());
+            if let Err(why) = self.check_head(&store, &head).await {
+                self.wrongs.push(format!("{}: {why}", head.execution));
+            }
+        }
+        for id in told.symmetric_difference(&stored) {
+            self.wrongs.push(format!("`{id}` is acknowledged or stored, but not both"));
+        }
+    }
+
+    async fn check_head(&self, store: &Arc<dyn Store>, head: &Head) -> Result<(), String> {
+        let id = head.execution;
+        let log = read(&**store, id).await;
+        let plan = store.plan(head.plan).await.map_err(|err| err.to_string())?;
+        let plan = plan.ok_or("its plan is not there")?;
+        let end = Execution::replay(id, plan, &log)
+            .map_err(|err| format!("its log cannot be replayed: {err}"))?;
+        let is_right = head.state == end.state() && head.epoch == end.epoch();
+        if !is_right || head.seq > end.seq() {
+            let (state, epoch, seq) = (end.state(), end.epoch(), end.seq());
+            return Err(format!("{head:?} and the log says {state:?}, {epoch:?}, {seq}"));
+        }
+        let known = self.known.get(id.to_string().as_str());
+        if let Some(known) = known
+            && (known.log.len() > log.len() || is_over(&known.state) && known.log.len() < log.len())
+        {
+            return Err(format!("the API told {} events, kept are {}", known.log.len(), log.len()));
+        }
+        Ok(())
+    }
+
+    /// Checks that no process has seen what must not happen.
+    fn check_sayings(&mut self) {
+        for (path, said) in self.home.said() {
+            for line in said.lines().filter(|it| it.contains("panicked") || it.contains("ERROR")) {
+                self.wrongs.push(format!("{}: {line}", path.display()));
+            }
+        }
+    }
+}
+
+fn is_over(state: &str) -> bool {
+    matches!(state, "COMPLETED" | "FAILED" | "CANCELLED")
+}
+
+/// Returns why an execution is not over, in a word that must be told to people.
+fn reason(execution: &Value, entries: &[Value]) -> Result<String, String> {
+    let state = execution["state"].as_str().unwrap_or_default();
+    let last = |kind: &str| entries.iter().rposition(|it| it["kind"] == kind);
+    let is_ahead = |time: &Value| {
+        let time = time.as_str().and_then(|it| DateTime::parse_from_rfc3339(it).ok());
+        time.is_some_and(|it| it > WallClock.now())
+    };
+    let steps = execution["steps"].as_array().cloned().unwrap_or_default();
+    let steps_that_are = |state: &str| -> Vec<String> {
+        let those = steps.iter().filter(|it| it["state"] == state);
+        those.filter_map(|it| Some(it["stepId"].as_str()?.to_owned())).collect()
+    };
+    let last_of = |kind: &str, step: &str| {
+        entries.iter().rev().find(|it| it["kind"] == kind && it["stepId"] == step)
+    };
+    let why = match state {
+        "PAUSED" if last("paused") > last("resumed") => Some("PAUSED".to_owned()),
+        "WAITING" => steps_that_are("WAITING").iter().find_map(|step| {
+            let entry = last_of("step_waiting", step)?;
+            Some(match entry["detail"]["for"].as_str()? {
+                "signal" => format!("waits for the signal `{}`", entry["detail"]["name"].as_str()?),
+                "approval" => "consent".to_owned(),
+                _ => "decision".to_owned(),
+            })
+        }),
+        "IN_PROGRESS" => steps_that_are("RUNNING")
+            .iter()
+            .filter_map(|step| last_of("step_started", step))
+            .find(|it| is_ahead(&it["detail"]["until"]))
+            .map(|_| "RUNNING".to_owned()),
+        _ => None,
+    };
+    why.ok_or_else(|| format!("{}", json!({ "execution": execution, "entries": entries })))
+}
+
+/// Reads every head.
+pub(super) async fn heads(store: &dyn Store) -> Vec<Head> {
+    let (mut all, mut page) = (Vec::new(), Page { first: 500, after: None });
+    loop {
+        let heads = store.heads(&ExecutionFilter::default(), &page).await.unwrap();
+        all.extend(heads.items.iter().map(|(_, head)| head.clone()));
+        match heads.items.last() {
+            Some((cursor, _)) if heads.has_more => page.after = Some(cursor.clone()),
+            _ => return all,
+        }
+    }
+}
+
+/// Reads a log.
+pub(super) async fn read(store: &dyn Store, id: ExecutionId) -> Vec<Recorded> {
+    let mut log: Vec<Recorded> = Vec::new();
+    loop {
+        let after = log.last().map_or(Seq::START, |it| it.seq);
+        let more = store.read(id, after).await.unwrap();
+        if more.is_empty() {
+            return log;
+        }
+        log.extend(more);
+    }
+}

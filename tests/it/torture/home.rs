@@ -1,0 +1,173 @@
+//! A home with a configuration, tools that keep a ledger outside the system, and the binary.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::binary::faber;
+use tokio::process::Command;
+
+use super::node::Process;
+
+/// Writes down that it was called, works for `$3` seconds, and ends as `$4` says: `ok`, `fail`, or
+/// `flaky`, which is to fail up to attempt `$5`.
+const TOOL: &str = r#"
+printf '%s %s %s %s %s\n' "$1" "$FABER_EXECUTION_ID" "$FABER_STEP_ID" "$FABER_ATTEMPT" \
+  "$FABER_IDEMPOTENCY_KEY" >>"$LEDGER"
+[ "$3" = 0 ] || sleep "$3"
+case $4 in
+  fail) echo "it always fails" >&2; exit 1 ;;
+  flaky) [ "$FABER_ATTEMPT" -gt "$5" ] || { echo "not yet" >&2; exit 1; } ;;
+esac
+echo "{\"n\":$2}"
+"#;
+
+/// How long a worker may be silent in these tests.
+pub(super) const LEASE: Duration = Duration::from_millis(1_500);
+/// How long running steps have to end when a process is told to.
+pub(super) const DRAIN: Duration = Duration::from_millis(1_000);
+
+/// A home of its own, with a ledger.
+#[derive(Debug)]
+pub(super) struct Home {
+    folder: TempDir,
+    store: String,
+    processes: AtomicU32,
+}
+
+/// A call that really happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) tool: String,
+    pub(super) execution: String,
+    pub(super) step: String,
+    pub(super) attempt: u64,
+    pub(super) key: String,
+}
+
+impl Home {
+    /// Makes a home over a store, with other limits than these tests usually have.
+    pub(super) fn with_limits(store: String, limits: &Value) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Self { folder, store, processes: AtomicU32::new(0) };
+        fs::write(home.path("tool.sh"), TOOL).unwrap();
+        fs::write(home.path("ledger"), "").unwrap();
+        let tools = ["once", "idempotent", "read"].map(|effect| home.tool(effect));
+        let mut all = json!({
+            "lease_ms": millis(LEASE), "poll_ms": 100, "park_after_ms": 150,
+            "cancel_grace_ms": 500, "drain_ms": millis(DRAIN),
+        });
+        for (key, value) in limits.as_object().into_iter().flatten() {
+            all[key] = value.clone();
+        }
+        let config = json!({
+            "store": home.store,
+            "toolsets": [{ "name": "ledger", "source": { "tools": tools } }],
+            "limits": all,
+        });
+        fs::write(home.path("faber.yaml"), config.to_string()).unwrap();
+        home
+    }
+
+    /// Makes a home over a store.
+    pub(super) fn new(store: String) -> Self {
+        Self::with_limits(store, &Value::Null)
+    }
+
+    fn tool(&self, effect: &str) -> Value {
+        let (number, text) = (json!({ "type": "number" }), json!({ "type": "string" }));
+        let arguments = ["{{n}}", "{{seconds}}", "{{fate}}", "{{until}}"];
+        let mut command = vec![json!("sh"), json!(self.path("tool.sh")), json!(effect)];
+        command.extend(arguments.map(Value::from));
+        json!({
+            "name": effect,
+            "effect": effect,
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "n": number, "seconds": number, "fate": text, "until": number, "from": {},
+                },
+                "required": ["n", "seconds", "fate", "until"],
+            },
+            "run": { "command": command, "env": { "LEDGER": self.path("ledger") } },
+        })
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Returns the address of the store.
+    pub(super) fn store(&self) -> &str {
+        &self.store
+    }
+
+    /// Returns every call that happened.
+    pub(super) fn ledger(&self) -> Vec<Line> {
+        let text = fs::read_to_string(self.path("ledger")).unwrap();
+        text.lines().map(Line::read).collect()
+    }
+
+    /// Returns the binary as a command in this home, which ends with whoever holds it.
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(faber());
+        command.args(arguments).current_dir(self.folder.path()).env_clear();
+        command.env("HOME", self.folder.path()).stdin(Stdio::null()).kill_on_drop(true);
+        for variable in ["PATH", "FABER_LOG"] {
+            command.envs(std::env::var_os(variable).map(|it| (variable, it)));
+        }
+        command
+    }
+
+    /// Starts the binary; what it says goes into a file.
+    pub(super) fn begin(&self, arguments: &[&str]) -> Process {
+        let number = self.processes.fetch_add(1, Ordering::Relaxed);
+        let said = self.path(&format!("said-{number:03}"));
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::null()).stderr(File::create(&said).unwrap());
+        Process::new(command.spawn().unwrap(), said)
+    }
+
+    /// Returns what every process said, by its file.
+    pub(super) fn said(&self) -> Vec<(PathBuf, String)> {
+        let count = self.processes.load(Ordering::Relaxed);
+        let files = (0..count).map(|it| self.path(&format!("said-{it:03}")));
+        files.map(|it| (it.clone(), read(&it))).collect()
+    }
+
+    /// Leaves everything where it is, for whoever looks for what went wrong.
+    pub(super) fn keep(self) -> PathBuf {
+        self.folder.keep()
+    }
+}
+
+/// Reads what a process said so far, also where it is not quite text.
+pub(super) fn read(path: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap()
+}
+
+impl Line {
+    fn read(text: &str) -> Self {
+        let words: Vec<&str> = text.split(' ').collect();
+        let [tool, execution, step, attempt, key] = words[..] else {
+            panic!("torn line: `{text}`")
+        };
+        Self {
+            tool: tool.to_owned(),
+            execution: execution.to_owned(),
+            step: step.to_owned(),
+            attempt: attempt.parse().unwrap(),
+            key: key.to_owned(),
+        }
+    }
+}
