@@ -4,12 +4,15 @@
 //! its claim. Everything else goes into the execution's inbox and is acknowledged when that is
 //! durable; the owner, wherever it is, records it.
 
+mod again;
+mod dry;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use shared::{
     clock::Clock,
-    event::Recorded,
+    event::{Created, Recorded},
     execution::{Execution, ExecutionOptions},
     id::{CommandId, ExecutionId, StepId},
     limits,
@@ -18,6 +21,7 @@ use shared::{
 };
 use tokio::sync::oneshot;
 
+pub use self::again::{AgainError, again};
 use crate::{machine, worker::Handle};
 
 /// How often an identifier that is taken is drawn again. Once is already a wonder.
@@ -118,6 +122,28 @@ impl Control {
                 }
             }
             let (execution, created) = machine::create(id, plan, options.clone(), now);
+            match self.begin(execution, created, over.take()).await {
+                Ok(()) => return Ok(id),
+                Err(AppendError::Conflict) => (),
+                Err(AppendError::Store(err)) => return Err(err.into()),
+            }
+        }
+        Err(StoreError::Taken.into())
+    }
+
+    /// Starts an execution that takes outputs over from another one.
+    pub async fn start_as(
+        &self,
+        plan: &Arc<Plan>,
+        created: Created,
+        mut over: Option<oneshot::Sender<()>>,
+    ) -> Result<ExecutionId, ControlError> {
+        validate(&created.options, None)?;
+        for _ in 0..DRAWS {
+            let now = self.clock.now();
+            let id = ExecutionId::draw(now);
+            let (execution, created) = machine::create_as(id, plan, created.clone(), now)
+                .map_err(|err| ControlError::Invalid(err.to_string()))?;
             match self.begin(execution, created, over.take()).await {
                 Ok(()) => return Ok(id),
                 Err(AppendError::Conflict) => (),
