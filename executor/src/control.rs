@@ -4,6 +4,9 @@
 //! its claim. Everything else goes into the execution's inbox and is acknowledged when that is
 //! durable; the owner, wherever it is, records it.
 
+mod again;
+mod dry;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -18,6 +21,7 @@ use shared::{
 };
 use tokio::sync::oneshot;
 
+pub use self::again::{AgainError, again};
 use crate::{machine, worker::Handle};
 
 /// How often an identifier that is taken is drawn again. Once is already a wonder.

@@ -1,6 +1,7 @@
 //! Planners, plans, executions and tools as one thing: what the API, the command line and tests
 //! talk to.
 
+mod again;
 mod error;
 mod planning;
 mod steering;
@@ -27,6 +28,7 @@ use shared::{
 };
 
 pub use self::{
+    again::BulkAction,
     error::EngineError,
     planning::{PlanningOptions, Verdict},
 };

@@ -25,6 +25,7 @@ mod tool;
 
 use async_graphql::{SDLExportOptions, SchemaBuilder};
 
+pub use self::mutation::Leaving;
 use crate::engine::Engine;
 
 use self::{

@@ -1,14 +1,16 @@
 //! What clients may say: drafts, options, filters.
 
-use std::fmt::Write;
+use std::{fmt::Write, sync::Arc};
 
 use async_graphql::{ID, InputObject};
 use planner::draft::{Draft, DraftRetry, DraftStep};
 use serde_json::{Map, Value};
-use shared::{diagnostic::Diagnostic, execution::ExecutionOptions as Options, store};
+use shared::{
+    diagnostic::Diagnostic, execution::ExecutionOptions as Options, json, limits, store,
+};
 
 use super::{
-    error::{ApiResult, invalid},
+    error::{ApiResult, exceeded, invalid},
     execution::{ExecutionMode, ExecutionState},
     scalar::DateTime,
 };
@@ -195,6 +197,15 @@ pub(super) struct ExecutionOptions {
     /// Whether a template that finds nothing fails its step.
     #[graphql(default_with = "Some(false)")]
     strict_templates: Option<bool>,
+    /// What the plan is given: `{{input.x}}`.
+    input: Option<Value>,
+    /// Whether what succeeded is undone, the latest first, where the execution fails or is
+    /// cancelled: by the steps' `compensate`.
+    #[graphql(default_with = "Some(false)")]
+    compensate_on_failure: Option<bool>,
+    /// Whether everything is checked and nothing is called. The execution is over at once.
+    #[graphql(default_with = "Some(false)")]
+    dry_run: Option<bool>,
     /// The moment before which no step starts.
     start_at: Option<DateTime>,
     /// Higher goes first where workers have a choice.
@@ -213,10 +224,26 @@ impl ExecutionOptions {
             strict_templates: it.strict_templates.unwrap_or(false),
             start_at: it.start_at.map(|it| it.0),
             priority: it.priority.unwrap_or(0),
-            ..Options::default()
+            input: Arc::new(given(it.input)?),
+            compensate_on_failure: it.compensate_on_failure.unwrap_or(false),
+            dry_run: it.dry_run.unwrap_or(false),
         };
         Ok(Order { options, idempotency_key: it.idempotency_key })
     }
+}
+
+/// Checks what a plan is given.
+pub(super) fn given(input: Option<Value>) -> ApiResult<Value> {
+    let input = input.unwrap_or_default();
+    if json::bytes(&input) > limits::OUTPUT_BYTES {
+        let most = limits::OUTPUT_BYTES;
+        return Err(exceeded(format!("`input` has more than {most} bytes")));
+    }
+    if json::is_deeper_than(&input, limits::JSON_DEPTH) {
+        let most = limits::JSON_DEPTH;
+        return Err(invalid(format!("`input` is nested deeper than {most}")));
+    }
+    Ok(input)
 }
 
 fn at_least_one<T: TryFrom<i64>>(name: &str, number: Option<i64>) -> ApiResult<Option<T>> {
