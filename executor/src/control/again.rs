@@ -100,11 +100,8 @@ mod tests {
     /// Returns an execution in which `a` and `c` succeeded, `b` failed and `d` was skipped.
     fn ended(output: &Value) -> Execution {
         let (now, plan) = (Timestamp::UNIX_EPOCH, plan());
-        let options = ExecutionOptions {
-            start_at: Some(now),
-            priority: 7,
-            ..ExecutionOptions::default()
-        };
+        let options =
+            ExecutionOptions { start_at: Some(now), priority: 7, ..ExecutionOptions::default() };
         let id = shared::id::ExecutionId::draw(now);
         let (mut execution, _) = machine::create(id, &plan, options, now);
         let (part, attempt) = (Part::WHOLE, Attempt::FIRST);
@@ -156,7 +153,8 @@ mod tests {
             assert_eq!(names.join(" "), reused, "{from:?}");
             assert_eq!(created.retry_of, Some(ended.id()));
             assert_eq!((created.options.priority, created.options.start_at), (7, None));
-            let (now, id) = (Timestamp::UNIX_EPOCH, shared::id::ExecutionId::draw(Timestamp::UNIX_EPOCH));
+            let (now, id) =
+                (Timestamp::UNIX_EPOCH, shared::id::ExecutionId::draw(Timestamp::UNIX_EPOCH));
             let (execution, _) = machine::create_as(id, ended.plan(), created, now).unwrap();
             assert_eq!(execution.tally().successful, names.len());
         }

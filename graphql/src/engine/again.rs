@@ -173,7 +173,9 @@ fn fits(head: &Head, action: BulkAction) -> bool {
 
 fn interval(per_second: f64) -> Result<Duration, EngineError> {
     if !(per_second.is_finite() && per_second >= SLOWEST) {
-        let why = format!("`perSecond` is {per_second}; it must be a number above 0 (at least one a day)");
+        let why = format!(
+            "`perSecond` is {per_second}; it must be a number above 0 (at least one a day)"
+        );
         return Err(EngineError::InvalidArgument(why));
     }
     Ok(Duration::from_secs_f64(1.0 / per_second))

@@ -5,9 +5,7 @@ use std::{fmt::Write, sync::Arc};
 use async_graphql::{ID, InputObject};
 use planner::draft::{Draft, DraftRetry, DraftStep};
 use serde_json::{Map, Value};
-use shared::{
-    diagnostic::Diagnostic, execution::ExecutionOptions as Options, json, limits, store,
-};
+use shared::{diagnostic::Diagnostic, execution::ExecutionOptions as Options, json, limits, store};
 
 use super::{
     error::{ApiResult, exceeded, invalid},

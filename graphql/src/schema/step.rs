@@ -177,7 +177,8 @@ impl StepStatus {
     /// fail the step.
     pub(super) fn failures(&self) -> Vec<StepError> {
         let own = self.failure().into_iter();
-        let is_lenient = matches!(self.planned().policy.on_error, OnError::Ignore | OnError::Continue);
+        let is_lenient =
+            matches!(self.planned().policy.on_error, OnError::Ignore | OnError::Continue);
         let items = self.now().items.as_deref().filter(|_| is_lenient);
         let items = items.map_or(0, |it| u32::try_from(it.all().len()).unwrap_or(u32::MAX));
         own.chain((0..items).filter_map(|it| self.of(self.task.item(it))?.failure())).collect()
@@ -339,8 +340,9 @@ impl StepStatus {
         let n = self.now().items.as_deref().map_or(0, |it| it.all().len());
         let n = u32::try_from(n).unwrap_or(u32::MAX);
         let all = (begin..n).filter_map(|it| self.of(self.task.item(it)));
-        let is_wanted =
-            |it: &Self| state.as_ref().is_none_or(|states| states.contains(&StepState::of(it.now())));
+        let is_wanted = |it: &Self| {
+            state.as_ref().is_none_or(|states| states.contains(&StepState::of(it.now())))
+        };
         Ok(all.filter(is_wanted).take(most).collect())
     }
 
