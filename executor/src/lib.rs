@@ -4,6 +4,7 @@ mod call;
 pub mod control;
 mod driver;
 mod lease;
+pub mod limits;
 pub mod machine;
 pub mod options;
 pub mod plans;
