@@ -53,7 +53,8 @@ impl<'a> Compiler<'a> {
                 Some(scope) => self.target(scope, &it.field, false),
                 None => {
                     let key = Key { name: it.field.clone(), quoted: false };
-                    Ok(Expr::Field(self.boxed(&it.operand)?, key))
+                    let of = self.boxed(&it.operand).map_err(|it| self.dotted(tree, it))?;
+                    Ok(Expr::Field(of, key))
                 }
             },
             Tree::Call(it) => self.call(it),
@@ -93,6 +94,15 @@ impl<'a> Compiler<'a> {
 
     fn step(&self, name: &str) -> Option<Target> {
         self.names.step(name).or_else(|| self.names.tool(name)).map(Target::Step)
+    }
+
+    /// Says how to name a step that `tree` means with dots, where CEL sees fields.
+    fn dotted(&self, tree: &IdedExpr, error: ConditionError) -> ConditionError {
+        let name = match (&error, path(tree)) {
+            (ConditionError::Unknown { .. }, Some(name)) => name,
+            _ => return error,
+        };
+        if self.step(&name).is_some() { ConditionError::Dotted { name } } else { error }
     }
 
     /// Returns which scope `tree` names, unless a macro gave the name another meaning.
@@ -291,6 +301,15 @@ fn called(tree: &IdedExpr) -> Option<(&str, &[IdedExpr])> {
 fn text(tree: &IdedExpr) -> Option<&str> {
     match &tree.expr {
         Tree::Literal(LiteralValue::String(it)) => Some(it.inner()),
+        _ => None,
+    }
+}
+
+/// Returns `a.b.c` as it was written, if it is nothing else.
+fn path(tree: &IdedExpr) -> Option<String> {
+    match &tree.expr {
+        Tree::Ident(name) => Some(name.clone()),
+        Tree::Select(it) => Some(format!("{}.{}", path(&it.operand)?, it.field)),
         _ => None,
     }
 }

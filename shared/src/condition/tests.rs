@@ -24,8 +24,10 @@ impl Values for World {
     fn value(&self, target: &Target) -> Option<&Value> {
         match target {
             Target::Step(step) => self.0.get(step.get())?.1.as_ref(),
-            Target::Variable(name) if &**name == "city" => self.0[0].1.as_ref()?.get("city"),
-            _ => None,
+            Target::Variable(name) => {
+                (&**name == "city").then(|| self.0[0].1.as_ref()?.get("city"))?
+            }
+            other => panic!("nothing looks at {other:?}"),
         }
     }
 }
@@ -59,7 +61,7 @@ fn told(source: &str) -> Result<bool, String> {
 fn all_hold(sources: &[&str]) {
     for source in sources {
         assert_eq!(told(source), Ok(true), "{source}");
-        assert_eq!(told(&format!("!({source})")), Ok(false), "not {source}");
+        assert_eq!(told(&format!("!({source}\n)")), Ok(false), "not {source}");
     }
 }
 
@@ -276,6 +278,10 @@ fn what_cannot_be_told_is_explained() {
         &expect!["`contains` of `author.tags`: looks into strings; write `x in list` for lists"],
     );
     check("author.age / 0 == 1", &expect!["`/`: division by zero"]);
+}
+
+#[test]
+fn what_cannot_be_calculated_is_explained() {
     check("author.big + 1 > 0", &expect!["`+`: the result is too large"]);
     check("author.half % 2 == 0", &expect!["`%`: needs whole numbers"]);
     check("int('12x') == 12", &expect![[r#"`int` of `"12x"`: `12x` is no integer of 64 bits"#]]);
@@ -313,7 +319,10 @@ fn what_cannot_be_meant_is_said_when_parsing() {
     check("athor.age == 1", &expect!["error: `athor` names no step of the plan"]);
     check("steps.athor.age == 1", &expect!["error: `athor` names no step of the plan"]);
     check("steps['flow.eco'].ok", &expect!["error: `flow.eco` names no step of the plan"]);
-    check("flow.echo.ok", &expect!["error: `flow` names no step of the plan"]);
+    check(
+        "flow.echo.ok",
+        &expect![[r#"error: `flow.echo` has a dot in its name; write `steps["flow.echo"]`"#]],
+    );
     check("item == 1", &expect!["error: `item` names no step of the plan"]);
     check(
         "steps[author.name].ok",
@@ -354,9 +363,7 @@ fn what_cannot_be_meant_is_said_when_parsing() {
     check("author.name.matches('(')", &expect!["error: the pattern of `matches`: unclosed group"]);
     check(
         "author.name.matches('(a{1000}){1000}')",
-        &expect![
-            "error: the pattern of `matches`: Compiled regex exceeds size limit of 65536 bytes."
-        ],
+        &expect!["error: the pattern of `matches`: it becomes too large; repeat less"],
     );
     check("b'abc' == b'abc'", &expect!["error: conditions have no bytes"]);
     check("Author{name: 'x'} == 1", &expect!["error: conditions have no `Author {…}`"]);
@@ -563,7 +570,6 @@ fn what_would_take_long_is_given_up() {
         "l.all(a, t.contains('ba'))",
         "l.all(a, t.matches('^(a|b)*$'))",
         "t.matches('^\\\\w*\\\\W\\\\w*$')",
-        "l.all(a, string(a.n).matches('^\\\\w{1,5}$'))",
         "l.map(a, t + t).size() == 1",
         "l.exists(a, l.exists(b, a.missing || b.missing)) || false",
         "l.all(a, l.all(b, !(1 in l))) || true",
