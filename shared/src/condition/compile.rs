@@ -49,14 +49,14 @@ impl<'a> Compiler<'a> {
             Tree::Literal(it) => literal(it),
             Tree::Ident(name) => self.name(name),
             Tree::Select(it) if it.test => self.has(it),
-            Tree::Select(it) => match self.scope(&it.operand) {
-                Some(scope) => self.target(scope, &it.field, false),
-                None => {
-                    let key = Key { name: it.field.clone(), quoted: false };
-                    let of = self.boxed(&it.operand).map_err(|it| self.dotted(tree, it))?;
-                    Ok(Expr::Field(of, key))
+            Tree::Select(it) => {
+                if let Some(scope) = self.scope(&it.operand) {
+                    return self.target(scope, &it.field, false);
                 }
-            },
+                let key = Key { name: it.field.clone(), quoted: false };
+                let of = self.boxed(&it.operand).map_err(|it| self.dotted(tree, it))?;
+                Ok(Expr::Field(of, key))
+            }
             Tree::Call(it) => self.call(it),
             Tree::List(it) => Ok(Expr::List(self.all(&it.elements)?)),
             Tree::Map(it) => self.map(it),
@@ -98,9 +98,8 @@ impl<'a> Compiler<'a> {
 
     /// Says how to name a step that `tree` means with dots, where CEL sees fields.
     fn dotted(&self, tree: &IdedExpr, error: ConditionError) -> ConditionError {
-        let name = match (&error, path(tree)) {
-            (ConditionError::Unknown { .. }, Some(name)) => name,
-            _ => return error,
+        let (ConditionError::Unknown { .. }, Some(name)) = (&error, path(tree)) else {
+            return error;
         };
         if self.step(&name).is_some() { ConditionError::Dotted { name } } else { error }
     }

@@ -22,13 +22,11 @@ impl Names for World {
 
 impl Values for World {
     fn value(&self, target: &Target) -> Option<&Value> {
-        match target {
-            Target::Step(step) => self.0.get(step.get())?.1.as_ref(),
-            Target::Variable(name) => {
-                (&**name == "city").then(|| self.0[0].1.as_ref()?.get("city"))?
-            }
-            other => panic!("nothing looks at {other:?}"),
+        if let Target::Step(step) = target {
+            return self.0.get(step.get())?.1.as_ref();
         }
+        let is_city = matches!(target, Target::Variable(name) if &**name == "city");
+        is_city.then(|| self.0[0].1.as_ref()?.get("city"))?
     }
 }
 
@@ -313,7 +311,7 @@ fn what_cannot_be_meant_is_said_when_parsing() {
     check("author.name == \"Alice", &expect!["error: line 1, column 22: a string is not closed"]);
     check(
         "author.name == 'a\\q'",
-        &expect![[r#"error: line 1, column 18: `\` begins no known escape"#]],
+        &expect![[r"error: line 1, column 18: `\` begins no known escape"]],
     );
     check("author.age == 1\n  && )", &expect!["error: line 2, column 6: unexpected token"]);
     check("athor.age == 1", &expect!["error: `athor` names no step of the plan"]);
@@ -339,6 +337,10 @@ fn what_cannot_be_meant_is_said_when_parsing() {
         "has(author)",
         &expect!["error: line 1, column 5: `has` needs a field, as in `has(a.b)`"],
     );
+}
+
+#[test]
+fn what_cannot_be_called_is_said_when_parsing() {
     check(
         "package == 7",
         &expect![[
