@@ -148,6 +148,7 @@ impl<'a> Evaluation<'a> {
         key: &Val<'a>,
     ) -> Result<Option<Val<'a>>, Fault<'a>> {
         self.spend(entries.cost())?;
+        self.spend_on_text(key.text_bytes().saturating_mul(1 + entries.cost()))?;
         Ok(entries.get(key))
     }
 
@@ -354,6 +355,7 @@ impl<'a> Evaluation<'a> {
                 return Err(Fault::Key { is: key.kind(), twice: false });
             }
             self.spend(made.len())?;
+            self.spend_on_text(key.text_bytes().saturating_mul(made.len()))?;
             if made.iter().any(|it| it.0.order(&key) == Some(Ordering::Equal)) {
                 return Err(Fault::Key { is: key.kind(), twice: true });
             }
