@@ -105,6 +105,7 @@ impl ToolExecutionInput {
             timeout_ms: self.timeout_ms,
             on_error: self.on_error,
             requires_approval: self.requires_approval,
+            ..DraftStep::default()
         }
     }
 }
