@@ -11,6 +11,7 @@ use std::{sync::Arc, time::Duration};
 
 use executor::{
     control::{Control, IdempotencyKey},
+    limits::CallLimits,
     plans::Plans,
     toolbox::Toolbox,
 };
@@ -43,6 +44,7 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     plans: Arc<Plans>,
     connect: Duration,
+    limits: Arc<CallLimits>,
 }
 
 /// How an execution is asked for.
@@ -64,7 +66,18 @@ impl Engine {
         connect: Duration,
     ) -> Self {
         let store = Arc::clone(control.store());
-        Self { store, control, toolbox, planner, clock, plans: Arc::default(), connect }
+        Self { store, control, toolbox, planner, clock, plans: Arc::default(), connect, limits: Arc::default() }
+    }
+
+    /// Says how often tools may be called, so that who asks why something waits is told.
+    #[must_use]
+    pub fn with_limits(self, limits: Arc<CallLimits>) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Returns how often tools may be called.
+    pub fn limits(&self) -> &CallLimits {
+        &self.limits
     }
 
     /// Returns the store.
