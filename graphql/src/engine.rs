@@ -2,9 +2,13 @@
 //! talk to.
 
 mod again;
+mod dry;
 mod error;
+mod inputs;
 mod planning;
+mod saved;
 mod steering;
+mod sub_plans;
 mod watching;
 
 use std::{sync::Arc, time::Duration};
@@ -22,6 +26,7 @@ use planner::{
 use serde_json::Value;
 use shared::{
     clock::Clock,
+    event::Created,
     execution::{Execution, ExecutionOptions},
     id::{ExecutionId, PlanId, RequestId, Seq},
     plan::Plan,
@@ -191,6 +196,11 @@ impl Engine {
     ) -> Result<ExecutionId, EngineError> {
         let Order { options, idempotency_key } = order;
         let key = idempotency_key.map(|key| IdempotencyKey { key, subject });
+        if options.dry_run {
+            let about = plan.about();
+            let created = Created::new(about.id, about.request, options);
+            return self.dry_run(plan, created, key.as_ref()).await;
+        }
         Ok(self.control.start(plan, options, key.as_ref()).await?)
     }
 }

@@ -83,11 +83,23 @@ pub(super) async fn read_plan(session: &Session, file: &Path) -> Result<Value, F
         session.screen.say(&render::diagnostics(&notices, &at, session.screen.err));
     }
     let mut input: Value = serde_json::from_str(&text).expect("it was just read as a draft");
-    // The API has two names for one field; everything else is the same.
-    if let Some(fields) = input.as_object_mut() {
-        fields.retain(|_, it| !it.is_null());
-    }
+    named_as_in_the_api(&mut input);
     Ok(input)
+}
+
+/// The API calls a plan inside a plan otherwise than a reference to one; everything else is the
+/// same.
+fn named_as_in_the_api(draft: &mut Value) {
+    let Some(fields) = draft.as_object_mut() else { return };
+    fields.retain(|_, it| !it.is_null());
+    for step in fields.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten() {
+        let Some(step) = step.as_object_mut() else { continue };
+        if step.get("plan").is_some_and(Value::is_object) {
+            let mut plan = step.shift_remove("plan").unwrap_or_default();
+            named_as_in_the_api(&mut plan);
+            step.insert("inlinePlan".to_owned(), plan);
+        }
+    }
 }
 
 fn place(file: &Path) -> Value {
