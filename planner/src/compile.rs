@@ -4,7 +4,9 @@
 //! with an unknown tool still has a name, takes part in the order and can be part of a cycle. The
 //! order is found here; [`Plan::try_from`] checks it again.
 
+mod build;
 mod cycle;
+mod looping;
 mod mapping;
 mod names;
 mod numbers;
@@ -16,39 +18,92 @@ mod place;
 mod policy;
 mod references;
 mod report;
+mod sub_plan;
 mod tools;
+mod undo;
 
 use std::sync::Arc;
 
 use serde_json::Value;
 use shared::{
     diagnostic::Diagnostic,
-    id::{StepId, StepIx},
+    id::StepId,
     limits,
-    plan::{About, Plan, StepPolicy, UncheckedPlan, UncheckedStep},
+    plan::{About, Mapping, Plan, StepPolicy},
 };
 
 pub use self::parse::{parse, parse_value};
-use self::{names::Naming, report::Report, tools::Choice};
-use crate::{catalog::Catalog, draft::Draft, draft::DraftStep};
+use self::{
+    names::Naming,
+    parameters::Given,
+    report::Report,
+    sub_plan::{Inline, Tree},
+    tools::Choice,
+    undo::Undo,
+};
+use crate::{
+    catalog::Catalog,
+    draft::{Draft, DraftStep},
+    plans::SubPlans,
+};
 
-/// Compiles a draft, or says everything that is wrong with it.
+/// Compiles a draft that executes no other plans, or says everything that is wrong with it.
 ///
 /// Warnings, those of reading the draft included, become the plan's diagnostics; where there is an
 /// error they are returned beside it, in the order of the draft.
 pub fn compile(draft: &Draft, about: About, catalog: &Catalog) -> Result<Plan, Vec<Diagnostic>> {
+    compile_with(draft, about, catalog, &SubPlans::default())
+}
+
+/// Compiles a draft whose steps may execute `plans`, and hold no drafts of their own.
+pub fn compile_with(
+    draft: &Draft,
+    about: About,
+    catalog: &Catalog,
+    plans: &SubPlans,
+) -> Result<Plan, Vec<Diagnostic>> {
+    one(draft, about, &World { catalog, plans, inline: &Inline::new() })
+}
+
+/// Compiles a draft and the drafts inside its steps; the plans come innermost first, the draft's
+/// own last, so that whoever stores them in this order never stores one that names another too
+/// early.
+///
+/// `inner` says what the plan of a draft inside is for. What is wrong inside has a path that begins
+/// like `tools[2].plan.`.
+pub fn compile_all(
+    draft: &Draft,
+    about: About,
+    catalog: &Catalog,
+    plans: &SubPlans,
+    inner: &mut dyn FnMut(&Draft) -> About,
+) -> Result<Vec<Plan>, Vec<Diagnostic>> {
+    let mut tree = Tree { catalog, plans, about: inner, done: Vec::new() };
+    tree.compile(draft, about, 0)?;
+    Ok(tree.done)
+}
+
+/// What there is besides the draft.
+struct World<'a> {
+    catalog: &'a Catalog,
+    plans: &'a SubPlans,
+    /// What became of the drafts inside the draft.
+    inline: &'a Inline,
+}
+
+fn one(draft: &Draft, about: About, world: &World<'_>) -> Result<Plan, Vec<Diagnostic>> {
     let mut report = Report::new(&draft.notices);
     if let Some(refusal) = refusal(draft) {
         report.error(report::WHOLE, || refusal);
         return Err(report.into_diagnostics());
     }
-    let steps = read(draft, catalog, &mut report);
+    let steps = read(draft, world, &mut report);
     let naming = Naming::new(&steps);
-    let edges = references::dependencies(&steps, &naming, &mut report);
+    let links = references::links(&steps, &naming, &mut report);
     parameters::check(&steps, &naming, &mut report);
-    let order = order::written_first(&edges);
+    let order = order::written_first(&links.edges);
     if order.len() < steps.len() {
-        cycle::find(&steps, &naming, &edges, &order, &mut report);
+        cycle::find(&steps, &naming, &links.edges, &order, &mut report);
     }
     if let Some(given) = &draft.execution_order {
         order::check(given, &order, &steps, &naming, &mut report);
@@ -56,9 +111,8 @@ pub fn compile(draft: &Draft, about: About, catalog: &Catalog) -> Result<Plan, V
     if report.has_errors() {
         return Err(report.into_diagnostics());
     }
-    let steps = order.iter().map(|it| unchecked(*it, &steps, &edges)).collect();
-    let diagnostics = report.into_diagnostics();
-    Plan::try_from(UncheckedPlan { about, steps, diagnostics }).map_err(|err| {
+    let names = naming.names;
+    build::plan(about, names, steps, links, &order, report.into_diagnostics()).map_err(|err| {
         let help = "this is a mistake of the compiler; report it with the draft";
         vec![Diagnostic::error("plan.internal", "", err.to_string()).with_help(help)]
     })
@@ -69,11 +123,12 @@ struct Step<'a> {
     written: &'a DraftStep,
     id: StepId,
     choice: Choice<'a>,
-    parameters: Arc<Value>,
-    /// Whether the parameters are those of the author, so that it makes sense to judge them.
-    is_sound: bool,
-    mapping: Vec<(String, String)>,
+    given: Given,
+    mapping: Vec<Mapping>,
     policy: StepPolicy,
+    /// What `forEach` says.
+    for_each: Option<Arc<Value>>,
+    undo: Option<Box<Undo<'a>>>,
 }
 
 /// Says why a draft is not even looked at.
@@ -93,34 +148,24 @@ fn refusal(draft: &Draft) -> Option<Diagnostic> {
     }
 }
 
-fn read<'a>(draft: &'a Draft, catalog: &'a Catalog, report: &mut Report) -> Vec<Step<'a>> {
-    let choices = tools::choose(draft, catalog, report);
+fn read<'a>(draft: &'a Draft, world: &World<'a>, report: &mut Report) -> Vec<Step<'a>> {
+    let choices = tools::choose(draft, world, report);
     let ids = names::assign(draft, report);
-    let parameters = parameters::read(draft, report);
-    let steps = draft.tools.iter().zip(choices).zip(ids).zip(parameters).enumerate();
+    let mut room = parameters::Room::default();
+    let steps = draft.tools.iter().zip(choices).zip(ids).enumerate();
+    let steps = steps.map(|(at, ((written, choice), id))| {
+        let given = room.read(at, "parameters", written.parameters.as_ref(), report);
+        let mapping = mapping::read(at, written, report);
+        let policy = policy::read(at, written, &choice, report);
+        let for_each = written.for_each.as_ref().map(|it| Arc::new(Value::from(it.as_str())));
+        let undo = written.compensate.as_ref();
+        let undo = undo.and_then(|it| Undo::read(at, it, world.catalog, &mut room, report));
+        let undo = undo.map(Box::new);
+        Step { written, id, choice, given, mapping, policy, for_each, undo }
+    });
+    let steps = steps.collect();
+    room.check(report);
     steps
-        .map(|(at, (((written, choice), id), (parameters, is_sound)))| {
-            let mapping = mapping::read(at, written, report);
-            let policy = policy::read(at, written, &choice, report);
-            Step { written, id, choice, parameters, is_sound, mapping, policy }
-        })
-        .collect()
-}
-
-fn unchecked(at: StepIx, steps: &[Step<'_>], edges: &[Vec<StepIx>]) -> UncheckedStep {
-    let step = &steps[at.get()];
-    UncheckedStep {
-        id: step.id.clone(),
-        tool: step.choice.tool.clone(),
-        parameters: Arc::clone(&step.parameters),
-        depends_on: edges[at.get()].iter().map(|it| steps[it.get()].id.clone()).collect(),
-        output_mapping: step.mapping.clone(),
-        policy: step.policy.clone(),
-        plan: None,
-        when: None,
-        for_each: None,
-        compensate: None,
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ pub mod compile;
 pub mod draft;
 pub mod nearest;
 pub mod offline;
+pub mod plans;
 
 use async_trait::async_trait;
 use serde_json::Value;

@@ -14,7 +14,10 @@ use serde_json::{Map, Value};
 
 use self::lex::Token;
 pub use self::path::{Path, PathError, Segment};
-use crate::{id::StepIx, json};
+use crate::{
+    id::{RESERVED_STEP_IDS, StepIx},
+    json,
+};
 
 /// A JSON value, parsed, with its holes known.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,6 +123,12 @@ pub struct Rendered {
     pub unresolved: Vec<Arc<str>>,
 }
 
+impl Default for Template {
+    fn default() -> Self {
+        Self::literal(Value::Null)
+    }
+}
+
 impl Template {
     /// Parses every string of `value`, at any depth, and collects everything that is wrong.
     pub fn parse(value: &Value, names: &dyn Names) -> Result<Self, Vec<TemplateError>> {
@@ -147,6 +156,23 @@ impl Template {
             }),
             Self::Array(items) => items.iter().for_each(|it| it.references(visit)),
             Self::Object(fields) => fields.iter().for_each(|(_, it)| it.references(visit)),
+        }
+    }
+
+    /// Calls `change` with every reference, for steps whose numbers change.
+    pub fn references_mut(&mut self, change: &mut dyn FnMut(&mut Reference)) {
+        match self {
+            Self::Literal(_) => (),
+            Self::Whole(reference) => change(reference),
+            Self::Text(parts) => parts.iter_mut().for_each(|part| {
+                if let Part::Reference(reference) = part {
+                    change(reference);
+                }
+            }),
+            Self::Array(items) => items.iter_mut().for_each(|it| it.references_mut(change)),
+            Self::Object(fields) => {
+                fields.iter_mut().for_each(|(_, it)| it.references_mut(change));
+            }
         }
     }
 
@@ -334,9 +360,7 @@ impl<'a> Parser<'a> {
         let invalid = |why| TemplateErrorKind::Invalid { text: whole.to_owned(), why };
         let step = path::splits(inner)
             .find_map(|(name, rest)| Some((self.names.step(name)?, rest)))
-            .or_else(|| {
-                path::splits(inner).find_map(|(name, rest)| Some((self.names.tool(name)?, rest)))
-            });
+            .or_else(|| self.tool(inner));
         if let Some((step, rest)) = step {
             let path = Path::parse(rest).map_err(invalid)?;
             return Ok(Reference { target: Target::Step(step), path, text });
@@ -353,6 +377,14 @@ impl<'a> Parser<'a> {
             ("index", _) => Ok(Reference { target: Target::Index, path, text }),
             _ => Err(TemplateErrorKind::Unknown { text: whole.to_owned(), name: name.to_owned() }),
         }
+    }
+
+    /// Returns the one step that uses the tool that is named, and the path behind the name. A
+    /// reserved word never means a tool.
+    fn tool<'t>(&self, inner: &'t str) -> Option<(StepIx, &'t str)> {
+        let is_reserved = path::head(inner).is_ok_and(|(it, _)| RESERVED_STEP_IDS.contains(&it));
+        let mut splits = path::splits(inner).filter(|_| !is_reserved);
+        splits.find_map(|(name, rest)| Some((self.names.tool(name)?, rest)))
     }
 }
 

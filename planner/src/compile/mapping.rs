@@ -4,6 +4,7 @@ use serde_json::Value;
 use shared::{
     diagnostic::Diagnostic,
     id::{STEP_ID_LEN, is_step_id_char},
+    plan::Mapping,
     template::Path,
 };
 
@@ -11,12 +12,12 @@ use super::{names::clip, place, report::Report};
 use crate::draft::DraftStep;
 
 /// Reads a step's `outputMapping`; what is wrong is reported and left out.
-pub(super) fn read(at: usize, step: &DraftStep, report: &mut Report) -> Vec<(String, String)> {
+pub(super) fn read(at: usize, step: &DraftStep, report: &mut Report) -> Vec<Mapping> {
     let Some(mapping) = &step.output_mapping else { return Vec::new() };
     let mut read = Vec::with_capacity(mapping.len());
     for (path, variable) in mapping {
         match check(path, variable) {
-            Ok(variable) => read.push((path.clone(), variable.to_owned())),
+            Ok(mapping) => read.push(mapping),
             Err(message) => report.error(at, || {
                 let place = format!("tools[{at}].outputMapping{}", place::key(path));
                 Diagnostic::error("plan.invalid_mapping", place, message)
@@ -27,10 +28,9 @@ pub(super) fn read(at: usize, step: &DraftStep, report: &mut Report) -> Vec<(Str
     read
 }
 
-fn check<'a>(path: &str, variable: &'a Value) -> Result<&'a str, String> {
-    if let Err(err) = path.parse::<Path>() {
-        return Err(format!("`{}` is not a path: {err}", clip(path)));
-    }
+fn check(written: &str, variable: &Value) -> Result<Mapping, String> {
+    let path = written.parse::<Path>();
+    let path = path.map_err(|err| format!("`{}` is not a path: {err}", clip(written)))?;
     let Value::String(variable) = variable else {
         return Err(format!("a variable's name must be text, not {}", place::kind(variable)));
     };
@@ -40,5 +40,5 @@ fn check<'a>(path: &str, variable: &'a Value) -> Result<&'a str, String> {
         let rule = "letters, digits, `_`, `-` and `.`, at most 128";
         return Err(format!("`{}` is not a variable's name: {rule}", clip(variable)));
     }
-    Ok(variable)
+    Ok(Mapping { written: written.to_owned(), path, variable: variable.as_str().into() })
 }

@@ -123,8 +123,8 @@ impl<'a> Naming<'a> {
         let names = StepNames::new(steps.iter().map(|it| (&it.id, &it.choice.tool)));
         let mut variables: BTreeMap<&str, Vec<StepIx>> = BTreeMap::new();
         for (at, step) in steps.iter().enumerate() {
-            for (_, variable) in &step.mapping {
-                let by = variables.entry(variable).or_default();
+            for mapping in &step.mapping {
+                let by = variables.entry(&*mapping.variable).or_default();
                 if by.last() != Some(&StepIx::new(at)) {
                     by.push(StepIx::new(at));
                 }

@@ -1,65 +1,189 @@
-//! Whether a template looks for something that a tool's output certainly does not have.
+//! Whether a template looks for something that an output certainly does not have.
 
 use serde_json::Value;
 use shared::{
     diagnostic::Diagnostic,
-    template::{Reference, Segment},
+    template::{Reference, Segment, Target},
 };
 
-use super::{Step, names::clip, place, report::Report};
+use super::{Step, names::clip, place, references::Site, report::Report};
 use crate::nearest::did_you_mean;
 
-/// Warns where a reference looks for what the output schema rules out.
+/// What is known of an output, or of a part of one.
+#[derive(Clone, Copy)]
+enum Shape<'a> {
+    /// What a schema says; nothing, where there is none.
+    Of(Option<&'a Value>),
+    /// The output of a loop: a list of what a schema says.
+    ListOf(Option<&'a Value>),
+}
+
+/// Where a path ends.
+enum End<'a> {
+    /// At something of this shape.
+    Found(Shape<'a>),
+    /// Nowhere: this part of it cannot be there, because of this shape.
+    Missing(&'a str, Shape<'a>),
+}
+
+/// Warns where a reference looks for what the output rules out.
 pub(super) fn check(
-    (at, step): (usize, &Step<'_>),
-    target: &Step<'_>,
+    steps: &[Step<'_>],
+    site: &Site<'_>,
+    list: Option<&Reference>,
     reference: &Reference,
     report: &mut Report,
 ) {
-    let schema = target.choice.definition.and_then(|it| it.output_schema.as_ref());
-    let Some(schema) = schema else { return };
-    if let Some((missing, schema)) = ruled_out(schema, reference.path.segments()) {
-        report.warning(at, || {
+    let Some((whose, shape)) = looked_at(steps, site, list, &reference.target) else { return };
+    if let End::Missing(missing, shape) = shape.at(reference.path.segments()) {
+        report.warning(site.at, || {
             let text = clip(&reference.text);
-            let message =
-                format!("`{text}`: the output of `{}` has no `{missing}`", target.choice.tool);
-            let known = schema.get("properties").and_then(Value::as_object);
-            let known = known.into_iter().flat_map(|it| it.keys().map(String::as_str));
-            let help = did_you_mean(missing, known).unwrap_or_else(|| {
-                let kind = schema.get("type").and_then(Value::as_str).unwrap_or("value");
-                format!("there, the output is of type `{kind}`")
-            });
-            let place = place::template(at, &step.parameters, &reference.text);
-            Diagnostic::warning("plan.path_not_in_output", place, message).with_help(help)
+            let message = format!("`{text}`: {whose} has no `{}`", clip(missing));
+            let place = site.place(&reference.text);
+            Diagnostic::warning("plan.path_not_in_output", place, message)
+                .with_help(shape.help(missing))
         });
     }
 }
 
-/// Returns the first part of a path that cannot be there, and the schema that says so.
+/// Warns where what a step goes through is certainly no list.
+pub(super) fn check_list(
+    steps: &[Step<'_>],
+    (at, step): (usize, &Step<'_>),
+    list: &Reference,
+    report: &mut Report,
+) {
+    let Target::Step(target) = list.target else { return };
+    let target = &steps[target.get()];
+    let End::Found(Shape::Of(Some(schema))) = target.shape().at(list.path.segments()) else {
+        return;
+    };
+    let Some(kind) = plain_type(schema).filter(|it| *it != "array") else { return };
+    report.warning(at, || {
+        let message = format!(
+            "`{}` is not a list: the output of `{}` has something of type `{kind}` there",
+            clip(&list.text),
+            target.choice.tool
+        );
+        let lists = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+        let list = lists.into_iter().find(|(_, it)| plain_type(it) == Some("array"));
+        let help = list.map_or_else(
+            || format!("`{}` fails with `step.not_a_list` when it runs", step.id),
+            |(name, _)| format!("perhaps its `{name}` is meant"),
+        );
+        Diagnostic::warning("plan.not_a_list", place::field(at, "forEach"), message).with_help(help)
+    });
+}
+
+/// Returns whose output a target stands for, in words, and what is known of it.
+fn looked_at<'a>(
+    steps: &'a [Step<'_>],
+    site: &Site<'_>,
+    list: Option<&'a Reference>,
+    target: &Target,
+) -> Option<(String, Shape<'a>)> {
+    match target {
+        Target::Step(target) => {
+            let step = &steps[target.get()];
+            // What is undone of a loop is one item of it.
+            let is_own = site.is_undo() && target.get() == site.at;
+            let shape = if is_own { Shape::Of(step.choice.output_schema()) } else { step.shape() };
+            Some((format!("the output of `{}`", step.choice.tool), shape))
+        }
+        Target::Item => Some(("the item".to_owned(), item_shape(steps, list?)?)),
+        Target::Variable(_) | Target::Input | Target::Index => None,
+    }
+}
+
+/// Returns what is known of the items that a step goes through.
+fn item_shape<'a>(steps: &'a [Step<'_>], list: &'a Reference) -> Option<Shape<'a>> {
+    let Target::Step(target) = list.target else { return None };
+    match steps[target.get()].shape().at(list.path.segments()) {
+        End::Found(Shape::ListOf(schema)) => Some(Shape::Of(schema)),
+        End::Found(Shape::Of(Some(schema)))
+            if plain_type(schema) == Some("array") && schema.get("prefixItems").is_none() =>
+        {
+            schema.get("items").map(|it| Shape::Of(Some(it)))
+        }
+        _ => None,
+    }
+}
+
+impl Step<'_> {
+    /// Returns what is known of the step's output.
+    fn shape(&self) -> Shape<'_> {
+        let schema = self.choice.output_schema();
+        if self.for_each.is_some() { Shape::ListOf(schema) } else { Shape::Of(schema) }
+    }
+}
+
+impl<'a> Shape<'a> {
+    fn at(self, path: &'a [Segment]) -> End<'a> {
+        let (schema, path) = match (self, path) {
+            (Self::ListOf(_), []) => return End::Found(self),
+            (Self::ListOf(schema), [first, rest @ ..]) if is_index(first) => (schema, rest),
+            (Self::ListOf(_), [first, ..]) => return End::Missing(key(first), self),
+            (Self::Of(schema), path) => (schema, path),
+        };
+        let Some(schema) = schema else { return End::Found(Self::Of(None)) };
+        walk(schema, path)
+    }
+
+    fn help(self, missing: &str) -> String {
+        let Self::Of(Some(schema)) = self else {
+            return "it is the list of what each item gave: take one of them, such as `[0]`, or go \
+                    through it with `forEach`"
+                .to_owned();
+        };
+        let known = schema.get("properties").and_then(Value::as_object);
+        let known = known.into_iter().flat_map(|it| it.keys().map(String::as_str));
+        did_you_mean(missing, known).unwrap_or_else(|| {
+            let kind = plain_type(schema).unwrap_or("value");
+            format!("there, the output is of type `{kind}`")
+        })
+    }
+}
+
+/// Follows a path through a schema.
 ///
 /// Whatever is not plain (references, several types, patterns) is taken to allow everything.
-fn ruled_out<'a>(mut schema: &'a Value, path: &'a [Segment]) -> Option<(&'a str, &'a Value)> {
+fn walk<'a>(mut schema: &'a Value, path: &'a [Segment]) -> End<'a> {
+    let missing = |segment, schema| End::Missing(key(segment), Shape::Of(Some(schema)));
     for segment in path {
-        let (Segment::Key(key) | Segment::Quoted(key)) = segment;
-        let is_index = matches!(segment, Segment::Key(_))
-            && !key.is_empty()
-            && key.bytes().all(|it| it.is_ascii_digit());
-        if schema.get("$ref").is_some() {
-            return None;
-        }
-        schema = match schema.get("type")?.as_str()? {
-            "object" => match schema.get("properties").and_then(|it| it.get(key)) {
-                Some(inner) => inner,
-                None if is_closed(schema) => return Some((key, schema)),
-                None => return None,
+        let inner = match plain_type(schema) {
+            Some("object") => match schema.get("properties").and_then(|it| it.get(key(segment))) {
+                None if is_closed(schema) => return missing(segment, schema),
+                inner => inner,
             },
-            "array" if !is_index => return Some((key, schema)),
-            "array" if schema.get("prefixItems").is_none() => schema.get("items")?,
-            "string" | "number" | "integer" | "boolean" | "null" => return Some((key, schema)),
-            _ => return None,
+            Some("array") if !is_index(segment) => return missing(segment, schema),
+            Some("array") if schema.get("prefixItems").is_none() => schema.get("items"),
+            Some("string" | "number" | "integer" | "boolean" | "null") => {
+                return missing(segment, schema);
+            }
+            _ => None,
         };
+        let Some(inner) = inner else { return End::Found(Shape::Of(None)) };
+        schema = inner;
     }
-    None
+    End::Found(Shape::Of(Some(schema)))
+}
+
+/// Returns the one type that a schema allows, if it plainly says so.
+fn plain_type(schema: &Value) -> Option<&str> {
+    match schema.get("$ref") {
+        Some(_) => None,
+        None => schema.get("type")?.as_str(),
+    }
+}
+
+fn key(segment: &Segment) -> &str {
+    let (Segment::Key(key) | Segment::Quoted(key)) = segment;
+    key
+}
+
+fn is_index(segment: &Segment) -> bool {
+    let is_number = |it: &String| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit());
+    matches!(segment, Segment::Key(key) if is_number(key))
 }
 
 fn is_closed(schema: &Value) -> bool {

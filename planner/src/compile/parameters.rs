@@ -11,8 +11,7 @@ use shared::{
     json, limits,
     plan::StepNames,
     schema::{Misfit, MisfitKind, Schema},
-    template::Template,
-    tool::ToolDefinition,
+    template::{Template, has_braces},
 };
 
 use super::{
@@ -20,50 +19,78 @@ use super::{
     names::{Naming, clip},
     numbers, place,
     report::{Report, WHOLE},
+    tools::Choice,
+    undo,
 };
-use crate::{draft::Draft, nearest::did_you_mean};
+use crate::nearest::did_you_mean;
 
-/// Reads every step's parameters, and says of each whether they are worth a closer look.
-pub(super) fn read(draft: &Draft, report: &mut Report) -> Vec<(Arc<Value>, bool)> {
-    let mut room = limits::PLAN_BYTES;
-    let mut is_full = false;
-    let read = draft.tools.iter().enumerate().map(|(at, step)| {
-        let Some(value) = read_one(at, step.parameters.as_ref(), report) else {
-            return (Arc::new(Value::Object(Map::new())), false);
-        };
-        let bytes = json::bytes(&value);
-        is_full |= bytes > room;
-        room = room.saturating_sub(bytes);
-        (Arc::new(value), true)
-    });
-    let read = read.collect();
-    if is_full {
-        report.error(WHOLE, || {
-            let message = format!("the plan has more than {} bytes", limits::PLAN_BYTES);
-            Diagnostic::error("plan.too_large", "tools", message)
-                .with_help("put large data into files and name those")
-        });
-    }
-    read
+/// What a tool is called with.
+pub(super) struct Given {
+    /// The parameters: an object.
+    pub(super) parameters: Arc<Value>,
+    /// Whether they are those of the author, so that it makes sense to judge them.
+    pub(super) is_sound: bool,
 }
 
-fn read_one(at: usize, written: Option<&Value>, report: &mut Report) -> Option<Value> {
-    let place = || place::field(at, "parameters");
+/// How many bytes of parameters there may still be.
+pub(super) struct Room {
+    left: usize,
+    is_full: bool,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { left: limits::PLAN_BYTES, is_full: false }
+    }
+}
+
+impl Room {
+    /// Reads parameters from a field of a step; what is wrong is reported.
+    pub(super) fn read(
+        &mut self,
+        at: usize,
+        field: &str,
+        written: Option<&Value>,
+        report: &mut Report,
+    ) -> Given {
+        let Some(value) = read_one(at, field, written, report) else {
+            return Given { parameters: Arc::new(Value::Object(Map::new())), is_sound: false };
+        };
+        let bytes = json::bytes(&value);
+        self.is_full |= bytes > self.left;
+        self.left = self.left.saturating_sub(bytes);
+        Given { parameters: Arc::new(value), is_sound: true }
+    }
+
+    /// Says so if it was not enough.
+    pub(super) fn check(&self, report: &mut Report) {
+        if self.is_full {
+            report.error(WHOLE, || {
+                let message = format!("the plan has more than {} bytes", limits::PLAN_BYTES);
+                Diagnostic::error("plan.too_large", "tools", message)
+                    .with_help("put large data into files and name those")
+            });
+        }
+    }
+}
+
+fn read_one(at: usize, field: &str, written: Option<&Value>, report: &mut Report) -> Option<Value> {
+    let place = || place::field(at, field);
     let value = match written {
         None | Some(Value::Null) => return Some(Value::Object(Map::new())),
         Some(Value::String(text)) => match serde_json::from_str(text) {
             Ok(value @ Value::Object(_)) => {
-                read_from_text(at, text, report);
+                read_from_text(at, field, text, report);
                 value
             }
-            _ => return not_an_object(at, "text that is not the JSON of one", report),
+            _ => return not_an_object(at, field, "text that is not the JSON of one", report),
         },
         Some(value @ Value::Object(_)) if json::is_deeper_than(value, limits::JSON_DEPTH) => {
             report.error(at, || too_deep(place()));
             return None;
         }
         Some(value @ Value::Object(_)) => return Some(value.clone()),
-        Some(other) => return not_an_object(at, place::kind(other), report),
+        Some(other) => return not_an_object(at, field, place::kind(other), report),
     };
     if json::is_deeper_than(&value, limits::JSON_DEPTH) {
         report.error(at, || too_deep(place()));
@@ -72,13 +99,13 @@ fn read_one(at: usize, written: Option<&Value>, report: &mut Report) -> Option<V
     Some(value)
 }
 
-fn read_from_text(at: usize, text: &str, report: &mut Report) {
+fn read_from_text(at: usize, field: &str, text: &str, report: &mut Report) {
     report.warning(at, || {
         let message = "the parameters are text that holds the JSON of an object";
-        Diagnostic::warning("plan.parameters_as_text", place::field(at, "parameters"), message)
+        Diagnostic::warning("plan.parameters_as_text", place::field(at, field), message)
             .with_help("write the object itself")
     });
-    for notice in numbers::rounded(text, &place::field(at, "parameters")) {
+    for notice in numbers::rounded(text, &place::field(at, field)) {
         report.warning(at, || notice);
     }
 }
@@ -89,50 +116,66 @@ fn too_deep(place: String) -> Diagnostic {
         .with_help("put such data into a file and name it")
 }
 
-fn not_an_object(at: usize, what: &str, report: &mut Report) -> Option<Value> {
+fn not_an_object(at: usize, field: &str, what: &str, report: &mut Report) -> Option<Value> {
     report.error(at, || {
         let message = format!("parameters must be an object, not {what}");
-        Diagnostic::error("plan.invalid_parameters", place::field(at, "parameters"), message)
+        Diagnostic::error("plan.invalid_parameters", place::field(at, field), message)
             .with_help("write `{\"name\": value}`")
     });
     None
 }
 
-/// Checks every step's parameters against its tool's schema.
+/// Checks all parameters against the schemas that there are of them.
 pub(super) fn check(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report) {
     // A schema that is itself wrong is the toolbox's to complain about; then the source judges.
-    let mut schemas: BTreeMap<&str, Option<Schema>> = BTreeMap::new();
+    let mut schemas: Schemas<'_> = BTreeMap::new();
     for (at, step) in steps.iter().enumerate() {
-        let Some(definition) = step.choice.definition.filter(|_| step.is_sound) else { continue };
-        let schema = schemas
-            .entry(step.choice.tool.as_str())
-            .or_insert_with(|| Schema::new(&definition.input_schema).ok());
-        let Some(schema) = schema.as_ref().filter(|it| !it.is_valid(&step.parameters)) else {
-            continue;
-        };
-        let judge = Judge { at, step, definition, names: &naming.names };
-        let has_templates = has_braces(&step.parameters);
-        let misfits = schema
-            .misfits_that(&step.parameters, |misfit| !has_templates || judge.is_certain(misfit));
-        for misfit in misfits {
-            judge.report(&misfit, report);
+        let own = (&step.choice, &step.given, "parameters");
+        let undo = step.undo.as_ref().map(|it| (&it.choice, &it.given, undo::PARAMETERS));
+        for (choice, given, field) in std::iter::once(own).chain(undo) {
+            if let Some(schema) = choice.input_schema().filter(|_| given.is_sound) {
+                let parameters = &*given.parameters;
+                let names = &naming.names;
+                let judge = Judge { at, field, choice, schema, parameters, names };
+                judge.judge(&mut schemas, report);
+            }
         }
     }
 }
 
-/// Judges what does not fit in one step's parameters.
+/// The compiled schemas, by the name of the tool, or of the plan.
+type Schemas<'a> = BTreeMap<(bool, &'a str), Option<Schema>>;
+
+/// Judges what does not fit in the parameters of one call.
 struct Judge<'a> {
     at: usize,
-    step: &'a Step<'a>,
-    definition: &'a ToolDefinition,
+    field: &'static str,
+    choice: &'a Choice<'a>,
+    schema: &'a Value,
+    parameters: &'a Value,
     names: &'a StepNames,
 }
 
-impl Judge<'_> {
+impl<'a> Judge<'a> {
+    fn judge(&self, schemas: &mut Schemas<'a>, report: &mut Report) {
+        let schema = schemas
+            .entry((self.choice.plan.is_some(), self.choice.tool.as_str()))
+            .or_insert_with(|| Schema::new(self.schema).ok());
+        let Some(schema) = schema.as_ref().filter(|it| !it.is_valid(self.parameters)) else {
+            return;
+        };
+        let has_templates = has_braces(self.parameters);
+        let misfits = schema
+            .misfits_that(self.parameters, |misfit| !has_templates || self.is_certain(misfit));
+        for misfit in misfits {
+            self.report(&misfit, report);
+        }
+    }
+
     /// Returns whether something is wrong whatever the templates turn out to be.
     fn is_certain(&self, misfit: &Misfit) -> bool {
         let is_structural = !matches!(misfit.kind, MisfitKind::Other);
-        match self.step.parameters.pointer(&misfit.at) {
+        match self.parameters.pointer(&misfit.at) {
             _ if misfit.is_conditional => false,
             None => false,
             Some(text @ Value::String(_)) if has_braces(text) => {
@@ -161,7 +204,7 @@ impl Judge<'_> {
                 let place = self.place(&misfit.at);
                 let diagnostic =
                     Diagnostic::error("plan.invalid_parameters", place, clip(&misfit.message));
-                let schema = schema_at(&self.definition.input_schema, &misfit.at);
+                let schema = schema_at(self.schema, &misfit.at);
                 match schema.and_then(|it| it.get("description")?.as_str()) {
                     Some(help) => diagnostic.with_help(clip(help)),
                     None => diagnostic,
@@ -172,10 +215,10 @@ impl Judge<'_> {
 
     fn missing(&self, misfit: &Misfit, property: &str) -> Diagnostic {
         let place = format!("{}{}", self.place(&misfit.at), place::key(property));
-        let message = format!("`{}` needs `{property}`", self.step.choice.tool);
+        let message = format!("`{}` needs `{property}`", self.choice.tool);
         let diagnostic = Diagnostic::error("plan.missing_parameter", place, message);
-        let schema = schema_at(&self.definition.input_schema, &misfit.at)
-            .and_then(|it| it.get("properties")?.get(property));
+        let schema =
+            schema_at(self.schema, &misfit.at).and_then(|it| it.get("properties")?.get(property));
         match schema.and_then(description) {
             Some(help) => diagnostic.with_help(help),
             None => diagnostic,
@@ -184,9 +227,9 @@ impl Judge<'_> {
 
     fn unexpected(&self, misfit: &Misfit, property: &str) -> Diagnostic {
         let place = format!("{}{}", self.place(&misfit.at), place::key(property));
-        let message = format!("`{}` knows no `{}`", self.step.choice.tool, clip(property));
-        let known = schema_at(&self.definition.input_schema, &misfit.at)
-            .and_then(|it| it.get("properties")?.as_object());
+        let message = format!("`{}` knows no `{}`", self.choice.tool, clip(property));
+        let known =
+            schema_at(self.schema, &misfit.at).and_then(|it| it.get("properties")?.as_object());
         let known = || known.into_iter().flat_map(|it| it.keys().map(String::as_str));
         let help = did_you_mean(property, known()).unwrap_or_else(|| {
             let known: Vec<_> = known().take(20).map(|it| format!("`{it}`")).collect();
@@ -200,8 +243,8 @@ impl Judge<'_> {
     }
 
     fn place(&self, pointer: &str) -> String {
-        let inside = place::pointer(pointer, &self.step.parameters);
-        format!("tools[{}].parameters{inside}", self.at)
+        let inside = place::pointer(pointer, self.parameters);
+        format!("tools[{}].{}{inside}", self.at, self.field)
     }
 }
 
@@ -222,15 +265,5 @@ fn description(schema: &Value) -> Option<String> {
         (Some(kind), Some(text)) => Some(format!("{kind}: {text}")),
         (Some(kind), None) => Some(format!("of type {kind}")),
         (None, text) => text,
-    }
-}
-
-/// Returns whether a template may stand anywhere in a value.
-pub(super) fn has_braces(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains("{{"),
-        Value::Array(items) => items.iter().any(has_braces),
-        Value::Object(fields) => fields.values().any(has_braces),
-        _ => false,
     }
 }

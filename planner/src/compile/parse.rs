@@ -6,17 +6,18 @@
 use serde_json::{Map, Value};
 use shared::{diagnostic::Diagnostic, limits};
 
-use super::{names::clip, numbers, place, report::Report};
+use super::{looping, names::clip, numbers, place, report::Report, sub_plan};
 use crate::{
-    draft::{Draft, DraftRetry, DraftStep},
+    draft::{Draft, DraftCompensation, DraftRetry, DraftStep, SubDraft},
     nearest::did_you_mean,
 };
 
 const DRAFT_FIELDS: [&str; 4] = ["query", "requestId", "tools", "executionOrder"];
-const STEP_FIELDS: [&str; 10] = [
+const STEP_FIELDS: [&str; 17] = [
     "id",
     "name",
     "toolName",
+    "plan",
     "parameters",
     "dependsOn",
     "outputMapping",
@@ -24,7 +25,14 @@ const STEP_FIELDS: [&str; 10] = [
     "timeoutMs",
     "onError",
     "requiresApproval",
+    "when",
+    "forEach",
+    "maxParallel",
+    "compensate",
+    "idleTimeoutMs",
+    "cacheTtlMs",
 ];
+const COMPENSATION_FIELDS: [&str; 5] = ["name", "toolName", "parameters", "retry", "timeoutMs"];
 const RETRY_FIELDS: [&str; 5] =
     ["maxAttempts", "backoffMs", "maxBackoffMs", "multiplier", "jitter"];
 
@@ -42,12 +50,30 @@ pub fn parse(text: &str) -> Result<Draft, Vec<Diagnostic>> {
 
 /// Reads a draft from JSON, or says everything that makes it none.
 pub fn parse_value(value: Value) -> Result<Draft, Vec<Diagnostic>> {
-    let mut reader = Reader { report: Report::default(), step: 0 };
-    let draft = reader.draft(value);
+    read(value, 0)
+}
+
+fn read(value: Value, level: u32) -> Result<Draft, Vec<Diagnostic>> {
+    let mut report = Report::default();
+    let draft = Reader { report: &mut report, step: 0, level }.draft(value);
     match draft {
-        Some(draft) if !reader.report.has_errors() => Ok(draft),
-        _ => Err(reader.report.into_diagnostics()),
+        Some(draft) if !report.has_errors() => Ok(draft),
+        _ => Err(report.into_diagnostics()),
     }
+}
+
+/// Reads what undoes a step; what is wrong is reported, and nothing comes of it then.
+pub(super) fn compensation(
+    at: usize,
+    value: &Value,
+    report: &mut Report,
+) -> Option<DraftCompensation> {
+    let mut found = Report::default();
+    let mut reader = Reader { report: &mut found, step: at, level: 0 };
+    let read = reader.compensation(&place::field(at, "compensate"), value.clone());
+    let read = read.filter(|_| !found.has_errors());
+    found.into_diagnostics().into_iter().for_each(|it| report.error(at, || it));
+    read
 }
 
 fn not_json(err: &serde_json::Error) -> Diagnostic {
@@ -60,10 +86,12 @@ fn not_json(err: &serde_json::Error) -> Diagnostic {
         .with_help("write `{\"tools\": [{\"name\": …, \"parameters\": {…}}]}`")
 }
 
-struct Reader {
-    report: Report,
+struct Reader<'a> {
+    report: &'a mut Report,
     /// The step that is being read.
     step: usize,
+    /// How many drafts are around this one.
+    level: u32,
 }
 
 /// The fields of an object, and its place with a `.` behind it.
@@ -79,7 +107,7 @@ impl Fields {
     }
 }
 
-impl Reader {
+impl Reader<'_> {
     fn draft(&mut self, value: Value) -> Option<Draft> {
         let mut fields = self.object("", value)?;
         self.unknown(&fields, &DRAFT_FIELDS);
@@ -106,6 +134,7 @@ impl Reader {
             id: self.text(&mut fields, "id"),
             name: self.text(&mut fields, "name"),
             tool_name: self.text(&mut fields, "toolName"),
+            plan: fields.take("plan").and_then(|(place, it)| self.sub_draft(&place, it)),
             parameters: fields.take("parameters").map(|(_, it)| it),
             depends_on: fields.take("dependsOn").map(|(_, it)| it),
             output_mapping: self.mapping(&mut fields),
@@ -113,6 +142,59 @@ impl Reader {
             timeout_ms: self.whole(&mut fields, "timeoutMs"),
             on_error: self.text(&mut fields, "onError"),
             requires_approval: self.flag(&mut fields, "requiresApproval"),
+            when: self.text(&mut fields, "when"),
+            for_each: fields.take("forEach").and_then(|(place, it)| self.for_each(place, it)),
+            max_parallel: self.whole(&mut fields, "maxParallel"),
+            compensate: fields.take("compensate").map(|(_, it)| it),
+            idle_timeout_ms: self.whole(&mut fields, "idleTimeoutMs"),
+            cache_ttl_ms: self.whole(&mut fields, "cacheTtlMs"),
+        })
+    }
+
+    fn sub_draft(&mut self, place: &str, value: Value) -> Option<SubDraft> {
+        match value {
+            Value::String(name) => Some(SubDraft::Named(name)),
+            Value::Object(_) if self.level >= limits::DEPTH => {
+                let at = self.step;
+                self.report.error(at, || sub_plan::too_deep(at));
+                None
+            }
+            Value::Object(_) => match read(value, self.level + 1) {
+                Ok(draft) => Some(SubDraft::Inline(Box::new(draft))),
+                Err(found) => {
+                    let at = self.step;
+                    found.into_iter().for_each(|it| {
+                        self.report.error(at, || sub_plan::inside(at, it));
+                    });
+                    None
+                }
+            },
+            other => {
+                self.unfit(place, "the id or the name of a plan, or a plan", &other);
+                None
+            }
+        }
+    }
+
+    fn for_each(&mut self, place: String, value: Value) -> Option<String> {
+        match value {
+            Value::String(text) => Some(text),
+            other => {
+                self.report.error(self.step, || looping::not_a_template(place, &other));
+                None
+            }
+        }
+    }
+
+    fn compensation(&mut self, place: &str, value: Value) -> Option<DraftCompensation> {
+        let mut fields = self.object(place, value)?;
+        self.unknown(&fields, &COMPENSATION_FIELDS);
+        Some(DraftCompensation {
+            name: self.text(&mut fields, "name"),
+            tool_name: self.text(&mut fields, "toolName"),
+            parameters: fields.take("parameters").map(|(_, it)| it),
+            retry: fields.take("retry").and_then(|(place, it)| self.retry(&place, it)),
+            timeout_ms: self.whole(&mut fields, "timeoutMs"),
         })
     }
 

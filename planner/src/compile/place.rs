@@ -7,9 +7,10 @@ pub(super) fn field(step: usize, field: &str) -> String {
     format!("tools[{step}].{field}")
 }
 
-/// Returns the place of the first string in a step's parameters that has `text` in it.
-pub(super) fn template(step: usize, parameters: &Value, text: &str) -> String {
-    format!("tools[{step}].parameters{}", holder(parameters, text).unwrap_or_default())
+/// Returns the place of the first string in a value, itself a field of a step, that has `text` in
+/// it.
+pub(super) fn template(step: usize, field: &str, value: &Value, text: &str) -> String {
+    format!("tools[{step}].{field}{}", holder(value, text).unwrap_or_default())
 }
 
 fn holder(value: &Value, text: &str) -> Option<String> {

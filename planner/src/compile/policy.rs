@@ -5,12 +5,13 @@ use std::fmt::Display;
 use shared::{
     diagnostic::Diagnostic,
     limits,
-    plan::{OnError, RetryPolicy, StepPolicy},
+    plan::{OnError, RetryPolicy, StepKind, StepPolicy},
+    tool::Effect,
 };
 
 use super::{place, report::Report, tools::Choice};
 use crate::{
-    draft::{DraftRetry, DraftStep},
+    draft::{DraftCompensation, DraftRetry, DraftStep},
     nearest::did_you_mean,
 };
 
@@ -21,6 +22,9 @@ const MOST_MULTIPLIER: f64 = 1_000.0;
 /// What `onError` may say.
 const ON_ERROR: [OnError; 4] = [OnError::Fail, OnError::Continue, OnError::Ignore, OnError::Wait];
 
+/// The most items of a list that are done at once.
+const MOST_PARALLEL: u64 = 10_000;
+
 /// Reads a step's policy; what is out of range is reported and stays at its default.
 pub(super) fn read(
     at: usize,
@@ -29,9 +33,10 @@ pub(super) fn read(
     report: &mut Report,
 ) -> StepPolicy {
     let default = StepPolicy::default();
-    let mut range = Ranges { at, code: "plan.invalid_timeout", report };
+    let mut range = Ranges { at, inside: "", code: "plan.invalid_timeout", report };
     let timeout_ms = range.whole("timeoutMs", step.timeout_ms, 1, MOST_MS);
-    let retry = step.retry.as_ref().map(|it| read_retry(at, it, report));
+    let idle_timeout_ms = range.whole("idleTimeoutMs", step.idle_timeout_ms, 1, MOST_MS);
+    let retry = step.retry.as_ref().map(|it| read_retry(at, "", it, report));
     let on_error = step.on_error.as_deref().and_then(|it| read_on_error(at, it, report));
     StepPolicy {
         effect: choice.definition.map_or(default.effect, |it| it.effect),
@@ -39,13 +44,91 @@ pub(super) fn read(
         retry: retry.unwrap_or(default.retry),
         on_error: on_error.unwrap_or(default.on_error),
         requires_approval: step.requires_approval.unwrap_or(default.requires_approval),
+        idle_timeout_ms,
+        cache_ttl_ms: read_cache(at, step, choice, report),
+        max_parallel: read_parallel(at, step, report),
+    }
+}
+
+/// Reads the policy of what undoes a step.
+pub(super) fn read_undo(
+    at: usize,
+    undo: &DraftCompensation,
+    choice: &Choice<'_>,
+    report: &mut Report,
+) -> StepPolicy {
+    const INSIDE: &str = "compensate.";
+    let default = StepPolicy::default();
+    let mut range = Ranges { at, inside: INSIDE, code: "plan.invalid_timeout", report };
+    let timeout_ms = range.whole("timeoutMs", undo.timeout_ms, 1, MOST_MS);
+    let retry = undo.retry.as_ref().map(|it| read_retry(at, INSIDE, it, report));
+    StepPolicy {
+        effect: choice.definition.map_or(default.effect, |it| it.effect),
+        timeout_ms: timeout_ms.unwrap_or(default.timeout_ms),
+        retry: retry.unwrap_or(default.retry),
         ..default
     }
 }
 
-fn read_retry(at: usize, retry: &DraftRetry, report: &mut Report) -> RetryPolicy {
+/// Reads how many items are done at once; where there are no items it says nothing.
+fn read_parallel(at: usize, step: &DraftStep, report: &mut Report) -> Option<u32> {
+    if step.max_parallel.is_some() && step.for_each.is_none() {
+        report.warning(at, || {
+            let message = "`maxParallel` is about the items of a list, and there is no `forEach`";
+            let place = place::field(at, "maxParallel");
+            Diagnostic::warning("plan.max_parallel_unused", place, message)
+                .with_help("leave it out; how many steps run at once is an option of the execution")
+        });
+        return None;
+    }
+    let mut range = Ranges { at, inside: "", code: "plan.invalid_max_parallel", report };
+    let most = range.whole("maxParallel", step.max_parallel, 1, MOST_PARALLEL)?;
+    u32::try_from(most).ok()
+}
+
+/// Reads how long an output may be used again: only where not calling the tool changes nothing.
+fn read_cache(
+    at: usize,
+    step: &DraftStep,
+    choice: &Choice<'_>,
+    report: &mut Report,
+) -> Option<u64> {
+    const CODE: &str = "plan.invalid_cache";
+    let mut range = Ranges { at, inside: "", code: CODE, report };
+    let ttl = range.whole("cacheTtlMs", step.cache_ttl_ms, 1, MOST_MS)?;
+    if let Some(message) = why_not_cached(choice) {
+        report.error(at, || {
+            Diagnostic::error(CODE, place::field(at, "cacheTtlMs"), message)
+                .with_help("leave `cacheTtlMs` out; only tools with the effect READ can be cached")
+        });
+        return None;
+    }
+    Some(ttl)
+}
+
+/// Says why a step's output cannot be used again. Of a tool that there is not nothing is said.
+fn why_not_cached(choice: &Choice<'_>) -> Option<String> {
+    let tool = &choice.tool;
+    if choice.plan.is_some() {
+        return Some(format!("`{tool}` is a plan: with a cached output it would not be executed"));
+    }
+    let effect = match choice.definition?.effect {
+        Effect::Read if StepKind::of(tool) == StepKind::Call => return None,
+        Effect::Read => return Some(format!("`{tool}` only waits: there is nothing to keep")),
+        Effect::Idempotent => "IDEMPOTENT",
+        Effect::Once => "ONCE",
+    };
+    Some(format!("`{tool}` has the effect {effect}: with a cached output it would not happen"))
+}
+
+fn read_retry(
+    at: usize,
+    inside: &'static str,
+    retry: &DraftRetry,
+    report: &mut Report,
+) -> RetryPolicy {
     let default = RetryPolicy::default();
-    let mut range = Ranges { at, code: "plan.invalid_retry", report };
+    let mut range = Ranges { at, inside, code: "plan.invalid_retry", report };
     let attempts =
         range.whole("retry.maxAttempts", retry.max_attempts, 1, u64::from(limits::ATTEMPTS));
     let backoff = range.whole("retry.backoffMs", retry.backoff_ms, 0, MOST_MS);
@@ -88,6 +171,8 @@ fn read_on_error(at: usize, written: &str, report: &mut Report) -> Option<OnErro
 /// Checks ranges and reports what is outside.
 struct Ranges<'a> {
     at: usize,
+    /// What stands before the names of the fields: nothing, or `compensate.`.
+    inside: &'static str,
     code: &'static str,
     report: &'a mut Report,
 }
@@ -104,9 +189,10 @@ impl Ranges<'_> {
 
     fn outside(&mut self, field: &str, value: &dyn Display, least: u64, most: &dyn Display) {
         let (at, code) = (self.at, self.code);
+        let place = || place::field(at, &format!("{}{field}", self.inside));
         self.report.error(at, || {
             let message = format!("`{value}` is out of range");
-            Diagnostic::error(code, place::field(at, field), message)
+            Diagnostic::error(code, place(), message)
                 .with_help(format!("choose a number from {least} to {most}"))
         });
     }

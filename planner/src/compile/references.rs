@@ -1,9 +1,10 @@
-//! What each step depends on: what `dependsOn` names, and what templates look at.
+//! What each step depends on: what `dependsOn` names, and what templates and conditions look at.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde_json::Value;
 use shared::{
+    condition::{Condition, ConditionError},
     diagnostic::Diagnostic,
     id::StepIx,
     plan::StepNames,
@@ -11,12 +12,11 @@ use shared::{
 };
 
 use super::{
-    Step,
+    Step, looping,
     names::{Naming, clip},
-    outputs,
-    parameters::has_braces,
-    place,
+    outputs, place,
     report::{Report, WHOLE},
+    undo,
 };
 use crate::nearest::did_you_mean;
 
@@ -24,37 +24,234 @@ use crate::nearest::did_you_mean;
 /// fills `x`, which a short draft can make a very large number.
 const DEPENDENCIES: usize = 16_000_000;
 
-/// Returns what each step depends on, in written numbers, sorted and without repetition.
-pub(super) fn dependencies(
-    steps: &[Step<'_>],
-    naming: &Naming<'_>,
-    report: &mut Report,
-) -> Vec<Vec<StepIx>> {
+/// What the steps look at.
+#[derive(Default)]
+pub(super) struct Links {
+    /// What each step depends on, in written numbers, sorted and without repetition.
+    pub(super) edges: Vec<Vec<StepIx>>,
+    /// Where each step looks.
+    pub(super) looks: Vec<Looks>,
+}
+
+/// Where a step looks, in written numbers; only whole where nothing is wrong.
+pub(super) struct Looks {
+    /// Its parameters.
+    pub(super) template: Template,
+    /// Its list.
+    pub(super) list: Option<Reference>,
+    /// The parameters of what undoes it.
+    pub(super) undo: Option<Template>,
+}
+
+/// Returns what the steps look at.
+pub(super) fn links<'a>(steps: &'a [Step<'a>], naming: &Naming<'a>, report: &mut Report) -> Links {
     let mut room = DEPENDENCIES;
-    let mut edges = Vec::with_capacity(steps.len());
-    for (at, step) in steps.iter().enumerate() {
-        let mut on = Vec::new();
-        named(at, step, naming, &mut on, report);
-        let variables = look(at, steps, naming, &mut on, report);
-        fill((at, step), &variables, naming, &mut on, report);
+    let mut links = Links::default();
+    links.edges.reserve(steps.len());
+    links.looks.reserve(steps.len());
+    for at in 0..steps.len() {
+        let (on, variables) = (Vec::new(), BTreeSet::new());
+        let mut looking = Looking { at, steps, naming, on, variables, list: None, report };
+        let (template, undo) = looking.all();
+        let looks = Looks { template, list: looking.list, undo };
+        let mut on = looking.on;
         on.sort_unstable();
         on.dedup();
         on.shrink_to_fit();
         if on.len() > room {
             report.error(WHOLE, too_many);
-            edges.resize_with(steps.len(), Vec::new);
-            return edges;
+            links.edges.resize_with(steps.len(), Vec::new);
+            return links;
         }
         room -= on.len();
-        edges.push(on);
+        links.edges.push(on);
+        links.looks.push(looks);
     }
-    edges
+    links
 }
 
 fn too_many() -> Diagnostic {
     let message = format!("the steps have more than {DEPENDENCIES} dependencies");
     Diagnostic::error("plan.too_large", "tools", message)
         .with_help("let one step gather what the others need, and depend on that")
+}
+
+/// A value of a step that may have templates in it.
+#[derive(Clone, Copy)]
+pub(super) struct Site<'a> {
+    /// The step.
+    pub(super) at: usize,
+    /// The field: `parameters`, `forEach`, `compensate.parameters`.
+    pub(super) field: &'static str,
+    /// The value.
+    pub(super) value: &'a Arc<Value>,
+}
+
+const PARAMETERS: &str = "parameters";
+const FOR_EACH: &str = "forEach";
+
+impl<'a> Site<'a> {
+    /// Returns the places of a step that may have templates in them, its list first: it says what
+    /// the items are.
+    fn all(at: usize, step: &'a Step<'_>) -> impl Iterator<Item = Self> {
+        let own = Some((PARAMETERS, &step.given.parameters));
+        let list = step.for_each.as_ref().map(|it| (FOR_EACH, it));
+        let undo = step.undo.as_ref().map(|it| (undo::PARAMETERS, &it.given.parameters));
+        let sites = [list, own, undo].into_iter().flatten();
+        sites.map(move |(field, value)| Self { at, field, value })
+    }
+
+    /// Returns the place of the string that has `text` in it.
+    pub(super) fn place(&self, text: &str) -> String {
+        place::template(self.at, self.field, self.value, text)
+    }
+
+    /// Returns whether it is what undoes the step, and so knows what the step returned.
+    pub(super) fn is_undo(&self) -> bool {
+        self.field == undo::PARAMETERS
+    }
+}
+
+/// A step whose templates and conditions are being looked at.
+struct Looking<'a, 'r> {
+    at: usize,
+    steps: &'a [Step<'a>],
+    naming: &'r Naming<'a>,
+    /// What the step depends on.
+    on: Vec<StepIx>,
+    /// The variables that were seen, so that each is looked up once.
+    variables: BTreeSet<Arc<str>>,
+    /// The list that it goes through.
+    list: Option<Reference>,
+    report: &'r mut Report,
+}
+
+impl<'a> Looking<'a, '_> {
+    fn step(&self) -> &'a Step<'a> {
+        &self.steps[self.at]
+    }
+
+    /// Looks at all of the step; returns its parameters and those of what undoes it.
+    fn all(&mut self) -> (Template, Option<Template>) {
+        let step = self.step();
+        named(self.at, step, self.naming, &mut self.on, self.report);
+        let (mut own, mut undo) = (Template::default(), None);
+        for site in Site::all(self.at, step) {
+            let template = self.site(&site);
+            match site.field {
+                FOR_EACH => self.list = template.and_then(|it| self.check_list(it)),
+                PARAMETERS => own = template.unwrap_or_default(),
+                _ => undo = template,
+            }
+        }
+        if let Some(when) = &step.written.when {
+            self.condition(when);
+        }
+        (own, undo)
+    }
+
+    /// Looks at what stands in one place; returns nothing where it is wrong.
+    fn site(&mut self, site: &Site<'a>) -> Option<Template> {
+        match Template::of(site.value, &self.naming.names) {
+            Ok(template) => {
+                template.references(&mut |reference| self.reference(site, reference));
+                Some(template)
+            }
+            Err(errors) => {
+                for error in errors {
+                    self.report.error(self.at, || diagnostic(site, &error, self.naming));
+                }
+                let naming = self.naming;
+                each_good(site.value, &naming.names, &mut |reference| {
+                    self.reference(site, reference);
+                });
+                None
+            }
+        }
+    }
+
+    fn reference(&mut self, site: &Site<'_>, reference: &Reference) {
+        match &reference.target {
+            // What a step returned is known when it is undone.
+            Target::Step(on) if site.is_undo() && on.get() == self.at => (),
+            Target::Step(on) => self.on.push(*on),
+            Target::Variable(name) => {
+                self.variable(name, &reference.text, &|text| site.place(text));
+            }
+            Target::Input => (),
+            Target::Item | Target::Index => {
+                if self.step().for_each.is_none() || site.field == FOR_EACH {
+                    let text = &reference.text;
+                    self.report.error(self.at, || looping::no_item(site.place(text), text));
+                    return;
+                }
+            }
+        }
+        outputs::check(self.steps, site, self.list.as_ref(), reference, self.report);
+    }
+
+    fn check_list(&mut self, template: Template) -> Option<Reference> {
+        let step = self.step();
+        let Template::Whole(list) = template else {
+            let written = step.written.for_each.as_deref().unwrap_or_default();
+            self.report.error(self.at, || looping::not_whole(self.at, written));
+            return None;
+        };
+        outputs::check_list(self.steps, (self.at, step), &list, self.report);
+        Some(list)
+    }
+
+    /// Adds the steps that fill a variable.
+    fn variable(&mut self, name: &Arc<str>, text: &str, place: &dyn Fn(&str) -> String) {
+        if !self.variables.insert(Arc::clone(name)) {
+            return;
+        }
+        if let Some(by) = self.naming.variables.get(&**name) {
+            self.on.extend(by);
+            return;
+        }
+        self.report.error(self.at, || {
+            let message = format!("`{}`: no step maps the variable `{}`", clip(text), clip(name));
+            let help = did_you_mean(name, self.naming.variables.keys().copied());
+            let help = help.unwrap_or_else(|| {
+                format!("map it: `\"outputMapping\": {{\"path\": \"{}\"}}`", clip(name))
+            });
+            Diagnostic::error("plan.unknown_variable", place(text), message).with_help(help)
+        });
+    }
+
+    fn condition(&mut self, written: &str) {
+        let place = || place::field(self.at, "when");
+        let condition = match Condition::parse(written, &self.naming.names) {
+            Ok(condition) => condition,
+            Err(err) => {
+                let naming = self.naming;
+                self.report.error(self.at, || wrong_condition(place(), &err, naming));
+                return;
+            }
+        };
+        let at = self.at;
+        for target in condition.targets() {
+            match target {
+                Target::Step(on) => self.on.push(*on),
+                Target::Variable(name) => {
+                    let text = format!("vars.{name}");
+                    self.variable(name, &text, &|_| place::field(at, "when"));
+                }
+                Target::Input | Target::Item | Target::Index => (),
+            }
+        }
+    }
+}
+
+fn wrong_condition(place: String, err: &ConditionError, naming: &Naming<'_>) -> Diagnostic {
+    const CODE: &str = "plan.invalid_condition";
+    if let ConditionError::Unknown { name } = err {
+        let (why, help) = naming.why_not(name, name);
+        return Diagnostic::error(CODE, place, why).with_help(help);
+    }
+    Diagnostic::error(CODE, place, clip(&err.to_string()))
+        .with_help("write CEL over the steps before it, such as `steps[\"createAuthor\"].age > 17`")
 }
 
 /// Adds what `dependsOn` names.
@@ -91,75 +288,8 @@ fn named(
     }
 }
 
-/// Adds the steps that templates look at; returns the variables that they look at.
-fn look(
-    at: usize,
-    steps: &[Step<'_>],
-    naming: &Naming<'_>,
-    on: &mut Vec<StepIx>,
-    report: &mut Report,
-) -> BTreeMap<Arc<str>, Arc<str>> {
-    let mut variables = BTreeMap::new();
-    let parameters = &steps[at].parameters;
-    if !has_braces(parameters) {
-        return variables;
-    }
-    match Template::parse(parameters, &naming.names) {
-        Ok(template) => template.references(&mut |reference| {
-            if let Target::Step(target) = reference.target {
-                on.push(target);
-                outputs::check((at, &steps[at]), &steps[target.get()], reference, report);
-            } else {
-                note_variable(reference, &mut variables);
-            }
-        }),
-        Err(errors) => {
-            for error in errors {
-                report.error(at, || diagnostic(at, &error, naming));
-            }
-            each_good(parameters, &naming.names, &mut |reference| match reference.target {
-                Target::Step(target) => on.push(target),
-                Target::Variable(_) => note_variable(reference, &mut variables),
-                Target::Input | Target::Item | Target::Index => (),
-            });
-        }
-    }
-    variables
-}
-
-fn note_variable(reference: &Reference, variables: &mut BTreeMap<Arc<str>, Arc<str>>) {
-    if let Target::Variable(name) = &reference.target {
-        variables.entry(Arc::clone(name)).or_insert_with(|| Arc::clone(&reference.text));
-    }
-}
-
-/// Adds the steps that fill variables.
-fn fill(
-    (at, step): (usize, &Step<'_>),
-    variables: &BTreeMap<Arc<str>, Arc<str>>,
-    naming: &Naming<'_>,
-    on: &mut Vec<StepIx>,
-    report: &mut Report,
-) {
-    for (name, text) in variables {
-        match naming.variables.get(&**name) {
-            Some(by) => on.extend(by),
-            None => report.error(at, || {
-                let message =
-                    format!("`{}`: no step maps the variable `{}`", clip(text), clip(name));
-                let help = did_you_mean(name, naming.variables.keys().copied());
-                let help = help.unwrap_or_else(|| {
-                    format!("map it: `\"outputMapping\": {{\"path\": \"{}\"}}`", clip(name))
-                });
-                let place = place::template(at, &step.parameters, text);
-                Diagnostic::error("plan.unknown_variable", place, message).with_help(help)
-            }),
-        }
-    }
-}
-
-fn diagnostic(at: usize, error: &TemplateError, naming: &Naming<'_>) -> Diagnostic {
-    let place = format!("tools[{at}].parameters{}", error.at);
+fn diagnostic(site: &Site<'_>, error: &TemplateError, naming: &Naming<'_>) -> Diagnostic {
+    let place = format!("tools[{}].{}{}", site.at, site.field, error.at);
     match &error.kind {
         TemplateErrorKind::Invalid { text, why } => {
             let message = format!("`{}` is not a template: {}", clip(text), clip(&why.to_string()));
@@ -227,25 +357,27 @@ pub(super) fn explain(
         let help = format!("for example, take `{id}` out of `{place}`");
         return (place, help);
     }
-    let mut looking = None;
-    each_good(&step.parameters, &naming.names, &mut |reference| {
-        let is_it = match &reference.target {
-            Target::Step(target) => *target == to,
-            Target::Variable(name) => {
-                naming.variables.get(&**name).is_some_and(|by| by.contains(&to))
-            }
-            Target::Input | Target::Item | Target::Index => false,
-        };
-        if is_it {
-            looking.get_or_insert_with(|| Arc::clone(&reference.text));
-        }
-    });
-    let Some(text) = looking else {
-        let place = place::field(from.get(), "parameters");
-        return (place, format!("for example, do not look at `{id}` there"));
+    let is_it = |target: &Target| match target {
+        Target::Step(target) => *target == to,
+        Target::Variable(name) => naming.variables.get(&**name).is_some_and(|by| by.contains(&to)),
+        Target::Input | Target::Item | Target::Index => false,
     };
-    let place = place::template(from.get(), &step.parameters, &text);
-    let help =
-        format!("for example, take `{}`, which looks at `{id}`, out of `{place}`", clip(&text));
+    for site in Site::all(from.get(), step) {
+        let mut looking = None;
+        each_good(site.value, &naming.names, &mut |reference| {
+            if is_it(&reference.target) && looking.is_none() {
+                looking = Some(Arc::clone(&reference.text));
+            }
+        });
+        if let Some(text) = looking {
+            let place = site.place(&text);
+            let text = clip(&text);
+            let help =
+                format!("for example, take `{text}`, which looks at `{id}`, out of `{place}`");
+            return (place, help);
+        }
+    }
+    let place = place::field(from.get(), "when");
+    let help = format!("for example, do not look at `{id}` in `{place}`");
     (place, help)
 }

@@ -1,86 +1,190 @@
-//! Which tool each step calls.
+//! Which tool each step calls, and which one undoes it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use serde_json::Value;
 use shared::{diagnostic::Diagnostic, id::ToolName, tool::ToolDefinition};
 
-use super::{place, report::Report};
+use super::{World, report::Report, sub_plan};
 use crate::{
     catalog::{Catalog, CatalogTool},
-    draft::{Draft, DraftStep},
+    draft::{Draft, DraftCompensation, DraftStep, SubDraft},
     nearest::{CANDIDATES, did_you_mean},
+    plans::SubPlan,
 };
 
-/// The tool of a step, as far as there is one.
+/// The tool of a step, or the plan that it executes, as far as there is one.
 #[derive(Clone, Debug)]
 pub(super) struct Choice<'a> {
     /// The name as a plan has it; as it was written where there is no such tool.
     pub(super) tool: ToolName,
     /// What the tool is.
     pub(super) definition: Option<&'a Arc<ToolDefinition>>,
+    /// What the plan is.
+    pub(super) plan: Option<&'a SubPlan>,
 }
 
 /// Finds every step's tool.
 pub(super) fn choose<'a>(
     draft: &'a Draft,
-    catalog: &'a Catalog,
+    world: &World<'a>,
     report: &mut Report,
 ) -> Vec<Choice<'a>> {
     let mut known: BTreeMap<&str, Choice<'a>> = BTreeMap::new();
     let choices = draft.tools.iter().enumerate().map(|(at, step)| {
-        check_fields(at, step, report);
-        let written = written(step).unwrap_or_default();
-        let found = catalog.find(written);
-        match found {
-            None if written.is_empty() => (),
-            None => report.error(at, || unknown(at, step, written, catalog)),
-            Some(tool) => check_use(at, step, tool, report),
+        let call = Call::of_step(at, step);
+        call.check_fields(step.plan.as_ref(), report);
+        match (&step.plan, call.written()) {
+            (Some(plan), None) => sub_plan::choose(at, plan, world, report),
+            (_, written) => {
+                let written = written.unwrap_or_default();
+                let found = call.find(world.catalog, report);
+                known.entry(written).or_insert_with(|| Choice::new(written, found)).clone()
+            }
         }
-        known.entry(written).or_insert_with(|| Choice::new(written, found)).clone()
     });
     choices.collect()
 }
 
-/// Returns the tool's name as it was written.
+/// Finds the tool that undoes a step.
+pub(super) fn choose_undo<'a>(
+    at: usize,
+    undo: &DraftCompensation,
+    catalog: &'a Catalog,
+    report: &mut Report,
+) -> Choice<'a> {
+    let call = Call::of_undo(at, undo);
+    call.check_fields(None, report);
+    let found = call.find(catalog, report);
+    Choice::new(call.written().unwrap_or_default(), found)
+}
+
+/// Returns the name of a step's tool or plan as it was written.
 pub(super) fn written(step: &DraftStep) -> Option<&str> {
-    step.name.as_deref().or(step.tool_name.as_deref())
+    let tool = step.name.as_deref().or(step.tool_name.as_deref());
+    tool.or_else(|| match step.plan.as_ref()? {
+        SubDraft::Named(name) => Some(name),
+        SubDraft::Inline(_) => Some("plan"),
+    })
 }
 
 impl<'a> Choice<'a> {
     fn new(written: &str, found: Option<&'a CatalogTool>) -> Self {
         let definition = found.map(|it| &it.definition);
-        let tool = definition.map(|it| it.qualified()).or_else(|| written.parse().ok());
-        // A name that cannot be one has been reported; the step goes on under this one.
-        let tool = tool.unwrap_or_else(|| "?".parse().expect("`?` has no control characters"));
-        Self { tool, definition }
+        let tool = definition.map_or_else(|| tool_name(written), |it| it.qualified());
+        Self { tool, definition, plan: None }
+    }
+
+    /// Returns the JSON Schema of the parameters, where it is known.
+    pub(super) fn input_schema(&self) -> Option<&'a Value> {
+        let of_tool = self.definition.map(|it| &it.input_schema);
+        of_tool.or_else(|| self.plan.and_then(|it| it.inputs.as_ref()))
+    }
+
+    /// Returns the JSON Schema of the output of one call, where it is known.
+    pub(super) fn output_schema(&self) -> Option<&'a Value> {
+        self.definition.and_then(|it| it.output_schema.as_ref())
     }
 }
 
-fn field(step: &DraftStep) -> &'static str {
-    if step.name.is_none() && step.tool_name.is_some() { "toolName" } else { "name" }
+/// Returns what was written as the name that a plan has. One that cannot be a name has been
+/// reported; the step goes on under another.
+pub(super) fn tool_name(written: &str) -> ToolName {
+    let unnamed = || "?".parse().expect("`?` has no control characters");
+    written.parse().unwrap_or_else(|_| unnamed())
 }
 
-fn check_fields(at: usize, step: &DraftStep, report: &mut Report) {
-    let place = format!("tools[{at}]");
-    match (&step.name, &step.tool_name) {
-        (Some(_), Some(_)) => report.error(at, || {
-            Diagnostic::error("plan.two_tools", place, "both `name` and `toolName` are there")
-                .with_help("keep exactly one of them")
-        }),
-        (None, None) => report.error(at, || {
-            Diagnostic::error("plan.missing_tool", place, "the step names no tool")
-                .with_help("write the tool's name as `name`")
-        }),
-        (Some(name), None) | (None, Some(name)) if name.is_empty() => report.error(at, || {
-            let place = place::field(at, field(step));
-            Diagnostic::error("plan.missing_tool", place, "the tool's name is empty")
-                .with_help("write the tool's name")
-        }),
-        _ => (),
+/// Something that names a tool: a step, or what undoes it.
+struct Call<'a> {
+    at: usize,
+    /// What stands before the names of its fields: nothing, or `compensate.`.
+    inside: &'static str,
+    name: Option<&'a str>,
+    tool_name: Option<&'a str>,
+}
+
+impl<'a> Call<'a> {
+    fn of_step(at: usize, step: &'a DraftStep) -> Self {
+        Self { at, inside: "", name: step.name.as_deref(), tool_name: step.tool_name.as_deref() }
+    }
+
+    fn of_undo(at: usize, undo: &'a DraftCompensation) -> Self {
+        let (name, tool_name) = (undo.name.as_deref(), undo.tool_name.as_deref());
+        Self { at, inside: "compensate.", name, tool_name }
+    }
+
+    fn written(&self) -> Option<&'a str> {
+        self.name.or(self.tool_name)
+    }
+
+    /// Returns the place of the field that names the tool.
+    fn place(&self) -> String {
+        let field =
+            if self.name.is_none() && self.tool_name.is_some() { "toolName" } else { "name" };
+        format!("tools[{}].{}{field}", self.at, self.inside)
+    }
+
+    fn check_fields(&self, plan: Option<&SubDraft>, report: &mut Report) {
+        let fields = [
+            ("name", self.name),
+            ("toolName", self.tool_name),
+            ("plan", plan.map(|it| if let SubDraft::Named(name) = it { name } else { "inline" })),
+        ];
+        let given: Vec<_> = fields.iter().filter_map(|(it, name)| Some((it, (*name)?))).collect();
+        let place = || format!("tools[{}].{}", self.at, self.inside);
+        let place = || place().trim_end_matches('.').to_owned();
+        match given.as_slice() {
+            [] => report.error(self.at, || {
+                Diagnostic::error("plan.missing_tool", place(), "the step names no tool")
+                    .with_help("write the tool's name as `name`")
+            }),
+            [(field, "")] => report.error(self.at, || {
+                let what = if **field == "plan" { "plan" } else { "tool" };
+                let place = format!("tools[{}].{}{field}", self.at, self.inside);
+                let message = format!("the {what}'s name is empty");
+                Diagnostic::error("plan.missing_tool", place, message)
+                    .with_help(format!("write the {what}'s name"))
+            }),
+            [_] => (),
+            [(first, _), (second, _), ..] => report.error(self.at, || {
+                let message = format!("both `{first}` and `{second}` are there");
+                Diagnostic::error("plan.two_tools", place(), message)
+                    .with_help("keep exactly one of them")
+            }),
+        }
+    }
+
+    fn find<'c>(&self, catalog: &'c Catalog, report: &mut Report) -> Option<&'c CatalogTool> {
+        let written = self.written().unwrap_or_default();
+        let found = catalog.find(written);
+        match found {
+            None if written.is_empty() => (),
+            None => report.error(self.at, || unknown(self.place(), written, catalog)),
+            Some(tool) => self.check_use(tool, report),
+        }
+        found
+    }
+
+    fn check_use(&self, tool: &CatalogTool, report: &mut Report) {
+        let CatalogTool { definition, is_active } = tool;
+        let set = &definition.set;
+        if !is_active {
+            report.error(self.at, || {
+                let message = format!("`{}` belongs to the inactive set `{set}`", definition.name);
+                Diagnostic::error("plan.inactive_tool", self.place(), message)
+                    .with_help(format!("switch it on: `faber toolsets activate {set}`"))
+            });
+        } else if !definition.is_callable {
+            report.error(self.at, || {
+                let message = format!("`{}` can be selected but not called", definition.name);
+                Diagnostic::error("plan.not_callable", self.place(), message)
+                    .with_help("give it a `run` in the configuration")
+            });
+        }
     }
 }
 
-fn unknown(at: usize, step: &DraftStep, written: &str, catalog: &Catalog) -> Diagnostic {
+fn unknown(place: String, written: &str, catalog: &Catalog) -> Diagnostic {
     let plain = || catalog.tools().iter().map(|it| it.definition.name.as_str());
     let qualified: Vec<ToolName> =
         catalog.tools().iter().take(CANDIDATES).map(|it| it.definition.qualified()).collect();
@@ -90,23 +194,5 @@ fn unknown(at: usize, step: &DraftStep, written: &str, catalog: &Catalog) -> Dia
         .or_else(|| did_you_mean(after_set?, plain()))
         .unwrap_or_else(|| "`faber tools list` shows the tools that there are".to_owned());
     let message = format!("no tool is called `{written}`");
-    Diagnostic::error("plan.unknown_tool", place::field(at, field(step)), message).with_help(help)
-}
-
-fn check_use(at: usize, step: &DraftStep, tool: &CatalogTool, report: &mut Report) {
-    let CatalogTool { definition, is_active } = tool;
-    let (set, place) = (&definition.set, || place::field(at, field(step)));
-    if !is_active {
-        report.error(at, || {
-            let message = format!("`{}` belongs to the inactive set `{set}`", definition.name);
-            Diagnostic::error("plan.inactive_tool", place(), message)
-                .with_help(format!("switch it on: `faber toolsets activate {set}`"))
-        });
-    } else if !definition.is_callable {
-        report.error(at, || {
-            let message = format!("`{}` can be selected but not called", definition.name);
-            Diagnostic::error("plan.not_callable", place(), message)
-                .with_help("give it a `run` in the configuration")
-        });
-    }
+    Diagnostic::error("plan.unknown_tool", place, message).with_help(help)
 }

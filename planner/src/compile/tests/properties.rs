@@ -79,7 +79,7 @@ fn step() -> impl Strategy<Value = DraftStep> {
         }),
         timeout_ms: policy.0,
         on_error: policy.2,
-        requires_approval: None,
+        ..DraftStep::default()
     })
 }
 

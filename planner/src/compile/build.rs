@@ -1,0 +1,79 @@
+//! The last phase: steps in the order found, with their numbers in it.
+
+use shared::{
+    condition::Condition,
+    diagnostic::Diagnostic,
+    id::StepIx,
+    plan::{About, Compensation, ForEach, Plan, PlanError, StepKind, StepNames, ToolExecution},
+    template::{Reference, Target},
+};
+
+use super::{
+    Step,
+    references::{Links, Looks},
+};
+
+/// Puts the steps in order and lets [`Plan::prove`] check that they can run.
+pub(super) fn plan(
+    about: About,
+    names: StepNames,
+    steps: Vec<Step<'_>>,
+    links: Links,
+    order: &[StepIx],
+    diagnostics: Vec<Diagnostic>,
+) -> Result<Plan, PlanError> {
+    let mut places = vec![StepIx::new(0); steps.len()];
+    for (place, written) in order.iter().enumerate() {
+        places[written.get()] = StepIx::new(place);
+    }
+    let names = names.moved(&places);
+    let Links { edges, looks } = links;
+    let mut parts: Vec<_> = steps.into_iter().zip(edges).zip(looks).map(Some).collect();
+    let placed = order.iter().filter_map(|it| parts[it.get()].take());
+    let steps = placed.map(|((step, on), looks)| execution(step, &on, looks, &names, &places));
+    let steps = steps.collect::<Result<Vec<_>, _>>()?;
+    Plan::prove(about, names, steps, diagnostics)
+}
+
+fn execution(
+    step: Step<'_>,
+    on: &[StepIx],
+    mut looks: Looks,
+    names: &StepNames,
+    places: &[StepIx],
+) -> Result<ToolExecution, PlanError> {
+    let mut moved = |it: &mut Reference| {
+        if let Target::Step(step) = &mut it.target {
+            *step = places[step.get()];
+        }
+    };
+    looks.template.references_mut(&mut moved);
+    looks.list.iter_mut().for_each(&mut moved);
+    looks.undo.iter_mut().for_each(|it| it.references_mut(&mut moved));
+    let mut depends_on: Vec<StepIx> = on.iter().map(|it| places[it.get()]).collect();
+    depends_on.sort_unstable();
+    let when = step.written.when.as_deref().map(|it| Condition::parse(it, names)).transpose();
+    let when = when.map_err(|error| PlanError::Condition { step: step.id.clone(), error })?;
+    let for_each = step.written.for_each.clone().zip(looks.list);
+    let compensate = step.undo.zip(looks.undo).map(|(undo, template)| {
+        let tool = undo.choice.tool;
+        let parameters = undo.given.parameters;
+        Box::new(Compensation { tool, parameters, template, policy: undo.policy })
+    });
+    Ok(ToolExecution {
+        id: step.id,
+        kind: step
+            .choice
+            .plan
+            .map_or_else(|| StepKind::of(&step.choice.tool), |it| StepKind::Plan(it.id)),
+        tool: step.choice.tool,
+        parameters: step.given.parameters,
+        template: looks.template,
+        depends_on,
+        output_mapping: step.mapping,
+        policy: step.policy,
+        when,
+        for_each: for_each.map(|(written, list)| ForEach { written, list }),
+        compensate,
+    })
+}
