@@ -22,6 +22,7 @@ mod step;
 mod subscription;
 mod timeline;
 mod tool;
+mod waits;
 
 use async_graphql::{SDLExportOptions, SchemaBuilder};
 

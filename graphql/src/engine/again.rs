@@ -53,6 +53,9 @@ impl Engine {
         ended: &Execution,
         created: Created,
     ) -> Result<ExecutionId, EngineError> {
+        if created.options.dry_run {
+            return self.dry_run(ended.plan(), created, None).await;
+        }
         Ok(self.control.start_as(ended.plan(), created, None).await?)
     }
 
@@ -167,7 +170,7 @@ fn fits(head: &Head, action: BulkAction) -> bool {
         BulkAction::Cancel => !head.state.is_over() && head.state != ExecutionState::Compensating,
         BulkAction::Pause => !head.state.is_over() && head.state != ExecutionState::Paused,
         BulkAction::Resume => head.state == ExecutionState::Paused,
-        BulkAction::Retry => head.state.is_over(),
+        BulkAction::Retry => head.state.is_over() && head.parent.is_none(),
     }
 }
 

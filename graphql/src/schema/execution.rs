@@ -19,6 +19,7 @@ use super::{
     request::Request,
     scalar::{DateTime, int},
     step::{StepError, StepStatus},
+    waits::{self, Wait},
 };
 use crate::engine::Engine;
 
@@ -187,6 +188,15 @@ impl Execution {
     /// The execution that it does again, `exec_…`: `retryExecution` made it.
     async fn retry_of(&self) -> Option<ID> {
         self.0.retry_of().map(|it| ID(it.to_string()))
+    }
+
+    /// Why it does not go on by itself now: which step waits for whose consent, for which signal,
+    /// until when, for which execution, behind which limit. Empty for one that is over.
+    #[graphql(complexity = "5 + 5 * child_complexity")]
+    async fn waits_for(&self, ctx: &Context<'_>) -> Result<Vec<Wait>> {
+        let engine = ctx.data::<Engine>()?;
+        let head = engine.store().head(self.0.id()).await.map_err(ApiError::from)?;
+        Ok(waits::of(&self.0, head.as_ref(), engine.limits(), engine.clock().now()))
     }
 
     /// How many steps there are.

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     error::{ApiError, ApiResult, not_found},
     execution::Execution,
-    input::{ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions},
+    input::{ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions, given},
     plan::{Plan, PlanPayload},
     scalar::int,
 };
@@ -148,6 +148,40 @@ impl Mutation {
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
         let id = engine.retry(execution(&execution_id)?, from_step.as_deref()).await;
+        started(engine, id).await
+    }
+
+    /// Gives a plan a name, in the place of what had it: `runSavedPlan` runs it, and a step can
+    /// execute it. `inputs` says what it is given as `{{input.x}}`: a JSON Schema, or
+    /// `{"x": {"type": "string"}, "n": {"type": "integer", "default": 1}}`, where those without a
+    /// `default` are required.
+    #[graphql(complexity = "20")]
+    async fn save_plan(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The name: 1 to 128 bytes, not the id of a plan.")] name: String,
+        #[graphql(desc = "`plan_…`")] plan_id: ID,
+        #[graphql(desc = "What it is given. Anything where it is left out.")] inputs: Option<Value>,
+    ) -> Result<bool> {
+        let id = known("plan", &plan_id)?;
+        let saved = ctx.data::<Engine>()?.save_plan(&name, id, inputs.as_ref()).await;
+        saved.map_err(ApiError::from)?;
+        Ok(true)
+    }
+
+    /// Starts an execution of the plan that was saved under a name. The input must fit what
+    /// `savePlan` said of it; what is left out gets its default.
+    #[graphql(complexity = "50 + child_complexity")]
+    async fn run_saved_plan(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The name.")] name: String,
+        #[graphql(desc = "What the plan is given: `{{input.x}}`.")] input: Option<Value>,
+        #[graphql(desc = "How it is carried out.")] options: Option<ExecutionOptions>,
+    ) -> Result<Execution> {
+        let engine = ctx.data::<Engine>()?;
+        let order = ExecutionOptions::order(options)?;
+        let id = engine.run_saved(&name, Some(given(input)?), order).await;
         started(engine, id).await
     }
 

@@ -327,7 +327,7 @@ impl StepStatus {
     }
 
     /// The items of its `forEach`, in order, once the list is known.
-    #[graphql(complexity = "1 + 10 * child_complexity")]
+    #[graphql(complexity = "1 + 2 * child_complexity")]
     async fn items(
         &self,
         #[graphql(desc = "At most so many, 1 to 10000.", default_with = "Some(10_000)")]
