@@ -140,7 +140,7 @@ impl Trial {
                 ended = &mut call => {
                     let ms = begun.elapsed().as_millis();
                     let end = match &ended.result {
-                        Ok(output) => output.to_string(),
+                        Ok(output) => output.output.to_string(),
                         Err(err) if err.is_definite => format!("{err} (definite)"),
                         Err(err) => err.to_string(),
                     };
