@@ -167,12 +167,8 @@ pub async fn a_retired_worker_has_nothing(world: World) {
 /// Commands wait in the order in which they came, each once, until they are discarded.
 pub async fn commands_wait_in_order(world: World) {
     let step = "a.b".parse().unwrap();
-    let approve = Command::Approve {
-        step,
-        item: None,
-        approved: false,
-        comment: Some("nein".to_owned()),
-    };
+    let approve =
+        Command::Approve { step, item: None, approved: false, comment: Some("nein".to_owned()) };
     let commands = [
         envelope(9, 1, Command::Cancel { reason: Some("\u{0}".to_owned()) }),
         envelope(3, 2, Command::Pause),
