@@ -79,7 +79,7 @@ fn what_gives_no_list_is_said() {
             error[plan.invalid_for_each] tools[3].forEach: `` is not one whole template (write one template that gives a list, such as `{{listAuthors.items}}`)
             error[plan.invalid_for_each] tools[4].forEach: `{{l` is not one whole template (write one template that gives a list, such as `{{listAuthors.items}}`)
             error[plan.unknown_step_in_template] tools[5].forEach: `{{k.items}}`: no step is called `k` (the plan has `l`, `flow.noop`, `flow.noop_2`, `flow.noop_3`, `flow.noop_4`, `flow.noop_5`, `flow.noop_6`, `flow.noop_7`, `flow.noop_8`, `self`)
-            error[plan.unknown_step_in_template] tools[6].forEach: `{{item.list}}` means something only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is each of the items in turn, and `{{index}}` its place from 0; they stand in `parameters` and `compensate`)
+            error[plan.unknown_step_in_template] tools[6].forEach: `{{item.list}}`: the list is taken before there is an item (for lists inside lists let the step execute a plan (`plan`) whose own step goes through `{{input.list}}`)
             error[plan.unknown_variable] tools[7].forEach: `{{vars.list}}`: no step maps the variable `list` (map it: `"outputMapping": {"path": "list"}`)
             error[plan.invalid_template] tools[8].forEach: `{{a b}}` is not a template: `a b` is not a name; write other keys as `["any key"]` (write `{{step.path}}`, or `{{{{` for two literal braces)
             error[plan.cycle] tools[9].forEach: Circular dependency detected between tools: self -> self (for example, take `{{self.x}}`, which looks at `self`, out of `tools[9].forEach`)
@@ -185,7 +185,7 @@ fn items_are_what_the_list_says_they_are() {
             warning[plan.path_not_in_output] tools[1].parameters.wrong: `{{item.id}}`: the item has no `id` (did you mean `_id`?)
             warning[plan.path_not_in_output] tools[1].compensate.parameters.x: `{{item.ID}}`: the item has no `ID` (did you mean `_id`?)
             warning[plan.path_not_in_output] tools[1].compensate.parameters.x: `{{a.totel}}`: the output of `demo.list` has no `totel` (did you mean `total`?)
-            warning[plan.path_not_in_output] tools[2].parameters.x: `{{item.x}}`: the item has no `x` (there, the output is of type `object`)
+            warning[plan.path_not_in_output] tools[2].parameters.x: `{{item.x}}`: the item has no `x` (there, it is of type `object`)
         "#]],
     );
 }

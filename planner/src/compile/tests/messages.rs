@@ -142,6 +142,6 @@ fn outputs() {
     ] }));
     expect![[r#"
         warning[plan.path_not_in_output] tools[1].parameters.a: `{{createAuthor.id}}`: the output of `demo.createAuthor` has no `id` (did you mean `_id`?)
-        warning[plan.path_not_in_output] tools[1].parameters.b: `{{createAuthor._id.x}}`: the output of `demo.createAuthor` has no `x` (there, the output is of type `string`)
+        warning[plan.path_not_in_output] tools[1].parameters.b: `{{createAuthor._id.x}}`: the output of `demo.createAuthor` has no `x` (there, it is of type `string`)
     "#]].assert_eq(&lines(plan.diagnostics()));
 }

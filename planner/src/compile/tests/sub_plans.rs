@@ -119,12 +119,15 @@ fn what_is_wrong_inside_says_where() {
         "#]],
     );
     let text = json!([{ "plan": { "tools": [{ "nam": "x" }, { "plan": { "steps": [] } }] } }, { "id": 5 }]);
-    check(&text, &expect![[r#"
+    check(
+        &text,
+        &expect![[r#"
         error[plan.unknown_field] tools[0].plan.tools[0].nam: there is no field `nam` (did you mean `name`?)
         error[plan.unknown_field] tools[0].plan.tools[1].plan.steps: there is no field `steps` (known are `query`, `requestId`, `tools`, `executionOrder`)
         error[plan.invalid_json] tools[0].plan.tools[1].plan.tools: a plan must have a list of `tools`
         error[plan.invalid_json] tools[1].id: this must be text, not `5`
-    "#]]);
+    "#]],
+    );
     let refused =
         compile_json(json!({ "tools": [{ "plan": { "tools": [{ "name": "flow.noop" }] } }] }));
     expect![[r#"
