@@ -4,6 +4,9 @@
 //! its claim. Everything else goes into the execution's inbox and is acknowledged when that is
 //! durable; the owner, wherever it is, records it.
 
+mod again;
+mod dry;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -11,13 +14,14 @@ use shared::{
     clock::Clock,
     event::{Created, Recorded},
     execution::{Execution, ExecutionOptions},
-    id::{CommandId, ExecutionId, StepId},
+    id::{CommandId, ExecutionId, Seq, StepId},
     limits,
     plan::Plan,
     store::{Append, AppendError, Command, Envelope, Head, Reservation, Store, StoreError},
 };
 use tokio::sync::oneshot;
 
+pub use self::again::{AgainError, again};
 use crate::{machine, worker::Handle};
 
 /// How often an identifier that is taken is drawn again. Once is already a wonder.
@@ -120,6 +124,9 @@ impl Control {
             let (execution, created) = machine::create(id, plan, options.clone(), now);
             match self.begin(execution, created, over.take()).await {
                 Ok(()) => return Ok(id),
+                Err(AppendError::Conflict) if key.is_some() && self.mend(id, plan).await? => {
+                    return Ok(id);
+                }
                 Err(AppendError::Conflict) => (),
                 Err(AppendError::Store(err)) => return Err(err.into()),
             }
@@ -159,9 +166,26 @@ impl Control {
         let (execution, created) = machine::create_as(id, plan, created, self.clock.now())
             .map_err(|err| StoreError::corrupt(id, err))?;
         match self.begin(execution, created, None).await {
-            Ok(()) | Err(AppendError::Conflict) => Ok(()),
+            Ok(()) => Ok(()),
+            Err(AppendError::Conflict) => self.mend(id, plan).await.map(drop),
             Err(AppendError::Store(err)) => Err(err),
         }
+    }
+
+    /// Makes sure that an execution that has a log has a head too: whoever began it may have been
+    /// lost in between, and nobody would ever find it. Returns whether there is a log.
+    async fn mend(&self, id: ExecutionId, plan: &Arc<Plan>) -> Result<bool, StoreError> {
+        if self.store.head(id).await?.is_some() {
+            return Ok(true);
+        }
+        let events = self.store.read(id, Seq::START).await?;
+        let Some(first) = events.first() else { return Ok(false) };
+        let execution = Execution::create(id, Arc::clone(plan), first)
+            .map_err(|err| StoreError::corrupt(id, err))?;
+        let due = execution.options().start_at.unwrap_or(first.at);
+        self.store.put_head(Head::of(&execution, None, Some(due))).await?;
+        self.store.hints().poke_work();
+        Ok(true)
     }
 
     async fn begin(
@@ -180,7 +204,7 @@ impl Control {
         };
         let due = execution.options().start_at.unwrap_or(created.at);
         let head = Head::of(&execution, None, Some(due));
-        let mut append = Append::new(execution.id(), shared::id::Seq::START, &[created]);
+        let mut append = Append::new(execution.id(), Seq::START, &[created]);
         append.head = Some(head);
         self.store.append(append).await?;
         self.store.hints().poke_work();
@@ -306,6 +330,14 @@ fn validate(options: &ExecutionOptions, key: Option<&IdempotencyKey>) -> Result<
     check_text("idempotencyKey", key.map(|it| it.key.as_str()))?;
     if key.is_some_and(|it| it.key.is_empty()) {
         return Err(ControlError::Invalid("`idempotencyKey` must not be empty".to_owned()));
+    }
+    if shared::json::bytes(&options.input) > limits::OUTPUT_BYTES {
+        let most = limits::OUTPUT_BYTES;
+        return Err(ControlError::Invalid(format!("`input` has more than {most} bytes")));
+    }
+    if shared::json::is_deeper_than(&options.input, limits::JSON_DEPTH) {
+        let most = limits::JSON_DEPTH;
+        return Err(ControlError::Invalid(format!("`input` is nested deeper than {most}")));
     }
     if options.max_parallel == Some(0) {
         return Err(ControlError::Invalid("`maxParallel` must be at least 1".to_owned()));

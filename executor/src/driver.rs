@@ -195,7 +195,8 @@ impl Driver {
         commands: mpsc::Receiver<Envelope>,
     ) -> Self {
         let term = context.lease.term();
-        execution.limit(context.options.calls.limited(&execution));
+        let limited = context.options.calls.among(execution.plan().tools()).cloned().collect();
+        execution.limit(Arc::new(limited));
         let lacks_tools = !context.toolbox.has_all(execution.plan().tools());
         Self {
             lacks_tools,

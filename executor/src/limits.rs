@@ -1,95 +1,140 @@
-//! Limits on calls: how many of a tool, of a toolset, or for one key among their parameters may be
-//! under way at once, and how many may begin in a time. They hold across all nodes of a store.
+//! Limits on the calls of tools: which calls count together, and how many there may be.
+//!
+//! The rules are this machine's configuration; the counting is the store's, for all machines
+//! together. Machines that share a store should have the same rules.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use shared::{
-    execution::Execution,
-    id::{ToolName, ToolSetName},
+    id::{ToolName, ToolSetName, fnv1a},
     store::{CallLimit, Rate},
     template::Path,
 };
 
-/// The longest key that is kept as it is; longer ones are kept as a digest.
-const KEY_LEN: usize = 128;
+/// The most bytes of a value that tells calls apart which are kept as they are.
+const VALUE: usize = 64;
 
-/// Every limit on calls.
+/// Limits on the calls of tools.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallLimits {
-    /// The limits, each for itself: a call must be within all that are about it.
-    pub rules: Vec<Rule>,
+    rules: Vec<Rule>,
+    /// How the limits of each rule are called, but for the value that tells calls apart.
+    names: Vec<String>,
 }
 
-/// A limit on calls.
+/// A limit on some calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// The calls that it is about.
-    pub subject: Subject,
-    /// The place in their parameters whose values are counted apart.
+    /// Which calls.
+    pub of: Limited,
+    /// Where in the parameters the value is that tells them apart: those with the same value are
+    /// counted together.
     pub key: Option<Path>,
-    /// How many may be under way at once.
+    /// So many at once.
     pub concurrency: Option<u32>,
-    /// How many may begin in a time.
+    /// So many a time.
     pub rate: Option<Rate>,
 }
 
-/// The calls that a limit is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
-    /// Those of one tool, as `set.name`.
+/// Which calls a limit is on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Limited {
+    /// Those of a tool, as `set.name`.
     Tool(ToolName),
-    /// Those of all tools of a set.
+    /// Those of every tool of a set, counted together.
     Set(ToolSetName),
 }
 
-impl Subject {
-    fn has(&self, tool: &ToolName) -> bool {
-        match self {
-            Self::Tool(name) => name == tool,
-            Self::Set(set) => {
-                let rest = tool.as_str().strip_prefix(set.as_str());
-                rest.is_some_and(|it| it.starts_with('.'))
-            }
-        }
-    }
-}
-
 impl CallLimits {
-    /// Returns the tools of an execution's plan whose calls have a limit.
-    pub fn limited(&self, execution: &Execution) -> Arc<BTreeSet<ToolName>> {
-        if self.rules.is_empty() {
-            return Arc::default();
-        }
-        let has_limit = |it: &&ToolName| self.rules.iter().any(|rule| rule.subject.has(it));
-        Arc::new(execution.plan().tools().filter(has_limit).cloned().collect())
+    /// Makes limits of rules. All that fit a call hold for it.
+    pub fn new(rules: Vec<Rule>) -> Self {
+        let mut uses: BTreeMap<String, usize> = BTreeMap::new();
+        let names = rules.iter().map(|rule| {
+            let name = rule.name();
+            let n = uses.entry(name.clone()).or_default();
+            *n += 1;
+            // Two rules of the same calls, such as so many a second and so many a day.
+            if *n > 1 { format!("{name}#{n}") } else { name }
+        });
+        let names = names.collect();
+        Self { rules, names }
     }
 
-    /// Returns the limits of one call. One with a key that the parameters lack is about others.
+    /// Returns the rules.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Returns whether calls of a tool (`set.name`) have a limit.
+    pub fn limits(&self, tool: &ToolName) -> bool {
+        self.rules.iter().any(|it| it.of.is_of(tool))
+    }
+
+    /// Returns those of the tools (`set.name`) whose calls have a limit.
+    pub fn among<'a>(
+        &self,
+        tools: impl IntoIterator<Item = &'a ToolName>,
+    ) -> impl Iterator<Item = &'a ToolName> {
+        tools.into_iter().filter(|it| self.limits(it))
+    }
+
+    /// Returns the limits that hold for a call of a tool (`set.name`) with these parameters.
     pub fn of(&self, tool: &ToolName, parameters: &Value) -> Vec<CallLimit> {
-        let about = self.rules.iter().filter(|it| it.subject.has(tool));
-        let limits = about.filter_map(|it| {
-            let subject = match &it.subject {
-                Subject::Tool(name) => format!("tool:{name}"),
-                Subject::Set(set) => format!("set:{set}"),
-            };
-            let key = match &it.key {
-                None => subject,
-                Some(path) => format!("{subject}/{path}={}", short(path.find(parameters)?)),
-            };
-            Some(CallLimit { key, concurrency: it.concurrency, rate: it.rate })
+        let holding = self.rules.iter().zip(&self.names).filter(|(it, _)| it.of.is_of(tool));
+        let limits = holding.map(|(rule, name)| CallLimit {
+            key: match &rule.key {
+                Some(path) => format!("{name}={}", value(path.find(parameters))),
+                None => name.clone(),
+            },
+            concurrency: rule.concurrency,
+            rate: rule.rate,
         });
         limits.collect()
     }
 }
 
-fn short(value: &Value) -> String {
-    let text = value.to_string();
-    if text.len() <= KEY_LEN {
+impl Limited {
+    fn is_of(&self, tool: &ToolName) -> bool {
+        match self {
+            Self::Tool(name) => name == tool,
+            Self::Set(set) => {
+                tool.as_str().split_once('.').is_some_and(|(it, _)| it == set.as_str())
+            }
+        }
+    }
+}
+
+impl Rule {
+    fn name(&self) -> String {
+        let of = match &self.of {
+            Limited::Tool(name) => format!("tool:{name}"),
+            Limited::Set(set) => format!("set:{set}"),
+        };
+        match &self.key {
+            Some(path) => format!("{of}/{}", path.to_string().trim_start_matches('.')),
+            None => of,
+        }
+    }
+}
+
+/// Writes a value so that the same gives the same; a long one by its beginning and a hash.
+fn value(found: Option<&Value>) -> String {
+    let text = match found {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    if text.len() <= VALUE {
         return text;
     }
-    Sha256::digest(text).iter().map(|it| format!("{it:02x}")).collect()
+    let head = &text[..text.floor_char_boundary(VALUE / 2)];
+    format!("{head}…{:016x}", fnv1a(text.bytes()))
 }
 
 #[cfg(test)]
@@ -98,33 +143,51 @@ mod tests {
 
     use super::*;
 
+    fn rule(of: Limited, key: Option<&str>) -> Rule {
+        let key = key.map(|it| it.parse().unwrap());
+        Rule { of, key, concurrency: Some(1), rate: None }
+    }
+
+    fn tool(name: &str) -> Limited {
+        Limited::Tool(name.parse().unwrap())
+    }
+
+    fn keys(limits: &CallLimits, tool: &str, parameters: &Value) -> Vec<String> {
+        let limits = limits.of(&tool.parse().unwrap(), parameters);
+        limits.into_iter().map(|it| it.key).collect()
+    }
+
     #[test]
-    fn a_call_is_within_every_limit_that_is_about_it() {
-        let rule = |subject, key: Option<&str>| Rule {
-            subject,
-            key: key.map(|it| it.parse().unwrap()),
-            concurrency: Some(1),
-            rate: None,
-        };
-        let charge: ToolName = "shop.charge".parse().unwrap();
-        let limits = CallLimits {
-            rules: vec![
-                rule(Subject::Tool(charge.clone()), None),
-                rule(Subject::Set("shop".parse().unwrap()), None),
-                rule(Subject::Set("sho".parse().unwrap()), None),
-                rule(Subject::Tool(charge.clone()), Some("customer.id")),
-                rule(Subject::Tool(charge.clone()), Some("absent")),
-            ],
-        };
-        let keys = |parameters| -> Vec<String> {
-            limits.of(&charge, &parameters).into_iter().map(|it| it.key).collect()
-        };
+    fn every_rule_that_fits_a_call_holds() {
+        let limits = CallLimits::new(vec![
+            rule(tool("shop.charge"), None),
+            rule(Limited::Set("shop".parse().unwrap()), None),
+            rule(tool("shop.charge"), Some("customer.id")),
+            rule(tool("shop.charge"), None),
+            rule(tool("shop.refund"), None),
+        ]);
+        let parameters = json!({ "customer": { "id": 42 } });
         assert_eq!(
-            keys(json!({ "customer": { "id": "42" } })),
-            ["tool:shop.charge", "set:shop", "tool:shop.charge/.customer.id=\"42\""]
+            keys(&limits, "shop.charge", &parameters),
+            ["tool:shop.charge", "set:shop", "tool:shop.charge/customer.id=42", "tool:shop.charge#2"]
         );
-        let long = keys(json!({ "customer": { "id": "x".repeat(1_000) } }));
-        assert!(long[2].len() < 200, "{long:?}");
-        assert_eq!(limits.of(&"other.tool".parse().unwrap(), &json!({})), []);
+        assert_eq!(keys(&limits, "shop.look", &parameters), ["set:shop"]);
+        assert!(keys(&limits, "shopping.look", &parameters).is_empty());
+        let names: Vec<ToolName> =
+            ["shop.look", "shopping.look"].map(|it| it.parse().unwrap()).into();
+        let limited: Vec<_> = limits.among(&names).map(ToolName::as_str).collect();
+        assert_eq!(limited, ["shop.look"]);
+    }
+
+    #[test]
+    fn keys_have_a_length_and_tell_values_apart() {
+        let limits = CallLimits::new(vec![rule(tool("a.b"), Some("k"))]);
+        let key = |it: Value| keys(&limits, "a.b", &json!({ "k": it })).remove(0);
+        let long = "ä".repeat(100_000);
+        let (one, other) = (key(json!(format!("{long}1"))), key(json!(format!("{long}2"))));
+        assert!(one.len() < 128 && one != other, "{one} {other}");
+        assert_eq!(key(json!({ "x": [1] })), "tool:a.b/k={\"x\":[1]}");
+        assert_eq!(keys(&limits, "a.b", &json!({})), ["tool:a.b/k="]);
+        assert_eq!(keys(&limits, "a.b", &json!("text")), ["tool:a.b/k="]);
     }
 }

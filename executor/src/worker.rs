@@ -314,6 +314,9 @@ impl Worker {
 
     /// Lets drivers end what is short, then cuts them off.
     async fn wind_down(&mut self) {
+        // Whoever still asks for a beginning here begins it elsewhere.
+        self.orders.close();
+        while self.orders.try_recv().is_ok() {}
         let all = async { while self.drivers.join_next().await.is_some() {} };
         if time::timeout(self.context.options.drain, all).await.is_err() {
             info!(left = self.drivers.len(), "left to others what still runs");

@@ -19,6 +19,7 @@ mod lists;
 mod paint;
 mod planning;
 mod progress;
+mod prune;
 mod remote;
 mod render;
 mod run;
@@ -149,6 +150,11 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Execute(args) => run::execute(&session, args).await,
         Command::Watch { id } => run::watch(&session, &id).await,
         Command::Resume { id } => steer::resume(&session, &id).await,
+        Command::Retry { id, from_step } => steer::retry(&session, &id, from_step).await,
+        Command::Save { name, plan, inputs } => {
+            run::save(&session, &name, &plan, inputs.as_deref()).await
+        }
+        Command::Prune { older_than } => prune::prune(&session, &older_than).await,
         Command::Cancel { id, reason } => steer::cancel(&session, &id, reason).await,
         Command::Pause { id } => steer::pause(&session, &id).await,
         Command::Approve(args) => steer::approve(&session, args).await,

@@ -1,6 +1,8 @@
 //! What this process is to work with: flags, environment, file and defaults made into one
 //! [`Config`], in which every value knows where it came from.
 
+pub mod age;
+mod calls;
 mod environment;
 mod file;
 mod limits;
@@ -12,6 +14,7 @@ mod toolsets;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use executor::sources::SetConfig;
@@ -80,6 +83,8 @@ pub struct Config {
     pub toolsets: Setting<Vec<SetConfig>>,
     /// The most of everything.
     pub limits: Limits,
+    /// How long what is over is kept; for ever where nothing is said.
+    pub retention: Setting<Option<Duration>>,
     /// The toolsets as they were written, for people.
     written: Value,
 }
@@ -120,6 +125,10 @@ impl Config {
             planner: or_default(file.planner, || PLANNER.to_owned()),
             toolsets,
             limits: file.limits,
+            retention: match file.retention {
+                Some(kept) => Setting { value: Some(kept), origin: Origin::File },
+                None => Setting { value: None, origin: Origin::Default },
+            },
             data,
             written,
         })

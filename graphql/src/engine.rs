@@ -1,15 +1,21 @@
 //! Planners, plans, executions and tools as one thing: what the API, the command line and tests
 //! talk to.
 
+mod again;
+mod dry;
 mod error;
+mod inputs;
 mod planning;
+mod saved;
 mod steering;
+mod sub_plans;
 mod watching;
 
 use std::{sync::Arc, time::Duration};
 
 use executor::{
     control::{Control, IdempotencyKey},
+    limits::CallLimits,
     plans::Plans,
     toolbox::Toolbox,
 };
@@ -20,6 +26,7 @@ use planner::{
 use serde_json::Value;
 use shared::{
     clock::Clock,
+    event::Created,
     execution::{Execution, ExecutionOptions},
     id::{ExecutionId, PlanId, RequestId, Seq},
     plan::Plan,
@@ -27,6 +34,7 @@ use shared::{
 };
 
 pub use self::{
+    again::BulkAction,
     error::EngineError,
     planning::{PlanningOptions, Verdict},
 };
@@ -41,6 +49,7 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     plans: Arc<Plans>,
     connect: Duration,
+    limits: Arc<CallLimits>,
 }
 
 /// How an execution is asked for.
@@ -62,7 +71,18 @@ impl Engine {
         connect: Duration,
     ) -> Self {
         let store = Arc::clone(control.store());
-        Self { store, control, toolbox, planner, clock, plans: Arc::default(), connect }
+        Self { store, control, toolbox, planner, clock, plans: Arc::default(), connect, limits: Arc::default() }
+    }
+
+    /// Says how often tools may be called, so that who asks why something waits is told.
+    #[must_use]
+    pub fn with_limits(self, limits: Arc<CallLimits>) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Returns how often tools may be called.
+    pub fn limits(&self) -> &CallLimits {
+        &self.limits
     }
 
     /// Returns the store.
@@ -176,6 +196,11 @@ impl Engine {
     ) -> Result<ExecutionId, EngineError> {
         let Order { options, idempotency_key } = order;
         let key = idempotency_key.map(|key| IdempotencyKey { key, subject });
+        if options.dry_run {
+            let about = plan.about();
+            let created = Created::new(about.id, about.request, options);
+            return self.dry_run(plan, created, key.as_ref()).await;
+        }
         Ok(self.control.start(plan, options, key.as_ref()).await?)
     }
 }

@@ -22,9 +22,11 @@ mod step;
 mod subscription;
 mod timeline;
 mod tool;
+mod waits;
 
 use async_graphql::{SDLExportOptions, SchemaBuilder};
 
+pub use self::mutation::Leaving;
 use crate::engine::Engine;
 
 use self::{

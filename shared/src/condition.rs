@@ -54,6 +54,12 @@ pub enum ConditionError {
         /// The name.
         name: String,
     },
+    /// A step whose id only `steps[…]` can name.
+    #[error("`{name}` has a dot in its name; write `steps[\"{name}\"]`")]
+    Dotted {
+        /// The step, or the tool that exactly one step uses.
+        name: String,
+    },
     /// A function that there is not.
     #[error("there is no function `{name}`")]
     UnknownFunction {

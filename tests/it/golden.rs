@@ -190,14 +190,17 @@ impl Stage {
         if !matches!(event, Event::StepWaiting { .. } | Event::Claimed(_)) {
             return;
         }
-        for number in execution.agenda().waiting() {
-            if let StepState::Waiting(WaitReason::Signal { name }) = &execution.step(*number).state
-            {
+        for task in execution.agenda().waiting() {
+            let state = execution.task(*task).map(|it| &it.state);
+            if let Some(StepState::Waiting(WaitReason::Signal { name })) = state {
                 let payload = json!({ "said": "yes" });
                 control.signal(self.id, name.clone(), payload).await.expect("it is heard");
             } else {
-                let step = self.plan.step(*number).id.clone();
-                control.approve(self.id, step, true, None).await.expect("it is heard");
+                let step = self.plan.step(task.step).id.clone();
+                control
+                    .approve(self.id, (step, task.part.item), true, None)
+                    .await
+                    .expect("it is heard");
             }
         }
     }

@@ -14,7 +14,7 @@ use executor::{
 use serde_json::{Value, json};
 use shared::{
     event::{Event, Recorded},
-    id::{Attempt, ExecutionId, StepId},
+    id::{Attempt, ExecutionId, Part, StepId},
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
 use tokio::time;
@@ -28,7 +28,7 @@ const WORK_MS: u64 = 1_200;
 #[derive(Debug)]
 pub struct Ledger {
     world: Arc<World>,
-    calls: Mutex<BTreeMap<(ExecutionId, StepId), Calls>>,
+    calls: Mutex<BTreeMap<(ExecutionId, StepId, Part), Calls>>,
 }
 
 #[derive(Debug, Default)]
@@ -71,12 +71,12 @@ impl Ledger {
     async fn note(&self, call: &StepCall, effect: Effect, key: Option<String>) {
         let log = self.world.log(call.execution).await;
         let mut all = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        let calls = all.entry((call.execution, call.step.clone())).or_default();
+        let calls = all.entry((call.execution, call.step.clone(), call.part)).or_default();
         let is_first = calls.attempts.is_empty();
         let is_new = calls.attempts.insert(call.attempt);
         let wrong = |what: &str| {
-            let StepCall { step, attempt, .. } = call;
-            self.world.wrong(format!("`{step}`, attempt {attempt} ({effect:?}): {what}"));
+            let StepCall { step, part, attempt, .. } = call;
+            self.world.wrong(format!("`{step}` {part:?}, attempt {attempt} ({effect:?}): {what}"));
         };
         if calls.key.get_or_insert_with(|| key.clone().unwrap_or_default())
             != &key.unwrap_or_default()
@@ -98,7 +98,7 @@ impl Ledger {
                 let now = self.world.clock.now();
                 wrong(&format!("at {now} called by a worker that others had given up"));
             }
-            if !is_first && !allows_another(&log[..at], &call.step) {
+            if !is_first && !allows_another(&log[..at], call) {
                 wrong("called again on a guess");
             }
         }
@@ -107,13 +107,14 @@ impl Ledger {
 
 fn is_start(recorded: &Recorded, call: &StepCall) -> bool {
     matches!(&recorded.event, Event::StepStarted(started)
-        if started.step == call.step && started.attempt == call.attempt)
+        if started.step == call.step && started.part == call.part && started.attempt == call.attempt)
 }
 
 /// Returns whether the log says that a `Once` step may be called again: the attempt before failed
 /// for certain, or a person decided.
-fn allows_another(log: &[Recorded], step: &StepId) -> bool {
-    let last = log.iter().rev().map(|it| &it.event).find(|it| it.step() == Some(step));
+fn allows_another(log: &[Recorded], call: &StepCall) -> bool {
+    let is_of = |it: &&Event| it.step() == Some(&call.step) && it.part() == call.part;
+    let last = log.iter().rev().map(|it| &it.event).find(is_of);
     match last {
         Some(Event::StepRetryScheduled { error, .. }) => error.is_definite,
         Some(Event::StepApproved { .. }) => true,
@@ -139,7 +140,7 @@ impl Tool for Work {
         let key = cx.idempotency_key();
         self.ledger.note(&call, self.definition.effect, key).await;
         let world = &self.ledger.world;
-        let output = json!({ "step": call.step, "attempt": call.attempt });
+        let output = json!({ "step": call.step, "part": call.part, "attempt": call.attempt });
         if world.is_calm() {
             return Ok(output);
         }

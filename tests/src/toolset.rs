@@ -10,7 +10,7 @@ use executor::{
 use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
-    id::{Attempt, ExecutionId, ToolSetName},
+    id::{Attempt, ExecutionId, Part, ToolSetName},
     limits,
     tool::ToolError,
 };
@@ -97,6 +97,7 @@ pub fn step() -> ToolContext {
     let call = StepCall {
         execution: ExecutionId::draw(Timestamp::UNIX_EPOCH),
         step: "x".parse().expect("a step id"),
+        part: Part::WHOLE,
         attempt: Attempt::FIRST.next(),
     };
     ToolContext { call: Some(call), ..ToolContext::detached() }

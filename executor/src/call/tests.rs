@@ -140,13 +140,13 @@ impl Trial {
                 ended = &mut call => {
                     let ms = begun.elapsed().as_millis();
                     let end = match &ended.result {
-                        Ok(output) => output.to_string(),
+                        Ok(answer) => answer.output.to_string(),
                         Err(err) if err.is_definite => format!("{err} (definite)"),
                         Err(err) => err.to_string(),
                     };
                     writeln!(story, "{ms} {end}").unwrap();
                     assert!(reports.recv().now_or_never().is_none(), "it has ended");
-                    return (story, ended.result);
+                    return (story, ended.result.map(|it| it.output));
                 }
                 (_, it) = reports.recv() => {
                     writeln!(story, "{} {}", begun.elapsed().as_millis(), it.progress).unwrap();

@@ -16,7 +16,7 @@ use serde_json::json;
 use shared::{
     event::StepStarted,
     execution::{ExecutionMode, ExecutionState, Tally},
-    id::CommandId,
+    id::{CommandId, Part},
     plan::{About, UncheckedPlan, UncheckedStep},
     store::Command,
 };
@@ -45,7 +45,11 @@ fn step(id: &str, tool: &str, after: &[&str]) -> UncheckedStep {
         parameters: Arc::new(json!({})),
         depends_on: after.iter().map(|it| it.parse().unwrap()).collect(),
         output_mapping: Vec::new(),
-        policy: shared::plan::StepPolicy { effect: Effect::Idempotent, ..Default::default() },
+        policy: StepPolicy { effect: Effect::Idempotent, ..Default::default() },
+        plan: None,
+        when: None,
+        for_each: None,
+        compensate: None,
     }
 }
 
@@ -151,9 +155,28 @@ impl Story {
 
     /// Ends the attempt of a step that is under way.
     fn end(&mut self, id: &str, result: Result<Value, ToolError>) -> &mut Self {
-        let step = self.number(id);
-        let attempt = Attempt::after(self.execution.step(step).attempts - 1);
-        self.decide(&Input::Ended { step, attempt, result })
+        self.end_task(self.task(id), result)
+    }
+
+    /// Ends the attempt of a task that is under way.
+    fn end_task(&mut self, task: Task, result: Result<Value, ToolError>) -> &mut Self {
+        let attempt = self.attempt(task);
+        self.decide(&Input::Ended { task, attempt, result: result.map(Answer::from) })
+    }
+
+    /// Returns the last attempt of a task that began.
+    fn attempt(&self, task: Task) -> Attempt {
+        Attempt::after(self.execution.task(task).unwrap().attempts - 1)
+    }
+
+    /// Returns what `a`, `a[2]`, `a/undo` or `a[2]/undo` names.
+    fn task(&self, name: &str) -> Task {
+        let (name, undo) = name.strip_suffix("/undo").map_or((name, false), |it| (it, true));
+        let (name, item) = match name.split_once('[') {
+            Some((name, item)) => (name, Some(item.trim_end_matches(']').parse().unwrap())),
+            None => (name, None),
+        };
+        Task { step: self.number(name), part: Part { item, undo } }
     }
 
     fn ok(&mut self, id: &str) -> &mut Self {
@@ -176,7 +199,9 @@ impl Story {
     }
 
     fn approve(&mut self, id: &str, approved: bool) -> &mut Self {
-        self.tell(Command::Approve { step: id.parse().unwrap(), approved, comment: None })
+        let task = self.task(id);
+        let (step, item) = (self.execution.plan().step(task.step).id.clone(), task.part.item);
+        self.tell(Command::Approve { step, item, approved, comment: None })
     }
 
     fn signal(&mut self, name: &str, payload: Value) -> &mut Self {
@@ -236,6 +261,9 @@ fn line(recorded: &Recorded) -> String {
     if let Some(step) = event.step() {
         write!(line, " {step}").unwrap();
     }
+    if let Some(item) = event.part().item {
+        write!(line, "[{item}]").unwrap();
+    }
     if let Some(attempt) = event.attempt() {
         write!(line, "#{attempt}").unwrap();
     }
@@ -244,7 +272,16 @@ fn line(recorded: &Recorded) -> String {
         Event::StepStarted(StepStarted { until: Some(until), .. }) => {
             write!(line, " until {}", ms(until)).unwrap();
         }
-        Event::StepSucceeded { output, .. } => write!(line, " {output}").unwrap(),
+        Event::StepStarted(StepStarted { items: Some(n), .. }) => {
+            write!(line, " of {n}").unwrap();
+        }
+        Event::StepStarted(StepStarted { child: Some(_), .. }) => {
+            write!(line, " elsewhere").unwrap();
+        }
+        Event::StepSucceeded { output: Some(output), cached, .. } => {
+            write!(line, " {output}{}", if *cached { " cached" } else { "" }).unwrap();
+        }
+        Event::StepProgress { progress, .. } => write!(line, " {}", progress.progress).unwrap(),
         Event::StepRetryScheduled { error, until, .. } => {
             write!(line, " {} until {}", error.code, ms(until)).unwrap();
         }

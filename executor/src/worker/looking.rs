@@ -98,7 +98,8 @@ impl Worker {
         let workers = self.context.store.workers(self.context.clock.now()).await?;
         let mut claimed = 0;
         for head in heads {
-            if !self.has_tools(&head).await? {
+            // Of one that is over only its parent is told, for which no tools are needed.
+            if !head.state.is_over() && !self.has_tools(&head).await? {
                 self.lacking.insert(head.execution);
             } else if self.is_turn(&head, &workers) {
                 let is_new = !self.local.has(head.execution);

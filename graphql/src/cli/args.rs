@@ -76,6 +76,14 @@ pub(super) enum Command {
         /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
         id: String,
     },
+    /// Do an execution that has ended again: all of it, or from a step on.
+    Retry {
+        /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+        id: String,
+        /// The step to begin with; what succeeded before it is not done again.
+        #[arg(long, value_name = "STEP")]
+        from_step: Option<String>,
+    },
     /// Let a step that waits for a person go on, or not.
     Approve(ApproveArgs),
     /// Tell an execution something that a step waits for.
@@ -93,6 +101,23 @@ pub(super) enum Command {
         plan: String,
         /// The new plan as JSON; `-` is standard input.
         file: PathBuf,
+    },
+    /// Give a plan a name, and types to what it is given; `run --saved NAME` runs it.
+    Save {
+        /// The name. One that is taken then means this plan.
+        name: String,
+        /// `plan_…`
+        plan: String,
+        /// Its inputs: a JSON Schema, or `{"name": {"type": "string"}}`; `@FILE` reads a file.
+        #[arg(long, value_name = "JSON")]
+        inputs: Option<String>,
+    },
+    /// Remove what is over and older than a time, for good: executions, then plans and requests
+    /// that nothing refers to.
+    Prune {
+        /// How long ago it ended: `30d`, `12h`, `90m`, `3600s`.
+        #[arg(long, value_name = "AGE")]
+        older_than: String,
     },
     /// Show everything about a request: how the plan came to be, and every step of every run.
     Debug {
@@ -150,11 +175,14 @@ pub(super) enum Command {
 #[derive(Args, Debug)]
 pub(super) struct RunArgs {
     /// What is to be done, in words.
-    #[arg(required_unless_present = "plan")]
+    #[arg(required_unless_present_any = ["plan", "saved"])]
     pub(super) query: Option<String>,
     /// A plan as JSON; `-` is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "toolsets", "planner"])]
     pub(super) plan: Option<PathBuf>,
+    /// A plan that was saved under this name.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["query", "plan", "toolsets", "planner"])]
+    pub(super) saved: Option<String>,
     #[command(flatten)]
     pub(super) planning: Planning,
     #[command(flatten)]
@@ -224,6 +252,21 @@ pub(super) struct Options {
     /// Fail a step whose template finds nothing.
     #[arg(long)]
     pub(super) strict_templates: bool,
+    /// What the plan is given, as JSON: `{{input.x}}`; `@FILE` reads a file, `@-` standard input.
+    #[arg(long, value_name = "JSON")]
+    pub(super) input: Option<String>,
+    /// Undo what succeeded where it fails or is cancelled, by the steps' `compensate`.
+    #[arg(long)]
+    pub(super) compensate: bool,
+    /// Check everything and call nothing.
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Begin no step before this moment, such as `2026-01-02T03:04:05Z`.
+    #[arg(long, value_name = "TIME")]
+    pub(super) start_at: Option<String>,
+    /// Higher goes first where workers have a choice.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(super) priority: Option<i32>,
 }
 
 /// One step at a time, or whatever is ready.
@@ -240,7 +283,7 @@ pub(super) enum Mode {
 pub(super) struct ApproveArgs {
     /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
     pub(super) id: String,
-    /// The step's name within the plan.
+    /// The step's name within the plan; `step[3]` is one item of a `forEach`.
     pub(super) step: String,
     /// Refuse instead.
     #[arg(long)]

@@ -138,7 +138,8 @@ impl Local {
         let handle = work.as_ref().map(|it| it.handle.clone());
         let control = Control::new(store, Arc::clone(&clock), handle);
         let planner = Arc::new(Offline);
-        let engine = Engine::new(control, toolbox, planner, clock, config.limits.connect());
+        let engine = Engine::new(control, toolbox, planner, clock, config.limits.connect())
+            .with_limits(Arc::clone(config.limits.calls()));
         let limits = if need == Need::Everything { Limits::default() } else { own_limits() };
         let schema = schema::build(engine.clone(), limits);
         Ok(Self { engine, schema, sources, work })

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use executor::toolbox::{SetStatus, Toolbox};
 use futures::FutureExt;
 use shared::store::Store;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, task::JoinSet};
 
 use super::{
     Ending, Session,
     failure::Failure,
     house::{Local, Need},
+    prune::Retention,
     signals,
 };
 use crate::server::{self, Hooks, ServerOptions};
@@ -37,12 +38,13 @@ pub(super) async fn serve(session: &Session) -> Result<Ending, Failure> {
         )));
     }
     session.screen.say(&format!("listening on http://{address}"));
+    let (retention, _pruning) = prune(session, &local);
     let options = ServerOptions {
         max_body_bytes: config.limits.request_bytes(),
         shutdown_grace: config.limits.drain(),
         ..ServerOptions::default()
     };
-    let hooks = hooks(local.engine.store(), local.engine.toolbox());
+    let hooks = hooks(local.engine.store(), local.engine.toolbox(), &retention);
     let schema = local.schema.clone();
     let served = server::serve(listener, schema, options, hooks, told).await;
     session.screen.say("stopping");
@@ -57,10 +59,23 @@ pub(super) async fn worker(session: &Session) -> Result<Ending, Failure> {
     let told = told_to_end()?;
     let local = Local::open(session, Need::Everything).await?;
     session.screen.say(&format!("working on {}", session.config.store_name()));
+    let (_, _pruning) = prune(session, &local);
     told.await;
     session.screen.say("stopping");
     local.close().await;
     Ok(Ending::Done)
+}
+
+/// Begins to remove what is old, where the configuration says how old. Whoever drops the tasks
+/// ends it.
+fn prune(session: &Session, local: &Local) -> (Arc<Retention>, JoinSet<()>) {
+    let (retention, mut tasks) = (Arc::new(Retention::default()), JoinSet::new());
+    if let Some(age) = session.config.retention.value {
+        let (store, clock) = (Arc::clone(local.engine.store()), Arc::clone(local.engine.clock()));
+        let removing = Arc::clone(&retention);
+        tasks.spawn(async move { removing.keep(store, clock, age).await });
+    }
+    (retention, tasks)
 }
 
 fn told_to_end() -> Result<impl Future<Output = ()> + Send, Failure> {
@@ -68,7 +83,7 @@ fn told_to_end() -> Result<impl Future<Output = ()> + Send, Failure> {
     signals::told_to_end().map_err(deaf)
 }
 
-fn refuse_server(session: &Session, command: &str) -> Result<(), Failure> {
+pub(super) fn refuse_server(session: &Session, command: &str) -> Result<(), Failure> {
     match &session.config.server {
         Some(server) if server.origin == crate::config::Origin::Flag("--server") => {
             let why = format!("`faber {command}` opens the store itself: leave `--server` out");
@@ -79,15 +94,19 @@ fn refuse_server(session: &Session, command: &str) -> Result<(), Failure> {
 }
 
 /// What the server asks of the engine.
-fn hooks(store: &Arc<dyn Store>, toolbox: &Toolbox) -> Hooks {
+fn hooks(store: &Arc<dyn Store>, toolbox: &Toolbox, retention: &Arc<Retention>) -> Hooks {
     let asked = Arc::clone(store);
     let (counted, toolbox) = (Arc::clone(store), toolbox.clone());
+    let retention = Arc::clone(retention);
     Hooks {
         ready: Arc::new(move || {
             let store = Arc::clone(&asked);
             async move { store.check().await.map_err(|err| err.to_string()) }.boxed()
         }),
-        figures: Arc::new(move || std::future::ready(figures(counted.commits(), &toolbox)).boxed()),
+        figures: Arc::new(move || {
+            let figures = figures(counted.commits(), &toolbox) + &retention.figures();
+            std::future::ready(figures).boxed()
+        }),
         ..Hooks::default()
     }
 }

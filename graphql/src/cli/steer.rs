@@ -24,6 +24,21 @@ pub(super) async fn resume(session: &Session, id: &str) -> Result<Ending, Failur
     told.to(session, id).await
 }
 
+/// Does an ended execution again, and sees the new one through.
+pub(super) async fn retry(
+    session: &Session,
+    id: &str,
+    from_step: Option<String>,
+) -> Result<Ending, Failure> {
+    let tell = format!(
+        "mutation($id: ID!, $from: String) \
+         {{ retryExecution(executionId: $id, fromStep: $from) {{ {EXECUTION} }} }}"
+    );
+    let more = Map::from_iter([("from".to_owned(), json!(from_step))]);
+    let (need, purpose) = (Need::Driving, Purpose::Drive);
+    Told { tell: &tell, more, need, purpose }.to(session, id).await
+}
+
 /// Stops an execution.
 pub(super) async fn cancel(
     session: &Session,

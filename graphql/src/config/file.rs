@@ -5,19 +5,22 @@ use std::{
     fs::File as OsFile,
     io::Read,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use executor::sources::SetConfig;
 use planner::nearest::did_you_mean;
 use serde_json::{Map, Value};
 
-use super::{ConfigError, Limits, PLANNER, toolsets};
+use super::{ConfigError, Limits, PLANNER, age, toolsets};
 
 /// The most bytes of a configuration file: above it, it is some other file.
 const FILE_BYTES: u64 = 4 << 20;
 
 /// What may stand at the top of the file.
-const KEYS: [&str; 4] = ["store", "planner", "toolsets", "limits"];
+const KEYS: [&str; 5] = ["store", "planner", "toolsets", "limits", "retention"];
+/// The shortest time that what is over is kept: a worker may be frozen for a while and come back.
+const SHORTEST: Duration = Duration::from_mins(1);
 /// What other versions read there.
 const LATER: [&str; 6] =
     ["tools_files", "toolkit_files", "embedding", "selection", "access", "contexts"];
@@ -30,6 +33,8 @@ pub(super) struct File {
     /// The sets, and how they were written.
     pub(super) toolsets: Option<(Vec<SetConfig>, Value)>,
     pub(super) limits: Limits,
+    /// How long what is over is kept.
+    pub(super) retention: Option<Duration>,
 }
 
 /// Reads a file and resolves its paths.
@@ -83,7 +88,22 @@ pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
         planner: planner(fields.remove("planner"))?,
         toolsets,
         limits,
+        retention: retention(fields.remove("retention"))?,
     })
+}
+
+fn retention(value: Option<Value>) -> Result<Option<Duration>, String> {
+    let text = match value {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(text)) => text,
+        Some(other) => other.to_string(),
+    };
+    let kept = age::parse(&text).map_err(|why| format!("`retention`: {why}"))?;
+    if kept < SHORTEST {
+        let least = SHORTEST.as_secs();
+        return Err(format!("`retention` is `{text}`; the shortest is {least}s"));
+    }
+    Ok(Some(kept))
 }
 
 fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {

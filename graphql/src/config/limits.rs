@@ -1,13 +1,13 @@
 //! The `limits` of the configuration: one table, from which reading, showing and using follow.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use executor::{options::Options, sources};
+use executor::{limits::CallLimits, options::Options, sources};
 use planner::nearest::did_you_mean;
 use serde_json::{Map, Value};
 use shared::limits;
 
-use super::{ConfigError, Origin, Setting};
+use super::{ConfigError, Origin, Setting, calls};
 
 /// A limit that the configuration may set.
 struct Limit {
@@ -51,14 +51,22 @@ const TABLE: [Limit; 9] = [
 
 /// The most of everything, each with where it came from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Limits(Vec<(&'static str, Setting<u64>)>);
+pub struct Limits {
+    numbers: Vec<(&'static str, Setting<u64>)>,
+    /// How often tools may be called, and how that was written.
+    calls: (Arc<CallLimits>, Value),
+}
+
+/// What the limits on calls are called; they are no number.
+const CALLS: &str = "calls";
 
 impl Default for Limits {
     fn default() -> Self {
         let defaults = TABLE
             .iter()
             .map(|it| (it.key, Setting { value: (it.default)(), origin: Origin::Default }));
-        Self(defaults.collect())
+        let none = (Arc::default(), Value::Array(Vec::new()));
+        Self { numbers: defaults.collect(), calls: none }
     }
 }
 
@@ -67,6 +75,10 @@ impl Limits {
     pub(super) fn read(fields: &Map<String, Value>) -> Result<Self, String> {
         let mut limits = Self::default();
         for (key, value) in fields {
+            if key == CALLS {
+                limits.calls = (Arc::new(calls::read(value)?), value.clone());
+                continue;
+            }
             let Some(at) = TABLE.iter().position(|it| it.key == key) else {
                 return Err(unknown(key));
             };
@@ -77,14 +89,25 @@ impl Limits {
                     "`limits.{key}` is {value}; write a whole number from {least} to {most}"
                 ));
             };
-            limits.0[at].1 = Setting { value, origin: Origin::File };
+            limits.numbers[at].1 = Setting { value, origin: Origin::File };
         }
         Ok(limits)
     }
 
-    /// Returns every limit by its name.
+    /// Returns every limit that is a number by its name.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &Setting<u64>)> {
-        self.0.iter().map(|(key, setting)| (*key, setting))
+        self.numbers.iter().map(|(key, setting)| (*key, setting))
+    }
+
+    /// Returns how often tools may be called.
+    pub fn calls(&self) -> &Arc<CallLimits> {
+        &self.calls.0
+    }
+
+    /// Returns how often tools may be called, as it was written.
+    pub(super) fn written_calls(&self) -> Setting<&Value> {
+        let origin = if self.calls.0.is_empty() { Origin::Default } else { Origin::File };
+        Setting { value: &self.calls.1, origin }
     }
 
     /// Returns how a worker is to work.
@@ -98,6 +121,7 @@ impl Limits {
             connect: self.wait("connect_timeout_ms"),
             output_bytes: self.size("output_bytes"),
             drain: self.wait("drain_ms"),
+            calls: Arc::clone(self.calls()),
             ..Options::default()
         }
     }
@@ -118,7 +142,7 @@ impl Limits {
     }
 
     fn value(&self, key: &str) -> u64 {
-        let found = self.0.iter().find(|(it, _)| *it == key);
+        let found = self.numbers.iter().find(|(it, _)| *it == key);
         found.expect("only keys of the table are asked for").1.value
     }
 
@@ -132,9 +156,10 @@ impl Limits {
 }
 
 fn unknown(key: &str) -> String {
-    let help = did_you_mean(key, TABLE.iter().map(|it| it.key));
+    let keys = || TABLE.iter().map(|it| it.key).chain([CALLS]);
+    let help = did_you_mean(key, keys());
     let known = || {
-        let keys: Vec<_> = TABLE.iter().map(|it| format!("`{}`", it.key)).collect();
+        let keys: Vec<_> = keys().map(|it| format!("`{it}`")).collect();
         format!("there are {}", keys.join(", "))
     };
     format!("`limits.{key}` is unknown: {}", help.unwrap_or_else(known))

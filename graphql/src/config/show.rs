@@ -10,11 +10,14 @@ const MASK: &str = "***";
 impl Config {
     /// Returns the effective configuration with the origin of every value.
     pub fn to_json(&self) -> Value {
-        let limits: Map<String, Value> = self
+        let mut limits: Map<String, Value> = self
             .limits
             .all()
             .map(|(key, it)| (key.to_owned(), shown(&json!(it.value), it.origin)))
             .collect();
+        let calls = self.limits.written_calls();
+        limits.insert("calls".to_owned(), shown(calls.value, calls.origin));
+        let retention = self.retention.value.map(|it| format!("{}s", it.as_secs()));
         let server = self.server.as_ref().map(|it| shown(&json!(mask_url(&it.value)), it.origin));
         json!({
             "file": self.file,
@@ -24,6 +27,7 @@ impl Config {
             "planner": shown(&json!(self.planner.value), self.planner.origin),
             "toolsets": shown(&mask_sets(&self.written), self.toolsets.origin),
             "limits": limits,
+            "retention": shown(&json!(retention), self.retention.origin),
         })
     }
 

@@ -71,6 +71,27 @@ fn what_is_not_known_is_refused_with_what_is() {
 }
 
 #[test]
+fn what_is_over_is_kept_as_long_as_it_says() {
+    let kept = |text: &str| file::parse(text, Path::new("/")).map(|it| it.retention);
+    assert_eq!(kept("retention: 30d"), Ok(Some(std::time::Duration::from_hours(720))));
+    assert_eq!(kept("retention: null"), Ok(None));
+    assert_eq!(kept("{}"), Ok(None));
+    refused(
+        "retention: 30",
+        expect!["`retention`: `30` is no length of time: write such as `30d`, `12h`, `90m` or `3600s`"],
+    );
+    refused("retention: 59s", expect!["`retention` is `59s`; the shortest is 60s"]);
+}
+
+#[test]
+fn limits_on_calls_are_limits() {
+    let text = "limits: { calls: [{ toolset: shop, rate: 5/s }] }";
+    let limits = file::parse(text, Path::new("/")).unwrap().limits;
+    assert!(limits.calls().limits(&"shop.charge".parse().unwrap()));
+    refused("limits: { call: [] }", expect!["`limits.call` is unknown: did you mean `calls`?"]);
+}
+
+#[test]
 fn what_later_versions_know_is_never_ignored() {
     for text in [
         "embedding: { model: x }",

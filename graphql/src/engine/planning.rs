@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use planner::{Note, PlanningError, Proposal, compile::compile, draft::Draft};
+use planner::{Note, PlanningError, Proposal, draft::Draft};
 use serde_json::{Value, json};
 use shared::{
     diagnostic::Diagnostic,
@@ -60,15 +60,15 @@ impl Engine {
         let draft_json = serde_json::to_value(&draft).unwrap_or_default();
         transcript.push(self.entry("draft", draft_json));
         let about = self.about(request.id, 1, query.to_owned(), self.planner.name());
-        let compiled = compile(&draft, about, &catalog).map(|plan| plan.with_warnings(warnings));
-        let plan = match compiled {
-            Ok(plan) => plan,
+        let (inner, plan) = match self.compile(&draft, about, &catalog).await?.and_then(own_last) {
+            Ok((inner, plan)) => (inner, plan.with_warnings(warnings)),
             Err(diagnostics) => {
                 transcript.push(self.entry("diagnostics", json!(diagnostics)));
                 self.store.add_transcript(request.id, &transcript).await?;
                 return Err(EngineError::InvalidPlan { diagnostics, request: Some(request.id) });
             }
         };
+        self.keep_inner(inner).await?;
         let plan = self.keep(plan).await?;
         let summary = json!({ "planId": plan.id(), "version": plan.about().version });
         transcript.push(self.entry("plan", summary));
@@ -78,17 +78,19 @@ impl Engine {
 
     /// Compiles a draft and keeps nothing.
     pub async fn validate(&self, draft: &Draft) -> Result<Verdict, EngineError> {
-        let now = self.clock.now();
-        let about = About {
-            id: PlanId::draw(now),
-            request: RequestId::draw(now),
-            version: 1,
-            query: query_of(draft),
-            planner: "explicit".to_owned(),
-            created_at: now,
-        };
+        Ok(verdict(self.compile_alone(draft).await?.map(|(_, plan)| plan)))
+    }
+
+    /// Compiles a draft as a plan of a request that is not there yet. The plans of drafts inside it
+    /// come beside its own.
+    async fn compile_alone(
+        &self,
+        draft: &Draft,
+    ) -> Result<Result<(Vec<Plan>, Plan), Vec<Diagnostic>>, EngineError> {
+        let request = RequestId::draw(self.clock.now());
+        let about = self.about(request, 1, query_of(draft), "explicit");
         let catalog = self.catalog().await;
-        Ok(verdict(compile(draft, about, &catalog)))
+        Ok(self.compile(draft, about, &catalog).await?.and_then(own_last))
     }
 
     /// Compiles a draft and keeps the plan. A draft with an error leaves nothing behind.
@@ -99,8 +101,10 @@ impl Engine {
             Some(id) => Some(self.known_request(id).await?),
             None => None,
         };
-        let checked = self.validate(draft).await?;
-        let Some(plan) = checked.plan else { return Ok(checked) };
+        let (inner, plan) = match self.compile_alone(draft).await? {
+            Ok(compiled) => compiled,
+            Err(diagnostics) => return Ok(Verdict { plan: None, diagnostics }),
+        };
         let query = query_of(draft);
         check_length(&query)?;
         let (request, version) = match request {
@@ -108,13 +112,14 @@ impl Engine {
             None => (self.new_request(&query).await?.id, 1),
         };
         let about = About { request, version, ..plan.about().clone() };
-        let plan = Arc::unwrap_or_clone(plan).with_about(about);
-        let plan = self.keep(plan).await?;
+        self.keep_inner(inner).await?;
+        let plan = self.keep(plan.with_about(about)).await?;
         let draft_json = serde_json::to_value(draft).unwrap_or_default();
         let summary = json!({ "planId": plan.id(), "version": plan.about().version });
         let entries = [self.entry("draft", draft_json), self.entry("plan", summary)];
         self.store.add_transcript(request, &entries).await?;
-        Ok(Verdict { plan: Some(plan), diagnostics: checked.diagnostics })
+        let diagnostics = plan.diagnostics().to_vec();
+        Ok(Verdict { plan: Some(plan), diagnostics })
     }
 
     /// Compiles a draft as the next version of a plan's request.
@@ -192,7 +197,7 @@ impl Engine {
         Ok(u32::try_from(n).unwrap_or(u32::MAX).saturating_add(1))
     }
 
-    fn about(&self, request: RequestId, version: u32, query: String, planner: &str) -> About {
+    pub(super) fn about(&self, request: RequestId, version: u32, query: String, planner: &str) -> About {
         let created_at = self.clock.now();
         let id = PlanId::draw(created_at);
         About { id, request, version, query, planner: planner.to_owned(), created_at }
@@ -238,8 +243,16 @@ fn verdict(compiled: Result<Plan, Vec<Diagnostic>>) -> Verdict {
     }
 }
 
+/// Takes the plan of a draft from those of the drafts inside it, behind which it comes.
+fn own_last(mut plans: Vec<Plan>) -> Result<(Vec<Plan>, Plan), Vec<Diagnostic>> {
+    match plans.pop() {
+        Some(plan) => Ok((plans, plan)),
+        None => Err(vec![Diagnostic::error("plan.empty", "tools", "the plan has no steps")]),
+    }
+}
+
 /// Returns what a draft is for: what it says, else the names of its tools.
-fn query_of(draft: &Draft) -> String {
+pub(super) fn query_of(draft: &Draft) -> String {
     if let Some(query) = draft.query.as_deref().filter(|it| !it.trim().is_empty()) {
         return query.to_owned();
     }

@@ -3,14 +3,19 @@
 //! A command is durable before anybody waits; whoever asked wants to see what came of it. The wait
 //! has a bound, because an execution that no worker has hears nothing until one takes it.
 
-use std::{pin::pin, time::Duration};
+use std::{
+    pin::pin,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use futures::{FutureExt, StreamExt};
 use serde_json::Value;
 use shared::{
     event::{Event, Recorded, WaitReason},
-    execution::{Execution, Phase, StepState},
-    id::{ExecutionId, StepId},
+    execution::{Execution, ExecutionState, Phase, Step, StepState},
+    id::{ExecutionId, StepId, Task},
+    limits,
     store::StoreError,
 };
 use tokio::time;
@@ -30,12 +35,14 @@ impl Engine {
         reason: Option<String>,
     ) -> Result<Execution, EngineError> {
         let execution = self.known(id).await?;
-        if execution.state().is_over() {
+        // What is being undone has ended already: undoing it is not stopped half-way.
+        if execution.state().is_over() || execution.state() == ExecutionState::Compensating {
             return Ok(execution);
         }
         self.control.cancel(id, reason).await?;
-        self.heard(execution, |it, _| {
-            it.phase() == Phase::Cancelling && !it.agenda().running().is_empty()
+        self.heard(execution, |it, _| match it.phase() {
+            Phase::Cancelling => !it.agenda().running().is_empty(),
+            phase => matches!(phase, Phase::Compensating(_)),
         })
         .await
     }
@@ -60,7 +67,8 @@ impl Engine {
         self.heard(execution, |it, _| !it.is_paused()).await
     }
 
-    /// Lets a step that waits for a person go on, or not.
+    /// Lets a step that waits for a person go on, or not: `step`, with all of its items that wait,
+    /// or one of them, `step[3]`.
     pub async fn approve(
         &self,
         id: ExecutionId,
@@ -70,17 +78,21 @@ impl Engine {
     ) -> Result<Execution, EngineError> {
         let execution = self.known(id).await?;
         let missing = || EngineError::NotFound(format!("`{id}` has no step `{step}`"));
-        let step: StepId = step.parse().map_err(|_| missing())?;
-        let number = execution.plan().number(&step).ok_or_else(missing)?;
-        let state = &execution.step(number).state;
-        let asks =
-            matches!(state, StepState::Waiting(WaitReason::Approval | WaitReason::Decision { .. }));
-        if !asks {
-            let why = format!("step `{step}` is {} and waits for no person", state.name());
+        let (name, item) = split(step).ok_or_else(missing)?;
+        let name: StepId = name.parse().map_err(|_| missing())?;
+        let number = execution.plan().number(&name).ok_or_else(missing)?;
+        let task = item.map_or_else(|| number.into(), |it| Task::from(number).item(it));
+        let found = execution.task(task).ok_or_else(missing)?;
+        let mut items = found.items.iter().flat_map(|it| it.all());
+        if !asks(found) && !items.any(asks) {
+            let why = format!("step `{step}` is {} and waits for no person", found.state.name());
             return Err(EngineError::Conflict(why));
         }
-        self.control.approve(id, (step.clone(), None), approved, comment).await?;
-        self.heard(execution, |_, event| event.step() == Some(&step)).await
+        self.control.approve(id, (name.clone(), item), approved, comment).await?;
+        self.heard(execution, |_, event| {
+            event.step() == Some(&name) && (item.is_none() || event.part().item == item)
+        })
+        .await
     }
 
     /// Tells an execution something that a step waits for, or may wait for later.
@@ -92,11 +104,28 @@ impl Engine {
     ) -> Result<Execution, EngineError> {
         let execution = self.open(id).await?;
         self.control.signal(id, name.clone(), payload).await?;
-        let is_heard = |event: &Event| matches!(event, Event::SignalReceived { name: heard, .. } if *heard == name);
-        self.heard(execution, |_, event| is_heard(event)).await
+        let is_refused = AtomicBool::new(false);
+        let heard = self.heard(execution, |_, event| match event {
+            Event::SignalReceived { name: heard, .. } => *heard == name,
+            Event::SignalRefused { name: refused, .. } if *refused == name => {
+                is_refused.store(true, Ordering::Relaxed);
+                true
+            }
+            _ => false,
+        });
+        let execution = heard.await?;
+        if is_refused.load(Ordering::Relaxed) {
+            let most = limits::SIGNALS;
+            let why = format!(
+                "`{id}` keeps {most} signals that no step waited for yet, and keeps no more: send \
+                 `{name}` again when a step waits for it"
+            );
+            return Err(EngineError::LimitExceeded(why));
+        }
+        Ok(execution)
     }
 
-    async fn known(&self, id: ExecutionId) -> Result<Execution, EngineError> {
+    pub(super) async fn known(&self, id: ExecutionId) -> Result<Execution, EngineError> {
         let found = self.execution(id).await?;
         found.ok_or_else(|| EngineError::not_found("execution", id))
     }
@@ -136,6 +165,22 @@ impl Engine {
             }
         }
         Ok(execution)
+    }
+}
+
+/// Returns whether a step, or an item of one, waits for a person.
+fn asks(step: &Step) -> bool {
+    matches!(step.state, StepState::Waiting(WaitReason::Approval | WaitReason::Decision { .. }))
+}
+
+/// Takes the name of an item apart: `step[3]`.
+fn split(name: &str) -> Option<(&str, Option<u32>)> {
+    match name.strip_suffix(']') {
+        None => Some((name, None)),
+        Some(open) => {
+            let (step, index) = open.rsplit_once('[')?;
+            Some((step, Some(index.parse().ok()?)))
+        }
     }
 }
 

@@ -94,6 +94,10 @@ mod tests {
             depends_on: on.iter().map(|it| it.parse().unwrap()).collect(),
             output_mapping: Vec::new(),
             policy: StepPolicy::default(),
+            plan: None,
+            when: None,
+            for_each: None,
+            compensate: None,
         });
         let about = About {
             id: "plan_1_aaaaaaaaa".parse().unwrap(),

@@ -66,6 +66,11 @@ pub(super) fn invalid(why: impl Into<String>) -> ApiError {
     ApiError(EngineError::InvalidArgument(why.into()))
 }
 
+/// Says that something is more than there may be.
+pub(super) fn exceeded(why: impl Into<String>) -> ApiError {
+    ApiError(EngineError::LimitExceeded(why.into()))
+}
+
 /// Says that nothing has an identifier.
 pub(super) fn not_found(what: &str, id: &str) -> ApiError {
     let id: String = id.chars().take(64).collect();

@@ -171,7 +171,8 @@ fn of_error(ToolError { code, message, retryable, .. }: &ToolError) -> Value {
     json!({ "code": code, "message": message, "retryable": retryable })
 }
 
-fn skipped(reason: SkipReason) -> &'static str {
+/// Returns the word for why a step did not run.
+pub(super) fn skipped(reason: SkipReason) -> &'static str {
     match reason {
         SkipReason::Dependency => "dependency",
         SkipReason::ExecutionFailed => "execution_failed",

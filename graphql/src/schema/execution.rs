@@ -19,6 +19,7 @@ use super::{
     request::Request,
     scalar::{DateTime, int},
     step::{StepError, StepStatus},
+    waits::{self, Wait},
 };
 use crate::engine::Engine;
 
@@ -147,12 +148,63 @@ impl Execution {
         int(self.0.seq().0)
     }
 
+    /// What the plan is given: `{{input.x}}`.
+    async fn input(&self) -> Option<&Value> {
+        Some(&*self.0.options().input).filter(|it| !it.is_null())
+    }
+
+    /// Whether everything was checked and nothing called.
+    async fn dry_run(&self) -> bool {
+        self.0.options().dry_run
+    }
+
+    /// Whether what succeeded is undone where it does not end well.
+    async fn compensate_on_failure(&self) -> bool {
+        self.0.options().compensate_on_failure
+    }
+
+    /// The execution that has it as a step, `exec_…`. Null where it stands for itself.
+    async fn parent_execution_id(&self) -> Option<ID> {
+        self.0.parent().map(|it| ID(it.execution.to_string()))
+    }
+
+    /// The execution that has it as a step.
+    #[graphql(complexity = "5 + child_complexity")]
+    async fn parent(&self, ctx: &Context<'_>) -> Result<Option<Self>> {
+        let Some(parent) = self.0.parent() else { return Ok(None) };
+        Ok(ctx.data::<Loaders>()?.execution(parent.execution).await?.map(Self))
+    }
+
+    /// The step of that execution that it is.
+    async fn parent_step_id(&self) -> Option<&str> {
+        self.0.parent().map(|it| it.step.as_str())
+    }
+
+    /// The item of that step's `forEach` that it is, from 0.
+    async fn parent_index(&self) -> Option<u32> {
+        self.0.parent()?.part.item
+    }
+
+    /// The execution that it does again, `exec_…`: `retryExecution` made it.
+    async fn retry_of(&self) -> Option<ID> {
+        self.0.retry_of().map(|it| ID(it.to_string()))
+    }
+
+    /// Why it does not go on by itself now: which step waits for whose consent, for which signal,
+    /// until when, for which execution, behind which limit. Empty for one that is over.
+    #[graphql(complexity = "5 + 5 * child_complexity")]
+    async fn waits_for(&self, ctx: &Context<'_>) -> Result<Vec<Wait>> {
+        let engine = ctx.data::<Engine>()?;
+        let head = engine.store().head(self.0.id()).await.map_err(ApiError::from)?;
+        Ok(waits::of(&self.0, head.as_ref(), engine.limits(), engine.clock().now()))
+    }
+
     /// How many steps there are.
     async fn total(&self) -> i64 {
         int(self.0.tally().total)
     }
 
-    /// How many steps succeeded.
+    /// How many steps succeeded, those included that were undone afterwards.
     async fn successful(&self) -> i64 {
         int(self.0.tally().successful)
     }
@@ -162,7 +214,7 @@ impl Execution {
         int(self.0.tally().failed)
     }
 
-    /// How many steps did not run because of another's failure.
+    /// How many steps did not run: another failed, or their condition did not hold.
     async fn skipped(&self) -> i64 {
         int(self.0.tally().skipped)
     }
@@ -227,10 +279,11 @@ impl ExecutionResults {
         outputs(&self.0)
     }
 
-    /// One error for each step that failed, in execution order.
+    /// One error for each step that failed, in execution order; also one for each item whose
+    /// failure its step's `onError` lets pass.
     #[graphql(complexity = "1 + 10 * child_complexity")]
     async fn errors(&self) -> Vec<StepError> {
-        StepStatus::all(&self.0).iter().filter_map(StepStatus::failure).collect()
+        StepStatus::all(&self.0).iter().flat_map(StepStatus::failures).collect()
     }
 
     /// What the steps' `outputMapping` put into variables.

@@ -1,14 +1,14 @@
 //! What clients may say: drafts, options, filters.
 
-use std::fmt::Write;
+use std::{fmt::Write, sync::Arc};
 
 use async_graphql::{ID, InputObject};
-use planner::draft::{Draft, DraftRetry, DraftStep};
+use planner::draft::{Draft, DraftRetry, DraftStep, SubDraft};
 use serde_json::{Map, Value};
-use shared::{diagnostic::Diagnostic, execution::ExecutionOptions as Options, store};
+use shared::{diagnostic::Diagnostic, execution::ExecutionOptions as Options, json, limits, store};
 
 use super::{
-    error::{ApiResult, invalid},
+    error::{ApiResult, exceeded, invalid},
     execution::{ExecutionMode, ExecutionState},
     scalar::DateTime,
 };
@@ -27,7 +27,8 @@ pub(super) struct PlanInput {
     execution_order: Option<Vec<String>>,
 }
 
-/// A step as a person or a model writes it. Exactly one of `name` and `toolName` names its tool.
+/// A step as a person or a model writes it. Exactly one of `name`, `toolName`, `plan` and
+/// `inlinePlan` says what it does.
 #[derive(Clone, Debug, InputObject)]
 pub(super) struct ToolExecutionInput {
     /// A name for the step. Without one it is called like its tool.
@@ -36,18 +37,38 @@ pub(super) struct ToolExecutionInput {
     name: Option<String>,
     /// The same.
     tool_name: Option<String>,
+    /// A plan that it executes instead of a tool: `plan_…`, or the name that one was saved under.
+    plan: Option<String>,
+    /// The same, written here.
+    inline_plan: Option<Box<PlanInput>>,
     /// The parameters, an object. Text in it may hold `{{step.path}}`.
     parameters: Option<Value>,
     /// What to wait for, besides what templates name: null, a name, or a list of names.
     depends_on: Option<Value>,
     /// `{"path in the output": "variable"}`.
     output_mapping: Option<Value>,
+    /// A condition in CEL, over `steps["id"]`, `vars` and `input`. Where it does not hold the step
+    /// is skipped.
+    when: Option<String>,
+    /// One template of a list, `{{step.items}}`: the step is done for each `{{item}}`, with its
+    /// `{{index}}` from 0.
+    for_each: Option<String>,
+    /// How many items are done at once. 256 where it is left out.
+    max_parallel: Option<i64>,
     /// How often and when it is tried again.
     retry: Option<RetryInput>,
     /// How long an attempt may take, in milliseconds. Five minutes where it is left out.
     timeout_ms: Option<i64>,
+    /// How long an attempt may take without reporting progress, in milliseconds.
+    idle_timeout_ms: Option<i64>,
+    /// How long what a READ tool returns may stand for what another call with the same parameters
+    /// would return, in milliseconds.
+    cache_ttl_ms: Option<i64>,
     /// What its failure means for the others: `fail`, `continue`, `ignore` or `wait`.
     on_error: Option<String>,
+    /// The call that undoes it, where the execution does not end well and `compensateOnFailure` is
+    /// set: `{"name" or "toolName", "parameters", "retry", "timeoutMs"}`.
+    compensate: Option<Value>,
     /// Whether a person must agree before it starts.
     requires_approval: Option<bool>,
 }
@@ -88,10 +109,17 @@ impl ToolExecutionInput {
         if let Some(parameters) = &self.parameters {
             rounded(parameters, &mut format!("tools[{at}].parameters"), notices);
         }
+        let inline = self.inline_plan.map(|it| SubDraft::Inline(Box::new(it.into_draft())));
+        if inline.is_some() && self.plan.is_some() {
+            let message = "a step has `plan` or `inlinePlan`, not both";
+            let notice = Diagnostic::error("plan.two_tools", format!("tools[{at}]"), message);
+            notices.push(notice.with_help("write exactly one of the two"));
+        }
         DraftStep {
             id: self.id,
             name: self.name,
             tool_name: self.tool_name,
+            plan: self.plan.map(SubDraft::Named).or(inline),
             parameters: self.parameters,
             depends_on: self.depends_on,
             output_mapping: self.output_mapping.and_then(|it| mapping(it, at, notices)),
@@ -104,6 +132,12 @@ impl ToolExecutionInput {
             }),
             timeout_ms: self.timeout_ms,
             on_error: self.on_error,
+            when: self.when,
+            for_each: self.for_each,
+            max_parallel: self.max_parallel,
+            compensate: self.compensate,
+            idle_timeout_ms: self.idle_timeout_ms,
+            cache_ttl_ms: self.cache_ttl_ms,
             requires_approval: self.requires_approval,
             ..DraftStep::default()
         }
@@ -196,6 +230,15 @@ pub(super) struct ExecutionOptions {
     /// Whether a template that finds nothing fails its step.
     #[graphql(default_with = "Some(false)")]
     strict_templates: Option<bool>,
+    /// What the plan is given: `{{input.x}}`.
+    input: Option<Value>,
+    /// Whether what succeeded is undone, the latest first, where the execution fails or is
+    /// cancelled: by the steps' `compensate`.
+    #[graphql(default_with = "Some(false)")]
+    compensate_on_failure: Option<bool>,
+    /// Whether everything is checked and nothing is called. The execution is over at once.
+    #[graphql(default_with = "Some(false)")]
+    dry_run: Option<bool>,
     /// The moment before which no step starts.
     start_at: Option<DateTime>,
     /// Higher goes first where workers have a choice.
@@ -214,10 +257,26 @@ impl ExecutionOptions {
             strict_templates: it.strict_templates.unwrap_or(false),
             start_at: it.start_at.map(|it| it.0),
             priority: it.priority.unwrap_or(0),
-            ..Options::default()
+            input: Arc::new(given(it.input)?),
+            compensate_on_failure: it.compensate_on_failure.unwrap_or(false),
+            dry_run: it.dry_run.unwrap_or(false),
         };
         Ok(Order { options, idempotency_key: it.idempotency_key })
     }
+}
+
+/// Checks what a plan is given.
+pub(super) fn given(input: Option<Value>) -> ApiResult<Value> {
+    let input = input.unwrap_or_default();
+    if json::bytes(&input) > limits::OUTPUT_BYTES {
+        let most = limits::OUTPUT_BYTES;
+        return Err(exceeded(format!("`input` has more than {most} bytes")));
+    }
+    if json::is_deeper_than(&input, limits::JSON_DEPTH) {
+        let most = limits::JSON_DEPTH;
+        return Err(invalid(format!("`input` is nested deeper than {most}")));
+    }
+    Ok(input)
 }
 
 fn at_least_one<T: TryFrom<i64>>(name: &str, number: Option<i64>) -> ApiResult<Option<T>> {

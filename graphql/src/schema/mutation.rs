@@ -2,15 +2,17 @@
 
 use std::str::FromStr;
 
-use async_graphql::{Context, ID, Object, Result};
+use async_graphql::{Context, Enum, ID, Object, Result};
 use serde_json::Value;
 use shared::id::ExecutionId;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     error::{ApiError, ApiResult, not_found},
     execution::Execution,
-    input::{ExecutionOptions, PlanInput, PlanningOptions},
+    input::{ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions, given},
     plan::{Plan, PlanPayload},
+    scalar::int,
 };
 use crate::engine::{Engine, EngineError};
 
@@ -133,13 +135,91 @@ impl Mutation {
         told(ctx.data::<Engine>()?.resume(execution(&execution_id)?).await)
     }
 
+    /// Does an ended execution again, as a new one of the same plan with the same options: all of
+    /// it, or from a step on. Then what succeeded before that step in execution order, and was not
+    /// undone, is not done again: its outputs are taken over.
+    #[graphql(complexity = "50 + child_complexity")]
+    async fn retry_execution(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "`exec_…`; it must have ended.")] execution_id: ID,
+        #[graphql(desc = "The step to begin with. Without one, all of it is done again.")]
+        from_step: Option<String>,
+    ) -> Result<Execution> {
+        let engine = ctx.data::<Engine>()?;
+        let id = engine.retry(execution(&execution_id)?, from_step.as_deref()).await;
+        started(engine, id).await
+    }
+
+    /// Gives a plan a name, in the place of what had it: `runSavedPlan` runs it, and a step can
+    /// execute it. `inputs` says what it is given as `{{input.x}}`: a JSON Schema, or
+    /// `{"x": {"type": "string"}, "n": {"type": "integer", "default": 1}}`, where those without a
+    /// `default` are required.
+    #[graphql(complexity = "20")]
+    async fn save_plan(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The name: 1 to 128 bytes, not the id of a plan.")] name: String,
+        #[graphql(desc = "`plan_…`")] plan_id: ID,
+        #[graphql(desc = "What it is given. Anything where it is left out.")] inputs: Option<Value>,
+    ) -> Result<bool> {
+        let id = known("plan", &plan_id)?;
+        let saved = ctx.data::<Engine>()?.save_plan(&name, id, inputs.as_ref()).await;
+        saved.map_err(ApiError::from)?;
+        Ok(true)
+    }
+
+    /// Starts an execution of the plan that was saved under a name. The input must fit what
+    /// `savePlan` said of it; what is left out gets its default.
+    #[graphql(complexity = "50 + child_complexity")]
+    async fn run_saved_plan(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The name.")] name: String,
+        #[graphql(desc = "What the plan is given: `{{input.x}}`.")] input: Option<Value>,
+        #[graphql(desc = "How it is carried out.")] options: Option<ExecutionOptions>,
+    ) -> Result<Execution> {
+        let engine = ctx.data::<Engine>()?;
+        let order = ExecutionOptions::order(options)?;
+        let id = engine.run_saved(&name, Some(given(input)?), order).await;
+        started(engine, id).await
+    }
+
+    /// Does something to every execution that matches and that it fits, the newest last, and
+    /// returns how many there were. CANCEL and PAUSE fit what has not ended, RESUME what is
+    /// paused, RETRY what has ended; what is created meanwhile is left alone. A filter that says
+    /// nothing matches every execution.
+    #[graphql(complexity = "1000")]
+    async fn bulk_control(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which executions.")] filter: ExecutionFilter,
+        #[graphql(desc = "What is done.")] action: BulkAction,
+        #[graphql(
+            desc = "At most so many a second, more than 0. RETRY returns at once, and spreads the \
+                    new executions by their `startAt`; the others are spread while the client \
+                    waits, and end when it leaves."
+        )]
+        per_second: Option<f64>,
+    ) -> Result<i64> {
+        let Some(filter) = filter.read() else { return Ok(0) };
+        let left = ctx.data_opt::<Leaving>().map(|it| it.0.clone()).unwrap_or_default();
+        let engine = ctx.data::<Engine>()?;
+        let done = engine.steer_all(&filter, action.into(), per_second, &left).await;
+        Ok(int(done.map_err(ApiError::from)?))
+    }
+
     /// Lets a step that waits for a person go on, or not: before it starts, or after it failed.
     #[graphql(complexity = "20 + child_complexity")]
     async fn approve_step(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "`exec_…`")] execution_id: ID,
-        #[graphql(desc = "The step's name within the plan.")] step_id: String,
+        #[graphql(
+            desc = "The step's name within the plan: with `forEach` that means all items that \
+                    wait, and `step[3]` one of them."
+        )]
+        step_id: String,
         #[graphql(desc = "Whether it may go on.")] approved: bool,
         #[graphql(desc = "Why, for those who look at it later.")] comment: Option<String>,
     ) -> Result<Execution> {
@@ -162,6 +242,24 @@ impl Mutation {
         told(ctx.data::<Engine>()?.signal(id, name, payload).await)
     }
 }
+
+/// What is done to many executions at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[graphql(remote = "crate::engine::BulkAction")]
+pub(super) enum BulkAction {
+    /// They are asked to stop.
+    Cancel,
+    /// They are asked to begin no further step.
+    Pause,
+    /// They are asked to go on.
+    Resume,
+    /// Those that have ended are done again, all of each.
+    Retry,
+}
+
+/// Says that whoever asked for something has left. What takes its time then ends early.
+#[derive(Clone, Debug, Default)]
+pub struct Leaving(pub CancellationToken);
 
 fn known<Id: FromStr>(what: &str, id: &ID) -> ApiResult<Id> {
     id.parse().map_err(|_| not_found(what, id))

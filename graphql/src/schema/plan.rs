@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use shared::{
+    condition::Condition,
     diagnostic,
     id::StepIx,
-    plan::{Mapping, OnError},
+    plan::{Mapping, OnError, StepKind},
     store::ExecutionFilter,
     tool,
 };
@@ -241,9 +242,63 @@ impl ToolExecution {
         self.step().policy.effect.into()
     }
 
-    /// How long an attempt may take, in milliseconds.
+    /// The plan that it executes instead of calling a tool, `plan_…`.
+    async fn plan(&self) -> Option<ID> {
+        match self.step().kind {
+            StepKind::Plan(id) => Some(ID(id.to_string())),
+            _ => None,
+        }
+    }
+
+    /// Its condition, in CEL. Where it does not hold the step is skipped.
+    #[graphql(name = "when")]
+    async fn condition(&self) -> Option<&str> {
+        self.step().when.as_ref().map(Condition::source)
+    }
+
+    /// The template of the list for each item of which it is done.
+    async fn for_each(&self) -> Option<&str> {
+        self.step().for_each.as_ref().map(|it| it.written.as_str())
+    }
+
+    /// The call that undoes it, where the execution does not end well and compensates: `toolName`,
+    /// `parameters`, `effect`, `timeoutMs`, `retry`.
+    async fn compensate(&self) -> Option<Value> {
+        self.step().compensate.as_deref().map(|it| {
+            json!({
+                "toolName": it.tool,
+                "parameters": it.parameters,
+                "effect": it.policy.effect,
+                "timeoutMs": it.policy.timeout_ms,
+                "retry": it.policy.retry,
+            })
+        })
+    }
+
+    /// How long an attempt may take, in milliseconds. Null for one that takes as long as it takes:
+    /// a sleep, or another plan.
     async fn timeout_ms(&self) -> Option<i64> {
-        Some(int(self.step().policy.timeout_ms))
+        let step = self.step();
+        match step.kind {
+            StepKind::Call => Some(int(step.policy.timeout_ms)),
+            _ => step.policy.own_timeout_ms().map(int),
+        }
+    }
+
+    /// How long an attempt may take without reporting progress, in milliseconds.
+    async fn idle_timeout_ms(&self) -> Option<i64> {
+        self.step().policy.idle_timeout_ms.map(int)
+    }
+
+    /// How long what it returns may stand for what another call with the same parameters would
+    /// return, in milliseconds.
+    async fn cache_ttl_ms(&self) -> Option<i64> {
+        self.step().policy.cache_ttl_ms.map(int)
+    }
+
+    /// How many items of its `forEach` are done at once.
+    async fn max_parallel(&self) -> Option<u32> {
+        self.step().policy.max_parallel
     }
 
     /// How often and when it is tried again: `maxAttempts`, `backoffMs`, `multiplier`,

@@ -16,6 +16,7 @@ use super::{
     metrics::RequestKind,
     refusal::Refusal,
 };
+use crate::schema::Leaving;
 
 /// How deep brackets may nest in a document; the parser is recursive and would use up its stack.
 const MAX_NESTING: usize = 128;
@@ -67,7 +68,10 @@ impl Operation {
         caller: &Arc<Caller>,
     ) -> Outcome {
         let schema = app.schema.clone();
-        let request = self.request.data(Arc::clone(caller));
+        // Dropped with this future: the client has left, or has its answer.
+        let leaving = Leaving::default();
+        let _left = leaving.0.clone().drop_guard();
+        let request = self.request.data(Arc::clone(caller)).data(leaving);
         let run = async move {
             let answer = AssertUnwindSafe(schema.execute(request)).catch_unwind().await;
             answer.map_err(|panic| crashed(panic.as_ref()))

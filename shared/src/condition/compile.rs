@@ -49,13 +49,14 @@ impl<'a> Compiler<'a> {
             Tree::Literal(it) => literal(it),
             Tree::Ident(name) => self.name(name),
             Tree::Select(it) if it.test => self.has(it),
-            Tree::Select(it) => match self.scope(&it.operand) {
-                Some(scope) => self.target(scope, &it.field, false),
-                None => {
-                    let key = Key { name: it.field.clone(), quoted: false };
-                    Ok(Expr::Field(self.boxed(&it.operand)?, key))
+            Tree::Select(it) => {
+                if let Some(scope) = self.scope(&it.operand) {
+                    return self.target(scope, &it.field, false);
                 }
-            },
+                let key = Key { name: it.field.clone(), quoted: false };
+                let of = self.boxed(&it.operand).map_err(|it| self.dotted(tree, it))?;
+                Ok(Expr::Field(of, key))
+            }
             Tree::Call(it) => self.call(it),
             Tree::List(it) => Ok(Expr::List(self.all(&it.elements)?)),
             Tree::Map(it) => self.map(it),
@@ -93,6 +94,14 @@ impl<'a> Compiler<'a> {
 
     fn step(&self, name: &str) -> Option<Target> {
         self.names.step(name).or_else(|| self.names.tool(name)).map(Target::Step)
+    }
+
+    /// Says how to name a step that `tree` means with dots, where CEL sees fields.
+    fn dotted(&self, tree: &IdedExpr, error: ConditionError) -> ConditionError {
+        let (ConditionError::Unknown { .. }, Some(name)) = (&error, path(tree)) else {
+            return error;
+        };
+        if self.step(&name).is_some() { ConditionError::Dotted { name } } else { error }
     }
 
     /// Returns which scope `tree` names, unless a macro gave the name another meaning.
@@ -291,6 +300,15 @@ fn called(tree: &IdedExpr) -> Option<(&str, &[IdedExpr])> {
 fn text(tree: &IdedExpr) -> Option<&str> {
     match &tree.expr {
         Tree::Literal(LiteralValue::String(it)) => Some(it.inner()),
+        _ => None,
+    }
+}
+
+/// Returns `a.b.c` as it was written, if it is nothing else.
+fn path(tree: &IdedExpr) -> Option<String> {
+    match &tree.expr {
+        Tree::Ident(name) => Some(name.clone()),
+        Tree::Select(it) => Some(format!("{}.{}", path(&it.operand)?, it.field)),
         _ => None,
     }
 }

@@ -90,14 +90,9 @@ impl<'a> Evaluation<'a> {
     }
 
     fn spend(&mut self, operations: usize) -> Result<(), Fault<'a>> {
-        match self.left.checked_sub(operations) {
-            Some(left) => self.left = left,
-            None => {
-                self.left = 0;
-                return Err(Fault::Exhausted);
-            }
-        }
-        Ok(())
+        let left = self.left.checked_sub(operations);
+        self.left = left.unwrap_or(0);
+        left.map(drop).ok_or(Fault::Exhausted)
     }
 
     fn spend_on_text(&mut self, bytes: usize) -> Result<(), Fault<'a>> {
@@ -153,6 +148,7 @@ impl<'a> Evaluation<'a> {
         key: &Val<'a>,
     ) -> Result<Option<Val<'a>>, Fault<'a>> {
         self.spend(entries.cost())?;
+        self.spend_on_text(key.text_bytes().saturating_mul(1 + entries.cost()))?;
         Ok(entries.get(key))
     }
 
@@ -359,6 +355,7 @@ impl<'a> Evaluation<'a> {
                 return Err(Fault::Key { is: key.kind(), twice: false });
             }
             self.spend(made.len())?;
+            self.spend_on_text(key.text_bytes().saturating_mul(made.len()))?;
             if made.iter().any(|it| it.0.order(&key) == Some(Ordering::Equal)) {
                 return Err(Fault::Key { is: key.kind(), twice: true });
             }
@@ -385,7 +382,7 @@ impl<'a> Evaluation<'a> {
             LoopKind::ExistsOne => {
                 let mut found = 0;
                 for item in items.iter() {
-                    found += usize::from(self.with(item, |this, _| this.bool(&it.test))?);
+                    found += usize::from(self.with(&item, |this| this.bool(&it.test))?);
                 }
                 Ok(Val::Bool(found == 1))
             }
@@ -397,7 +394,7 @@ impl<'a> Evaluation<'a> {
     fn quantify(&mut self, it: &'a Loop, items: &List<'a>, decides: bool) -> Outcome<'a> {
         let mut result = Ok(Val::Bool(!decides));
         for item in items.iter() {
-            match self.with(item, |this, _| this.bool(&it.test)) {
+            match self.with(&item, |this| this.bool(&it.test)) {
                 Ok(found) if found == decides => return Ok(Val::Bool(decides)),
                 Ok(_) => (),
                 Err(Fault::Exhausted) => return Err(Fault::Exhausted),
@@ -410,7 +407,7 @@ impl<'a> Evaluation<'a> {
     fn collect(&mut self, it: &'a Loop, items: &List<'a>) -> Outcome<'a> {
         let mut made = Vec::new();
         for item in items.iter() {
-            let taken = self.with(item, |this, item| {
+            let taken = self.with(&item, |this| {
                 if !this.bool(&it.test)? {
                     return Ok(None);
                 }
@@ -422,10 +419,10 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Does something while a macro's name means `item`.
-    fn with<T>(&mut self, item: Val<'a>, act: impl FnOnce(&mut Self, &Val<'a>) -> T) -> T {
+    fn with<T>(&mut self, item: &Val<'a>, act: impl FnOnce(&mut Self) -> T) -> T {
         let outside = self.locals.len();
         self.locals.push(item.clone());
-        let result = act(self, &item);
+        let result = act(self);
         self.locals.truncate(outside);
         result
     }

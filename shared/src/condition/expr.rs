@@ -143,7 +143,6 @@ impl Expr {
     /// Returns whether it can be told without looking that it never is `true` or `false`.
     pub(super) fn is_never_bool(&self) -> bool {
         match self {
-            Self::Bool(_) => false,
             Self::Binary(operator, _, _) => operator.is_arithmetic(),
             Self::Call(function, _) => function.is_never_bool(),
             Self::Loop(it) => it.kind == LoopKind::Map,

@@ -95,17 +95,20 @@ impl Function {
     /// Converts `of`; nothing if values of its kind cannot be.
     fn convert<'a>(self, of: &Val<'a>) -> Option<Result<Val<'a>, String>> {
         Some(match (self, of) {
-            (Self::Integer | Self::Unsigned, of) => match whole(of)? {
-                Some(it) if it < 0 && self == Self::Unsigned => Err(format!("`{it}` is negative")),
-                Some(it) => Ok(Val::Integer(it)),
-                None => Err(shown(of, "no integer of 64 bits")),
+            (Self::Integer, of) => whole(of)?.map(Val::Integer),
+            (Self::Unsigned, of) => match whole(of)? {
+                Ok(it) if it < 0 => Err(format!("`{it}` is negative")),
+                it => it.map(Val::Integer),
             },
             (Self::Double, Val::Integer(it)) => Ok(Val::Double(Number::Integer(*it).double())),
             (Self::Double, Val::Double(it)) => Ok(Val::Double(*it)),
             (Self::Double, Val::Text(it)) => {
                 it.parse().map(Val::Double).map_err(|_| shown(of, "no number"))
             }
-            (Self::Text, Val::Text(_)) | (Self::Bool, Val::Bool(_)) => Ok(of.clone()),
+            (Self::Text, Val::Text(_))
+            | (Self::Bool, Val::Bool(_))
+            | (Self::Timestamp, Val::Time(_))
+            | (Self::Duration, Val::Span(_)) => Ok(of.clone()),
             (Self::Text, Val::Bool(it)) => Ok(Val::text(it.to_string())),
             (Self::Text, Val::Integer(it)) => Ok(Val::text(it.to_string())),
             (Self::Text, Val::Double(it)) => Ok(Val::text(it.to_string())),
@@ -117,7 +120,6 @@ impl Function {
                 "false" => Ok(Val::Bool(false)),
                 _ => Err(shown(of, "neither `true` nor `false`")),
             },
-            (Self::Timestamp, Val::Time(_)) | (Self::Duration, Val::Span(_)) => Ok(of.clone()),
             (Self::Timestamp, Val::Text(it)) => DateTime::parse_from_rfc3339(it)
                 .map(|it| Val::Time(it.with_timezone(&Utc)))
                 .map_err(|_| shown(of, "no time such as `2026-01-31T08:00:00Z`")),
@@ -144,15 +146,16 @@ fn size<'a>(of: &Val<'a>) -> Result<Val<'a>, String> {
     Ok(Val::Integer(size as i128))
 }
 
-/// Returns the integer that `of` means, if it means one; nothing if its kind means none at all.
-fn whole(of: &Val<'_>) -> Option<Option<i128>> {
-    Some(match of {
+/// Returns the integer that `of` means; nothing if values of its kind mean none.
+fn whole(of: &Val<'_>) -> Option<Result<i128, String>> {
+    let found = match of {
         Val::Integer(it) => Some(*it),
         Val::Double(it) => Number::Double(*it).whole_part(),
         Val::Text(it) => it.parse().ok().and_then(number::integer),
         Val::Time(it) => Some(it.timestamp().into()),
         _ => return None,
-    })
+    };
+    Some(found.ok_or_else(|| shown(of, "no integer of 64 bits")))
 }
 
 /// Reads what Go and CEL write: numbers with units, `1h30m`, `1.5s`, `-20ms`.

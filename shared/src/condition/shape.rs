@@ -29,7 +29,6 @@ struct Scan<'a> {
 impl Scan<'_> {
     fn token(&mut self, first: char) -> Result<(), ConditionError> {
         match first {
-            ' ' | '\t' | '\r' | '\n' | '\u{c}' => self.skip(1),
             'a'..='z' | 'A'..='Z' | '_' => self.word()?,
             '0'..='9' => self.number()?,
             '"' | '\'' => self.text(first, false)?,
@@ -54,7 +53,7 @@ impl Scan<'_> {
                 self.skip(1);
                 self.operator()?;
             }
-            ',' | ':' => self.skip(1),
+            ' ' | '\t' | '\r' | '\n' | '\u{c}' | ',' | ':' => self.skip(1),
             '.' | '+' | '-' | '*' | '/' | '%' | '<' | '>' | '!' | '?' => self.operator()?,
             '=' => return Err(self.syntax("`=` does not compare; write `==`")),
             '&' | '|' => {

@@ -1,10 +1,9 @@
-use std::thread;
+mod hostile;
 
 use expect_test::{Expect, expect};
-use proptest::prelude::*;
 use serde_json::json;
 
-use super::{number::Number, *};
+use super::*;
 use crate::id::StepIx;
 
 /// Knows steps by their place in a list, an output each, and two variables.
@@ -22,11 +21,11 @@ impl Names for World {
 
 impl Values for World {
     fn value(&self, target: &Target) -> Option<&Value> {
-        match target {
-            Target::Step(step) => self.0.get(step.get())?.1.as_ref(),
-            Target::Variable(name) if &**name == "city" => self.0[0].1.as_ref()?.get("city"),
-            _ => None,
+        if let Target::Step(step) = target {
+            return self.0.get(step.get())?.1.as_ref();
         }
+        let is_city = matches!(target, Target::Variable(name) if &**name == "city");
+        is_city.then(|| self.0[0].1.as_ref()?.get("city"))?
     }
 }
 
@@ -59,7 +58,7 @@ fn told(source: &str) -> Result<bool, String> {
 fn all_hold(sources: &[&str]) {
     for source in sources {
         assert_eq!(told(source), Ok(true), "{source}");
-        assert_eq!(told(&format!("!({source})")), Ok(false), "not {source}");
+        assert_eq!(told(&format!("!({source}\n)")), Ok(false), "not {source}");
     }
 }
 
@@ -276,6 +275,10 @@ fn what_cannot_be_told_is_explained() {
         &expect!["`contains` of `author.tags`: looks into strings; write `x in list` for lists"],
     );
     check("author.age / 0 == 1", &expect!["`/`: division by zero"]);
+}
+
+#[test]
+fn what_cannot_be_calculated_is_explained() {
     check("author.big + 1 > 0", &expect!["`+`: the result is too large"]);
     check("author.half % 2 == 0", &expect!["`%`: needs whole numbers"]);
     check("int('12x') == 12", &expect![[r#"`int` of `"12x"`: `12x` is no integer of 64 bits"#]]);
@@ -307,13 +310,16 @@ fn what_cannot_be_meant_is_said_when_parsing() {
     check("author.name == \"Alice", &expect!["error: line 1, column 22: a string is not closed"]);
     check(
         "author.name == 'a\\q'",
-        &expect![[r#"error: line 1, column 18: `\` begins no known escape"#]],
+        &expect![[r"error: line 1, column 18: `\` begins no known escape"]],
     );
     check("author.age == 1\n  && )", &expect!["error: line 2, column 6: unexpected token"]);
     check("athor.age == 1", &expect!["error: `athor` names no step of the plan"]);
     check("steps.athor.age == 1", &expect!["error: `athor` names no step of the plan"]);
     check("steps['flow.eco'].ok", &expect!["error: `flow.eco` names no step of the plan"]);
-    check("flow.echo.ok", &expect!["error: `flow` names no step of the plan"]);
+    check(
+        "flow.echo.ok",
+        &expect![[r#"error: `flow.echo` has a dot in its name; write `steps["flow.echo"]`"#]],
+    );
     check("item == 1", &expect!["error: `item` names no step of the plan"]);
     check(
         "steps[author.name].ok",
@@ -330,6 +336,10 @@ fn what_cannot_be_meant_is_said_when_parsing() {
         "has(author)",
         &expect!["error: line 1, column 5: `has` needs a field, as in `has(a.b)`"],
     );
+}
+
+#[test]
+fn what_cannot_be_called_is_said_when_parsing() {
     check(
         "package == 7",
         &expect![[
@@ -354,9 +364,7 @@ fn what_cannot_be_meant_is_said_when_parsing() {
     check("author.name.matches('(')", &expect!["error: the pattern of `matches`: unclosed group"]);
     check(
         "author.name.matches('(a{1000}){1000}')",
-        &expect![
-            "error: the pattern of `matches`: Compiled regex exceeds size limit of 65536 bytes."
-        ],
+        &expect!["error: the pattern of `matches`: it becomes too large; repeat less"],
     );
     check("b'abc' == b'abc'", &expect!["error: conditions have no bytes"]);
     check("Author{name: 'x'} == 1", &expect!["error: conditions have no `Author {…}`"]);
@@ -373,206 +381,4 @@ fn what_cannot_be_meant_is_said_when_parsing() {
     check("author.name == ünknown", &expect!["error: line 1, column 16: `ü` cannot stand here"]);
     check(".author.active", &expect!["error: `.author` names no step of the plan"]);
     check("99999999999999999999 == 1", &expect!["error: line 1, column 1: invalid int literal"]);
-}
-
-/// Tells a condition where a stack is as small as a worker's ever gets.
-fn on_a_small_stack<T: Send>(act: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| {
-        let thread = thread::Builder::new().stack_size(1 << 20);
-        thread.spawn_scoped(scope, act).unwrap().join().unwrap()
-    })
-}
-
-#[test]
-fn brackets_and_chains_as_deep_as_a_text_is_long_overflow_no_stack() {
-    let n = limits::CONDITION_BYTES / 2 - 1;
-    for (source, expected) in [
-        (format!("{}1{}", "(".repeat(n), ")".repeat(n)), ConditionError::TooDeep),
-        ("[".repeat(n), ConditionError::TooDeep),
-        ("{1:".repeat(n / 2), ConditionError::TooDeep),
-        (format!("1{}", "+1".repeat(n)), ConditionError::TooManyOperators),
-        (format!("author{}", ".a".repeat(n - 6)), ConditionError::TooManyOperators),
-        (format!("{}true", "!".repeat(n)), ConditionError::TooManyOperators),
-        (format!("{}1", "1?1:".repeat(n / 2)), ConditionError::TooManyOperators),
-        (format!("1{}", " in 1".repeat(n / 3)), ConditionError::TooManyOperators),
-        (format!("1{}", "\nin\n1".repeat(n / 3)), ConditionError::TooManyOperators),
-        (
-            format!("0xbr\"\\\"{}\"", "(".repeat(n)),
-            ConditionError::Syntax {
-                line: 1,
-                column: 5,
-                why: "a number and a string need an operator between them".to_owned(),
-            },
-        ),
-        (
-            " ".repeat(limits::CONDITION_BYTES + 1),
-            ConditionError::TooLong { bytes: limits::CONDITION_BYTES + 1 },
-        ),
-    ] {
-        let error = on_a_small_stack(|| Condition::parse(&source, &world()).err());
-        assert_eq!(error, Some(expected), "{source}");
-    }
-}
-
-#[test]
-fn what_is_as_deep_as_may_be_needs_little_stack() {
-    let depth = limits::CONDITION_DEPTH;
-    let chain = limits::CONDITION_OPERATORS - 1;
-    for source in [
-        format!("{}true{}", "(".repeat(depth), ")".repeat(depth)),
-        format!("{}1{} != 1", "[".repeat(depth), "]".repeat(depth)),
-        format!("1{} > 0", "+1".repeat(chain)),
-        format!("{}1 == 1", "1+".repeat(chain - depth - 1)),
-        format!("true{}", "&&true".repeat(600)),
-        format!("false{}", "&&false||true".repeat(300)),
-        format!("{}true", "true?true:".repeat(chain)),
-        format!(
-            "{}{}1{} != 1",
-            "[".repeat(depth),
-            "1+".repeat(chain - depth - 1),
-            "]".repeat(depth)
-        ),
-        format!("{}true", "!".repeat(chain - 1)),
-        format!("{}[true]{}[0]", "[".repeat(depth - 1), "][0]".repeat(depth - 1)),
-        format!("1{} == false", " in [1]".repeat(chain / 2)),
-        format!("has(input{}) == false", ".a".repeat(chain - 3)),
-    ] {
-        let told = on_a_small_stack(|| told(&source));
-        assert!(told.is_ok() || source.contains("in"), "{source}: {told:?}");
-    }
-}
-
-/// Does what a plan from a stranger makes a worker do.
-fn survives(source: &str) -> Result<(), TestCaseError> {
-    let world = world();
-    let Ok(condition) = Condition::parse(source, &world) else { return Ok(()) };
-    prop_assert_eq!(condition.source(), source);
-    let again = Condition::parse(source, &world);
-    prop_assert_eq!(again.map(|it| it.targets().to_vec()), Ok(condition.targets().to_vec()));
-    let told = condition.holds(&world, &Value::Null);
-    prop_assert_eq!(told, condition.holds(&world, &Value::Null));
-    Ok(())
-}
-
-const GOOD: [&str; 8] = [
-    "steps[\"flow.echo\"].ok && author.age >= 42 || !has(author.x)",
-    "list.filter(it, has(it.ok) && it.ok).map(it, it.n * 2)[0] == 2.5e1",
-    "author.tags.all(t, t in ['a', \"b\\u0041\"]) ? input.x : false",
-    "timestamp(author.at) - duration('1h') < timestamp(\"2026-01-31T08:00:00Z\")",
-    "{'a': [1, 2u, 0x1F, -3]}.a[1] % 2 == 0 && author.name.matches(r'^\\w+$')",
-    "list.exists_one(a, [a].exists(b, b.n == a.n)) && '''x''' + \"y\" != 'xy'",
-    "size(author.tags) in [1, 2] && string(n).startsWith('3') // really",
-    "((((1 + 2) * 3 - 4) / 5) % 6) <= 7 && [[{'x': {}}]][0][0].x == {}",
-];
-
-const TOKENS: [&str; 49] = [
-    "(", ")", "[", "]", "{", "}", ".", ",", ":", "?", "!", "-", "+", "*", "/", "%", "<", "<=", ">",
-    "==", "!=", "&&", "||", " in ", "author", "steps", "vars", "input", "list", "it", "has(",
-    ".all(it,", ".map(it,", ".exists(", "size(", "true", "null", "1", "2.5", "7u", "0x", "1e",
-    "'a'", "\"", "'''", "r'", "\\", "//", "\n",
-];
-
-proptest! {
-    #[test]
-    fn any_text_is_read_without_panic(source in "\\PC{0,200}") {
-        survives(&source)?;
-    }
-
-    #[test]
-    fn any_tokens_are_read_without_panic(
-        tokens in proptest::collection::vec(proptest::sample::select(&TOKENS[..]), 0..60),
-    ) {
-        survives(&tokens.concat())?;
-    }
-
-    #[test]
-    fn a_good_condition_with_a_bad_spot_is_read_without_panic(
-        good in proptest::sample::select(&GOOD[..]),
-        at in any::<proptest::sample::Index>(),
-        length in 0_usize..6,
-        other in prop_oneof![
-            "\\PC{0,3}",
-            proptest::sample::select(&TOKENS[..]).prop_map(str::to_owned),
-        ],
-    ) {
-        let at = at.index(good.len());
-        let after = (at + length).min(good.len());
-        survives(&format!("{}{other}{}", &good[..at], &good[after..]))?;
-    }
-
-    #[test]
-    fn integers_and_doubles_compare_as_their_values_do(left: i64, right: i64, half: bool) {
-        let double = Number::Integer(right.into()).double();
-        let double = if half { double + 0.5 } else { double };
-        let world = World(vec![("a", Some(json!(left))), ("b", Some(json!(double)))]);
-        let holds = |source| Condition::parse(source, &world).unwrap().holds(&world, &Value::Null);
-        let order = number::order(left.into(), double).unwrap();
-        prop_assert_eq!(holds("a < b"), Ok(order.is_lt()));
-        prop_assert_eq!(holds("b > a"), Ok(order.is_lt()));
-        prop_assert_eq!(holds("a == b"), Ok(order.is_eq()));
-        prop_assert_eq!(holds("a >= b"), Ok(order.is_ge()));
-    }
-
-    #[test]
-    fn an_integer_is_ordered_exactly_beside_a_half(left in -9_i64..9, right in -9_i32..9) {
-        let world = World(vec![("a", Some(json!(left))), ("b", Some(json!(f64::from(right) / 2.0)))]);
-        let holds = |source| Condition::parse(source, &world).unwrap().holds(&world, &Value::Null);
-        prop_assert_eq!(holds("a < b"), Ok(left * 2 < i64::from(right)));
-        prop_assert_eq!(holds("a == b"), Ok(left * 2 == i64::from(right)));
-        prop_assert_eq!(holds("a > b"), Ok(left * 2 > i64::from(right)));
-    }
-}
-
-#[test]
-fn the_good_conditions_are_good() {
-    for source in GOOD {
-        Condition::parse(source, &world()).unwrap();
-    }
-}
-
-/// A list as long as a loop over an earlier list may give, and a long text.
-fn large() -> World {
-    let items: Vec<_> = (0..10_000).map(|n| json!({ "n": n, "ok": true, "tags": ["a"] })).collect();
-    World(vec![("l", Some(items.into())), ("t", Some("ab".repeat(250_000).into()))])
-}
-
-#[test]
-fn ten_thousand_items_are_looked_at() {
-    let world = large();
-    for source in [
-        "l.all(it, it.ok && it.n >= 0 && 'a' in it.tags)",
-        "l.filter(it, it.n % 2 == 0).map(it, it.n).size() == 5000",
-        "l == l",
-        "t.endsWith('ab') && !t.contains('bb') && t == t",
-    ] {
-        let condition = Condition::parse(source, &world).unwrap();
-        assert_eq!(condition.holds(&world, &Value::Null), Ok(true), "{source}");
-    }
-}
-
-#[test]
-fn what_would_take_long_is_given_up() {
-    let world = large();
-    let doubled = format!("['x']{}[0] == ''", ".map(x, x + x)".repeat(25));
-    let longer = format!("[l]{}[0] == []", ".map(x, x + x)".repeat(25));
-    for source in [
-        "l.all(a, l.all(b, l.all(c, true)))",
-        "l.exists(a, l.exists(b, a.n + b.n < 0))",
-        "l.map(a, l).all(b, b == l)",
-        "l.all(a, l == l)",
-        "l.all(a, t.contains('ba'))",
-        "l.all(a, t.matches('^(a|b)*$'))",
-        "t.matches('^\\\\w*\\\\W\\\\w*$')",
-        "l.all(a, string(a.n).matches('^\\\\w{1,5}$'))",
-        "l.map(a, t + t).size() == 1",
-        "l.exists(a, l.exists(b, a.missing || b.missing)) || false",
-        "l.all(a, l.all(b, !(1 in l))) || true",
-        &doubled,
-        &longer,
-    ] {
-        let condition = Condition::parse(source, &world).unwrap();
-        let told = condition.holds(&world, &Value::Null);
-        let why = told.expect_err(source);
-        assert!(why.starts_with("it takes too many operations"), "{source}: {why}");
-    }
 }

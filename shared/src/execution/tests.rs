@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    event::{SkipReason, StepStarted},
-    id::{Attempt, CommandId, PlanId},
-    tool::ToolError,
+    event::{Created, SkipReason, StepStarted},
+    id::{Attempt, CommandId, Part, PlanId},
+    tool::{Progress, ToolError},
 };
 
 const SECOND: Attempt = Attempt::after(1);
@@ -25,12 +25,15 @@ fn error() -> ToolError {
 /// One of each state; those that have an attempt are in their second.
 fn states() -> Vec<(&'static str, StepState)> {
     let until = Timestamp::UNIX_EPOCH;
+    let child = ExecutionId::draw(until);
     let signal = WaitReason::Signal { name: "go".to_owned() };
     let decision = WaitReason::Decision { error: error() };
     vec![
         ("pending", StepState::Pending),
-        ("running", StepState::Running { attempt: SECOND, until: None }),
-        ("sleeping", StepState::Running { attempt: SECOND, until: Some(until) }),
+        ("running", StepState::Running { attempt: SECOND, how: How::Calling }),
+        ("sleeping", StepState::Running { attempt: SECOND, how: How::Sleeping { until } }),
+        ("delegated", StepState::Running { attempt: SECOND, how: How::Executing { child } }),
+        ("gathering", StepState::Gathering { attempt: SECOND }),
         ("retrying", StepState::Retrying { attempt: SECOND, until, error: Some(error()) }),
         ("waiting: approval", StepState::Waiting(WaitReason::Approval)),
         ("waiting: signal", StepState::Waiting(signal)),
@@ -42,54 +45,91 @@ fn states() -> Vec<(&'static str, StepState)> {
     ]
 }
 
-fn started(attempt: Attempt) -> Event {
-    let (step, parameters) = ("s".parse().unwrap(), Arc::new(Value::Null));
-    Event::StepStarted(StepStarted { step, attempt, parameters, warnings: Vec::new(), until: None })
+fn started(attempt: Attempt, items: Option<u32>) -> Event {
+    Event::StepStarted(StepStarted {
+        step: "s".parse().unwrap(),
+        part: Part::WHOLE,
+        attempt,
+        parameters: Arc::new(Value::Null),
+        warnings: Vec::new(),
+        until: None,
+        items,
+        child: None,
+    })
 }
 
 fn waiting(reason: WaitReason) -> Event {
     let (step, parameters) = ("s".parse().unwrap(), Arc::new(Value::Null));
-    Event::StepWaiting { step, reason, parameters, warnings: Vec::new() }
+    let (part, warnings) = (Part::WHOLE, Vec::new());
+    Event::StepWaiting { step, part, reason, parameters, warnings }
 }
 
 /// One of each event about a step, and those of another attempt where that makes a difference.
 fn events() -> Vec<(&'static str, Event)> {
     let step = || "s".parse().unwrap();
     let until = Timestamp::UNIX_EPOCH;
-    let output = Arc::new(json!(2));
+    let (part, parameters) = (Part::WHOLE, Arc::new(Value::Null));
+    let (output, cached) = (Some(Arc::new(json!(2))), false);
+    let reason = SkipReason::ExecutionFailed;
     let mut events = vec![
-        ("started #2", started(SECOND)),
-        ("started #3", started(SECOND.next())),
+        ("started #2", started(SECOND, None)),
+        ("started #3", started(SECOND.next(), None)),
+        ("started, a list", started(SECOND, Some(3))),
+        ("checked", Event::StepChecked { step: step(), parameters, warnings: Vec::new() }),
         ("waiting: approval", waiting(WaitReason::Approval)),
         ("waiting: signal", waiting(WaitReason::Signal { name: "go".to_owned() })),
         ("waiting: decision", waiting(WaitReason::Decision { error: error() })),
-        ("approved", Event::StepApproved { step: step(), comment: None, command: command() }),
-        ("skipped", Event::StepSkipped { step: step(), reason: SkipReason::ExecutionFailed }),
-        ("cancelled", Event::StepCancelled { step: step() }),
+        ("approved", Event::StepApproved { step: step(), part, comment: None, command: command() }),
+        ("skipped", Event::StepSkipped { step: step(), part, reason }),
+        ("cancelled", Event::StepCancelled { step: step(), part }),
     ];
     for (names, attempt) in [
-        (["succeeded #1", "failed #1", "retry #1", "interrupted #1"], Attempt::FIRST),
-        (["succeeded #2", "failed #2", "retry #2", "interrupted #2"], SECOND),
+        (
+            [
+                "succeeded #1",
+                "gathered #1",
+                "failed #1",
+                "retry #1",
+                "interrupted #1",
+                "progress #1",
+            ],
+            Attempt::FIRST,
+        ),
+        (
+            [
+                "succeeded #2",
+                "gathered #2",
+                "failed #2",
+                "retry #2",
+                "interrupted #2",
+                "progress #2",
+            ],
+            SECOND,
+        ),
     ] {
-        let output = Arc::clone(&output);
+        let output = output.clone();
+        let progress = Progress { progress: 1.0, total: None, message: None };
         events.extend(names.into_iter().zip([
-            Event::StepSucceeded { step: step(), attempt, output },
-            Event::StepFailed { step: step(), attempt, error: error() },
-            Event::StepRetryScheduled { step: step(), attempt, error: error(), until },
-            Event::StepInterrupted { step: step(), attempt },
+            Event::StepSucceeded { step: step(), part, attempt, output, cached },
+            Event::StepSucceeded { step: step(), part, attempt, output: None, cached },
+            Event::StepFailed { step: step(), part, attempt, error: error() },
+            Event::StepRetryScheduled { step: step(), part, attempt, error: error(), until },
+            Event::StepInterrupted { step: step(), part, attempt },
+            Event::StepProgress { step: step(), part, attempt, progress },
         ]));
     }
     events
 }
 
-#[test]
-fn every_state_meets_every_event() {
+/// Tells what every state makes of every event, where the items of a list have returned that.
+fn table(gathered: Option<&Arc<Value>>) -> String {
     let mut table = String::new();
     for (name, state) in states() {
         writeln!(table, "{name}").unwrap();
         for (event_name, event) in events() {
-            let Some(next) = state.next(&event) else { continue };
+            let Some(next) = state.next(&event, || gathered.cloned()) else { continue };
             let next = match &next {
+                StepState::Gathering { .. } => "gathering",
                 StepState::Waiting(WaitReason::Approval) => "waiting: approval",
                 StepState::Waiting(WaitReason::Signal { .. }) => "waiting: signal",
                 StepState::Waiting(WaitReason::Decision { .. }) => "waiting: decision",
@@ -98,10 +138,18 @@ fn every_state_meets_every_event() {
             writeln!(table, "  {event_name:<18} -> {next}").unwrap();
         }
     }
-    expect![[r"
+    table
+}
+
+#[test]
+fn every_state_meets_every_event() {
+    let list = Arc::new(json!([]));
+    expect![[r#"
         pending
           started #2         -> running
           started #3         -> running
+          started, a list    -> gathering
+          checked            -> pending
           waiting: approval  -> waiting: approval
           waiting: signal    -> waiting: signal
           skipped            -> skipped
@@ -115,6 +163,7 @@ fn every_state_meets_every_event() {
           failed #2          -> failed
           retry #2           -> retrying
           interrupted #2     -> retrying
+          progress #2        -> running
         sleeping
           waiting: decision  -> waiting: decision
           cancelled          -> cancelled
@@ -122,6 +171,19 @@ fn every_state_meets_every_event() {
           failed #2          -> failed
           retry #2           -> retrying
           interrupted #2     -> retrying
+          progress #2        -> running
+        delegated
+          waiting: decision  -> waiting: decision
+          cancelled          -> cancelled
+          succeeded #2       -> succeeded
+          failed #2          -> failed
+          retry #2           -> retrying
+          interrupted #2     -> retrying
+          progress #2        -> running
+        gathering
+          cancelled          -> cancelled
+          gathered #2        -> succeeded
+          failed #2          -> failed
         retrying
           started #3         -> running
           cancelled          -> cancelled
@@ -149,15 +211,22 @@ fn every_state_meets_every_event() {
         failed
         skipped
         cancelled
-    "]]
-    .assert_eq(&table);
+    "#]]
+    .assert_eq(&table(Some(&list)));
+}
+
+#[test]
+fn a_list_is_not_over_before_its_last_item() {
+    let table = table(None);
+    let (_, gathering) = table.split_once("\ngathering\n").unwrap();
+    assert!(gathering.starts_with("retrying\n"), "{gathering}");
 }
 
 #[test]
 fn what_is_over_stays_as_it_is() {
     for (name, state) in states().into_iter().filter(|(_, it)| it.is_over()) {
         for (event_name, event) in events() {
-            assert_eq!(state.next(&event), None, "{name}, {event_name}");
+            assert_eq!(state.next(&event, || None), None, "{name}, {event_name}");
         }
     }
 }
@@ -166,7 +235,7 @@ fn what_is_over_stays_as_it_is() {
 fn events_about_no_step_change_no_step() {
     let plan = PlanId::draw(Timestamp::UNIX_EPOCH);
     let request = RequestId::draw(Timestamp::UNIX_EPOCH);
-    let created = Created { plan, request, options: ExecutionOptions::default() };
+    let created = Created::new(plan, request, ExecutionOptions::default());
     let worker = WorkerId::draw(Timestamp::UNIX_EPOCH);
     let claimed = Claimed { worker, node: "n".into(), epoch: Epoch(1) };
     let payload = Arc::new(Value::Null);
@@ -179,11 +248,12 @@ fn events_about_no_step_change_no_step() {
         Event::DeadlinePassed,
         Event::Paused { command: command() },
         Event::Resumed { command: command() },
+        Event::CompensationStarted,
         Event::Finished { outcome: Outcome::Completed },
     ];
     for (name, state) in states() {
         for event in &others {
-            assert_eq!(state.next(event), None, "{name}, {}", event.kind());
+            assert_eq!(state.next(event, || None), None, "{name}, {}", event.kind());
         }
     }
 }

@@ -7,7 +7,7 @@ struct World(Vec<(&'static str, Value)>);
 
 impl Names for World {
     fn step(&self, name: &str) -> Option<StepIx> {
-        self.0.iter().position(|(it, _)| *it == name).map(StepIx::new)
+        self.0[..4].iter().position(|(it, _)| *it == name).map(StepIx::new)
     }
 
     fn tool(&self, name: &str) -> Option<StepIx> {
@@ -20,7 +20,9 @@ impl Values for World {
         match target {
             Target::Step(step) => self.0.get(step.get()).map(|(_, output)| output),
             Target::Variable(name) => (&**name == "who").then_some(&self.0[0].1["name"]),
-            Target::Input | Target::Item | Target::Index => None,
+            Target::Input => Some(&self.0[4].1),
+            Target::Item => Some(&self.0[5].1),
+            Target::Index => Some(&self.0[6].1),
         }
     }
 }
@@ -37,6 +39,10 @@ fn world() -> World {
         ("list", json!([{ "_id": "x1" }, { "_id": "x2" }])),
         ("flow.echo", json!({ "v": 1 })),
         ("flow", json!({ "echo": { "v": "wrong" }, "other": 5 })),
+        // What is given, and the item of a loop: no step has such a name.
+        ("input", json!({ "days": 7, "deep": { "list": [true] } })),
+        ("item", json!({ "name": "Bob", "tags": ["x"] })),
+        ("index", json!(3)),
     ])
 }
 
@@ -73,6 +79,12 @@ fn a_whole_reference_keeps_its_type() {
         ("{{flow.other}}", json!(5)),
         ("{{blog.listAuthors[1]._id}}", json!("x2")),
         ("{{vars.who}}", json!("Alice")),
+        ("{{input}}", json!({ "days": 7, "deep": { "list": [true] } })),
+        ("{{input.days}}", json!(7)),
+        ("{{ input.deep.list[0] }}", json!(true)),
+        ("{{item}}", json!({ "name": "Bob", "tags": ["x"] })),
+        ("{{item.tags.0}}", json!("x")),
+        ("{{index}}", json!(3)),
         ("{{createAuthor.trap}}", json!("{{createAuthor.name}}")),
     ] {
         assert_eq!(render(&json!(template)), expected, "{template}");
@@ -91,6 +103,7 @@ fn inside_text_a_value_is_converted() {
         ("{{createAuthor.name}}{{createAuthor.email}}", "Alicealice@test.com"),
         (" {{createAuthor.name}}", " Alice"),
         ("n={{createAuthor.age}}, {{createAuthor.nul}}", "n=0, null"),
+        ("{{index}}: {{item.name}} for {{input.days}} days", "3: Bob for 7 days"),
         ("{{createAuthor.tags}}!", "[\"a\",\"b\"]!"),
         ("{{{{createAuthor.name}} {{createAuthor.name}}", "{{createAuthor.name}} Alice"),
         ("{{{{", "{{"),
@@ -120,6 +133,9 @@ fn what_is_missing_stays_as_written() {
         "{{list.7}}",
         "{{list[\"0\"]}}",
         "{{vars.nobody}}",
+        "{{input.nobody}}",
+        "{{item.nobody}}",
+        "{{index.nobody}}",
     ] {
         let parsed = Template::parse(&json!(template), &world).unwrap();
         let rendered = parsed.render(&world, 1 << 20).unwrap();

@@ -202,7 +202,7 @@ pub(super) fn notices_forgeries(kept: &[Kept], ledger: &[Line]) {
     let mut forged = kept.to_vec();
     for recorded in forged.iter_mut().flat_map(|it| &mut it.log) {
         if let Event::StepSucceeded { output, .. } = &mut recorded.event {
-            *output = Arc::new(serde_json::json!({ "n": 0 }));
+            *output = Some(Arc::new(serde_json::json!({ "n": 0 })));
         }
     }
     notices(&forged, ledger, "another output than its name says");

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use shared::{
     event::{Event, Recorded},
-    execution::{Execution, Phase, StepState},
-    id::ExecutionId,
+    execution::{Execution, How, Phase, StepState},
+    id::{ExecutionId, Task},
     plan::{Plan, StepKind},
     store::{Documents, ExecutionFilter, ExecutionLog, Head, Page},
     tool::Effect,
@@ -107,19 +107,20 @@ fn check_event(before: &Execution, recorded: &Recorded) -> Result<(), String> {
                 return Err(format!("{} began and must not", started.step));
             }
         }
-        Event::StepSucceeded { step, attempt, output } => {
+        Event::StepSucceeded { step, part, attempt, output: Some(output), .. } => {
             let number = number.ok_or("no such step")?;
-            let is_call = plan.step(number).kind == StepKind::Call;
+            let is_call = plan.step(number).callee(*part).kind == StepKind::Call;
             if is_call && output["attempt"] != attempt.get() {
                 return Err(format!("{step}, attempt {attempt}: the result of another"));
             }
         }
-        Event::StepInterrupted { step, .. } => {
+        Event::StepInterrupted { step, part, .. } => {
             let number = number.ok_or("no such step")?;
-            if plan.step(number).policy.effect == Effect::Once {
+            if plan.step(number).callee(*part).policy.effect == Effect::Once {
                 return Err(format!("{step} would be called twice"));
             }
-            if matches!(before.step(number).state, StepState::Running { until: Some(_), .. }) {
+            let state = before.task(Task { step: number, part: *part }).map(|it| &it.state);
+            if !matches!(state, Some(StepState::Running { how: How::Calling, .. })) {
                 return Err(format!("{step} only sleeps, and was interrupted"));
             }
         }

@@ -6,7 +6,7 @@ use shared::{
     clock::{Clock, Timestamp},
     event::{Event, WaitReason},
     execution::{Execution, StepState},
-    id::{ExecutionId, StepId},
+    id::{ExecutionId, Task},
     store::Command,
 };
 
@@ -34,7 +34,7 @@ impl Simulation {
             50..75 => {
                 let step = format!("s{}", self.world.dice.below(8)).parse().expect("well-formed");
                 let approved = self.world.dice.happens(800);
-                Command::Approve { step, approved, comment: None }
+                Command::Approve { step, item: None, approved, comment: None }
             }
             _ => return,
         };
@@ -53,9 +53,10 @@ impl Simulation {
             Command::Cancel { reason } => control.cancel(id, reason).await,
             Command::Pause => control.pause(id).await,
             Command::Resume => control.resume(id).await,
-            Command::Approve { step, approved, comment } => {
-                control.approve(id, step, approved, comment).await
+            Command::Approve { step, item, approved, comment } => {
+                control.approve(id, (step, item), approved, comment).await
             }
+            Command::ChildEnded { .. } => return,
             Command::Signal { name, payload } => control.signal(id, name, (*payload).clone()).await,
         };
         if answer.is_ok() {
@@ -105,14 +106,16 @@ impl Simulation {
 
 /// Returns what would let the waiting steps of an execution go on.
 fn wanted(execution: &Execution) -> Vec<Command> {
-    let approve =
-        |step: &StepId| Command::Approve { step: step.clone(), approved: true, comment: None };
+    let approve = |task: &Task| {
+        let (step, item) = (execution.plan().step(task.step).id.clone(), task.part.item);
+        Command::Approve { step, item, approved: true, comment: None }
+    };
     let waiting = execution.agenda().waiting().iter();
-    let wanted = waiting.filter_map(|number| match &execution.step(*number).state {
+    let wanted = waiting.filter_map(|task| match &execution.task(*task)?.state {
         StepState::Waiting(WaitReason::Signal { name }) => {
             Some(Command::Signal { name: name.clone(), payload: json!("at last").into() })
         }
-        StepState::Waiting(_) => Some(approve(&execution.plan().step(*number).id)),
+        StepState::Waiting(_) => Some(approve(task)),
         _ => None,
     });
     wanted.collect()

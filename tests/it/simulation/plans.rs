@@ -47,6 +47,7 @@ fn step(dice: &Dice, n: u64) -> UncheckedStep {
             _ => OnError::Wait,
         },
         requires_approval: dice.happens(80),
+        ..StepPolicy::default()
     };
     UncheckedStep {
         id: format!("s{n}").parse().expect("well-formed"),
@@ -55,6 +56,10 @@ fn step(dice: &Dice, n: u64) -> UncheckedStep {
         depends_on: after.iter().map(|it| format!("s{it}").parse().expect("well-formed")).collect(),
         output_mapping: Vec::new(),
         policy,
+        plan: None,
+        when: None,
+        for_each: None,
+        compensate: None,
     }
 }
 
@@ -76,8 +81,7 @@ pub(super) fn options(dice: &Dice, now: Timestamp) -> ExecutionOptions {
         mode: if is_sequential { ExecutionMode::Sequential } else { ExecutionMode::Parallel },
         max_parallel: Some(1 + u32::try_from(dice.below(4)).unwrap_or(0)),
         deadline_ms: dice.happens(120).then(|| 3_000 + dice.below(30_000)),
-        strict_templates: false,
         start_at: dice.happens(100).then(|| now + TimeDelta::milliseconds(4_000)),
-        priority: 0,
+        ..ExecutionOptions::default()
     }
 }

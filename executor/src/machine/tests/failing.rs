@@ -287,8 +287,8 @@ fn once_with_an_unknown_outcome_may_ask_a_person() {
 #[test]
 fn late_and_repeated_results_change_nothing() {
     let mut story = Story::new(vec![tries(3, call("a", &[]))]);
-    let step = story.number("a");
-    let first = Input::Ended { step, attempt: Attempt::FIRST, result: Ok(json!("late")) };
+    let (task, result) = (story.task("a"), Ok(json!("late").into()));
+    let first = Input::Ended { task, attempt: Attempt::FIRST, result };
     story.end("a", Err(failed())).decide(&first).wake(100).decide(&first).ok("a").decide(&first);
     story.check(expect![[r#"
         0 claimed

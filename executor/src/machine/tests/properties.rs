@@ -81,9 +81,9 @@ fn options() -> impl Strategy<Value = ExecutionOptions> {
 }
 
 impl Story {
-    fn running(&self) -> Vec<StepIx> {
+    fn running(&self) -> Vec<Task> {
         let agenda = self.execution.agenda();
-        let sleeps = |it: &StepIx| agenda.sleeping().iter().any(|(_, number)| number == it);
+        let sleeps = |it: &Task| agenda.sleeping().iter().any(|(_, number)| number == it);
         agenda.running().iter().copied().filter(|it| !sleeps(it)).collect()
     }
 
@@ -96,15 +96,16 @@ impl Story {
             }
             Move::End { pick, how } => {
                 let running = self.running();
-                let step = *running.get(pick % running.len().max(1))?;
-                let attempt = Attempt::after(self.execution.step(step).attempts - 1);
-                Input::Ended { step, attempt, result: result(*how, step) }
+                let task = *running.get(pick % running.len().max(1))?;
+                let (attempt, result) = (self.attempt(task), result(*how, task.step));
+                Input::Ended { task, attempt, result }
             }
             Move::Stale { step, attempt } => {
                 let step = StepIx::new(step % count);
                 // Only attempts that are not under way: those are for `End`.
                 let attempt = Attempt::after(self.execution.step(step).attempts + attempt);
-                Input::Ended { step, attempt, result: Ok(json!("stale")) }
+                let (task, result) = (step.into(), Ok(json!("stale").into()));
+                Input::Ended { task, attempt, result }
             }
             Move::Wake { ms } => {
                 self.now += Duration::from_millis(ms.unsigned_abs());
@@ -115,8 +116,8 @@ impl Story {
             Move::Resume => Input::Command(self.envelope(Command::Resume)),
             Move::Approve { step, approved } => {
                 let step = self.execution.plan().steps()[step % count].id.clone();
-                let (approved, comment) = (*approved, None);
-                Input::Command(self.envelope(Command::Approve { step, approved, comment }))
+                let (item, approved, comment) = (None, *approved, None);
+                Input::Command(self.envelope(Command::Approve { step, item, approved, comment }))
             }
             Move::Signal { name } => {
                 let (name, payload) = (format!("go{name}"), Arc::new(json!(self.commands)));
@@ -149,7 +150,7 @@ impl Story {
     }
 
     /// Lets everything end: whoever is asked agrees, whatever runs ends as `end` says, time passes.
-    fn calm_down(&mut self, end: fn(&Self, StepIx) -> Result<Value, ToolError>) {
+    fn calm_down(&mut self, end: fn(&Self, Task) -> Result<Answer, ToolError>) {
         for _ in 0..1_000 {
             if self.state().is_over() {
                 return;
@@ -159,14 +160,13 @@ impl Story {
             }
             self.claim_if_not_started();
             self.tell(Command::Resume);
-            for number in self.running() {
-                let attempt = Attempt::after(self.execution.step(number).attempts - 1);
-                let result = end(self, number);
-                self.decide(&Input::Ended { step: number, attempt, result });
+            for task in self.running() {
+                let (attempt, result) = (self.attempt(task), end(self, task));
+                self.decide(&Input::Ended { task, attempt, result });
             }
-            let waiting: Vec<StepIx> = self.execution.agenda().waiting().iter().copied().collect();
-            for number in waiting {
-                let id = self.execution.plan().step(number).id.clone();
+            let waiting: Vec<Task> = self.execution.agenda().waiting().iter().copied().collect();
+            for task in waiting {
+                let id = self.execution.plan().step(task.step).id.clone();
                 self.approve(id.as_str(), true);
             }
             self.signal("go0", json!(0)).signal("go1", json!(1)).decide(&Input::Woken);
@@ -175,11 +175,11 @@ impl Story {
     }
 
     /// Returns what a deterministic tool makes of a step's parameters.
-    fn deterministic(&self, number: StepIx) -> Result<Value, ToolError> {
-        let got = self.execution.step(number).parameters.clone();
-        match number.get() % 4 {
+    fn deterministic(&self, task: Task) -> Result<Answer, ToolError> {
+        let got = self.execution.task(task).and_then(|it| it.parameters.clone());
+        match task.step.get() % 4 {
             0 => Err(failed().terminal()),
-            n => Ok(json!({ "n": n, "got": got })),
+            n => Ok(json!({ "n": n, "got": got }).into()),
         }
     }
 
@@ -190,13 +190,13 @@ impl Story {
     }
 }
 
-fn result(how: u8, step: StepIx) -> Result<Value, ToolError> {
+fn result(how: u8, step: StepIx) -> Result<Answer, ToolError> {
     match how {
         0 => Err(failed()),
         1 => Err(failed().terminal()),
         2 => Err(timed_out()),
         3 => Err(stopped()),
-        _ => Ok(json!({ "by": step.get() })),
+        _ => Ok(json!({ "by": step.get() }).into()),
     }
 }
 
@@ -211,7 +211,7 @@ proptest! {
         for a_move in &moves {
             story.make(a_move);
         }
-        story.calm_down(|_, number| Ok(json!(number.get())));
+        story.calm_down(|_, task| Ok(json!(task.step.get()).into()));
         let state = story.state();
         story.is_over(state);
         for end in 1..=story.log.len() {
@@ -235,10 +235,9 @@ proptest! {
             let mut story = Story::with(steps.collect(), options);
             for pick in &picks {
                 let running = story.running();
-                let Some(number) = running.get(pick % running.len().max(1)) else { break };
-                let result = story.deterministic(*number);
-                let attempt = Attempt::after(story.execution.step(*number).attempts - 1);
-                story.decide(&Input::Ended { step: *number, attempt, result });
+                let Some(task) = running.get(pick % running.len().max(1)).copied() else { break };
+                let (attempt, result) = (story.attempt(task), story.deterministic(task));
+                story.decide(&Input::Ended { task, attempt, result });
             }
             story.calm_down(Story::deterministic);
             let plan = Arc::clone(story.execution.plan());
@@ -267,9 +266,7 @@ fn a_decision_touches_what_it_makes_ready() {
     story.ok("root");
     let mut events = story.log.len();
     for n in 1..STEPS {
-        let step = StepIx::new(n);
-        let result = Ok(Value::Null);
-        story.decide(&Input::Ended { step, attempt: Attempt::FIRST, result });
+        story.end_task(StepIx::new(n).into(), Ok(Value::Null));
         let more = story.log.len() - events;
         assert!(more <= 2, "{more} events for the end of one step");
         events = story.log.len();

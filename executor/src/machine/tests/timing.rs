@@ -147,8 +147,8 @@ fn nothing_starts_before_its_time() {
 fn a_worker_that_is_about_to_end_begins_nothing() {
     let mut story =
         Story::new(vec![call("a", &[]), call("b", &["a"]), approved(call("c", &["a"]))]);
-    let ended =
-        Input::Ended { step: story.number("a"), attempt: Attempt::FIRST, result: Ok(json!(1)) };
+    let (task, result) = (story.task("a"), Ok(json!(1).into()));
+    let ended = Input::Ended { task, attempt: Attempt::FIRST, result };
     let moment = Moment { now: at(1), may_start: false };
     let events = decide(&mut story.execution, ended, moment);
     story.log.extend(events);

@@ -1,0 +1,127 @@
+//! What is over and old is removed: by a command, and by whoever stays, as configured.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::json;
+use shared::{
+    clock::{Clock, Timestamp},
+    store::{Pruned, Store, StoreError},
+};
+use tokio::time;
+
+use super::{
+    Ending, Session,
+    failure::Failure,
+    house::{Local, Need},
+    serve::refuse_server,
+};
+use crate::config::age;
+
+/// How much is removed at once: little enough that nobody waits for it.
+const BATCH: usize = 100;
+/// How long others have their turn between two parts, in a process that does other things too.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How often a process that stays looks for what is old.
+const LOOK: Duration = Duration::from_mins(10);
+/// The least age: a worker may be frozen for a while and come back.
+const LEAST: Duration = Duration::from_mins(1);
+
+/// Removes what is over and older than a time.
+pub(super) async fn prune(session: &Session, older_than: &str) -> Result<Ending, Failure> {
+    refuse_server(session, "prune")?;
+    let age = age::parse(older_than).map_err(Failure::usage)?;
+    if age < LEAST {
+        let least = LEAST.as_secs();
+        return Err(Failure::usage(format!("`--older-than` must be at least {least}s")));
+    }
+    let local = Local::open(session, Need::Store).await?;
+    let removed = remove(&**local.engine.store(), before(&**local.engine.clock(), age)).await;
+    local.close().await;
+    let Pruned { executions, plans, requests, .. } = removed?;
+    let screen = &session.screen;
+    if screen.json {
+        let document = json!({ "executions": executions, "plans": plans, "requests": requests });
+        screen.print_json(&document)?;
+    } else {
+        let shown = format!("removed {executions} executions, {plans} plans, {requests} requests");
+        screen.print(&shown)?;
+    }
+    Ok(Ending::Done)
+}
+
+/// Removes everything that is over and older than a moment.
+async fn remove(store: &dyn Store, before: Timestamp) -> Result<Pruned, StoreError> {
+    let mut all = Pruned::default();
+    loop {
+        let some = store.prune(before, BATCH).await?;
+        all.executions += some.executions;
+        all.plans += some.plans;
+        all.requests += some.requests;
+        if !some.more {
+            return Ok(all);
+        }
+    }
+}
+
+fn before(clock: &dyn Clock, age: Duration) -> Timestamp {
+    let age = chrono::TimeDelta::from_std(age).unwrap_or(chrono::TimeDelta::MAX);
+    clock.now().checked_sub_signed(age).unwrap_or(Timestamp::MIN_UTC)
+}
+
+/// Removes what is over and old for as long as a process stays.
+#[derive(Debug, Default)]
+pub(super) struct Retention {
+    executions: AtomicU64,
+    plans: AtomicU64,
+    requests: AtomicU64,
+}
+
+impl Retention {
+    /// Removes what is over and older than `age`, at once and again and again. It never ends.
+    pub(super) async fn keep(&self, store: Arc<dyn Store>, clock: Arc<dyn Clock>, age: Duration) {
+        loop {
+            let pause = match store.prune(before(&*clock, age), BATCH).await {
+                Ok(some) => {
+                    self.count(some);
+                    if some.more { PAUSE } else { LOOK }
+                }
+                Err(err) => {
+                    tracing::warn!(%err, "what is old cannot be removed now");
+                    LOOK
+                }
+            };
+            time::sleep(pause).await;
+        }
+    }
+
+    fn count(&self, some: Pruned) {
+        for (total, n) in [
+            (&self.executions, some.executions),
+            (&self.plans, some.plans),
+            (&self.requests, some.requests),
+        ] {
+            total.fetch_add(n as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes what was removed in the text format of `/metrics`.
+    pub(super) fn figures(&self) -> String {
+        let read = |it: &AtomicU64| it.load(Ordering::Relaxed);
+        format!(
+            "# HELP faber_pruned_total What this process removed because it was old.\n\
+             # TYPE faber_pruned_total counter\n\
+             faber_pruned_total{{kind=\"execution\"}} {}\n\
+             faber_pruned_total{{kind=\"plan\"}} {}\n\
+             faber_pruned_total{{kind=\"request\"}} {}\n",
+            read(&self.executions),
+            read(&self.plans),
+            read(&self.requests)
+        )
+    }
+}

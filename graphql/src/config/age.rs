@@ -1,0 +1,52 @@
+//! Lengths of time as people write them: `30d`, `12h`, `90m`, `3600s`.
+
+use std::time::Duration;
+
+/// The longest: a hundred years.
+const MOST_S: u64 = 100 * 366 * 86_400;
+
+/// Reads a length of time.
+pub fn parse(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let (number, unit) = text.split_at(text.find(|it: char| !it.is_ascii_digit()).unwrap_or(text.len()));
+    let seconds: Option<u64> = match unit.trim() {
+        "s" => Some(1),
+        "m" | "min" => Some(60),
+        "h" => Some(3_600),
+        "d" => Some(86_400),
+        "w" => Some(7 * 86_400),
+        _ => None,
+    };
+    let read = seconds.and_then(|it| number.parse::<u64>().ok()?.checked_mul(it));
+    read.filter(|it| *it <= MOST_S).map(Duration::from_secs).ok_or_else(|| {
+        format!("`{text}` is no length of time: write such as `30d`, `12h`, `90m` or `3600s`")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_time_have_units() {
+        for (text, expected) in [
+            ("30d", Some(2_592_000)),
+            ("12h", Some(43_200)),
+            ("90m", Some(5_400)),
+            (" 90 min ", Some(5_400)),
+            ("3600s", Some(3_600)),
+            ("2w", Some(1_209_600)),
+            ("0s", Some(0)),
+            ("30", None),
+            ("", None),
+            ("d", None),
+            ("-1d", None),
+            ("1.5d", None),
+            ("1M", None),
+            ("99999999d", None),
+            ("99999999999999999999s", None),
+        ] {
+            assert_eq!(parse(text).ok().map(|it| it.as_secs()), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Executions done again, and many executions steered at once.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use executor::control::{AgainError, ControlError, again};
+use shared::{
+    clock::Timestamp,
+    event::Created,
+    execution::{Execution, ExecutionState},
+    id::ExecutionId,
+    store::{ExecutionFilter, Head, Page, StoreError},
+};
+use tokio::time;
+use tokio_util::sync::CancellationToken;
+
+use super::{Engine, EngineError};
+
+/// Heads that one look takes.
+const LOOK: usize = 256;
+/// The most executions that one call steers.
+const MOST: usize = 1_000_000;
+/// The slowest pace: one a day.
+const SLOWEST: f64 = 1.0 / 86_400.0;
+
+/// What is done with many executions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BulkAction {
+    /// They are asked to stop.
+    Cancel,
+    /// They are asked to begin no further step.
+    Pause,
+    /// They are asked to go on.
+    Resume,
+    /// Those that have ended are done again, all of each.
+    Retry,
+}
+
+impl Engine {
+    /// Does an ended execution again: all of it, or from a step on.
+    pub async fn retry(
+        &self,
+        id: ExecutionId,
+        from: Option<&str>,
+    ) -> Result<ExecutionId, EngineError> {
+        let ended = self.known(id).await?;
+        let created = again(&ended, from).map_err(|err| refused(&ended, err))?;
+        self.start_again(&ended, created).await
+    }
+
+    async fn start_again(
+        &self,
+        ended: &Execution,
+        created: Created,
+    ) -> Result<ExecutionId, EngineError> {
+        if created.options.dry_run {
+            return self.dry_run(ended.plan(), created, None).await;
+        }
+        Ok(self.control.start_as(ended.plan(), created, None).await?)
+    }
+
+    /// Steers every execution that matches and that the action fits, the newest last, and returns
+    /// how many there were. It ends early when whoever asked has left.
+    ///
+    /// Executions that are created meanwhile are left alone. `per_second` spreads the actions in
+    /// time; those that begin something again are spread by when they start, which is durable.
+    pub async fn steer_all(
+        &self,
+        filter: &ExecutionFilter,
+        action: BulkAction,
+        per_second: Option<f64>,
+        left: &CancellationToken,
+    ) -> Result<usize, EngineError> {
+        let apart = per_second.map(interval).transpose()?;
+        let ids = self.fitting(filter, action).await?;
+        let (begin, now) = (time::Instant::now(), self.clock.now());
+        let mut done: u32 = 0;
+        for id in ids {
+            let wait = apart.map_or(Duration::ZERO, |it| it.saturating_mul(done));
+            if action != BulkAction::Retry && !wait.is_zero() {
+                tokio::select! {
+                    () = time::sleep_until(begin + wait) => (),
+                    () = left.cancelled() => break,
+                }
+            }
+            if left.is_cancelled() {
+                break;
+            }
+            let start_at = (!wait.is_zero()).then(|| later(now, wait));
+            done += u32::from(self.steer(id, action, start_at).await?);
+        }
+        Ok(done as usize)
+    }
+
+    /// Returns the executions that match and that an action fits, the newest last.
+    async fn fitting(
+        &self,
+        filter: &ExecutionFilter,
+        action: BulkAction,
+    ) -> Result<Vec<ExecutionId>, EngineError> {
+        // What is created from now on (by a retry, too) is not meant.
+        let now = self.clock.now();
+        let to = Some(filter.to.map_or(now, |it| it.min(now)));
+        let filter = ExecutionFilter { to, ..filter.clone() };
+        let (mut ids, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.store.heads(&filter, &Page { first: LOOK, after }).await?;
+            after = page.items.last().map(|(cursor, _)| cursor.clone());
+            let heads = page.items.iter().map(|(_, head)| head);
+            ids.extend(heads.filter(|it| fits(it, action)).map(|it| it.execution));
+            if ids.len() > MOST {
+                let why = format!("more than {MOST} executions match: narrow the filter");
+                return Err(EngineError::LimitExceeded(why));
+            }
+            if !page.has_more {
+                ids.reverse();
+                return Ok(ids);
+            }
+        }
+    }
+
+    /// Does one thing to one execution. Returns whether it still fitted.
+    async fn steer(
+        &self,
+        id: ExecutionId,
+        action: BulkAction,
+        start_at: Option<Timestamp>,
+    ) -> Result<bool, EngineError> {
+        let told = match action {
+            BulkAction::Cancel => match self.store.head(id).await? {
+                Some(head) if fits(&head, action) => self.control.cancel(id, None).await,
+                _ => return Ok(false),
+            },
+            BulkAction::Pause => self.control.pause(id).await,
+            BulkAction::Resume => self.control.resume(id).await,
+            BulkAction::Retry => return self.retry_later(id, start_at).await,
+        };
+        match told {
+            Ok(()) => Ok(true),
+            // It ended, or was removed, meanwhile.
+            Err(ControlError::Conflict(_) | ControlError::NotFound(_)) => Ok(false),
+            Err(err) => Err(err.into()),
+        }
+    }
+
+    async fn retry_later(
+        &self,
+        id: ExecutionId,
+        start_at: Option<Timestamp>,
+    ) -> Result<bool, EngineError> {
+        let ended = match self.execution(id).await {
+            Ok(Some(ended)) => ended,
+            Ok(None) => return Ok(false),
+            Err(err @ EngineError::Store(StoreError::Corrupt { .. })) => {
+                tracing::error!(execution = %id, %err, "an execution cannot be done again");
+                return Ok(false);
+            }
+            Err(err) => return Err(err),
+        };
+        let Ok(mut created) = again(&ended, None) else { return Ok(false) };
+        created.options.start_at = start_at;
+        self.start_again(&ended, created).await.map(|_| true)
+    }
+}
+
+/// Returns whether an action can change anything about an execution. Those that are part of
+/// another are not begun again by themselves: that one begins them.
+fn fits(head: &Head, action: BulkAction) -> bool {
+    match action {
+        BulkAction::Cancel => !head.state.is_over() && head.state != ExecutionState::Compensating,
+        BulkAction::Pause => !head.state.is_over() && head.state != ExecutionState::Paused,
+        BulkAction::Resume => head.state == ExecutionState::Paused,
+        BulkAction::Retry => head.state.is_over() && head.parent.is_none(),
+    }
+}
+
+fn interval(per_second: f64) -> Result<Duration, EngineError> {
+    if !(per_second.is_finite() && per_second >= SLOWEST) {
+        let why = format!(
+            "`perSecond` is {per_second}; it must be a number above 0 (at least one a day)"
+        );
+        return Err(EngineError::InvalidArgument(why));
+    }
+    Ok(Duration::from_secs_f64(1.0 / per_second))
+}
+
+fn later(now: Timestamp, wait: Duration) -> Timestamp {
+    let wait = TimeDelta::from_std(wait).unwrap_or(TimeDelta::MAX);
+    let at = now.checked_add_signed(wait).unwrap_or(Timestamp::MAX_UTC);
+    // Logs keep microseconds.
+    Timestamp::from_timestamp_micros(at.timestamp_micros()).unwrap_or(at)
+}
+
+fn refused(ended: &Execution, err: AgainError) -> EngineError {
+    match err {
+        AgainError::Open(_) => EngineError::Conflict(err.to_string()),
+        AgainError::NoStep(name) => {
+            let known = ended.plan().steps().iter().map(|it| it.id.as_str());
+            let help = planner::nearest::did_you_mean(&name, known);
+            let help = help.map(|it| format!(": {it}")).unwrap_or_default();
+            EngineError::NotFound(format!("`{}` has no step `{name}`{help}", ended.id()))
+        }
+        AgainError::TooMuch { .. } => EngineError::LimitExceeded(err.to_string()),
+    }
+}

@@ -1,0 +1,172 @@
+//! Why an execution does not go on, in one place: what `faber debug` says.
+
+use std::collections::BTreeSet;
+
+use async_graphql::{ID, SimpleObject};
+use executor::limits::CallLimits;
+use shared::{
+    clock::Timestamp,
+    event::WaitReason,
+    execution::{Execution, How, Phase, Step, StepState},
+    id::Task,
+    store::Head,
+};
+
+use super::scalar::DateTime;
+
+/// The most reasons that are named: people read no further.
+const MOST: usize = 100;
+
+/// A reason why an execution does not go on by itself, now.
+#[derive(Clone, Debug, SimpleObject)]
+pub(super) struct Wait {
+    /// What kind of reason: `approval`, `decision`, `signal`, `retry`, `sleep`, `child`, `limit`,
+    /// `call`, `paused`, `start` or `worker`.
+    kind: &'static str,
+    /// The step that waits.
+    step_id: Option<String>,
+    /// The item of its `forEach`, from 0.
+    index: Option<u32>,
+    /// What it waits for: the name of a signal, or the key of a limit.
+    name: Option<String>,
+    /// The execution that it waits for, `exec_…`.
+    execution_id: Option<ID>,
+    /// Until when, where that is known.
+    until: Option<DateTime>,
+    /// All of it in words.
+    message: String,
+}
+
+impl Wait {
+    fn new(kind: &'static str, message: String) -> Self {
+        let (step_id, index, name, execution_id, until) = (None, None, None, None, None);
+        Self { kind, step_id, index, name, execution_id, until, message }
+    }
+
+    fn ending(self, until: Timestamp) -> Self {
+        Self { until: Some(until.into()), ..self }
+    }
+
+    fn named(self, name: String) -> Self {
+        Self { name: Some(name), ..self }
+    }
+}
+
+/// Returns why an execution does not go on. Nothing for one that is over.
+pub(super) fn of(
+    execution: &Execution,
+    head: Option<&Head>,
+    limits: &CallLimits,
+    now: Timestamp,
+) -> Vec<Wait> {
+    if execution.state().is_over() {
+        return Vec::new();
+    }
+    let mut waits = Vec::new();
+    if execution.is_paused() && execution.phase() == Phase::Open {
+        waits.push(Wait::new("paused", "somebody paused it: resume it".to_owned()));
+    }
+    if let Some(at) = execution.options().start_at.filter(|it| *it > now) {
+        waits.push(Wait::new("start", "its start is not due".to_owned()).ending(at));
+    } else if is_free(head, now) {
+        let why = "no worker has it: those that work lack its tools, are busy, or there is none";
+        waits.push(Wait::new("worker", why.to_owned()));
+    }
+    let reader = Reader { execution, limits };
+    let told = reader.tasks().into_iter().filter_map(|it| reader.wait(it));
+    waits.extend(told.take(MOST - waits.len()));
+    waits
+}
+
+/// Returns whether a worker could take it and none has.
+fn is_free(head: Option<&Head>, now: Timestamp) -> bool {
+    head.is_some_and(|it| it.owner.is_none() && it.due.is_some_and(|due| due <= now))
+}
+
+struct Reader<'a> {
+    execution: &'a Execution,
+    limits: &'a CallLimits,
+}
+
+impl Reader<'_> {
+    /// Returns what is open: what waits for somebody first, what runs by itself last.
+    fn tasks(&self) -> Vec<Task> {
+        let agenda = self.execution.agenda();
+        let mut seen = BTreeSet::new();
+        let all = agenda
+            .waiting()
+            .iter()
+            .copied()
+            .chain(agenda.retrying().iter().map(|(_, it)| *it))
+            .chain(agenda.delegated().iter().copied())
+            .chain(agenda.sleeping().iter().map(|(_, it)| *it))
+            .chain(agenda.gated().iter().copied())
+            .chain(agenda.ready().iter().copied())
+            .chain(agenda.running().iter().copied());
+        all.filter(|it| seen.insert(*it)).take(10 * MOST).collect()
+    }
+
+    fn wait(&self, task: Task) -> Option<Wait> {
+        let found = self.execution.task(task)?;
+        let wait = self.reason(task, found)?;
+        let step = self.execution.plan().step(task.step).id.to_string();
+        let item = task.part.item.map(|it| format!("[{it}]")).unwrap_or_default();
+        let undo = if task.part.undo { "undoing " } else { "" };
+        let message = format!("{undo}`{step}{item}` {}", wait.message);
+        Some(Wait { step_id: Some(step), index: task.part.item, message, ..wait })
+    }
+
+    fn reason(&self, task: Task, found: &Step) -> Option<Wait> {
+        Some(match &found.state {
+            StepState::Waiting(WaitReason::Approval) => {
+                Wait::new("approval", "waits for a person's consent".to_owned())
+            }
+            StepState::Waiting(WaitReason::Decision { error }) => {
+                let why = format!("failed and waits for a person's decision: {error}");
+                Wait::new("decision", why)
+            }
+            StepState::Waiting(WaitReason::Signal { name }) => {
+                Wait::new("signal", format!("waits for the signal `{name}`")).named(name.clone())
+            }
+            StepState::Retrying { until, error, .. } => {
+                let why = error.as_ref().map(|it| format!(", which failed: {it}"));
+                let why = why.unwrap_or_else(|| ", whose worker was lost".to_owned());
+                let attempt = found.attempts;
+                Wait::new("retry", format!("will be tried again after attempt {attempt}{why}"))
+                    .ending(*until)
+            }
+            StepState::Running { how: How::Sleeping { until }, .. } => {
+                Wait::new("sleep", "sleeps".to_owned()).ending(*until)
+            }
+            StepState::Running { how: How::Executing { child }, .. } => {
+                let wait = Wait::new("child", format!("waits for `{child}`"));
+                Wait { execution_id: Some(ID(child.to_string())), ..wait }
+            }
+            StepState::Running { attempt, .. } => {
+                let tool = self.execution.plan().step(task.step).callee(task.part).tool;
+                Wait::new("call", format!("is being called (`{tool}`), attempt {attempt}"))
+            }
+            StepState::Pending => return self.limited(task),
+            _ => return None,
+        })
+    }
+
+    /// Says which limit a task stands before that could begin otherwise.
+    fn limited(&self, task: Task) -> Option<Wait> {
+        let step = self.execution.plan().step(task.step);
+        let callee = step.callee(task.part);
+        let keys = self.limits.of(callee.tool, &step.parameters);
+        if !keys.is_empty() {
+            let keys = keys.into_iter().map(|it| it.key).collect::<Vec<_>>().join(", ");
+            return Some(Wait::new("limit", format!("waits for a limit: {keys}")).named(keys));
+        }
+        let (running, width) =
+            (self.execution.agenda().running().len(), self.execution.options().width());
+        let is_full = running >= width;
+        let key = "maxParallel".to_owned();
+        is_full.then(|| {
+            let why = format!("waits until fewer than {width} steps run (`maxParallel`)");
+            Wait::new("limit", why).named(key)
+        })
+    }
+}
