@@ -43,11 +43,11 @@ impl Wait {
         Self { kind, step_id, index, name, execution_id, until, message }
     }
 
-    fn until(self, until: Timestamp) -> Self {
+    fn ending(self, until: Timestamp) -> Self {
         Self { until: Some(until.into()), ..self }
     }
 
-    fn name(self, name: String) -> Self {
+    fn named(self, name: String) -> Self {
         Self { name: Some(name), ..self }
     }
 }
@@ -67,7 +67,7 @@ pub(super) fn of(
         waits.push(Wait::new("paused", "somebody paused it: resume it".to_owned()));
     }
     if let Some(at) = execution.options().start_at.filter(|it| *it > now) {
-        waits.push(Wait::new("start", "its start is not due".to_owned()).until(at));
+        waits.push(Wait::new("start", "its start is not due".to_owned()).ending(at));
     } else if is_free(head, now) {
         let why = "no worker has it: those that work lack its tools, are busy, or there is none";
         waits.push(Wait::new("worker", why.to_owned()));
@@ -126,17 +126,17 @@ impl Reader<'_> {
                 Wait::new("decision", why)
             }
             StepState::Waiting(WaitReason::Signal { name }) => {
-                Wait::new("signal", format!("waits for the signal `{name}`")).name(name.clone())
+                Wait::new("signal", format!("waits for the signal `{name}`")).named(name.clone())
             }
             StepState::Retrying { until, error, .. } => {
                 let why = error.as_ref().map(|it| format!(", which failed: {it}"));
                 let why = why.unwrap_or_else(|| ", whose worker was lost".to_owned());
                 let attempt = found.attempts;
                 Wait::new("retry", format!("will be tried again after attempt {attempt}{why}"))
-                    .until(*until)
+                    .ending(*until)
             }
             StepState::Running { how: How::Sleeping { until }, .. } => {
-                Wait::new("sleep", "sleeps".to_owned()).until(*until)
+                Wait::new("sleep", "sleeps".to_owned()).ending(*until)
             }
             StepState::Running { how: How::Executing { child }, .. } => {
                 let wait = Wait::new("child", format!("waits for `{child}`"));
@@ -158,7 +158,7 @@ impl Reader<'_> {
         let keys = self.limits.of(callee.tool, &step.parameters);
         if !keys.is_empty() {
             let keys = keys.into_iter().map(|it| it.key).collect::<Vec<_>>().join(", ");
-            return Some(Wait::new("limit", format!("waits for a limit: {keys}")).name(keys));
+            return Some(Wait::new("limit", format!("waits for a limit: {keys}")).named(keys));
         }
         let (running, width) =
             (self.execution.agenda().running().len(), self.execution.options().width());
@@ -166,7 +166,7 @@ impl Reader<'_> {
         let key = "maxParallel".to_owned();
         is_full.then(|| {
             let why = format!("waits until fewer than {width} steps run (`maxParallel`)");
-            Wait::new("limit", why).name(key)
+            Wait::new("limit", why).named(key)
         })
     }
 }
