@@ -197,7 +197,10 @@ impl Stage {
                 control.signal(self.id, name.clone(), payload).await.expect("it is heard");
             } else {
                 let step = self.plan.step(task.step).id.clone();
-                control.approve(self.id, (step, task.part.item), true, None).await.expect("it is heard");
+                control
+                    .approve(self.id, (step, task.part.item), true, None)
+                    .await
+                    .expect("it is heard");
             }
         }
     }

@@ -11,6 +11,7 @@ mod check;
 mod clients;
 mod cluster;
 mod disk;
+mod failover;
 mod faults;
 mod ground;
 mod home;

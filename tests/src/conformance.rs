@@ -9,6 +9,8 @@
 mod documents;
 mod lists;
 mod log;
+mod permits;
+mod retention;
 mod work;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +26,7 @@ use shared::{
     store::{Append, Command, Envelope, Head, Page, Store},
 };
 
-pub use self::{documents::*, lists::*, log::*, work::*};
+pub use self::{documents::*, lists::*, log::*, permits::*, retention::*, work::*};
 
 /// Two views of one store that nobody else uses.
 #[derive(Clone, Debug)]

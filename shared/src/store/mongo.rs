@@ -46,6 +46,8 @@ pub struct Mongo {
     database: Database,
     /// Reads what the primary has: for caches, so that one sees one's own writes.
     caches: Collection<Document>,
+    /// What calls returned, in the same way.
+    outputs: Collection<Document>,
     journal: Journal,
     ends: Arc<Ends>,
     plans: PlanCache,
@@ -78,7 +80,8 @@ impl Mongo {
         let streams = streams::watch(&database, &writer).await?;
         tasks.spawn(streams::follow(streams, database.clone(), Arc::clone(&hints), writer));
         Ok(Self {
-            caches: connection::caches(&database),
+            caches: connection::caches(&database, "executions"),
+            outputs: connection::caches(&database, "outputs"),
             database,
             journal,
             ends,

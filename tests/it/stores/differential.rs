@@ -3,19 +3,24 @@
 use std::{fmt, sync::Arc};
 
 use proptest::{collection::vec, option::of as some, prelude::*, test_runner::TestCaseResult};
+use serde_json::json;
 use shared::{
     execution::ExecutionState,
     id::{Epoch, Seq},
     store::{
-        Append, Command, Cursor, ExecutionFilter, Head, Lease, Page, RequestFilter, Reservation,
-        Store, memory::Memory, open,
+        Append, CallLimit, Command, Cursor, ExecutionFilter, Head, Lease, Page, Permission,
+        PermitAsk, RequestFilter, Reservation, SavedPlan, Store, memory::Memory, open,
     },
 };
 use tests::conformance::{
-    at, command_id, envelope, execution, head, plan, request, request_id, some_events, worker,
+    ask, at, at_once, command_id, envelope, execution, head, in_all, plan, plan_id, request,
+    request_id, some_events, worker,
 };
 
 use crate::mongod::Mongod;
+
+/// Later than now, in seconds after the first moment.
+const LATER: i64 = 1_000_000_000;
 
 /// Something that is done to a store, in small numbers so that things meet.
 #[derive(Clone, Debug)]
@@ -37,6 +42,14 @@ enum Doing {
     Heads { first: usize, behind: Option<(i64, usize)>, state: Option<ExecutionState> },
     Requests { first: usize, state: Option<ExecutionState> },
     Reserve { key: usize, of: usize },
+    Acquire { holder: usize, now: i64 },
+    Release { holder: usize },
+    Workers { now: i64 },
+    Cache { key: usize, until: i64 },
+    Cached { key: usize, now: i64 },
+    SavePlan { n: usize },
+    SavedPlan,
+    Prune { before: i64, most: usize },
 }
 
 /// What a head says that changes.
@@ -46,6 +59,7 @@ struct Doer {
     due: Option<i64>,
     priority: i32,
     state: ExecutionState,
+    finished_at: Option<i64>,
 }
 
 fn state() -> impl Strategy<Value = ExecutionState> {
@@ -53,8 +67,14 @@ fn state() -> impl Strategy<Value = ExecutionState> {
 }
 
 fn doer() -> impl Strategy<Value = Doer> {
-    (some(0..3_usize), some(0..6_i64), -1..2_i32, state())
-        .prop_map(|(owner, due, priority, state)| Doer { owner, due, priority, state })
+    let parts = (some(0..3_usize), some(0..6_i64), -1..2_i32, state(), some(0..6_i64));
+    parts.prop_map(|(owner, due, priority, state, finished_at)| Doer {
+        owner,
+        due,
+        priority,
+        state,
+        finished_at,
+    })
 }
 
 fn doing() -> impl Strategy<Value = Doing> {
@@ -81,7 +101,15 @@ fn doing() -> impl Strategy<Value = Doing> {
             .prop_map(|(first, behind, state)| Doing::Heads { first, behind, state }),
         1 => (0..4_usize, some(state()))
             .prop_map(|(first, state)| Doing::Requests { first, state }),
-        1 => (0..2_usize, of).prop_map(|(key, of)| Doing::Reserve { key, of }),
+        1 => (0..2_usize, of.clone()).prop_map(|(key, of)| Doing::Reserve { key, of }),
+        5 => (0..6_usize, 0..6_i64).prop_map(|(holder, now)| Doing::Acquire { holder, now }),
+        2 => (0..6_usize).prop_map(|holder| Doing::Release { holder }),
+        1 => (0..6_i64).prop_map(|now| Doing::Workers { now }),
+        1 => (0..2_usize, 0..6_i64).prop_map(|(key, until)| Doing::Cache { key, until }),
+        1 => (0..2_usize, 0..6_i64).prop_map(|(key, now)| Doing::Cached { key, now }),
+        1 => of.prop_map(|n| Doing::SavePlan { n }),
+        1 => Just(Doing::SavedPlan),
+        2 => (0..7_i64, 0..4_usize).prop_map(|(before, most)| Doing::Prune { before, most }),
     ]
 }
 
@@ -92,6 +120,8 @@ fn head_of(of: usize, seq: u64, doer: &Doer) -> Head {
         owner: doer.owner.map(worker),
         due: doer.due.map(at),
         priority: doer.priority,
+        finished_at: doer.finished_at.map(at),
+        parent: (of == 3).then(|| execution(0)),
         ..head(of, seq)
     }
 }
@@ -128,8 +158,27 @@ async fn act(store: &dyn Store, doing: &Doing) -> String {
         Doing::Send { n, of } => text(store.send(envelope(*n, *of, Command::Resume)).await),
         Doing::Inbox { of } => text(store.inbox(of.map(execution)).await),
         Doing::Discard { n } => text(store.discard(vec![command_id(*n)]).await),
+        Doing::Acquire { holder, now } => match store.acquire(&ask_of(*holder), at(*now)).await {
+            // Stores may go by clocks of their own.
+            Ok(Permission::NotBefore(_)) => "not now".to_owned(),
+            other => text(other),
+        },
+        Doing::Release { holder } => text(store.release(vec![ask_of(*holder).permit]).await),
+        Doing::Workers { now } => text(store.workers(at(*now)).await),
         other => act_on_documents(store, other).await,
     }
+}
+
+/// A holder asks for the same, whenever it asks.
+fn ask_of(holder: usize) -> PermitAsk {
+    let both = CallLimit { concurrency: Some(2), ..in_all("both", 4) };
+    let limits = match holder % 4 {
+        0 => vec![at_once("k", 2)],
+        1 => vec![at_once("k", 1), in_all("rate", 3)],
+        2 => vec![both, at_once("k", 2)],
+        _ => vec![both],
+    };
+    ask(&format!("holder {holder}"), holder % 3, &limits)
 }
 
 async fn act_on_documents(store: &dyn Store, doing: &Doing) -> String {
@@ -154,6 +203,20 @@ async fn act_on_documents(store: &dyn Store, doing: &Doing) -> String {
             let execution = execution(*of);
             text(store.reserve(&Reservation { key, execution, fingerprint: "f".to_owned() }).await)
         }
+        Doing::Cache { key, until } => {
+            // In the future, so that no store's own clock has passed it.
+            text(store.cache(&format!("key {key}"), &json!(until), at(LATER + *until)).await)
+        }
+        Doing::Cached { key, now } => {
+            text(store.cached(&format!("key {key}"), at(LATER + *now)).await)
+        }
+        Doing::SavePlan { n } => {
+            let name = "name".to_owned();
+            let saved = SavedPlan { name, plan: plan_id(*n), inputs: None, at: at(0) };
+            text(store.save_plan(&saved).await)
+        }
+        Doing::SavedPlan => text(store.saved_plan("name").await),
+        Doing::Prune { before, most } => text(store.prune(at(*before), *most).await),
         other => unreachable!("{other:?} is no document"),
     }
 }

@@ -1,16 +1,21 @@
 //! What only a replica set does: it is shared, it must be one, it can be damaged.
 
 use mongodb::{
-    Client,
-    bson::{Document, doc},
+    Client, Database,
+    bson::{DateTime, Document, doc},
 };
 use shared::{
+    execution::ExecutionState,
     id::Seq,
+    limits,
     store::{
-        AppendError, Documents, ExecutionFilter, ExecutionLog, Page, StoreError, mongo::Mongo, open,
+        Append, AppendError, Command, Documents, ExecutionFilter, ExecutionLog, Head, Lease, Page,
+        Permission, StoreError, mongo::Mongo, open,
     },
 };
-use tests::conformance::{World, execution, head, plan, plan_id, some_events};
+use tests::conformance::{
+    World, ask, at, at_once, envelope, execution, head, plan, plan_id, some_events, worker,
+};
 
 use crate::mongod::Mongod;
 
@@ -85,7 +90,7 @@ async fn a_newer_schema_is_refused() {
     drop(Mongo::open(&url).await.unwrap());
     edit(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 7 } }).await;
     let err = Mongo::open(&url).await.map(drop).unwrap_err();
-    assert_eq!(err, StoreError::TooNew { found: 7, known: 1 });
+    assert_eq!(err, StoreError::TooNew { found: 7, known: 2 });
 }
 
 #[tokio::test]
@@ -93,4 +98,104 @@ async fn a_primary_that_does_not_answer_is_said_so() {
     let url = "mongodb://127.0.0.1:1/x?serverSelectionTimeoutMS=200";
     let err = Mongo::open(url).await.map(drop).unwrap_err();
     assert!(err.to_string().contains("no primary of the MongoDB replica set answers"), "{err}");
+}
+
+async fn database(url: &str) -> Database {
+    Client::with_uri_str(url).await.unwrap().default_database().unwrap()
+}
+
+async fn count(url: &str, collection: &str) -> u64 {
+    let all = database(url).await.collection::<Document>(collection);
+    all.count_documents(doc! {}).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_database_of_version_1_is_brought_up_to_date() {
+    let url = Mongod::shared().await.fresh_url();
+    let store = Mongo::open(&url).await.unwrap();
+    for (n, state) in [(1, ExecutionState::Completed), (2, ExecutionState::Waiting)] {
+        let head = Head { state, due: Some(at(0)), ..head(n, 2) };
+        let append = Append { head: Some(head), ..some_events(execution(n), 0, 2) };
+        store.append(append).await.unwrap();
+    }
+    drop(store);
+    // What is over had a time to wake up, too, and no end.
+    let one = doc! { "_id": execution(1).to_string() };
+    edit(&url, "executions", one, doc! { "$set": { "wake": at(0).timestamp_micros() } }).await;
+    edit(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 1 } }).await;
+    let store = Mongo::open(&url).await.unwrap();
+    let over = store.head(execution(1)).await.unwrap().unwrap();
+    assert!(over.finished_at.is_some_and(|it| it > at(0)), "it counts as ended now");
+    assert_eq!(store.prune(at(1_000), 10).await.unwrap().executions, 0, "and is kept for long");
+    let open = store.head(execution(2)).await.unwrap().unwrap();
+    assert_eq!(open.finished_at, None);
+    assert_eq!(store.due(at(0), 10).await.unwrap(), [open]);
+    assert_eq!(store.read(execution(1), Seq(0)).await.unwrap().len(), 2);
+    let meta = database(&url).await.collection::<Document>("meta");
+    let schema = meta.find_one(doc! { "_id": "schema" }).await.unwrap().unwrap();
+    assert_eq!(schema.get_i32("version").unwrap(), 2);
+}
+
+/// A process that died while it removed leaves things that the next one finds and removes; what it
+/// had not begun to remove stays.
+#[tokio::test]
+async fn what_a_crash_left_of_a_removal_is_removed() {
+    let url = Mongod::shared().await.fresh_url();
+    let store = Mongo::open(&url).await.unwrap();
+    for n in 1..=2 {
+        let append = Append { head: Some(head(n, 3)), ..some_events(execution(n), 0, 3) };
+        store.append(append).await.unwrap();
+        store.send(envelope(n, n, Command::Pause)).await.unwrap();
+        let going = database(&url).await.collection::<Document>("going");
+        let long_ago = DateTime::from_millis(0);
+        going.insert_one(doc! { "_id": execution(n).to_string(), "at": long_ago }).await.unwrap();
+    }
+    let heads = database(&url).await.collection::<Document>("executions");
+    heads.delete_one(doc! { "_id": execution(1).to_string() }).await.unwrap();
+    let part = doc! { "_id": { "x": execution(1).to_string(), "s": 1_i64 } };
+    let events = database(&url).await.collection::<Document>("events");
+    store.append(some_events(execution(1), 3, 1)).await.unwrap();
+    assert_eq!(events.delete_one(part).await.unwrap().deleted_count, 1);
+    // Half of a log that is going is no damage.
+    assert_eq!(store.read(execution(1), Seq(0)).await.unwrap(), []);
+    store.prune(at(0), 10).await.unwrap();
+    assert_eq!((count(&url, "events").await, count(&url, "inbox").await), (1, 1));
+    assert_eq!(count(&url, "going").await, 0);
+    assert_eq!(store.read(execution(2), Seq(0)).await.unwrap().len(), 3);
+    assert!(store.head(execution(2)).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn outputs_do_not_grow_without_bound() {
+    let url = Mongod::shared().await.fresh_url();
+    let store = Mongo::open(&url).await.unwrap();
+    let outputs = database(&url).await.collection::<Document>("outputs");
+    let row = |n: i64| doc! { "_id": format!("key {n}"), "until": n, "json": "1" };
+    for chunk in 0..10 {
+        let rows = (0..10_050_i64).map(|it| row(chunk * 10_050 + it));
+        outputs.insert_many(rows).await.unwrap();
+    }
+    store.cache("new", &serde_json::json!(1), at(1_000_000_000)).await.unwrap();
+    let left = usize::try_from(count(&url, "outputs").await).unwrap();
+    assert!((limits::CACHE_ENTRIES - 1_000..=limits::CACHE_ENTRIES).contains(&left), "{left}");
+    assert!(store.cached("new", at(0)).await.unwrap().is_some());
+    assert_eq!(store.cached("key 0", at(-9_999_999_999)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn workers_that_died_long_ago_are_forgotten_with_what_they_held() {
+    let url = Mongod::shared().await.fresh_url();
+    let store = Mongo::open(&url).await.unwrap();
+    let lease = |n, seconds| Lease { worker: worker(n), node: "n".to_owned(), until: at(seconds) };
+    store.heartbeat(lease(1, 0)).await.unwrap();
+    let held = ask("a", 1, &[at_once("k", 1)]);
+    assert_eq!(store.acquire(&held, at(-1)).await.unwrap(), Permission::Granted);
+    for _ in 0..16 {
+        store.heartbeat(lease(2, 4_000)).await.unwrap();
+    }
+    assert_eq!(count(&url, "workers").await, 1);
+    let permits = database(&url).await.collection::<Document>("permits");
+    let kept = permits.find_one(doc! { "_id": "k" }).await.unwrap().unwrap();
+    assert_eq!(kept.get_array("holders").unwrap().len(), 0);
+    assert!(kept.contains_key("expires"), "the server forgets it by itself");
 }

@@ -2,16 +2,22 @@
 
 use std::{path::Path, sync::Arc};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 use shared::{
+    clock::Timestamp,
+    execution::ExecutionState,
     id::Seq,
+    limits,
     store::{
-        Append, Documents, ExecutionFilter, ExecutionLog, Head, Lease, Page, StoreError, open,
-        sqlite::Sqlite,
+        Append, Command, Documents, ExecutionFilter, ExecutionLog, Head, Lease, Page, Permission,
+        StoreError, open, sqlite::Sqlite,
     },
 };
 use tempfile::TempDir;
-use tests::conformance::{World, at, execution, head, plan, plan_id, request, some_events, worker};
+use tests::conformance::{
+    World, ask, at, at_once, envelope, execution, head, in_all, plan, plan_id, request, request_id,
+    some_events, worker,
+};
 
 pub(crate) async fn alone() -> World {
     let folder = TempDir::new().unwrap();
@@ -117,7 +123,7 @@ async fn a_newer_schema_is_refused() {
     drop(Sqlite::open(&path).unwrap());
     edit(&path, "UPDATE meta SET value = '7' WHERE name = 'schema_version'");
     let err = Sqlite::open(&path).map(drop).unwrap_err();
-    assert_eq!(err, StoreError::TooNew { found: 7, known: 1 });
+    assert_eq!(err, StoreError::TooNew { found: 7, known: 2 });
 }
 
 #[tokio::test]
@@ -170,4 +176,116 @@ async fn a_person_can_read_the_history() {
     let row: String =
         Connection::open(&path).unwrap().query_row(query, [], |row| row.get(0)).unwrap();
     assert_eq!(row, format!("{} 1 paused", execution(1)));
+}
+
+/// A file as version 1 left it: one execution that is over, one that is due, and all there is.
+fn version_1(path: &Path) {
+    edit(path, "PRAGMA journal_mode = WAL");
+    edit(path, include_str!("version_1.sql"));
+    let connection = Connection::open(path).unwrap();
+    let micros = at(0).timestamp_micros();
+    for (n, state, due) in [(1, "COMPLETED", None), (2, "PENDING", Some(micros))] {
+        let number = i64::try_from(n).unwrap();
+        let (id, json) = (execution(n).to_string(), some_events(execution(n), 0, 2));
+        let json = &json.documents[0].json;
+        connection.execute("INSERT INTO logs VALUES (?1, ?2)", params![number, id]).unwrap();
+        let event = "INSERT INTO events (log, first, len, json) VALUES (?1, 1, 2, ?2)";
+        connection.execute(event, params![number, json]).unwrap();
+        let head = "INSERT INTO heads VALUES (?1, ?2, ?3, ?4, ?5, ?6, 2, 0, NULL, ?7, 0)";
+        let (request, plan_id) = (request_id(n).to_string(), plan_id(n).to_string());
+        connection
+            .execute(head, params![number, id, request, plan_id, state, micros, due])
+            .unwrap();
+        let key = "INSERT INTO keys VALUES (?1, ?2, 'print')";
+        connection.execute(key, params![format!("key {n}"), id]).unwrap();
+        let plan = plan(n, n, 1, &["a.b"]);
+        let kept = "INSERT INTO plans VALUES (?1, ?2, 1, ?3, 'q', ?4)";
+        let row = params![plan_id, request, micros, plan.to_json()];
+        connection.execute(kept, row).unwrap();
+    }
+    let waiting = envelope(1, 2, Command::Pause);
+    let sql = "INSERT INTO inbox (id, execution, json) VALUES (?1, ?2, ?3)";
+    let json = serde_json::to_string(&waiting).unwrap();
+    let row = params![waiting.id.to_string(), execution(2).to_string(), json];
+    connection.execute(sql, row).unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_version_1_is_brought_up_to_date() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    version_1(&path);
+    let open = || {
+        let path = path.clone();
+        std::thread::spawn(move || Sqlite::open(&path).unwrap())
+    };
+    // Several processes may be the first.
+    let openings = [open(), open(), open()];
+    let [store, other, _] = openings.map(|it| it.join().unwrap());
+    let over = Head { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
+    assert_eq!(store.head(execution(1)).await.unwrap(), Some(over));
+    let due = Head { due: Some(at(0)), ..head(2, 2) };
+    assert_eq!(other.due(at(0), 10).await.unwrap(), [due]);
+    assert_eq!(store.next_due().await.unwrap(), Some(at(0)));
+    assert_eq!(store.inbox(None).await.unwrap(), [envelope(1, 2, Command::Pause)]);
+    assert_eq!(store.reservation("key 2").await.unwrap().unwrap().execution, execution(2));
+    assert_eq!(store.read(execution(2), Seq(0)).await.unwrap().len(), 2);
+    other.append(some_events(execution(2), 2, 1)).await.unwrap();
+    store.heartbeat(Lease { worker: worker(1), node: "n".to_owned(), until: at(9) }).await.unwrap();
+    let pruned = store.prune(at(1), 10).await.unwrap();
+    assert_eq!((pruned.executions, pruned.plans), (1, 1));
+    assert!(other.plan(plan_id(2)).await.unwrap().is_some());
+    let version = "SELECT value FROM meta WHERE name = 'schema_version'";
+    let version: String =
+        Connection::open(&path).unwrap().query_row(version, [], |row| row.get(0)).unwrap();
+    assert_eq!(version, "2");
+}
+
+#[tokio::test]
+async fn the_permits_of_a_dead_process_are_free_at_once() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    let (dead, alive) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
+    for (n, store) in [(1, &dead), (2, &alive)] {
+        let lease = Lease { worker: worker(n), node: "here".to_owned(), until: at(1_000) };
+        store.heartbeat(lease).await.unwrap();
+    }
+    let limit = [at_once("k", 1)];
+    assert_eq!(dead.acquire(&ask("a", 1, &limit), at(0)).await.unwrap(), Permission::Granted);
+    let next = ask("b", 2, &limit);
+    assert_eq!(alive.acquire(&next, at(0)).await.unwrap(), Permission::Full);
+    assert_eq!(alive.workers(at(0)).await.unwrap(), [worker(1), worker(2)]);
+    drop(dead);
+    assert_eq!(alive.acquire(&next, at(0)).await.unwrap(), Permission::Granted);
+    assert_eq!(alive.workers(at(0)).await.unwrap(), [worker(2)]);
+}
+
+#[tokio::test]
+async fn outputs_and_limits_do_not_grow_without_bound() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    let store = Sqlite::open(&path).unwrap();
+    edit(
+        &path,
+        "INSERT INTO outputs WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n
+         WHERE i < 100100) SELECT 'key ' || i, i, '1' FROM n;
+         INSERT INTO rates WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n
+         WHERE i < 100) SELECT 'key ' || i, i, '' FROM n;",
+    );
+    store.cache("new", &serde_json::json!(1), at(9)).await.unwrap();
+    let count = |table: &str| -> usize {
+        let sql = format!("SELECT count(*) FROM {table}");
+        let count: i64 =
+            Connection::open(&path).unwrap().query_row(&sql, [], |row| row.get(0)).unwrap();
+        usize::try_from(count).unwrap()
+    };
+    assert!((limits::CACHE_ENTRIES - 1_000..limits::CACHE_ENTRIES).contains(&count("outputs")));
+    assert_eq!(store.cached("key 1", Timestamp::UNIX_EPOCH).await.unwrap(), None);
+    assert!(store.cached("key 100100", Timestamp::UNIX_EPOCH).await.unwrap().is_some());
+    assert!(store.cached("new", at(0)).await.unwrap().is_some());
+    for n in 0..20 {
+        let limit = [in_all("now", 100)];
+        store.acquire(&ask(&n.to_string(), 1, &limit), at(0)).await.unwrap();
+    }
+    assert_eq!(count("rates"), 1, "what counts nothing any more is forgotten");
 }

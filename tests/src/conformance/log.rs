@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use shared::{
     id::Seq,
     limits,
-    store::{Append, AppendError, Command},
+    store::{Append, AppendError, Command, StoreError},
 };
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{World, envelope, execution, head, signal, some_events};
 
 /// How long a hint may be under way between processes.
-const HINT: Duration = Duration::from_secs(10);
+pub(super) const HINT: Duration = Duration::from_secs(10);
 
 /// An append succeeds at the end of the log, and nowhere else.
 pub async fn an_append_continues_its_log(world: World) {
@@ -128,6 +128,23 @@ pub async fn a_large_append_is_whole(world: World) {
     assert!(world.log(id, 0).await == events);
     assert!(world.log(id, 13).await == events[13..]);
     world.append(id, 20, 1).await;
+}
+
+/// What no document can hold is refused as that, so that nobody tries for ever.
+pub async fn an_append_that_cannot_be_written_is_refused(world: World) {
+    let too_large = json!("x".repeat(limits::DOCUMENT_BYTES));
+    let append = Append::new(execution(1), Seq(0), &[signal(1, too_large)]);
+    let refused = world.one.append(append).await;
+    let is_refused = matches!(refused, Err(AppendError::Store(StoreError::TooLarge { .. })));
+    assert!(is_refused, "{refused:?}");
+    assert_eq!(world.log(execution(1), 0).await, []);
+    // The largest that is allowed can be written, among others.
+    let largest = json!("x".repeat(limits::DOCUMENT_BYTES - 1_024));
+    let large = Append::new(execution(1), Seq(0), &[signal(1, largest)]);
+    let others = join_all((2..20).map(|n| world.append(execution(n), 0, 1)));
+    let (written, _) = futures::future::join(world.one.append(large), others).await;
+    written.unwrap();
+    assert_eq!(world.log(execution(1), 0).await.len(), 1);
 }
 
 /// A long log is read in parts, none of them much longer than promised.

@@ -4,7 +4,8 @@ use shared::{
     clock::Timestamp,
     execution::ExecutionState,
     id::{Epoch, WorkerId},
-    store::{Command, Head, Lease},
+    limits,
+    store::{Command, Head, Lease, StoreError},
 };
 
 use super::{World, at, envelope, execution, head, worker};
@@ -50,6 +51,8 @@ pub async fn heads_only_move_forward(world: World) {
         owner: Some(worker(1)),
         due: Some(at(5)),
         priority: i32::MIN,
+        finished_at: Some(at(7)),
+        parent: Some(execution(8)),
         ..head(1, 5)
     };
     assert_eq!(world.other.head(execution(1)).await.unwrap(), None);
@@ -57,9 +60,15 @@ pub async fn heads_only_move_forward(world: World) {
     assert_eq!(world.other.head(execution(1)).await.unwrap(), Some(full.clone()));
     put(&world, [head(1, 4)]).await;
     assert_eq!(world.other.head(execution(1)).await.unwrap(), Some(full));
-    put(&world, [head(1, 5)]).await;
-    assert_eq!(world.other.head(execution(1)).await.unwrap(), Some(head(1, 5)));
-    let over = Head { state: ExecutionState::Completed, ..head(1, 6) };
+    let same = Head { parent: Some(execution(8)), ..head(1, 5) };
+    put(&world, [same.clone()]).await;
+    assert_eq!(world.other.head(execution(1)).await.unwrap(), Some(same));
+    let over = Head {
+        state: ExecutionState::Completed,
+        finished_at: Some(at(9)),
+        parent: Some(execution(8)),
+        ..head(1, 6)
+    };
     put(&world, [over.clone()]).await;
     assert_eq!(world.other.head(execution(1)).await.unwrap(), Some(over));
 }
@@ -71,11 +80,51 @@ pub async fn what_is_due_comes_in_order(world: World) {
     let not_yet = [due(10, 11, 7), due(11, 11, 99), due(12, 11, 0)];
     put(&world, not_yet).await;
     put(&world, [Head { due: Some(at(0)), ..owned(20, 1) }, head(21, 1)]).await;
+    for (state, n) in ExecutionState::ALL.into_iter().filter(|it| it.is_over()).zip(30..) {
+        put(&world, [Head { state, ..due(n, 0, 7) }]).await;
+    }
     assert_eq!(due_at(&world, at(10), 100).await, ordered);
-    assert_eq!(due_at(&world, at(10), 3).await, ordered[..3]);
+    assert_eq!(due_at(&world, at(10), 4).await[..3], ordered[..3]);
     assert_eq!(due_at(&world, at(10), 0).await, []);
     assert_eq!(due_at(&world, at(9), 1).await, ordered[..1], "due to the moment");
     assert_eq!(due_at(&world, at(-1), 100).await, []);
+}
+
+/// Nobody waits for ever: a part of the places goes to the longest due, whatever its priority.
+pub async fn nobody_starves(world: World) {
+    put(&world, (1..=30).map(|n| due(n, 5, 9))).await;
+    let patient = [due(41, 1, -9), due(42, 2, 0), due(43, 3, -3)];
+    put(&world, patient.clone()).await;
+    let found = due_at(&world, at(10), 16).await;
+    assert_eq!(found.len(), 16);
+    assert!(found[..14].iter().all(|it| it.priority == 9), "{found:?}");
+    assert_eq!(found[14..], patient[..2]);
+    assert_eq!(due_at(&world, at(10), 2).await, [due(1, 5, 9), due(41, 1, -9)]);
+    assert_eq!(due_at(&world, at(10), 1).await, [due(1, 5, 9)]);
+    let all = due_at(&world, at(10), 100).await;
+    assert_eq!(all.len(), 33);
+    assert_eq!(all[30..], [due(42, 2, 0), due(43, 3, -3), due(41, 1, -9)]);
+}
+
+/// Whoever has to tell a parent that a child is over is looked for when he is gone.
+pub async fn what_is_over_may_have_an_owner(world: World) {
+    let over = Head {
+        state: ExecutionState::Failed,
+        finished_at: Some(at(3)),
+        parent: Some(execution(2)),
+        ..owned(1, 1)
+    };
+    let mut append = super::some_events(execution(1), 0, 1);
+    append.head = Some(over.clone());
+    world.one.append(append).await.unwrap();
+    assert_eq!(world.other.head(execution(1)).await.unwrap(), Some(over.clone()));
+    assert_eq!(orphans(&world, 0).await, [over.clone()]);
+    world.one.heartbeat(lease(1, 10)).await.unwrap();
+    assert_eq!(orphans(&world, 0).await, []);
+    assert_eq!(orphans(&world, 10).await, [over.clone()]);
+    put(&world, [Head { owner: None, ..over.clone() }]).await;
+    assert_eq!(orphans(&world, 10).await, []);
+    assert_eq!(due_at(&world, at(10), 10).await, []);
 }
 
 /// The next moment to look is that of whatever nobody has and comes due first.
@@ -118,12 +167,8 @@ pub async fn a_retired_worker_has_nothing(world: World) {
 /// Commands wait in the order in which they came, each once, until they are discarded.
 pub async fn commands_wait_in_order(world: World) {
     let step = "a.b".parse().unwrap();
-    let approve = Command::Approve {
-        step,
-        item: None,
-        approved: false,
-        comment: Some("nein".to_owned()),
-    };
+    let approve =
+        Command::Approve { step, item: None, approved: false, comment: Some("nein".to_owned()) };
     let commands = [
         envelope(9, 1, Command::Cancel { reason: Some("\u{0}".to_owned()) }),
         envelope(3, 2, Command::Pause),
@@ -143,4 +188,48 @@ pub async fn commands_wait_in_order(world: World) {
     world.one.discard(vec![first.id, third.id, super::command_id(99)]).await.unwrap();
     world.one.discard(Vec::new()).await.unwrap();
     assert_eq!(world.other.inbox(Some(execution(1))).await.unwrap(), [fourth]);
+}
+
+/// No inbox grows without bound, and one that is full says so; others are not concerned.
+pub async fn an_inbox_has_a_bound(world: World) {
+    let send = |n| world.one.send(envelope(n, 1, Command::Pause));
+    for chunk in (0..limits::INBOX).collect::<Vec<_>>().chunks(100) {
+        futures::future::join_all(chunk.iter().map(|it| send(*it)))
+            .await
+            .into_iter()
+            .for_each(|it| it.unwrap());
+    }
+    let refused = send(limits::INBOX).await;
+    assert!(matches!(refused, Err(StoreError::Full { .. })), "{refused:?}");
+    send(5).await.expect("it waits there already");
+    let to_another = envelope(limits::INBOX, 2, Command::Pause);
+    world.one.send(to_another).await.unwrap();
+    assert_eq!(world.other.inbox(Some(execution(1))).await.unwrap().len(), limits::INBOX);
+    assert_eq!(world.other.inbox(None).await.unwrap().len(), limits::INBOX + 1);
+    world.one.discard(vec![super::command_id(3)]).await.unwrap();
+    world.one.send(envelope(limits::INBOX + 1, 1, Command::Pause)).await.unwrap();
+}
+
+/// A look at all inboxes is bounded, by number and by bytes: it is done again and again.
+pub async fn a_look_at_all_inboxes_is_bounded(world: World) {
+    let payload = std::sync::Arc::new(serde_json::json!("x".repeat(1 << 20)));
+    let large = |n| {
+        let command = Command::Signal { name: "s".to_owned(), payload: payload.clone() };
+        envelope(n, n, command)
+    };
+    for n in 0..20 {
+        world.one.send(large(n)).await.unwrap();
+    }
+    let seen = world.other.inbox(None).await.unwrap();
+    assert_eq!(seen.len(), 16, "the first of them");
+    assert!(seen.iter().zip(0..).all(|(it, n)| it.execution == execution(n)));
+    world.one.discard((0..20).map(super::command_id).collect()).await.unwrap();
+    let small = |n: usize| world.one.send(envelope(n, n / 100, Command::Resume));
+    for chunk in (0..limits::INBOX_LOOK + 50).collect::<Vec<_>>().chunks(500) {
+        futures::future::join_all(chunk.iter().map(|it| small(*it)))
+            .await
+            .into_iter()
+            .for_each(|it| it.unwrap());
+    }
+    assert_eq!(world.other.inbox(None).await.unwrap().len(), limits::INBOX_LOOK);
 }

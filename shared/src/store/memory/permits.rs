@@ -58,6 +58,13 @@ impl Permits {
         }
     }
 
+    /// Lets go what workers hold that nobody has heard of.
+    pub(super) fn sweep(&mut self, is_known: impl Fn(WorkerId) -> bool) {
+        for tally in self.tallies.values_mut() {
+            tally.holders.retain(|_, worker| is_known(*worker));
+        }
+    }
+
     fn take_out<'a>(&mut self, keys: impl Iterator<Item = &'a str>) -> Tallies {
         keys.filter_map(|it| self.tallies.remove_entry(it)).collect()
     }

@@ -88,6 +88,11 @@ impl Work {
         self.queue.first().map(|(due, _)| *due)
     }
 
+    /// Returns whether a worker has said that it lives, and not yet that it has ended.
+    pub(super) fn knows(&self, worker: WorkerId) -> bool {
+        self.leases.contains_key(&worker)
+    }
+
     /// Returns the workers whose lease has not run out.
     pub(super) fn workers(&self, now: Timestamp) -> Vec<WorkerId> {
         let live = self.leases.values().filter(|it| it.until > now);

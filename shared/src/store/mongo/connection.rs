@@ -53,10 +53,10 @@ pub(super) fn majority() -> WriteConcern {
     concern
 }
 
-/// Returns the heads as the primary has them.
-pub(super) fn caches(database: &Database) -> Collection<Document> {
+/// Returns a collection as the primary has it.
+pub(super) fn caches(database: &Database, name: &str) -> Collection<Document> {
     let options = CollectionOptions::builder().read_concern(ReadConcern::local()).build();
-    database.collection_with_options("executions", options)
+    database.collection_with_options(name, options)
 }
 
 fn refused(url: &str, err: &Error) -> StoreError {

@@ -22,7 +22,7 @@ impl Mongo {
         now: Timestamp,
     ) -> Result<Option<Arc<Value>>, StoreError> {
         let fresh = doc! { "_id": key, "until": { "$gt": now.timestamp_micros() } };
-        let found = self.collection("outputs").find_one(fresh).await.map_err(|err| failed(&err))?;
+        let found = self.outputs.find_one(fresh).await.map_err(|err| failed(&err))?;
         let Some(row) = found else { return Ok(None) };
         let json = serde_json::from_str(rows::text(&row, "json", key)?);
         json.map(Some).map_err(|err| StoreError::corrupt(key, err))
@@ -41,8 +41,7 @@ impl Mongo {
             "expires": DateTime::from_millis(until.timestamp_millis()),
             "json": output.to_string(),
         };
-        let outputs = self.collection("outputs");
-        let put = outputs.replace_one(doc! { "_id": key }, row).upsert(true);
+        let put = self.outputs.replace_one(doc! { "_id": key }, row).upsert(true);
         put.write_concern(WriteConcern::nodes(1)).await.map_err(|err| failed(&err))?;
         if self.rounds.outputs.fetch_add(1, Ordering::Relaxed).is_multiple_of(COUNT_EVERY) {
             self.make_room().await?;
@@ -52,7 +51,7 @@ impl Mongo {
 
     /// Removes what expires the soonest, so that there is room until the next count.
     async fn make_room(&self) -> Result<(), StoreError> {
-        let outputs = self.collection("outputs");
+        let outputs = &self.outputs;
         let count = outputs.estimated_document_count().await.map_err(|err| failed(&err))?;
         let too_many = (count + COUNT_EVERY).saturating_sub(limits::CACHE_ENTRIES as u64);
         if too_many == 0 {

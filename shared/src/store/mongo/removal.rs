@@ -202,6 +202,9 @@ impl Mongo {
                 self.delete("transcripts", entries.collect()).await?;
             }
         }
+        for id in ids.iter().filter_map(|it| it.parse().ok()) {
+            self.ends.forget(id);
+        }
         self.delete("going", vec![doc! { "_id": { "$in": ids } }]).await
     }
 

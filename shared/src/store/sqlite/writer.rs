@@ -197,3 +197,76 @@ fn is_refusal(err: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{ConstraintViolation, TooBig};
     matches!(err.sqlite_error_code(), Some(ConstraintViolation | TooBig))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::{
+        clock::Timestamp,
+        store::{
+            Command, Envelope,
+            sqlite::{connection, schema},
+        },
+    };
+
+    /// Starts the writer of a new file, on a connection that something was done to.
+    fn writer(prepare: impl FnOnce(&Connection)) -> (TempDir, Writer) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("faber.db");
+        connection::make_file(&path).unwrap();
+        let connection = connection::open_writer(&path).unwrap();
+        schema::prepare(&connection, &path).unwrap();
+        prepare(&connection);
+        (folder, Writer::start(connection, Arc::default()).unwrap())
+    }
+
+    fn large(n: usize) -> Change {
+        let payload = Arc::new(json!("x".repeat(64 << 10)));
+        Change::Send(Envelope {
+            id: format!("cmd_1_{n:09}").parse().unwrap(),
+            execution: "exec_1_aaaaaaaaa".parse().unwrap(),
+            at: Timestamp::UNIX_EPOCH,
+            command: Command::Signal { name: "s".to_owned(), payload },
+        })
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_is_said_to_be_and_room_is_used_again() {
+        let (_folder, writer) = writer(|it| {
+            let pages: i64 = it.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+            let most = format!("PRAGMA max_page_count = {}", pages + 200);
+            it.query_row(&most, [], |_| Ok(())).unwrap();
+        });
+        let mut written = 0;
+        let err = loop {
+            match writer.write(large(written)).await {
+                Ok(answer) => assert!(answer.is_done()),
+                Err(err) => break err,
+            }
+            written += 1;
+            assert!(written < 100, "the disk is never full");
+        };
+        assert!(written > 1, "there was room at first");
+        let StoreError::Unavailable(why) = &err else { panic!("{err:?}") };
+        assert!(why.contains("the disk is full: make room"), "{why}");
+        assert_eq!(writer.write(large(99)).await.unwrap_err(), err, "it stays full");
+        let ids = (0..written).map(|n| format!("cmd_1_{n:09}").parse().unwrap()).collect();
+        assert!(writer.write(Change::Discard(ids)).await.unwrap().is_done(), "room is made");
+        assert!(writer.write(large(99)).await.unwrap().is_done(), "and used");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_written_is_said_to_be() {
+        let (_folder, writer) = writer(|it| it.pragma_update(None, "query_only", true).unwrap());
+        for change in [large(1), Change::Check] {
+            let err = writer.write(change).await.unwrap_err();
+            let StoreError::Unavailable(why) = &err else { panic!("{err:?}") };
+            assert!(why.contains("cannot be written: check the permissions"), "{why}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The choice of shard keys, as far as one server can check it: the server's own profile says
+//! what every operation asked for.
+//!
+//! An operation that names the shard key goes to one shard; any other goes to all of them. So
+//! logs are always asked for by their execution, and heads by theirs, except for the few queries
+//! that `docs/stores.md` lists.
+
+use futures::TryStreamExt;
+use mongodb::{
+    Client, Database,
+    bson::{Bson, Document, doc},
+};
+use shared::{
+    execution::ExecutionState,
+    id::Seq,
+    store::{
+        Append, Command, Documents, ExecutionFilter, ExecutionLog, Head, Lease, Page,
+        RequestFilter, mongo::Mongo,
+    },
+};
+use tests::conformance::{
+    ask, at, at_once, envelope, execution, head, plan, request, some_events, worker,
+};
+
+use crate::mongod::Mongod;
+
+/// The fields by which heads may be asked for at all shards: claims, retention, lists.
+const SCATTERED: [&[&str]; 10] = [
+    &["priority", "wake"],
+    &["wake"],
+    &["owner"],
+    &["finishedAt", "owner", "state"],
+    &["planId"],
+    &["requestId"],
+    &["at"],
+    &["state"],
+    &["$expr", "state"],
+    &[],
+];
+
+async fn profile(database: &Database, level: i32) {
+    database.run_command(doc! { "profile": level }).await.unwrap();
+}
+
+/// What an engine does, a little of each.
+async fn work(store: &Mongo) {
+    let lease = Lease { worker: worker(1), node: "n".to_owned(), until: at(100) };
+    store.heartbeat(lease).await.unwrap();
+    for n in 1..=5 {
+        store.put_request(&request(n, "q", 0)).await.unwrap();
+        store.put_plan(&plan(n, n, 1, &["a.b"])).await.unwrap();
+        let due = Head { due: Some(at(0)), ..head(n, 2) };
+        let append = Append { head: Some(due), ..some_events(execution(n), 0, 2) };
+        store.append(append).await.unwrap();
+        store.send(envelope(n, n, Command::Pause)).await.unwrap();
+    }
+    store.due(at(1), 3).await.unwrap();
+    store.next_due().await.unwrap();
+    for n in 1..=5 {
+        for after in [0, 1, 2, 7] {
+            store.read(execution(n), Seq(after)).await.unwrap();
+        }
+        let state = ExecutionState::Completed;
+        let over = Head { state, finished_at: Some(at(1)), ..head(n, 4) };
+        let append = Append { head: Some(over), ..some_events(execution(n), 2, 2) };
+        store.append(append).await.unwrap();
+        let asked = ask("h", 1, &[at_once("k", 1)]);
+        store.acquire(&asked, at(0)).await.unwrap();
+        store.release(vec![asked.permit]).await.unwrap();
+        store.head(execution(n)).await.unwrap();
+    }
+    store.orphans(at(1), 10).await.unwrap();
+    let page = Page { first: 2, after: None };
+    store.heads(&ExecutionFilter::default(), &page).await.unwrap();
+    let states = vec![ExecutionState::Completed];
+    store.heads(&ExecutionFilter { states, ..ExecutionFilter::default() }, &page).await.unwrap();
+    let state = Some(ExecutionState::Completed);
+    store.requests(&RequestFilter { state, ..RequestFilter::default() }, &page).await.unwrap();
+    assert_eq!(store.prune(at(50), 10).await.unwrap().executions, 5);
+}
+
+/// Returns what an operation looks for, if it looks for anything.
+fn query(operation: &Document) -> Option<Document> {
+    let command = operation.get_document("originatingCommand");
+    let command = command.or_else(|_| operation.get_document("command")).unwrap();
+    for field in ["filter", "query", "q"] {
+        if let Ok(query) = command.get_document(field) {
+            return Some(query.clone());
+        }
+    }
+    let first = command.get_array("pipeline").ok()?.first()?.as_document()?;
+    first.get_document("$match").ok().cloned()
+}
+
+fn is_by_execution(query: &Document) -> bool {
+    query.get_str("_id.x").is_ok_and(|it| it.starts_with("exec_"))
+}
+
+fn is_by_id(query: &Document) -> bool {
+    match query.get("_id") {
+        Some(Bson::String(_)) => true,
+        Some(Bson::Document(it)) => it.contains_key("$in") || it.contains_key("$eq"),
+        _ => false,
+    }
+}
+
+fn is_known_scatter(query: &Document) -> bool {
+    let mut fields: Vec<&str> = query.keys().map(String::as_str).collect();
+    fields.sort_unstable();
+    SCATTERED.contains(&fields.as_slice())
+}
+
+#[tokio::test]
+async fn every_operation_names_its_shard_or_is_known_not_to() {
+    let url = Mongod::shared().await.fresh_url();
+    let store = Mongo::open(&url).await.unwrap();
+    let client = Client::with_uri_str(&url).await.unwrap();
+    let database = client.default_database().unwrap();
+    profile(&database, 2).await;
+    work(&store).await;
+    profile(&database, 0).await;
+    let found = database.collection::<Document>("system.profile").find(doc! {}).await.unwrap();
+    let operations: Vec<Document> = found.try_collect().await.unwrap();
+    let (mut logs, mut heads) = (0, 0);
+    for operation in &operations {
+        let collection = operation.get_str("ns").unwrap().split_once('.').unwrap().1;
+        let kind = operation.get_str("op").unwrap();
+        let plan = operation.get_str("planSummary").unwrap_or_default();
+        if !["events", "executions"].contains(&collection) || kind == "insert" {
+            continue;
+        }
+        let query = query(operation).unwrap_or_default();
+        match collection {
+            "events" => {
+                logs += 1;
+                assert!(["query", "getmore", "remove"].contains(&kind), "{operation}");
+                assert!(is_by_execution(&query), "not by its shard key: {operation}");
+                assert!(plan.contains("{ _id: 1 }"), "not by its index: {operation}");
+            }
+            _ => {
+                heads += 1;
+                let is_read = ["query", "getmore", "command"].contains(&kind);
+                let is_known = is_by_id(&query) || (is_read && is_known_scatter(&query));
+                assert!(is_known, "a scattered query that nobody knows: {operation}");
+                assert!(!plan.contains("COLLSCAN"), "a query without an index: {operation}");
+            }
+        }
+    }
+    assert!(logs >= 20 && heads >= 20, "{logs} {heads} of {}", operations.len());
+}
