@@ -39,3 +39,12 @@ pub(super) fn no_item(place: String, text: &str) -> Diagnostic {
          items in turn, and `{{index}}` its place from 0; they stand in `parameters` and `compensate`",
     )
 }
+
+/// Says that a list is looked for in an item of itself.
+pub(super) fn no_item_yet(place: String, text: &str) -> Diagnostic {
+    let message = format!("`{}`: the list is taken before there is an item", clip(text));
+    Diagnostic::error("plan.unknown_step_in_template", place, message).with_help(
+        "for lists inside lists let the step execute a plan (`plan`) whose own step goes through \
+         `{{input.list}}`",
+    )
+}

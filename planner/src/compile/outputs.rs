@@ -139,7 +139,7 @@ impl<'a> Shape<'a> {
         let known = known.into_iter().flat_map(|it| it.keys().map(String::as_str));
         did_you_mean(missing, known).unwrap_or_else(|| {
             let kind = plain_type(schema).unwrap_or("value");
-            format!("there, the output is of type `{kind}`")
+            format!("there, it is of type `{kind}`")
         })
     }
 }

@@ -181,8 +181,12 @@ impl<'a> Looking<'a, '_> {
             Target::Input => (),
             Target::Item | Target::Index => {
                 if self.step().for_each.is_none() || site.field == FOR_EACH {
-                    let text = &reference.text;
-                    self.report.error(self.at, || looping::no_item(site.place(text), text));
+                    let (text, place) = (&reference.text, || site.place(&reference.text));
+                    let is_list = site.field == FOR_EACH;
+                    self.report.error(self.at, || match is_list {
+                        true => looping::no_item_yet(place(), text),
+                        false => looping::no_item(place(), text),
+                    });
                     return;
                 }
             }
@@ -226,7 +230,7 @@ impl<'a> Looking<'a, '_> {
             Ok(condition) => condition,
             Err(err) => {
                 let naming = self.naming;
-                self.report.error(self.at, || wrong_condition(place(), &err, naming));
+                self.report.error(self.at, || wrong_condition(place(), written, &err, naming));
                 return;
             }
         };
@@ -244,14 +248,30 @@ impl<'a> Looking<'a, '_> {
     }
 }
 
-fn wrong_condition(place: String, err: &ConditionError, naming: &Naming<'_>) -> Diagnostic {
+fn wrong_condition(
+    place: String,
+    written: &str,
+    err: &ConditionError,
+    naming: &Naming<'_>,
+) -> Diagnostic {
     const CODE: &str = "plan.invalid_condition";
-    if let ConditionError::Unknown { name } = err {
-        let (why, help) = naming.why_not(name, name);
-        return Diagnostic::error(CODE, place, why).with_help(help);
-    }
-    Diagnostic::error(CODE, place, clip(&err.to_string()))
-        .with_help("write CEL over the steps before it, such as `steps[\"createAuthor\"].age > 17`")
+    let (why, help) = match err {
+        ConditionError::Unknown { name } if matches!(name.as_str(), "item" | "index") => (
+            format!("there is no `{name}`: a condition is asked once, for the whole step"),
+            "`{{item}}` and `{{index}}` stand in `parameters` and `compensate`".to_owned(),
+        ),
+        ConditionError::Unknown { name } => naming.why_not(name, name),
+        _ if written.contains("{{") => (
+            clip(&err.to_string()),
+            "a condition has no templates: write the names without braces".to_owned(),
+        ),
+        _ => (
+            clip(&err.to_string()),
+            "write CEL over the steps before it, such as `steps[\"createAuthor\"].age > 17`"
+                .to_owned(),
+        ),
+    };
+    Diagnostic::error(CODE, place, why).with_help(help)
 }
 
 /// Adds what `dependsOn` names.

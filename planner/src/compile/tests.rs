@@ -2,12 +2,17 @@
 
 #![expect(clippy::needless_raw_string_hashes, reason = "`expect-test` writes them")]
 
+mod conditions;
 mod cycles;
+mod loops;
 mod messages;
 mod parameters;
+mod policies;
 mod properties;
 mod reading;
 mod sentences;
+mod sub_plans;
+mod undo;
 
 use std::sync::Arc;
 

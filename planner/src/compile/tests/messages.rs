@@ -64,8 +64,8 @@ fn references() {
             error[plan.invalid_template] tools[2].parameters.c: `{{}}` is not a template: nothing is between the braces (write `{{step.path}}`, or `{{{{` for two literal braces)
             error[plan.invalid_template] tools[2].parameters.c: `{{b[x]}}` is not a template: `[x]` is neither `[0]` nor `["any key"]` (write `{{step.path}}`, or `{{{{` for two literal braces)
             error[plan.unknown_step_in_template] tools[2].parameters.d: `{{vars}}`: no variable is named (write `{{vars.name}}`)
-            error[plan.unknown_step_in_template] tools[2].parameters.d: `{{item}}`: no step is called `item` (the plan has `author1`, `author2`, `b`)
             error[plan.unknown_variable] tools[2].parameters.d: `{{vars.x}}`: no step maps the variable `x` (map it: `"outputMapping": {"path": "x"}`)
+            error[plan.unknown_step_in_template] tools[2].parameters.d: `{{item}}` means something only in a step with `forEach` (give the step a `forEach` such as `{{listAuthors.items}}`: then `{{item}}` is each of the items in turn, and `{{index}}` its place from 0; they stand in `parameters` and `compensate`)
         "#]],
     );
 }
@@ -142,6 +142,6 @@ fn outputs() {
     ] }));
     expect![[r#"
         warning[plan.path_not_in_output] tools[1].parameters.a: `{{createAuthor.id}}`: the output of `demo.createAuthor` has no `id` (did you mean `_id`?)
-        warning[plan.path_not_in_output] tools[1].parameters.b: `{{createAuthor._id.x}}`: the output of `demo.createAuthor` has no `x` (there, the output is of type `string`)
+        warning[plan.path_not_in_output] tools[1].parameters.b: `{{createAuthor._id.x}}`: the output of `demo.createAuthor` has no `x` (there, it is of type `string`)
     "#]].assert_eq(&lines(plan.diagnostics()));
 }

@@ -3,8 +3,14 @@
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use serde_json::Map;
 
+use shared::id::PlanId;
+
+use super::super::{compile_all, compile_with};
 use super::*;
-use crate::draft::{Draft, DraftRetry, DraftStep};
+use crate::{
+    draft::{Draft, DraftRetry, DraftStep, SubDraft},
+    plans::{SubPlan, SubPlans},
+};
 
 const NAMES: [&str; 14] = [
     "a",
@@ -57,7 +63,46 @@ fn fields(inner: impl Strategy<Value = Value>) -> impl Strategy<Value = Map<Stri
     vec((key, inner), 0..4).prop_map(|it| it.into_iter().collect())
 }
 
+fn condition() -> impl Strategy<Value = String> {
+    prop_oneof![
+        name().prop_map(|it| format!("steps[\"{it}\"].ok == true")),
+        select(&["a.x > 1", "vars.v == b", "input.x", "true", "c", "a &&", "item == 1"][..])
+            .prop_map(str::to_owned),
+        text(),
+    ]
+}
+
+fn undo() -> impl Strategy<Value = Value> {
+    let given = (name(), option::of(value()), option::of(-9_i64..9));
+    let made = given.prop_map(|(name, parameters, timeout)| {
+        json!({ "name": name, "parameters": parameters, "timeoutMs": timeout })
+    });
+    prop_oneof![3 => made, 1 => value()]
+}
+
+/// A step with some of what steps may say besides a tool.
 fn step() -> impl Strategy<Value = DraftStep> {
+    let numbers = [option::weighted(0.1, -9_i64..20), option::weighted(0.1, -9_i64..20)];
+    let [parallel, cache] = numbers;
+    let more = (
+        option::weighted(0.3, condition()),
+        option::weighted(0.3, text()),
+        option::weighted(0.3, undo()),
+        option::weighted(0.1, name()),
+    );
+    (plain_step(), more, parallel, cache).prop_map(|(step, more, parallel, cache)| DraftStep {
+        when: more.0,
+        for_each: more.1,
+        compensate: more.2,
+        plan: more.3.map(SubDraft::Named),
+        max_parallel: parallel,
+        cache_ttl_ms: cache,
+        idle_timeout_ms: parallel,
+        ..step
+    })
+}
+
+fn plain_step() -> impl Strategy<Value = DraftStep> {
     let tool = (option::of(name()), option::weighted(0.9, name()), option::weighted(0.1, name()));
     let references = (
         option::of(value()),
@@ -88,6 +133,67 @@ fn draft() -> impl Strategy<Value = Draft> {
         tools,
         execution_order,
         ..Draft::default()
+    })
+}
+
+/// A draft inside a draft, now and then.
+fn nested() -> impl Strategy<Value = Draft> {
+    (draft(), option::weighted(0.3, draft())).prop_map(|(mut draft, inner)| {
+        if let (Some(step), Some(inner)) = (draft.tools.first_mut(), inner) {
+            step.plan = Some(SubDraft::Inline(Box::new(inner)));
+        }
+        draft
+    })
+}
+
+fn sub_plans() -> SubPlans {
+    let id: PlanId = "plan_1_bbbbbbbbb".parse().unwrap();
+    SubPlans::new([("c".to_owned(), SubPlan { id, depth: 0, inputs: None })])
+}
+
+/// Steps that compile, with some of everything: each looks at earlier ones only.
+fn rich() -> impl Strategy<Value = Value> {
+    let step = (0_usize..6, any::<[bool; 6]>(), 0_usize..100);
+    vec(step, 1..10).prop_map(|steps| {
+        let steps = steps.into_iter().enumerate().map(|(at, (tool, has, pick))| {
+            let before = pick % at.max(1);
+            let look = if at == 0 { "input".to_owned() } else { format!("s{before}") };
+            let mut step = json!({ "id": format!("s{at}"), "parameters": {
+                "x": format!("{{{{{look}}}}}"), "n": pick,
+            }, "retry": { "maxAttempts": 1 + pick, "multiplier": 1.5 }, "timeoutMs": 1 + pick });
+            let names = ["flow.echo", "listAuthors", "createBlog", "flow.noop", "other.createBlog"];
+            match names.get(tool) {
+                Some(name) => step["name"] = json!(name),
+                None => step["plan"] = json!("c"),
+            }
+            if has[0] {
+                let has_before = at > 0;
+                step["when"] = json!(if has_before { format!("s{before} != null") } else { "input.x == 1".to_owned() });
+            }
+            if has[1] {
+                step["forEach"] = json!(format!("{{{{{look}.list}}}}"));
+                step["maxParallel"] = json!(1 + pick);
+                step["parameters"]["i"] = json!("{{item.x}} {{index}}");
+            }
+            if has[2] {
+                step["compensate"] = json!({ "name": "flow.noop", "timeoutMs": 1 + pick, "parameters": {
+                    "own": format!("{{{{s{at}._id}}}}"), "other": format!("{{{{{look}}}}}"),
+                } });
+            }
+            if has[3] && tool == 1 {
+                step["cacheTtlMs"] = json!(1 + pick);
+            }
+            if has[4] {
+                step["idleTimeoutMs"] = json!(1 + pick);
+                step["onError"] = json!(["fail", "continue", "ignore", "wait"][pick % 4]);
+            }
+            if has[5] {
+                step["outputMapping"] = json!({ "a.b": format!("v{at}"), "[0]": "w" });
+                step["requiresApproval"] = json!(pick % 2 == 0);
+            }
+            step
+        });
+        json!({ "tools": steps.collect::<Vec<_>>() })
     })
 }
 
@@ -147,14 +253,39 @@ fn reaches(edges: &[Vec<usize>], from: usize) -> Vec<bool> {
 
 proptest! {
     #[test]
-    fn compiling_never_panics_and_errors_stand_in_the_way(draft in draft()) {
-        match compile(&draft, about(), &catalog()) {
-            Ok(plan) => prop_assert!(plan.diagnostics().iter().all(|it| !it.is_error())),
+    fn compiling_never_panics_and_errors_stand_in_the_way(draft in nested()) {
+        let _ = compile(&draft, about(), &catalog());
+        match compile_all(&draft, about(), &catalog(), &sub_plans(), &mut |_| about()) {
+            Ok(plans) => for plan in plans {
+                prop_assert!(plan.diagnostics().iter().all(|it| !it.is_error()));
+                let stored = Plan::from_json(&plan.to_json()).unwrap();
+                prop_assert_eq!(stored.to_unchecked(), plan.to_unchecked());
+            },
             Err(found) => {
                 prop_assert!(found.iter().any(Diagnostic::is_error));
                 prop_assert!(found.iter().all(|it| it.code != "plan.internal"), "{}", lines(&found));
             }
         }
+    }
+
+    #[test]
+    fn a_plan_survives_its_store_and_its_draft(draft in rich()) {
+        let draft = parse_value(draft).unwrap();
+        let plan = compile_with(&draft, about(), &catalog(), &sub_plans());
+        let plan = plan.unwrap_or_else(|it| panic!("{}", lines(&it)));
+        let stored = Plan::from_json(&plan.to_json()).unwrap();
+        prop_assert_eq!(stored.to_unchecked(), plan.to_unchecked());
+        for (stored, step) in stored.steps().iter().zip(plan.steps()) {
+            // Parsed again, everything means the same.
+            prop_assert_eq!(&stored.template, &step.template);
+            prop_assert_eq!(&stored.depends_on, &step.depends_on);
+            prop_assert_eq!(&stored.for_each, &step.for_each);
+            prop_assert_eq!(&stored.compensate, &step.compensate);
+            let targets = |it: &shared::plan::ToolExecution| it.when.as_ref().map(|it| it.targets().to_vec());
+            prop_assert_eq!(targets(stored), targets(step));
+        }
+        let again = compile_with(&Draft::from_plan(&plan), about(), &catalog(), &SubPlans::of(&plan));
+        prop_assert_eq!(again.unwrap().to_unchecked().steps, plan.to_unchecked().steps);
     }
 
     #[test]

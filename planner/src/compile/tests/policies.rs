@@ -1,0 +1,69 @@
+//! `maxParallel`, `idleTimeoutMs` and `cacheTtlMs`.
+
+use expect_test::{Expect, expect};
+
+use super::*;
+
+fn check(tools: &Value, expected: &Expect) {
+    let found = compile_json(json!({ "tools": tools }));
+    expected.assert_eq(&lines(&found.map_or_else(|it| it, |it| it.diagnostics().to_vec())));
+}
+
+#[test]
+fn what_is_in_range_is_kept() {
+    let plan = good(json!({ "tools": [
+        { "name": "listAuthors", "idleTimeoutMs": 1, "cacheTtlMs": 31_536_000_000_u64 },
+        { "name": "flow.echo", "forEach": "{{listAuthors}}", "maxParallel": 10_000 },
+    ] }));
+    let (list, echo) = (&plan.steps()[0].policy, &plan.steps()[1].policy);
+    assert_eq!((list.idle_timeout_ms, list.cache_ttl_ms), (Some(1), Some(31_536_000_000)));
+    assert_eq!((echo.max_parallel, echo.width()), (Some(10_000), 10_000));
+    assert_eq!((echo.idle_timeout_ms, echo.cache_ttl_ms), (None, None));
+}
+
+#[test]
+fn what_is_not_is_said() {
+    check(
+        &json!([
+            { "name": "listAuthors", "idleTimeoutMs": 0, "cacheTtlMs": 0 },
+            { "name": "listAuthors", "idleTimeoutMs": 31_536_000_001_u64, "cacheTtlMs": 31_536_000_001_u64 },
+            { "name": "flow.echo", "forEach": "{{listAuthors}}", "maxParallel": 0 },
+            { "name": "flow.echo", "forEach": "{{input}}", "maxParallel": 10_001 },
+            { "name": "flow.echo", "maxParallel": 2 },
+            { "name": "createBlog", "cacheTtlMs": 1_000 },
+            { "name": "nobody", "cacheTtlMs": 1_000 },
+        ]),
+        &expect![[r#"
+            error[plan.invalid_timeout] tools[0].idleTimeoutMs: `0` is out of range (choose a number from 1 to 31536000000)
+            error[plan.invalid_cache] tools[0].cacheTtlMs: `0` is out of range (choose a number from 1 to 31536000000)
+            error[plan.invalid_timeout] tools[1].idleTimeoutMs: `31536000001` is out of range (choose a number from 1 to 31536000000)
+            error[plan.invalid_cache] tools[1].cacheTtlMs: `31536000001` is out of range (choose a number from 1 to 31536000000)
+            error[plan.invalid_max_parallel] tools[2].maxParallel: `0` is out of range (choose a number from 1 to 10000)
+            error[plan.invalid_max_parallel] tools[3].maxParallel: `10001` is out of range (choose a number from 1 to 10000)
+            warning[plan.max_parallel_unused] tools[4].maxParallel: `maxParallel` is about the items of a list, and there is no `forEach` (leave it out; how many steps run at once is an option of the execution)
+            error[plan.invalid_cache] tools[5].cacheTtlMs: `demo.createBlog` has the effect ONCE: with a cached output it would not happen (leave `cacheTtlMs` out; only tools with the effect READ can be cached)
+            error[plan.unknown_tool] tools[6].name: no tool is called `nobody` (`faber tools list` shows the tools that there are)
+        "#]],
+    );
+}
+
+#[test]
+fn only_what_changes_nothing_is_cached() {
+    let of = |name: &str, effect| {
+        let set = if name.starts_with("flow.") { "flow" } else { "s" };
+        let catalog = Catalog::new([with(&tool(set, name, json!({})), |it| it.effect = effect)]);
+        let draft = json!({ "tools": [{ "name": name, "cacheTtlMs": 5 }] });
+        compile(&parse_value(draft).unwrap(), about(), &catalog).map_err(|it| lines(&it))
+    };
+    assert!(of("t", Effect::Read).is_ok());
+    for (name, effect, expected) in [
+        ("t", Effect::Once, "has the effect ONCE"),
+        ("t", Effect::Idempotent, "has the effect IDEMPOTENT"),
+        ("flow.wait", Effect::Read, "only waits"),
+        ("flow.sleep", Effect::Read, "only waits"),
+    ] {
+        let found = of(name, effect).unwrap_err();
+        assert!(found.starts_with("error[plan.invalid_cache] tools[0].cacheTtlMs"), "{found}");
+        assert!(found.contains(expected), "{found}");
+    }
+}

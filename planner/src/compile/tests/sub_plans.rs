@@ -1,0 +1,180 @@
+//! Steps that execute other plans.
+
+use expect_test::{Expect, expect};
+use shared::{id::PlanId, limits, plan::StepKind};
+
+use super::super::{compile_all, compile_with};
+use super::*;
+use crate::{
+    draft::{Draft, DraftStep, SubDraft},
+    plans::{self, SubPlan, SubPlans},
+};
+
+fn id(n: usize) -> PlanId {
+    format!("plan_7_{n:0>9}").parse().unwrap()
+}
+
+fn known() -> SubPlans {
+    let inputs = json!({
+        "type": "object",
+        "properties": { "name": { "type": "string" } },
+        "required": ["name"],
+        "additionalProperties": false,
+    });
+    let plan = |n, depth, inputs| SubPlan { id: id(n), depth, inputs };
+    SubPlans::new([
+        ("welcome".to_owned(), plan(1, 0, Some(inputs))),
+        (id(2).to_string(), plan(2, 3, None)),
+        ("deep".to_owned(), plan(3, limits::DEPTH, None)),
+        ("almost".to_owned(), plan(4, limits::DEPTH - 1, None)),
+    ])
+    .with_saved(vec!["farewell".to_owned()])
+}
+
+fn all(tools: &Value) -> Result<Vec<Plan>, Vec<Diagnostic>> {
+    let draft = parse_value(json!({ "tools": tools }))?;
+    let mut drawn = 100;
+    compile_all(&draft, about(), &catalog(), &known(), &mut |inner| {
+        drawn += 1;
+        let query = inner.query.clone().unwrap_or_default();
+        About { id: id(drawn), query, ..about() }
+    })
+}
+
+fn check(tools: &Value, expected: &Expect) {
+    let found = all(tools).map_or_else(|it| it, |it| it.last().unwrap().diagnostics().to_vec());
+    expected.assert_eq(&lines(&found));
+}
+
+#[test]
+fn a_step_may_execute_a_plan() {
+    let tools = json!([
+        { "plan": "welcome", "parameters": { "name": "{{flow.echo.x}}" } },
+        { "plan": id(2).to_string(), "forEach": "{{welcome.all}}", "requiresApproval": true },
+        { "plan": "welcome", "parameters": { "name": "B" }, "compensate": { "name": "flow.noop" } },
+        { "plan": { "query": "inside", "tools": [{ "name": "flow.echo", "parameters": { "x": "{{input.x}}" } }] } },
+        { "name": "flow.echo" },
+    ]);
+    let plans = all(&tools).unwrap_or_else(|it| panic!("{}", lines(&it)));
+    let [inner, plan] = plans.as_slice() else { panic!("{} plans", plans.len()) };
+    assert_eq!((inner.about().query.as_str(), inner.id()), ("inside", id(101)));
+    let long = id(2).to_string();
+    assert_eq!(
+        dependencies(plan),
+        ["welcome_2:", "plan:", "flow.echo:", "welcome: flow.echo", &format!("{long}: welcome")]
+    );
+    let kinds: Vec<_> = plan.steps().iter().map(|it| it.kind).collect();
+    let [one, two, inline] = [1, 2, 101].map(|it| StepKind::Plan(id(it)));
+    assert_eq!(kinds, [one, inline, StepKind::Call, one, two]);
+    let names: Vec<_> = plan.steps().iter().map(|it| it.tool.to_string()).collect();
+    assert_eq!(names, ["welcome", &id(101).to_string(), "flow.echo", "welcome", &long]);
+    assert_eq!(plan.steps()[0].policy.effect, Effect::Once);
+    let tools: Vec<_> = plan.tools().map(ToString::to_string).collect();
+    assert_eq!(tools, ["flow.noop", "flow.echo"]);
+}
+
+#[test]
+fn what_names_no_plan_is_said() {
+    check(
+        &json!([
+            { "plan": "welcom" },
+            { "plan": "farewel" },
+            { "plan": "plan_7_nothere00" },
+            { "plan": "" },
+            { "name": "flow.noop", "plan": "welcome" },
+            { "plan": "welcome", "parameters": { "nam": 5 }, "cacheTtlMs": 5 },
+            { "plan": "deep" },
+            { "plan": "almost" },
+        ]),
+        &expect![[r#"
+            error[plan.unknown_plan] tools[0].plan: no plan is called `welcom` (did you mean `welcome`?)
+            error[plan.unknown_plan] tools[1].plan: no plan is called `farewel` (did you mean `farewell`?)
+            error[plan.unknown_plan] tools[2].plan: no plan is called `plan_7_nothere00` (write the id of a plan, the name that one was saved under, or a plan: `{"tools": […]}`)
+            error[plan.missing_tool] tools[3].plan: the plan's name is empty (write the plan's name)
+            error[plan.two_tools] tools[4]: both `name` and `plan` are there (keep exactly one of them)
+            error[plan.invalid_cache] tools[5].cacheTtlMs: `welcome` is a plan: with a cached output it would not be executed (leave `cacheTtlMs` out; only tools with the effect READ can be cached)
+            error[plan.invalid_parameters] tools[5].parameters.nam: `welcome` knows no `nam` (did you mean `name`?)
+            error[plan.missing_parameter] tools[5].parameters.name: `welcome` needs `name` (of type string)
+            error[plan.too_deep] tools[6].plan: more than 16 plans are inside one another (let fewer plans execute others, or write the steps of one into the other)
+        "#]],
+    );
+    let found = bad(json!({ "tools": [{ "plan": ["a"] }] }));
+    assert_eq!(codes(&found), ["plan.invalid_json tools[0].plan"]);
+}
+
+#[test]
+fn what_is_wrong_inside_says_where() {
+    check(
+        &json!([
+            { "name": "flow.noop" },
+            { "plan": { "tools": [{ "name": "flow.noop" }, { "plan": { "tools": [{ "name": "createAutor" }] } }] } },
+            { "plan": { "tools": [{ "name": "flow.noop", "when": "a.b" }] }, "timeoutMs": 0 },
+            { "plan": { "tools": [] } },
+        ]),
+        &expect![[r#"
+            error[plan.unknown_tool] tools[1].plan.tools[1].plan.tools[0].name: no tool is called `createAutor` (did you mean `createAuthor`?)
+            error[plan.invalid_condition] tools[2].plan.tools[0].when: no step is called `a` (the plan has `flow.noop`)
+            error[plan.invalid_timeout] tools[2].timeoutMs: `0` is out of range (choose a number from 1 to 31536000000)
+            error[plan.empty] tools[3].plan.tools: the plan has no steps (write at least one step: `{"name": "a tool"}`)
+        "#]],
+    );
+    let text = json!([{ "plan": { "tools": [{ "nam": "x" }, { "plan": { "steps": [] } }] } }, { "id": 5 }]);
+    check(
+        &text,
+        &expect![[r#"
+        error[plan.unknown_field] tools[0].plan.tools[0].nam: there is no field `nam` (did you mean `name`?)
+        error[plan.unknown_field] tools[0].plan.tools[1].plan.steps: there is no field `steps` (known are `query`, `requestId`, `tools`, `executionOrder`)
+        error[plan.invalid_json] tools[0].plan.tools[1].plan.tools: a plan must have a list of `tools`
+        error[plan.invalid_json] tools[1].id: this must be text, not `5`
+    "#]],
+    );
+    let refused =
+        compile_json(json!({ "tools": [{ "plan": { "tools": [{ "name": "flow.noop" }] } }] }));
+    expect![[r#"
+        error[plan.unknown_plan] tools[0].plan: a plan inside a plan cannot be compiled here (create that plan first, and write its id)
+    "#]].assert_eq(&lines(&refused.unwrap_err()));
+}
+
+#[test]
+fn plans_are_not_inside_one_another_without_end() {
+    let nested = |levels: u32| {
+        let innermost = json!({ "tools": [{ "name": "flow.noop" }] });
+        (0..levels).fold(innermost, |it, _| json!({ "tools": [{ "plan": it }] }))
+    };
+    let tools = |levels| nested(levels)["tools"].clone();
+    assert_eq!(all(&tools(limits::DEPTH)).unwrap().len(), 17);
+    let found = all(&tools(limits::DEPTH + 1)).unwrap_err();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].code, "plan.too_deep");
+    // Drafts that nobody has read are no deeper.
+    let mut draft = Draft::default();
+    for _ in 0..1_000 {
+        let step =
+            DraftStep { plan: Some(SubDraft::Inline(Box::new(draft))), ..DraftStep::default() };
+        draft = Draft { tools: vec![step], ..Draft::default() };
+    }
+    let found = compile_all(&draft, about(), &catalog(), &known(), &mut |_| about()).unwrap_err();
+    assert_eq!(found[0].code, "plan.too_deep");
+    assert!(plans::names(&draft).is_empty());
+    // What is inside counts together with what it names.
+    let step = |plan: &str| json!([{ "plan": { "tools": [{ "plan": plan }] } }]);
+    assert_eq!(codes(&all(&step("almost")).unwrap_err()), ["plan.too_deep tools[0].plan"]);
+    assert!(all(&step(&id(2).to_string())).is_ok());
+}
+
+#[test]
+fn the_names_to_look_up_are_listed() {
+    let draft = parse_value(json!({ "tools": [
+        { "plan": "b" }, { "plan": { "tools": [{ "plan": "a" }, { "plan": "b" }] } }, { "name": "c" },
+    ] }));
+    assert_eq!(plans::names(&draft.unwrap()), ["a", "b"]);
+}
+
+#[test]
+fn a_plan_executes_what_it_named_when_it_was_made() {
+    let tools = json!([{ "plan": "welcome", "parameters": { "name": "x" } }, { "plan": { "tools": [{ "name": "flow.noop" }] } }]);
+    let plan = all(&tools).unwrap().pop().unwrap();
+    let draft = Draft::from_plan(&plan);
+    let again = compile_with(&draft, about(), &catalog(), &SubPlans::of(&plan)).unwrap();
+    assert_eq!(again.to_unchecked().steps, plan.to_unchecked().steps);
+}
