@@ -41,6 +41,11 @@ struct Story {
     limited: Arc<BTreeSet<ToolName>>,
 }
 
+/// Somebody takes the execution.
+fn claim() -> Input {
+    Input::Claimed { worker: "work_1_aaaaaaaaa".parse().unwrap(), node: "n".into() }
+}
+
 /// Returns a moment some milliseconds after the beginning.
 fn at(ms: i64) -> Timestamp {
     Timestamp::from_timestamp_millis(1_700_000_000_000 + ms).unwrap()
@@ -202,8 +207,7 @@ impl Story {
     }
 
     fn claim(&mut self) -> &mut Self {
-        let worker = "work_1_aaaaaaaaa".parse().unwrap();
-        self.decide(&Input::Claimed { worker, node: "n".into() })
+        self.decide(&claim())
     }
 
     fn number(&self, id: &str) -> StepIx {

@@ -32,7 +32,21 @@ fn everything() -> Vec<UncheckedStep> {
 #[test]
 fn a_dry_run_begins_nothing_and_is_over_at_once() {
     let mut story = dry(everything(), vec![verdict(None); 6]);
-    story.check(expect![[]]);
+    story.check(expect![[r#"
+        0 step_checked a
+        0 step_skipped a DryRun
+        0 step_checked b
+        0 step_skipped b DryRun
+        0 step_checked c
+        0 step_skipped c DryRun
+        0 step_checked d
+        0 step_skipped d DryRun
+        0 step_checked e
+        0 step_skipped e DryRun
+        0 step_checked f
+        0 step_skipped f DryRun
+        0 finished Completed
+    "#]]);
     for step in story.execution.steps() {
         assert_eq!((step.attempts, step.warnings.len()), (0, 1));
         assert_eq!(step.parameters.as_deref(), Some(&json!({ "x": "{{a.y}}" })));
@@ -46,7 +60,21 @@ fn a_step_that_could_not_run_fails_a_dry_run_and_the_others_are_still_checked() 
     let mut verdicts = vec![verdict(None); 6];
     verdicts[0].error = Some(ToolError::new(ErrorCode::INVALID_PARAMETERS, "no"));
     let mut story = dry(everything(), verdicts);
-    story.check(expect![[]]);
+    story.check(expect![[r#"
+        0 step_checked a
+        0 step_failed a#1 tool.invalid_parameters
+        0 step_checked b
+        0 step_skipped b DryRun
+        0 step_checked c
+        0 step_skipped c DryRun
+        0 step_checked d
+        0 step_skipped d DryRun
+        0 step_checked e
+        0 step_skipped e DryRun
+        0 step_checked f
+        0 step_skipped f DryRun
+        0 finished Failed
+    "#]]);
     let tally = story.is_over(ExecutionState::Failed);
     assert_eq!((tally.failed, tally.skipped), (1, 5));
 }

@@ -15,7 +15,16 @@ fn a_slow_branch_does_not_hold_a_fast_one() {
         call("join", &["slow", "fastest"]),
     ];
     let mut story = Story::new(steps);
-    story.ok("fast").ok("faster").ok("fastest").check(expect![[]]);
+    story.ok("fast").ok("faster").ok("fastest").check(expect![[r#"
+        0 claimed
+        0 step_started slow#1
+        0 step_started fast#1
+        0 step_succeeded fast#1 {"by":"fast"}
+        0 step_started faster#1
+        0 step_succeeded faster#1 {"by":"faster"}
+        0 step_started fastest#1
+        0 step_succeeded fastest#1 {"by":"fastest"}
+    "#]]);
     story.ok("slow").ok("join");
     story.is_over(ExecutionState::Completed);
 }
@@ -98,7 +107,17 @@ fn a_join_of_no_branches_goes_on() {
         when("each.size() == 0 && no == null", call("join", &["each", "no"])),
     ];
     let mut story = Story::new(steps);
-    story.end("a", Ok(json!([]))).ok("join").check(expect![[]]);
+    story.end("a", Ok(json!([]))).ok("join").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 []
+        0 step_skipped no Condition
+        0 step_started each#1 of 0
+        0 step_succeeded each#1
+        0 step_started join#1
+        0 step_succeeded join#1 {"by":"join"}
+        0 finished Completed
+    "#]]);
     story.is_over(ExecutionState::Completed);
 }
 
@@ -133,9 +152,19 @@ fn a_join_over_a_skipped_branch_is_skipped_or_decides_for_itself() {
         when("other.by == 'other'", call("own", &["skipped", "other", "plain"])),
     ];
     let mut story = Story::new(steps);
-    story.check(expect![[]]);
+    story.check(expect![[r#"
+        0 claimed
+        0 step_skipped skipped Condition
+        0 step_started other#1
+        0 step_skipped plain Dependency
+    "#]]);
     assert_eq!(story.execution.step(story.number("own")).state, StepState::Pending);
-    story.ok("other").ok("own").check(expect![[]]);
+    story.ok("other").ok("own").check(expect![[r#"
+        0 step_succeeded other#1 {"by":"other"}
+        0 step_started own#1
+        0 step_succeeded own#1 {"by":"own"}
+        0 finished Completed
+    "#]]);
     story.is_over(ExecutionState::Completed);
 }
 
@@ -194,7 +223,28 @@ fn what_waits_holds_no_slot() {
     story.end("r", Err(failed())).end("d", Err(failed()));
     assert_eq!(story.execution.step(story.number("z")).state.name(), "running");
     story.ok("z").wake(100).ok("r").approve("a", true).ok("a").approve("d", true).ok("d");
-    story.signal("go", json!(1)).check(expect![[]]);
+    story.signal("go", json!(1)).check(expect![[r#"
+        0 claimed
+        0 step_waiting a approval
+        0 step_waiting w signal go
+        0 step_started r#1
+        0 step_retry_scheduled r#1 tool.failed until 100
+        0 step_started d#1
+        0 step_waiting d decision tool.failed
+        0 step_started z#1
+        0 step_succeeded z#1 {"by":"z"}
+        100 step_started r#2
+        100 step_succeeded r#2 {"by":"r"}
+        100 step_approved a
+        100 step_started a#1
+        100 step_succeeded a#1 {"by":"a"}
+        100 step_approved d
+        100 step_started d#2
+        100 step_succeeded d#2 {"by":"d"}
+        100 signal_received
+        100 step_succeeded w#1 1
+        100 finished Completed
+    "#]]);
     story.is_over(ExecutionState::Completed);
 }
 

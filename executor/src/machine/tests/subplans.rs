@@ -21,7 +21,14 @@ fn a_sub_plan_runs_elsewhere_and_its_end_is_the_steps_end() {
     assert_eq!(story.called_with("p"), json!({ "x": 1 }));
     assert!(!story.execution.agenda().has_calls(), "nothing here needs a driver");
     assert_eq!(story.state(), ExecutionState::InProgress);
-    story.end("p", Ok(json!({ "out": 2 }))).ok("b").check(expect![[]]);
+    story.end("p", Ok(json!({ "out": 2 }))).ok("b").check(expect![[r#"
+        0 claimed
+        0 step_started p#1 elsewhere
+        0 step_succeeded p#1 {"out":2}
+        0 step_started b#1
+        0 step_succeeded b#1 {"by":"b"}
+        0 finished Completed
+    "#]]);
     assert_eq!(story.output("p"), json!({ "out": 2 }));
     story.is_over(ExecutionState::Completed);
 }
@@ -34,7 +41,20 @@ fn a_claim_does_not_interrupt_a_sub_plan() {
     let id = child(&story, "p");
     story.claim().claim();
     assert_eq!(child(&story, "p"), id);
-    story.end("p", Ok(json!(1))).ok("x").check(expect![[]]);
+    story.end("p", Ok(json!(1))).ok("x").check(expect![[r#"
+        0 claimed
+        0 step_started p#1 elsewhere
+        0 step_started x#1
+        0 claimed
+        0 step_interrupted x#1
+        0 step_started x#2
+        0 claimed
+        0 step_interrupted x#2
+        0 step_started x#3
+        0 step_succeeded p#1 1
+        0 step_succeeded x#3 {"by":"x"}
+        0 finished Completed
+    "#]]);
     story.is_over(ExecutionState::Completed);
 }
 
@@ -44,7 +64,14 @@ fn another_try_is_another_execution() {
     let first = child(&story, "p");
     story.end("p", Err(failed())).wake(100);
     assert_ne!(child(&story, "p"), first);
-    story.end("p", Err(failed())).check(expect![[]]);
+    story.end("p", Err(failed())).check(expect![[r#"
+        0 claimed
+        0 step_started p#1 elsewhere
+        0 step_retry_scheduled p#1 tool.failed until 100
+        100 step_started p#2 elsewhere
+        100 step_failed p#2 tool.failed
+        100 finished Failed
+    "#]]);
     story.is_over(ExecutionState::Failed);
 }
 
@@ -57,7 +84,19 @@ fn each_item_is_an_execution_of_its_own() {
     let mut story = Story::new(steps);
     story.end("a", Ok(json!([1, 2])));
     assert_ne!(child(&story, "p[0]"), child(&story, "p[1]"));
-    story.end("p[1]", Ok(json!("b"))).claim().end("p[0]", Ok(json!("a"))).check(expect![[]]);
+    story.end("p[1]", Ok(json!("b"))).claim().end("p[0]", Ok(json!("a"))).check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 [1,2]
+        0 step_started p#1 of 2
+        0 step_started p[0]#1 elsewhere
+        0 step_started p[1]#1 elsewhere
+        0 step_succeeded p[1]#1 "b"
+        0 claimed
+        0 step_succeeded p[0]#1 "a"
+        0 step_succeeded p#1
+        0 finished Completed
+    "#]]);
     assert_eq!(story.output("p"), json!(["a", "b"]));
     story.is_over(ExecutionState::Completed);
 }
@@ -68,7 +107,14 @@ fn a_cancelled_execution_waits_for_its_sub_plan_to_stop() {
     story.cancel();
     assert_eq!(story.state(), ExecutionState::InProgress);
     let error = ToolError::new(ErrorCode::CANCELLED, "it was cancelled");
-    story.end("p", Err(error)).check(expect![[]]);
+    story.end("p", Err(error)).check(expect![[r#"
+        0 claimed
+        0 step_started p#1 elsewhere
+        0 cancel_requested
+        0 step_cancelled b
+        0 step_cancelled p
+        0 finished Cancelled
+    "#]]);
     story.is_over(ExecutionState::Cancelled);
 }
 
