@@ -145,6 +145,11 @@ pub async fn a_lease_that_ran_out_frees_what_it_held(world: World) {
     put(&world, [owned(1, 1), owned(2, 1), owned(3, 2), due(4, 0, 0)]).await;
     assert_eq!(orphans(&world, 9).await, []);
     assert_eq!(orphans(&world, 10).await, [owned(1, 1), owned(2, 1)]);
+    let mut its = world.other.owned(worker(1), 10).await.unwrap();
+    its.sort_by_key(|it| it.execution);
+    assert_eq!(its, [owned(1, 1), owned(2, 1)]);
+    assert_eq!(world.other.owned(worker(1), 1).await.unwrap().len(), 1);
+    assert_eq!(world.other.owned(worker(3), 10).await.unwrap(), []);
     assert_eq!(world.other.orphans(at(10), 1).await.unwrap().len(), 1);
     world.one.heartbeat(lease(1, 30)).await.unwrap();
     assert_eq!(orphans(&world, 10).await, []);
