@@ -122,7 +122,6 @@ impl Limits {
             output_bytes: self.size("output_bytes"),
             drain: self.wait("drain_ms"),
             calls: Arc::clone(self.calls()),
-            calls: Arc::clone(self.calls()),
             ..Options::default()
         }
     }
