@@ -169,7 +169,12 @@ mod tests {
         let parameters = json!({ "customer": { "id": 42 } });
         assert_eq!(
             keys(&limits, "shop.charge", &parameters),
-            ["tool:shop.charge", "set:shop", "tool:shop.charge/customer.id=42", "tool:shop.charge#2"]
+            [
+                "tool:shop.charge",
+                "set:shop",
+                "tool:shop.charge/customer.id=42",
+                "tool:shop.charge#2"
+            ]
         );
         assert_eq!(keys(&limits, "shop.look", &parameters), ["set:shop"]);
         assert!(keys(&limits, "shopping.look", &parameters).is_empty());

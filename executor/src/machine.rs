@@ -155,7 +155,8 @@ pub fn wake_at(execution: &Execution) -> Option<Timestamp> {
         Phase::Compensating(_) => true,
         _ => false,
     };
-    let retry = agenda.retrying().first().filter(|_| may_retry);
+    let retry = agenda.retrying().first();
+    let retry = retry.filter(|(_, task)| may_retry && !is_behind(execution, *task));
     [agenda.sleeping().first().map(|it| it.0), retry.map(|it| it.0), deadline, start]
         .into_iter()
         .flatten()
@@ -173,6 +174,12 @@ pub(crate) fn parameters(execution: &Execution, task: Task) -> Value {
     let template = execution.plan().step(task.step).callee(task.part).template;
     let rendered = template.render(&execution.scope(task), limits::OUTPUT_BYTES);
     rendered.map(|it| it.value).unwrap_or_default()
+}
+
+/// Returns whether something before a task waits for a permit: one at a time, nothing overtakes.
+fn is_behind(execution: &Execution, task: Task) -> bool {
+    let is_sequential = execution.options().width() == 1;
+    is_sequential && execution.agenda().gated().first().is_some_and(|it| *it < task)
 }
 
 /// One decision under way: the state so far, and the events that led to it.

@@ -61,6 +61,8 @@ pub struct Worker {
     lacking: BTreeSet<ExecutionId>,
     /// Executions of workers that are gone and that fall to others, since when.
     orphans: BTreeMap<ExecutionId, Instant>,
+    /// When it last looked whether all that is its own is driven.
+    swept_at: Instant,
 }
 
 /// Gives a worker of this process executions to drive.
@@ -163,6 +165,7 @@ impl Worker {
             again: BTreeMap::new(),
             lacking: BTreeSet::new(),
             orphans: BTreeMap::new(),
+            swept_at: Instant::now(),
         };
         (worker, handle)
     }

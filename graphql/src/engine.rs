@@ -71,7 +71,16 @@ impl Engine {
         connect: Duration,
     ) -> Self {
         let store = Arc::clone(control.store());
-        Self { store, control, toolbox, planner, clock, plans: Arc::default(), connect, limits: Arc::default() }
+        Self {
+            store,
+            control,
+            toolbox,
+            planner,
+            clock,
+            plans: Arc::default(),
+            connect,
+            limits: Arc::default(),
+        }
     }
 
     /// Says how often tools may be called, so that who asks why something waits is told.

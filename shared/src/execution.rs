@@ -29,6 +29,7 @@ use crate::{
     clock::Timestamp,
     event::{Claimed, Event, Outcome, Parent, Recorded, WaitReason},
     id::{CommandId, Epoch, ExecutionId, RequestId, Seq, StepId, StepIx, Task, ToolName, WorkerId},
+    limits,
     plan::{OnError, Plan, StepKind},
 };
 
@@ -264,6 +265,9 @@ impl Execution {
             event: event.kind(),
         };
         let plan = Arc::clone(&self.plan);
+        if !self.may_be(task, event) {
+            return Err(illegal("not one of which that can be said"));
+        }
         let Some(entry) = find(&mut self.steps, task) else { return Err(illegal("absent")) };
         let gathered = || gathered(entry.items.as_deref()?, plan.step(task.step).policy.on_error);
         let Some(next) = entry.state.next(event, gathered) else {
@@ -279,7 +283,7 @@ impl Execution {
             self.take_signal(name);
         }
         if task.part.undo {
-            self.after_undo(task, &next);
+            self.after_undo(&next);
         } else if let Some(index) = task.part.item {
             let had_turn = was_there && !matches!(before, StepState::Waiting(_));
             self.after_item(task, index, had_turn, &next);
@@ -287,6 +291,23 @@ impl Execution {
             self.after_step(task.step, &next);
         }
         Ok(())
+    }
+
+    /// Returns whether a task can have such an event at all: lists belong to steps that are done
+    /// for each item of one, and only what was done is undone, one thing after another.
+    fn may_be(&self, task: Task, event: &Event) -> bool {
+        if task.part.undo && self.undoable.last().map(|it| it.undone()) != Some(task) {
+            return false;
+        }
+        if task.part.undo && !matches!(self.phase, Phase::Compensating(_)) {
+            return false;
+        }
+        let Event::StepStarted(started) = event else { return true };
+        let is_list = task.part.is_whole() && self.plan.step(task.step).for_each.is_some();
+        match started.items {
+            Some(n) => is_list && n as usize <= limits::ITEMS,
+            None => !is_list,
+        }
     }
 
     /// Draws what follows from a step's new state.
@@ -356,11 +377,16 @@ impl Execution {
         }
     }
 
-    /// Forgets what there was to undo, once it is undone or cannot be.
-    fn after_undo(&mut self, task: Task, state: &StepState) {
+    /// Goes on to what was done before, once the last is undone or cannot be.
+    fn after_undo(&mut self, state: &StepState) {
         if state.is_over() {
-            self.undoable.retain(|it| it.undone() != task);
+            self.undoable.pop();
+            self.undo_next();
         }
+    }
+
+    fn undo_next(&mut self) {
+        self.agenda.undo(self.undoable.last().map(|it| it.undone()));
     }
 
     fn note_undoable(&mut self, task: Task) {
@@ -449,6 +475,7 @@ impl Execution {
                     Phase::Failing | Phase::Expired => Phase::Compensating(Outcome::Failed),
                     _ => return Err(illegal),
                 };
+                self.undo_next();
             }
             Event::Finished { outcome } if self.is_over() => {
                 self.phase = Phase::Finished(*outcome);
@@ -537,9 +564,9 @@ impl Execution {
         self.phase
     }
 
-    /// Returns whether somebody paused it.
+    /// Returns whether somebody paused it, and it is not stopping: that goes on.
     pub fn is_paused(&self) -> bool {
-        self.is_paused
+        self.is_paused && self.phase == Phase::Open
     }
 
     /// Returns when its time is up.
@@ -555,7 +582,7 @@ impl Execution {
             Phase::Finished(Outcome::Failed) => return ExecutionState::Failed,
             Phase::Finished(Outcome::Cancelled) => return ExecutionState::Cancelled,
             Phase::Compensating(_) => return ExecutionState::Compensating,
-            Phase::Open if self.is_paused => return ExecutionState::Paused,
+            Phase::Open if self.is_paused() => return ExecutionState::Paused,
             _ => (),
         }
         match self.started_at {
@@ -612,8 +639,11 @@ impl Execution {
     /// Puts a task that may begin aside until there is a permit. Not an event: which calls need one
     /// is this machine's configuration.
     pub fn gate(&mut self, task: Task) {
-        if let Some(state) = find(&mut self.steps, task).map(|it| it.state.clone()) {
-            self.agenda.gate(task, &state);
+        match self.task(task).map(|it| it.state.clone()) {
+            Some(state) => self.agenda.gate(task, &state),
+            // What undoes something comes into being as it begins.
+            None if task.part.undo => self.agenda.gate(task, &StepState::Pending),
+            None => (),
         }
     }
 

@@ -336,6 +336,12 @@ impl StepIx {
     pub const fn get(self) -> usize {
         self.0 as usize
     }
+
+    /// Returns the number after this one, whether or not there is such a step.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
 }
 
 /// Which part of a step: all of it, the call for one item of its list, or the call that undoes

@@ -86,6 +86,9 @@ pub trait ExecutionLog: fmt::Debug + Send + Sync {
     /// process has ended.
     async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError>;
 
+    /// Returns executions that a worker has, by their heads.
+    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<Head>, StoreError>;
+
     /// Returns when the next execution that nobody has comes due.
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError>;
 

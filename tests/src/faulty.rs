@@ -158,6 +158,10 @@ impl ExecutionLog for Faulty {
         self.through(self.inner.orphans(now, most)).await
     }
 
+    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<Head>, StoreError> {
+        self.through(self.inner.owned(worker, most)).await
+    }
+
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
         self.through(self.inner.next_due()).await
     }

@@ -155,7 +155,8 @@ mod tests {
             assert_eq!((created.options.priority, created.options.start_at), (7, None));
             let (now, id) =
                 (Timestamp::UNIX_EPOCH, shared::id::ExecutionId::draw(Timestamp::UNIX_EPOCH));
-            let (execution, _) = machine::create_as(id, ended.plan(), created.clone(), now).unwrap();
+            let (execution, _) =
+                machine::create_as(id, ended.plan(), created.clone(), now).unwrap();
             assert_eq!(execution.tally().successful, names.len());
         }
     }

@@ -13,7 +13,7 @@ use shared::{
     tool::{ErrorCode, ToolError},
 };
 
-use super::{Turn, later, seed};
+use super::{Turn, is_behind, later, seed};
 
 /// The longest sleep: a century, so that a slip of the keyboard is an error.
 const SLEEP_MS: u64 = 100 * 365 * 24 * 60 * 60 * 1_000;
@@ -62,16 +62,18 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns the first in plan order of what is ready and what is due for another try. One at a
-    /// time, nothing overtakes what waits for a permit.
+    /// Returns what begins next, of what is ready and what is due for another try: one at a time,
+    /// the first in plan order, and nothing overtakes what waits for a permit; else whole steps
+    /// before items.
     fn next_to_start(&self) -> Option<Task> {
         let agenda = self.execution.agenda();
-        let ready = agenda.ready().first().copied();
         let due = agenda.retrying().first().filter(|(until, _)| *until <= self.moment.now);
-        let next = ready.into_iter().chain(due.map(|(_, task)| *task)).min()?;
-        let is_sequential = self.execution.options().width() == 1;
-        let is_behind = agenda.gated().first().is_some_and(|it| *it < next);
-        (!is_sequential || !is_behind).then_some(next)
+        let due = due.map(|(_, task)| *task);
+        if self.execution.options().width() == 1 {
+            let next = agenda.ready().first().copied().into_iter().chain(due).min()?;
+            return (!is_behind(self.execution, next)).then_some(next);
+        }
+        agenda.first_ready().into_iter().chain(due).min_by_key(|it| (it.part.item.is_some(), *it))
     }
 
     /// Returns whether a task is done for each item of a list that is not known yet.
@@ -133,6 +135,9 @@ impl Turn<'_> {
             let why = format!("plans execute plans more than {most} deep");
             let error = ToolError::new(ErrorCode::INVALID_PARAMETERS, why);
             return self.fail_unstarted(task, attempt, error);
+        }
+        if kind == StepKind::Wait {
+            return self.fail_unstarted(task, attempt, cannot_wait());
         }
         let slept = self.sleep_ms(task, &rendered.parameters);
         let until = slept.as_ref().ok().copied().flatten().map(|it| later(self.moment.now, it));
@@ -235,6 +240,12 @@ impl Turn<'_> {
             }
         }
     }
+}
+
+/// What waits for a signal is asked for it, unless it undoes something: that must come to an end.
+fn cannot_wait() -> ToolError {
+    let why = "a compensation cannot wait for a signal: the execution has to end";
+    ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
 }
 
 fn sleep_ms(parameters: &Value) -> Result<u64, ToolError> {

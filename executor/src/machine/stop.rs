@@ -64,8 +64,10 @@ impl Turn<'_> {
     /// execution that fails says why.
     fn blame(&mut self) {
         let agenda = self.execution.agenda();
+        let is_retrying = |it: &Task| matches!(self.state(*it), Some(StepState::Retrying { .. }));
         let has_culprit = !agenda.sleeping().is_empty()
             || !agenda.retrying().is_empty()
+            || agenda.gated().iter().any(is_retrying)
             || !agenda.waiting().is_empty();
         if has_culprit || !agenda.has_idle() {
             return;

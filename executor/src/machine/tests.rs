@@ -3,21 +3,29 @@
 //! Every decision here is made twice, and the second must yield nothing; every story is replayed
 //! from its log, and must end in the same state.
 
+mod compensation;
+mod conditions;
+mod dry;
 mod failing;
+mod joins;
+mod loops;
 mod people;
+mod permits;
 mod properties;
+mod reuse;
 mod stopping;
+mod subplans;
 mod timing;
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use expect_test::Expect;
 use serde_json::json;
 use shared::{
     event::StepStarted,
     execution::{ExecutionMode, ExecutionState, Tally},
-    id::{CommandId, Part},
-    plan::{About, UncheckedPlan, UncheckedStep},
+    id::{CommandId, Part, ToolName},
+    plan::{About, UncheckedCompensation, UncheckedPlan, UncheckedStep},
     store::Command,
 };
 
@@ -30,6 +38,12 @@ struct Story {
     now: Timestamp,
     commands: u32,
     told: usize,
+    limited: Arc<BTreeSet<ToolName>>,
+}
+
+/// Somebody takes the execution.
+fn claim() -> Input {
+    Input::Claimed { worker: "work_1_aaaaaaaaa".parse().unwrap(), node: "n".into() }
 }
 
 /// Returns a moment some milliseconds after the beginning.
@@ -91,6 +105,47 @@ fn wait(id: &str, name: &str, after: &[&str]) -> UncheckedStep {
     with(json!({ "name": name }), step(id, "flow.wait", after))
 }
 
+fn when(condition: &str, mut step: UncheckedStep) -> UncheckedStep {
+    step.when = Some(condition.to_owned());
+    step
+}
+
+/// Makes a step that is done for each item of a list.
+fn for_each(list: &str, mut step: UncheckedStep) -> UncheckedStep {
+    step.for_each = Some(list.to_owned());
+    step
+}
+
+/// Makes a step whose list has so many items at work at once.
+fn width(max_parallel: u32, mut step: UncheckedStep) -> UncheckedStep {
+    step.policy.max_parallel = Some(max_parallel);
+    step
+}
+
+/// Makes a step that `set.undo` undoes: it is told what the step returned.
+fn undoable(mut step: UncheckedStep) -> UncheckedStep {
+    step.compensate = Some(Box::new(UncheckedCompensation {
+        tool: "set.undo".parse().unwrap(),
+        parameters: Arc::new(json!({ "of": format!("{{{{{}}}}}", step.id) })),
+        policy: StepPolicy { effect: Effect::Idempotent, ..Default::default() },
+    }));
+    step
+}
+
+/// Makes a step that executes another plan.
+fn sub_plan(id: &str, after: &[&str]) -> UncheckedStep {
+    let plan = Some("plan_2_aaaaaaaaa".parse().unwrap());
+    UncheckedStep { plan, ..step(id, "set.flow", after) }
+}
+
+fn compensating() -> ExecutionOptions {
+    ExecutionOptions { compensate_on_failure: true, ..Default::default() }
+}
+
+fn sequential() -> ExecutionOptions {
+    ExecutionOptions { mode: ExecutionMode::Sequential, ..Default::default() }
+}
+
 fn plan(steps: Vec<UncheckedStep>) -> Arc<Plan> {
     let about = About {
         id: "plan_1_aaaaaaaaa".parse().unwrap(),
@@ -128,9 +183,16 @@ impl Story {
     }
 
     fn unclaimed(steps: Vec<UncheckedStep>, options: ExecutionOptions) -> Self {
+        let about = plan(steps);
+        let created = Created::new(about.id(), about.about().request, options);
+        Self::created(&about, created)
+    }
+
+    fn created(plan: &Arc<Plan>, created: Created) -> Self {
         let id = "exec_1_aaaaaaaaa".parse().unwrap();
-        let (execution, created) = create(id, &plan(steps), options, at(0));
-        Self { execution, log: vec![created], now: at(0), commands: 0, told: 1 }
+        let (execution, created) = create_as(id, plan, created, at(0)).unwrap();
+        let limited = Arc::default();
+        Self { execution, log: vec![created], now: at(0), commands: 0, told: 1, limited }
     }
 
     fn decide(&mut self, input: &Input) -> &mut Self {
@@ -145,8 +207,7 @@ impl Story {
     }
 
     fn claim(&mut self) -> &mut Self {
-        let worker = "work_1_aaaaaaaaa".parse().unwrap();
-        self.decide(&Input::Claimed { worker, node: "n".into() })
+        self.decide(&claim())
     }
 
     fn number(&self, id: &str) -> StepIx {
@@ -223,14 +284,73 @@ impl Story {
         }
         self.told = self.log.len();
         expected.assert_eq(&text);
-        let plan = Arc::clone(self.execution.plan());
-        let replayed = Execution::replay(self.execution.id(), plan, &self.log).unwrap();
-        assert_eq!(format!("{replayed:?}"), format!("{:?}", self.execution));
+        self.replays();
         self
+    }
+
+    /// Asserts that whoever reads the log knows what is known here.
+    fn replays(&self) {
+        let plan = Arc::clone(self.execution.plan());
+        let mut replayed = Execution::replay(self.execution.id(), plan, &self.log).unwrap();
+        replayed.limit(Arc::clone(&self.limited));
+        assert_eq!(essence(&replayed), essence(&self.execution));
     }
 
     fn state(&self) -> ExecutionState {
         self.execution.state()
+    }
+
+    /// Says that calls of some tools need permits here.
+    fn limit(&mut self, tools: &[&str]) -> &mut Self {
+        let tools: BTreeSet<ToolName> = tools.iter().map(|it| it.parse().unwrap()).collect();
+        self.limited = Arc::new(tools);
+        self.execution.limit(Arc::clone(&self.limited));
+        self
+    }
+
+    fn permit(&mut self, task: &str) -> &mut Self {
+        self.decide(&Input::Permitted(self.task(task)))
+    }
+
+    /// Returns the output of a step, which has succeeded.
+    fn output(&self, id: &str) -> Value {
+        self.execution.step(self.number(id)).output().unwrap().clone()
+    }
+
+    /// Returns the parameters that a task was last called with.
+    fn called_with(&self, task: &str) -> Value {
+        let task = self.execution.task(self.task(task)).unwrap();
+        task.parameters.as_deref().unwrap().clone()
+    }
+
+    /// Ends every attempt that is under way, and those that then begin, until nothing is.
+    fn run(&mut self, end: impl Fn(Task) -> Result<Value, ToolError>) -> &mut Self {
+        for _ in 0..100_000 {
+            let Some(task) = self.execution.agenda().running().first().copied() else { break };
+            self.end_task(task, end(task));
+        }
+        self
+    }
+
+    /// Continues the log from every prefix: another worker takes it, everything that runs ends
+    /// well, and it must end as it has.
+    fn survives_every_cut(&self) {
+        let plan = self.execution.plan();
+        for cut in 1..self.log.len() {
+            let log = &self.log[..cut];
+            let execution = Execution::replay(self.execution.id(), Arc::clone(plan), log).unwrap();
+            let mut story = Self { execution, log: log.to_vec(), limited: Arc::default(), ..*self };
+            story.claim();
+            for _ in 0..100 {
+                story.run(|_| Ok(json!("again")));
+                let Some(at) = wake_at(&story.execution) else { break };
+                story.now = story.now.max(at);
+                story.decide(&Input::Woken);
+            }
+            let state = story.state();
+            assert!(state.is_over(), "cut after {cut}: {state:?}");
+            story.is_over(state);
+        }
     }
 
     fn wakes_at(&self) -> Option<i64> {
@@ -252,6 +372,27 @@ impl Story {
         assert_eq!(self.wakes_at(), None);
         tally
     }
+}
+
+/// Tells everything about an execution that its log decides. Which of its tasks have been found to
+/// need a permit, and whose conditions were found to hold, whoever replays the log finds again.
+fn essence(execution: &Execution) -> String {
+    let agenda = execution.agenda();
+    let retrying: BTreeSet<Task> = agenda.retrying().iter().map(|it| it.1).collect();
+    let due = [agenda.ready(), agenda.gated(), agenda.asking(), &retrying];
+    let due: BTreeSet<Task> = due.into_iter().flatten().copied().collect();
+    let judging = agenda.judging().iter().map(|it| Task::from(*it));
+    let open: BTreeSet<Task> = due.into_iter().chain(agenda.undoing()).chain(judging).collect();
+    let rest = [
+        format!("{:?} {:?}", agenda.doomed(), agenda.running()),
+        format!("{:?} {:?}", agenda.sleeping(), agenda.delegated()),
+        format!("{:?} {:?}", agenda.waiting(), agenda.gathered()),
+        format!("{:?} {:?}", agenda.is_over(), agenda.has_idle()),
+        format!("{:?} {:?}", execution.undoable(), execution.signals()),
+        format!("{:?} {:?}", execution.phase(), execution.is_paused()),
+        format!("{:?} {:?}", execution.seq(), execution.owner()),
+    ];
+    format!("{open:#?}\n{}\n{:#?}", rest.join("\n"), execution.steps())
 }
 
 /// Tells an event in one line.

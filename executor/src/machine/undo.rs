@@ -1,10 +1,6 @@
 //! Compensation: where an execution does not end well, what it did is undone, the latest first.
 
-use shared::{
-    event::Event,
-    execution::{Phase, StepState},
-    id::Task,
-};
+use shared::{event::Event, execution::Phase, id::Task};
 
 use super::Turn;
 
@@ -38,11 +34,8 @@ impl Turn<'_> {
 
     /// Returns what is undone next, if nothing is being undone and its time has come.
     fn next_to_undo(&self) -> Option<Task> {
-        let task = self.execution.undoable().last()?.undone();
-        match self.state(task) {
-            None | Some(StepState::Pending) => Some(task),
-            Some(StepState::Retrying { until, .. }) if *until <= self.moment.now => Some(task),
-            _ => None,
-        }
+        let agenda = self.execution.agenda();
+        let due = agenda.retrying().first().filter(|(until, _)| *until <= self.moment.now);
+        agenda.undoing().or(due.map(|(_, task)| *task))
     }
 }

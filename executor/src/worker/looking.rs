@@ -14,6 +14,8 @@ use super::{Context, Scope, Worker};
 
 /// How many executions one look takes.
 const LOOK: usize = 256;
+/// How often a worker looks whether all that is its own is driven.
+const SWEEP: Duration = Duration::from_secs(20);
 /// How long one that is damaged is left alone.
 const LAID_ASIDE: TimeDelta = TimeDelta::minutes(10);
 
@@ -42,6 +44,9 @@ impl Worker {
         if let Err(err) = self.look_again().await {
             warn!(%err, "cannot look who has the executions that were given up");
         }
+        if let Err(err) = self.sweep().await {
+            warn!(%err, "cannot look whether what is this worker's is driven");
+        }
         if self.scope == Scope::Given {
             return poll;
         }
@@ -62,6 +67,22 @@ impl Worker {
             let free = head.filter(|it| !it.state.is_over() && self.is_free(it));
             if free.is_none_or(|it| self.claim(id, it.epoch.max(known))) {
                 self.again.remove(&id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims what is this worker's by its head, and is not driven here: what the head said last was
+    /// lost, with a primary or with an answer. Whoever reads the log then mends the head.
+    async fn sweep(&mut self) -> Result<(), StoreError> {
+        if self.swept_at.elapsed() < SWEEP {
+            return Ok(());
+        }
+        self.swept_at = Instant::now();
+        let worker = self.context.worker;
+        for head in self.context.store.owned(worker, LOOK + self.drivers.len()).await? {
+            if !self.local.has(head.execution) && !self.again.contains_key(&head.execution) {
+                self.claim(head.execution, head.epoch);
             }
         }
         Ok(())

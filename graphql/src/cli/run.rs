@@ -170,7 +170,10 @@ pub(super) async fn given(flag: &str, text: &str) -> Result<Value, Failure> {
     };
     serde_json::from_str(&json).map_err(|err| {
         let hint = "a text needs quotes, as in '\"text\"'; `@FILE` reads a file";
-        Failure::usage(format!("`{flag}`: `{}` is not JSON: {err}; {hint}", render::clip(place, 80)))
+        Failure::usage(format!(
+            "`{flag}`: `{}` is not JSON: {err}; {hint}",
+            render::clip(place, 80)
+        ))
     })
 }
 

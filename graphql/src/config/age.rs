@@ -8,7 +8,8 @@ const MOST_S: u64 = 100 * 366 * 86_400;
 /// Reads a length of time.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let text = text.trim();
-    let (number, unit) = text.split_at(text.find(|it: char| !it.is_ascii_digit()).unwrap_or(text.len()));
+    let (number, unit) =
+        text.split_at(text.find(|it: char| !it.is_ascii_digit()).unwrap_or(text.len()));
     let seconds: Option<u64> = match unit.trim() {
         "s" => Some(1),
         "m" | "min" => Some(60),

@@ -19,9 +19,10 @@ pub(super) fn read(value: &Value) -> Result<CallLimits, String> {
     if items.len() > RULES {
         return Err(format!("`limits.calls` has {} rules; the most is {RULES}", items.len()));
     }
-    let rules = items.iter().enumerate().map(|(at, item)| {
-        rule(item).map_err(|why| format!("`limits.calls[{at}]`: {why}"))
-    });
+    let rules = items
+        .iter()
+        .enumerate()
+        .map(|(at, item)| rule(item).map_err(|why| format!("`limits.calls[{at}]`: {why}")));
     Ok(CallLimits::new(rules.collect::<Result<_, _>>()?))
 }
 
@@ -30,8 +31,8 @@ fn rule(item: &Value) -> Result<Rule, String> {
         return Err("write a map such as `{ tool: shop.charge, concurrency: 2 }`".to_owned());
     };
     if let Some(key) = fields.keys().find(|it| !KEYS.contains(&it.as_str())) {
-        let help = did_you_mean(key, KEYS)
-            .unwrap_or_else(|| format!("there are `{}`", KEYS.join("`, `")));
+        let help =
+            did_you_mean(key, KEYS).unwrap_or_else(|| format!("there are `{}`", KEYS.join("`, `")));
         return Err(format!("`{key}` is unknown: {help}"));
     }
     let rule = Rule {
@@ -117,8 +118,10 @@ mod tests {
         let limits = read(&written).unwrap();
         let tool = "shop.charge".parse().unwrap();
         let of = limits.of(&tool, &json!({ "customer": { "id": 7 } }));
-        let shown: Vec<_> = of.iter().map(|it| (it.key.as_str(), it.concurrency, it.rate)).collect();
-        let (minute, second) = (Rate { calls: 100, per_ms: 60_000 }, Rate { calls: 5, per_ms: 1_000 });
+        let shown: Vec<_> =
+            of.iter().map(|it| (it.key.as_str(), it.concurrency, it.rate)).collect();
+        let (minute, second) =
+            (Rate { calls: 100, per_ms: 60_000 }, Rate { calls: 5, per_ms: 1_000 });
         assert_eq!(
             shown,
             [
@@ -135,13 +138,42 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        refused(json!({}), expect!["`limits.calls` must be a list: write `[{ tool: shop.charge, rate: 100/min }]`"]);
-        refused(json!([{ "tool": "charge", "rate": "1/s" }]), expect!["`limits.calls[0]`: `charge` does not say which toolset it is of: write `set.charge`"]);
-        refused(json!([{ "tool": "a.b" }]), expect!["`limits.calls[0]`: say how many: `concurrency: 2`, `rate: 100/min`, or both"]);
-        refused(json!([{ "rate": "1/s" }]), expect!["`limits.calls[0]`: say which calls: either `tool: set.name` or `toolset: name`"]);
-        refused(json!([{ "tool": "a.b", "toolset": "a", "rate": "1/s" }]), expect!["`limits.calls[0]`: say which calls: either `tool: set.name` or `toolset: name`"]);
-        refused(json!([{ "tool": "a.b", "concurency": 1 }]), expect!["`limits.calls[0]`: `concurency` is unknown: did you mean `concurrency`?"]);
-        refused(json!([{ "tool": "a.b", "concurrency": 0 }]), expect!["`limits.calls[0]`: `concurrency` is 0; write a whole number from 1"]);
+        refused(
+            json!({}),
+            expect![
+                "`limits.calls` must be a list: write `[{ tool: shop.charge, rate: 100/min }]`"
+            ],
+        );
+        refused(
+            json!([{ "tool": "charge", "rate": "1/s" }]),
+            expect![
+                "`limits.calls[0]`: `charge` does not say which toolset it is of: write `set.charge`"
+            ],
+        );
+        refused(
+            json!([{ "tool": "a.b" }]),
+            expect!["`limits.calls[0]`: say how many: `concurrency: 2`, `rate: 100/min`, or both"],
+        );
+        refused(
+            json!([{ "rate": "1/s" }]),
+            expect![
+                "`limits.calls[0]`: say which calls: either `tool: set.name` or `toolset: name`"
+            ],
+        );
+        refused(
+            json!([{ "tool": "a.b", "toolset": "a", "rate": "1/s" }]),
+            expect![
+                "`limits.calls[0]`: say which calls: either `tool: set.name` or `toolset: name`"
+            ],
+        );
+        refused(
+            json!([{ "tool": "a.b", "concurency": 1 }]),
+            expect!["`limits.calls[0]`: `concurency` is unknown: did you mean `concurrency`?"],
+        );
+        refused(
+            json!([{ "tool": "a.b", "concurrency": 0 }]),
+            expect!["`limits.calls[0]`: `concurrency` is 0; write a whole number from 1"],
+        );
         for rate in ["", "0/s", "-1/s", "5", "5/week", "x/s", "5/s/s"] {
             let err = read(&json!([{ "tool": "a.b", "rate": rate }])).unwrap_err();
             assert!(err.contains("write so many a time"), "{err}");

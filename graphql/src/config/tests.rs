@@ -78,7 +78,9 @@ fn what_is_over_is_kept_as_long_as_it_says() {
     assert_eq!(kept("{}"), Ok(None));
     refused(
         "retention: 30",
-        expect!["`retention`: `30` is no length of time: write such as `30d`, `12h`, `90m` or `3600s`"],
+        expect![
+            "`retention`: `30` is no length of time: write such as `30d`, `12h`, `90m` or `3600s`"
+        ],
     );
     refused("retention: 59s", expect!["`retention` is `59s`; the shortest is 60s"]);
 }

@@ -197,7 +197,13 @@ impl Engine {
         Ok(u32::try_from(n).unwrap_or(u32::MAX).saturating_add(1))
     }
 
-    pub(super) fn about(&self, request: RequestId, version: u32, query: String, planner: &str) -> About {
+    pub(super) fn about(
+        &self,
+        request: RequestId,
+        version: u32,
+        query: String,
+        planner: &str,
+    ) -> About {
         let created_at = self.clock.now();
         let id = PlanId::draw(created_at);
         About { id, request, version, query, planner: planner.to_owned(), created_at }

@@ -24,9 +24,10 @@ impl Engine {
         check_name(name)?;
         let inputs = match inputs {
             None | Some(Value::Null) => None,
-            Some(written) => Some(inputs::schema(written).map_err(|why| {
-                EngineError::InvalidArgument(format!("`inputs`: {why}"))
-            })?),
+            Some(written) => Some(
+                inputs::schema(written)
+                    .map_err(|why| EngineError::InvalidArgument(format!("`inputs`: {why}")))?,
+            ),
         };
         if self.plan(plan).await?.is_none() {
             return Err(EngineError::not_found("plan", plan));

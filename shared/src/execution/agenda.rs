@@ -37,6 +37,8 @@ pub struct Agenda {
     gathering: BTreeSet<StepIx>,
     /// Those of them whose items are all over.
     gathered: BTreeSet<StepIx>,
+    /// What is undone next, where that has not begun.
+    undoing: Option<Task>,
     /// How many are not over.
     open: usize,
 }
@@ -51,7 +53,8 @@ impl Agenda {
     pub(super) fn leave(&mut self, task: Task, state: &StepState) -> bool {
         match state {
             StepState::Pending => {
-                self.ready.remove(&task)
+                self.undoing.take_if(|it| *it == task).is_some()
+                    || self.ready.remove(&task)
                     || self.asking.remove(&task)
                     || self.gated.remove(&task)
                     || (task.part.is_whole()
@@ -132,10 +135,14 @@ impl Agenda {
 
     /// Says that a task needs a permit before it begins.
     pub(super) fn gate(&mut self, task: Task, state: &StepState) {
-        // What undoes something is nowhere before it begins.
-        if self.leave(task, state) || task.part.undo {
+        if self.leave(task, state) {
             self.gated.insert(task);
         }
+    }
+
+    /// Says what is undone next.
+    pub(super) fn undo(&mut self, task: Option<Task>) {
+        self.undoing = task;
     }
 
     /// Says that a pending step will not run.
@@ -198,6 +205,25 @@ impl Agenda {
         &self.gathered
     }
 
+    /// Returns what is undone next, where that has not begun and waits for no permit.
+    pub fn undoing(&self) -> Option<Task> {
+        self.undoing
+    }
+
+    /// Returns the first task that is ready, whole steps before items: a long list must not keep
+    /// the steps beside it from beginning.
+    pub fn first_ready(&self) -> Option<Task> {
+        let first = self.ready.first().copied();
+        let mut next = first;
+        while let Some(task) = next {
+            if task.part.item.is_none() {
+                return next;
+            }
+            next = self.ready.range(Task::from(task.step.next())..).next().copied();
+        }
+        first
+    }
+
     /// Returns whether every step is over.
     pub fn is_over(&self) -> bool {
         self.open == 0
@@ -220,7 +246,8 @@ impl Agenda {
             && self.asking.is_empty()
             && self.gated.is_empty()
             && self.gathered.is_empty()
-            && self.doomed.is_empty())
+            && self.doomed.is_empty()
+            && self.undoing.is_none())
     }
 
     /// Returns whether nothing runs and nothing is about to.

@@ -73,9 +73,19 @@ impl Items {
         if self.held >= width {
             return None;
         }
-        let next = self.returned.pop_first().or_else(|| self.first_pending())?;
+        let next = self.first_returned().or_else(|| self.first_pending())?;
         self.held += 1;
         Some(next)
+    }
+
+    /// One that came back may have been stopped before it had its turn again.
+    fn first_returned(&mut self) -> Option<u32> {
+        while let Some(index) = self.returned.pop_first() {
+            if self.get(index).is_some_and(|it| it.state == StepState::Pending) {
+                return Some(index);
+            }
+        }
+        None
     }
 
     fn first_pending(&mut self) -> Option<u32> {

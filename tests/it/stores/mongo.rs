@@ -199,3 +199,20 @@ async fn workers_that_died_long_ago_are_forgotten_with_what_they_held() {
     assert_eq!(kept.get_array("holders").unwrap().len(), 0);
     assert!(kept.contains_key("expires"), "the server forgets it by itself");
 }
+
+#[tokio::test]
+async fn a_plan_that_is_part_of_another_goes_after_it() {
+    let url = Mongod::shared().await.fresh_url();
+    let store = Mongo::open(&url).await.unwrap();
+    for n in 1..=2 {
+        store.put_plan(&plan(n, n, 1, &["a.b"])).await.unwrap();
+    }
+    let whole = doc! { "_id": plan_id(1).to_string() };
+    let parts = doc! { "$set": { "subPlans": [plan_id(2).to_string()] } };
+    edit(&url, "plans", whole, parts).await;
+    let first = store.prune(at(100), 10).await.unwrap();
+    assert_eq!((first.plans, first.more), (1, true));
+    assert!(store.plan(plan_id(2)).await.unwrap().is_some());
+    let second = store.prune(at(100), 10).await.unwrap();
+    assert_eq!((second.plans, second.more), (1, false));
+}

@@ -289,3 +289,20 @@ async fn outputs_and_limits_do_not_grow_without_bound() {
     }
     assert_eq!(count("rates"), 1, "what counts nothing any more is forgotten");
 }
+
+#[tokio::test]
+async fn a_plan_that_is_part_of_another_goes_after_it() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    let store = Sqlite::open(&path).unwrap();
+    for n in 1..=2 {
+        store.put_plan(&plan(n, n, 1, &["a.b"])).await.unwrap();
+    }
+    let parts = format!("INSERT INTO plan_parts VALUES ('{}', '{}')", plan_id(1), plan_id(2));
+    edit(&path, &parts);
+    let first = store.prune(at(100), 10).await.unwrap();
+    assert_eq!((first.plans, first.more), (1, true));
+    assert!(store.plan(plan_id(2)).await.unwrap().is_some());
+    let second = store.prune(at(100), 10).await.unwrap();
+    assert_eq!((second.plans, second.more), (1, false));
+}

@@ -40,3 +40,19 @@ async fn the_last_events_are_told_to_whoever_comes_back() {
         assert_eq!(told, [4, 5], "seed {seed}");
     }
 }
+
+/// Whoever follows a log that is removed meanwhile is not kept waiting for ever.
+#[tokio::test(start_paused = true)]
+async fn a_log_that_is_removed_ends() {
+    let store = Arc::new(Memory::new());
+    let over = Head { state: ExecutionState::Completed, finished_at: Some(at(1)), ..head(1, 3) };
+    let append = Append { head: Some(over), ..some_events(execution(1), 0, 3) };
+    store.append(append).await.unwrap();
+    let told = tail(Arc::clone(&store) as _, execution(1), Seq(1), Duration::from_millis(10));
+    let mut told = Box::pin(told);
+    assert_eq!(told.try_next().await.unwrap().unwrap().seq, Seq(2));
+    assert_eq!(store.prune(at(2), 10).await.unwrap().executions, 1);
+    let rest = tokio::time::timeout(Duration::from_mins(1), told.try_collect::<Vec<_>>());
+    let rest = rest.await.expect("it ends").unwrap();
+    assert!(rest.len() <= 1, "what was read before: {rest:?}");
+}

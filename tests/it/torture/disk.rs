@@ -83,6 +83,13 @@ impl Disk {
         let _ = fs::remove_file(self.filler());
     }
 
+    /// Lets nobody write any more.
+    pub(super) fn protect(&self) {
+        let mut mount = Command::new("mount");
+        let status = mount.args(["-o", "remount,ro"]).arg(&self.path).status();
+        assert!(status.is_ok_and(|it| it.success()), "the disk cannot be protected");
+    }
+
     fn filler(&self) -> PathBuf {
         self.path.join("filler")
     }

@@ -82,7 +82,8 @@ async fn what_was_acknowledged_survives_the_primary() {
     let other = begin(&scene, &made["plan"]["planId"]).await;
     let gap = begun.elapsed();
     for id in [&id, &other] {
-        let signal = "mutation ($id: ID!) { signalExecution(executionId: $id, name: \"go\") { state } }";
+        let signal =
+            "mutation ($id: ID!) { signalExecution(executionId: $id, name: \"go\") { state } }";
         scene.insist(signal, &json!({ "id": id })).await.unwrap();
     }
     let again = follow(&scene, &id, |it| it["type"] == "finished").await;

@@ -118,11 +118,11 @@ pub async fn what_is_over_may_have_an_owner(world: World) {
     append.head = Some(over.clone());
     world.one.append(append).await.unwrap();
     assert_eq!(world.other.head(execution(1)).await.unwrap(), Some(over.clone()));
-    assert_eq!(orphans(&world, 0).await, [over.clone()]);
+    assert_eq!(orphans(&world, 0).await, std::slice::from_ref(&over));
     world.one.heartbeat(lease(1, 10)).await.unwrap();
     assert_eq!(orphans(&world, 0).await, []);
-    assert_eq!(orphans(&world, 10).await, [over.clone()]);
-    put(&world, [Head { owner: None, ..over.clone() }]).await;
+    assert_eq!(orphans(&world, 10).await, std::slice::from_ref(&over));
+    put(&world, [Head { owner: None, ..over }]).await;
     assert_eq!(orphans(&world, 10).await, []);
     assert_eq!(due_at(&world, at(10), 10).await, []);
 }
@@ -145,6 +145,11 @@ pub async fn a_lease_that_ran_out_frees_what_it_held(world: World) {
     put(&world, [owned(1, 1), owned(2, 1), owned(3, 2), due(4, 0, 0)]).await;
     assert_eq!(orphans(&world, 9).await, []);
     assert_eq!(orphans(&world, 10).await, [owned(1, 1), owned(2, 1)]);
+    let mut its = world.other.owned(worker(1), 10).await.unwrap();
+    its.sort_by_key(|it| it.execution);
+    assert_eq!(its, [owned(1, 1), owned(2, 1)]);
+    assert_eq!(world.other.owned(worker(1), 1).await.unwrap().len(), 1);
+    assert_eq!(world.other.owned(worker(3), 10).await.unwrap(), []);
     assert_eq!(world.other.orphans(at(10), 1).await.unwrap().len(), 1);
     world.one.heartbeat(lease(1, 30)).await.unwrap();
     assert_eq!(orphans(&world, 10).await, []);

@@ -128,6 +128,10 @@ impl ExecutionLog for View {
         self.far(self.world.faulty.orphans(now, most)).await
     }
 
+    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<Head>, StoreError> {
+        self.far(self.world.faulty.owned(worker, most)).await
+    }
+
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
         self.far(self.world.faulty.next_due()).await
     }

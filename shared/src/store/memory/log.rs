@@ -142,6 +142,10 @@ impl ExecutionLog for Memory {
         Ok(self.state().work.orphans(now, most))
     }
 
+    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<Head>, StoreError> {
+        Ok(self.state().work.owned(worker, most))
+    }
+
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
         Ok(self.state().work.next_due())
     }

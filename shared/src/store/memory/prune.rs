@@ -47,7 +47,9 @@ impl State {
     fn drop_outputs(&mut self, before: Timestamp) {
         let ends = self.kept.cache_ends.iter().take_while(|(until, _)| *until <= before);
         let keys: Vec<String> = ends.map(|(_, key)| key.clone()).collect();
-        keys.iter().for_each(|it| self.kept.uncache(it));
+        for key in keys {
+            self.kept.uncache(&key);
+        }
     }
 
     fn old_executions(&self, before: Timestamp) -> Vec<(Timestamp, ExecutionId)> {

@@ -105,6 +105,11 @@ impl Work {
         orphans.take(most).map(|(_, id)| self.heads[id].clone()).collect()
     }
 
+    pub(super) fn owned(&self, worker: WorkerId, most: usize) -> Vec<Head> {
+        let owned = self.owned.iter().filter(|(owner, _)| *owner == worker);
+        owned.take(most).map(|(_, id)| self.heads[id].clone()).collect()
+    }
+
     pub(super) fn heartbeat(&mut self, lease: Lease) {
         self.leases.insert(lease.worker, lease);
     }

@@ -1,14 +1,15 @@
 //! Requests, plans, transcripts, heads and keys in MongoDB.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
 use mongodb::bson::{Bson, DateTime, Document as Row, doc};
+use tokio::time::{Instant, sleep};
 
 use super::{
     Mongo,
-    connection::{failed, is_duplicate},
+    connection::{CONFIRMATION, failed, is_duplicate},
     lists, rows, texts,
 };
 use crate::{
@@ -21,6 +22,8 @@ use crate::{
     },
 };
 
+/// The wait for a key of somebody else that no majority has yet.
+const UNCONFIRMED: Duration = Duration::from_millis(20);
 /// How often a place at the end of a transcript is looked for while others take it.
 const TRANSCRIPT_TRIES: usize = 32;
 
@@ -153,10 +156,20 @@ impl Documents for Mongo {
             "execution": key.execution.to_string(),
             "fingerprint": &key.fingerprint,
         };
-        match self.put_new("keys", row).await {
-            Err(StoreError::Taken) => self.reservation(&key.key).await,
-            put => put.map(|()| None),
+        let asked = Instant::now();
+        while asked.elapsed() < CONFIRMATION {
+            match self.put_new("keys", row.clone()).await {
+                Err(StoreError::Taken) => (),
+                put => return put.map(|()| None),
+            }
+            if let Some(found) = self.reservation(&key.key).await? {
+                return Ok(Some(found));
+            }
+            // It is there, but no majority has it yet: it may still go, or come to stay.
+            sleep(UNCONFIRMED).await;
         }
+        let why = format!("no majority confirms who has the key `{}`: ask again", key.key);
+        Err(StoreError::Unavailable(why))
     }
 
     async fn reservation(&self, key: &str) -> Result<Option<Reservation>, StoreError> {

@@ -97,6 +97,15 @@ impl ExecutionLog for Mongo {
         lists::heads_of(found.limit(lists::limit(most)).await).await
     }
 
+    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<Head>, StoreError> {
+        if most == 0 {
+            return Ok(Vec::new());
+        }
+        let own = doc! { "owner": worker.to_string() };
+        let found = self.caches.find(own).sort(doc! { "_id": 1 });
+        lists::heads_of(found.limit(lists::limit(most)).await).await
+    }
+
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
         let some = self.caches.find_one(doc! { "wake": { "$exists": true } });
         let found = some.sort(doc! { "wake": 1 }).await.map_err(|err| failed(&err))?;

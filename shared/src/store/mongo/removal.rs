@@ -163,7 +163,7 @@ impl Mongo {
                 "executions" => self.caches.distinct(field, query).await,
                 other => self.collection(other).distinct(field, query).await,
             };
-            needed.append(&mut texts(found.map_err(|err| failed(&err))?));
+            needed.append(&mut texts(&found.map_err(|err| failed(&err))?));
         }
         Ok(needed)
     }
@@ -267,7 +267,7 @@ fn of_plan(id: &str) -> Row {
     } }
 }
 
-fn texts(values: Vec<Bson>) -> BTreeSet<String> {
+fn texts(values: &[Bson]) -> BTreeSet<String> {
     values.iter().filter_map(Bson::as_str).map(str::to_owned).collect()
 }
 

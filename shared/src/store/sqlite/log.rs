@@ -64,6 +64,10 @@ impl ExecutionLog for Sqlite {
         Ok(heads)
     }
 
+    async fn owned(&self, worker: WorkerId, most: usize) -> Result<Vec<Head>, StoreError> {
+        self.readers.read(move |connection| owned(connection, &worker.to_string(), most)).await
+    }
+
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
         self.readers.read(next_due).await
     }
@@ -316,11 +320,6 @@ fn orphans(
     is_dead: impl Fn(WorkerId) -> bool,
 ) -> Result<(Vec<WorkerId>, Vec<Head>), StoreError> {
     let leases = leases(connection).map_err(|err| failed(&err))?;
-    let sql = format!(
-        "SELECT {} FROM heads INDEXED BY heads_owner WHERE owner = ?1 ORDER BY execution LIMIT ?2",
-        rows::HEAD
-    );
-    let mut statement = connection.prepare_cached(&sql).map_err(|err| failed(&err))?;
     let (mut dead, mut heads) = (Vec::new(), Vec::new());
     for owner in owners(connection).map_err(|err| failed(&err))? {
         let worker = good(rows::parse::<WorkerId>(&owner, &owner))?;
@@ -333,13 +332,23 @@ fn orphans(
             }
             _ => (),
         }
-        let left = limit(most.saturating_sub(heads.len()));
-        let mut found = statement.query(params![owner, left]).map_err(|err| failed(&err))?;
-        while let Some(row) = found.next().map_err(|err| failed(&err))? {
-            heads.extend(good(rows::head(row))?);
-        }
+        heads.extend(owned(connection, &owner, most.saturating_sub(heads.len()))?);
     }
     Ok((dead, heads))
+}
+
+fn owned(connection: &Connection, owner: &str, most: usize) -> Result<Vec<Head>, StoreError> {
+    let sql = format!(
+        "SELECT {} FROM heads INDEXED BY heads_owner WHERE owner = ?1 ORDER BY execution LIMIT ?2",
+        rows::HEAD
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(|err| failed(&err))?;
+    let mut found = statement.query(params![owner, limit(most)]).map_err(|err| failed(&err))?;
+    let mut heads = Vec::new();
+    while let Some(row) = found.next().map_err(|err| failed(&err))? {
+        heads.extend(good(rows::head(row))?);
+    }
+    Ok(heads)
 }
 
 fn leases(connection: &Connection) -> rusqlite::Result<BTreeMap<String, i64>> {

@@ -71,7 +71,7 @@ impl Kind {
 
     fn still(self, connection: &Connection, before: i64, id: &str) -> rusqlite::Result<bool> {
         let condition = match self {
-            Self::Executions => "AND heads.execution = ?2",
+            Self::Executions => "AND heads.number = (SELECT number FROM logs WHERE execution = ?2)",
             Self::Plans | Self::Requests => "AND id = ?2",
         };
         let sql = self.sql(condition).replace("INDEXED BY heads_finished", "");

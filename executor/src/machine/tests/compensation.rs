@@ -1,0 +1,417 @@
+//! Compensation: what was done is undone, the latest first.
+
+use expect_test::expect;
+
+use super::*;
+
+/// `a`, then `b` beside `c`, all of which can be undone, then `x`, which cannot.
+fn steps() -> Vec<UncheckedStep> {
+    vec![
+        undoable(call("a", &[])),
+        undoable(call("b", &["a"])),
+        undoable(call("c", &["a"])),
+        call("x", &["b", "c"]),
+    ]
+}
+
+/// Everything up to `x` is done, `c` before `b`.
+fn done() -> Story {
+    let mut story = Story::with(steps(), compensating());
+    story.ok("a").ok("c").ok("b");
+    story
+}
+
+/// Returns what was undone, in order.
+fn undone(story: &Story) -> Vec<String> {
+    let undone = story.log.iter().map(|it| &it.event).filter(|it| it.kind() == "step_compensated");
+    undone.map(|it| it.step().unwrap().to_string()).collect()
+}
+
+#[test]
+fn what_was_done_is_undone_the_latest_first() {
+    let mut story = done();
+    story.end("x", Err(failed()));
+    assert_eq!(story.state(), ExecutionState::Compensating);
+    assert_eq!(story.called_with("b/undo"), json!({ "of": { "by": "b" } }));
+    story.ok("b/undo").ok("c/undo").ok("a/undo").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_started b#1
+        0 step_started c#1
+        0 step_succeeded c#1 {"by":"c"}
+        0 step_succeeded b#1 {"by":"b"}
+        0 step_started x#1
+        0 step_failed x#1 tool.failed
+        0 compensation_started
+        0 step_compensation_started b#1
+        0 step_compensated b#1 {"by":"b/undo"}
+        0 step_compensation_started c#1
+        0 step_compensated c#1 {"by":"c/undo"}
+        0 step_compensation_started a#1
+        0 step_compensated a#1 {"by":"a/undo"}
+        0 finished Failed
+    "#]]);
+    let b = story.execution.step(story.number("b"));
+    assert!(b.is_compensated() && b.output().is_some());
+    story.survives_every_cut();
+    let tally = story.is_over(ExecutionState::Failed);
+    assert_eq!((tally.successful, tally.failed), (3, 1));
+}
+
+#[test]
+fn what_ran_when_it_failed_is_awaited_and_undone_too() {
+    let mut story = Story::with(steps(), compensating());
+    story.ok("a").end("b", Err(failed()));
+    assert_eq!(story.state(), ExecutionState::InProgress);
+    story.ok("c").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_started b#1
+        0 step_started c#1
+        0 step_failed b#1 tool.failed
+        0 step_skipped x ExecutionFailed
+        0 step_succeeded c#1 {"by":"c"}
+        0 compensation_started
+        0 step_compensation_started c#1
+    "#]]);
+    story.ok("c/undo").ok("a/undo");
+    assert_eq!(undone(&story), ["c", "a"]);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn nothing_is_undone_unless_it_was_asked_for() {
+    let mut story = Story::new(steps());
+    story.ok("a").ok("c").end("b", Err(failed()));
+    assert_eq!(undone(&story), Vec::<String>::new());
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn nothing_is_undone_of_what_ended_well() {
+    let mut story = done();
+    story.ok("x");
+    assert_eq!(undone(&story), Vec::<String>::new());
+    story.is_over(ExecutionState::Completed);
+    let steps = vec![undoable(call("a", &[])), on_error(OnError::Continue, call("b", &[]))];
+    let mut survived = Story::with(steps, compensating());
+    survived.ok("a").end("b", Err(failed()));
+    assert_eq!(undone(&survived), Vec::<String>::new());
+    survived.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn nothing_done_is_nothing_to_undo() {
+    let mut story = Story::with(steps(), compensating());
+    story.end("a", Err(failed())).check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_failed a#1 tool.failed
+        0 step_skipped b ExecutionFailed
+        0 step_skipped c ExecutionFailed
+        0 step_skipped x ExecutionFailed
+        0 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn a_cancelled_execution_is_undone_once_everything_has_stopped() {
+    let mut story = Story::with(steps(), compensating());
+    story.ok("a").cancel().ok("c");
+    assert_eq!(story.state(), ExecutionState::InProgress, "b is told to stop, and has not yet");
+    story.end("b", Err(stopped()));
+    assert_eq!(story.state(), ExecutionState::Compensating);
+    story.cancel().ok("c/undo").ok("a/undo").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_started b#1
+        0 step_started c#1
+        0 cancel_requested
+        0 step_cancelled x
+        0 step_succeeded c#1 {"by":"c"}
+        0 step_cancelled b
+        0 compensation_started
+        0 step_compensation_started c#1
+        0 step_compensated c#1 {"by":"c/undo"}
+        0 step_compensation_started a#1
+        0 step_compensated a#1 {"by":"a/undo"}
+        0 finished Cancelled
+    "#]]);
+    story.is_over(ExecutionState::Cancelled);
+}
+
+#[test]
+fn an_execution_that_ran_out_of_time_is_undone_without_a_deadline() {
+    let options = ExecutionOptions { deadline_ms: Some(50), ..compensating() };
+    let mut story = Story::with(steps(), options);
+    story.ok("a").ok("b").wake(50).end("c", Err(stopped()));
+    assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Compensating, None));
+    story.wake(5_000).ok("b/undo").ok("a/undo").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_started b#1
+        0 step_started c#1
+        0 step_succeeded b#1 {"by":"b"}
+        50 deadline_passed
+        50 step_failed x#1 execution.deadline
+        50 step_failed c#1 execution.deadline
+        50 compensation_started
+        50 step_compensation_started b#1
+        5000 step_compensated b#1 {"by":"b/undo"}
+        5000 step_compensation_started a#1
+        5000 step_compensated a#1 {"by":"a/undo"}
+        5000 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn items_are_undone_one_by_one_with_what_each_returned() {
+    let each = with(json!({ "it": "{{item}}" }), undoable(call("each", &["a"])));
+    let mut each = for_each("{{a}}", each);
+    each.compensate.as_mut().unwrap().parameters =
+        Arc::new(json!({ "of": "{{each}}", "it": "{{item}}", "at": "{{index}}", "all": "{{a}}" }));
+    let steps = vec![call("a", &[]), each];
+    let mut story = Story::with(steps, compensating());
+    story.end("a", Ok(json!(["x", "y", "z"])));
+    story.end("each[2]", Ok(json!("Z"))).end("each[0]", Ok(json!("X")));
+    story.end("each[1]", Err(failed()));
+    let expected = json!({ "of": "X", "it": "x", "at": 0, "all": ["x", "y", "z"] });
+    assert_eq!(story.called_with("each[0]/undo"), expected);
+    story.ok("each[0]/undo").ok("each[2]/undo").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 ["x","y","z"]
+        0 step_started each#1 of 3
+        0 step_started each[0]#1
+        0 step_started each[1]#1
+        0 step_started each[2]#1
+        0 step_succeeded each[2]#1 "Z"
+        0 step_succeeded each[0]#1 "X"
+        0 step_failed each[1]#1 tool.failed
+        0 step_failed each#1 tool.failed
+        0 compensation_started
+        0 step_compensation_started each[0]#1
+        0 step_compensated each[0]#1 {"by":"each[0]/undo"}
+        0 step_compensation_started each[2]#1
+        0 step_compensated each[2]#1 {"by":"each[2]/undo"}
+        0 finished Failed
+    "#]]);
+    assert!(story.execution.step(story.number("each")).is_compensated());
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn a_compensation_is_tried_again_by_its_own_policy() {
+    let mut a = undoable(call("a", &[]));
+    let policy = &mut a.compensate.as_mut().unwrap().policy;
+    (policy.retry.max_attempts, policy.retry.jitter) = (2, false);
+    let mut story = Story::with(vec![a, call("x", &["a"])], compensating());
+    story.ok("a").end("x", Err(failed())).end("a/undo", Err(failed()));
+    assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Compensating, Some(100)));
+    story.claim().wake(100).ok("a/undo").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_started x#1
+        0 step_failed x#1 tool.failed
+        0 compensation_started
+        0 step_compensation_started a#1
+        0 step_compensation_retry_scheduled a#1 tool.failed until 100
+        0 claimed
+        100 step_compensation_started a#2
+        100 step_compensated a#2 {"by":"a/undo"}
+        100 finished Failed
+    "#]]);
+    story.survives_every_cut();
+    story.is_over(ExecutionState::Failed);
+}
+
+/// Steno's sagas are stuck where an undo action fails; Conductor starts two failure workflows.
+#[test]
+fn a_compensation_that_fails_is_recorded_and_the_others_go_on() {
+    let mut story = done();
+    story.end("x", Err(failed())).ok("b/undo").end("c/undo", Err(failed())).ok("a/undo");
+    story.check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_started b#1
+        0 step_started c#1
+        0 step_succeeded c#1 {"by":"c"}
+        0 step_succeeded b#1 {"by":"b"}
+        0 step_started x#1
+        0 step_failed x#1 tool.failed
+        0 compensation_started
+        0 step_compensation_started b#1
+        0 step_compensated b#1 {"by":"b/undo"}
+        0 step_compensation_started c#1
+        0 step_compensation_failed c#1 tool.failed
+        0 step_compensation_started a#1
+        0 step_compensated a#1 {"by":"a/undo"}
+        0 finished Failed
+    "#]]);
+    assert_eq!(undone(&story), ["b", "a"]);
+    let c = story.execution.step(story.number("c"));
+    assert!(!c.is_compensated());
+    assert!(matches!(c.undo.as_ref().unwrap().state, StepState::Failed(_)));
+    assert_eq!(c.output(), Some(&json!({ "by": "c" })), "what it did is still known");
+    let begun = story.log.iter().filter(|it| it.event == Event::CompensationStarted).count();
+    assert_eq!(begun, 1);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn a_compensation_with_an_effect_that_was_cut_short_is_not_called_again() {
+    let mut once = undoable(call("b", &["a"]));
+    once.compensate.as_mut().unwrap().policy.effect = Effect::Once;
+    let steps = vec![undoable(call("a", &[])), once, call("x", &["b"])];
+    let mut story = Story::with(steps, compensating());
+    story.ok("a").ok("b").end("x", Err(failed())).claim().check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_started b#1
+        0 step_succeeded b#1 {"by":"b"}
+        0 step_started x#1
+        0 step_failed x#1 tool.failed
+        0 compensation_started
+        0 step_compensation_started b#1
+        0 claimed
+        0 step_compensation_failed b#1 tool.outcome_unknown
+        0 step_compensation_started a#1
+    "#]]);
+    story.claim().ok("a/undo").check(expect![[r#"
+        0 claimed
+        0 step_compensation_interrupted a#1
+        0 step_compensation_started a#2
+        0 step_compensated a#2 {"by":"a/undo"}
+        0 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn a_compensation_whose_parameters_cannot_be_told_fails_and_the_others_go_on() {
+    let mut b = undoable(call("b", &["a"]));
+    b.compensate.as_mut().unwrap().parameters = Arc::new(json!({ "of": "{{b.missing}}" }));
+    let steps = vec![undoable(call("a", &[])), b, call("x", &["b"])];
+    let options = ExecutionOptions { strict_templates: true, ..compensating() };
+    let mut story = Story::with(steps, options);
+    story.ok("a").ok("b").end("x", Err(failed())).ok("a/undo").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_started b#1
+        0 step_succeeded b#1 {"by":"b"}
+        0 step_started x#1
+        0 step_failed x#1 tool.failed
+        0 compensation_started
+        0 step_compensation_failed b#1 template.unresolved
+        0 step_compensation_started a#1
+        0 step_compensated a#1 {"by":"a/undo"}
+        0 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn a_compensation_may_sleep_but_not_wait() {
+    let mut a = undoable(call("a", &[]));
+    let undo = a.compensate.as_mut().unwrap();
+    (undo.tool, undo.parameters) = ("flow.sleep".parse().unwrap(), Arc::new(json!({ "ms": 70 })));
+    let mut b = undoable(call("b", &["a"]));
+    let undo = b.compensate.as_mut().unwrap();
+    (undo.tool, undo.parameters) =
+        ("flow.wait".parse().unwrap(), Arc::new(json!({ "name": "go" })));
+    let mut story = Story::with(vec![a, b, call("x", &["b"])], compensating());
+    story.ok("a").ok("b").end("x", Err(failed())).claim().wake(70).check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_started b#1
+        0 step_succeeded b#1 {"by":"b"}
+        0 step_started x#1
+        0 step_failed x#1 tool.failed
+        0 compensation_started
+        0 step_compensation_failed b#1 tool.invalid_parameters
+        0 step_compensation_started a#1 until 70
+        0 claimed
+        70 step_compensated a#1 null
+        70 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn a_pause_does_not_hold_what_is_stopping() {
+    let mut story = Story::with(steps(), compensating());
+    story.ok("a").tell(Command::Pause).ok("b").end("c", Err(failed()));
+    assert_eq!(story.state(), ExecutionState::Compensating);
+    assert!(!story.execution.is_paused());
+    story.ok("b/undo").ok("a/undo").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_started b#1
+        0 step_started c#1
+        0 paused
+        0 step_succeeded b#1 {"by":"b"}
+        0 step_failed c#1 tool.failed
+        0 step_skipped x ExecutionFailed
+        0 compensation_started
+        0 step_compensation_started b#1
+        0 step_compensated b#1 {"by":"b/undo"}
+        0 step_compensation_started a#1
+        0 step_compensated a#1 {"by":"a/undo"}
+        0 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+/// What a worker that is about to end leaves must be found again: it is work.
+#[test]
+fn what_is_left_to_undo_is_work() {
+    let mut story = done();
+    let (task, result) = (story.task("x"), Err(failed()));
+    let ended = Input::Ended { task, attempt: Attempt::FIRST, result };
+    let moment = Moment { now: at(0), may_start: false };
+    let events = decide(&mut story.execution, ended, moment);
+    story.log.extend(events);
+    assert_eq!(story.state(), ExecutionState::Compensating);
+    assert!(story.execution.agenda().has_work());
+    story.replays();
+    story.claim().ok("b/undo").ok("c/undo").ok("a/undo");
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn a_sub_plan_that_was_done_is_undone_by_a_call() {
+    let steps = vec![undoable(sub_plan("p", &[])), call("x", &["p"])];
+    let mut story = Story::with(steps, compensating());
+    story.end("p", Ok(json!({ "out": 1 }))).end("x", Err(failed()));
+    assert!(story.execution.agenda().has_calls(), "it is undone by a call");
+    assert_eq!(story.called_with("p/undo"), json!({ "of": { "out": 1 } }));
+    story.ok("p/undo");
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn ten_thousand_items_are_undone_at_two_events_each() {
+    const ITEMS: usize = 10_000;
+    let list = Value::Array((0..ITEMS).map(Value::from).collect());
+    let each = for_each("{{a}}", undoable(call("each", &["a"])));
+    let mut story = Story::with(vec![call("a", &[]), each, call("x", &["each"])], compensating());
+    story.end("a", Ok(list)).run(|task| match task.step.get() {
+        2 => Err(failed()),
+        _ => Ok(json!(task.part.item)),
+    });
+    let undone = story.log.iter().filter(|it| it.event.part().undo).count();
+    assert_eq!(undone, 2 * ITEMS);
+    story.is_over(ExecutionState::Failed);
+}

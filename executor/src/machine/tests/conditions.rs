@@ -1,0 +1,212 @@
+//! Conditions: whether a step is done at all.
+
+use expect_test::expect;
+
+use super::*;
+
+#[test]
+fn a_condition_is_told_once_everything_before_it_is_over() {
+    let steps = vec![
+        call("a", &[]),
+        call("b", &[]),
+        when("a.by == 'a'", call("yes", &["a", "b"])),
+        when("steps['a'].by == 'b'", call("no", &["a"])),
+        call("after_no", &["no"]),
+    ];
+    let mut story = Story::new(steps);
+    story.ok("a").claim().ok("b").ok("yes").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_started b#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_skipped no Condition
+        0 step_skipped after_no Dependency
+        0 claimed
+        0 step_interrupted b#1
+        0 step_started b#2
+        0 step_succeeded b#2 {"by":"b"}
+        0 step_started yes#1
+        0 step_succeeded yes#1 {"by":"yes"}
+        0 finished Completed
+    "#]]);
+    let tally = story.is_over(ExecutionState::Completed);
+    assert_eq!((tally.successful, tally.skipped), (3, 2));
+}
+
+#[test]
+fn of_what_depends_on_a_skipped_step_its_own_condition_alone_decides() {
+    let steps = vec![
+        when("false", call("a", &[])),
+        call("plain", &["a"]),
+        when(
+            "true",
+            with(json!({ "got": "{{a}}", "plain": "{{plain}}" }), call("own", &["a", "plain"])),
+        ),
+        when("a == null", call("asks", &["a"])),
+        when("a != null", call("no", &["a"])),
+        call("join", &["own", "asks"]),
+    ];
+    let mut story = Story::new(steps);
+    assert_eq!(story.called_with("own"), json!({ "got": null, "plain": null }));
+    story.ok("own").ok("asks").ok("join").check(expect![[r#"
+        0 claimed
+        0 step_skipped a Condition
+        0 step_skipped no Condition
+        0 step_started asks#1
+        0 step_skipped plain Dependency
+        0 step_started own#1
+        0 step_succeeded own#1 {"by":"own"}
+        0 step_succeeded asks#1 {"by":"asks"}
+        0 step_started join#1
+        0 step_succeeded join#1 {"by":"join"}
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn a_condition_is_not_doomed_by_a_failure_that_the_execution_survives() {
+    let steps = vec![
+        on_error(OnError::Continue, call("a", &[])),
+        when("a == null", call("b", &["a"])),
+        call("c", &["a"]),
+    ];
+    let mut story = Story::new(steps);
+    story.end("a", Err(failed())).ok("b").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_failed a#1 tool.failed
+        0 step_skipped c Dependency
+        0 step_started b#1
+        0 step_succeeded b#1 {"by":"b"}
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn a_condition_that_cannot_be_told_fails_its_step() {
+    let steps =
+        || vec![call("a", &[]), when("a.missing > 1", call("b", &["a"])), call("c", &["b"])];
+    let mut story = Story::new(steps());
+    story.ok("a").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_failed b#1 template.unresolved
+        0 step_skipped c ExecutionFailed
+        0 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+    let mut ignored = steps();
+    ignored[1].policy.on_error = OnError::Ignore;
+    let mut story = Story::new(ignored);
+    story.ok("a").ok("c").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_failed b#1 template.unresolved
+        0 step_started c#1
+        0 step_succeeded c#1 {"by":"c"}
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn a_condition_sees_the_input_and_the_variables() {
+    let mut a = call("a", &[]);
+    a.output_mapping = vec![("by".to_owned(), "who".to_owned())];
+    let steps = vec![
+        a,
+        when("input.days > 3 && vars.who == 'a'", call("b", &["a"])),
+        when("input.days > 30", call("c", &[])),
+    ];
+    let input = Arc::new(json!({ "days": 7 }));
+    let mut story = Story::with(steps, ExecutionOptions { input, ..Default::default() });
+    story.ok("a").ok("b").check(expect![[r#"
+        0 claimed
+        0 step_skipped c Condition
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_started b#1
+        0 step_succeeded b#1 {"by":"b"}
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn a_condition_comes_before_consent_and_before_the_list() {
+    let list = json!({ "list": [1, 2] });
+    let steps = vec![
+        call("a", &[]),
+        when("false", approved(for_each("{{a.list}}", call("no", &["a"])))),
+        when("true", approved(for_each("{{a.list}}", call("yes", &["a"])))),
+    ];
+    let mut story = Story::new(steps);
+    story.end("a", Ok(list)).approve("yes", true).run(|_| Ok(json!(0))).check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"list":[1,2]}
+        0 step_skipped no Condition
+        0 step_waiting yes approval
+        0 step_approved yes
+        0 step_started yes#1 of 2
+        0 step_started yes[0]#1
+        0 step_started yes[1]#1
+        0 step_succeeded yes[0]#1 0
+        0 step_succeeded yes[1]#1 0
+        0 step_succeeded yes#1
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn nothing_is_judged_during_a_pause_nor_by_a_worker_that_is_about_to_end() {
+    let mut story = Story::new(vec![call("a", &[]), when("false", call("b", &["a"]))]);
+    story.tell(Command::Pause).ok("a").claim().check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 paused
+        0 step_succeeded a#1 {"by":"a"}
+        0 claimed
+    "#]]);
+    assert_eq!(story.state(), ExecutionState::Paused);
+    story.tell(Command::Resume).check(expect![[r#"
+        0 resumed
+        0 step_skipped b Condition
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn a_step_with_a_condition_is_stopped_like_any_other() {
+    let steps = || vec![call("a", &[]), call("x", &[]), when("true", call("b", &["a"]))];
+    let mut failing = Story::new(steps());
+    failing.end("x", Err(failed())).ok("a").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_started x#1
+        0 step_failed x#1 tool.failed
+        0 step_skipped b ExecutionFailed
+        0 step_succeeded a#1 {"by":"a"}
+        0 finished Failed
+    "#]]);
+    failing.is_over(ExecutionState::Failed);
+    let mut cancelled = Story::new(steps());
+    cancelled.cancel().end("x", Err(stopped())).ok("a").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_started x#1
+        0 cancel_requested
+        0 step_cancelled b
+        0 step_cancelled x
+        0 step_succeeded a#1 {"by":"a"}
+        0 finished Cancelled
+    "#]]);
+    let tally = cancelled.is_over(ExecutionState::Cancelled);
+    assert_eq!((tally.successful, tally.cancelled), (1, 2));
+}

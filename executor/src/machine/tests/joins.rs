@@ -1,0 +1,313 @@
+//! What users of other engines complain of: joins, branches and slots.
+
+use expect_test::expect;
+
+use super::*;
+
+/// LangGraph: a slow sibling holds a branch that has nothing to do with it, step by step.
+#[test]
+fn a_slow_branch_does_not_hold_a_fast_one() {
+    let steps = vec![
+        call("slow", &[]),
+        call("fast", &[]),
+        call("faster", &["fast"]),
+        call("fastest", &["faster"]),
+        call("join", &["slow", "fastest"]),
+    ];
+    let mut story = Story::new(steps);
+    story.ok("fast").ok("faster").ok("fastest").check(expect![[r#"
+        0 claimed
+        0 step_started slow#1
+        0 step_started fast#1
+        0 step_succeeded fast#1 {"by":"fast"}
+        0 step_started faster#1
+        0 step_succeeded faster#1 {"by":"faster"}
+        0 step_started fastest#1
+        0 step_succeeded fastest#1 {"by":"fastest"}
+    "#]]);
+    story.ok("slow").ok("join");
+    story.is_over(ExecutionState::Completed);
+}
+
+/// The same within one: a long loop that could take every slot leaves some to the steps beside it.
+#[test]
+fn a_long_loop_does_not_hold_the_branch_beside_it() {
+    let list = Value::Array(vec![json!(0); 1_000]);
+    let steps = vec![
+        call("a", &[]),
+        for_each("{{a}}", call("each", &["a"])),
+        call("b", &[]),
+        call("c", &["b"]),
+        call("d", &["c"]),
+    ];
+    let options = ExecutionOptions { max_parallel: Some(4), ..Default::default() };
+    let mut story = Story::with(steps, options);
+    story.end("a", Ok(list));
+    story.ok("b").ok("each[0]");
+    assert_eq!(story.execution.step(story.number("c")).state.name(), "running");
+    story.ok("c").ok("each[1]");
+    assert_eq!(story.execution.step(story.number("d")).state.name(), "running");
+    story.run(|_| Ok(json!(0)));
+    story.is_over(ExecutionState::Completed);
+}
+
+/// Conductor: a join of 6,000 forks finished before they did.
+#[test]
+fn a_join_of_six_thousand_branches_begins_after_the_last() {
+    const BRANCHES: usize = 6_000;
+    let names: Vec<String> = (0..BRANCHES).map(|it| format!("b{it}")).collect();
+    let mut steps: Vec<UncheckedStep> = names.iter().map(|it| call(it, &[])).collect();
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    steps.push(call("join", &all));
+    let mut story = Story::new(steps);
+    let join = story.number("join");
+    for n in 0..BRANCHES {
+        assert_eq!(story.execution.step(join).state, StepState::Pending, "after {n}");
+        let agenda = story.execution.agenda();
+        // From both ends, so that neither the first nor the last number decides.
+        let task = if n % 2 == 0 { agenda.running().first() } else { agenda.running().last() };
+        let task = *task.unwrap();
+        story.end_task(task, Ok(json!(n)));
+    }
+    assert_eq!(story.execution.step(join).state.name(), "running");
+    story.ok("join");
+    let begun = story.log.iter().filter(|it| it.event.kind() == "step_started").count();
+    assert_eq!(begun, BRANCHES + 1, "each once");
+    story.is_over(ExecutionState::Completed);
+}
+
+/// Conductor: a join over 6,000 items of one list.
+#[test]
+fn what_follows_six_thousand_items_begins_after_the_last() {
+    let list = Value::Array(vec![json!(0); 6_000]);
+    let steps = vec![
+        call("a", &[]),
+        for_each("{{a}}", call("each", &["a"])),
+        with(json!({ "all": "{{each}}" }), call("join", &["each"])),
+    ];
+    let mut story = Story::new(steps);
+    story.end("a", Ok(list));
+    for n in 0..6_000 {
+        assert_eq!(story.execution.step(story.number("join")).state, StepState::Pending);
+        let task = *story.execution.agenda().running().first().unwrap();
+        story.end_task(task, Ok(json!(n)));
+    }
+    assert_eq!(story.called_with("join")["all"].as_array().unwrap().len(), 6_000);
+    story.ok("join");
+    story.is_over(ExecutionState::Completed);
+}
+
+/// Conductor: a join on nothing completes at once, or never.
+#[test]
+fn a_join_of_no_branches_goes_on() {
+    let steps = vec![
+        call("a", &[]),
+        for_each("{{a}}", call("each", &["a"])),
+        when("false", call("no", &["a"])),
+        when("each.size() == 0 && no == null", call("join", &["each", "no"])),
+    ];
+    let mut story = Story::new(steps);
+    story.end("a", Ok(json!([]))).ok("join").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 []
+        0 step_skipped no Condition
+        0 step_started each#1 of 0
+        0 step_succeeded each#1
+        0 step_started join#1
+        0 step_succeeded join#1 {"by":"join"}
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+/// Conductor: an optional task that fails completes the join early.
+#[test]
+fn an_optional_branch_that_fails_does_not_end_the_join_early() {
+    let steps = vec![
+        on_error(OnError::Ignore, call("optional", &[])),
+        call("other", &[]),
+        with(
+            json!({ "got": ["{{optional}}", "{{other.by}}"] }),
+            call("join", &["optional", "other"]),
+        ),
+    ];
+    let mut story = Story::new(steps);
+    story.end("optional", Err(failed()));
+    assert_eq!(story.execution.step(story.number("join")).state, StepState::Pending);
+    story.ok("other");
+    assert_eq!(story.called_with("join"), json!({ "got": [null, "other"] }));
+    story.ok("join");
+    story.is_over(ExecutionState::Completed);
+}
+
+/// Conductor: a skipped parent. A plain join over it is skipped, at once; one with a condition of
+/// its own waits for every other parent.
+#[test]
+fn a_join_over_a_skipped_branch_is_skipped_or_decides_for_itself() {
+    let steps = vec![
+        when("false", call("skipped", &[])),
+        call("other", &[]),
+        call("plain", &["skipped", "other"]),
+        when("other.by == 'other'", call("own", &["skipped", "other", "plain"])),
+    ];
+    let mut story = Story::new(steps);
+    story.check(expect![[r#"
+        0 claimed
+        0 step_skipped skipped Condition
+        0 step_started other#1
+        0 step_skipped plain Dependency
+    "#]]);
+    assert_eq!(story.execution.step(story.number("own")).state, StepState::Pending);
+    story.ok("other").ok("own").check(expect![[r#"
+        0 step_succeeded other#1 {"by":"other"}
+        0 step_started own#1
+        0 step_succeeded own#1 {"by":"own"}
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+/// Mastra: a branch that is suspended loses its siblings' results, or gets another's.
+#[test]
+fn a_suspended_branch_keeps_its_siblings_results() {
+    let steps = vec![
+        call("a", &[]),
+        approved(call("b", &[])),
+        wait("w", "go", &[]),
+        call("c", &[]),
+        with(
+            json!(["{{a.by}}", "{{b.by}}", "{{w}}", "{{c.by}}"]),
+            call("join", &["a", "b", "w", "c"]),
+        ),
+    ];
+    let mut story = Story::new(steps);
+    story.ok("a").claim().approve("b", true).ok("c").claim().ok("b");
+    assert_eq!(story.state(), ExecutionState::Waiting);
+    story.claim().signal("go", json!("w"));
+    assert_eq!(story.called_with("join"), json!(["a", "b", "w", "c"]));
+    story.ok("join");
+    story.is_over(ExecutionState::Completed);
+}
+
+/// Mastra: the items of a loop that are suspended resume with the data of another.
+#[test]
+fn suspended_items_keep_their_own_results() {
+    let each = on_error(OnError::Wait, with(json!({ "it": "{{item}}" }), call("each", &["a"])));
+    let mut story = Story::new(vec![call("a", &[]), for_each("{{a}}", each)]);
+    story.end("a", Ok(json!(["x", "y", "z"])));
+    story
+        .end("each[0]", Err(failed()))
+        .end("each[1]", Ok(json!("Y")))
+        .end("each[2]", Err(failed()));
+    story.claim().approve("each[2]", true);
+    assert_eq!(story.called_with("each[2]"), json!({ "it": "z" }));
+    story.end("each[2]", Ok(json!("Z"))).claim().approve("each[0]", true);
+    story.end("each[0]", Ok(json!("X")));
+    assert_eq!(story.output("each"), json!(["X", "Y", "Z"]));
+    story.is_over(ExecutionState::Completed);
+}
+
+/// Kestra: what is paused or waits holds its slot, and everything else waits for it.
+#[test]
+fn what_waits_holds_no_slot() {
+    let steps = vec![
+        approved(call("a", &[])),
+        wait("w", "go", &[]),
+        tries(2, call("r", &[])),
+        on_error(OnError::Wait, call("d", &[])),
+        call("z", &[]),
+    ];
+    let options = ExecutionOptions { max_parallel: Some(1), ..Default::default() };
+    let mut story = Story::with(steps, options);
+    story.end("r", Err(failed())).end("d", Err(failed()));
+    assert_eq!(story.execution.step(story.number("z")).state.name(), "running");
+    story.ok("z").wake(100).ok("r").approve("a", true).ok("a").approve("d", true).ok("d");
+    story.signal("go", json!(1)).check(expect![[r#"
+        0 claimed
+        0 step_waiting a approval
+        0 step_waiting w signal go
+        0 step_started r#1
+        0 step_retry_scheduled r#1 tool.failed until 100
+        0 step_started d#1
+        0 step_waiting d decision tool.failed
+        0 step_started z#1
+        0 step_succeeded z#1 {"by":"z"}
+        100 step_started r#2
+        100 step_succeeded r#2 {"by":"r"}
+        100 step_approved a
+        100 step_started a#1
+        100 step_succeeded a#1 {"by":"a"}
+        100 step_approved d
+        100 step_started d#2
+        100 step_succeeded d#2 {"by":"d"}
+        100 signal_received
+        100 step_succeeded w#1 1
+        100 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+/// Kestra: a loop inside a limit of one deadlocks with itself.
+#[test]
+fn a_loop_within_one_slot_goes_on() {
+    let each = width(1, tries(2, on_error(OnError::Wait, call("each", &["a"]))));
+    for options in [sequential(), ExecutionOptions { max_parallel: Some(1), ..Default::default() }]
+    {
+        let steps = vec![call("a", &[]), for_each("{{a}}", each.clone()), call("z", &["each"])];
+        let mut story = Story::with(steps, options);
+        story.end("a", Ok(json!([1, 2, 3])));
+        story.end("each[0]", Err(failed())).wake(100).end("each[0]", Err(failed()));
+        story.ok("each[1]").approve("each", true).run(|_| Ok(json!(0)));
+        story.is_over(ExecutionState::Completed);
+    }
+}
+
+/// Kestra: sub-flows with a limit of one wait for the slot that their parent holds. Here a child
+/// has slots of its own, and its parent needs no worker.
+#[test]
+fn a_sub_plan_within_one_slot_needs_no_worker() {
+    let mut story = Story::with(vec![sub_plan("p", &[]), call("b", &[])], sequential());
+    assert!(!story.execution.agenda().has_calls());
+    story.end("p", Ok(json!(1))).ok("b");
+    story.is_over(ExecutionState::Completed);
+}
+
+/// Kestra: an approval that approves itself after thirty seconds.
+#[test]
+fn nobody_agrees_but_a_person() {
+    let mut story = Story::new(vec![approved(call("a", &[]))]);
+    story.wake(1 << 40).claim().signal("a", json!(true)).tell(Command::Pause);
+    story.tell(Command::Resume).wake(1 << 41);
+    assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Waiting, None));
+}
+
+/// Argo: a plan whose retries are used up stays running for ever.
+#[test]
+fn used_up_retries_end_the_execution_whatever_the_step_is() {
+    let list = json!([1, 2]);
+    for kind in [OnError::Fail, OnError::Continue, OnError::Ignore] {
+        let a = tries(3, on_error(kind, call("b", &[])));
+        let each = tries(3, on_error(kind, for_each("{{a}}", call("each", &["a"]))));
+        let steps = vec![call("a", &[]), a, each, call("c", &["b"]), call("d", &["each"])];
+        let mut story = Story::new(steps);
+        story.end("a", Ok(list.clone()));
+        for _ in 0..10 {
+            story.run(|_| Err(failed()));
+            let Some(at) = wake_at(&story.execution) else { break };
+            story.now = at;
+            story.decide(&Input::Woken);
+        }
+        assert!(story.state().is_over(), "{kind:?}: {:?}", story.state());
+    }
+}
+
+/// Argo: what was kept is not used where there are retries.
+#[test]
+fn an_output_that_was_kept_ends_a_retry_too() {
+    let mut story = Story::new(vec![tries(2, call("a", &[])), call("b", &["a"])]);
+    story.end("a", Err(failed())).wake(100);
+    let (task, result) = (story.task("a"), Ok(Answer { output: json!(1), cached: true }));
+    story.decide(&Input::Ended { task, attempt: Attempt::after(1), result }).ok("b");
+    story.is_over(ExecutionState::Completed);
+}

@@ -1,0 +1,220 @@
+//! Permits: calls whose limits are shared with others. What waits for one is not under way.
+
+use expect_test::expect;
+
+use super::*;
+
+/// A step that calls a tool which has a limit.
+fn limited(id: &str, after: &[&str]) -> UncheckedStep {
+    step(id, "set.limited", after)
+}
+
+fn begun(steps: Vec<UncheckedStep>, options: ExecutionOptions) -> Story {
+    let mut story = Story::unclaimed(steps, options);
+    story.limit(&["set.limited"]).claim();
+    story
+}
+
+#[test]
+fn a_step_without_a_permit_is_pending_and_holds_nothing() {
+    let steps = vec![limited("a", &[]), call("b", &[]), call("c", &[])];
+    let options = ExecutionOptions { max_parallel: Some(1), ..Default::default() };
+    let mut parallel = begun(steps.clone(), ExecutionOptions { max_parallel: Some(2), ..options });
+    parallel.ok("b").check(expect![[r#"
+        0 claimed
+        0 step_started b#1
+        0 step_started c#1
+        0 step_succeeded b#1 {"by":"b"}
+    "#]]);
+    assert_eq!(parallel.execution.step(parallel.number("a")).state, StepState::Pending);
+    assert_eq!(parallel.wakes_at(), None, "the permit wakes it");
+    parallel.permit("a").ok("c").ok("a").check(expect![[r#"
+        0 step_started a#1
+        0 step_succeeded c#1 {"by":"c"}
+        0 step_succeeded a#1 {"by":"a"}
+        0 finished Completed
+    "#]]);
+    parallel.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn one_at_a_time_nothing_overtakes_what_waits_for_a_permit() {
+    let steps = vec![call("a", &[]), limited("b", &[]), call("c", &[])];
+    let mut story = begun(steps, sequential());
+    story.ok("a").claim().permit("b").ok("b").ok("c").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 claimed
+        0 step_started b#1
+        0 step_succeeded b#1 {"by":"b"}
+        0 step_started c#1
+        0 step_succeeded c#1 {"by":"c"}
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+/// It woke at once, again and again, for a retry that could not begin.
+#[test]
+fn a_retry_behind_what_waits_for_a_permit_wakes_nobody() {
+    let steps = vec![approved(call("a", &[])), limited("b", &["a"]), tries(2, call("c", &[]))];
+    let mut story = begun(steps, sequential());
+    story.end("c", Err(failed()));
+    assert_eq!(story.wakes_at(), Some(100));
+    story.approve("a", true).ok("a");
+    assert_eq!(story.wakes_at(), None);
+    story.wake(100).permit("b").ok("b").ok("c").check(expect![[r#"
+        0 claimed
+        0 step_waiting a approval
+        0 step_started c#1
+        0 step_retry_scheduled c#1 tool.failed until 100
+        0 step_approved a
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        100 step_started b#1
+        100 step_succeeded b#1 {"by":"b"}
+        100 step_started c#2
+        100 step_succeeded c#2 {"by":"c"}
+        100 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn a_permit_counts_once_and_only_for_what_waits_for_one() {
+    let mut story = begun(vec![limited("a", &[]), call("b", &[])], ExecutionOptions::default());
+    let events = story.log.len();
+    story.permit("b");
+    assert_eq!(story.log.len(), events);
+    story.permit("a").permit("a").ok("a").permit("a").ok("b").check(expect![[r#"
+        0 claimed
+        0 step_started b#1
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_succeeded b#1 {"by":"b"}
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn a_permit_that_comes_without_a_slot_or_in_a_pause_begins_nothing() {
+    let steps = vec![limited("a", &[]), call("b", &[])];
+    let options = ExecutionOptions { max_parallel: Some(1), ..Default::default() };
+    let mut story = begun(steps.clone(), ExecutionOptions { max_parallel: Some(2), ..options });
+    story.tell(Command::Pause);
+    let events = story.log.len();
+    story.permit("a");
+    assert_eq!(story.log.len(), events);
+    story.tell(Command::Resume).permit("a").ok("a").ok("b").check(expect![[r#"
+        0 claimed
+        0 step_started b#1
+        0 paused
+        0 resumed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_succeeded b#1 {"by":"b"}
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn another_try_needs_another_permit() {
+    let mut story = begun(vec![tries(2, limited("a", &[]))], ExecutionOptions::default());
+    story.permit("a").end("a", Err(failed()));
+    assert_eq!(story.wakes_at(), Some(100));
+    story.wake(100);
+    assert_eq!(story.wakes_at(), None);
+    assert!(story.execution.agenda().gated().contains(&story.task("a")));
+    story.permit("a").ok("a").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_retry_scheduled a#1 tool.failed until 100
+        100 step_started a#2
+        100 step_succeeded a#2 {"by":"a"}
+        100 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn items_wait_for_permits_each_its_own_and_keep_their_turns() {
+    let steps = vec![call("a", &[]), for_each("{{a}}", width(2, limited("each", &["a"])))];
+    let mut story = begun(steps, ExecutionOptions::default());
+    story.end("a", Ok(json!([1, 2, 3])));
+    assert_eq!(story.execution.agenda().gated().len(), 2);
+    story.permit("each[1]").ok("each[1]");
+    assert_eq!(story.execution.agenda().gated().len(), 2);
+    story.permit("each[2]").permit("each[0]").ok("each[0]").ok("each[2]").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 [1,2,3]
+        0 step_started each#1 of 3
+        0 step_started each[1]#1
+        0 step_succeeded each[1]#1 {"by":"each[1]"}
+        0 step_started each[2]#1
+        0 step_started each[0]#1
+        0 step_succeeded each[0]#1 {"by":"each[0]"}
+        0 step_succeeded each[2]#1 {"by":"each[2]"}
+        0 step_succeeded each#1
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn what_waits_for_a_permit_is_stopped_like_what_is_ready() {
+    for how in [ExecutionState::Cancelled, ExecutionState::Failed] {
+        let steps = vec![tries(2, limited("a", &[])), limited("b", &[]), call("x", &[])];
+        let mut story = begun(steps, ExecutionOptions::default());
+        story.permit("a").end("a", Err(failed())).wake(100);
+        match how {
+            ExecutionState::Cancelled => story.cancel().end("x", Err(stopped())),
+            _ => story.end("x", Err(failed())),
+        };
+        assert!(story.execution.agenda().gated().is_empty());
+        story.permit("a").permit("b");
+        story.is_over(how);
+    }
+}
+
+#[test]
+fn a_compensation_waits_for_its_permit() {
+    let mut a = undoable(call("a", &[]));
+    let undo = a.compensate.as_mut().unwrap();
+    undo.tool = "set.limited".parse().unwrap();
+    (undo.policy.retry.max_attempts, undo.policy.retry.jitter) = (2, false);
+    let mut story = begun(vec![a, call("x", &["a"])], compensating());
+    story.ok("a").end("x", Err(failed()));
+    assert_eq!(story.state(), ExecutionState::Compensating);
+    assert!(story.execution.agenda().has_work());
+    story.claim().permit("a/undo").end("a/undo", Err(failed())).wake(100).check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_started x#1
+        0 step_failed x#1 tool.failed
+        0 compensation_started
+        0 claimed
+        0 step_compensation_started a#1
+        0 step_compensation_retry_scheduled a#1 tool.failed until 100
+    "#]]);
+    story.permit("a/undo").ok("a/undo").check(expect![[r#"
+        100 step_compensation_started a#2
+        100 step_compensated a#2 {"by":"a/undo"}
+        100 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn a_worker_without_the_limit_begins_what_waited() {
+    let mut story = begun(vec![limited("a", &[])], ExecutionOptions::default());
+    assert_eq!(story.log.len(), 2);
+    let plan = Arc::clone(story.execution.plan());
+    story.execution = Execution::replay(story.execution.id(), plan, &story.log).unwrap();
+    story.limit(&[]).claim().ok("a");
+    story.is_over(ExecutionState::Completed);
+}

@@ -1,0 +1,170 @@
+//! Outputs that are taken over, and what calls say while they run.
+
+use expect_test::expect;
+
+use super::*;
+
+fn reusing(
+    steps: Vec<UncheckedStep>,
+    options: ExecutionOptions,
+    reused: &[(&str, Value)],
+) -> Story {
+    let plan = plan(steps);
+    let mut created = Created::new(plan.id(), plan.about().request, options);
+    created.retry_of = Some("exec_9_aaaaaaaaa".parse().unwrap());
+    let reused = reused.iter().cloned();
+    created.reused =
+        reused.map(|(step, output)| (step.parse().unwrap(), Arc::new(output))).collect();
+    let mut story = Story::created(&plan, created);
+    story.claim();
+    story
+}
+
+#[test]
+fn reused_outputs_are_there_from_the_start_and_call_nothing() {
+    let steps = vec![
+        call("a", &[]),
+        call("b", &["a"]),
+        with(json!({ "got": ["{{a}}", "{{b.x}}"] }), call("c", &["a", "b"])),
+    ];
+    let mut story = reusing(
+        steps,
+        ExecutionOptions::default(),
+        &[("a", json!(null)), ("b", json!({ "x": 2 }))],
+    );
+    assert_eq!(story.called_with("c"), json!({ "got": [null, 2] }));
+    let a = story.execution.step(story.number("a"));
+    assert!(a.is_reused && a.attempts == 0 && a.started_at.is_none());
+    story.ok("c").check(expect![[r#"
+        0 claimed
+        0 step_started c#1
+        0 step_succeeded c#1 {"by":"c"}
+        0 finished Completed
+    "#]]);
+    let tally = story.is_over(ExecutionState::Completed);
+    assert_eq!(tally.successful, 3);
+}
+
+#[test]
+fn an_execution_that_reuses_everything_is_over_when_it_is_claimed() {
+    let steps = vec![call("a", &[]), approved(call("b", &["a"]))];
+    let mut story =
+        reusing(steps, ExecutionOptions::default(), &[("a", json!(1)), ("b", json!(2))]);
+    story.check(expect![[r#"
+        0 claimed
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn a_reused_step_may_come_after_one_that_is_done_again() {
+    let steps = vec![
+        on_error(OnError::Ignore, call("a", &[])),
+        call("b", &["a"]),
+        when("b == 2", call("c", &["a", "b"])),
+    ];
+    let mut story = reusing(steps, ExecutionOptions::default(), &[("b", json!(2))]);
+    story.end("a", Err(failed())).ok("c").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_failed a#1 tool.failed
+        0 step_started c#1
+        0 step_succeeded c#1 {"by":"c"}
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn what_is_reused_was_not_done_here_and_is_not_undone_here() {
+    let steps = vec![
+        undoable(call("a", &[])),
+        for_each("{{a}}", undoable(call("each", &["a"]))),
+        undoable(call("b", &["each"])),
+        call("x", &["b"]),
+    ];
+    let reused = [("a", json!([1])), ("each", json!([1]))];
+    let mut story = reusing(steps, compensating(), &reused);
+    story.ok("b").end("x", Err(failed())).ok("b/undo").check(expect![[r#"
+        0 claimed
+        0 step_started b#1
+        0 step_succeeded b#1 {"by":"b"}
+        0 step_started x#1
+        0 step_failed x#1 tool.failed
+        0 compensation_started
+        0 step_compensation_started b#1
+        0 step_compensated b#1 {"by":"b/undo"}
+        0 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn progress_is_recorded_of_the_attempt_that_is_under_way() {
+    let mut story = Story::new(vec![tries(2, call("a", &[])), sleep("s", 50, &[])]);
+    let task = story.task("a");
+    let report = |attempt, progress| Input::Progressed {
+        task,
+        attempt,
+        progress: Progress { progress, total: Some(3.0), message: None },
+    };
+    let second = Attempt::FIRST.next();
+    let mut say = |input: Input| {
+        story.log.extend(decide(&mut story.execution, input, at(0)));
+    };
+    say(report(Attempt::FIRST, 1.0));
+    say(report(second, 9.0));
+    say(report(Attempt::FIRST, 2.0));
+    let progress = story.execution.step(task.step).progress.as_ref().unwrap().progress;
+    assert!((progress - 2.0).abs() < f64::EPSILON);
+    story.end("a", Err(failed())).wake(100);
+    assert_eq!(story.execution.step(task.step).progress, None, "another try begins anew");
+    story.log.extend(decide(&mut story.execution, report(Attempt::FIRST, 3.0), at(100)));
+    story.ok("a").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_started s#1 until 50
+        0 step_progress a#1 1
+        0 step_progress a#1 2
+        0 step_retry_scheduled a#1 tool.failed until 100
+        100 step_succeeded s#1 null
+        100 step_started a#2
+        100 step_succeeded a#2 {"by":"a"}
+        100 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn an_output_that_was_returned_earlier_says_so() {
+    let mut story = Story::new(vec![call("a", &[])]);
+    let task = story.task("a");
+    let result = Ok(Answer { output: json!(1), cached: true });
+    story.decide(&Input::Ended { task, attempt: Attempt::FIRST, result }).check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 1 cached
+        0 finished Completed
+    "#]]);
+    assert!(story.execution.step(task.step).is_reused);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn signals_that_nobody_waits_for_have_a_bound() {
+    let mut story = Story::new(vec![call("a", &[]), wait("w", "late", &["a"])]);
+    for n in 0..limits::SIGNALS {
+        story.signal(if n == 0 { "late" } else { "go" }, json!(n));
+    }
+    story.told = story.log.len();
+    story.signal("go", json!("too many")).ok("a").signal("go", json!("one again"));
+    story.check(expect![[r#"
+        0 signal_refused
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_waiting w signal late
+        0 step_succeeded w#1 0
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}

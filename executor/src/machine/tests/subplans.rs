@@ -1,0 +1,140 @@
+//! Steps that execute other plans. The machine says under which identifier; the driver does it.
+
+use expect_test::expect;
+
+use super::*;
+
+fn child(story: &Story, task: &str) -> ExecutionId {
+    let state = &story.execution.task(story.task(task)).unwrap().state;
+    match state {
+        StepState::Running { how: How::Executing { child }, .. } => *child,
+        other => panic!("`{task}` is {other:?}"),
+    }
+}
+
+#[test]
+fn a_sub_plan_runs_elsewhere_and_its_end_is_the_steps_end() {
+    let mut story =
+        Story::new(vec![with(json!({ "x": 1 }), sub_plan("p", &[])), call("b", &["p"])]);
+    let id = child(&story, "p");
+    assert_ne!(id, story.execution.id());
+    assert_eq!(story.called_with("p"), json!({ "x": 1 }));
+    assert!(!story.execution.agenda().has_calls(), "nothing here needs a driver");
+    assert_eq!(story.state(), ExecutionState::InProgress);
+    story.end("p", Ok(json!({ "out": 2 }))).ok("b").check(expect![[r#"
+        0 claimed
+        0 step_started p#1 elsewhere
+        0 step_succeeded p#1 {"out":2}
+        0 step_started b#1
+        0 step_succeeded b#1 {"by":"b"}
+        0 finished Completed
+    "#]]);
+    assert_eq!(story.output("p"), json!({ "out": 2 }));
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn a_claim_does_not_interrupt_a_sub_plan() {
+    let mut once = sub_plan("p", &[]);
+    once.policy.effect = Effect::Once;
+    let mut story = Story::new(vec![once, call("x", &[])]);
+    let id = child(&story, "p");
+    story.claim().claim();
+    assert_eq!(child(&story, "p"), id);
+    story.end("p", Ok(json!(1))).ok("x").check(expect![[r#"
+        0 claimed
+        0 step_started p#1 elsewhere
+        0 step_started x#1
+        0 claimed
+        0 step_interrupted x#1
+        0 step_started x#2
+        0 claimed
+        0 step_interrupted x#2
+        0 step_started x#3
+        0 step_succeeded p#1 1
+        0 step_succeeded x#3 {"by":"x"}
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn another_try_is_another_execution() {
+    let mut story = Story::new(vec![tries(2, sub_plan("p", &[]))]);
+    let first = child(&story, "p");
+    story.end("p", Err(failed())).wake(100);
+    assert_ne!(child(&story, "p"), first);
+    story.end("p", Err(failed())).check(expect![[r#"
+        0 claimed
+        0 step_started p#1 elsewhere
+        0 step_retry_scheduled p#1 tool.failed until 100
+        100 step_started p#2 elsewhere
+        100 step_failed p#2 tool.failed
+        100 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn each_item_is_an_execution_of_its_own() {
+    let steps = vec![
+        call("a", &[]),
+        for_each("{{a}}", with(json!({ "x": "{{item}}" }), sub_plan("p", &["a"]))),
+    ];
+    let mut story = Story::new(steps);
+    story.end("a", Ok(json!([1, 2])));
+    assert_ne!(child(&story, "p[0]"), child(&story, "p[1]"));
+    story.end("p[1]", Ok(json!("b"))).claim().end("p[0]", Ok(json!("a"))).check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 [1,2]
+        0 step_started p#1 of 2
+        0 step_started p[0]#1 elsewhere
+        0 step_started p[1]#1 elsewhere
+        0 step_succeeded p[1]#1 "b"
+        0 claimed
+        0 step_succeeded p[0]#1 "a"
+        0 step_succeeded p#1
+        0 finished Completed
+    "#]]);
+    assert_eq!(story.output("p"), json!(["a", "b"]));
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn a_cancelled_execution_waits_for_its_sub_plan_to_stop() {
+    let mut story = Story::new(vec![sub_plan("p", &[]), call("b", &["p"])]);
+    story.cancel();
+    assert_eq!(story.state(), ExecutionState::InProgress);
+    let error = ToolError::new(ErrorCode::CANCELLED, "it was cancelled");
+    story.end("p", Err(error)).check(expect![[r#"
+        0 claimed
+        0 step_started p#1 elsewhere
+        0 cancel_requested
+        0 step_cancelled b
+        0 step_cancelled p
+        0 finished Cancelled
+    "#]]);
+    story.is_over(ExecutionState::Cancelled);
+}
+
+#[test]
+fn plans_do_not_execute_plans_without_end() {
+    let plan = plan(vec![sub_plan("p", &[])]);
+    for (depth, state) in
+        [(limits::DEPTH - 1, ExecutionState::InProgress), (limits::DEPTH, ExecutionState::Failed)]
+    {
+        let mut created =
+            Created::new(plan.id(), plan.about().request, ExecutionOptions::default());
+        created.parent = Some(shared::event::Parent {
+            execution: "exec_9_aaaaaaaaa".parse().unwrap(),
+            step: "p".parse().unwrap(),
+            part: Part::WHOLE,
+            attempt: Attempt::FIRST,
+            depth,
+        });
+        let mut story = Story::created(&plan, created);
+        story.claim();
+        assert_eq!(story.state(), state, "{depth} above");
+    }
+}

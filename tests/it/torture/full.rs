@@ -1,0 +1,95 @@
+//! A full disk: who asks is told so, nothing is lost, and work goes on once there is room.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{
+    disk::Disk,
+    home::Home,
+    node::{Node, Role},
+    scene::Scene,
+    wire::{Trouble, ask},
+};
+
+/// How long anything here may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Room for a store with little in it.
+const BYTES: u64 = 48 << 20;
+
+const PLAN: &str =
+    "mutation ($input: PlanInput!) { createPlan(input: $input) { plan { planId } } }";
+const EXECUTE: &str = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
+const STATE: &str = "query ($id: ID!) { execution(executionId: $id) { state } }";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_told_and_work_goes_on_once_there_is_room() {
+    let Some(disk) = Disk::small(BYTES) else { return };
+    let home = Home::new(format!("sqlite:{}", disk.path().join("faber.db").display()));
+    let mut node = Node::start(&home, Role::Serve).await.unwrap();
+    let address = node.address.clone().unwrap();
+    let scene = Scene::new();
+    scene.moved(0, Some(address.clone()));
+    let steps = json!({ "input": { "tools": [
+        { "id": "before", "name": "flow.sleep", "parameters": { "ms": 100 } },
+        { "id": "after", "name": "flow.effect", "dependsOn": "before" },
+    ] } });
+    let plan = scene.insist(PLAN, &steps).await.unwrap()["plan"]["planId"].clone();
+
+    disk.fill();
+    // What the WAL has room for still fits.
+    let refusal = timeout(PATIENCE, fill_up(&address)).await.expect("in the end it is full");
+    let Trouble::Refused { code, message } = &refusal else { panic!("{refusal:?}") };
+    assert_eq!(code, "STORE_UNAVAILABLE", "{message}");
+    assert!(message.contains("the disk is full") && message.contains("make room"), "{message}");
+    let begun = ask(&address, EXECUTE, &json!({ "id": plan })).await;
+    assert!(begun.is_err_and(|it| it.code() == "STORE_UNAVAILABLE"));
+    let list = "{ executions { nodes { executionId } } }";
+    assert!(ask(&address, list, &Value::Null).await.is_ok(), "what is there can be read");
+    assert_eq!(node.process.ended(), None);
+
+    disk.free();
+    let begun = scene.insist(EXECUTE, &json!({ "id": plan })).await.unwrap();
+    let over = async {
+        let id = json!({ "id": begun["executionId"] });
+        while scene.insist(STATE, &id).await.unwrap()["state"] != "COMPLETED" {}
+    };
+    timeout(PATIENCE, over).await.expect("work goes on");
+}
+
+/// What runs when the disk becomes full is recorded once there is room.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ran_when_the_disk_became_full_is_recorded_later() {
+    let Some(disk) = Disk::small(BYTES) else { return };
+    let home = Home::new(format!("sqlite:{}", disk.path().join("faber.db").display()));
+    let node = Node::start(&home, Role::Serve).await.unwrap();
+    let address = node.address.clone().unwrap();
+    let scene = Scene::new();
+    scene.moved(0, Some(address.clone()));
+    let tool = json!({ "id": "long", "name": "ledger.idempotent",
+        "parameters": { "n": 1, "seconds": 1, "fate": "ok", "until": 0 } });
+    let plan = scene.insist(PLAN, &json!({ "input": { "tools": [tool] } })).await.unwrap();
+    let begun = scene.insist(EXECUTE, &json!({ "id": plan["plan"]["planId"] })).await.unwrap();
+    tests::toolset::until("it is called", || !home.ledger().is_empty()).await;
+    disk.fill();
+    timeout(PATIENCE, fill_up(&address)).await.expect("in the end it is full");
+    disk.free();
+    let id = json!({ "id": begun["executionId"] });
+    let over = async { while scene.insist(STATE, &id).await.unwrap()["state"] != "COMPLETED" {} };
+    timeout(PATIENCE, over).await.expect("work goes on");
+    drop(node);
+}
+
+/// Keeps large plans until there is no room. Returns what whoever asked is told then.
+async fn fill_up(address: &str) -> Trouble {
+    let text = "x".repeat(400_000);
+    let step = json!({ "name": "flow.echo", "parameters": { "text": text } });
+    let input = json!({ "input": { "tools": [step] } });
+    loop {
+        match ask(address, PLAN, &input).await {
+            Err(refusal @ Trouble::Refused { .. }) => return refusal,
+            Ok(_) | Err(Trouble::Gone) => (),
+        }
+    }
+}
