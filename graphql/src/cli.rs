@@ -29,6 +29,7 @@ mod shape;
 mod signals;
 mod steer;
 mod table;
+mod tree;
 
 use std::{ffi::OsString, process::ExitCode, sync::Arc};
 

@@ -1,10 +1,17 @@
 //! The API over real stores with a real worker, in process.
 
+mod again;
+mod bulk;
 mod drafts;
+mod dry;
 mod errors;
 mod json;
 mod life;
 mod lists;
+mod loops;
 mod people;
+mod saved;
+mod sub_plans;
+mod undo;
 mod watching;
 mod world;

@@ -3,5 +3,6 @@
 mod begun;
 mod commands;
 mod executions;
+mod features;
 mod home;
 mod serving;

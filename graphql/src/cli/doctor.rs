@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use executor::toolbox::{SetStatus, ToolSet};
+use executor::{
+    limits::{CallLimits, Limited},
+    toolbox::{SetStatus, ToolSet, Toolbox},
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -120,9 +123,43 @@ async fn store_works(session: &Session) -> Check {
 async fn toolsets_connect(session: &Session) -> Result<Vec<Check>, Failure> {
     let local = Local::open(session, Need::Tools).await?;
     local.engine.catalog().await;
-    let checks = local.engine.toolbox().sets().iter().map(of_set).collect();
+    let toolbox = local.engine.toolbox();
+    let mut checks: Vec<Check> = toolbox.sets().iter().map(of_set).collect();
+    checks.push(limits_hold(session.config.limits.calls(), toolbox));
+    checks.push(retention(&session.config));
     local.close().await;
     Ok(checks)
+}
+
+/// Says whether every limit on calls is on something that there is.
+fn limits_hold(limits: &CallLimits, toolbox: &Toolbox) -> Check {
+    let sets = toolbox.sets();
+    let is_there = |of: &Limited| match of {
+        Limited::Set(name) => sets.iter().any(|it| it.name == *name),
+        Limited::Tool(name) => {
+            let mut tools = sets.iter().flat_map(|it| &it.tools);
+            tools.any(|it| it.definition().qualified() == *name)
+        }
+    };
+    let lost = limits.rules().iter().map(|it| &it.of).find(|it| !is_there(it));
+    Check {
+        name: "limits on calls".to_owned(),
+        found: match lost {
+            None => Ok(format!("{} rules", limits.rules().len())),
+            Some(Limited::Set(name)) => Err(format!("there is no toolset `{name}`")),
+            Some(Limited::Tool(name)) => Err(format!("no toolset has a tool `{name}`")),
+        },
+        help: "correct `limits.calls` in the configuration: `faber tools list` lists the tools",
+    }
+}
+
+fn retention(config: &Config) -> Check {
+    let found = match config.retention.value {
+        Some(kept) => format!("what is over is kept for {} s", kept.as_secs()),
+        None => "what is over is kept for ever; `retention: 30d` in the configuration removes it"
+            .to_owned(),
+    };
+    Check { name: "retention".to_owned(), found: Ok(found), help: "" }
 }
 
 fn of_set(set: &ToolSet) -> Check {

@@ -5,9 +5,14 @@ use std::{fmt::Write as _, time::Duration};
 use serde_json::{Value, json};
 
 use super::{
-    Ending, Session, client::Client, events::Board, failure::Failure, paint::Paint,
+    Ending, Session, client::Client, failure::Failure, paint::Paint,
     progress::duration, render, screen::pretty, shape::Shape,
 };
+
+/// The most steps that wait for a person and are told of.
+const PERSONS: usize = 20;
+/// The most errors that are told of.
+const ERRORS: usize = 20;
 
 /// Shows an execution that is over.
 pub(super) async fn over(
@@ -21,7 +26,8 @@ pub(super) async fn over(
     } else {
         let query = "query($id: ID!) { execution(executionId: $id) { requestId state startedAt \
              createdAt finishedAt total successful outputs executionResults { errors { stepId \
-             code message } } steps { stepId warnings } } }";
+             index code message } } steps { stepId warnings \
+             compensation { error { code message } } } } }";
         let document = client.field(query, json!({ "id": id })).await?;
         warn(session, &document);
         let paint = screen.err;
@@ -55,10 +61,24 @@ fn summary(document: &Value, paint: Paint) -> String {
     let (total, successful) = (&document["total"], &document["successful"]);
     let took = took_ms(document).map_or_else(String::new, |it| format!(" in {}", duration(it)));
     let mut text = format!("{shown}  {successful} of {total} steps{took}");
-    for error in render::list(&document["executionResults"]["errors"]) {
+    let errors = &document["executionResults"]["errors"];
+    for error in render::list(errors).take(ERRORS) {
         let part = |key: &str| error[key].as_str().unwrap_or_default();
         let head = paint.red(format!("error[{}]", part("code")));
-        let _ = write!(text, "\n{head}: {}: {}", part("stepId"), part("message"));
+        let item = error["index"].as_u64().map(|it| format!("[{it}]")).unwrap_or_default();
+        let _ = write!(text, "\n{head}: {}{item}: {}", part("stepId"), part("message"));
+    }
+    let left = render::list(errors).count().saturating_sub(ERRORS);
+    if left > 0 {
+        let _ = write!(text, "\n… and {left} more errors");
+    }
+    for step in render::list(&document["steps"]) {
+        let part = |key: &str| step["compensation"]["error"][key].as_str();
+        if let (Some(code), Some(message)) = (part("code"), part("message")) {
+            let name = step["stepId"].as_str().unwrap_or_default();
+            let head = paint.red(format!("not undone[{code}]"));
+            let _ = write!(text, "\n{head}: {name}: {message}");
+        }
     }
     text
 }
@@ -70,12 +90,12 @@ fn took_ms(document: &Value) -> Option<f64> {
     Some(Duration::from_micros(u64::try_from(micros).ok()?).as_secs_f64() * 1_000.0)
 }
 
-/// Shows an execution that waits for a person.
+/// Shows an execution that waits for a person: at these steps of these executions.
 pub(super) async fn waiting(
     session: &Session,
     client: &Client,
     id: &Value,
-    board: &Board,
+    persons: &[(String, String)],
 ) -> Result<Ending, Failure> {
     let screen = &session.screen;
     if screen.json {
@@ -84,9 +104,14 @@ pub(super) async fn waiting(
     }
     let id = id.as_str().unwrap_or_default();
     screen.print(&format!("{id}  WAITING"))?;
-    for step in board.persons() {
+    for (id, step) in persons.iter().take(PERSONS) {
+        // Shells read brackets as a pattern.
+        let step = if step.contains('[') { format!("'{step}'") } else { step.clone() };
         screen.say(&format!("faber approve {id} {step}            lets it go on"));
         screen.say(&format!("faber approve {id} {step} --reject   refuses it"));
+    }
+    if persons.len() > PERSONS {
+        screen.say(&format!("and {} more", persons.len() - PERSONS));
     }
     Ok(Ending::Waiting)
 }

@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use shared::clock::Timestamp;
 
+/// The most items of one list that are told of one by one: failures, and what waits.
+const TOLD: usize = 5;
+
 /// What somebody who watches is told.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum News {
@@ -14,6 +17,13 @@ pub(super) enum News {
         step: String,
         /// Which try this is.
         attempt: u64,
+    },
+    /// A step says how far it is.
+    Progress {
+        /// The step.
+        step: String,
+        /// How far.
+        far: Far,
     },
     /// A step is over, for now or for good.
     Ended {
@@ -28,6 +38,32 @@ pub(super) enum News {
     },
     /// Something happened to the execution as a whole.
     Note(String),
+}
+
+impl News {
+    /// Says in which execution of a tree it happened.
+    pub(super) fn within(self, prefix: &str) -> Self {
+        let placed = |it: String| format!("{prefix}{it}");
+        match self {
+            Self::Started { step, attempt } => Self::Started { step: placed(step), attempt },
+            Self::Progress { step, far } => Self::Progress { step: placed(step), far },
+            Self::Ended { step, how, took_ms, detail } => {
+                Self::Ended { step: placed(step), how, took_ms, detail }
+            }
+            Self::Note(note) => Self::Note(placed(note)),
+        }
+    }
+}
+
+/// How far a step is: by the items of its list that are over, or by its tool's own account.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Far {
+    /// How much is done.
+    pub(super) done: f64,
+    /// How much there is to do, where that is known.
+    pub(super) total: Option<f64>,
+    /// What it is doing.
+    pub(super) message: Option<String>,
 }
 
 /// How a step stands that does not run.
@@ -45,6 +81,20 @@ pub(super) enum How {
     Cancelled,
     /// It waits for somebody.
     Waiting,
+    /// It was undone.
+    Compensated,
+    /// It could not be undone.
+    Stuck,
+}
+
+/// The items of a list, counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct List {
+    total: u64,
+    over: u64,
+    failed: u64,
+    /// How many were told of one by one.
+    told: usize,
 }
 
 /// An execution as somebody who watches sees it.
@@ -58,6 +108,9 @@ pub(super) struct Board {
     retrying: BTreeSet<String>,
     /// The steps that wait for a person.
     persons: BTreeSet<String>,
+    lists: BTreeMap<String, List>,
+    /// The executions that steps have begun and wait for.
+    children: BTreeMap<String, String>,
     is_over: bool,
 }
 
@@ -77,9 +130,17 @@ impl Board {
         self.is_over
     }
 
-    /// Returns whether some step waits for a person and no other can go on by itself.
-    pub(super) fn waits_for_a_person(&self) -> bool {
-        !self.persons.is_empty() && self.running.is_empty() && self.retrying.is_empty()
+    /// Returns whether some step waits for a person and no other can go on by itself. Of the
+    /// executions that steps have begun, `waits` says whether that is so.
+    pub(super) fn waits_for_a_person(&self, waits: impl Fn(&str) -> bool) -> bool {
+        let only_waits = |step: &String| {
+            // A list goes on as its items do; they are here, too.
+            self.lists.contains_key(step) || self.children.get(step).is_some_and(|it| waits(it))
+        };
+        let waits_below = self.running.keys().any(|it| self.children.contains_key(it));
+        (!self.persons.is_empty() || waits_below)
+            && self.retrying.is_empty()
+            && self.running.keys().all(only_waits)
     }
 
     /// Returns the steps that wait for a person.
@@ -89,14 +150,17 @@ impl Board {
 
     fn step(&mut self, step: &str, kind: &str, event: &Value) -> Option<News> {
         let data = &event["data"];
-        if kind == "step_started" {
-            self.leave(step);
-            self.running.insert(step.to_owned(), moment(event));
-            let attempt = event["attempt"].as_u64().unwrap_or(1);
-            return Some(News::Started { step: step.to_owned(), attempt });
+        let name = match data["index"].as_u64() {
+            Some(index) => format!("{step}[{index}]"),
+            None => step.to_owned(),
+        };
+        if let Some(kind) = kind.strip_prefix("step_compensat") {
+            return self.undo(name, kind, event);
         }
         let (how, detail) = match kind {
-            "step_succeeded" => (How::Succeeded, None),
+            "step_started" => return self.start(step, name, event),
+            "step_progress" => return Some(News::Progress { step: name, far: far(data) }),
+            "step_succeeded" => (How::Succeeded, self.gathered(step, data)),
             "step_failed" => (How::Failed, error(data)),
             "step_retry_scheduled" => (How::Retrying, error(data)),
             "step_interrupted" => (How::Retrying, Some("its worker was lost".to_owned())),
@@ -105,19 +169,97 @@ impl Board {
             "step_waiting" => (How::Waiting, Some(waits(data))),
             _ => {
                 // Approved, or something that a newer server knows.
-                self.persons.remove(step);
+                self.persons.remove(&name);
                 return None;
             }
         };
-        let took_ms = self.took(step, moment(event));
-        self.leave(step);
+        let took_ms = self.took(&name, moment(event));
+        self.leave(&name);
         match how {
-            How::Retrying => drop(self.retrying.insert(step.to_owned())),
-            How::Waiting if data["for"] != "signal" => drop(self.persons.insert(step.to_owned())),
+            How::Retrying => drop(self.retrying.insert(name.clone())),
+            How::Waiting if data["for"] != "signal" => drop(self.persons.insert(name.clone())),
             How::Waiting => (),
-            _ => self.n_over += 1,
+            _ if name == step => self.n_over += 1,
+            _ => (),
         }
-        Some(News::Ended { step: step.to_owned(), how, took_ms, detail })
+        if name == step {
+            self.lists.remove(step);
+            return Some(News::Ended { step: name, how, took_ms, detail });
+        }
+        self.item(step, News::Ended { step: name, how, took_ms, detail })
+    }
+
+    fn start(&mut self, step: &str, name: String, event: &Value) -> Option<News> {
+        let data = &event["data"];
+        self.leave(&name);
+        if let Some(total) = data["items"].as_u64() {
+            self.lists.insert(name.clone(), List { total, ..List::default() });
+        }
+        if let Some(child) = data["childExecutionId"].as_str() {
+            self.children.insert(name.clone(), child.to_owned());
+        }
+        self.running.insert(name.clone(), moment(event));
+        // Items are counted when they are over; a list may have thousands.
+        let attempt = event["attempt"].as_u64().unwrap_or(1);
+        (name == step).then_some(News::Started { step: name, attempt })
+    }
+
+    /// Counts an item, and tells of it where that is worth a line.
+    fn item(&mut self, step: &str, news: News) -> Option<News> {
+        let News::Ended { how, .. } = &news else { return Some(news) };
+        let list = self.lists.entry(step.to_owned()).or_default();
+        if matches!(how, How::Failed | How::Waiting) && list.told < TOLD {
+            list.told += 1;
+            let is_over = *how == How::Failed;
+            list.over += u64::from(is_over);
+            list.failed += u64::from(is_over);
+            return Some(news);
+        }
+        if matches!(how, How::Retrying | How::Waiting) {
+            return None;
+        }
+        list.over += 1;
+        list.failed += u64::from(*how == How::Failed);
+        #[expect(clippy::cast_precision_loss, reason = "a list has no more items than 2^52")]
+        let (done, total) = (list.over as f64, Some(list.total as f64));
+        Some(News::Progress { step: step.to_owned(), far: Far { done, total, message: None } })
+    }
+
+    /// Says what became of the items of a step that is over.
+    fn gathered(&self, step: &str, data: &Value) -> Option<String> {
+        match (self.lists.get(step), data["cached"] == true) {
+            (Some(List { total, failed: 0, .. }), _) => Some(format!("{total} items")),
+            (Some(List { total, failed, .. }), _) => {
+                Some(format!("{total} items, {failed} of them failed"))
+            }
+            (None, true) => Some("from the cache".to_owned()),
+            (None, false) => None,
+        }
+    }
+
+    /// Reads an event of the call that undoes a step.
+    fn undo(&mut self, step: String, kind: &str, event: &Value) -> Option<News> {
+        let data = &event["data"];
+        let name = format!("{step} (undo)");
+        let (how, detail) = match kind {
+            "ion_started" => {
+                self.leave(&name);
+                self.running.insert(name.clone(), moment(event));
+                let attempt = event["attempt"].as_u64().unwrap_or(1);
+                return Some(News::Started { step: name, attempt });
+            }
+            "ion_progress" => return Some(News::Progress { step: name, far: far(data) }),
+            "ion_retry_scheduled" => (How::Retrying, error(data)),
+            "ion_interrupted" => (How::Retrying, Some("its worker was lost".to_owned())),
+            "ed" => (How::Compensated, None),
+            _ => (How::Stuck, error(data)),
+        };
+        let took_ms = self.took(&name, moment(event));
+        self.leave(&name);
+        if how == How::Retrying {
+            self.retrying.insert(name.clone());
+        }
+        Some(News::Ended { step: name, how, took_ms, detail })
     }
 
     fn whole(&mut self, kind: &str, data: &Value) -> Option<News> {
@@ -133,6 +275,10 @@ impl Board {
             "cancel_requested" => "cancelling".to_owned(),
             "deadline_passed" => "its time is up".to_owned(),
             "paused" | "resumed" => kind.to_owned(),
+            "compensation_started" => "undoing what was done".to_owned(),
+            "signal_refused" => {
+                format!("signal {} refused", data["name"].as_str().unwrap_or_default())
+            }
             _ => return None,
         };
         Some(News::Note(note))
@@ -142,6 +288,7 @@ impl Board {
         self.running.remove(step);
         self.retrying.remove(step);
         self.persons.remove(step);
+        self.children.remove(step);
     }
 
     fn took(&self, step: &str, until: Option<Timestamp>) -> Option<f64> {
@@ -168,7 +315,17 @@ fn skipped(data: &Value) -> Option<String> {
     match data["reason"].as_str()? {
         "dependency" => Some("what it depends on did not succeed".to_owned()),
         "execution_failed" => None,
+        "condition" => Some("its condition does not hold".to_owned()),
+        "dry_run" => Some("fits; nothing is called in a dry run".to_owned()),
         other => Some(other.replace('_', " ")),
+    }
+}
+
+fn far(data: &Value) -> Far {
+    Far {
+        done: data["progress"].as_f64().unwrap_or_default(),
+        total: data["total"].as_f64().filter(|it| *it > 0.0),
+        message: data["message"].as_str().map(str::to_owned),
     }
 }
 
@@ -210,11 +367,60 @@ mod tests {
         let mut board = Board::default();
         board.apply(&event(1, "step_started", Some("a"), &json!({})));
         board.apply(&event(2, "step_waiting", Some("b"), &json!({ "for": "approval" })));
-        assert!(!board.waits_for_a_person());
+        assert!(!board.waits_for_a_person(|_| false));
         board.apply(&event(3, "step_succeeded", Some("a"), &json!({})));
-        assert!(board.waits_for_a_person());
+        assert!(board.waits_for_a_person(|_| false));
         board.apply(&event(4, "step_approved", Some("b"), &json!({})));
-        assert!(!board.waits_for_a_person());
+        assert!(!board.waits_for_a_person(|_| false));
+    }
+
+    #[test]
+    fn a_child_that_waits_for_a_person_is_a_step_that_does() {
+        let mut board = Board::default();
+        let begun = json!({ "parameters": {}, "childExecutionId": "exec_1_aaaaaaaaa" });
+        board.apply(&event(1, "step_started", Some("a"), &begun));
+        assert!(!board.waits_for_a_person(|_| false));
+        assert!(board.waits_for_a_person(|it| it == "exec_1_aaaaaaaaa"));
+        board.apply(&event(2, "step_started", Some("b"), &json!({})));
+        assert!(!board.waits_for_a_person(|_| true));
+    }
+
+    #[test]
+    fn items_are_counted_and_few_are_told_of() {
+        let mut board = Board::default();
+        board.apply(&event(1, "step_started", Some("l"), &json!({ "items": 10 })));
+        let mut told = 0;
+        for index in 0..10 {
+            let data = json!({ "index": index });
+            assert_eq!(board.apply(&event(2, "step_started", Some("l"), &data)), None);
+            let failed = json!({ "index": index, "error": { "message": "m" } });
+            match board.apply(&event(3, "step_failed", Some("l"), &failed)) {
+                Some(News::Ended { step, .. }) => {
+                    assert_eq!(step, format!("l[{index}]"));
+                    told += 1;
+                }
+                Some(News::Progress { far, .. }) => {
+                    assert_eq!((far.done, far.total), (f64::from(index + 1), Some(10.0)));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((told, board.n_over), (TOLD, 0));
+        let news = board.apply(&event(4, "step_succeeded", Some("l"), &json!({})));
+        let Some(News::Ended { detail, .. }) = news else { panic!("ended") };
+        assert_eq!(detail.as_deref(), Some("10 items, 10 of them failed"));
+        assert_eq!(board.n_over, 1);
+    }
+
+    #[test]
+    fn what_is_undone_does_not_count_as_a_step() {
+        let mut board = Board::default();
+        let note = board.apply(&event(1, "compensation_started", None, &json!({})));
+        assert_eq!(note, Some(News::Note("undoing what was done".to_owned())));
+        board.apply(&event(2, "step_compensation_started", Some("a"), &json!({})));
+        let news = board.apply(&event(3, "step_compensated", Some("a"), &json!({})));
+        let Some(News::Ended { step, how: How::Compensated, .. }) = news else { panic!("undone") };
+        assert_eq!((step.as_str(), board.n_over), ("a (undo)", 0));
     }
 
     #[test]
@@ -224,6 +430,6 @@ mod tests {
         let news = board.apply(&event(1, "step_waiting", Some("a"), &data));
         let Some(News::Ended { detail, .. }) = news else { panic!("waits") };
         assert_eq!(detail.as_deref(), Some("waits for signal go"));
-        assert!(!board.waits_for_a_person());
+        assert!(!board.waits_for_a_person(|_| false));
     }
 }

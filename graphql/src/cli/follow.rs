@@ -1,6 +1,6 @@
 //! Follows an execution, shows how it goes, and carries it on where nobody else does.
 
-use std::{pin::pin, time::Duration};
+use std::time::Duration;
 
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -12,21 +12,18 @@ use super::{
     client::Client,
     drive::Drive,
     endings::{detached, over, waiting},
-    events::Board,
     failure::Failure,
     house::House,
     progress::Progress,
     render, signals,
     steer::execution_id,
+    tree::Tree,
 };
 
 /// How often a broken stream is taken up again before the server counts as gone.
 const RECONNECTS: usize = 5;
 /// How long to wait before that.
 const RECONNECT: Duration = Duration::from_secs(1);
-
-const EVENTS: &str = "subscription($id: ID!, $after: Int) { executionEvents(executionId: $id, \
-     afterSeq: $after) { seq at type stepId attempt data } }";
 
 /// What a command does with an execution besides telling it something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +54,7 @@ pub(super) async fn follow(
         drives: purpose != Purpose::Watch,
         client,
         id: id.clone(),
-        board: Board::default(),
+        tree: Tree::new(id.as_str().unwrap_or_default().to_owned()),
         progress: Progress::new(&session.screen, &steps),
     };
     let drive = house.drive().filter(|_| purpose != Purpose::Watch);
@@ -73,7 +70,7 @@ pub(super) async fn follow(
     follower.progress.end();
     match stopped {
         Some(Stopped::Over) => over(session, client, id).await,
-        Some(Stopped::Person) => waiting(session, client, id, &follower.board).await,
+        Some(Stopped::Person) => waiting(session, client, id, &follower.tree.persons()).await,
         None => detached(session, client, id),
     }
 }
@@ -105,7 +102,7 @@ struct Follower<'a> {
     drives: bool,
     client: &'a Client,
     id: Value,
-    board: Board,
+    tree: Tree,
     progress: Progress,
 }
 
@@ -113,7 +110,7 @@ impl Follower<'_> {
     async fn follow(&mut self) -> Result<Stopped, Failure> {
         let mut reconnects = RECONNECTS;
         loop {
-            let after = self.board.seq;
+            let after = self.tree.root().seq;
             match self.read().await {
                 Ok(Some(stopped)) => return Ok(stopped),
                 Ok(None) if self.state().await?.is_over() => return Ok(Stopped::Over),
@@ -122,25 +119,24 @@ impl Follower<'_> {
                 Err(failure) if reconnects == 0 => return Err(failure),
                 Err(_) => reconnects -= 1,
             }
-            if self.board.seq > after {
+            if self.tree.root().seq > after {
                 reconnects = RECONNECTS;
             }
             time::sleep(RECONNECT).await;
         }
     }
 
-    /// Reads one stream of events to its end.
+    /// Reads the events of the tree until the root is over, or its stream ends.
     async fn read(&mut self) -> Result<Option<Stopped>, Failure> {
-        let variables = json!({ "id": self.id, "after": self.board.seq });
-        let mut events = pin!(self.client.subscribe(EVENTS, variables));
-        while let Some(event) = events.next().await {
-            if let Some(news) = self.board.apply(&event?) {
-                self.progress.tell(&news, self.board.n_over);
+        let mut events = self.tree.subscribe(self.client);
+        while let Some((id, event)) = events.next().await {
+            if let Some(news) = self.tree.apply(self.client, &mut events, (&id, &event?)) {
+                self.progress.tell(&news, self.tree.root().n_over);
             }
-            if self.board.is_over() {
+            if self.tree.root().is_over() {
                 return Ok(Some(Stopped::Over));
             }
-            if self.board.waits_for_a_person() && self.is_left_waiting().await? {
+            if self.tree.waits_for_a_person() && self.is_left_waiting().await? {
                 return Ok(Some(Stopped::Person));
             }
         }
@@ -150,16 +146,27 @@ impl Follower<'_> {
     /// Returns whether nothing goes on until a person speaks, none having spoken already. (A
     /// command leaves the inbox together with what it makes happen, so the inbox is read first.)
     async fn is_left_waiting(&self) -> Result<bool, Failure> {
-        let has_mail = match self.id.as_str().and_then(|it| it.parse().ok()) {
-            Some(id) if self.drives => self.house.has_mail(id).await?,
-            _ => false,
-        };
-        Ok(!has_mail && self.state().await?.is("WAITING"))
+        let mut ids: Vec<String> = self.tree.persons().into_iter().map(|(id, _)| id).collect();
+        ids.dedup();
+        for id in ids {
+            let has_mail = match id.parse() {
+                Ok(id) if self.drives => self.house.has_mail(id).await?,
+                _ => false,
+            };
+            if has_mail || !self.state_of(&json!(id)).await?.is("WAITING") {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     async fn state(&self) -> Result<State, Failure> {
+        self.state_of(&self.id).await
+    }
+
+    async fn state_of(&self, id: &Value) -> Result<State, Failure> {
         let query = "query($id: ID!) { execution(executionId: $id) { state } }";
-        let found = self.client.field(query, json!({ "id": self.id })).await?;
+        let found = self.client.field(query, json!({ "id": id })).await?;
         Ok(State(found["state"].as_str().unwrap_or_default().to_owned()))
     }
 }

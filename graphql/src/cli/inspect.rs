@@ -114,7 +114,10 @@ fn step_of(step: &Value, paint: Paint) -> String {
         Some(n) if n > 1 => format!("{n} attempts"),
         _ => String::new(),
     };
-    let rest: Vec<_> = [took, attempts].into_iter().filter(|it| !it.is_empty()).collect();
+    let skipped = text("skipReason").replace('_', " ");
+    let reused = if step["reused"] == true { "reused" } else { "" }.to_owned();
+    let rest = [took, attempts, skipped, reused, counted(&step["itemTally"])];
+    let rest: Vec<_> = rest.into_iter().filter(|it| !it.is_empty()).collect();
     let mut told = format!(
         "  {}  {}  {}  {}\n",
         paint.cyan(text("stepId")),
@@ -134,7 +137,50 @@ fn step_of(step: &Value, paint: Paint) -> String {
     for warning in render::list(&step["warnings"]).filter_map(Value::as_str) {
         let _ = writeln!(told, "    {} {warning}", paint.yellow("warning:"));
     }
+    if let Some(child) = step["childExecutionId"].as_str() {
+        let _ = writeln!(told, "    {} {child}", paint.dim("executes"));
+    }
+    if step["compensation"].is_object() {
+        let undone = step_of(&step["compensation"], paint);
+        let _ = write!(told, "    {}{undone}", paint.dim("undone by"));
+    }
+    told.push_str(&items_of(step, paint));
     told
+}
+
+/// The most items of a step that are shown.
+const ITEMS: usize = 10;
+
+/// Shows the items of a step that did not just succeed.
+fn items_of(step: &Value, paint: Paint) -> String {
+    let mut told = String::new();
+    let is_plain = |it: &&Value| it["state"] == "SUCCEEDED" || it["state"] == "PENDING";
+    let others: Vec<_> = render::list(&step["items"]).filter(|it| !is_plain(it)).collect();
+    for item in others.iter().take(ITEMS) {
+        let error = &item["error"];
+        let why = match (error["code"].as_str(), error["message"].as_str()) {
+            (Some(code), Some(message)) => format!("  {code}: {message}"),
+            _ => String::new(),
+        };
+        let shown = state(item["state"].as_str().unwrap_or_default(), paint);
+        let _ = writeln!(told, "    [{}]  {shown}{why}", item["index"]);
+    }
+    if others.len() > ITEMS {
+        let _ = writeln!(told, "    … and {} more items", others.len() - ITEMS);
+    }
+    told
+}
+
+/// Counts items in words: `990 of 1000 items succeeded, 10 failed`.
+fn counted(tally: &Value) -> String {
+    let Some(total) = tally["total"].as_u64() else { return String::new() };
+    let mut text = format!("{} of {total} items succeeded", tally["successful"]);
+    for key in ["failed", "skipped", "cancelled", "running", "waiting"] {
+        if let Some(n) = tally[key].as_u64().filter(|it| *it > 0) {
+            let _ = write!(text, ", {n} {key}");
+        }
+    }
+    text
 }
 
 /// Colours a state as it is meant.
@@ -142,7 +188,8 @@ pub(super) fn state(name: &str, paint: Paint) -> String {
     match name {
         "COMPLETED" | "SUCCEEDED" | "ready" => paint.green(name),
         "FAILED" | "failed" => paint.red(name),
-        "WAITING" | "PAUSED" | "RETRYING" | "CANCELLED" | "connecting" => paint.yellow(name),
+        "WAITING" | "PAUSED" | "RETRYING" | "CANCELLED" | "COMPENSATING" | "COMPENSATED"
+        | "connecting" => paint.yellow(name),
         _ => name.to_owned(),
     }
 }

@@ -17,7 +17,7 @@ use super::{
 
 /// What a person sees of a plan.
 const PLAN: &str = "{ planId requestId version query planner layers executionOrder tools { stepId \
-     toolName parameters dependsOn requiresApproval } diagnostics { severity code path message \
+     toolName plan parameters dependsOn when forEach compensate requiresApproval } diagnostics { severity code path message \
      help } }";
 
 /// Plans a query and executes nothing.

@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, time::Duration};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{
-    events::{How, News},
+    events::{Far, How, News},
     paint::Paint,
+    render,
     screen::Screen,
 };
 
@@ -98,6 +99,11 @@ impl Live {
                     bar.finish_and_clear();
                 }
             }
+            News::Progress { step, far } => {
+                if let Some(bar) = self.steps.get(step) {
+                    bar.set_message(format!("{step}  {}", progress(far)));
+                }
+            }
             News::Started { .. } | News::Note(_) => (),
         }
         self.total.set_position(n_over as u64);
@@ -111,7 +117,7 @@ fn style(template: &str) -> ProgressStyle {
 /// Writes news as one line, if they are worth one.
 fn line(news: &News, width: usize, paint: Paint) -> Option<String> {
     let (step, how, took_ms, detail) = match news {
-        News::Started { .. } => return None,
+        News::Started { .. } | News::Progress { .. } => return None,
         News::Note(note) => return Some(paint.dim(format!("· {note}"))),
         News::Ended { step, how, took_ms, detail } => (step, *how, *took_ms, detail.as_deref()),
     };
@@ -121,16 +127,20 @@ fn line(news: &News, width: usize, paint: Paint) -> Option<String> {
         How::Retrying => paint.yellow("↻"),
         How::Skipped | How::Cancelled => paint.dim("○"),
         How::Waiting => paint.yellow("?"),
+        How::Compensated => paint.yellow("↩"),
+        How::Stuck => paint.red("!"),
     };
     let word = match how {
         How::Skipped => Some("skipped"),
         How::Cancelled => Some("cancelled"),
         How::Retrying => Some("will be tried again"),
+        How::Compensated => Some("undone"),
+        How::Stuck => Some("could not be undone"),
         _ => None,
     };
     let took = took_ms.filter(|_| how != How::Waiting).map(|it| paint.dim(duration(it)));
     let detail = detail.map(|it| match how {
-        How::Failed => paint.red(it),
+        How::Failed | How::Stuck => paint.red(it),
         How::Waiting => paint.yellow(it),
         _ => paint.dim(it),
     });
@@ -138,6 +148,28 @@ fn line(news: &News, width: usize, paint: Paint) -> Option<String> {
     let rest = [took, word.map(|it| paint.dim(it)), detail];
     let rest: Vec<String> = rest.into_iter().flatten().collect();
     Some(format!("{mark} {step}{padding}  {}", rest.join("  ")).trim_end().to_owned())
+}
+
+/// How wide a bar is.
+const BAR: usize = 16;
+
+/// Writes how far something is: as a bar where the end is known.
+fn progress(Far { done, total, message }: &Far) -> String {
+    let mut text = match total {
+        Some(total) => {
+            #[expect(clippy::cast_possible_truncation, reason = "a share of a short bar")]
+            #[expect(clippy::cast_sign_loss, reason = "a share is not negative")]
+            #[expect(clippy::cast_precision_loss, reason = "a bar is short")]
+            let full = ((done / total).clamp(0.0, 1.0) * BAR as f64) as usize;
+            format!("{}{} {done}/{total}", "█".repeat(full), "░".repeat(BAR - full))
+        }
+        None => done.to_string(),
+    };
+    if let Some(message) = message {
+        text.push_str("  ");
+        text.push_str(&render::clip(message.lines().next().unwrap_or_default(), 60));
+    }
+    text
 }
 
 /// Writes how long something took as people say it.
@@ -179,6 +211,19 @@ mod tests {
         check(How::Skipped, None, None, expect!["○ createBlog    skipped"]);
         let waits = Some("waits for approval");
         check(How::Waiting, None, waits, expect!["? createBlog    waits for approval"]);
+    }
+
+    #[test]
+    fn bars_show_how_far_it_is() {
+        for (done, total, message, expected) in [
+            (250.0, Some(1_000.0), None, "████░░░░░░░░░░░░ 250/1000"),
+            (5.0, Some(4.0), Some("done"), "████████████████ 5/4  done"),
+            (-1.0, Some(4.0), None, "░░░░░░░░░░░░░░░░ -1/4"),
+            (3.0, None, Some("reading\nmore"), "3  reading"),
+        ] {
+            let far = Far { done, total, message: message.map(str::to_owned) };
+            assert_eq!(progress(&far), expected);
+        }
     }
 
     #[test]

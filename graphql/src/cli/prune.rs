@@ -125,3 +125,58 @@ impl Retention {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use shared::{clock::WallClock, id::RequestId, request::Request, store};
+
+    use super::*;
+
+    /// A clock of a later day.
+    #[derive(Debug)]
+    struct Later;
+
+    impl Clock for Later {
+        fn now(&self) -> Timestamp {
+            WallClock.now() + chrono::TimeDelta::days(1)
+        }
+    }
+
+    async fn with_a_request() -> (Arc<dyn Store>, RequestId) {
+        let store = store::open("memory:").await.unwrap();
+        let created_at = WallClock.now();
+        let id = RequestId::draw(created_at);
+        store.put_request(&Request { id, query: "q".to_owned(), created_at }).await.unwrap();
+        (store, id)
+    }
+
+    #[tokio::test]
+    async fn what_is_old_goes_and_what_is_not_stays() {
+        let (store, id) = with_a_request().await;
+        let hour = Duration::from_hours(1);
+        let removed = remove(&*store, before(&WallClock, hour)).await.unwrap();
+        assert_eq!(removed, Pruned::default());
+        assert!(store.request(id).await.unwrap().is_some());
+        let removed = remove(&*store, before(&Later, hour)).await.unwrap();
+        assert_eq!(removed, Pruned { requests: 1, ..Pruned::default() });
+        assert!(store.request(id).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_process_that_stays_removes_what_is_old() {
+        let (store, id) = with_a_request().await;
+        let retention = Retention::default();
+        let gone = async {
+            while store.request(id).await.unwrap().is_some() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let hour = Duration::from_hours(1);
+        tokio::select! {
+            () = retention.keep(Arc::clone(&store), Arc::new(Later), hour) => (),
+            () = gone => (),
+        }
+        let figures = retention.figures();
+        assert!(figures.contains("faber_pruned_total{kind=\"request\"} 1"), "{figures}");
+    }
+}

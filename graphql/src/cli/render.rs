@@ -62,6 +62,14 @@ fn about(step: &Value, paint: Paint) -> String {
     if !feeds.is_empty() {
         parts.push(format!("{} {}", paint.green("←"), feeds.join(", ")));
     }
+    for (word, key) in [("if", "when"), ("for each", "forEach"), ("executes", "plan")] {
+        if let Some(text) = step[key].as_str() {
+            parts.push(format!("{} {}", paint.green(word), clip(text, PARAMETERS)));
+        }
+    }
+    if let Some(tool) = step["compensate"]["toolName"].as_str() {
+        parts.push(format!("{} {tool}", paint.green("undone by")));
+    }
     if step["requiresApproval"] == true {
         parts.push(paint.yellow("needs approval"));
     }

@@ -58,12 +58,23 @@ impl Shape {
     /// Selects an execution with its plan, steps and results.
     pub(super) fn execution(&self) -> String {
         let error = self.select("StepError", &[]);
-        let item = self.select("StepStatus", &[("error", error.clone())]);
-        let steps = self.select("StepStatus", &[("error", error.clone()), ("items", item)]);
+        let own = [("error", error.clone()), ("progress", self.select("Progress", &[]))];
+        let (item, undo) = (self.select("StepStatus", &own), self.select("StepStatus", &own));
+        let [own_error, progress] = own;
+        let tally = self.select("ItemTally", &[]);
+        let more = [("items", item), ("itemTally", tally), ("compensation", undo)];
+        let of_step: Vec<_> = [own_error, progress].into_iter().chain(more).collect();
+        let steps = self.select("StepStatus", &of_step);
         let results = self.select("ExecutionResults", &[("errors", error)]);
+        let waits = self.select("Wait", &[]);
         self.select(
             "Execution",
-            &[("plan", self.plan()), ("steps", steps), ("executionResults", results)],
+            &[
+                ("plan", self.plan()),
+                ("steps", steps),
+                ("executionResults", results),
+                ("waitsFor", waits),
+            ],
         )
     }
 

@@ -22,6 +22,7 @@ async fn an_id_that_names_nothing_gives_null() {
             "mutation ($id: ID!) { cancelExecution(executionId: $id) { state } }",
             "mutation ($id: ID!) { pauseExecution(executionId: $id) { state } }",
             "mutation ($id: ID!) { resumeExecution(executionId: $id) { state } }",
+            "mutation ($id: ID!) { retryExecution(executionId: $id) { state } }",
             "mutation ($id: ID!) { approveStep(executionId: $id, stepId: \"a\", approved: true) { state } }",
             "mutation ($id: ID!) { signalExecution(executionId: $id, name: \"a\") { state } }",
             "mutation ($id: ID!) { revisePlan(planId: $id, input: { tools: [] }) { plan { query } } }",
@@ -108,7 +109,8 @@ async fn arguments_that_cannot_be_right_are_refused() {
         "{ idempotencyKey: \"\" }",
         "{ startAt: \"tomorrow\" }",
         "{ mode: BOTH }",
-        "{ dryRun: true }",
+        "{ dryRun: 1 }",
+        "{ compensateOnFailure: \"yes\" }",
     ] {
         let query = format!(
             "mutation {{ executePlan(planId: \"{plan}\", options: {options}) {{ executionId }} }}"

@@ -129,3 +129,21 @@ async fn a_failure_waits_for_a_decision() {
         assert_eq!(events.last().map(|it| &it["data"]["state"]), Some(&json!("COMPLETED")));
     }
 }
+
+/// Signals that nobody waits for are kept, but not without end.
+#[tokio::test]
+async fn a_signal_too_many_is_refused() {
+    let [world, _] = worlds().await;
+    let id = world.start(wait(), json!({})).await;
+    world.until(&id, "w", "WAITING").await;
+    let query = "mutation ($id: ID!) { signalExecution(executionId: $id, name: \"other\") {
+        executionId } }";
+    for _ in 0..1_000 {
+        world.get(query, json!({ "id": id })).await;
+    }
+    let refusal = world.refused(query, json!({ "id": id })).await;
+    assert_eq!(refusal["code"], "LIMIT_EXCEEDED", "{refusal}");
+    steer(&world, &id, "signalExecution , name: \"go\"").await;
+    let events = world.events(&id).await;
+    assert_eq!(events.last().map(|it| &it["data"]["state"]), Some(&json!("COMPLETED")));
+}

@@ -1,0 +1,93 @@
+//! Executions are done again, all of them or from a step on.
+
+use serde_json::{Value, json};
+
+use super::world::{World, pluck, text, worlds};
+
+const RETRY: &str = "mutation ($id: ID!, $from: String) {
+    retryExecution(executionId: $id, fromStep: $from) {
+        executionId requestId planId retryOf priority startAt } }";
+
+/// `a` counts what it was called with, `b` fails, `c` comes last.
+fn tools() -> Value {
+    json!([
+        { "name": "flow.echo", "id": "a", "parameters": { "n": "{{input.n}}" } },
+        { "name": "flow.fail", "id": "b", "parameters": { "message": "no" }, "dependsOn": "a" },
+        { "name": "flow.echo", "id": "c", "parameters": { "n": "{{a.n}}" }, "dependsOn": "b" },
+    ])
+}
+
+async fn failed(world: &World) -> String {
+    let id = world.start(tools(), json!({ "input": { "n": 7 }, "priority": 3 })).await;
+    let events = world.events(&id).await;
+    assert_eq!(events.last().map(|it| &it["data"]["state"]), Some(&json!("FAILED")));
+    id
+}
+
+#[tokio::test]
+async fn outputs_before_the_step_are_taken_over() {
+    for world in worlds().await {
+        let id = failed(&world).await;
+        let old = world.execution(&id, "requestId planId").await;
+        for (from, reused, attempts) in
+            [(None, vec![false; 3], 1), (Some("a"), vec![false; 3], 1), (Some("b"), vec![true, false, false], 0)]
+        {
+            let again = world.get(RETRY, json!({ "id": id, "from": from })).await;
+            assert_eq!(again["retryOf"], json!(id));
+            assert_eq!((&again["requestId"], &again["planId"]), (&old["requestId"], &old["planId"]));
+            assert_eq!((&again["priority"], &again["startAt"]), (&json!(3), &Value::Null));
+            let new = text(&again["executionId"]);
+            assert_ne!(new, id);
+            let events = world.events(&new).await;
+            let started = events.iter().any(|it| it["type"] == "step_started" && it["stepId"] == "a");
+            assert_eq!(started, attempts == 1, "{from:?}");
+            let it = world
+                .execution(&new, "state input total successful failed skipped outputs steps { reused attempts state }")
+                .await;
+            assert_eq!(it["state"], "FAILED", "it fails again");
+            assert_eq!(it["input"], json!({ "n": 7 }));
+            let counts = ["total", "successful", "failed", "skipped"].map(|key| it[key].as_u64());
+            assert_eq!(counts, [3, 1, 1, 1].map(Some));
+            assert_eq!(it["outputs"], json!({ "a": { "n": 7 } }));
+            let steps = it["steps"].as_array().unwrap();
+            assert_eq!(steps.iter().map(|it| it["reused"] == true).collect::<Vec<_>>(), reused);
+            assert_eq!(steps[0]["attempts"], attempts);
+            assert_eq!(pluck(steps, "state"), ["SUCCEEDED", "FAILED", "SKIPPED"]);
+            let created = &events[0]["data"];
+            let expected = if attempts == 0 { json!({ "a": { "n": 7 } }) } else { json!({}) };
+            assert_eq!((&created["reused"], &created["retryOf"]), (&expected, &json!(id)));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_again_is_refused() {
+    for world in worlds().await {
+        let wait = json!([{ "name": "flow.wait", "id": "w", "parameters": { "name": "go" } }]);
+        let open = world.start(wait, json!({})).await;
+        let refusal = world.refused(RETRY, json!({ "id": open })).await;
+        assert_eq!(refusal["code"], "CONFLICT", "{refusal}");
+        let id = failed(&world).await;
+        let refusal = world.refused(RETRY, json!({ "id": id, "from": "bb" })).await;
+        assert_eq!(refusal["code"], "NOT_FOUND", "{refusal}");
+        assert!(text(&refusal["message"]).contains("has no step `bb`"), "{refusal}");
+        let refusal = world.refused(RETRY, json!({ "id": "exec_1_aaaaaaaaa" })).await;
+        assert_eq!(refusal["code"], "NOT_FOUND");
+    }
+}
+
+#[tokio::test]
+async fn more_than_one_event_can_hold_is_refused() {
+    let [world, _] = worlds().await;
+    let large = "x".repeat(900 << 10);
+    let mut tools: Vec<Value> = (0..10)
+        .map(|n| json!({ "name": "flow.echo", "id": format!("s{n}"), "parameters": { "x": "{{input}}" } }))
+        .collect();
+    tools.push(json!({ "name": "flow.noop", "id": "last" }));
+    let id = world.start(json!(tools), json!({ "input": large, "mode": "SEQUENTIAL" })).await;
+    world.events(&id).await;
+    let refusal = world.refused(RETRY, json!({ "id": id, "from": "last" })).await;
+    assert_eq!(refusal["code"], "LIMIT_EXCEEDED", "{refusal}");
+    let again = world.get(RETRY, json!({ "id": id, "from": "s5" })).await;
+    assert!(again["executionId"].is_string());
+}

@@ -1,0 +1,122 @@
+//! Many executions are steered at once.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::world::{World, text, world, worlds};
+
+const BULK: &str = "mutation ($filter: ExecutionFilter!, $action: BulkAction!, $perSecond: Float) {
+    bulkControl(filter: $filter, action: $action, perSecond: $perSecond) }";
+
+fn wait() -> Value {
+    json!([{ "name": "flow.wait", "id": "w", "parameters": { "name": "go" } }])
+}
+
+async fn waiting(world: &World, n: usize) -> (String, Vec<String>) {
+    let plan = world.plan(wait()).await;
+    let mut ids = Vec::new();
+    for _ in 0..n {
+        let query = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
+        let id = text(&world.get(query, json!({ "id": plan })).await["executionId"]);
+        world.until(&id, "w", "WAITING").await;
+        ids.push(id);
+    }
+    (plan, ids)
+}
+
+async fn bulk(world: &World, filter: Value, action: &str) -> Value {
+    world.get(BULK, json!({ "filter": filter, "action": action })).await
+}
+
+#[tokio::test]
+async fn those_that_fit_are_steered_and_counted() {
+    for world in worlds().await {
+        let (plan, ids) = waiting(&world, 3).await;
+        let (_, others) = waiting(&world, 1).await;
+        let of_plan = json!({ "planId": plan });
+        let count = |action: &'static str| bulk(&world, of_plan.clone(), action);
+        assert_eq!(count("RETRY").await, 0, "none has ended");
+        assert_eq!(count("RESUME").await, 0, "none is paused");
+        assert_eq!(count("PAUSE").await, 3);
+        for id in &ids {
+            while world.execution(id, "state").await["state"] != "PAUSED" {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert_eq!(count("PAUSE").await, 0, "all are paused");
+        assert_eq!(count("RESUME").await, 3);
+        assert_eq!(count("CANCEL").await, 3);
+        for id in &ids {
+            let events = world.events(id).await;
+            assert_eq!(events.last().map(|it| &it["data"]["state"]), Some(&json!("CANCELLED")));
+        }
+        assert_eq!(count("CANCEL").await, 0, "all have ended");
+        assert_eq!(bulk(&world, json!({ "planId": "nonsense" }), "CANCEL").await, 0);
+        assert_eq!(world.execution(&others[0], "state").await["state"], "WAITING");
+        // What retrying makes matches the filter, too, and is not retried.
+        assert_eq!(count("RETRY").await, 3);
+        let query = "query ($id: ID!) { plan(planId: $id) { executions { retryOf } } }";
+        let found = world.get(query, json!({ "id": plan })).await;
+        let retries: Vec<_> = found["executions"].as_array().unwrap().iter().collect();
+        let of: Vec<_> =
+            retries.iter().filter(|it| it["retryOf"].is_string()).map(|it| text(&it["retryOf"])).collect();
+        assert_eq!(of, ids, "the newest last");
+    }
+}
+
+#[tokio::test]
+async fn retries_are_spread_by_when_they_start() {
+    let world = world().await;
+    let (plan, _) = waiting(&world, 3).await;
+    let of_plan = json!({ "planId": plan });
+    bulk(&world, of_plan.clone(), "CANCEL").await;
+    let ended = json!({ "planId": plan, "state": ["CANCELLED"] });
+    loop {
+        let query = "query ($filter: ExecutionFilter) {
+            executions(filter: $filter) { nodes { state } } }";
+        let found = world.get(query, json!({ "filter": ended })).await;
+        if found["nodes"].as_array().map(Vec::len) == Some(3) {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let begun = Instant::now();
+    let variables = json!({ "filter": ended, "action": "RETRY", "perSecond": 0.001 });
+    assert_eq!(world.get(BULK, variables).await, 3);
+    assert!(begun.elapsed().as_secs() < 100, "nobody waits for them");
+    let query = "query ($id: ID!) { plan(planId: $id) { executions {
+        retryOf state startAt createdAt waitsFor { kind until } } } }";
+    let found = world.get(query, json!({ "id": plan })).await;
+    let new: Vec<&Value> =
+        found["executions"].as_array().unwrap().iter().filter(|it| it["retryOf"].is_string()).collect();
+    assert_eq!(new.len(), 3);
+    assert_eq!(new[0]["startAt"], Value::Null);
+    for it in &new[1..] {
+        assert_eq!(it["state"], "PENDING");
+        assert_eq!(it["waitsFor"][0]["kind"], "start");
+        assert_eq!(it["waitsFor"][0]["until"], it["startAt"]);
+    }
+    assert!(text(&new[1]["startAt"]) < text(&new[2]["startAt"]));
+}
+
+#[tokio::test]
+async fn the_pace_of_others_holds_while_somebody_waits() {
+    let world = world().await;
+    let (plan, _) = waiting(&world, 3).await;
+    let begun = Instant::now();
+    let variables =
+        json!({ "filter": { "planId": plan }, "action": "CANCEL", "perSecond": 20.0 });
+    assert_eq!(world.get(BULK, variables).await, 3);
+    assert!(begun.elapsed().as_millis() >= 100, "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_pace_is_a_number_above_nothing() {
+    let world = world().await;
+    for pace in [json!(0), json!(-1), json!(1e-300)] {
+        let variables = json!({ "filter": {}, "action": "CANCEL", "perSecond": pace });
+        let refusal = world.refused(BULK, variables).await;
+        assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{pace} {refusal}");
+    }
+}

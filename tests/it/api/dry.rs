@@ -1,0 +1,106 @@
+//! Dry runs check everything and call nothing.
+
+use serde_json::{Value, json};
+
+use super::world::{World, pluck, text, world, worlds};
+
+const FIELDS: &str = "state dryRun total successful failed skipped outputs node startedAt finishedAt
+    executionResults { errors { stepId code message } }
+    steps { stepId state attempts resolvedParameters warnings skipReason error { code } }";
+
+async fn dry(world: &World, tools: Value, mut options: Value) -> Value {
+    options["dryRun"] = json!(true);
+    let id = world.start(tools, options).await;
+    let events = world.events(&id).await;
+    let kinds = pluck(&events, "type");
+    assert_eq!(kinds.last().map(String::as_str), Some("finished"));
+    assert!(!kinds.contains(&"step_started".to_owned()), "{kinds:?}");
+    world.execution(&id, FIELDS).await
+}
+
+#[tokio::test]
+async fn what_fits_is_skipped_and_nothing_is_called() {
+    for world in worlds().await {
+        let tools = json!([
+            { "name": "flow.effect", "id": "a", "parameters": { "who": "{{input.who}}", "as": "{{input.as}}" } },
+            { "name": "flow.sleep", "id": "b", "parameters": { "ms": "{{input.ms}}" }, "dependsOn": "a" },
+            { "name": "flow.echo", "id": "c", "parameters": { "x": "{{a.x}} and {{input.who}}" } },
+        ]);
+        let input = json!({ "who": "{{b.braces}}", "as": [1], "ms": 86_400_000 });
+        let it = dry(&world, tools, json!({ "input": input })).await;
+        assert_eq!((&it["state"], &it["dryRun"]), (&json!("COMPLETED"), &json!(true)));
+        let counts = ["total", "successful", "failed", "skipped"].map(|key| it[key].as_u64());
+        assert_eq!(counts, [3, 0, 0, 3].map(Some));
+        assert_eq!(it["outputs"], json!({}));
+        assert!(it["finishedAt"].is_string());
+        let steps = it["steps"].as_array().unwrap();
+        assert!(steps.iter().all(|it| it["attempts"] == 0 && it["skipReason"] == "dry_run"));
+        let resolved: Vec<_> = steps.iter().map(|it| it["resolvedParameters"].clone()).collect();
+        let expected = [
+            json!({ "who": "{{b.braces}}", "as": [1] }),
+            json!({ "ms": 86_400_000 }),
+            json!({ "x": "{{a.x}} and {{b.braces}}" }),
+        ];
+        assert_eq!(resolved, expected);
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_fit_fails() {
+    for world in worlds().await {
+        let tools = json!([
+            { "name": "flow.sleep", "id": "fits", "parameters": { "ms": "{{input.ms}}" } },
+            { "name": "flow.sleep", "id": "text", "parameters": { "ms": "{{input.text}}" } },
+            { "name": "flow.sleep", "id": "missing", "parameters": { "ms": "{{input.none}}" } },
+            { "name": "flow.echo", "id": "loop", "parameters": { "x": "{{item}}" },
+              "forEach": "{{input.text}}" },
+            { "name": "flow.echo", "id": "list", "parameters": { "x": "{{item}}" },
+              "forEach": "{{input.list}}" },
+        ]);
+        let input = json!({ "ms": 1, "text": "soon", "list": [1, 2] });
+        let it = dry(&world, tools, json!({ "input": input })).await;
+        assert_eq!(it["state"], "FAILED");
+        let errors = it["executionResults"]["errors"].as_array().unwrap();
+        let codes: Vec<_> =
+            errors.iter().map(|it| (text(&it["stepId"]), text(&it["code"]))).collect();
+        let expected = [
+            ("text", "tool.invalid_parameters"),
+            ("missing", "tool.invalid_parameters"),
+            ("loop", "step.not_a_list"),
+        ];
+        let expected = expected.map(|(step, code)| (step.to_owned(), code.to_owned()));
+        assert_eq!(codes, expected, "{errors:#?}");
+        let states = pluck(it["steps"].as_array().unwrap(), "state");
+        assert_eq!(states, ["SKIPPED", "FAILED", "FAILED", "FAILED", "SKIPPED"]);
+    }
+}
+
+#[tokio::test]
+async fn an_input_that_is_missing_is_a_warning_or_with_strict_templates_an_error() {
+    let world = world().await;
+    let tools = json!([{ "name": "flow.echo", "id": "e", "parameters": { "x": "{{input.y}}" } }]);
+    let it = dry(&world, tools.clone(), json!({})).await;
+    assert_eq!(it["state"], "COMPLETED");
+    let warning = text(&it["steps"][0]["warnings"][0]);
+    assert!(warning.starts_with("`{{input.y}}` found nothing"), "{warning}");
+    let it = dry(&world, tools, json!({ "strictTemplates": true })).await;
+    assert_eq!(it["state"], "FAILED");
+    assert_eq!(it["steps"][0]["error"]["code"], "template.unresolved");
+}
+
+#[tokio::test]
+async fn a_dry_run_has_a_key_of_its_own_and_can_be_done_again() {
+    let world = world().await;
+    let plan = world.plan(json!([{ "name": "flow.noop" }])).await;
+    let query = "mutation ($id: ID!, $options: ExecutionOptions) {
+        executePlan(planId: $id, options: $options) { executionId dryRun } }";
+    let dry = json!({ "id": plan, "options": { "dryRun": true, "idempotencyKey": "k" } });
+    let one = world.get(query, dry.clone()).await;
+    assert_eq!(world.get(query, dry).await, one);
+    let wet = json!({ "id": plan, "options": { "idempotencyKey": "k" } });
+    assert_eq!(world.refused(query, wet).await["code"], "CONFLICT");
+    let retry = "mutation ($id: ID!) { retryExecution(executionId: $id) { dryRun retryOf state } }";
+    let again = world.get(retry, json!({ "id": one["executionId"] })).await;
+    let expected = json!({ "dryRun": true, "retryOf": one["executionId"], "state": "COMPLETED" });
+    assert_eq!(again, expected);
+}

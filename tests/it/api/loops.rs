@@ -1,0 +1,140 @@
+//! Steps that are done for each item of a list, as the API shows them.
+
+use serde_json::{Value, json};
+
+use super::world::{World, pluck, text, worlds};
+
+fn loops(on_error: &str) -> Value {
+    json!([{
+        "name": "flow.fail", "id": "l", "forEach": "{{input}}", "onError": on_error,
+        "parameters": { "message": "no {{index}}", "times": "{{item}}" },
+    }])
+}
+
+async fn run(world: &World, tools: Value, input: Value) -> (String, Value) {
+    let id = world.start(tools, json!({ "input": input })).await;
+    world.events(&id).await;
+    let fields = "state total successful failed outputs
+        executionResults { errors { stepId index code message } }
+        steps { stepId index state output itemTally { total successful failed }
+            items { stepId index state output resolvedParameters error { index code } } }";
+    let it = world.execution(&id, fields).await;
+    (id, it)
+}
+
+#[tokio::test]
+async fn items_that_may_fail_are_counted_and_named() {
+    for world in worlds().await {
+        // With `times: 0` it does not fail at all.
+        for (on_error, output) in [("ignore", json!([null, null, null])), ("continue", json!([null, null]))] {
+            let (_, it) = run(&world, loops(on_error), json!([0, 1, 0])).await;
+            assert_eq!(it["state"], "COMPLETED", "{it:#}");
+            assert_eq!(it["outputs"]["l"], output, "{on_error}");
+            let errors = &it["executionResults"]["errors"];
+            assert_eq!(errors.as_array().map(Vec::len), Some(1), "{errors}");
+            assert_eq!((&errors[0]["stepId"], &errors[0]["index"]), (&json!("l"), &json!(1)));
+            assert_eq!((&it["total"], &it["successful"], &it["failed"]), (&json!(1), &json!(1), &json!(0)));
+            let step = &it["steps"][0];
+            assert_eq!(step["itemTally"], json!({ "total": 3, "successful": 2, "failed": 1 }));
+            let items = step["items"].as_array().unwrap();
+            assert_eq!(pluck(items, "state"), ["SUCCEEDED", "FAILED", "SUCCEEDED"]);
+            assert_eq!(pluck(items, "index"), ["0", "1", "2"]);
+            assert_eq!(items[1]["error"]["index"], 1);
+            assert_eq!(items[1]["resolvedParameters"], json!({ "message": "no 1", "times": 1 }));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_item_that_must_not_fail_fails_the_step() {
+    for world in worlds().await {
+        let (id, it) = run(&world, loops("fail"), json!([0, 1])).await;
+        assert_eq!(it["state"], "FAILED");
+        let errors = &it["executionResults"]["errors"];
+        assert_eq!(errors.as_array().map(Vec::len), Some(1), "{errors}");
+        assert_eq!((&errors[0]["index"], &errors[0]["code"]), (&json!(1), &json!("tool.failed")));
+        let events = world.events(&id).await;
+        let indexed: Vec<_> = events
+            .iter()
+            .filter(|it| it["data"]["index"] == 1)
+            .map(|it| text(&it["type"]))
+            .collect();
+        assert_eq!(indexed, ["step_started", "step_failed"]);
+        let begun = events.iter().find(|it| it["type"] == "step_started").unwrap();
+        assert_eq!(begun["data"], json!({ "items": 2 }));
+    }
+}
+
+#[tokio::test]
+async fn items_come_in_parts() {
+    let [world, _] = worlds().await;
+    let echo = json!([{ "name": "flow.echo", "id": "l", "forEach": "{{input}}",
+        "parameters": { "x": "{{item}}" }, "maxParallel": 3 }]);
+    let list: Vec<usize> = (0..25).collect();
+    let id = world.start(echo, json!({ "input": list })).await;
+    world.events(&id).await;
+    let outputs = world.execution(&id, "outputs").await;
+    let gathered: Vec<_> = list.iter().map(|it| json!({ "x": it })).collect();
+    assert_eq!(outputs["outputs"]["l"], json!(gathered));
+    for (arguments, expected) in [
+        ("(first: 2)", vec!["0", "1"]),
+        ("(first: 2, afterIndex: 22)", vec!["23", "24"]),
+        ("(afterIndex: 23)", vec!["24"]),
+        ("(afterIndex: 100)", vec![]),
+        ("(state: [FAILED])", vec![]),
+    ] {
+        let fields = format!("steps {{ items{arguments} {{ index }} }}");
+        let it = world.execution(&id, &fields).await;
+        let items = it["steps"][0]["items"].as_array().unwrap();
+        assert_eq!(pluck(items, "index"), expected, "{arguments}");
+    }
+    for arguments in ["(first: 0)", "(first: 10001)", "(afterIndex: -1)"] {
+        let query = format!(
+            "{{ execution(executionId: \"{id}\") {{ steps {{ items{arguments} {{ index }} }} }} }}"
+        );
+        let refusal = world.refused(&query, json!({})).await;
+        assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{arguments} {refusal}");
+    }
+}
+
+#[tokio::test]
+async fn one_item_is_approved_or_all_that_wait() {
+    for world in worlds().await {
+        let tools = json!([{ "name": "flow.fail", "id": "l", "forEach": "{{input}}",
+            "onError": "wait", "parameters": { "message": "no" , "times": 1 } }]);
+        let id = world.start(tools, json!({ "input": [1, 2, 3] })).await;
+        let waiting = |n: usize| {
+            let (world, id) = (&world, id.clone());
+            async move {
+                let fields = "steps { items(state: [WAITING]) { index waitsFor } }";
+                loop {
+                    let it = world.execution(&id, fields).await;
+                    let items = it["steps"][0]["items"].as_array().unwrap().clone();
+                    if items.len() == n {
+                        return items;
+                    }
+                    tokio::task::yield_now().await;
+                }
+            }
+        };
+        let items = waiting(3).await;
+        assert!(items.iter().all(|it| it["waitsFor"] == "decision"), "{items:?}");
+        let query = "mutation ($id: ID!, $step: String!) {
+            approveStep(executionId: $id, stepId: $step, approved: true) { executionId } }";
+        for (step, code) in [("l[3]", "NOT_FOUND"), ("l[x]", "NOT_FOUND"), ("m", "NOT_FOUND"), ("l]", "NOT_FOUND")] {
+            let refusal = world.refused(query, json!({ "id": id, "step": step })).await;
+            assert_eq!(refusal["code"], code, "{step} {refusal}");
+        }
+        world.get(query, json!({ "id": id, "step": "l[1]" })).await;
+        let items = waiting(2).await;
+        assert_eq!(pluck(&items, "index"), ["0", "2"]);
+        let refusal = world.refused(query, json!({ "id": id, "step": "l[1]" })).await;
+        assert_eq!(refusal["code"], "CONFLICT", "{refusal}");
+        let why = world.execution(&id, "waitsFor { kind stepId index message }").await;
+        let kinds = pluck(why["waitsFor"].as_array().unwrap(), "kind");
+        assert_eq!(kinds, ["decision", "decision"], "{why:#}");
+        world.get(query, json!({ "id": id, "step": "l" })).await;
+        let events = world.events(&id).await;
+        assert_eq!(events.last().map(|it| &it["data"]["state"]), Some(&json!("COMPLETED")));
+    }
+}

@@ -1,0 +1,106 @@
+//! Steps that execute other plans, as the API shows them.
+
+use serde_json::{Value, json};
+
+use super::world::{text, world, worlds};
+
+fn inner() -> Value {
+    json!([{ "name": "flow.echo", "id": "in", "parameters": { "twice": "{{input.x}}{{input.x}}" } }])
+}
+
+const TREE: &str = "state outputs parentExecutionId
+    steps { stepId toolName state output childExecutionId resolvedParameters
+        child { executionId planId requestId state input parentExecutionId parentStepId parentIndex
+            parent { executionId } } }";
+
+#[tokio::test]
+async fn a_child_is_an_execution_of_its_own_in_the_same_request() {
+    for world in worlds().await {
+        let child = world.plan(inner()).await;
+        let save = "mutation ($plan: ID!) { savePlan(name: \"twice\", planId: $plan) }";
+        world.get(save, json!({ "plan": child })).await;
+        let inline = json!({ "tools": inner() });
+        for sub in [json!({ "plan": child }), json!({ "plan": "twice" }), json!({ "inlinePlan": inline })] {
+            let mut step = sub.clone();
+            step["id"] = json!("sub");
+            step["parameters"] = json!({ "x": "{{a.x}}" });
+            let tools = json!([{ "name": "flow.echo", "id": "a", "parameters": { "x": "y" } }, step,
+                { "name": "flow.echo", "id": "z", "parameters": { "got": "{{sub.in.twice}}" } }]);
+            let id = world.start(tools, json!({})).await;
+            world.events(&id).await;
+            let it = world.execution(&id, TREE).await;
+            assert_eq!(it["state"], "COMPLETED", "{sub} {it:#}");
+            assert_eq!(it["outputs"]["sub"], json!({ "in": { "twice": "yy" } }));
+            assert_eq!(it["outputs"]["z"], json!({ "got": "yy" }));
+            let step = &it["steps"][1];
+            let found = &step["child"];
+            assert_eq!(step["childExecutionId"], found["executionId"]);
+            assert_eq!(found["input"], json!({ "x": "y" }));
+            assert_eq!(found["parent"]["executionId"], json!(id));
+            assert_eq!((&found["parentStepId"], &found["parentIndex"]), (&json!("sub"), &Value::Null));
+            let request = world.execution(&id, "requestId").await["requestId"].clone();
+            assert_eq!(found["requestId"], request);
+            let query = "query ($id: ID!) { plan(planId: $id) { tools { stepId plan timeoutMs } } }";
+            let plan = world.execution(&id, "planId").await["planId"].clone();
+            let planned = world.get(query, json!({ "id": plan })).await;
+            assert_eq!(planned["tools"][1]["plan"], found["planId"]);
+            if sub.get("plan").is_some() {
+                assert_eq!(found["planId"], json!(child));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_asks_why_it_waits_is_told_of_the_child() {
+    let world = world().await;
+    let child = world
+        .plan(json!([{ "name": "flow.noop", "id": "n", "requiresApproval": true }]))
+        .await;
+    let id = world.start(json!([{ "plan": child, "id": "sub" }]), json!({})).await;
+    world.until(&id, "sub", "RUNNING").await;
+    let fields = "waitsFor { kind stepId executionId message }
+        step(stepId: \"sub\") { childExecutionId }";
+    let it = world.execution(&id, fields).await;
+    let child = it["step"]["childExecutionId"].clone();
+    let wait = &it["waitsFor"][0];
+    assert_eq!((&wait["kind"], &wait["stepId"]), (&json!("child"), &json!("sub")));
+    assert_eq!(wait["executionId"], child);
+    world.until(&text(&child), "n", "WAITING").await;
+    let it = world.execution(&text(&child), "waitsFor { kind stepId message }").await;
+    let expected = json!([{ "kind": "approval", "stepId": "n",
+        "message": "`n` waits for a person's consent" }]);
+    assert_eq!(it["waitsFor"], expected);
+    let cancel = "mutation ($id: ID!) { cancelExecution(executionId: $id) { executionId } }";
+    world.get(cancel, json!({ "id": id })).await;
+    for id in [id, text(&child)] {
+        let events = world.events(&id).await;
+        assert_eq!(events.last().map(|it| &it["data"]["state"]), Some(&json!("CANCELLED")));
+        assert_eq!(world.execution(&id, "waitsFor { kind }").await["waitsFor"], json!([]));
+    }
+}
+
+#[tokio::test]
+async fn a_plan_that_is_not_there_is_a_diagnostic_and_validating_keeps_nothing() {
+    let world = world().await;
+    let query = "query ($input: PlanInput!) { validatePlan(input: $input) {
+        plan { planId } diagnostics { severity code path } } }";
+    for name in ["plan_1_aaaaaaaaa", "nobody", ""] {
+        let input = json!({ "tools": [{ "plan": name, "id": "s" }] });
+        let payload = world.get(query, json!({ "input": input })).await;
+        assert_eq!(payload["plan"], Value::Null, "{name}");
+        assert!(!payload["diagnostics"].as_array().unwrap().is_empty(), "{name}");
+    }
+    let both = json!({ "tools": [{ "plan": "x", "inlinePlan": { "tools": inner() } }] });
+    let payload = world.get(query, json!({ "input": both })).await;
+    assert_eq!(payload["plan"], Value::Null);
+    let good = json!({ "tools": [{ "inlinePlan": { "tools": inner() }, "parameters": { "x": 1 } }] });
+    let payload = world.get(query, json!({ "input": good })).await;
+    assert!(payload["plan"].is_object(), "{payload}");
+    let kept = world.get("{ plans { nodes { planId } } }", json!({})).await;
+    assert_eq!(kept["nodes"], json!([]));
+    let wrong = json!({ "tools": [{ "inlinePlan": { "tools": [{ "name": "nothing" }] } }] });
+    let payload = world.get(query, json!({ "input": wrong })).await;
+    let path = text(&payload["diagnostics"][0]["path"]);
+    assert!(path.starts_with("tools[0].plan.tools[0]"), "{payload}");
+}

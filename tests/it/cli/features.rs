@@ -1,0 +1,142 @@
+//! Retries, inputs, dry runs, loops, sub-plans and compensation from the command line.
+
+use serde_json::{Value, json};
+
+use super::home::Home;
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+}
+
+#[tokio::test]
+async fn an_execution_is_done_again_from_a_step_on() {
+    let home = Home::new();
+    let plan = home.file(
+        "plan.json",
+        r#"{"tools":[{"id":"a","name":"flow.echo","parameters":{"x":"{{input.x}}"}},
+            {"id":"b","name":"flow.fail","parameters":{"message":"no {{a.x}}"}}]}"#,
+    );
+    let input = home.file("input.json", r#"{"x":7}"#);
+    let failed = home.json(&["run", "--plan", &plan, "--input", &format!("@{input}")], 1).await;
+    assert_eq!(failed["input"], json!({ "x": 7 }));
+    assert_eq!(failed["executionResults"]["errors"][0]["message"], "no 7");
+    let id = text(&failed["executionId"]);
+    let again = home.json(&["retry", id, "--from-step", "b"], 1).await;
+    assert_eq!((&again["retryOf"], &again["steps"][0]["reused"]), (&json!(id), &json!(true)));
+    let all = home.json(&["retry", id], 1).await;
+    assert_eq!(all["steps"][0]["reused"], json!(false));
+    let refused = home.json(&["retry", id, "--from-step", "c"], 2).await;
+    assert_eq!(refused["error"]["code"], "NOT_FOUND");
+    let told = home.run(&["debug", text(&again["executionId"])]).await;
+    assert!(told.out.contains("again exec_") && told.out.contains("reused"), "{}", told.out);
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_would_not_work() {
+    let home = Home::new();
+    let plan = home.file(
+        "plan.json",
+        r#"{"tools":[{"id":"s","name":"flow.sleep","parameters":{"ms":"{{input.ms}}"}}]}"#,
+    );
+    let run = |input: &'static str| {
+        let arguments = ["run", "--plan", &plan, "--dry-run", "--input", input].map(str::to_owned);
+        let home = &home;
+        async move { home.run(&arguments.each_ref().map(String::as_str)).await }
+    };
+    let fits = run(r#"{"ms":60000}"#).await;
+    assert_eq!(fits.status, 0, "{fits:?}");
+    assert!(fits.err.contains("fits; nothing is called in a dry run"), "{fits:?}");
+    let unfit = run(r#"{"ms":"soon"}"#).await;
+    assert_eq!(unfit.status, 1, "{unfit:?}");
+    assert!(unfit.err.contains("tool.invalid_parameters"), "{unfit:?}");
+    let nonsense = run("soon").await;
+    assert_eq!(nonsense.status, 2, "{nonsense:?}");
+    assert!(nonsense.err.contains("`--input`: `soon` is not JSON"), "{nonsense:?}");
+}
+
+#[tokio::test]
+async fn a_plan_is_saved_and_run_by_its_name() {
+    let home = Home::new();
+    let plan = home.file(
+        "plan.json",
+        r#"{"tools":[{"id":"e","name":"flow.echo","parameters":{"hi":"{{input.name}}"}}]}"#,
+    );
+    let done = home.json(&["run", "--plan", &plan, "--input", r#"{"name":"A"}"#], 0).await;
+    let id = text(&done["planId"]);
+    let saved = home.json(&["save", "hello", id, "--inputs", r#"{"name":"string"}"#], 0).await;
+    assert_eq!(saved, json!({ "name": "hello", "planId": id }));
+    let done = home.json(&["run", "--saved", "hello", "--input", r#"{"name":"B"}"#], 0).await;
+    assert_eq!(done["outputs"], json!({ "e": { "hi": "B" } }));
+    let refused = home.json(&["run", "--saved", "hello"], 2).await;
+    assert_eq!(refused["error"]["code"], "INVALID_ARGUMENT");
+    assert_eq!(home.json(&["run", "--saved", "nobody"], 2).await["error"]["code"], "NOT_FOUND");
+}
+
+/// Sub-plans are watched as one tree, and a person is asked for a step of a child.
+#[tokio::test]
+async fn a_child_that_waits_for_a_person_is_told_of() {
+    let home = Home::new();
+    let plan = home.file(
+        "plan.json",
+        r#"{"tools":[{"id":"sub","plan":{"tools":[{"id":"first","name":"flow.noop"},
+            {"id":"ask","name":"flow.noop","requiresApproval":true,"dependsOn":"first"}]}}]}"#,
+    );
+    let waits = home.run(&["run", "--plan", &plan]).await;
+    assert_eq!(waits.status, 4, "{waits:?}");
+    assert!(waits.err.contains("✓ sub › first"), "{waits:?}");
+    let hint = waits.err.lines().find(|it| it.starts_with("faber approve exec_")).unwrap();
+    let child = hint.split(' ').nth(2).unwrap();
+    let parent = home.json(&["list", "executions", "--state", "IN_PROGRESS"], 0).await;
+    let parent = text(&parent[0]["executionId"]).to_owned();
+    assert_ne!(child, parent);
+    let told = home.run(&["debug", &parent]).await;
+    assert!(told.out.contains("waits: `ask` waits for a person's consent"), "{}", told.out);
+    assert!(told.out.contains(&format!("waits: `sub` waits for `{child}`")), "{}", told.out);
+    assert!(told.out.contains(&format!("part of {parent}")), "{}", told.out);
+    assert_eq!(home.run(&["approve", child, "ask"]).await.status, 0);
+    let done = home.json(&["execute", &parent], 0).await;
+    assert_eq!(done["outputs"], json!({ "sub": { "first": null, "ask": null } }));
+}
+
+#[tokio::test]
+async fn items_are_counted_and_what_is_undone_is_told() {
+    let home = Home::new();
+    let plan = home.file(
+        "plan.json",
+        r#"{"tools":[{"id":"done","name":"flow.echo","parameters":{"n":"{{item}}"},"forEach":"{{input}}",
+              "compensate":{"name":"flow.noop"}},
+            {"id":"l","name":"flow.fail","forEach":"{{input}}","onError":"ignore","dependsOn":"done",
+             "parameters":{"message":"item","times":"{{item}}"}},
+            {"id":"skip","name":"flow.noop","when":"input[0] == 5"},
+            {"id":"end","name":"flow.fail","parameters":{"message":"end"},"dependsOn":["l"]}]}"#,
+    );
+    let ended = home.run(&["run", "--plan", &plan, "--input", "[0,1,0]", "--compensate"]).await;
+    assert_eq!(ended.status, 1, "{ended:?}");
+    for part in [
+        "✓ done", "3 items", "✗ l[1]", "3 items, 1 of them failed", "its condition does not hold",
+        "undoing what was done", "↩ done[2] (undo)",
+    ] {
+        assert!(ended.err.contains(part), "{part}: {}", ended.err);
+    }
+    let list = home.json(&["list", "executions"], 0).await;
+    let told = home.run(&["debug", text(&list[0]["executionId"])]).await;
+    for part in ["2 of 3 items succeeded, 1 failed", "[1]  FAILED  tool.failed: item", "COMPENSATED"] {
+        assert!(told.out.contains(part), "{part}: {}", told.out);
+    }
+}
+
+#[tokio::test]
+async fn nothing_that_is_young_is_pruned() {
+    let home = Home::new();
+    let plan = home.file("plan.json", r#"{"tools":[{"name":"flow.noop"}]}"#);
+    home.json(&["run", "--plan", &plan], 0).await;
+    let removed = home.json(&["prune", "--older-than", "1h"], 0).await;
+    assert_eq!(removed, json!({ "executions": 0, "plans": 0, "requests": 0 }));
+    assert_eq!(home.json(&["list", "executions"], 0).await.as_array().map(Vec::len), Some(1));
+    for age in ["59s", "30", "soon", "-1d"] {
+        let refused = home.json(&["prune", &format!("--older-than={age}")], 2).await;
+        assert_eq!(refused["error"]["code"], "INVALID_ARGUMENT", "{age}");
+    }
+    let shown = home.run(&["prune", "--older-than", "30d"]).await;
+    assert_eq!(shown.out.trim(), "removed 0 executions, 0 plans, 0 requests");
+}
