@@ -26,7 +26,6 @@ use shared::{
     event::{Event, Recorded},
     execution::{Execution, Phase, ReplayError},
     id::{CommandId, Epoch, ExecutionId, Seq, Task, WorkerId},
-    limits,
     store::{AppendError, Command, Envelope, Head, Store, StoreError},
     tool::Progress,
 };
