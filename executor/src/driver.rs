@@ -15,7 +15,7 @@ mod gates;
 mod pending;
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -25,7 +25,7 @@ use shared::{
     clock::{Clock, Timestamp},
     event::{Event, Recorded},
     execution::{Execution, Phase, ReplayError},
-    id::{CommandId, Epoch, ExecutionId, Seq, WorkerId},
+    id::{CommandId, Epoch, ExecutionId, Seq, Task, WorkerId},
     store::{AppendError, Command, Envelope, Head, Store, StoreError},
     tool::Progress,
 };
@@ -95,6 +95,8 @@ pub(crate) struct Driver {
     gates: Gates,
     /// What calls report while they run.
     reports: Reports<Key>,
+    /// How many reports of each call were recorded, and when the last was.
+    noted: BTreeMap<Task, (u32, time::Instant)>,
     cancel: CancellationToken,
     /// The term of the worker's lease in which this was claimed.
     term: Term,
@@ -211,6 +213,7 @@ impl Driver {
             children: Children::default(),
             gates: Gates::default(),
             reports: Reports::default(),
+            noted: BTreeMap::new(),
             cancel: CancellationToken::new(),
             term,
             is_draining: false,
@@ -241,9 +244,7 @@ impl Driver {
             match self.next().await {
                 Next::Appended(result) => self.appended(result).await?,
                 Next::Done(done) => self.gather(done),
-                Next::Reported((task, attempt), progress) => {
-                    self.decide(Input::Progressed { task, attempt, progress });
-                }
+                Next::Reported(key, progress) => self.note(key, progress),
                 Next::Command(envelope) => self.obey(envelope, true),
                 Next::Woken => self.decide(Input::Woken),
                 Next::Draining => self.is_draining = true,

@@ -29,6 +29,11 @@ pub const PROGRESS_BYTES: usize = 512;
 /// How often a call may report its progress; of closer reports only the newest is kept. People
 /// do not read faster, and each is an event.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// Reports of one attempt that are recorded as they come; then only one every
+/// [`PROGRESS_SELDOM`], so that a log does not grow with the patience of its readers.
+pub const PROGRESS_EVENTS: u32 = 600;
+/// How often the reports of a long attempt are recorded.
+pub const PROGRESS_SELDOM: Duration = Duration::from_secs(30);
 /// Attempts a step may have, whatever its policy says.
 pub const ATTEMPTS: u32 = 1_000;
 /// Times a step may take its worker down before it is given up.

@@ -171,7 +171,9 @@ impl Template {
             }),
             Self::Array(items) => items.iter_mut().for_each(|it| it.references_mut(change)),
             Self::Object(fields) => {
-                fields.iter_mut().for_each(|(_, it)| it.references_mut(change));
+                for (_, it) in fields {
+                    it.references_mut(change);
+                }
             }
         }
     }

@@ -8,16 +8,18 @@ use shared::{
     clock::Timestamp,
     event::StepStarted,
     id::{Part, Seq, Task},
+    limits,
     plan::{Callee, StepKind},
-    tool::Effect,
+    tool::{Effect, Progress},
 };
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::{Context, DriveError, Driver};
 use crate::{
     cache,
-    call::{Call, Ended},
+    call::{Call, Ended, Key},
     machine::{Answer, Input},
     permits::Granted,
     tool::{StepCall, ToolContext},
@@ -142,11 +144,23 @@ impl Driver {
         self.held.iter().any(|(_, it)| it.task() == task)
     }
 
+    /// Records how far a call is, as often as a log wants to know.
+    pub(super) fn note(&mut self, (task, attempt): Key, progress: Progress) {
+        let now = Instant::now();
+        let (n, last) = self.noted.entry(task).or_insert((0, now));
+        if *n >= limits::PROGRESS_EVENTS && now - *last < limits::PROGRESS_SELDOM {
+            return;
+        }
+        (*n, *last) = (n.saturating_add(1), now);
+        self.decide(Input::Progressed { task, attempt, progress });
+    }
+
     /// Takes what has come of something that was under way.
     pub(super) fn settle(&mut self, done: Done) {
         match done {
             Done::Ended(Ended { task, attempt, result, bytes }) => {
                 self.pending.weigh(bytes);
+                self.noted.remove(&task);
                 self.decide(Input::Ended { task, attempt, result });
                 self.release(task);
             }

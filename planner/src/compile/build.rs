@@ -28,9 +28,9 @@ pub(super) fn plan(
     }
     let names = names.moved(&places);
     let Links { edges, looks } = links;
-    let mut parts: Vec<_> = steps.into_iter().zip(edges).zip(looks).map(Some).collect();
-    let placed = order.iter().filter_map(|it| parts[it.get()].take());
-    let steps = placed.map(|((step, on), looks)| execution(step, &on, looks, &names, &places));
+    let mut waiting: Vec<_> = steps.into_iter().zip(edges).zip(looks).map(Some).collect();
+    let in_order = order.iter().filter_map(|it| waiting[it.get()].take());
+    let steps = in_order.map(|((step, on), looks)| execution(step, &on, looks, &names, &places));
     let steps = steps.collect::<Result<Vec<_>, _>>()?;
     Plan::prove(about, names, steps, diagnostics)
 }

@@ -163,9 +163,9 @@ impl Reader<'_> {
                 Ok(draft) => Some(SubDraft::Inline(Box::new(draft))),
                 Err(found) => {
                     let at = self.step;
-                    found.into_iter().for_each(|it| {
+                    for it in found {
                         self.report.error(at, || sub_plan::inside(at, it));
-                    });
+                    }
                     None
                 }
             },

@@ -183,9 +183,12 @@ impl<'a> Looking<'a, '_> {
                 if self.step().for_each.is_none() || site.field == FOR_EACH {
                     let (text, place) = (&reference.text, || site.place(&reference.text));
                     let is_list = site.field == FOR_EACH;
-                    self.report.error(self.at, || match is_list {
-                        true => looping::no_item_yet(place(), text),
-                        false => looping::no_item(place(), text),
+                    self.report.error(self.at, || {
+                        if is_list {
+                            looping::no_item_yet(place(), text)
+                        } else {
+                            looping::no_item(place(), text)
+                        }
                     });
                     return;
                 }

@@ -98,7 +98,9 @@ pub(super) fn choose<'a>(
         SubDraft::Inline(_) => match world.inline.get(&at) {
             Some(Ok(plan)) => (Some(plan), none(&plan.id.to_string())),
             Some(Err(found)) => {
-                found.iter().for_each(|it| report.error(at, || it.clone()));
+                for it in found {
+                    report.error(at, || it.clone());
+                }
                 (None, none("plan"))
             }
             None => {
