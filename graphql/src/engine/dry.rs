@@ -204,7 +204,7 @@ fn filled(template: &Template, given: &Given<'_>) -> Value {
         Template::Literal(value) => escaped(value),
         Template::Whole(reference) => match find(reference, given) {
             Some(found) => escaped(found),
-            None => Value::String((*reference.text).to_owned()),
+            None => Value::String(left(reference)),
         },
         Template::Text(parts) => Value::String(parts.iter().map(|it| text(it, given)).collect()),
         Template::Array(items) => items.iter().map(|it| filled(it, given)).collect(),
@@ -226,8 +226,17 @@ fn text(part: &Part, given: &Given<'_>) -> String {
         Part::Reference(reference) => match find(reference, given) {
             Some(Value::String(text)) => literal(text),
             Some(other) => literal(&other.to_string()),
-            None => (*reference.text).to_owned(),
+            None => left(reference),
         },
+    }
+}
+
+/// Returns what stands where a template finds nothing: one over the input will find nothing later
+/// either, so its text is what the tool gets.
+fn left(reference: &Reference) -> String {
+    match reference.target {
+        Target::Input => literal(&reference.text),
+        _ => (*reference.text).to_owned(),
     }
 }
 

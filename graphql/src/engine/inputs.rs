@@ -208,9 +208,7 @@ mod tests {
         check(Value::Null, expect!["`name` is missing"]);
         check(
             json!({ "nmae": "A", "n": "x" }),
-            expect![[
-                r#"`n`: "x" is not of type "integer"; `name` is missing; there is no input `nmae`: did you mean `name`?"#
-            ]],
+            expect![[r#"`n`: "x" is not of type "integer"; there is no input `nmae`: did you mean `name`?; `name` is missing"#]],
         );
         check(json!([1]), expect![[r#"[1] is not of type "object""#]]);
     }

@@ -131,8 +131,12 @@ type Mutation {
     cancelExecution(executionId: ID!, reason: String): Execution!
     pauseExecution(executionId: ID!): Execution!
     resumeExecution(executionId: ID!): Execution!
+    retryExecution(executionId: ID!, fromStep: String): Execution!
     approveStep(executionId: ID!, stepId: String!, approved: Boolean!, comment: String): Execution!
     signalExecution(executionId: ID!, name: String!, payload: JSON): Execution!
+    savePlan(name: String!, planId: ID!, inputs: JSON): Boolean!
+    runSavedPlan(name: String!, input: JSON, options: ExecutionOptions): Execution!
+    bulkControl(filter: ExecutionFilter!, action: BulkAction!, perSecond: Float): Int!
 }
 type Subscription {
     executionEvents(executionId: ID!, afterSeq: Int = 0): ExecutionEvent!
@@ -181,10 +185,13 @@ type ToolExecution {
     parameters: JSON!
     dependsOn: [String!]!
     outputMapping: JSON
+    when: String
+    forEach: String
     effect: Effect!
     timeoutMs: Int
     retry: JSON
     onError: String!
+    compensate: JSON
     requiresApproval: Boolean!
 }
 type PlanPayload { plan: Plan diagnostics: [Diagnostic!]! }
@@ -204,6 +211,7 @@ type Execution {
     failed: Int!
     skipped: Int!
     cancelled: Int!
+    dryRun: Boolean!
     steps: [StepStatus!]!
     step(stepId: String!): StepStatus
     outputs: JSON!
@@ -223,6 +231,8 @@ type StepStatus {
     output: JSON
     error: StepError
     warnings: [String!]!
+    items: [StepStatus!]!
+    childExecutionId: ID
 }
 type StepError {
     stepId: String!
@@ -249,8 +259,9 @@ type RequestEvent {
     type: String!
     data: JSON!
 }
-enum ExecutionState { PENDING IN_PROGRESS PAUSED WAITING COMPLETED FAILED CANCELLED }
-enum StepState { PENDING RUNNING RETRYING WAITING SUCCEEDED FAILED SKIPPED CANCELLED }
+enum ExecutionState { PENDING IN_PROGRESS PAUSED WAITING COMPENSATING COMPLETED FAILED CANCELLED }
+enum StepState { PENDING RUNNING RETRYING WAITING SUCCEEDED FAILED SKIPPED CANCELLED COMPENSATED }
+enum BulkAction { CANCEL PAUSE RESUME RETRY }
 enum ExecutionMode { SEQUENTIAL PARALLEL }
 enum Effect { READ IDEMPOTENT ONCE }
 enum Severity { ERROR WARNING }
@@ -284,13 +295,20 @@ input ToolExecutionInput {
     id: String
     name: String
     toolName: String
+    plan: String
     parameters: JSON
     dependsOn: JSON
     outputMapping: JSON
+    when: String
+    forEach: String
     retry: RetryInput
     timeoutMs: Int
     onError: String
+    compensate: JSON
     requiresApproval: Boolean
+    maxParallel: Int
+    idleTimeoutMs: Int
+    cacheTtlMs: Int
 }
 input RetryInput {
     maxAttempts: Int
@@ -306,6 +324,9 @@ input ExecutionOptions {
     idempotencyKey: String
     deadlineMs: Int
     strictTemplates: Boolean = false
+    input: JSON
+    compensateOnFailure: Boolean = false
+    dryRun: Boolean = false
     startAt: DateTime
     priority: Int = 0
 }

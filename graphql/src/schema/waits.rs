@@ -9,6 +9,7 @@ use shared::{
     event::WaitReason,
     execution::{Execution, How, Phase, Step, StepState},
     id::Task,
+    limits,
     store::Head,
 };
 
@@ -153,9 +154,11 @@ impl Reader<'_> {
 
     /// Says which limit a task stands before that could begin otherwise.
     fn limited(&self, task: Task) -> Option<Wait> {
-        let step = self.execution.plan().step(task.step);
-        let callee = step.callee(task.part);
-        let keys = self.limits.of(callee.tool, &step.parameters);
+        let callee = self.execution.plan().step(task.step).callee(task.part);
+        let scope = self.execution.scope(task);
+        let parameters = callee.template.render(&scope, limits::OUTPUT_BYTES).ok();
+        let parameters = parameters.map(|it| it.value).unwrap_or_default();
+        let keys = self.limits.of(callee.tool, &parameters);
         if !keys.is_empty() {
             let keys = keys.into_iter().map(|it| it.key).collect::<Vec<_>>().join(", ");
             return Some(Wait::new("limit", format!("waits for a limit: {keys}")).named(keys));

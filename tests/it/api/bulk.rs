@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use async_graphql::{Request, Variables};
+use graphql::schema::Leaving;
 use serde_json::{Value, json};
 
 use super::world::{World, text, world, worlds};
@@ -109,6 +111,27 @@ async fn the_pace_of_others_holds_while_somebody_waits() {
         json!({ "filter": { "planId": plan }, "action": "CANCEL", "perSecond": 20.0 });
     assert_eq!(world.get(BULK, variables).await, 3);
     assert!(begun.elapsed().as_millis() >= 100, "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn it_ends_when_the_client_leaves() {
+    let world = world().await;
+    let (plan, ids) = waiting(&world, 3).await;
+    let leaving = Leaving::default();
+    let variables =
+        json!({ "filter": { "planId": plan }, "action": "CANCEL", "perSecond": 0.001 });
+    let request = Request::new(BULK).variables(Variables::from_json(variables));
+    let asking = world.schema.execute(request.data(leaving.clone()));
+    let left = async {
+        world.events(&ids[0]).await;
+        leaving.0.cancel();
+    };
+    let (answer, ()) = futures::join!(asking, left);
+    let answer = serde_json::to_value(&answer).unwrap();
+    assert_eq!(answer["data"], json!({ "bulkControl": 1 }));
+    for id in &ids[1..] {
+        assert_eq!(world.execution(id, "state").await["state"], "WAITING");
+    }
 }
 
 #[tokio::test]

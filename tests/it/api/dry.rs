@@ -22,7 +22,7 @@ async fn dry(world: &World, tools: Value, mut options: Value) -> Value {
 async fn what_fits_is_skipped_and_nothing_is_called() {
     for world in worlds().await {
         let tools = json!([
-            { "name": "flow.effect", "id": "a", "parameters": { "who": "{{input.who}}", "as": "{{input.as}}" } },
+            { "name": "flow.echo", "id": "a", "parameters": { "who": "{{input.who}}", "as": "{{input.as}}" } },
             { "name": "flow.sleep", "id": "b", "parameters": { "ms": "{{input.ms}}" }, "dependsOn": "a" },
             { "name": "flow.echo", "id": "c", "parameters": { "x": "{{a.x}} and {{input.who}}" } },
         ]);
