@@ -57,23 +57,27 @@ impl Shape {
 
     /// Selects an execution with its plan, steps and results.
     pub(super) fn execution(&self) -> String {
+        self.execution_with(&[])
+    }
+
+    fn execution_with(&self, others: &[(&str, String)]) -> String {
         let error = self.select("StepError", &[]);
         let item = self.select("StepStatus", &[("error", error.clone())]);
         let steps = self.select("StepStatus", &[("error", error.clone()), ("items", item)]);
         let results = self.select("ExecutionResults", &[("errors", error)]);
-        self.select(
-            "Execution",
-            &[("plan", self.plan()), ("steps", steps), ("executionResults", results)],
-        )
+        let mut all = vec![("plan", self.plan()), ("steps", steps), ("executionResults", results)];
+        all.extend_from_slice(others);
+        self.select("Execution", &all)
     }
 
     /// Selects everything about a request.
     pub(super) fn request(&self) -> String {
+        let waits = self.select("Wait", &[]);
         self.select(
             "Request",
             &[
                 ("plans", self.plan()),
-                ("executions", self.execution()),
+                ("executions", self.execution_with(&[("waitsFor", waits)])),
                 ("transcript", self.select("TranscriptEntry", &[])),
                 ("timeline", self.select("TimelineEntry", &[])),
             ],
