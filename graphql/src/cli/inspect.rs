@@ -74,12 +74,12 @@ fn story(request: &Value, paint: Paint) -> String {
     }
     for execution in render::list(&request["executions"]) {
         told.push('\n');
-        told.push_str(&run_of(execution, &request["timeline"], paint));
+        told.push_str(&run_of(execution, paint));
     }
     told.trim_end().to_owned()
 }
 
-fn run_of(execution: &Value, timeline: &Value, paint: Paint) -> String {
+fn run_of(execution: &Value, paint: Paint) -> String {
     let text = |key: &str| execution[key].as_str().unwrap_or_default();
     let mut told = format!(
         "{}  {}  {}\n",
@@ -87,24 +87,23 @@ fn run_of(execution: &Value, timeline: &Value, paint: Paint) -> String {
         state(text("state"), paint),
         paint.dim(format!("{}  {}", text("createdAt"), text("node")))
     );
-    for step in render::list(&execution["steps"]) {
-        told.push_str(&step_of(step, paint));
-        if let Some(why) = why_not_over(execution, step, timeline) {
-            let _ = writeln!(told, "    {why}");
+    for (name, key) in [("part of", "parentExecutionId"), ("again", "retryOf")] {
+        if let Some(id) = execution[key].as_str() {
+            let _ = writeln!(told, "  {} {id}", paint.dim(name));
         }
     }
-    told
-}
-
-/// Returns what a step that is under way waits for, in the words of the timeline.
-fn why_not_over<'a>(execution: &Value, step: &Value, timeline: &'a Value) -> Option<&'a str> {
-    if !matches!(step["state"].as_str()?, "WAITING" | "RETRYING" | "RUNNING") {
-        return None;
+    if !execution["input"].is_null() {
+        let _ = writeln!(told, "  {}\n{}", paint.dim("input"), indented(&execution["input"], 4));
     }
-    let is_last = |it: &&Value| {
-        it["executionId"] == execution["executionId"] && it["stepId"] == step["stepId"]
-    };
-    render::list(timeline).filter(is_last).last()?["message"].as_str()
+    for wait in render::list(&execution["waitsFor"]) {
+        let until = wait["until"].as_str().map(|it| format!(", until {it}")).unwrap_or_default();
+        let message = wait["message"].as_str().unwrap_or_default();
+        let _ = writeln!(told, "  {} {message}{until}", paint.yellow("waits:"));
+    }
+    for step in render::list(&execution["steps"]) {
+        told.push_str(&step_of(step, paint));
+    }
+    told
 }
 
 fn step_of(step: &Value, paint: Paint) -> String {
