@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use shared::{
     event::{Event, Recorded},
     id::{Attempt, ExecutionId, Part, StepId},
-    tool::{Effect, ErrorCode, ToolDefinition, ToolError},
+    tool::{Effect, ErrorCode, Progress, ToolDefinition, ToolError},
 };
 use tokio::time;
 
@@ -23,6 +23,8 @@ use crate::world::World;
 
 /// The longest that a tool takes, in milliseconds.
 const WORK_MS: u64 = 1_200;
+/// No list is longer.
+const LIST: u64 = 7;
 
 /// Which calls really happened.
 #[derive(Debug)]
@@ -43,11 +45,15 @@ impl Ledger {
         Arc::new(Self { world, calls: Mutex::default() })
     }
 
-    /// Returns tools that write into the ledger: `sim.read`, `sim.idempotent`, `sim.once`; and
+    /// Returns tools that write into the ledger: `sim.read`, `sim.idempotent`, `sim.once`, `sim.limited`; and
     /// the `flow` tools.
     pub fn toolbox(self: &Arc<Self>) -> Toolbox {
-        let effects =
-            [("read", Effect::Read), ("idempotent", Effect::Idempotent), ("once", Effect::Once)];
+        let effects = [
+            ("read", Effect::Read),
+            ("idempotent", Effect::Idempotent),
+            ("once", Effect::Once),
+            ("limited", Effect::Idempotent),
+        ];
         let tools = effects.map(|(name, effect)| self.tool(name, effect));
         let name = "sim".parse().expect("a literal");
         Toolbox::new([ToolSet::ready(name, "sim", "Simulated work.", tools), flow::flow()])
@@ -94,7 +100,10 @@ impl Ledger {
         };
         if effect == Effect::Once {
             use shared::clock::Clock as _;
-            if log[at..].iter().any(|it| matches!(it.event, Event::Claimed(_))) {
+            // A worker whose lease looks over to one with a wrong clock cannot know it. It costs
+            // the others an outcome that they do not know, and is still the only call.
+            let is_taken = log[at..].iter().any(|it| matches!(it.event, Event::Claimed(_)));
+            if is_taken && !self.world.is_skewed() {
                 let now = self.world.clock.now();
                 wrong(&format!("at {now} called by a worker that others had given up"));
             }
@@ -142,7 +151,11 @@ impl Tool for Work {
         let world = &self.ledger.world;
         let output = json!({ "step": call.step, "part": call.part, "attempt": call.attempt });
         if world.is_calm() {
-            return Ok(output);
+            return Ok(with_list(output, 2));
+        }
+        let output = with_list(output, world.dice.below(LIST));
+        if world.dice.happens(100) {
+            cx.progress(Progress { progress: 1.0, total: None, message: None });
         }
         let fate = world.dice.below(100);
         if fate >= 30 {
@@ -167,6 +180,12 @@ impl Tool for Work {
             _ => Ok(output),
         }
     }
+}
+
+/// Adds a list for others to go through.
+fn with_list(mut output: Value, len: u64) -> Value {
+    output["list"] = (0..len).map(Value::from).collect();
+    output
 }
 
 fn stopped() -> ToolError {

@@ -40,6 +40,11 @@ const LATE_APPENDS: u32 = 15;
 /// How late such an append may be.
 const LATE_MS: u64 = 4_000;
 
+/// In how many worlds of a thousand clocks are wrong.
+const SKEWED: u32 = 250;
+/// By how much they are, at most, either way.
+const SKEW_MS: u64 = 30_000;
+
 /// A clock that follows tokio's paused time.
 #[derive(Clone, Copy, Debug)]
 pub struct SimClock(Instant);
@@ -49,6 +54,19 @@ impl Clock for SimClock {
         let beginning = Timestamp::from_timestamp(BEGINNING, 0).expect("a moment of our time");
         let now = beginning + self.0.elapsed();
         now.duration_trunc(TimeDelta::microseconds(1)).unwrap_or(now)
+    }
+}
+
+/// A clock that is as wrong as it was set.
+#[derive(Clone, Copy, Debug)]
+pub struct SkewedClock {
+    clock: SimClock,
+    by: TimeDelta,
+}
+
+impl Clock for SkewedClock {
+    fn now(&self) -> Timestamp {
+        self.clock.now() + self.by
     }
 }
 
@@ -63,6 +81,8 @@ pub struct World {
     pub truth: Arc<Memory>,
     faulty: Arc<Faulty>,
     is_calm: AtomicBool,
+    /// Whether the clocks of the inhabitants are wrong.
+    is_skewed: bool,
     hints: Mutex<Vec<Arc<Hints>>>,
     late: Mutex<JoinSet<()>>,
     acknowledged: Mutex<Vec<(ExecutionId, Document)>>,
@@ -73,6 +93,7 @@ impl World {
     /// Makes a world whose store has some malice. Needs a runtime whose time is paused.
     pub fn new(seed: u64, malice: Malice) -> Arc<Self> {
         let dice = Dice::new(seed);
+        let is_skewed = dice.happens(SKEWED);
         let truth = Arc::new(Memory::new());
         let store: Arc<dyn Store> = Arc::<Memory>::clone(&truth);
         Arc::new(Self {
@@ -81,6 +102,7 @@ impl World {
             dice,
             truth,
             is_calm: AtomicBool::new(false),
+            is_skewed,
             hints: Mutex::default(),
             late: Mutex::default(),
             acknowledged: Mutex::default(),
@@ -93,6 +115,19 @@ impl World {
         let hints = Arc::new(Hints::default());
         lock(&self.hints).push(Arc::clone(&hints));
         Arc::new(View::new(Arc::clone(self), hints))
+    }
+
+    /// Returns whether the clocks of the inhabitants are wrong.
+    pub fn is_skewed(&self) -> bool {
+        self.is_skewed
+    }
+
+    /// Returns the clock of a new inhabitant.
+    pub fn draw_clock(&self) -> SkewedClock {
+        let most = if self.is_skewed { SKEW_MS } else { 0 };
+        let ms = i64::try_from(self.dice.below(2 * most + 1)).unwrap_or_default();
+        let by = TimeDelta::milliseconds(ms - i64::try_from(most).unwrap_or_default());
+        SkewedClock { clock: self.clock, by }
     }
 
     /// Stops all malice, so that one can see that everything comes right.

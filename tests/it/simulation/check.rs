@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use shared::{
-    event::{Event, Recorded},
-    execution::{Execution, How, Phase, StepState},
+    event::{Event, Outcome, Recorded, StepStarted},
+    execution::{Execution, ExecutionState, How, Phase, StepState},
     id::{ExecutionId, Task},
-    plan::{Plan, StepKind},
-    store::{Documents, ExecutionFilter, ExecutionLog, Head, Page},
+    plan::{OnError, Plan, StepKind},
+    store::{Documents, ExecutionLog, Head},
     tool::Effect,
 };
 
@@ -17,12 +17,6 @@ impl Simulation {
     /// Checks that heads agree with logs and that nothing waits to be heard.
     pub(super) async fn check_store(&mut self, logs: &BTreeMap<ExecutionId, Vec<Recorded>>) {
         let truth = Arc::clone(&self.world.truth);
-        let page = Page { first: 100, after: None };
-        let heads = truth.heads(&ExecutionFilter::default(), &page).await.expect("the truth");
-        if heads.items.len() != self.executions.len() {
-            let count = heads.items.len();
-            self.wrongs.push(format!("{count} executions, asked for {}", self.executions.len()));
-        }
         for (id, log) in logs {
             let Some(execution) = self.state(*id).await else {
                 self.wrongs.push(format!("a log of {} events cannot be replayed", log.len()));
@@ -45,15 +39,59 @@ impl Simulation {
     }
 }
 
+impl Simulation {
+    /// Checks that whatever is not over waits for something that can be named.
+    pub(super) async fn check_waits(&mut self) {
+        let mut states = BTreeMap::new();
+        for id in self.all().await {
+            states.extend(self.state(id).await.map(|it| (id, it)));
+        }
+        for execution in states.values() {
+            if !is_excused(execution, &states) {
+                let (id, state, agenda) = (execution.id(), execution.state(), execution.agenda());
+                let why = format!("{id}, {state:?}, waits for nobody and is not over: {agenda:?}");
+                self.wrongs.push(why);
+            }
+        }
+    }
+}
+
+/// Returns whether an execution is over, or waits for somebody, or for one that does.
+fn is_excused(execution: &Execution, all: &BTreeMap<ExecutionId, Execution>) -> bool {
+    let agenda = execution.agenda();
+    let waits = |task: &Task| {
+        let child = execution.task(*task).and_then(|it| it.child).and_then(|it| all.get(&it));
+        child.is_some_and(|it| !it.state().is_over() && is_excused(it, all))
+    };
+    let only_parts = agenda.running().len() == agenda.delegated().len();
+    match execution.state() {
+        ExecutionState::Paused => only_parts,
+        ExecutionState::Waiting => !agenda.waiting().is_empty(),
+        ExecutionState::InProgress => {
+            only_parts && !agenda.running().is_empty() && agenda.delegated().iter().all(waits)
+        }
+        state => state.is_over(),
+    }
+}
+
 impl End {
     /// Returns the figures of the world, or what is wrong with it.
     pub(super) fn check(&self) -> Result<Figures, Vec<String>> {
         let mut figures = Figures::default();
         let mut wrongs = self.wrongs.clone();
-        for ((id, log), plan) in self.logs.iter().zip(&self.plans) {
-            if let Err(why) = check_log(*id, plan, log, &mut figures) {
-                wrongs.push(format!("{id}: {why}"));
+        let mut ends = BTreeMap::new();
+        for (id, log) in &self.logs {
+            let Some(plan) = self.plans.get(id) else {
+                wrongs.push(format!("{id}: nobody knows its plan"));
+                continue;
+            };
+            match check_log(*id, plan, log, &mut figures) {
+                Ok(execution) => drop(ends.insert(*id, execution)),
+                Err(why) => wrongs.push(format!("{id}: {why}")),
             }
+        }
+        if wrongs.is_empty() {
+            wrongs.extend(self.logs.iter().flat_map(|(id, log)| check_parts(*id, log, &ends)));
         }
         if wrongs.is_empty() { Ok(figures) } else { Err(wrongs) }
     }
@@ -64,7 +102,7 @@ fn check_log(
     plan: &Arc<Plan>,
     log: &[Recorded],
     figures: &mut Figures,
-) -> Result<(), String> {
+) -> Result<Execution, String> {
     let first = log.first().ok_or("the log is empty")?;
     let mut execution =
         Execution::create(id, Arc::clone(plan), first).map_err(|err| err.to_string())?;
@@ -87,8 +125,97 @@ fn check_log(
     if tally.total != tally.successful + tally.failed + tally.skipped + tally.cancelled {
         return Err(format!("somebody is missing: {tally:?}"));
     }
+    check_undone(&execution, log)?;
+    check_lists(&execution)?;
     *figures.states.entry(execution.state().as_str()).or_default() += 1;
+    Ok(execution)
+}
+
+/// Checks that what was done was undone where it must be, the latest first, and nowhere else.
+fn check_undone(execution: &Execution, log: &[Recorded]) -> Result<(), String> {
+    let plan = execution.plan();
+    let (mut done, mut undone) = (Vec::new(), Vec::new());
+    for Recorded { event, .. } in log {
+        let Some(step) = event.step().and_then(|it| plan.number(it)) else { continue };
+        let task = Task { step, part: event.part() };
+        match event {
+            _ if task.part.undo => {
+                if undone.last() != Some(&task) {
+                    undone.push(task);
+                }
+            }
+            Event::StepSucceeded { output: Some(_), .. }
+                if plan.step(step).compensate.is_some() =>
+            {
+                done.push(task.undone());
+            }
+            _ => (),
+        }
+    }
+    if execution.phase() == Phase::Finished(Outcome::Completed)
+        || !execution.options().compensate_on_failure
+    {
+        done.clear();
+    }
+    done.reverse();
+    if done == undone { Ok(()) } else { Err(format!("{done:?} were done, {undone:?} undone")) }
+}
+
+/// Checks that a list has as many outputs as it must.
+fn check_lists(execution: &Execution) -> Result<(), String> {
+    for (planned, step) in execution.plan().steps().iter().zip(execution.steps()) {
+        let (Some(items), Some(output)) = (&step.items, step.output()) else { continue };
+        let succeeded = items.all().iter().filter(|it| it.output().is_some()).count();
+        let must = if planned.policy.on_error == OnError::Continue {
+            succeeded
+        } else {
+            items.all().len()
+        };
+        if output.as_array().map(Vec::len) != Some(must) || !items.is_over() {
+            return Err(format!("{} has {output}, of {must}", planned.id));
+        }
+    }
     Ok(())
+}
+
+/// Checks that what a step began elsewhere is there, once, and is what its step came to.
+fn check_parts(
+    id: ExecutionId,
+    log: &[Recorded],
+    ends: &BTreeMap<ExecutionId, Execution>,
+) -> Vec<String> {
+    let mut wrongs = Vec::new();
+    let parent = &ends[&id];
+    let children = log.iter().filter_map(|it| match &it.event {
+        Event::StepStarted(StepStarted { child: Some(child), step, part, attempt, .. }) => {
+            Some((*child, step, *part, *attempt))
+        }
+        _ => None,
+    });
+    for (child, step, part, attempt) in children {
+        let Some(end) = ends.get(&child) else {
+            wrongs.push(format!("{id}: `{step}` began {child}, which never was"));
+            continue;
+        };
+        let of = end.parent().map(|it| (it.execution, &it.step, it.part, it.attempt));
+        if of != Some((id, step, part, attempt)) {
+            wrongs.push(format!("{child} is a part of {of:?}"));
+        }
+        let task = Task { step: parent.plan().number(step).expect("it is of the plan"), part };
+        let done = parent.task(task).filter(|it| it.child == Some(child));
+        let output = done.and_then(|it| it.output());
+        if output.is_some_and(|it| *it != end.outputs()) {
+            wrongs.push(format!("{id}: `{step}` is not what {child} returned"));
+        }
+    }
+    let is_known = parent.parent().is_none_or(|it| {
+        let of = ends.get(&it.execution);
+        of.is_some_and(|of| of.plan().number(&it.step).is_some())
+    });
+    if !is_known {
+        wrongs.push(format!("{id} is a part of nothing"));
+    }
+    wrongs
 }
 
 /// Checks what an event says against the state before it.
@@ -98,6 +225,15 @@ fn check_event(before: &Execution, recorded: &Recorded) -> Result<(), String> {
     match &recorded.event {
         Event::StepStarted(started) => {
             let number = number.ok_or("no such step")?;
+            if started.part.undo {
+                let next = before.undoable().last().map(|it| it.undone());
+                let is_next = next == Some(Task { step: number, part: started.part });
+                let is_time = matches!(before.phase(), Phase::Compensating(_));
+                return match is_next && is_time {
+                    true => Ok(()),
+                    false => Err(format!("{} was undone and must not", started.step)),
+                };
+            }
             for on in &plan.step(number).depends_on {
                 if !before.step(*on).state.is_over() {
                     return Err(format!("{} began before {}", started.step, plan.step(*on).id));
@@ -107,7 +243,7 @@ fn check_event(before: &Execution, recorded: &Recorded) -> Result<(), String> {
                 return Err(format!("{} began and must not", started.step));
             }
         }
-        Event::StepSucceeded { step, part, attempt, output: Some(output), .. } => {
+        Event::StepSucceeded { step, part, attempt, output: Some(output), cached: false } => {
             let number = number.ok_or("no such step")?;
             let is_call = plan.step(number).callee(*part).kind == StepKind::Call;
             if is_call && output["attempt"] != attempt.get() {

@@ -1,13 +1,14 @@
 //! What people do: they cancel, pause, go on, agree, refuse and send signals, and they are
 //! promised that it will be heard once they were told so.
 
+use executor::{control::again, machine};
 use serde_json::json;
 use shared::{
     clock::{Clock, Timestamp},
     event::{Event, WaitReason},
     execution::{Execution, StepState},
-    id::{ExecutionId, Task},
-    store::Command,
+    id::{ExecutionId, Seq, Task},
+    store::{Append, Command, ExecutionLog, Head},
 };
 
 use super::Simulation;
@@ -21,11 +22,14 @@ pub(super) struct Told {
 impl Simulation {
     /// Lets somebody tell an execution something.
     pub(super) async fn tell_something(&mut self) {
-        if self.executions.is_empty() {
+        let all = self.all().await;
+        if all.is_empty() {
             return;
         }
-        let at = self.world.dice.below(self.executions.len() as u64);
-        let id = self.executions[usize::try_from(at).unwrap_or(0)];
+        let id = all[self.world.dice.index(all.len())];
+        if self.world.dice.happens(200) {
+            return self.do_again(id).await;
+        }
         let command = match self.world.dice.below(100) {
             0..4 => Command::Cancel { reason: None },
             4..14 => Command::Pause,
@@ -34,11 +38,32 @@ impl Simulation {
             50..75 => {
                 let step = format!("s{}", self.world.dice.below(8)).parse().expect("well-formed");
                 let approved = self.world.dice.happens(800);
-                Command::Approve { step, item: None, approved, comment: None }
+                let item = self.world.dice.happens(300).then(|| 1);
+                Command::Approve { step, item, approved, comment: None }
             }
             _ => return,
         };
         self.tell(id, command).await;
+    }
+
+    /// Does an ended execution again, from some step on or from the start.
+    async fn do_again(&mut self, id: ExecutionId) {
+        let Some(ended) = self.state(id).await else { return };
+        let steps = ended.plan().steps();
+        let from = steps.get(self.world.dice.index(1 + steps.len())).map(|it| it.id.as_str());
+        if ended.parent().is_some() {
+            return;
+        }
+        let Ok(created) = again(&ended, from) else { return };
+        self.again += 1;
+        let id = format!("exec_{}_simulated", 100 + self.again).parse().expect("well-formed");
+        let now = self.world.clock.now();
+        let (execution, created) = machine::create_as(id, ended.plan(), created, now)
+            .expect("what is done again can begin");
+        let mut append = Append::new(id, Seq::START, &[created]);
+        append.head = Some(Head::of(&execution, None, Some(now)));
+        self.world.truth.append(append).await.expect("the truth does not lie");
+        self.begun(id);
     }
 
     fn signal(&self) -> Command {
@@ -85,7 +110,9 @@ impl Simulation {
         for Told { execution: id, command } in told {
             let log = self.world.log(id).await;
             let last = log.last().filter(|it| it.event.is_last());
-            if last.is_some_and(|it| it.at <= calm + chrono::TimeDelta::seconds(5)) {
+            // By the clock of whoever wrote it.
+            let seconds = if self.world.is_skewed() { 60 } else { 5 };
+            if last.is_some_and(|it| it.at <= calm + chrono::TimeDelta::seconds(seconds)) {
                 continue;
             }
             let is_heard = log.iter().any(|it| match (&it.event, &command) {
@@ -95,7 +122,13 @@ impl Simulation {
                 }
                 _ => false,
             });
-            let must = matches!(command, Command::Cancel { .. } | Command::Signal { .. });
+            // What is being undone stops by itself.
+            let is_undone = log.iter().any(|it| it.event == Event::CompensationStarted);
+            let must = match command {
+                Command::Cancel { .. } => !is_undone,
+                Command::Signal { .. } => true,
+                _ => false,
+            };
             if must && !is_heard {
                 let now = self.world.clock.now();
                 self.wrongs.push(format!("at {now} nobody has heard {command:?}"));

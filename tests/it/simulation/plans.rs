@@ -7,16 +7,28 @@ use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
     execution::{ExecutionMode, ExecutionOptions},
-    plan::{About, OnError, Plan, RetryPolicy, StepPolicy, UncheckedPlan, UncheckedStep},
+    id::PlanId,
+    plan::{
+        About, OnError, Plan, RetryPolicy, StepPolicy, UncheckedCompensation, UncheckedPlan,
+        UncheckedStep,
+    },
     tool::Effect,
 };
 use tests::faulty::Dice;
 
-/// Returns a plan of a few steps, the `n`th of its world.
-pub(super) fn random(dice: &Dice, n: usize) -> Plan {
-    let steps = (0..=dice.below(8)).map(|it| step(dice, it)).collect();
+/// Returns a plan of a few steps, the `n`th of its world, and the plans that it executes.
+pub(super) fn random(dice: &Dice, n: usize) -> Vec<Plan> {
+    let leaf = plan(dice, (n, "simulleaf"), dice.below(3), &[]);
+    let middle = plan(dice, (n, "simulmidd"), dice.below(3), &[leaf.id()]);
+    let parts = if dice.happens(400) { vec![leaf.id(), middle.id()] } else { Vec::new() };
+    let top = plan(dice, (n, "simulated"), dice.below(8), &parts);
+    if parts.is_empty() { vec![top] } else { vec![leaf, middle, top] }
+}
+
+fn plan(dice: &Dice, (n, name): (usize, &str), most: u64, parts: &[PlanId]) -> Plan {
+    let steps = (0..=most).map(|it| step(dice, it, parts)).collect();
     let about = About {
-        id: format!("plan_{}_simulated", n + 1).parse().expect("well-formed"),
+        id: format!("plan_{}_{name}", n + 1).parse().expect("well-formed"),
         request: format!("req_{}_simulated", n + 1).parse().expect("well-formed"),
         version: 1,
         query: "survive".to_owned(),
@@ -27,19 +39,19 @@ pub(super) fn random(dice: &Dice, n: usize) -> Plan {
     plan.try_into().expect("steps depend on earlier ones")
 }
 
-fn step(dice: &Dice, n: u64) -> UncheckedStep {
+fn step(dice: &Dice, n: u64, parts: &[PlanId]) -> UncheckedStep {
     let after: Vec<u64> = (0..n).filter(|_| dice.happens(300)).collect();
     let outputs: Vec<String> = after.iter().map(|it| format!("{{{{s{it}}}}}")).collect();
-    let (tool, effect, parameters) = call(dice, n, &outputs);
+    let is_part = !parts.is_empty() && dice.happens(300);
+    let (tool, effect, parameters) = if is_part {
+        ("sim.part", Effect::Once, json!({ "x": n }))
+    } else {
+        call(dice, n, &outputs)
+    };
     let policy = StepPolicy {
         effect,
-        timeout_ms: if tool == "flow.sleep" { 60_000 } else { 800 + dice.below(4_000) },
-        retry: RetryPolicy {
-            max_attempts: 1 + u32::try_from(dice.below(4)).unwrap_or(0),
-            // Jitter is drawn from the execution's identifier, which the seed does not decide.
-            jitter: false,
-            ..RetryPolicy::default()
-        },
+        timeout_ms: if tool == "flow.sleep" || is_part { 60_000 } else { 800 + dice.below(4_000) },
+        retry: retry(dice),
         on_error: match dice.below(20) {
             0..7 => OnError::Fail,
             7..12 => OnError::Continue,
@@ -47,6 +59,8 @@ fn step(dice: &Dice, n: u64) -> UncheckedStep {
             _ => OnError::Wait,
         },
         requires_approval: dice.happens(80),
+        cache_ttl_ms: (effect == Effect::Read && dice.happens(200)).then_some(5_000),
+        max_parallel: dice.happens(500).then(|| 1 + u32::try_from(dice.below(3)).unwrap_or(0)),
         ..StepPolicy::default()
     };
     UncheckedStep {
@@ -56,20 +70,58 @@ fn step(dice: &Dice, n: u64) -> UncheckedStep {
         depends_on: after.iter().map(|it| format!("s{it}").parse().expect("well-formed")).collect(),
         output_mapping: Vec::new(),
         policy,
-        plan: None,
-        when: None,
-        for_each: None,
-        compensate: None,
+        plan: is_part.then(|| parts[dice.index(parts.len())]),
+        when: dice.happens(150).then(|| condition(dice, after.last().copied())),
+        for_each: dice.happens(200).then(|| match after.last() {
+            Some(it) => format!("{{{{s{it}.list}}}}"),
+            None => "{{input.list}}".to_owned(),
+        }),
+        compensate: dice.happens(300).then(|| Box::new(compensation(dice, n))),
     }
+}
+
+fn retry(dice: &Dice) -> RetryPolicy {
+    let max_attempts = 1 + u32::try_from(dice.below(4)).unwrap_or(0);
+    RetryPolicy { max_attempts, ..RetryPolicy::default() }
+}
+
+fn condition(dice: &Dice, on: Option<u64>) -> String {
+    match (dice.below(5), on) {
+        (0, _) => "false".to_owned(),
+        (1, Some(on)) => format!("s{on} != null"),
+        (2, Some(on)) => format!("s{on}.list.size() > 2"),
+        (3, Some(on)) => format!("s{on} == null || s{on}.attempt > 1"),
+        _ => "input.list.size() > 1".to_owned(),
+    }
+}
+
+fn compensation(dice: &Dice, n: u64) -> UncheckedCompensation {
+    let of = json!({ "of": format!("{{{{s{n}}}}}") });
+    let (tool, effect, parameters) = match dice.below(10) {
+        0 => ("flow.sleep", Effect::Read, json!({ "ms": dice.below(1_000) })),
+        1..3 => ("sim.read", Effect::Read, of),
+        3..6 => ("sim.idempotent", Effect::Idempotent, of),
+        6..8 => ("sim.limited", Effect::Idempotent, of),
+        _ => ("sim.once", Effect::Once, of),
+    };
+    let policy = StepPolicy {
+        effect,
+        timeout_ms: 800 + dice.below(4_000),
+        retry: retry(dice),
+        ..StepPolicy::default()
+    };
+    let tool = tool.parse().expect("well-formed");
+    UncheckedCompensation { tool, parameters: Arc::new(parameters), policy }
 }
 
 fn call(dice: &Dice, n: u64, outputs: &[String]) -> (&'static str, Effect, Value) {
     let inputs = json!({ "inputs": outputs });
-    match dice.below(20) {
+    match dice.below(22) {
         0..2 => ("flow.sleep", Effect::Read, json!({ "ms": dice.below(3_000) })),
         2..4 => ("flow.wait", Effect::Read, json!({ "name": format!("go{}", n % 2) })),
         4..9 => ("sim.read", Effect::Read, inputs),
         9..14 => ("sim.idempotent", Effect::Idempotent, inputs),
+        14..17 => ("sim.limited", Effect::Idempotent, inputs),
         _ => ("sim.once", Effect::Once, inputs),
     }
 }
@@ -81,6 +133,8 @@ pub(super) fn options(dice: &Dice, now: Timestamp) -> ExecutionOptions {
         mode: if is_sequential { ExecutionMode::Sequential } else { ExecutionMode::Parallel },
         max_parallel: Some(1 + u32::try_from(dice.below(4)).unwrap_or(0)),
         deadline_ms: dice.happens(120).then(|| 3_000 + dice.below(30_000)),
+        compensate_on_failure: dice.happens(500),
+        input: Arc::new(json!({ "list": vec![7; dice.index(6)] })),
         start_at: dice.happens(100).then(|| now + TimeDelta::milliseconds(4_000)),
         ..ExecutionOptions::default()
     }
