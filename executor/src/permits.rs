@@ -140,6 +140,11 @@ impl Permits {
         }
     }
 
+    /// Returns how many stand in a line, those at its front included.
+    pub(crate) fn waiting(&self) -> usize {
+        lock(&self.lines).values().map(BTreeMap::len).sum()
+    }
+
     fn until(&self, at: Timestamp) -> Duration {
         (at - self.clock.now()).to_std().unwrap_or_default().max(BACKOFF)
     }

@@ -71,6 +71,7 @@ pub struct Handle {
     orders: mpsc::Sender<Order>,
     room: Arc<Semaphore>,
     toolbox: Toolbox,
+    permits: Arc<Permits>,
     worker: WorkerId,
 }
 
@@ -127,16 +128,16 @@ impl Worker {
         let (sender, orders) = mpsc::channel(ORDERS);
         let room = Arc::new(Semaphore::new(options.executions));
         let lease = LeaseClock::new(options.lease);
+        let permits = Permits::new(id, Arc::clone(&store), Arc::clone(&clock), options.poll);
         let handle = Handle {
             orders: sender,
             room: Arc::clone(&room),
             toolbox: toolbox.clone(),
+            permits: Arc::clone(&permits),
             worker: id,
         };
         let options = Arc::new(options);
         let node = node.into();
-        let poll = options.poll;
-        let permits = Permits::new(id, Arc::clone(&store), Arc::clone(&clock), poll);
         let own = Some(handle.clone());
         let context = Context {
             worker: id,
@@ -383,6 +384,11 @@ impl Handle {
     /// Returns the tools that the worker can run.
     pub fn toolbox(&self) -> &Toolbox {
         &self.toolbox
+    }
+
+    /// Returns how many calls wait for a limit here.
+    pub fn waiting_for_permits(&self) -> usize {
+        self.permits.waiting()
     }
 
     /// Gives the worker a new execution, and returns when its creation is durable; or returns

@@ -7,6 +7,7 @@ mod dry;
 mod errors;
 mod json;
 mod life;
+mod limits;
 mod lists;
 mod loops;
 mod people;

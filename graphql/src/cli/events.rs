@@ -155,7 +155,7 @@ impl Board {
             None => step.to_owned(),
         };
         if let Some(kind) = kind.strip_prefix("step_compensat") {
-            return self.undo(name, kind, event);
+            return Some(self.undo(&name, kind, event));
         }
         let (how, detail) = match kind {
             "step_started" => return self.start(step, name, event),
@@ -238,7 +238,7 @@ impl Board {
     }
 
     /// Reads an event of the call that undoes a step.
-    fn undo(&mut self, step: String, kind: &str, event: &Value) -> Option<News> {
+    fn undo(&mut self, step: &str, kind: &str, event: &Value) -> News {
         let data = &event["data"];
         let name = format!("{step} (undo)");
         let (how, detail) = match kind {
@@ -246,9 +246,9 @@ impl Board {
                 self.leave(&name);
                 self.running.insert(name.clone(), moment(event));
                 let attempt = event["attempt"].as_u64().unwrap_or(1);
-                return Some(News::Started { step: name, attempt });
+                return News::Started { step: name, attempt };
             }
-            "ion_progress" => return Some(News::Progress { step: name, far: far(data) }),
+            "ion_progress" => return News::Progress { step: name, far: far(data) },
             "ion_retry_scheduled" => (How::Retrying, error(data)),
             "ion_interrupted" => (How::Retrying, Some("its worker was lost".to_owned())),
             "ed" => (How::Compensated, None),
@@ -259,7 +259,7 @@ impl Board {
         if how == How::Retrying {
             self.retrying.insert(name.clone());
         }
-        Some(News::Ended { step: name, how, took_ms, detail })
+        News::Ended { step: name, how, took_ms, detail }
     }
 
     fn whole(&mut self, kind: &str, data: &Value) -> Option<News> {

@@ -145,6 +145,11 @@ impl Local {
         Ok(Self { engine, schema, sources, work })
     }
 
+    /// Returns the worker of this process, if there is one.
+    pub(super) fn worker(&self) -> Option<Handle> {
+        self.work.as_ref().map(|it| it.handle.clone())
+    }
+
     pub(super) async fn close(mut self) {
         if let Some(work) = self.work.take() {
             work.end().await;

@@ -87,12 +87,21 @@ fn run_of(execution: &Value, paint: Paint) -> String {
         state(text("state"), paint),
         paint.dim(format!("{}  {}", text("createdAt"), text("node")))
     );
-    for step in render::list(&execution["steps"]) {
-        told.push_str(&step_of(step, paint));
+    for (name, key) in [("part of", "parentExecutionId"), ("again", "retryOf")] {
+        if let Some(id) = execution[key].as_str() {
+            let _ = writeln!(told, "  {} {id}", paint.dim(name));
+        }
+    }
+    if !execution["input"].is_null() {
+        let _ = writeln!(told, "  {}\n{}", paint.dim("input"), indented(&execution["input"], 4));
     }
     for wait in render::list(&execution["waitsFor"]) {
-        let why = wait["message"].as_str().unwrap_or_default();
-        let _ = writeln!(told, "  {} {why}", paint.yellow("waits:"));
+        let until = wait["until"].as_str().map(|it| format!(", until {it}")).unwrap_or_default();
+        let message = wait["message"].as_str().unwrap_or_default();
+        let _ = writeln!(told, "  {} {message}{until}", paint.yellow("waits:"));
+    }
+    for step in render::list(&execution["steps"]) {
+        told.push_str(&step_of(step, paint));
     }
     told
 }

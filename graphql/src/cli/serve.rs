@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use executor::toolbox::{SetStatus, Toolbox};
+use executor::{
+    toolbox::{SetStatus, Toolbox},
+    worker::Handle,
+};
 use futures::FutureExt;
-use shared::store::Store;
 use tokio::{net::TcpListener, task::JoinSet};
 
 use super::{
@@ -44,7 +46,7 @@ pub(super) async fn serve(session: &Session) -> Result<Ending, Failure> {
         shutdown_grace: config.limits.drain(),
         ..ServerOptions::default()
     };
-    let hooks = hooks(local.engine.store(), local.engine.toolbox(), &retention);
+    let hooks = hooks(&local, &retention);
     let schema = local.schema.clone();
     let served = server::serve(listener, schema, options, hooks, told).await;
     session.screen.say("stopping");
@@ -94,9 +96,10 @@ pub(super) fn refuse_server(session: &Session, command: &str) -> Result<(), Fail
 }
 
 /// What the server asks of the engine.
-fn hooks(store: &Arc<dyn Store>, toolbox: &Toolbox, retention: &Arc<Retention>) -> Hooks {
-    let asked = Arc::clone(store);
-    let (counted, toolbox) = (Arc::clone(store), toolbox.clone());
+fn hooks(local: &Local, retention: &Arc<Retention>) -> Hooks {
+    let asked = Arc::clone(local.engine.store());
+    let counted = Arc::clone(&asked);
+    let (toolbox, worker) = (local.engine.toolbox().clone(), local.worker());
     let retention = Arc::clone(retention);
     Hooks {
         ready: Arc::new(move || {
@@ -104,8 +107,17 @@ fn hooks(store: &Arc<dyn Store>, toolbox: &Toolbox, retention: &Arc<Retention>) 
             async move { store.check().await.map_err(|err| err.to_string()) }.boxed()
         }),
         figures: Arc::new(move || {
-            let figures = figures(counted.commits(), &toolbox) + &retention.figures();
-            std::future::ready(figures).boxed()
+            let waiting = worker.as_ref().map_or(0, Handle::waiting_for_permits);
+            let figures = [
+                figures(counted.commits(), &toolbox),
+                retention.figures(),
+                format!(
+                    "# HELP faber_calls_waiting Calls that wait here for a limit of `limits.calls`.\n\
+                     # TYPE faber_calls_waiting gauge\n\
+                     faber_calls_waiting {waiting}\n"
+                ),
+            ];
+            std::future::ready(figures.concat()).boxed()
         }),
         ..Hooks::default()
     }

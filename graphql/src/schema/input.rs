@@ -139,7 +139,6 @@ impl ToolExecutionInput {
             idle_timeout_ms: self.idle_timeout_ms,
             cache_ttl_ms: self.cache_ttl_ms,
             requires_approval: self.requires_approval,
-            ..DraftStep::default()
         }
     }
 }

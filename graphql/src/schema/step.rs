@@ -87,7 +87,8 @@ pub(super) struct StepError {
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct Progress {
     /// How much is done, in a measure of the tool's own.
-    progress: f64,
+    #[graphql(name = "progress")]
+    done: f64,
     /// How much there is to do, where the tool knows.
     total: Option<f64>,
     /// What it is doing, in words.
@@ -97,7 +98,7 @@ pub(super) struct Progress {
 impl From<&tool::Progress> for Progress {
     fn from(it: &tool::Progress) -> Self {
         let message = it.message.as_deref().map(ToOwned::to_owned);
-        Self { progress: it.progress, total: it.total, message }
+        Self { done: it.progress, total: it.total, message }
     }
 }
 
@@ -328,6 +329,7 @@ impl StepStatus {
 
     /// The items of its `forEach`, in order, once the list is known.
     #[graphql(complexity = "1 + 2 * child_complexity")]
+    #[expect(clippy::unused_async, reason = "fields of the API are asynchronous")]
     async fn items(
         &self,
         #[graphql(desc = "At most so many, 1 to 10000.", default_with = "Some(10_000)")]

@@ -6,6 +6,7 @@ use async_graphql::{Request, Response, Variables};
 use async_trait::async_trait;
 use executor::{
     control::Control,
+    limits::CallLimits,
     options::Options,
     tool::flow::flow,
     toolbox::Toolbox,
@@ -60,6 +61,11 @@ pub(super) async fn world() -> World {
     World::over(&open("memory:").await, Role::Works, None)
 }
 
+/// Returns a world with a worker that keeps to limits, over the store in memory.
+pub(super) async fn limited(calls: CallLimits) -> World {
+    World::limited(&open("memory:").await, Role::Works, None, Arc::new(calls))
+}
+
 /// Returns two processes over one file: one without a worker, and one with.
 pub(super) async fn two_processes() -> [World; 2] {
     let folder = Arc::new(tempfile::tempdir().unwrap());
@@ -78,6 +84,15 @@ async fn open(url: &str) -> Arc<dyn Store> {
 
 impl World {
     fn over(store: &Arc<dyn Store>, role: Role, folder: Option<Arc<TempDir>>) -> Self {
+        Self::limited(store, role, folder, Arc::default())
+    }
+
+    fn limited(
+        store: &Arc<dyn Store>,
+        role: Role,
+        folder: Option<Arc<TempDir>>,
+        calls: Arc<CallLimits>,
+    ) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(WallClock);
         let toolbox = Toolbox::new([flow()]);
         let mut tasks = JoinSet::new();
@@ -87,7 +102,7 @@ impl World {
                 store: Arc::clone(store),
                 toolbox: toolbox.clone(),
                 clock: Arc::clone(&clock),
-                options: Options::default(),
+                options: Options { calls: Arc::clone(&calls), ..Options::default() },
                 scope: Scope::Everything,
             };
             let id = WorkerId::draw(clock.now());
@@ -97,7 +112,7 @@ impl World {
         });
         let control = Control::new(Arc::clone(store), Arc::clone(&clock), worker);
         let planner = Arc::new(Literal);
-        let engine = Engine::new(control, toolbox, planner, clock, PATIENCE);
+        let engine = Engine::new(control, toolbox, planner, clock, PATIENCE).with_limits(calls);
         let schema = schema::build(engine, Limits::default());
         Self { schema, _tasks: tasks, folder }
     }

@@ -1,8 +1,22 @@
 //! `faber serve`, and commands that talk to it.
 
 use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 use super::home::{Home, SEED};
+
+/// Returns the figures of a server. With HTTP/1.0 the end of the connection is that of the answer.
+async fn figures(address: &str) -> String {
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    let ask = format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    connection.write_all(ask.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.unwrap();
+    answer
+}
 
 #[tokio::test]
 async fn commands_talk_to_a_server() {
@@ -31,6 +45,10 @@ async fn commands_talk_to_a_server() {
     let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
     assert_eq!(home.json(&missing, 2).await["error"]["code"], "NOT_FOUND");
 
+    let figures = figures(url.trim_start_matches("http://")).await;
+    for figure in ["faber_pruned_total{kind=\"execution\"} 0", "faber_calls_waiting 0"] {
+        assert!(figures.contains(figure), "{figure}: {figures}");
+    }
     server.signal("-TERM");
     let ended = server.end().await;
     assert_eq!((ended.status, ended.out.as_str()), (0, ""), "{ended:?}");
