@@ -139,7 +139,9 @@ impl Engine {
         };
         let corrupt = |err| StoreError::corrupt(id, err);
         let mut events = self.store.read(id, Seq::START).await?;
-        let Some(first) = events.first() else { return Ok(None) };
+        let Some(first) = events.first() else {
+            return Err(StoreError::corrupt(id, "its log is not in the store").into());
+        };
         let mut execution = Execution::create(id, plan, first).map_err(corrupt)?;
         events.remove(0);
         loop {

@@ -10,6 +10,7 @@ mod audit;
 mod check;
 mod clients;
 mod cluster;
+mod course;
 mod damage;
 mod disk;
 mod failover;
@@ -73,7 +74,7 @@ async fn endure(name: &str, ground: Ground, seed: u64) {
     scene.close();
     let stories = gather(&scene, clients).await;
     let closed_at = begun.elapsed();
-    let mut audit = Audit::new(&home, &scene, &stories);
+    let mut audit = Audit::new(&home, &scene, stories);
     audit.ask_everybody(tormentor.address()).await;
     tormentor.end_all().await;
     let mut figures = audit.judge().await;

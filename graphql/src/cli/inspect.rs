@@ -74,12 +74,12 @@ fn story(request: &Value, paint: Paint) -> String {
     }
     for execution in render::list(&request["executions"]) {
         told.push('\n');
-        told.push_str(&run_of(execution, &request["timeline"], paint));
+        told.push_str(&run_of(execution, paint));
     }
     told.trim_end().to_owned()
 }
 
-fn run_of(execution: &Value, timeline: &Value, paint: Paint) -> String {
+fn run_of(execution: &Value, paint: Paint) -> String {
     let text = |key: &str| execution[key].as_str().unwrap_or_default();
     let mut told = format!(
         "{}  {}  {}\n",
@@ -89,22 +89,12 @@ fn run_of(execution: &Value, timeline: &Value, paint: Paint) -> String {
     );
     for step in render::list(&execution["steps"]) {
         told.push_str(&step_of(step, paint));
-        if let Some(why) = why_not_over(execution, step, timeline) {
-            let _ = writeln!(told, "    {why}");
-        }
+    }
+    for wait in render::list(&execution["waitsFor"]) {
+        let why = wait["message"].as_str().unwrap_or_default();
+        let _ = writeln!(told, "  {} {why}", paint.yellow("waits:"));
     }
     told
-}
-
-/// Returns what a step that is under way waits for, in the words of the timeline.
-fn why_not_over<'a>(execution: &Value, step: &Value, timeline: &'a Value) -> Option<&'a str> {
-    if !matches!(step["state"].as_str()?, "WAITING" | "RETRYING" | "RUNNING") {
-        return None;
-    }
-    let is_last = |it: &&Value| {
-        it["executionId"] == execution["executionId"] && it["stepId"] == step["stepId"]
-    };
-    render::list(timeline).filter(is_last).last()?["message"].as_str()
 }
 
 fn step_of(step: &Value, paint: Paint) -> String {

@@ -7,10 +7,8 @@ use std::{
     time::Duration,
 };
 
-use chrono::DateTime;
-use serde_json::{Value, json};
+use serde_json::Value;
 use shared::{
-    clock::{Clock, WallClock},
     event::Recorded,
     execution::Execution,
     id::{ExecutionId, Seq},
@@ -21,13 +19,16 @@ use tokio::time::{Instant, interval};
 use super::{
     Counts,
     check::check,
-    clients::{Known, Story, ask_again},
+    clients::{Known, Story, ask_again, ask_for},
     home::{Home, Line},
     scene::Scene,
 };
 
 /// How long caches and inboxes may lag behind logs once nothing goes wrong any more.
 const SETTLED: Duration = Duration::from_secs(30);
+
+/// Why an execution may go on for ever: nobody came, or its time has not.
+const REASONS: [&str; 7] = ["approval", "decision", "signal", "sleep", "child", "paused", "start"];
 
 /// What happened, all told.
 #[derive(Debug, Default)]
@@ -39,6 +40,9 @@ pub(super) struct Figures {
     pub(super) executions: u64,
     pub(super) states: Counts,
     pub(super) steps: u64,
+    pub(super) items: u64,
+    pub(super) undone: u64,
+    pub(super) children: u64,
     pub(super) events: u64,
     pub(super) calls: usize,
     pub(super) claims: u64,
@@ -55,8 +59,13 @@ impl fmt::Display for Figures {
         writeln!(f, "  {} executions {:?}", self.executions, self.states)?;
         writeln!(
             f,
-            "  {} steps, {} calls, {} events, {} claims, {} attempts interrupted, {} outcomes unknown",
-            self.steps, self.calls, self.events, self.claims, self.interrupted, self.unknown
+            "  {} steps, {} items, {} undone, {} of them executions, {} calls, {} events",
+            self.steps, self.items, self.undone, self.children, self.calls, self.events
+        )?;
+        writeln!(
+            f,
+            "  {} claims, {} attempts interrupted, {} outcomes unknown",
+            self.claims, self.interrupted, self.unknown
         )?;
         writeln!(f, "  clients: {:?}", self.counts)?;
         writeln!(f, "  slowest rolling restart: {:?}; took {:.1?}", self.slowest_drain, self.took)?;
@@ -68,28 +77,96 @@ impl fmt::Display for Figures {
 pub(super) struct Audit<'a> {
     home: &'a Home,
     scene: &'a Scene,
-    stories: &'a [Story],
-    known: BTreeMap<&'a str, Known>,
+    /// Every execution that there is: those of clients, and those that follow from them.
+    stories: BTreeMap<String, Story>,
+    known: BTreeMap<String, Known>,
+    children: u64,
     wrongs: Vec<String>,
 }
 
 impl<'a> Audit<'a> {
-    pub(super) fn new(home: &'a Home, scene: &'a Scene, stories: &'a [Story]) -> Self {
-        Self { home, scene, stories, known: BTreeMap::new(), wrongs: Vec::new() }
+    pub(super) fn new(home: &'a Home, scene: &'a Scene, stories: Vec<Story>) -> Self {
+        let stories = stories.into_iter().map(|it| (it.execution.clone(), it)).collect();
+        let (known, wrongs) = (BTreeMap::new(), Vec::new());
+        Self { home, scene, stories, known, children: 0, wrongs }
     }
 
     /// Asks the nodes that still work: for every execution, why those wait that are not over, and
     /// until caches and inboxes have caught up.
     pub(super) async fn ask_everybody(&mut self, server: &str) {
         self.await_settled().await;
-        for story in self.stories {
-            let Some(known) = ask_again(self.scene, story).await else { continue };
-            if !is_over(&known.state)
-                && let Err(why) = self.asks_why(server, &story.execution).await
-            {
-                self.wrongs.push(format!("{} goes on for no reason: {why}", story.execution));
+        for story in self.stories.values() {
+            ask_again(self.scene, story).await;
+        }
+        let mut open: Vec<String> = self.stories.keys().cloned().collect();
+        open.extend(self.strangers().await);
+        while let Some(id) = open.pop() {
+            let Some(known) = ask_for(self.scene, &id).await else { continue };
+            if self.adopt(&id, &known) {
+                let children = self.children_of(&id, &known);
+                self.children += children.len() as u64;
+                open.extend(children);
             }
-            self.known.insert(&story.execution, known);
+            if !is_over(&known.state)
+                && let Err(why) = self.insists_why(server, &id).await
+            {
+                self.wrongs.push(format!("{id} goes on for no reason: {why}"));
+            }
+            self.known.insert(id, known);
+        }
+    }
+
+    /// Returns the executions of the store that stand for themselves, and that no client knows:
+    /// who did one again and got no answer does not know.
+    async fn strangers(&self) -> Vec<String> {
+        let store = store::open(self.home.store()).await.unwrap();
+        let heads = heads(&*store).await.into_iter().filter(|it| it.parent.is_none());
+        let ids = heads.map(|it| it.execution.to_string());
+        ids.filter(|it| !self.stories.contains_key(it)).collect()
+    }
+
+    /// Makes the story of an execution that nobody told, if it follows from one that is known.
+    fn adopt(&mut self, id: &str, known: &Known) -> bool {
+        if self.stories.contains_key(id) {
+            return true;
+        }
+        let created = &known.log[0]["data"];
+        let origin = created["retryOf"].as_str().and_then(|it| self.stories.get(it));
+        let Some(origin) = origin else {
+            self.wrongs.push(format!("nobody asked for {id}: {created}"));
+            return false;
+        };
+        let story = Story::following(&origin.draft, id.to_owned());
+        self.stories.insert(id.to_owned(), story);
+        true
+    }
+
+    /// Returns the executions that steps of an execution are.
+    fn children_of(&mut self, id: &str, known: &Known) -> Vec<String> {
+        let draft = self.stories[id].draft.clone();
+        let mut children = Vec::new();
+        for event in known.log.iter().filter(|it| it["type"] == "step_started") {
+            let child = event["data"]["childExecutionId"].as_str();
+            let step = event["stepId"].as_str().and_then(|it| draft.steps.get(it));
+            let draft = step.and_then(|it| it.child.as_deref());
+            let (Some(child), Some(draft)) = (child, draft) else { continue };
+            children.push(child.to_owned());
+            let story = Story::following(draft, child.to_owned());
+            if self.stories.insert(child.to_owned(), story).is_some() {
+                self.wrongs.push(format!("{child} is the child of two steps, one of {id}"));
+            }
+        }
+        children
+    }
+
+    /// Asks until there is a reason that does not go away by itself, or for too long.
+    async fn insists_why(&self, server: &str, id: &str) -> Result<(), String> {
+        let deadline = Instant::now() + SETTLED;
+        loop {
+            let why = self.asks_why(server, id).await;
+            if why.is_ok() || Instant::now() > deadline {
+                return why;
+            }
         }
     }
 
@@ -127,12 +204,12 @@ impl<'a> Audit<'a> {
         let executions = document["executions"].as_array().cloned().unwrap_or_default();
         let execution = executions.iter().find(|it| it["executionId"] == id);
         let execution = execution.ok_or("`faber debug` does not know it")?;
-        let timeline = document["timeline"].as_array().cloned().unwrap_or_default();
-        let is_of_it = |it: &&Value| it["executionId"] == id;
-        let entries: Vec<Value> = timeline.iter().filter(is_of_it).cloned().collect();
-        let reason = reason(execution, &entries)?;
+        let waits = execution["waitsFor"].as_array().cloned().unwrap_or_default();
+        let lasts = |it: &&Value| it["kind"].as_str().is_some_and(|it| REASONS.contains(&it));
+        let wait = waits.iter().find(lasts).ok_or_else(|| execution.to_string())?;
+        let reason = wait["message"].as_str().unwrap_or_default();
         let text = self.debug(&["debug", id, "--server", &url]).await?;
-        if text.contains(&reason) {
+        if !reason.is_empty() && text.contains(reason) {
             return Ok(());
         }
         Err(format!("`faber debug` does not name `{reason}`, but says {text}"))
@@ -155,13 +232,16 @@ impl<'a> Audit<'a> {
         for line in &ledger {
             calls.entry(&line.execution).or_default().push(line);
         }
-        for story in self.stories {
+        figures.children = self.children;
+        for story in self.stories.values() {
             let lines = calls.remove(story.execution.as_str()).unwrap_or_default();
             let Some(known) = self.known.get(story.execution.as_str()) else { continue };
             let (outcome, wrongs) = check(story, known, &lines);
             figures.executions += 1;
             figures.events += known.log.len() as u64;
             figures.steps += outcome.steps;
+            figures.items += outcome.items;
+            figures.undone += outcome.undone;
             figures.claims += outcome.claims;
             figures.interrupted += outcome.interrupted;
             figures.unknown += outcome.unknown;
@@ -182,7 +262,7 @@ impl<'a> Audit<'a> {
     /// agree with logs.
     async fn check_store(&mut self) {
         let store = store::open(self.home.store()).await.unwrap();
-        let told: BTreeSet<String> = self.stories.iter().map(|it| it.execution.clone()).collect();
+        let told: BTreeSet<String> = self.stories.keys().cloned().collect();
         let mut stored = BTreeSet::new();
         for head in heads(&*store).await {
             stored.insert(head.execution.to_string());
@@ -207,7 +287,7 @@ impl<'a> Audit<'a> {
             let (state, epoch, seq) = (end.state(), end.epoch(), end.seq());
             return Err(format!("{head:?} and the log says {state:?}, {epoch:?}, {seq}"));
         }
-        let known = self.known.get(id.to_string().as_str());
+        let known = self.known.get(&id.to_string());
         if let Some(known) = known
             && (known.log.len() > log.len() || is_over(&known.state) && known.log.len() < log.len())
         {
@@ -219,7 +299,7 @@ impl<'a> Audit<'a> {
     /// Checks that no process has seen what must not happen.
     fn check_sayings(&mut self) {
         for (path, said) in self.home.said() {
-            for line in said.lines().filter(|it| it.contains("panicked") || it.contains("ERROR")) {
+            for line in said.lines().filter(|it| it.contains("panicked")) {
                 self.wrongs.push(format!("{}: {line}", path.display()));
             }
         }
@@ -228,42 +308,6 @@ impl<'a> Audit<'a> {
 
 fn is_over(state: &str) -> bool {
     matches!(state, "COMPLETED" | "FAILED" | "CANCELLED")
-}
-
-/// Returns why an execution is not over, in a word that must be told to people.
-fn reason(execution: &Value, entries: &[Value]) -> Result<String, String> {
-    let state = execution["state"].as_str().unwrap_or_default();
-    let last = |kind: &str| entries.iter().rposition(|it| it["kind"] == kind);
-    let is_ahead = |time: &Value| {
-        let time = time.as_str().and_then(|it| DateTime::parse_from_rfc3339(it).ok());
-        time.is_some_and(|it| it > WallClock.now())
-    };
-    let steps = execution["steps"].as_array().cloned().unwrap_or_default();
-    let steps_that_are = |state: &str| -> Vec<String> {
-        let those = steps.iter().filter(|it| it["state"] == state);
-        those.filter_map(|it| Some(it["stepId"].as_str()?.to_owned())).collect()
-    };
-    let last_of = |kind: &str, step: &str| {
-        entries.iter().rev().find(|it| it["kind"] == kind && it["stepId"] == step)
-    };
-    let why = match state {
-        "PAUSED" if last("paused") > last("resumed") => Some("PAUSED".to_owned()),
-        "WAITING" => steps_that_are("WAITING").iter().find_map(|step| {
-            let entry = last_of("step_waiting", step)?;
-            Some(match entry["detail"]["for"].as_str()? {
-                "signal" => format!("waits for the signal `{}`", entry["detail"]["name"].as_str()?),
-                "approval" => "consent".to_owned(),
-                _ => "decision".to_owned(),
-            })
-        }),
-        "IN_PROGRESS" => steps_that_are("RUNNING")
-            .iter()
-            .filter_map(|step| last_of("step_started", step))
-            .find(|it| is_ahead(&it["detail"]["until"]))
-            .map(|_| "RUNNING".to_owned()),
-        _ => None,
-    };
-    why.ok_or_else(|| format!("{}", json!({ "execution": execution, "entries": entries })))
 }
 
 /// Reads every head.

@@ -3,19 +3,22 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     clients::{Known, Story},
+    course::{Course, Manner, Task},
     home::Line,
     people::Act,
-    plans::{Kind, Step},
+    plans::Step,
 };
 
 /// What came of an execution.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) steps: u64,
+    pub(super) items: u64,
+    pub(super) undone: u64,
     pub(super) claims: u64,
     pub(super) interrupted: u64,
     pub(super) unknown: u64,
@@ -40,51 +43,40 @@ pub(super) fn check(story: &Story, known: &Known, calls: &[&Line]) -> (Outcome, 
 /// A log on its way through the rules.
 struct Reading<'a> {
     story: &'a Story,
-    courses: BTreeMap<&'a str, Course>,
+    courses: BTreeMap<Task<'a>, Course>,
     outcome: Outcome,
     seq: u64,
     epoch: u64,
+    /// How it was created.
+    options: Value,
     is_paused: bool,
     is_cancelled: bool,
     is_expired: bool,
     has_failed: bool,
+    is_undoing: bool,
+    /// What is done and can be undone, the latest last.
+    undoable: Vec<Task<'a>>,
     state: Option<String>,
     marks: BTreeMap<String, u64>,
     wrongs: Vec<String>,
 }
 
-/// What a log says of one step.
-#[derive(Clone, Debug, Default)]
-struct Course {
-    attempts: u64,
-    /// Whether an attempt is under way.
-    is_running: bool,
-    /// Whether a worker was lost while it was.
-    is_lost: bool,
-    is_approved: bool,
-    /// How the last attempt ended, with the code of its error.
-    last: (String, String),
-    /// How it ended.
-    over: Option<String>,
-    output: Value,
-    /// The attempts after which it may be called again though that does something again.
-    released: Vec<u64>,
-    is_rejected: bool,
-}
-
 impl<'a> Reading<'a> {
     fn new(story: &'a Story) -> Self {
-        let courses = story.draft.steps.keys().map(|it| (it.as_str(), Course::default()));
+        let whole = story.draft.steps.keys().map(|it| ((it.as_str(), None, false), it));
         Self {
             story,
-            courses: courses.collect(),
+            courses: whole.map(|(task, _)| (task, Course::default())).collect(),
             outcome: Outcome::default(),
             seq: 0,
             epoch: 0,
+            options: Value::Null,
             is_paused: false,
             is_cancelled: false,
             is_expired: false,
             has_failed: false,
+            is_undoing: false,
+            undoable: Vec::new(),
             state: None,
             marks: BTreeMap::new(),
             wrongs: Vec::new(),
@@ -93,6 +85,14 @@ impl<'a> Reading<'a> {
 
     fn wrong(&mut self, what: &str, about: &impl std::fmt::Debug) {
         self.wrongs.push(format!("{}: {what}: {about:?}", self.story.execution));
+    }
+
+    fn step(&self, name: &str) -> &'a Step {
+        &self.story.draft.steps[name]
+    }
+
+    fn whole(&self, name: &'a str) -> &Course {
+        &self.courses[&(name, None, false)]
     }
 
     fn event(&mut self, event: &Value) {
@@ -109,14 +109,29 @@ impl<'a> Reading<'a> {
         }
         match (kind, event["stepId"].as_str()) {
             (_, Some(step)) => self.step_event(kind, step, event),
+            ("created", _) => self.created(&event["data"]),
             ("claimed", _) => self.claimed(event),
             ("cancel_requested", _) => self.is_cancelled = true,
             ("deadline_passed", _) => self.is_expired = true,
             ("paused", _) => self.is_paused = true,
             ("resumed", _) => self.is_paused = false,
             ("signal_received", _) => self.mark(&event["data"]["payload"]),
+            ("compensation_started", _) => self.undoing(event),
             ("finished", _) => self.state = event["data"]["state"].as_str().map(str::to_owned),
             _ => (),
+        }
+    }
+
+    fn created(&mut self, data: &Value) {
+        self.options = data.clone();
+        for (name, output) in data["reused"].as_object().into_iter().flatten() {
+            let Some((task, course)) = self.courses.iter_mut().find(|(it, _)| it.0 == name) else {
+                return self.wrong("reuses what it does not have", data);
+            };
+            course.over = Some("step_succeeded".to_owned());
+            course.output = output.clone();
+            course.is_taken_over = true;
+            debug_assert!(task.1.is_none());
         }
     }
 
@@ -126,9 +141,10 @@ impl<'a> Reading<'a> {
         if event["data"]["epoch"].as_u64() != Some(self.epoch) {
             self.wrong("claims are not counted", event);
         }
-        for (name, course) in &mut self.courses {
-            // What sleeps or waits needs no worker.
-            let needs_worker = self.story.draft.steps[*name].kind != Kind::Sleep;
+        for (task, course) in &mut self.courses {
+            let step = &self.story.draft.steps[task.0];
+            let gathers = step.items.is_some() && task.1.is_none();
+            let needs_worker = task.2 || !step.kind.needs_no_worker() && !gathers;
             course.is_lost |= course.is_running && needs_worker;
         }
     }
@@ -139,62 +155,128 @@ impl<'a> Reading<'a> {
         }
     }
 
+    fn undoing(&mut self, event: &Value) {
+        let is_asked_for = self.options["compensateOnFailure"] == true;
+        let is_over =
+            self.courses.iter().filter(|(it, _)| it.1.is_none()).all(|(_, it)| it.over.is_some());
+        if self.is_undoing || !is_asked_for || !is_over {
+            self.wrong("undone too early, twice, or unasked", event);
+        }
+        self.is_undoing = true;
+    }
+
     fn step_event(&mut self, kind: &str, name: &str, event: &Value) {
-        let Some(step) = self.story.draft.steps.get(name) else {
+        let Some((name, step)) = self.story.draft.steps.get_key_value(name) else {
             return self.wrong("no such step", event);
         };
+        let (kind, is_undo) = match kind {
+            "step_compensated" => ("step_succeeded".to_owned(), true),
+            _ if kind.contains("compensation") => (kind.replace("compensation_", ""), true),
+            _ => (kind.to_owned(), false),
+        };
+        let task: Task<'a> = (name, event["data"]["index"].as_u64(), is_undo);
         if kind == "step_started" {
-            self.check_start(name, step, event);
+            self.check_start(task, step, event);
         }
         self.mark(&event["data"]["comment"]);
-        let course = self.courses.get_mut(name).expect("one for each step");
-        if let Err(why) = course.event(kind, step, event) {
-            return self.wrong(why, event);
+        let manner = Manner::of(step, task);
+        let course = self.courses.entry(task).or_default();
+        if let Err(why) = course.event(&kind, manner, event) {
+            let course = format!("{course:?}");
+            return self.wrong(why, &(event, course));
         }
+        self.note(task, step, &kind, event);
+    }
+
+    fn note(&mut self, task: Task<'a>, step: &Step, kind: &str, event: &Value) {
         match kind {
             "step_interrupted" => self.outcome.interrupted += 1,
             "step_failed" => {
                 let is_unknown = event["data"]["error"]["code"] == "tool.outcome_unknown";
                 self.outcome.unknown += u64::from(is_unknown);
                 // Whoever was asked has said no: then it fails as if nobody were.
-                self.has_failed |= matches!(step.on_error, "fail" | "wait");
+                let is_whole = task.1.is_none() && !task.2;
+                self.has_failed |= is_whole && matches!(step.on_error, "fail" | "wait");
+            }
+            "step_succeeded" if task.2 => {
+                self.outcome.undone += 1;
+                self.undoable.retain(|it| (it.0, it.1) != (task.0, task.1));
+            }
+            "step_succeeded" => {
+                let is_leaf = task.1.is_some() || step.items.is_none();
+                self.outcome.items += u64::from(task.1.is_some());
+                if step.is_undone && is_leaf {
+                    self.undoable.push(task);
+                }
             }
             _ => (),
         }
+        if task.2 && kind == "step_failed" {
+            self.undoable.retain(|it| (it.0, it.1) != (task.0, task.1));
+        }
     }
 
-    /// Checks that a step may begin: a join, too, only when all its parents are over.
-    fn check_start(&mut self, name: &str, step: &Step, event: &Value) {
+    /// Checks that something may begin: a join, too, only when all its parents are over.
+    fn check_start(&mut self, task: Task<'a>, step: &'a Step, event: &Value) {
+        if self.options["dryRun"] == true {
+            self.wrong("begun in a dry run", event);
+        }
+        if task.2 {
+            let latest = self.undoable.last().map(|it| (it.0, it.1));
+            if !self.is_undoing || latest != Some((task.0, task.1)) {
+                self.wrong("undone out of turn", event);
+            }
+            return;
+        }
         if self.is_paused || self.is_cancelled || self.is_expired || self.has_failed {
             self.wrong("begun, and must not", event);
         }
         for parent in &step.after {
-            if let Err(why) = self.check_parent(parent, event) {
+            if let Err(why) = self.check_parent(parent, step, event) {
                 self.wrong(&why, event);
             }
         }
-        let options = &self.story.options;
-        let is_sequential = options["mode"] == "SEQUENTIAL";
-        let width = options["maxParallel"].as_u64().filter(|_| !is_sequential);
-        let width = width.unwrap_or(if is_sequential { 1 } else { u64::MAX });
-        let running = self.courses.values().filter(|it| it.is_running).count() as u64;
-        if running >= width {
-            self.wrong("too many run at once", event);
+        if let Some(parent) = &step.when {
+            let course = self.whole(parent);
+            let is_even = course.output["n"].as_u64().is_some_and(|it| it % 2 == 0);
+            if !course.succeeded() || !is_even {
+                self.wrong("begun, and its condition does not hold", event);
+            }
         }
-        let Course { is_approved, attempts, .. } = self.courses[name];
-        if step.asks && !is_approved {
+        let whole = self.whole(task.0).clone();
+        if task.1.is_some() && !whole.is_running {
+            self.wrong("an item begun before its list", event);
+        }
+        if step.asks && !whole.is_approved {
             self.wrong("begun before anybody agreed", event);
         }
-        self.outcome.steps += u64::from(attempts == 0);
+        self.check_width(event);
+        self.outcome.steps += u64::from(task.1.is_none() && whole.attempts == 0);
+    }
+
+    fn check_width(&mut self, event: &Value) {
+        let is_sequential = self.options["mode"] == "SEQUENTIAL";
+        let width = self.options["maxParallel"].as_u64().filter(|_| !is_sequential);
+        let width = width.unwrap_or(if is_sequential { 1 } else { u64::MAX });
+        let counts = |it: &Task<'_>| {
+            let step = &self.story.draft.steps[it.0];
+            it.1.is_none() && step.items.is_none() && step.child.is_none()
+        };
+        let running = self.courses.iter().filter(|(it, course)| counts(it) && course.is_running);
+        if running.count() as u64 >= width {
+            self.wrong("too many run at once", event);
+        }
     }
 
     /// Checks that a step may begin by what became of one that it waits for.
-    fn check_parent(&self, parent: &str, event: &Value) -> Result<(), String> {
-        let course = &self.courses[parent];
-        let is_ignored = self.story.draft.steps[parent].on_error == "ignore";
+    fn check_parent(&self, parent: &'a str, step: &Step, event: &Value) -> Result<(), String> {
+        let course = self.whole(parent);
+        let is_ignored = self.step(parent).on_error == "ignore";
         match course.over.as_deref() {
             Some("step_succeeded") => (),
             Some("step_failed") if is_ignored => return Ok(()),
+            // Once they are over, its condition alone decides.
+            Some(_) if step.when.is_some() => return Ok(()),
             _ => return Err(format!("begun before `{parent}` let it")),
         }
         let (given, output) = (&event["data"]["parameters"]["from"][parent], &course.output["n"]);
@@ -212,21 +294,53 @@ impl<'a> Reading<'a> {
         let open: Vec<_> = self.courses.iter().filter(|(_, it)| it.over.is_none()).collect();
         if !open.is_empty() {
             let open = format!("{open:?}");
-            self.wrong("ended, and steps are not over", &open);
+            self.wrong("ended, and not everything is over", &open);
         }
-        let succeeded = |it: &Course| it.over.as_deref() == Some("step_succeeded");
-        let expected: &[&str] = if self.is_cancelled {
-            // What was over when it was told to stop is over.
-            &["CANCELLED"]
-        } else if self.is_expired {
-            if self.courses.values().all(succeeded) { &["COMPLETED"] } else { &["FAILED"] }
-        } else if self.has_failed {
-            &["FAILED"]
+        if self.options["dryRun"] == true {
+            return;
+        }
+        let whole = || self.courses.iter().filter(|(it, _)| it.1.is_none() && !it.2);
+        let has_done_all = whole().all(|(_, it)| it.succeeded());
+        let expected = if self.is_cancelled {
+            "CANCELLED"
+        } else if self.is_expired && !has_done_all || !self.is_expired && self.has_failed {
+            "FAILED"
         } else {
-            &["COMPLETED"]
+            "COMPLETED"
         };
-        if !expected.contains(&state.as_str()) {
-            self.wrong("ended otherwise than its steps", &(state, expected));
+        if expected != state {
+            self.wrong("ended otherwise than its steps", &(&state, expected));
+        }
+        let is_undone = self.options["compensateOnFailure"] == true && state != "COMPLETED";
+        if is_undone && !self.undoable.is_empty() {
+            let left = self.undoable.clone();
+            self.wrong("ended, and not everything is undone", &left);
+        }
+        self.check_lists(known);
+    }
+
+    /// Checks that the output of a list is what became of its items, in their order.
+    fn check_lists(&mut self, known: &Known) {
+        for (name, step) in &self.story.draft.steps {
+            let course = self.whole(name);
+            let (Some(items), true, false) =
+                (&step.items, course.succeeded(), course.is_taken_over)
+            else {
+                continue;
+            };
+            let outputs = (0..items.len() as u64).filter_map(|at| {
+                let item = self.courses.get(&(name.as_str(), Some(at), false))?;
+                match step.on_error {
+                    _ if item.succeeded() => Some(item.output.clone()),
+                    "ignore" => Some(Value::Null),
+                    _ => None,
+                }
+            });
+            let expected: Value = outputs.collect();
+            if known.outputs[name] != expected {
+                let what = json!({ "is": known.outputs[name], "must be": expected });
+                self.wrong("the list is not what its items returned", &(name, what));
+            }
         }
     }
 
@@ -267,130 +381,31 @@ impl<'a> Reading<'a> {
 
     /// Checks what tools really did.
     fn check_calls(&mut self, calls: &[&Line]) {
-        let mut by_step: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
+        let mut by_key: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
         for line in calls {
-            by_step.entry(&line.step).or_default().push(line);
+            by_key.entry(&line.key).or_default().push(line);
         }
         let courses = std::mem::take(&mut self.courses);
-        for (name, course) in &courses {
-            let step = &self.story.draft.steps[*name];
-            let lines = by_step.remove(name).unwrap_or_default();
-            if step.kind.is_counted()
-                && let Err(why) = check_calls(step, course, &lines)
+        for (task, course) in &courses {
+            let step = self.step(task.0);
+            let is_called = task.2 || task.1.is_some() || step.items.is_none();
+            let kind = Manner::of(step, *task).kind;
+            let lines = by_key.remove(self.key(*task).as_str()).unwrap_or_default();
+            if (kind.is_counted() && is_called || !lines.is_empty())
+                && let Err(why) = course.check_calls(kind, &lines)
             {
-                self.wrong(why, &(name, course, lines));
+                self.wrong(why, &(task, course, lines));
             }
         }
-        for (name, lines) in by_step {
-            self.wrong("called, and is no step of it", &(name, lines));
+        for (key, lines) in by_key {
+            self.wrong("called under a key that nothing of it has", &(key, lines));
         }
-    }
-}
-
-impl Course {
-    /// Moves past an event of the step, if it may come now.
-    fn event(&mut self, kind: &str, step: &Step, event: &Value) -> Result<(), &'static str> {
-        let attempt = event["attempt"].as_u64().unwrap_or_default();
-        if self.over.is_some() {
-            return Err("something happens to a step that is over");
-        }
-        let code = event["data"]["error"]["code"].as_str().unwrap_or_default();
-        match kind {
-            "step_started" => return self.started(step, attempt),
-            "step_approved" => {
-                self.is_approved = true;
-                self.released.push(self.attempts);
-            }
-            "step_waiting" if event["data"]["for"] != "decision" => return Ok(()),
-            _ => (),
-        }
-        let ends_attempt = matches!(
-            kind,
-            "step_succeeded" | "step_failed" | "step_retry_scheduled" | "step_interrupted"
-        );
-        let was_running = self.is_running;
-        if ends_attempt && was_running && attempt != self.attempts {
-            return Err("the end of another attempt");
-        }
-        if kind == "step_succeeded" {
-            if self.is_lost {
-                return Err("nobody can know how it ended");
-            }
-            if !was_running && step.kind != Kind::Wait {
-                return Err("succeeded without an attempt");
-            }
-            self.output = event["data"]["output"].clone();
-            if step.kind.is_counted() && self.output["n"].as_u64() != Some(step.n) {
-                return Err("another output than the tool's");
-            }
-        }
-        if kind == "step_interrupted" && (step.kind.is_once() || !self.is_lost) {
-            return Err("interrupted, and must not be");
-        }
-        if kind == "step_retry_scheduled" {
-            let is_definite = !matches!(code, "tool.outcome_unknown" | "tool.timeout");
-            if is_definite {
-                self.released.push(attempt);
-            }
-        }
-        if kind != "step_approved" {
-            self.is_running = false;
-            self.is_lost = false;
-        }
-        self.is_rejected |= code == "step.rejected";
-        self.last = (kind.to_owned(), code.to_owned());
-        let is_end =
-            matches!(kind, "step_succeeded" | "step_failed" | "step_skipped" | "step_cancelled");
-        self.over = is_end.then(|| kind.to_owned());
-        Ok(())
     }
 
-    fn started(&mut self, step: &Step, attempt: u64) -> Result<(), &'static str> {
-        if self.is_running {
-            return Err("begun twice");
-        }
-        if attempt != self.attempts + 1 {
-            return Err("attempts are not counted");
-        }
-        if step.kind.is_once() && self.attempts > 0 && !self.released.contains(&self.attempts) {
-            return Err("begun again, and does something again");
-        }
-        self.attempts = attempt;
-        self.is_running = true;
-        Ok(())
-    }
-}
-
-/// Checks a step by what its tool is: whether it was called as often as it may be, and whether the
-/// log says what came of it.
-fn check_calls(step: &Step, course: &Course, lines: &[&Line]) -> Result<(), &'static str> {
-    let mut attempts = BTreeMap::new();
-    for line in lines {
-        *attempts.entry(line.attempt).or_insert(0) += 1;
-        if line.key != lines[0].key || !line.key.starts_with(&line.execution) {
-            return Err("called under another key");
-        }
-    }
-    let is_read = step.kind == Kind::Read;
-    if !is_read && attempts.values().any(|it| *it > 1) {
-        return Err("one attempt, two calls");
-    }
-    if !is_read && attempts.keys().any(|it| *it > course.attempts) {
-        return Err("called before the log said so");
-    }
-    let is_released = |it: &u64| course.released.iter().any(|released| released >= it);
-    let last = attempts.keys().next_back();
-    let earlier = attempts.keys().filter(|it| Some(*it) != last);
-    if step.kind == Kind::Once && !earlier.into_iter().all(is_released) {
-        return Err("called twice");
-    }
-    match course.over.as_deref() {
-        Some("step_succeeded") if !attempts.contains_key(&course.attempts) => {
-            Err("succeeded without a call")
-        }
-        Some("step_skipped") if !is_read && !lines.is_empty() && course.attempts == 0 => {
-            Err("skipped, and called")
-        }
-        _ => Ok(()),
+    /// Returns the key under which a task must be called, always.
+    fn key(&self, (name, item, is_undo): Task<'_>) -> String {
+        let item = item.map(|it| format!("[{it}]")).unwrap_or_default();
+        let undo = if is_undo { "/undo" } else { "" };
+        format!("{}/{name}{item}{undo}", self.story.execution)
     }
 }

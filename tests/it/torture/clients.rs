@@ -16,7 +16,7 @@ use super::{
     people::{Act, Person},
     plans::{self, Draft},
     scene::Scene,
-    wire::{Events, Trouble, ask_and_hang_up},
+    wire::{Events, Trouble, ask, ask_and_hang_up},
 };
 
 /// How long a subscription may be silent before a client looks elsewhere.
@@ -30,7 +30,9 @@ const EXECUTE: &str = "mutation ($id: ID!, $options: ExecutionOptions) {
     executePlan(planId: $id, options: $options) { executionId } }";
 const EVENTS: &str = "subscription ($id: ID!, $after: Int) {
     executionEvents(executionId: $id, afterSeq: $after) { seq at type stepId attempt data } }";
-const LOG: &str = "query ($id: ID!, $after: Int) { execution(executionId: $id) { state
+const RETRY: &str = "mutation ($id: ID!, $from: String) {
+    retryExecution(executionId: $id, fromStep: $from) { executionId } }";
+const LOG: &str = "query ($id: ID!, $after: Int) { execution(executionId: $id) { state outputs
     events(afterSeq: $after) { seq at type stepId attempt data } } }";
 
 /// What a client knows of an execution.
@@ -38,6 +40,7 @@ const LOG: &str = "query ($id: ID!, $after: Int) { execution(executionId: $id) {
 pub(super) struct Story {
     pub(super) draft: Draft,
     pub(super) plan: String,
+    /// How it was asked for; nothing for one that follows from another.
     pub(super) options: Value,
     pub(super) execution: String,
     /// What it was told.
@@ -71,11 +74,42 @@ async fn client(scene: Arc<Scene>, seed: u64) -> Vec<Story> {
         let key = format!("{seed}-{}", stories.len());
         let Some(mut story) = begin(&scene, &dice, &key).await else { break };
         scene.opened(&story.execution, format!("{} of {seed}", stories.len()));
-        live(&scene, &dice, &mut story).await;
+        let end = live(&scene, &dice, &mut story).await;
         scene.closed(&story.execution);
+        let again = if end == End::Over { do_again(&scene, &dice, &story).await } else { None };
         stories.push(story);
+        if let Some(mut story) = again {
+            scene.opened(&story.execution, format!("{} of {seed}, again", stories.len()));
+            live(&scene, &dice, &mut story).await;
+            scene.closed(&story.execution);
+            stories.push(story);
+        }
     }
     stories
+}
+
+/// Perhaps does an execution again, all of it or from some step on.
+async fn do_again(scene: &Scene, dice: &Dice, story: &Story) -> Option<Story> {
+    if !dice.happens(120) {
+        return None;
+    }
+    let names: Vec<&String> = story.draft.steps.keys().collect();
+    let from = dice.happens(600).then(|| names[dice.index(names.len())]);
+    scene.count("retry");
+    // Without a key nobody may ask twice: who gets no answer does not know.
+    let variables = json!({ "id": story.execution, "from": from });
+    let begun = ask(&scene.server().await, RETRY, &variables).await.ok()?;
+    let execution = begun["executionId"].as_str().unwrap().to_owned();
+    Some(Story::following(&story.draft, execution))
+}
+
+impl Story {
+    /// The story of an execution that follows from another.
+    pub(super) fn following(draft: &Draft, execution: String) -> Self {
+        let (told, other, acts) = (Vec::new(), Vec::new(), Vec::new());
+        let (draft, plan, options) = (draft.clone(), String::new(), Value::Null);
+        Self { draft, plan, options, execution, told, other, acts }
+    }
 }
 
 /// Starts an execution, and insists until it is acknowledged.
@@ -120,7 +154,7 @@ fn expected(scene: &Scene, what: &str, answer: Result<Value, Trouble>) -> Option
 }
 
 /// Follows an execution, alone or with another, and acts for the people that it waits for.
-async fn live(scene: &Arc<Scene>, dice: &Dice, story: &mut Story) {
+async fn live(scene: &Arc<Scene>, dice: &Dice, story: &mut Story) -> End {
     let mut others = JoinSet::new();
     let heard = Arc::new(Mutex::new(Vec::new()));
     if dice.happens(350) {
@@ -137,6 +171,7 @@ async fn live(scene: &Arc<Scene>, dice: &Dice, story: &mut Story) {
     }
     others.shutdown().await;
     story.other.clone_from(&heard.lock().unwrap());
+    end
 }
 
 /// Follows an execution; whenever it is cut off, it goes on where it was.
@@ -240,31 +275,39 @@ async fn next(
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) state: String,
+    pub(super) outputs: Value,
     pub(super) log: Vec<Value>,
 }
 
-/// Asks again for what was acknowledged, and for everything that its log has.
-pub(super) async fn ask_again(scene: &Scene, story: &Story) -> Option<Known> {
+/// Asks again for what was acknowledged, by its key where it has one.
+pub(super) async fn ask_again(scene: &Scene, story: &Story) {
+    if story.options.is_null() {
+        return;
+    }
     let order = json!({ "id": story.plan, "options": story.options });
-    let again = execute(scene, &order).await?;
+    let Some(again) = execute(scene, &order).await else { return };
     if again != story.execution {
         let id = &story.execution;
         scene.wrong(format!("{id} was acknowledged, and then {again} under the same key"));
     }
+}
+
+/// Asks for everything that is kept of an execution.
+pub(super) async fn ask_for(scene: &Scene, execution: &str) -> Option<Known> {
     let mut log: Vec<Value> = Vec::new();
     loop {
         let after = log.last().map_or(json!(0), |it| it["seq"].clone());
-        let variables = json!({ "id": story.execution, "after": after });
+        let variables = json!({ "id": execution, "after": after });
         let answer = scene.insist(LOG, &variables).await;
         let answer = expected(scene, "a log", answer)?;
         let Some(events) = answer["events"].as_array() else {
-            scene.wrong(format!("{} is not known any more", story.execution));
+            scene.wrong(format!("{execution} is not known any more"));
             return None;
         };
         log.extend(events.iter().cloned());
         if events.len() < 1_000 {
             let state = answer["state"].as_str().unwrap().to_owned();
-            return Some(Known { state, log });
+            return Some(Known { state, outputs: answer["outputs"].clone(), log });
         }
     }
 }

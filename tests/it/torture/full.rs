@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{
     disk::Disk,
@@ -51,11 +51,7 @@ async fn a_full_disk_is_told_and_work_goes_on_once_there_is_room() {
 
     disk.free();
     let begun = scene.insist(EXECUTE, &json!({ "id": plan })).await.unwrap();
-    let over = async {
-        let id = json!({ "id": begun["executionId"] });
-        while scene.insist(STATE, &id).await.unwrap()["state"] != "COMPLETED" {}
-    };
-    timeout(PATIENCE, over).await.expect("work goes on");
+    await_completed(&scene, &begun).await;
 }
 
 /// What runs when the disk becomes full is recorded once there is room.
@@ -75,10 +71,23 @@ async fn what_ran_when_the_disk_became_full_is_recorded_later() {
     disk.fill();
     timeout(PATIENCE, fill_up(&address)).await.expect("in the end it is full");
     disk.free();
-    let id = json!({ "id": begun["executionId"] });
-    let over = async { while scene.insist(STATE, &id).await.unwrap()["state"] != "COMPLETED" {} };
-    timeout(PATIENCE, over).await.expect("work goes on");
+    await_completed(&scene, &begun).await;
     drop(node);
+}
+
+/// Waits until an execution is completed, and shows what becomes of it otherwise.
+async fn await_completed(scene: &Scene, begun: &Value) {
+    let id = json!({ "id": begun["executionId"] });
+    let over = async {
+        while scene.insist(STATE, &id).await.unwrap()["state"] != "COMPLETED" {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    if timeout(PATIENCE, over).await.is_err() {
+        let log = "query ($id: ID!) { execution(executionId: $id) { state
+            events { seq at type stepId data } } }";
+        panic!("it does not go on: {:#}", scene.insist(log, &id).await.unwrap());
+    }
 }
 
 /// Keeps large plans until there is no room. Returns what whoever asked is told then.

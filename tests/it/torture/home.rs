@@ -15,14 +15,15 @@ use tokio::process::Command;
 
 use super::node::Process;
 
-/// Writes down that it was called, works for `$3` seconds, and ends as `$4` says: `ok`, `fail`, or
-/// `flaky`, which is to fail up to attempt `$5`.
+/// Writes down that it was called, works for `$3` seconds, and ends as `$4` says: `ok`, `fail`,
+/// `odd`, which is to fail if `$2` is, or `flaky`, which is to fail up to attempt `$5`.
 const TOOL: &str = r#"
 printf '%s %s %s %s %s\n' "$1" "$FABER_EXECUTION_ID" "$FABER_STEP_ID" "$FABER_ATTEMPT" \
   "$FABER_IDEMPOTENCY_KEY" >>"$LEDGER"
 [ "$3" = 0 ] || sleep "$3"
 case $4 in
   fail) echo "it always fails" >&2; exit 1 ;;
+  odd) [ $(($2 % 2)) = 0 ] || { echo "it is odd" >&2; exit 1; } ;;
   flaky) [ "$FABER_ATTEMPT" -gt "$5" ] || { echo "not yet" >&2; exit 1; } ;;
 esac
 echo "{\"n\":$2}"
@@ -62,6 +63,10 @@ impl Home {
         let mut all = json!({
             "lease_ms": millis(LEASE), "poll_ms": 100, "park_after_ms": 150,
             "cancel_grace_ms": 500, "drain_ms": millis(DRAIN),
+            "calls": [
+                { "tool": "ledger.idempotent", "concurrency": 6 },
+                { "tool": "ledger.read", "key": "n", "rate": "100/s" },
+            ],
         });
         for (key, value) in limits.as_object().into_iter().flatten() {
             all[key] = value.clone();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tests::faulty::Dice;
 
 /// A plan as a client writes it, and how it is to be executed.
@@ -26,10 +26,16 @@ pub(super) struct Step {
     /// What it must return.
     pub(super) n: u64,
     /// How the tool behaves.
-    pub(super) fate: &'static str,
-    /// Tries in all.
-    pub(super) tries: u64,
+    fate: &'static str,
     pub(super) asks: bool,
+    /// What it is done for, one by one.
+    pub(super) items: Option<Vec<u64>>,
+    /// The step that must have returned an even number.
+    pub(super) when: Option<String>,
+    /// The plan that it executes.
+    pub(super) child: Option<Box<Draft>>,
+    /// Whether a call undoes it.
+    pub(super) is_undone: bool,
 }
 
 /// What carries a step out.
@@ -43,6 +49,7 @@ pub(super) enum Kind {
     Fail,
     Sleep,
     Wait,
+    Plan,
 }
 
 impl Kind {
@@ -56,6 +63,7 @@ impl Kind {
             Self::Fail => "flow.fail",
             Self::Sleep => "flow.sleep",
             Self::Wait => "flow.wait",
+            Self::Plan => "a.plan",
         }
     }
 
@@ -69,9 +77,16 @@ impl Kind {
         matches!(self, Self::Once | Self::Effect)
     }
 
+    /// Returns whether it goes on without a worker.
+    pub(super) fn needs_no_worker(self) -> bool {
+        matches!(self, Self::Sleep | Self::Wait | Self::Plan)
+    }
+}
+
+impl Step {
     /// Returns whether it has a number in its output.
-    fn has_number(self) -> bool {
-        self.is_counted() || self == Self::Echo
+    fn has_number(&self) -> bool {
+        (self.kind.is_counted() || self.kind == Kind::Echo) && self.items.is_none()
     }
 }
 
@@ -79,16 +94,15 @@ impl Kind {
 const HANGS_MS: u64 = 300;
 /// A sleep that nobody waits for the end of.
 const FOREVER_MS: u64 = 86_400_000;
+/// What the failure of a step may mean; the last asks a person.
+const ON_ERROR: [&str; 5] = ["fail", "fail", "continue", "ignore", "wait"];
+/// How deep plans are in plans.
+const DEPTH: u64 = 2;
 
 /// Draws a plan. `start_at` writes the time that is so many milliseconds from now.
 pub(super) fn draw(dice: &Dice, start_at: impl Fn(u64) -> String) -> Draft {
-    let mut draft = Draft { options: options(dice, start_at), ..Draft::default() };
-    let mut names = Vec::new();
-    for at in 0..2 + dice.below(8) {
-        let name = add(&mut draft, dice, at, &names);
-        names.push(name);
-    }
-    draft
+    let steps = 2 + dice.below(8);
+    Draft { options: options(dice, start_at), ..Author { dice, depth: 0 }.write(steps) }
 }
 
 fn options(dice: &Dice, start_at: impl Fn(u64) -> String) -> Value {
@@ -110,91 +124,190 @@ fn options(dice: &Dice, start_at: impl Fn(u64) -> String) -> Value {
     if dice.happens(100) {
         options["strictTemplates"] = json!(true);
     }
+    if dice.happens(500) {
+        options["compensateOnFailure"] = json!(true);
+    }
+    if dice.happens(30) {
+        options["dryRun"] = json!(true);
+    }
     options
 }
 
-/// Adds a step and returns its name.
-fn add(draft: &mut Draft, dice: &Dice, at: u64, names: &[String]) -> String {
-    let kind = kind(dice);
-    let name = format!("{}-{at}", kind.tool().rsplit('.').next().unwrap());
-    let after: Vec<String> =
-        names.iter().rev().filter(|_| dice.happens(350)).take(4).cloned().collect();
-    let has_number = |it: &&String| kind.has_number() && draft.steps[*it].kind.has_number();
-    let (named, others): (Vec<&String>, Vec<&String>) = after.iter().partition(|it| has_number(it));
-    let mut step = Step {
-        kind,
-        after: after.clone(),
-        on_error: pick(dice, &["fail", "fail", "continue", "ignore", "wait"]),
-        n: dice.below(1_000) * 100 + at,
-        fate: pick(dice, &["ok", "ok", "ok", "ok", "ok", "ok", "flaky", "flaky", "fail", "hang"]),
-        tries: 1,
-        asks: dice.happens(80),
-    };
-    let mut tool = json!({
-        "id": name, "name": kind.tool(), "dependsOn": others, "onError": step.on_error,
-        "parameters": parameters(&step, dice, &named),
-    });
-    if step.fate == "hang" && kind.is_counted() {
-        tool["timeoutMs"] = json!(HANGS_MS);
-    }
-    if dice.happens(if step.fate == "flaky" { 800 } else { 300 }) {
-        step.tries = 2 + dice.below(3);
-        tool["retry"] = json!({ "maxAttempts": step.tries, "backoffMs": 1 + dice.below(400) });
-    }
-    if step.asks {
-        tool["requiresApproval"] = json!(true);
-    }
-    draft.tools.push(tool);
-    draft.steps.insert(name.clone(), step);
-    name
+/// Writes plans.
+struct Author<'a> {
+    dice: &'a Dice,
+    depth: u64,
 }
 
-fn kind(dice: &Dice) -> Kind {
-    match dice.below(100) {
-        0..28 => Kind::Once,
-        28..52 => Kind::Idempotent,
-        52..68 => Kind::Read,
-        68..76 => Kind::Echo,
-        76..81 => Kind::Effect,
-        81..84 => Kind::Fail,
-        84..94 => Kind::Sleep,
-        _ => Kind::Wait,
-    }
-}
-
-fn parameters(step: &Step, dice: &Dice, named: &[&String]) -> Value {
-    let from: serde_json::Map<String, Value> =
-        named.iter().map(|it| ((*it).clone(), json!(format!("{{{{{it}.n}}}}")))).collect();
-    match step.kind {
-        Kind::Once | Kind::Idempotent | Kind::Read => {
-            let fate = if step.fate == "hang" { "ok" } else { step.fate };
-            json!({
-                "n": step.n, "seconds": seconds(step.fate, dice), "fate": fate,
-                "until": 1 + dice.below(2), "from": from,
-            })
+impl Author<'_> {
+    fn write(&self, steps: u64) -> Draft {
+        let (mut draft, mut names) = (Draft::default(), Vec::new());
+        for at in 0..steps {
+            let name = self.add(&mut draft, at, &names);
+            names.push(name);
         }
-        Kind::Echo => json!({ "n": step.n, "from": from }),
-        Kind::Effect => json!({}),
-        Kind::Fail => json!({ "message": "on purpose", "times": 1 + dice.below(3) }),
-        Kind::Sleep if dice.happens(40) => json!({ "ms": FOREVER_MS }),
-        Kind::Sleep => json!({ "ms": dice.below(900) }),
-        Kind::Wait => json!({ "name": format!("news-{}", step.n) }),
+        draft
     }
-}
 
-fn seconds(fate: &str, dice: &Dice) -> Value {
-    if fate == "hang" {
-        return json!(60);
+    /// Adds a step and returns its name.
+    fn add(&self, draft: &mut Draft, at: u64, names: &[String]) -> String {
+        let dice = self.dice;
+        let kind = self.kind();
+        let name = format!("{}-{at}", kind.tool().rsplit('.').next().unwrap());
+        let mut after: Vec<String> =
+            names.iter().rev().filter(|_| dice.happens(350)).take(4).cloned().collect();
+        let takes_numbers = kind.is_counted() || kind == Kind::Echo;
+        let numbers: Vec<String> =
+            after.iter().filter(|it| draft.steps[*it].has_number()).cloned().collect();
+        let named = if takes_numbers { numbers.clone() } else { Vec::new() };
+        let others: Vec<&String> = after.iter().filter(|it| !named.contains(it)).collect();
+        let mut tool = json!({ "id": name, "dependsOn": others });
+        let mut step = Step {
+            kind,
+            after: Vec::new(),
+            // Nobody knows the people of a plan within a plan.
+            on_error: self.pick(if self.depth == 0 { &ON_ERROR } else { &ON_ERROR[..4] }),
+            n: dice.below(1_000) * 100 + at,
+            fate: self.pick(&["ok", "ok", "ok", "ok", "ok", "flaky", "flaky", "fail", "hang"]),
+            asks: self.depth == 0 && dice.happens(80),
+            items: None,
+            when: numbers.first().filter(|_| dice.happens(250)).cloned(),
+            child: None,
+            is_undone: false,
+        };
+        if kind == Kind::Plan {
+            let child = Author { dice, depth: self.depth + 1 }.write(1 + dice.below(3));
+            tool["inlinePlan"] = json!({ "tools": child.tools });
+            step.child = Some(Box::new(child));
+        } else {
+            tool["name"] = json!(kind.tool());
+        }
+        if kind.is_counted() && dice.happens(150) {
+            after.push(self.loop_over(draft, at, &mut step, &mut tool));
+        }
+        self.say_more(&name, &mut step, &mut tool);
+        tool["parameters"] = self.parameters(&step, &named);
+        step.after = after;
+        draft.tools.push(tool);
+        draft.steps.insert(name.clone(), step);
+        name
     }
-    if dice.happens(400) {
-        return json!(0);
-    }
-    let most = if dice.happens(60) { 1_500 } else { 120 };
-    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-    let seconds = dice.below(most) as f64 / 1_000.0;
-    json!(seconds)
-}
 
-fn pick(dice: &Dice, all: &[&'static str]) -> &'static str {
-    all[dice.index(all.len())]
+    /// Lets a step be done for each of a list, which another one returns.
+    fn loop_over(&self, draft: &mut Draft, at: u64, step: &mut Step, tool: &mut Value) -> String {
+        let count = if self.dice.happens(100) { 30 } else { self.dice.below(6) };
+        let items: Vec<u64> = (0..count).map(|_| self.dice.below(100_000)).collect();
+        let name = format!("list-{at}");
+        let parameters = json!({ "items": items, "n": step.n });
+        draft.tools.push(json!({ "id": name, "name": "flow.echo", "parameters": parameters }));
+        let list = Step {
+            kind: Kind::Echo,
+            after: Vec::new(),
+            on_error: "fail",
+            fate: "ok",
+            asks: false,
+            when: None,
+            ..step.clone()
+        };
+        draft.steps.insert(name.clone(), list);
+        tool["forEach"] = json!(format!("{{{{{name}.items}}}}"));
+        if self.dice.happens(500) {
+            tool["maxParallel"] = json!(1 + self.dice.below(3));
+        }
+        step.items = Some(items);
+        step.asks = false;
+        step.on_error = self.pick(&["fail", "continue", "ignore"]);
+        step.fate = self.pick(&["ok", "ok", "flaky", "odd"]);
+        name
+    }
+
+    /// Says of a step what has nothing to do with what it calls.
+    fn say_more(&self, name: &str, step: &mut Step, tool: &mut Value) {
+        let dice = self.dice;
+        tool["onError"] = json!(step.on_error);
+        if step.fate == "hang" && step.kind.is_counted() {
+            tool["timeoutMs"] = json!(HANGS_MS);
+        }
+        if dice.happens(if step.fate == "flaky" { 800 } else { 300 }) {
+            tool["retry"] =
+                json!({ "maxAttempts": 2 + dice.below(3), "backoffMs": 1 + dice.below(400) });
+        }
+        if step.asks {
+            tool["requiresApproval"] = json!(true);
+        }
+        if let Some(parent) = &step.when {
+            tool["when"] =
+                json!(format!("steps[\"{parent}\"] != null && steps[\"{parent}\"].n % 2 == 0"));
+        }
+        if step.kind == Kind::Read && dice.happens(200) {
+            tool["cacheTtlMs"] = json!(60_000);
+        }
+        let has_effect = matches!(step.kind, Kind::Once | Kind::Idempotent);
+        if has_effect && dice.happens(450) {
+            step.is_undone = true;
+            let fate = self.pick(&["ok", "ok", "flaky", "fail"]);
+            tool["compensate"] = json!({
+                "name": "ledger.idempotent",
+                "parameters": {
+                    "n": format!("{{{{{name}.n}}}}"), "seconds": 0, "fate": fate, "until": 1,
+                },
+                "retry": { "maxAttempts": 3, "backoffMs": 20 },
+            });
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self.dice.below(100) {
+            0..26 => Kind::Once,
+            26..48 => Kind::Idempotent,
+            48..62 => Kind::Read,
+            62..70 => Kind::Echo,
+            70..75 => Kind::Effect,
+            75..78 => Kind::Fail,
+            78..87 => Kind::Sleep,
+            87..93 if self.depth < DEPTH => Kind::Plan,
+            _ if self.depth == 0 => Kind::Wait,
+            _ => Kind::Read,
+        }
+    }
+
+    fn parameters(&self, step: &Step, named: &[String]) -> Value {
+        let dice = self.dice;
+        let from: Map<String, Value> =
+            named.iter().map(|it| (it.clone(), json!(format!("{{{{{it}.n}}}}")))).collect();
+        match step.kind {
+            Kind::Once | Kind::Idempotent | Kind::Read => {
+                let fate = if step.fate == "hang" { "ok" } else { step.fate };
+                let n = if step.items.is_some() { json!("{{item}}") } else { json!(step.n) };
+                json!({
+                    "n": n, "seconds": self.seconds(step.fate), "fate": fate,
+                    "until": 1 + dice.below(2), "from": from,
+                })
+            }
+            Kind::Echo => json!({ "n": step.n, "from": from }),
+            Kind::Effect => json!({}),
+            Kind::Fail => json!({ "message": "on purpose", "times": 1 + dice.below(3) }),
+            Kind::Sleep if dice.happens(40) && self.depth == 0 => json!({ "ms": FOREVER_MS }),
+            Kind::Sleep => json!({ "ms": dice.below(900) }),
+            Kind::Wait => json!({ "name": format!("news-{}", step.n) }),
+            Kind::Plan => json!({ "x": step.n }),
+        }
+    }
+
+    fn seconds(&self, fate: &str) -> Value {
+        if fate == "hang" {
+            return json!(60);
+        }
+        if self.dice.happens(400) {
+            return json!(0);
+        }
+        let most = if self.dice.happens(60) { 1_500 } else { 120 };
+        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+        let seconds = self.dice.below(most) as f64 / 1_000.0;
+        json!(seconds)
+    }
+
+    fn pick(&self, all: &[&'static str]) -> &'static str {
+        all[self.dice.index(all.len())]
+    }
 }

@@ -127,7 +127,7 @@ impl Scene {
                 self.count(&format!("answer {}", trouble.code()));
                 let is_of_the_moment = match trouble.code() {
                     "GONE" | "STORE_UNAVAILABLE" => true,
-                    "NOT_FOUND" => {
+                    "NOT_FOUND" | "INTERNAL" => {
                         let since = *unknown_since.get_or_insert_with(Instant::now);
                         since.elapsed() < FORGETFULNESS
                     }

@@ -109,7 +109,10 @@ pub(super) fn failed(err: &rusqlite::Error) -> StoreError {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             "another program has kept the file locked for seconds: end it, or use another file"
         }
-        Some(ErrorCode::CannotOpen) => "the file cannot be opened: check the path",
+        Some(ErrorCode::CannotOpen) => {
+            "the file cannot be opened: check the path, and that the file and its folder can be \
+             written"
+        }
         Some(ErrorCode::SystemIoFailure) => "the disk reports an error: check it",
         Some(ErrorCode::NotADatabase) => {
             return StoreError::corrupt("the store", "the file is no SQLite database");
