@@ -19,7 +19,7 @@ async fn a_step_that_waits_for_a_limit_says_which_and_holds_nothing() {
     let echo = |id: &str, customer: u32| json!({ "name": "flow.echo", "id": id, "parameters": { "customer": customer } });
     let tools = json!([echo("a", 1), echo("b", 1), echo("c", 2),
         { "name": "flow.noop", "id": "d", "dependsOn": "c" }]);
-    let id = world.start(tools, json!({ "maxParallel": 1 })).await;
+    let id = world.start(tools, json!({})).await;
     while world.execution(&id, "successful").await["successful"] != 3 {
         tokio::task::yield_now().await;
     }
