@@ -5,8 +5,8 @@ use std::{fmt::Write as _, time::Duration};
 use serde_json::{Value, json};
 
 use super::{
-    Ending, Session, client::Client, failure::Failure, paint::Paint,
-    progress::duration, render, screen::pretty, shape::Shape,
+    Ending, Session, client::Client, failure::Failure, paint::Paint, progress::duration, render,
+    screen::pretty, shape::Shape,
 };
 
 /// The most steps that wait for a person and are told of.

@@ -208,7 +208,9 @@ mod tests {
         check(Value::Null, expect!["`name` is missing"]);
         check(
             json!({ "nmae": "A", "n": "x" }),
-            expect![[r#"`n`: "x" is not of type "integer"; there is no input `nmae`: did you mean `name`?; `name` is missing"#]],
+            expect![[
+                r#"`n`: "x" is not of type "integer"; there is no input `nmae`: did you mean `name`?; `name` is missing"#
+            ]],
         );
         check(json!([1]), expect![[r#"[1] is not of type "object""#]]);
     }

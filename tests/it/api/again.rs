@@ -29,17 +29,23 @@ async fn outputs_before_the_step_are_taken_over() {
     for world in worlds().await {
         let id = failed(&world).await;
         let old = world.execution(&id, "requestId planId").await;
-        for (from, reused, attempts) in
-            [(None, vec![false; 3], 1), (Some("a"), vec![false; 3], 1), (Some("b"), vec![true, false, false], 0)]
-        {
+        for (from, reused, attempts) in [
+            (None, vec![false; 3], 1),
+            (Some("a"), vec![false; 3], 1),
+            (Some("b"), vec![true, false, false], 0),
+        ] {
             let again = world.get(RETRY, json!({ "id": id, "from": from })).await;
             assert_eq!(again["retryOf"], json!(id));
-            assert_eq!((&again["requestId"], &again["planId"]), (&old["requestId"], &old["planId"]));
+            assert_eq!(
+                (&again["requestId"], &again["planId"]),
+                (&old["requestId"], &old["planId"])
+            );
             assert_eq!((&again["priority"], &again["startAt"]), (&json!(3), &Value::Null));
             let new = text(&again["executionId"]);
             assert_ne!(new, id);
             let events = world.events(&new).await;
-            let started = events.iter().any(|it| it["type"] == "step_started" && it["stepId"] == "a");
+            let started =
+                events.iter().any(|it| it["type"] == "step_started" && it["stepId"] == "a");
             assert_eq!(started, attempts == 1, "{from:?}");
             let it = world
                 .execution(&new, "state input total successful failed skipped outputs steps { reused attempts state }")

@@ -61,8 +61,11 @@ async fn those_that_fit_are_steered_and_counted() {
         let query = "query ($id: ID!) { plan(planId: $id) { executions { retryOf } } }";
         let found = world.get(query, json!({ "id": plan })).await;
         let retries: Vec<_> = found["executions"].as_array().unwrap().iter().collect();
-        let of: Vec<_> =
-            retries.iter().filter(|it| it["retryOf"].is_string()).map(|it| text(&it["retryOf"])).collect();
+        let of: Vec<_> = retries
+            .iter()
+            .filter(|it| it["retryOf"].is_string())
+            .map(|it| text(&it["retryOf"]))
+            .collect();
         assert_eq!(of, ids, "the newest last");
     }
 }
@@ -90,8 +93,12 @@ async fn retries_are_spread_by_when_they_start() {
     let query = "query ($id: ID!) { plan(planId: $id) { executions {
         retryOf state startAt createdAt waitsFor { kind until } } } }";
     let found = world.get(query, json!({ "id": plan })).await;
-    let new: Vec<&Value> =
-        found["executions"].as_array().unwrap().iter().filter(|it| it["retryOf"].is_string()).collect();
+    let new: Vec<&Value> = found["executions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|it| it["retryOf"].is_string())
+        .collect();
     assert_eq!(new.len(), 3);
     assert_eq!(new[0]["startAt"], Value::Null);
     for it in &new[1..] {
@@ -107,8 +114,7 @@ async fn the_pace_of_others_holds_while_somebody_waits() {
     let world = world().await;
     let (plan, _) = waiting(&world, 3).await;
     let begun = Instant::now();
-    let variables =
-        json!({ "filter": { "planId": plan }, "action": "CANCEL", "perSecond": 20.0 });
+    let variables = json!({ "filter": { "planId": plan }, "action": "CANCEL", "perSecond": 20.0 });
     assert_eq!(world.get(BULK, variables).await, 3);
     assert!(begun.elapsed().as_millis() >= 100, "{:?}", begun.elapsed());
 }
@@ -118,8 +124,7 @@ async fn it_ends_when_the_client_leaves() {
     let world = world().await;
     let (plan, ids) = waiting(&world, 3).await;
     let leaving = Leaving::default();
-    let variables =
-        json!({ "filter": { "planId": plan }, "action": "CANCEL", "perSecond": 0.001 });
+    let variables = json!({ "filter": { "planId": plan }, "action": "CANCEL", "perSecond": 0.001 });
     let request = Request::new(BULK).variables(Variables::from_json(variables));
     let asking = world.schema.execute(request.data(leaving.clone()));
     let left = async {

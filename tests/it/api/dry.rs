@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::world::{World, pluck, text, world, worlds};
 
-const FIELDS: &str = "state dryRun total successful failed skipped outputs node startedAt finishedAt
+const FIELDS: &str =
+    "state dryRun total successful failed skipped outputs node startedAt finishedAt
     executionResults { errors { stepId code message } }
     steps { stepId state attempts resolvedParameters warnings skipReason error { code } }";
 

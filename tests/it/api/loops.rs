@@ -26,14 +26,19 @@ async fn run(world: &World, tools: Value, input: Value) -> (String, Value) {
 async fn items_that_may_fail_are_counted_and_named() {
     for world in worlds().await {
         // With `times: 0` it does not fail at all.
-        for (on_error, output) in [("ignore", json!([null, null, null])), ("continue", json!([null, null]))] {
+        for (on_error, output) in
+            [("ignore", json!([null, null, null])), ("continue", json!([null, null]))]
+        {
             let (_, it) = run(&world, loops(on_error), json!([0, 1, 0])).await;
             assert_eq!(it["state"], "COMPLETED", "{it:#}");
             assert_eq!(it["outputs"]["l"], output, "{on_error}");
             let errors = &it["executionResults"]["errors"];
             assert_eq!(errors.as_array().map(Vec::len), Some(1), "{errors}");
             assert_eq!((&errors[0]["stepId"], &errors[0]["index"]), (&json!("l"), &json!(1)));
-            assert_eq!((&it["total"], &it["successful"], &it["failed"]), (&json!(1), &json!(1), &json!(0)));
+            assert_eq!(
+                (&it["total"], &it["successful"], &it["failed"]),
+                (&json!(1), &json!(1), &json!(0))
+            );
             let step = &it["steps"][0];
             assert_eq!(step["itemTally"], json!({ "total": 3, "successful": 2, "failed": 1 }));
             let items = step["items"].as_array().unwrap();
@@ -121,7 +126,9 @@ async fn one_item_is_approved_or_all_that_wait() {
         assert!(items.iter().all(|it| it["waitsFor"] == "decision"), "{items:?}");
         let query = "mutation ($id: ID!, $step: String!) {
             approveStep(executionId: $id, stepId: $step, approved: true) { executionId } }";
-        for (step, code) in [("l[3]", "NOT_FOUND"), ("l[x]", "NOT_FOUND"), ("m", "NOT_FOUND"), ("l]", "NOT_FOUND")] {
+        for (step, code) in
+            [("l[3]", "NOT_FOUND"), ("l[x]", "NOT_FOUND"), ("m", "NOT_FOUND"), ("l]", "NOT_FOUND")]
+        {
             let refusal = world.refused(query, json!({ "id": id, "step": step })).await;
             assert_eq!(refusal["code"], code, "{step} {refusal}");
         }

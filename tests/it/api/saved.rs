@@ -106,7 +106,8 @@ async fn what_cannot_be_saved_or_run_is_refused() {
     }
     assert_eq!(world.refused(RUN, json!({ "name": "n" })).await["code"], "NOT_FOUND");
     save(&world, "n", &plan, inputs()).await;
-    let twice = json!({ "name": "n", "input": { "name": "A" }, "options": { "input": { "name": "B" } } });
+    let twice =
+        json!({ "name": "n", "input": { "name": "A" }, "options": { "input": { "name": "B" } } });
     assert_eq!(world.refused(RUN, twice).await["code"], "INVALID_ARGUMENT");
     let deep = (0..200).fold(json!(1), |it, _| json!([it]));
     let refusal = world.refused(RUN, json!({ "name": "n", "input": deep })).await;

@@ -20,7 +20,9 @@ async fn a_child_is_an_execution_of_its_own_in_the_same_request() {
         let save = "mutation ($plan: ID!) { savePlan(name: \"twice\", planId: $plan) }";
         world.get(save, json!({ "plan": child })).await;
         let inline = json!({ "tools": inner() });
-        for sub in [json!({ "plan": child }), json!({ "plan": "twice" }), json!({ "inlinePlan": inline })] {
+        for sub in
+            [json!({ "plan": child }), json!({ "plan": "twice" }), json!({ "inlinePlan": inline })]
+        {
             let mut step = sub.clone();
             step["id"] = json!("sub");
             step["parameters"] = json!({ "x": "{{a.x}}" });
@@ -37,10 +39,14 @@ async fn a_child_is_an_execution_of_its_own_in_the_same_request() {
             assert_eq!(step["childExecutionId"], found["executionId"]);
             assert_eq!(found["input"], json!({ "x": "y" }));
             assert_eq!(found["parent"]["executionId"], json!(id));
-            assert_eq!((&found["parentStepId"], &found["parentIndex"]), (&json!("sub"), &Value::Null));
+            assert_eq!(
+                (&found["parentStepId"], &found["parentIndex"]),
+                (&json!("sub"), &Value::Null)
+            );
             let request = world.execution(&id, "requestId").await["requestId"].clone();
             assert_eq!(found["requestId"], request);
-            let query = "query ($id: ID!) { plan(planId: $id) { tools { stepId plan timeoutMs } } }";
+            let query =
+                "query ($id: ID!) { plan(planId: $id) { tools { stepId plan timeoutMs } } }";
             let plan = world.execution(&id, "planId").await["planId"].clone();
             let planned = world.get(query, json!({ "id": plan })).await;
             assert_eq!(planned["tools"][1]["plan"], found["planId"]);
@@ -54,9 +60,8 @@ async fn a_child_is_an_execution_of_its_own_in_the_same_request() {
 #[tokio::test]
 async fn whoever_asks_why_it_waits_is_told_of_the_child() {
     let world = world().await;
-    let child = world
-        .plan(json!([{ "name": "flow.noop", "id": "n", "requiresApproval": true }]))
-        .await;
+    let child =
+        world.plan(json!([{ "name": "flow.noop", "id": "n", "requiresApproval": true }])).await;
     let id = world.start(json!([{ "plan": child, "id": "sub" }]), json!({})).await;
     world.until(&id, "sub", "RUNNING").await;
     let fields = "waitsFor { kind stepId executionId message }
@@ -94,7 +99,8 @@ async fn a_plan_that_is_not_there_is_a_diagnostic_and_validating_keeps_nothing()
     let both = json!({ "tools": [{ "plan": "x", "inlinePlan": { "tools": inner() } }] });
     let payload = world.get(query, json!({ "input": both })).await;
     assert_eq!(payload["plan"], Value::Null);
-    let good = json!({ "tools": [{ "inlinePlan": { "tools": inner() }, "parameters": { "x": 1 } }] });
+    let good =
+        json!({ "tools": [{ "inlinePlan": { "tools": inner() }, "parameters": { "x": 1 } }] });
     let payload = world.get(query, json!({ "input": good })).await;
     assert!(payload["plan"].is_object(), "{payload}");
     let kept = world.get("{ plans { nodes { planId } } }", json!({})).await;

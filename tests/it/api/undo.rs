@@ -43,12 +43,18 @@ async fn what_succeeded_is_undone_the_latest_first() {
         let steps = it["steps"].as_array().unwrap();
         assert_eq!(pluck(steps, "state"), ["COMPENSATED", "COMPENSATED", "FAILED"]);
         let undone = &steps[0]["compensation"];
-        assert_eq!((&undone["state"], &undone["toolName"]), (&json!("SUCCEEDED"), &json!("flow.echo")));
+        assert_eq!(
+            (&undone["state"], &undone["toolName"]),
+            (&json!("SUCCEEDED"), &json!("flow.echo"))
+        );
         assert_eq!(undone["resolvedParameters"], json!({ "undo": 1 }));
         assert_eq!(steps[2]["compensation"], Value::Null);
         let plan = world.execution(&id, "plan { tools { compensate } }").await;
         let written = &plan["plan"]["tools"][0]["compensate"];
-        assert_eq!((&written["toolName"], &written["parameters"]), (&json!("flow.echo"), &json!({ "undo": "{{a.n}}" })));
+        assert_eq!(
+            (&written["toolName"], &written["parameters"]),
+            (&json!("flow.echo"), &json!({ "undo": "{{a.n}}" }))
+        );
     }
 }
 
@@ -62,7 +68,10 @@ async fn an_undoing_that_fails_is_told_and_the_others_go_on() {
         let steps = it["steps"].as_array().unwrap();
         assert_eq!(pluck(steps, "state"), ["COMPENSATED", "SUCCEEDED", "FAILED"]);
         let failed = &steps[1]["compensation"];
-        assert_eq!((&failed["state"], &failed["error"]["code"]), (&json!("FAILED"), &json!("tool.failed")));
+        assert_eq!(
+            (&failed["state"], &failed["error"]["code"]),
+            (&json!("FAILED"), &json!("tool.failed"))
+        );
     }
 }
 

@@ -113,14 +113,21 @@ async fn items_are_counted_and_what_is_undone_is_told() {
     let ended = home.run(&["run", "--plan", &plan, "--input", "[0,1,0]", "--compensate"]).await;
     assert_eq!(ended.status, 1, "{ended:?}");
     for part in [
-        "✓ done", "3 items", "✗ l[1]", "3 items, 1 of them failed", "its condition does not hold",
-        "undoing what was done", "↩ done[2] (undo)",
+        "✓ done",
+        "3 items",
+        "✗ l[1]",
+        "3 items, 1 of them failed",
+        "its condition does not hold",
+        "undoing what was done",
+        "↩ done[2] (undo)",
     ] {
         assert!(ended.err.contains(part), "{part}: {}", ended.err);
     }
     let list = home.json(&["list", "executions"], 0).await;
     let told = home.run(&["debug", text(&list[0]["executionId"])]).await;
-    for part in ["2 of 3 items succeeded, 1 failed", "[1]  FAILED  tool.failed: item", "COMPENSATED"] {
+    for part in
+        ["2 of 3 items succeeded, 1 failed", "[1]  FAILED  tool.failed: item", "COMPENSATED"]
+    {
         assert!(told.out.contains(part), "{part}: {}", told.out);
     }
 }
