@@ -25,7 +25,7 @@ mod plans;
 mod refused;
 mod scene;
 mod takeover;
-mod wire;
+pub(crate) mod wire;
 
 use std::{collections::BTreeMap, time::Duration};
 
