@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     event::{Created, SkipReason, StepStarted},
-    id::{Attempt, CommandId, Part, PlanId},
+    id::{Attempt, CommandId, Epoch, Part, PlanId, WorkerId},
     tool::{Progress, ToolError},
 };
 
