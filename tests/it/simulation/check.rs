@@ -138,20 +138,15 @@ fn check_undone(execution: &Execution, log: &[Recorded]) -> Result<(), String> {
     for Recorded { event, .. } in log {
         let Some(step) = event.step().and_then(|it| plan.number(it)) else { continue };
         let task = Task { step, part: event.part() };
-        match event {
-            _ if task.part.undo => {
-                if undone.last() != Some(&task) {
-                    undone.push(task);
-                }
-            }
-            Event::StepSucceeded { output: Some(_), .. }
-                if plan.step(step).compensate.is_some() =>
-            {
-                done.push(task.undone());
-            }
-            _ => (),
+        if task.part.undo {
+            undone.push(task);
+        } else if matches!(event, Event::StepSucceeded { output: Some(_), .. })
+            && plan.step(step).compensate.is_some()
+        {
+            done.push(task.undone());
         }
     }
+    undone.dedup();
     if execution.phase() == Phase::Finished(Outcome::Completed)
         || !execution.options().compensate_on_failure
     {
@@ -229,9 +224,10 @@ fn check_event(before: &Execution, recorded: &Recorded) -> Result<(), String> {
                 let next = before.undoable().last().map(|it| it.undone());
                 let is_next = next == Some(Task { step: number, part: started.part });
                 let is_time = matches!(before.phase(), Phase::Compensating(_));
-                return match is_next && is_time {
-                    true => Ok(()),
-                    false => Err(format!("{} was undone and must not", started.step)),
+                return if is_next && is_time {
+                    Ok(())
+                } else {
+                    Err(format!("{} was undone and must not", started.step))
                 };
             }
             for on in &plan.step(number).depends_on {

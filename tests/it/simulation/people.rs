@@ -41,7 +41,7 @@ impl Simulation {
             50..75 => {
                 let step = format!("s{}", self.world.dice.below(8)).parse().expect("well-formed");
                 let approved = self.world.dice.happens(800);
-                let item = self.world.dice.happens(300).then(|| 1);
+                let item = self.world.dice.happens(300).then_some(1);
                 Command::Approve { step, item, approved, comment: None }
             }
             _ => return,

@@ -4,7 +4,7 @@ use expect_test::expect;
 
 use super::*;
 
-/// LangGraph: a slow sibling holds a branch that has nothing to do with it, step by step.
+/// `LangGraph`: a slow sibling holds a branch that has nothing to do with it, step by step.
 #[test]
 fn a_slow_branch_does_not_hold_a_fast_one() {
     let steps = vec![

@@ -92,12 +92,12 @@ fn a_step(n: usize, features: &Features) -> UncheckedStep {
     step.policy.on_error = ON_ERROR[features.on_error];
     step.policy.requires_approval = features.asks;
     step.policy.max_parallel = features.width;
-    let last = names.last();
+    let on = names.last();
     if features.is_list {
-        let list = last.map_or("{{input.list}}".to_owned(), |it| format!("{{{{{it}.list}}}}"));
+        let list = on.map_or("{{input.list}}".to_owned(), |it| format!("{{{{{it}.list}}}}"));
         step.for_each = Some(list);
     }
-    step.when = features.when.map(|it| match (it, last) {
+    step.when = features.when.map(|it| match (it, on) {
         (0, _) => "false".to_owned(),
         (1, Some(on)) => format!("{on} == null"),
         (2, Some(on)) => format!("{on}.by > 2"),
@@ -310,20 +310,16 @@ impl Story {
         };
         let (mut done, mut undone) = (Vec::new(), Vec::new());
         for Recorded { event, .. } in &self.log {
-            match (event, task(event)) {
-                (_, Some(task)) if task.part.undo => {
-                    if undone.last() != Some(&task) {
-                        undone.push(task);
-                    }
-                }
-                (Event::StepSucceeded { output: Some(_), .. }, Some(task))
-                    if plan.step(task.step).compensate.is_some() =>
-                {
-                    done.push(task.undone());
-                }
-                _ => (),
+            let Some(task) = task(event) else { continue };
+            if task.part.undo {
+                undone.push(task);
+            } else if matches!(event, Event::StepSucceeded { output: Some(_), .. })
+                && plan.step(task.step).compensate.is_some()
+            {
+                done.push(task.undone());
             }
         }
+        undone.dedup();
         let is_well = self.state() == ExecutionState::Completed;
         if is_well || !self.execution.options().compensate_on_failure {
             done.clear();
