@@ -1,5 +1,7 @@
 //! What calls that only read returned not long ago.
 
+use std::fmt::Write;
+
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use shared::id::ToolName;
@@ -12,7 +14,11 @@ pub(crate) fn key(tool: &ToolName, parameters: &Value) -> String {
     // No name has it, so no two calls have one text.
     hash.update([0]);
     hash.update(parameters.to_string());
-    hash.finalize().iter().map(|it| format!("{it:02x}")).collect()
+    let mut key = String::with_capacity(64);
+    for byte in hash.finalize() {
+        let _ = write!(key, "{byte:02x}");
+    }
+    key
 }
 
 #[cfg(test)]

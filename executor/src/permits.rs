@@ -114,16 +114,20 @@ impl Permits {
         }
         let keys: Vec<String> = limits.iter().map(|it| it.key.clone()).collect();
         let (waiting, turn) = self.stand_in_line(keys.join("\n"), &holder, priority);
-        while !waiting.is_first() {
-            turn.notified().await;
-        }
         let permit = Permit { holder, worker: self.worker, limits: keys };
-        // From here on the store may have granted it, whatever becomes of this future.
-        granted.permit = Some(permit.clone());
         let ask = PermitAsk { permit, limits };
-        let mut backoff = BACKOFF;
+        let (mut backoff, mut may_hold) = (BACKOFF, false);
         loop {
-            let wait = match self.store.acquire(&ask, self.clock.now()).await {
+            // Somebody more urgent may have come to the front. But whoever may hold something must
+            // not wait for others: they may wait for that.
+            while !may_hold && !waiting.is_first() {
+                turn.notified().await;
+            }
+            // From here on the store may have granted it, whatever becomes of this future.
+            granted.permit = Some(ask.permit.clone());
+            let answer = self.store.acquire(&ask, self.clock.now()).await;
+            may_hold = answer.is_err();
+            let wait = match answer {
                 Ok(Permission::Granted) => return granted,
                 Ok(Permission::Full) => backoff,
                 Ok(Permission::NotBefore(at)) => self.until(at),

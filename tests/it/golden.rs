@@ -129,6 +129,83 @@ fn people() -> Value {
     ])
 }
 
+/// Adds to a step what only some have.
+#[expect(clippy::needless_pass_by_value, reason = "`json!` is written where it is used")]
+fn and(mut step: Value, more: Value) -> Value {
+    let (fields, more) = (step.as_object_mut().expect("an object"), more);
+    fields.extend(more.as_object().expect("an object").clone());
+    step
+}
+
+/// Lists: items are tried again, one is left out, one list is empty, some items wait.
+fn loops() -> Value {
+    let item = json!({ "inputs": ["{{item}}", "{{index}}"], "fails": "{{index}}" });
+    let thrice = json!({ "max_parallel": 2, "retry": { "maxAttempts": 3, "jitter": false } });
+    let fails = json!({ "inputs": "{{item}}", "fails": "{{item}}" });
+    let left_out = json!({ "on_error": "continue", "max_parallel": 1 });
+    let name = json!({ "name": "go {{item}}" });
+    json!([
+        and(
+            step("a", "gold.work", &[], item.clone(), thrice),
+            json!({ "for_each": "{{input.list}}" })
+        ),
+        and(step("b", "gold.work", &[], fails, left_out), json!({ "for_each": "{{input.fails}}" })),
+        and(step("c", "gold.work", &[], item, json!({})), json!({ "for_each": "{{input.none}}" })),
+        and(
+            step("w", "flow.wait", &["a"], name, json!({})),
+            json!({ "for_each": "{{input.list}}" })
+        ),
+        step(
+            "z",
+            "gold.work",
+            &["a", "b", "c", "w"],
+            json!({ "inputs": ["{{b}}", "{{c}}", "{{w}}"] }),
+            json!({})
+        ),
+    ])
+}
+
+/// Conditions: one holds, one does not, one cannot be told.
+fn conditions() -> Value {
+    json!([
+        step("a", "gold.work", &[], json!({}), json!({})),
+        and(step("b", "gold.work", &["a"], json!({}), json!({})), json!({ "when": "a.by == 'a'" })),
+        and(step("c", "gold.work", &["a"], json!({}), json!({})), json!({ "when": "a.by == 'b'" })),
+        step("d", "gold.work", &["c"], json!({}), json!({})),
+        and(
+            step("e", "gold.work", &["a", "d"], json!({ "inputs": "{{d}}" }), json!({})),
+            json!({ "when": "d == null" }),
+        ),
+        and(
+            step("f", "gold.work", &["a"], json!({}), json!({ "on_error": "ignore" })),
+            json!({ "when": "a.nothing > 1" }),
+        ),
+    ])
+}
+
+/// What was done is undone: a step, the items of a list, one whose compensation fails.
+fn undone() -> Value {
+    let undo = |tool: &str, fails: u32| {
+        let parameters = json!({ "inputs": "undo {{index}}", "fails": fails });
+        let policy =
+            json!({ "effect": "idempotent", "retry": { "maxAttempts": 2, "jitter": false } });
+        json!({ "compensate": { "tool": tool, "parameters": parameters, "policy": policy } })
+    };
+    let mut a = and(step("a", "gold.work", &[], json!({}), json!({})), undo("gold.work", 1));
+    a["compensate"]["parameters"]["inputs"] = json!("undo {{a.by}}");
+    let mut b = and(step("b", "gold.work", &["a"], json!({}), json!({})), undo("gold.fail", 0));
+    b["compensate"]["parameters"] = json!({ "inputs": "{{b}}" });
+    let item = json!({ "inputs": "{{item}}" });
+    let each = step("e", "gold.work", &["b"], item, json!({ "max_parallel": 1 }));
+    let each = and(each, undo("gold.work", 0));
+    json!([
+        a,
+        b,
+        and(each, json!({ "for_each": "{{input.list}}" })),
+        step("x", "gold.fail", &["e"], json!({}), json!({})),
+    ])
+}
+
 /// A world with one worker, whose time is tokio's.
 struct Stage {
     store: Arc<Memory>,
@@ -219,6 +296,8 @@ fn results(plan: &Arc<Plan>, log: &[Recorded]) -> String {
             StepState::Skipped(reason) => format!("{}: {reason:?}", step.id),
             other => format!("{}: {}", step.id, other.name()),
         })
+        .zip(execution.steps())
+        .map(|(line, it)| if it.is_compensated() { format!("{line}, undone") } else { line })
         .collect();
     format!("{outcome:?}\n{}", steps.join("\n"))
 }
@@ -248,7 +327,15 @@ async fn check(name: &str, steps: Value) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/");
     let path = format!("{path}{name}.json");
     let stage = Stage::new(&plan).await;
-    let options = ExecutionOptions::default();
+    let input = Arc::new(json!({ "list": ["x", "y", "z"], "fails": [0, 9, 0], "none": [] }));
+    let options = match name {
+        "loops" => ExecutionOptions { input, ..ExecutionOptions::default() },
+        "undone" => {
+            let compensate_on_failure = true;
+            ExecutionOptions { input, compensate_on_failure, ..ExecutionOptions::default() }
+        }
+        _ => ExecutionOptions::default(),
+    };
     let (_, created) = executor::machine::create(stage.id, &plan, options, stage.clock.now());
     stage.begin(&[created]).await;
     let whole = without_chance(stage.finish("work_1700000000_aaaaaaaaa").await);
@@ -288,4 +375,19 @@ async fn failures_survive_every_cut() {
 #[tokio::test(start_paused = true)]
 async fn what_people_said_survives_every_cut() {
     check("people", people()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_survive_every_cut() {
+    check("loops", loops()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn conditions_survive_every_cut() {
+    check("conditions", conditions()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_undone_survives_every_cut() {
+    check("undone", undone()).await;
 }

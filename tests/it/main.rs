@@ -9,6 +9,7 @@ mod crash;
 mod golden;
 mod mcp;
 mod mongod;
+mod nodes;
 mod protocol;
 mod replay;
 mod simulation;

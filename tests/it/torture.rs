@@ -15,6 +15,7 @@ mod damage;
 mod disk;
 mod failover;
 mod faults;
+mod forgeries;
 mod full;
 mod ground;
 mod home;
@@ -24,7 +25,7 @@ mod plans;
 mod refused;
 mod scene;
 mod takeover;
-mod wire;
+pub(crate) mod wire;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -44,7 +45,7 @@ use self::{
 };
 
 /// How long there is harm in the usual run.
-const SECONDS: u64 = 35;
+const SECONDS: u64 = 50;
 /// Clients at once.
 const CLIENTS: u64 = 6;
 /// How long clients may take to come to their ends once nothing goes wrong any more.

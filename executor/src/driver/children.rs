@@ -38,6 +38,9 @@ pub(super) struct Child {
     parent: Parent,
     /// Whether it is to stop, because its parent does.
     is_stopped: bool,
+    /// Whether it has said that it is over. Then its log knows that, even where its head lags:
+    /// it does not say so again.
+    has_ended: bool,
 }
 
 impl Child {
@@ -66,7 +69,19 @@ impl Child {
         let parent = Parent { execution: id, step: step.id.clone(), part, attempt, depth };
         let request = execution.request();
         let is_stopped = matches!(execution.phase(), Phase::Cancelling | Phase::Expired);
-        Some(Self { task, attempt, id: child, plan, request, options, parent, is_stopped })
+        let has_ended = false;
+        let it = Self {
+            task,
+            attempt,
+            id: child,
+            plan,
+            request,
+            options,
+            parent,
+            is_stopped,
+            has_ended,
+        };
+        Some(it)
     }
 
     /// Begins the child if nobody has, and says what came of it if it is over.
@@ -78,7 +93,7 @@ impl Child {
                     let (task, attempt) = (self.task, self.attempt);
                     return Some(Ended { task, attempt, result, bytes });
                 }
-                Ok(None) if context.is_alone => (),
+                Ok(None) if context.is_alone || self.has_ended => (),
                 Ok(None) => return None,
                 Err(err) => warn!(child = %self.id, %err, "cannot look after a child yet"),
             }
@@ -101,7 +116,7 @@ impl Child {
             self.stop(context).await?;
             return Ok(None);
         };
-        if head.state.is_over() {
+        if head.state.is_over() || self.has_ended {
             let child = load(&*context.store, &context.plans, self.id).await?;
             if child.state().is_over() {
                 return Ok(Some(result(&child, context.options.output_bytes)));
@@ -161,8 +176,8 @@ impl Driver {
     pub(super) fn attend_ended(&mut self, child: ExecutionId) {
         let is_it = |task: &Task| self.execution.task(*task).and_then(|it| it.child) == Some(child);
         let task = self.execution.agenda().delegated().iter().copied().find(is_it);
-        if let Some(task) = task {
-            self.attend(task);
+        if let Some(child) = task.and_then(|it| Child::of(&self.execution, it)) {
+            self.look_after(Child { has_ended: true, ..child });
         }
     }
 
@@ -180,9 +195,14 @@ impl Driver {
 
     /// Looks after the child of a task.
     pub(super) fn attend(&mut self, task: Task) {
-        let Some(child) = Child::of(&self.execution, task) else { return };
+        if let Some(child) = Child::of(&self.execution, task) {
+            self.look_after(child);
+        }
+    }
+
+    fn look_after(&mut self, child: Child) {
         if child.is_stopped {
-            self.children.stopped.insert(task);
+            self.children.stopped.insert(child.task);
         }
         self.children.until = Some(time::Instant::now() + self.context.options.park_after);
         let context = Arc::clone(&self.context);

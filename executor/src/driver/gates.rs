@@ -64,9 +64,15 @@ impl Driver {
         let holder = machine::holder(&self.execution, task);
         let priority = self.execution.options().priority;
         let permits = Arc::clone(&self.context.permits);
+        let drain = self.context.drain.clone();
         self.gates.asked.insert(task);
         self.attempts.spawn(async move {
-            Done::Permitted(task, permits.acquire(holder, limits, priority).await)
+            tokio::select! {
+                biased;
+                permit = permits.acquire(holder, limits, priority) => Done::Permitted(task, permit),
+                // Nothing begins here any more: what waits is for others, and now.
+                () = drain.cancelled() => Done::Nothing,
+            }
         });
     }
 

@@ -98,7 +98,14 @@ impl Pending {
         self.bytes = 0;
         let store = std::sync::Arc::clone(&context.store);
         if events.is_empty() {
-            let discard = async move { Ok(store.discard(commands).await?) };
+            let (id, end) = (execution.id(), self.durable);
+            // What changes nothing here may be what another worker waits for, who has it by now.
+            let discard = async move {
+                if !store.read(id, end).await?.is_empty() {
+                    return Err(AppendError::Conflict);
+                }
+                Ok(store.discard(commands).await?)
+            };
             let future = discard.boxed();
             self.flight = Some(Flight { events, head: None, heard: Vec::new(), future });
             return;
@@ -133,6 +140,7 @@ impl Pending {
         let end = self.durable.plus(flight.events.len());
         let result = match result {
             Err(err) if !flight.events.is_empty() => self.recover(flight, err, context, id).await,
+            Err(AppendError::Conflict) => Err(DriveError::Fenced),
             // Commands that are not forgotten are found again, and change nothing then.
             _ => Ok(()),
         };

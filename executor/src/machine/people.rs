@@ -30,13 +30,12 @@ impl Turn<'_> {
             Command::Resume if self.execution.is_paused() => {
                 self.push(Event::Resumed { command: id });
             }
-            Command::Pause | Command::Resume => (),
             Command::Approve { step, item, approved, comment } => {
                 self.approve(id, (&step, item), approved, comment.as_deref());
             }
             Command::Signal { name, payload } => self.hear(id, &name, payload),
             // Whoever drives the execution looks what became of its child.
-            Command::ChildEnded { .. } => (),
+            Command::Pause | Command::Resume | Command::ChildEnded { .. } => (),
         }
     }
 

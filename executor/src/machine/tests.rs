@@ -8,6 +8,7 @@ mod conditions;
 mod dry;
 mod failing;
 mod joins;
+mod long_loops;
 mod loops;
 mod people;
 mod permits;

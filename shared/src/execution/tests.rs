@@ -144,7 +144,7 @@ fn table(gathered: Option<&Arc<Value>>) -> String {
 #[test]
 fn every_state_meets_every_event() {
     let list = Arc::new(json!([]));
-    expect![[r#"
+    expect![[r"
         pending
           started #2         -> running
           started #3         -> running
@@ -211,7 +211,7 @@ fn every_state_meets_every_event() {
         failed
         skipped
         cancelled
-    "#]]
+    "]]
     .assert_eq(&table(Some(&list)));
 }
 

@@ -13,6 +13,9 @@ use shared::{
 
 use super::Simulation;
 
+/// How often a person wants a step tried, at most, once all is calm.
+const PATIENCE: u32 = 12;
+
 /// Something that was acknowledged.
 pub(super) struct Told {
     execution: ExecutionId,
@@ -141,7 +144,9 @@ impl Simulation {
 fn wanted(execution: &Execution) -> Vec<Command> {
     let approve = |task: &Task| {
         let (step, item) = (execution.plan().step(task.step).id.clone(), task.part.item);
-        Command::Approve { step, item, approved: true, comment: None }
+        // Some things never work.
+        let approved = execution.task(*task).is_some_and(|it| it.attempts < PATIENCE);
+        Command::Approve { step, item, approved, comment: None }
     };
     let waiting = execution.agenda().waiting().iter();
     let wanted = waiting.filter_map(|task| match &execution.task(*task)?.state {

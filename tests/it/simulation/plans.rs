@@ -18,19 +18,19 @@ use tests::faulty::Dice;
 
 /// Returns a plan of a few steps, the `n`th of its world, and the plans that it executes.
 pub(super) fn random(dice: &Dice, n: usize) -> Vec<Plan> {
-    let leaf = plan(dice, (n, "simulleaf"), dice.below(3), &[]);
-    let middle = plan(dice, (n, "simulmidd"), dice.below(3), &[leaf.id()]);
+    let leaf = plan(dice, (n, 1), dice.below(3), &[]);
+    let middle = plan(dice, (n, 2), dice.below(3), &[leaf.id()]);
     let parts = if dice.happens(400) { vec![leaf.id(), middle.id()] } else { Vec::new() };
-    let top = plan(dice, (n, "simulated"), dice.below(8), &parts);
+    let top = plan(dice, (n, 3), dice.below(8), &parts);
     if parts.is_empty() { vec![top] } else { vec![leaf, middle, top] }
 }
 
-fn plan(dice: &Dice, (n, name): (usize, &str), most: u64, parts: &[PlanId]) -> Plan {
+fn plan(dice: &Dice, (n, version): (usize, u32), most: u64, parts: &[PlanId]) -> Plan {
     let steps = (0..=most).map(|it| step(dice, it, parts)).collect();
     let about = About {
-        id: format!("plan_{}_{name}", n + 1).parse().expect("well-formed"),
+        id: format!("plan_{}_simulate{version}", n + 1).parse().expect("well-formed"),
         request: format!("req_{}_simulated", n + 1).parse().expect("well-formed"),
-        version: 1,
+        version,
         query: "survive".to_owned(),
         planner: "explicit".to_owned(),
         created_at: Timestamp::UNIX_EPOCH,

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Why there is no answer that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     /// The server went away or is silent.
     Gone,
     /// The server refused.
@@ -38,7 +38,7 @@ impl From<io::Error> for Trouble {
 
 impl Trouble {
     /// Returns the code of a refusal.
-    pub(super) fn code(&self) -> &str {
+    pub(crate) fn code(&self) -> &str {
         match self {
             Self::Gone => "GONE",
             Self::Refused { code, .. } => code,
@@ -47,7 +47,7 @@ impl Trouble {
 }
 
 /// Carries an operation out and returns its only field.
-pub(super) async fn ask(address: &str, query: &str, variables: &Value) -> Result<Value, Trouble> {
+pub(crate) async fn ask(address: &str, query: &str, variables: &Value) -> Result<Value, Trouble> {
     let answering = async {
         let mut answer = post(address, query, variables, "application/json").await?;
         let mut text = String::new();
@@ -58,7 +58,7 @@ pub(super) async fn ask(address: &str, query: &str, variables: &Value) -> Result
 }
 
 /// Sends an operation and hangs up before there can be an answer.
-pub(super) async fn ask_and_hang_up(address: &str, query: &str, variables: &Value) {
+pub(crate) async fn ask_and_hang_up(address: &str, query: &str, variables: &Value) {
     let sending = async {
         let mut stream = TcpStream::connect(address).await?;
         stream.write_all(&request(address, query, variables, "application/json")).await
@@ -69,20 +69,20 @@ pub(super) async fn ask_and_hang_up(address: &str, query: &str, variables: &Valu
 
 /// A subscription over server-sent events.
 #[derive(Debug)]
-pub(super) struct Events {
+pub(crate) struct Events {
     answer: BufReader<TcpStream>,
 }
 
 impl Events {
     /// Subscribes.
-    pub(super) async fn of(address: &str, query: &str, variables: &Value) -> Result<Self, Trouble> {
+    pub(crate) async fn of(address: &str, query: &str, variables: &Value) -> Result<Self, Trouble> {
         let answering = post(address, query, variables, "text/event-stream");
         let answer = timeout(PATIENCE, answering).await.unwrap_or(Err(Trouble::Gone))?;
         Ok(Self { answer })
     }
 
     /// Returns the next event, or nothing once the server has said that there is none.
-    pub(super) async fn next(&mut self) -> Result<Option<Value>, Trouble> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Value>, Trouble> {
         let (mut line, mut kind) = (String::new(), String::new());
         loop {
             line.clear();

@@ -105,7 +105,7 @@ fn nothing_is_undone_of_what_ended_well() {
 #[test]
 fn nothing_done_is_nothing_to_undo() {
     let mut story = Story::with(steps(), compensating());
-    story.end("a", Err(failed())).check(expect![[r#"
+    story.end("a", Err(failed())).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_failed a#1 tool.failed
@@ -113,7 +113,7 @@ fn nothing_done_is_nothing_to_undo() {
         0 step_skipped c ExecutionFailed
         0 step_skipped x ExecutionFailed
         0 finished Failed
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Failed);
 }
 

@@ -32,7 +32,7 @@ fn everything() -> Vec<UncheckedStep> {
 #[test]
 fn a_dry_run_begins_nothing_and_is_over_at_once() {
     let mut story = dry(everything(), vec![verdict(None); 6]);
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 step_checked a
         0 step_skipped a DryRun
         0 step_checked b
@@ -46,7 +46,7 @@ fn a_dry_run_begins_nothing_and_is_over_at_once() {
         0 step_checked f
         0 step_skipped f DryRun
         0 finished Completed
-    "#]]);
+    "]]);
     for step in story.execution.steps() {
         assert_eq!((step.attempts, step.warnings.len()), (0, 1));
         assert_eq!(step.parameters.as_deref(), Some(&json!({ "x": "{{a.y}}" })));
@@ -60,7 +60,7 @@ fn a_step_that_could_not_run_fails_a_dry_run_and_the_others_are_still_checked() 
     let mut verdicts = vec![verdict(None); 6];
     verdicts[0].error = Some(ToolError::new(ErrorCode::INVALID_PARAMETERS, "no"));
     let mut story = dry(everything(), verdicts);
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 step_checked a
         0 step_failed a#1 tool.invalid_parameters
         0 step_checked b
@@ -74,7 +74,7 @@ fn a_step_that_could_not_run_fails_a_dry_run_and_the_others_are_still_checked() 
         0 step_checked f
         0 step_skipped f DryRun
         0 finished Failed
-    "#]]);
+    "]]);
     let tally = story.is_over(ExecutionState::Failed);
     assert_eq!((tally.failed, tally.skipped), (1, 5));
 }

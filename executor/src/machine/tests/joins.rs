@@ -152,12 +152,12 @@ fn a_join_over_a_skipped_branch_is_skipped_or_decides_for_itself() {
         when("other.by == 'other'", call("own", &["skipped", "other", "plain"])),
     ];
     let mut story = Story::new(steps);
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed
         0 step_skipped skipped Condition
         0 step_started other#1
         0 step_skipped plain Dependency
-    "#]]);
+    "]]);
     assert_eq!(story.execution.step(story.number("own")).state, StepState::Pending);
     story.ok("other").ok("own").check(expect![[r#"
         0 step_succeeded other#1 {"by":"other"}

@@ -5,22 +5,22 @@ use expect_test::expect;
 use super::*;
 
 /// A step `a` that returns a list, and `each` that is done for each of its items.
-fn a_loop(each: UncheckedStep) -> Vec<UncheckedStep> {
+pub(super) fn a_loop(each: UncheckedStep) -> Vec<UncheckedStep> {
     vec![
         call("a", &[]),
         for_each("{{a}}", with(json!({ "it": "{{item}}", "at": "{{index}}" }), each)),
     ]
 }
 
-fn each() -> UncheckedStep {
+pub(super) fn each() -> UncheckedStep {
     call("each", &["a"])
 }
 
-fn begun(each: UncheckedStep, list: Value) -> Story {
+pub(super) fn begun(each: UncheckedStep, list: Value) -> Story {
     begun_with(each, list, ExecutionOptions::default())
 }
 
-fn begun_with(each: UncheckedStep, list: Value, options: ExecutionOptions) -> Story {
+pub(super) fn begun_with(each: UncheckedStep, list: Value, options: ExecutionOptions) -> Story {
     let mut story = Story::with(a_loop(each), options);
     story.end("a", Ok(list));
     story
@@ -131,7 +131,7 @@ fn a_failed_item_fails_the_step_and_names_the_item() {
 fn ignore_puts_null_in_the_place_of_a_failed_item() {
     let mut story = begun(on_error(OnError::Ignore, each()), json!([1, 2, 3]));
     story.end("each[1]", Err(failed())).end("each[0]", Ok(json!(0))).end("each[2]", Ok(json!(2)));
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_succeeded a#1 [1,2,3]
@@ -144,7 +144,7 @@ fn ignore_puts_null_in_the_place_of_a_failed_item() {
         0 step_succeeded each[2]#1 2
         0 step_succeeded each#1
         0 finished Completed
-    "#]]);
+    "]]);
     assert_eq!(story.output("each"), json!([0, null, 2]));
     story.is_over(ExecutionState::Completed);
 }
@@ -171,8 +171,7 @@ fn a_list_of_which_every_item_fails_is_still_a_list() {
 #[test]
 fn items_are_tried_again_alone() {
     let mut story = begun(tries(2, each()), json!([1, 2]));
-    story.end("each[0]", Err(failed())).end("each[1]", Ok(json!(1))).wake(100).check(expect![[
-        r#"
+    story.end("each[0]", Err(failed())).end("each[1]", Ok(json!(1))).wake(100).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_succeeded a#1 [1,2]
@@ -182,8 +181,7 @@ fn items_are_tried_again_alone() {
         0 step_retry_scheduled each[0]#1 tool.failed until 100
         0 step_succeeded each[1]#1 1
         100 step_started each[0]#2
-    "#
-    ]]);
+    "]]);
     story.end("each[0]", Ok(json!(0)));
     assert_eq!(story.output("each"), json!([0, 1]));
     story.survives_every_cut();
@@ -206,7 +204,7 @@ fn a_list_has_its_own_width() {
 fn consent_is_asked_once_before_the_loop() {
     let mut story = begun(approved(each()), json!([1, 2]));
     assert_eq!(story.state(), ExecutionState::Waiting);
-    story.claim().approve("each", true).run(|_| Ok(json!(0))).check(expect![[r#"
+    story.claim().approve("each", true).run(|_| Ok(json!(0))).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_succeeded a#1 [1,2]
@@ -220,17 +218,17 @@ fn consent_is_asked_once_before_the_loop() {
         0 step_succeeded each[1]#1 0
         0 step_succeeded each#1
         0 finished Completed
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Completed);
     let mut refused = begun(approved(each()), json!([1, 2]));
-    refused.approve("each", false).check(expect![[r#"
+    refused.approve("each", false).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_succeeded a#1 [1,2]
         0 step_waiting each approval
         0 step_failed each#1 step.rejected
         0 finished Failed
-    "#]]);
+    "]]);
     refused.is_over(ExecutionState::Failed);
 }
 
@@ -257,7 +255,7 @@ fn a_person_decides_about_one_item_or_about_all() {
     one.ok("each[2]").approve("each[0]", true).ok("each[0]");
     one.is_over(ExecutionState::Completed);
     let mut all = begun(on_error(OnError::Wait, each()), json!([1, 2, 3]));
-    all.run(|_| Err(failed())).approve("each", true).check(expect![[r#"
+    all.run(|_| Err(failed())).approve("each", true).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_succeeded a#1 [1,2,3]
@@ -274,11 +272,11 @@ fn a_person_decides_about_one_item_or_about_all() {
         0 step_started each[0]#2
         0 step_started each[1]#2
         0 step_started each[2]#2
-    "#]]);
+    "]]);
     all.run(|_| Ok(json!(0)));
     all.is_over(ExecutionState::Completed);
     let mut refused = begun(on_error(OnError::Wait, each()), json!([1, 2, 3]));
-    refused.run(|_| Err(failed())).approve("each[1]", false).check(expect![[r#"
+    refused.run(|_| Err(failed())).approve("each[1]", false).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_succeeded a#1 [1,2,3]
@@ -294,14 +292,14 @@ fn a_person_decides_about_one_item_or_about_all() {
         0 step_failed each[2]#1 tool.failed
         0 step_failed each#1 tool.failed
         0 finished Failed
-    "#]]);
+    "]]);
     refused.is_over(ExecutionState::Failed);
 }
 
 #[test]
 fn an_item_that_waits_for_a_person_lets_the_next_begin_and_has_its_turn_again() {
     let mut story = begun(width(1, on_error(OnError::Wait, each())), json!([1, 2, 3]));
-    story.end("each[0]", Err(failed())).approve("each[0]", true).check(expect![[r#"
+    story.end("each[0]", Err(failed())).approve("each[0]", true).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_succeeded a#1 [1,2,3]
@@ -310,7 +308,7 @@ fn an_item_that_waits_for_a_person_lets_the_next_begin_and_has_its_turn_again() 
         0 step_waiting each[0] decision tool.failed
         0 step_started each[1]#1
         0 step_approved each[0]
-    "#]]);
+    "]]);
     story.ok("each[1]").check(expect![[r#"
         0 step_succeeded each[1]#1 {"by":"each[1]"}
         0 step_started each[0]#2
@@ -342,7 +340,7 @@ fn an_item_that_came_back_and_is_stopped_never_begins() {
 fn sleeping_items_sleep_side_by_side_and_outlive_workers() {
     let each = with(json!({ "ms": "{{item}}" }), step("each", "flow.sleep", &["a"]));
     let mut story = Story::new(vec![call("a", &[]), for_each("{{a}}", each)]);
-    story.end("a", Ok(json!([50, 20]))).claim().wake(20).claim().wake(50).check(expect![[r#"
+    story.end("a", Ok(json!([50, 20]))).claim().wake(20).claim().wake(50).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_succeeded a#1 [50,20]
@@ -355,7 +353,7 @@ fn sleeping_items_sleep_side_by_side_and_outlive_workers() {
         50 step_succeeded each[0]#1 null
         50 step_succeeded each#1
         50 finished Completed
-    "#]]);
+    "]]);
     assert_eq!(story.output("each"), json!([null, null]));
     story.is_over(ExecutionState::Completed);
 }
@@ -391,7 +389,7 @@ fn items_wait_for_signals_each_its_own() {
 #[test]
 fn one_at_a_time_items_begin_in_order() {
     let mut story = begun_with(each(), json!([1, 2, 3]), sequential());
-    story.run(|_| Ok(json!(0))).check(expect![[r#"
+    story.run(|_| Ok(json!(0))).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_succeeded a#1 [1,2,3]
@@ -404,151 +402,6 @@ fn one_at_a_time_items_begin_in_order() {
         0 step_succeeded each[2]#1 0
         0 step_succeeded each#1
         0 finished Completed
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Completed);
-}
-
-#[test]
-fn a_cancel_in_the_middle_stops_every_item() {
-    let mut story = begun(width(2, tries(2, each())), json!([1, 2, 3, 4]));
-    story.ok("each[0]").end("each[1]", Err(failed())).cancel().end("each[2]", Err(stopped()));
-    story.check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 [1,2,3,4]
-        0 step_started each#1 of 4
-        0 step_started each[0]#1
-        0 step_started each[1]#1
-        0 step_succeeded each[0]#1 {"by":"each[0]"}
-        0 step_started each[2]#1
-        0 step_retry_scheduled each[1]#1 tool.failed until 100
-        0 cancel_requested
-        0 step_cancelled each[1]
-        0 step_cancelled each[3]
-        0 step_cancelled each[2]
-        0 step_cancelled each
-        0 finished Cancelled
-    "#]]);
-    let tally = story.is_over(ExecutionState::Cancelled);
-    assert_eq!((tally.successful, tally.cancelled), (1, 1));
-}
-
-#[test]
-fn a_deadline_in_the_middle_fails_the_step() {
-    let options = ExecutionOptions { deadline_ms: Some(50), ..Default::default() };
-    let mut story = begun_with(width(1, each()), json!([1, 2]), options);
-    story.wake(50).end("each[0]", Err(stopped())).check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 [1,2]
-        0 step_started each#1 of 2
-        0 step_started each[0]#1
-        50 deadline_passed
-        50 step_skipped each[1] ExecutionFailed
-        50 step_failed each[0]#1 execution.deadline
-        50 step_failed each#1 execution.deadline
-        50 finished Failed
-    "#]]);
-    story.is_over(ExecutionState::Failed);
-}
-
-#[test]
-fn a_failure_elsewhere_lets_running_items_end_and_begins_no_other() {
-    for kind in [OnError::Fail, OnError::Continue, OnError::Ignore] {
-        let mut steps = a_loop(width(1, on_error(kind, each())));
-        steps.push(call("x", &[]));
-        let mut story = Story::new(steps);
-        story.end("a", Ok(json!([1, 2, 3]))).end("x", Err(failed())).ok("each[0]");
-        let items = story.execution.step(story.number("each")).items.as_deref().unwrap();
-        assert!(matches!(items.all()[2].state, StepState::Skipped(SkipReason::ExecutionFailed)));
-        let tally = story.is_over(ExecutionState::Failed);
-        assert_eq!((tally.successful, tally.failed), (1, 2));
-    }
-}
-
-#[test]
-fn an_item_that_nobody_knows_the_end_of_is_not_tried_again() {
-    let mut story = begun(effect(Effect::Once, tries(3, each())), json!([1, 2]));
-    story.ok("each[0]").claim().check(expect![[r#"
-        0 claimed
-        0 step_started a#1
-        0 step_succeeded a#1 [1,2]
-        0 step_started each#1 of 2
-        0 step_started each[0]#1
-        0 step_started each[1]#1
-        0 step_succeeded each[0]#1 {"by":"each[0]"}
-        0 claimed
-        0 step_failed each[1]#1 tool.outcome_unknown
-        0 step_failed each#1 tool.outcome_unknown
-        0 finished Failed
-    "#]]);
-    story.is_over(ExecutionState::Failed);
-}
-
-#[test]
-fn a_list_that_is_too_long_is_refused() {
-    let list = Value::Array(vec![json!(0); limits::ITEMS + 1]);
-    let mut story = begun(each(), list);
-    let StepState::Failed(error) = &story.execution.step(story.number("each")).state else {
-        panic!("it is not over");
-    };
-    assert_eq!(error.code, ErrorCode::INVALID_PARAMETERS);
-    story.is_over(ExecutionState::Failed);
-}
-
-/// Each decision costs what it changes: would it look at all the others, this took minutes.
-#[test]
-fn ten_thousand_items_cost_two_events_each() {
-    const ITEMS: usize = 10_000;
-    let list = Value::Array((0..ITEMS).map(Value::from).collect());
-    let mut story = begun(width(7, each()), list);
-    let mut events = story.log.len();
-    for n in 0..ITEMS {
-        let running = story.execution.agenda().running();
-        assert!(running.len() <= 7);
-        let task = *running.last().unwrap();
-        story.end_task(task, Ok(json!(task.part.item)));
-        let more = story.log.len() - events;
-        assert!(more <= 2 || n == ITEMS - 1, "{more} events for the end of one item");
-        events = story.log.len();
-    }
-    assert_eq!(story.log.len(), 7 + 2 * ITEMS);
-    assert_eq!(story.output("each").as_array().unwrap().len(), ITEMS);
-    assert_eq!(story.output("each")[9_999], json!(9_999));
-    let Event::StepSucceeded { output, .. } = &story.log[story.log.len() - 2].event else {
-        panic!("the list ends last");
-    };
-    assert_eq!(*output, None, "the log has each output once");
-    story.is_over(ExecutionState::Completed);
-}
-
-#[test]
-fn a_log_that_promises_more_items_than_there_may_be_is_corrupt() {
-    let mut story = Story::new(vec![call("a", &[]), for_each("{{a}}", each()), call("x", &[])]);
-    story.end("a", Ok(json!([1])));
-    let plan = Arc::clone(story.execution.plan());
-    for (step, part, items) in [
-        ("each", Part::WHOLE, Some(u32::MAX)),
-        ("each", Part::WHOLE, None),
-        ("each", Part::item(0), Some(1)),
-        ("each", Part::item(7), None),
-        ("x", Part::WHOLE, Some(1)),
-        ("a", Part::WHOLE.undone(), None),
-    ] {
-        let log = &story.log[..story.log.len() - 2];
-        let mut execution =
-            Execution::replay(story.execution.id(), Arc::clone(&plan), log).unwrap();
-        let event = Event::StepStarted(StepStarted {
-            step: step.parse().unwrap(),
-            part,
-            attempt: Attempt::FIRST,
-            parameters: Arc::default(),
-            warnings: Vec::new(),
-            until: None,
-            items,
-            child: None,
-        });
-        let recorded = Recorded { seq: execution.seq().next(), at: at(0), event };
-        assert!(execution.apply(&recorded).is_err(), "{step} {part:?} {items:?}");
-    }
 }

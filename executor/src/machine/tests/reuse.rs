@@ -50,10 +50,10 @@ fn an_execution_that_reuses_everything_is_over_when_it_is_claimed() {
     let steps = vec![call("a", &[]), approved(call("b", &["a"]))];
     let mut story =
         reusing(steps, ExecutionOptions::default(), &[("a", json!(1)), ("b", json!(2))]);
-    story.check(expect![[r#"
+    story.check(expect![[r"
         0 claimed
         0 finished Completed
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Completed);
 }
 
@@ -141,12 +141,12 @@ fn an_output_that_was_returned_earlier_says_so() {
     let mut story = Story::new(vec![call("a", &[])]);
     let task = story.task("a");
     let result = Ok(Answer { output: json!(1), cached: true });
-    story.decide(&Input::Ended { task, attempt: Attempt::FIRST, result }).check(expect![[r#"
+    story.decide(&Input::Ended { task, attempt: Attempt::FIRST, result }).check(expect![[r"
         0 claimed
         0 step_started a#1
         0 step_succeeded a#1 1 cached
         0 finished Completed
-    "#]]);
+    "]]);
     assert!(story.execution.step(task.step).is_reused);
     story.is_over(ExecutionState::Completed);
 }

@@ -64,14 +64,14 @@ fn another_try_is_another_execution() {
     let first = child(&story, "p");
     story.end("p", Err(failed())).wake(100);
     assert_ne!(child(&story, "p"), first);
-    story.end("p", Err(failed())).check(expect![[r#"
+    story.end("p", Err(failed())).check(expect![[r"
         0 claimed
         0 step_started p#1 elsewhere
         0 step_retry_scheduled p#1 tool.failed until 100
         100 step_started p#2 elsewhere
         100 step_failed p#2 tool.failed
         100 finished Failed
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Failed);
 }
 
@@ -107,14 +107,14 @@ fn a_cancelled_execution_waits_for_its_sub_plan_to_stop() {
     story.cancel();
     assert_eq!(story.state(), ExecutionState::InProgress);
     let error = ToolError::new(ErrorCode::CANCELLED, "it was cancelled");
-    story.end("p", Err(error)).check(expect![[r#"
+    story.end("p", Err(error)).check(expect![[r"
         0 claimed
         0 step_started p#1 elsewhere
         0 cancel_requested
         0 step_cancelled b
         0 step_cancelled p
         0 finished Cancelled
-    "#]]);
+    "]]);
     story.is_over(ExecutionState::Cancelled);
 }
 

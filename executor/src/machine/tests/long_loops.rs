@@ -1,0 +1,153 @@
+//! Lists that stop in the middle, long ones, and those that cannot be.
+
+use expect_test::expect;
+
+use super::{
+    loops::{a_loop, begun, begun_with, each},
+    *,
+};
+
+#[test]
+fn a_cancel_in_the_middle_stops_every_item() {
+    let mut story = begun(width(2, tries(2, each())), json!([1, 2, 3, 4]));
+    story.ok("each[0]").end("each[1]", Err(failed())).cancel().end("each[2]", Err(stopped()));
+    story.check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 [1,2,3,4]
+        0 step_started each#1 of 4
+        0 step_started each[0]#1
+        0 step_started each[1]#1
+        0 step_succeeded each[0]#1 {"by":"each[0]"}
+        0 step_started each[2]#1
+        0 step_retry_scheduled each[1]#1 tool.failed until 100
+        0 cancel_requested
+        0 step_cancelled each[1]
+        0 step_cancelled each[3]
+        0 step_cancelled each[2]
+        0 step_cancelled each
+        0 finished Cancelled
+    "#]]);
+    let tally = story.is_over(ExecutionState::Cancelled);
+    assert_eq!((tally.successful, tally.cancelled), (1, 1));
+}
+
+#[test]
+fn a_deadline_in_the_middle_fails_the_step() {
+    let options = ExecutionOptions { deadline_ms: Some(50), ..Default::default() };
+    let mut story = begun_with(width(1, each()), json!([1, 2]), options);
+    story.wake(50).end("each[0]", Err(stopped())).check(expect![[r"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 [1,2]
+        0 step_started each#1 of 2
+        0 step_started each[0]#1
+        50 deadline_passed
+        50 step_skipped each[1] ExecutionFailed
+        50 step_failed each[0]#1 execution.deadline
+        50 step_failed each#1 execution.deadline
+        50 finished Failed
+    "]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn a_failure_elsewhere_lets_running_items_end_and_begins_no_other() {
+    for kind in [OnError::Fail, OnError::Continue, OnError::Ignore] {
+        let mut steps = a_loop(width(1, on_error(kind, each())));
+        steps.push(call("x", &[]));
+        let mut story = Story::new(steps);
+        story.end("a", Ok(json!([1, 2, 3]))).end("x", Err(failed())).ok("each[0]");
+        let items = story.execution.step(story.number("each")).items.as_deref().unwrap();
+        assert!(matches!(items.all()[2].state, StepState::Skipped(SkipReason::ExecutionFailed)));
+        let tally = story.is_over(ExecutionState::Failed);
+        assert_eq!((tally.successful, tally.failed), (1, 2));
+    }
+}
+
+#[test]
+fn an_item_that_nobody_knows_the_end_of_is_not_tried_again() {
+    let mut story = begun(effect(Effect::Once, tries(3, each())), json!([1, 2]));
+    story.ok("each[0]").claim().check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 [1,2]
+        0 step_started each#1 of 2
+        0 step_started each[0]#1
+        0 step_started each[1]#1
+        0 step_succeeded each[0]#1 {"by":"each[0]"}
+        0 claimed
+        0 step_failed each[1]#1 tool.outcome_unknown
+        0 step_failed each#1 tool.outcome_unknown
+        0 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+#[test]
+fn a_list_that_is_too_long_is_refused() {
+    let list = Value::Array(vec![json!(0); limits::ITEMS + 1]);
+    let mut story = begun(each(), list);
+    let StepState::Failed(error) = &story.execution.step(story.number("each")).state else {
+        panic!("it is not over");
+    };
+    assert_eq!(error.code, ErrorCode::INVALID_PARAMETERS);
+    story.is_over(ExecutionState::Failed);
+}
+
+/// Each decision costs what it changes: would it look at all the others, this took minutes.
+#[test]
+fn ten_thousand_items_cost_two_events_each() {
+    const ITEMS: usize = 10_000;
+    let list = Value::Array((0..ITEMS).map(Value::from).collect());
+    let mut story = begun(width(7, each()), list);
+    let mut events = story.log.len();
+    for n in 0..ITEMS {
+        let running = story.execution.agenda().running();
+        assert!(running.len() <= 7);
+        let task = *running.last().unwrap();
+        story.end_task(task, Ok(json!(task.part.item)));
+        let more = story.log.len() - events;
+        assert!(more <= 2 || n == ITEMS - 1, "{more} events for the end of one item");
+        events = story.log.len();
+    }
+    assert_eq!(story.log.len(), 7 + 2 * ITEMS);
+    assert_eq!(story.output("each").as_array().unwrap().len(), ITEMS);
+    assert_eq!(story.output("each")[9_999], json!(9_999));
+    let Event::StepSucceeded { output, .. } = &story.log[story.log.len() - 2].event else {
+        panic!("the list ends last");
+    };
+    assert_eq!(*output, None, "the log has each output once");
+    story.is_over(ExecutionState::Completed);
+}
+
+#[test]
+fn a_log_that_promises_more_items_than_there_may_be_is_corrupt() {
+    let mut story = Story::new(vec![call("a", &[]), for_each("{{a}}", each()), call("x", &[])]);
+    story.end("a", Ok(json!([1])));
+    let plan = Arc::clone(story.execution.plan());
+    for (step, part, items) in [
+        ("each", Part::WHOLE, Some(u32::MAX)),
+        ("each", Part::WHOLE, None),
+        ("each", Part::item(0), Some(1)),
+        ("each", Part::item(7), None),
+        ("x", Part::WHOLE, Some(1)),
+        ("a", Part::WHOLE.undone(), None),
+    ] {
+        let log = &story.log[..story.log.len() - 2];
+        let mut execution =
+            Execution::replay(story.execution.id(), Arc::clone(&plan), log).unwrap();
+        let event = Event::StepStarted(StepStarted {
+            step: step.parse().unwrap(),
+            part,
+            attempt: Attempt::FIRST,
+            parameters: Arc::default(),
+            warnings: Vec::new(),
+            until: None,
+            items,
+            child: None,
+        });
+        let recorded = Recorded { seq: execution.seq().next(), at: at(0), event };
+        assert!(execution.apply(&recorded).is_err(), "{step} {part:?} {items:?}");
+    }
+}
