@@ -41,6 +41,7 @@ pub(super) fn check(story: &Story, known: &Known, calls: &[&Line]) -> (Outcome, 
 }
 
 /// A log on its way through the rules.
+#[expect(clippy::struct_excessive_bools, reason = "each is a word of the log")]
 struct Reading<'a> {
     story: &'a Story,
     courses: BTreeMap<Task<'a>, Course>,

@@ -214,9 +214,8 @@ impl Cluster {
                 let status = self.ask(primary, doc! { "replSetGetStatus": 1 }).await;
                 let status = status.unwrap_or_default();
                 let members = status.get_array("members").cloned().unwrap_or_default();
-                let states =
-                    members.iter().filter_map(|it| it.as_document()?.get_i32("state").ok());
-                let well = states.filter(|it| [1, 2].contains(it)).count();
+                let those = members.iter().filter_map(|it| it.as_document()?.get_i32("state").ok());
+                let well = those.filter(|it| [1, 2].contains(it)).count();
                 if well == MEMBERS {
                     return;
                 }

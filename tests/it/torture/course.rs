@@ -14,6 +14,7 @@ pub(super) type Task<'a> = (&'a str, Option<u64>, bool);
 
 /// What a log says of one thing that is done.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a word of the log")]
 pub(super) struct Course {
     pub(super) attempts: u64,
     /// Whether an attempt is under way.

@@ -19,7 +19,7 @@ use super::{
 use crate::mongod::Mongod;
 
 /// How long anything here may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// How often a worker may complain of one thing while it looks for work dozens of times.
 const COMPLAINTS: usize = 6;
 

@@ -19,7 +19,7 @@ use super::{
 };
 
 /// How long anything here may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn reservation(key: &str) -> Reservation {
     let execution = ExecutionId::draw(WallClock.now());

@@ -14,7 +14,7 @@ use super::{
 };
 
 /// How long anything here may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Room for a store with little in it.
 const BYTES: u64 = 48 << 20;
 

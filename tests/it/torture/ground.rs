@@ -125,10 +125,13 @@ impl SetGround {
                 cluster.start_again(primary).await;
                 "primary killed"
             }
-            30..60 => match cluster.step_down().await {
-                true => "primary stepped down",
-                false => "primary did not step down",
-            },
+            30..60 => {
+                if cluster.step_down().await {
+                    "primary stepped down"
+                } else {
+                    "primary did not step down"
+                }
+            }
             60..80 => {
                 cluster.freeze(primary);
                 sleep(long).await;

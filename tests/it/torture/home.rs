@@ -32,7 +32,7 @@ echo "{\"n\":$2}"
 /// How long a worker may be silent in these tests.
 pub(super) const LEASE: Duration = Duration::from_millis(1_500);
 /// How long running steps have to end when a process is told to.
-pub(super) const DRAIN: Duration = Duration::from_millis(1_000);
+pub(super) const DRAIN: Duration = Duration::from_secs(1);
 
 /// A home of its own, with a ledger.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use tokio::{
 use super::home::{DRAIN, Home, read};
 
 /// How long a process may take until it works, the store being well.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 /// What a process that drains may take beyond the drain of its server and of its worker: the
 /// machine has two cores and other things to do.
 const MARGIN: Duration = Duration::from_secs(15);

@@ -26,7 +26,7 @@ pub(super) struct Step {
     /// What it must return.
     pub(super) n: u64,
     /// How the tool behaves.
-    fate: &'static str,
+    pub(super) fate: &'static str,
     pub(super) asks: bool,
     /// What it is done for, one by one.
     pub(super) items: Option<Vec<u64>>,
@@ -109,7 +109,8 @@ fn options(dice: &Dice, start_at: impl Fn(u64) -> String) -> Value {
     let mut options = json!({ "mode": "PARALLEL" });
     if dice.happens(250) {
         options["mode"] = json!("SEQUENTIAL");
-    } else if dice.happens(250) {
+    }
+    if dice.happens(190) {
         options["maxParallel"] = json!(1 + dice.below(3));
     }
     if dice.happens(50) {
@@ -159,8 +160,8 @@ impl Author<'_> {
         let takes_numbers = kind.is_counted() || kind == Kind::Echo;
         let numbers: Vec<String> =
             after.iter().filter(|it| draft.steps[*it].has_number()).cloned().collect();
-        let named = if takes_numbers { numbers.clone() } else { Vec::new() };
-        let others: Vec<&String> = after.iter().filter(|it| !named.contains(it)).collect();
+        let given = if takes_numbers { numbers.clone() } else { Vec::new() };
+        let others: Vec<&String> = after.iter().filter(|it| !given.contains(it)).collect();
         let mut tool = json!({ "id": name, "dependsOn": others });
         let mut step = Step {
             kind,
@@ -186,7 +187,7 @@ impl Author<'_> {
             after.push(self.loop_over(draft, at, &mut step, &mut tool));
         }
         self.say_more(&name, &mut step, &mut tool);
-        tool["parameters"] = self.parameters(&step, &named);
+        tool["parameters"] = self.parameters(&step, &given);
         step.after = after;
         draft.tools.push(tool);
         draft.steps.insert(name.clone(), step);
@@ -271,10 +272,10 @@ impl Author<'_> {
         }
     }
 
-    fn parameters(&self, step: &Step, named: &[String]) -> Value {
+    fn parameters(&self, step: &Step, given: &[String]) -> Value {
         let dice = self.dice;
         let from: Map<String, Value> =
-            named.iter().map(|it| (it.clone(), json!(format!("{{{{{it}.n}}}}")))).collect();
+            given.iter().map(|it| (it.clone(), json!(format!("{{{{{it}.n}}}}")))).collect();
         match step.kind {
             Kind::Once | Kind::Idempotent | Kind::Read => {
                 let fate = if step.fate == "hang" { "ok" } else { step.fate };

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// How long a start may take.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 /// Runs a command that must not reach its store, and returns what it says.
 async fn refused(store: &str, arguments: &[&str]) -> String {

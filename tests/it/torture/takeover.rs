@@ -28,7 +28,7 @@ const LEASE: Duration = Duration::from_secs(5);
 /// What a machine that does other things at the same time may need on top.
 const MARGIN: Duration = Duration::from_secs(15);
 /// How long anything may take that is not measured.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// Clients that start executions at the same time.
 const CLIENTS: u64 = 16;
 
@@ -54,14 +54,14 @@ async fn take_over(url: &str) -> Duration {
     let mut node = Node::start(&home, Role::Serve).await.unwrap();
     begin(node.address.as_deref().unwrap(), count).await;
     let store = store::open(url).await.unwrap();
-    let (owned, _) = until(&*store, |it| it.owner.is_some(), count).await;
-    let owner = owned[0].owner.unwrap();
+    let (begun, _) = until(&*store, |it| it.owner.is_some(), count).await;
+    let owner = begun[0].owner.unwrap();
     let other = Node::start(&home, Role::Work).await.unwrap();
     node.process.kill().await;
-    let begun = Instant::now();
+    let killed_at = Instant::now();
     let is_taken = |it: &Head| it.owner.is_some_and(|it: WorkerId| it != owner);
     let (_, at) = until(&*store, is_taken, count).await;
-    let took = at - begun;
+    let took = at - killed_at;
     let kind = url.split(':').next().unwrap();
     eprintln!("{kind}: {count} executions of a killed node are taken over after {took:.2?}");
     drop(other);
