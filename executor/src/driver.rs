@@ -223,6 +223,8 @@ impl Driver {
     /// Runs until there is nothing to do here. Dropping the future is a crash, and is safe.
     pub(crate) async fn run(mut self) -> Result<Stop, DriveError> {
         loop {
+            // Whatever woke it: what ends because of the drain must not be heard of before that.
+            self.is_draining = self.context.drain.is_cancelled();
             while !self.pending.is_full()
                 && let Some(done) = self.done.pop_front()
             {
@@ -247,7 +249,7 @@ impl Driver {
                 Next::Reported(key, progress) => self.note(key, progress),
                 Next::Command(envelope) => self.obey(envelope, true),
                 Next::Woken => self.decide(Input::Woken),
-                Next::Draining => self.is_draining = true,
+                Next::Draining => (),
             }
         }
     }

@@ -29,7 +29,7 @@ fn plan(seconds: f64) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_alone_carries_families_out() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, set) = (sqlite(&folder).await, World::new(&json!([])).await);
+    let (file, set) = (sqlite(&folder).await, World::new(&json!({})).await);
     tokio::join!(runs_to_the_end(&file), runs_to_the_end(&set));
 }
 
@@ -37,13 +37,13 @@ async fn a_process_alone_carries_families_out() {
 async fn a_process_alone_goes_on_where_another_one_was_killed() {
     let folder = tempfile::tempdir().unwrap();
     let url = Mongod::shared().await.fresh_url();
-    let (file, set) = (sqlite(&folder).await, World::over(url, &json!([])).await);
+    let (file, set) = (sqlite(&folder).await, World::over(url, &json!({})).await);
     tokio::join!(goes_on(&file), goes_on(&set));
 }
 
 async fn sqlite(folder: &TempDir) -> World {
     let url = format!("sqlite:{}", folder.path().join("faber.db").display());
-    World::over(url, &json!([])).await
+    World::over(url, &json!({})).await
 }
 
 async fn runs_to_the_end(world: &World) {

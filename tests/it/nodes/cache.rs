@@ -14,7 +14,7 @@ const TTL_MS: u64 = 4_000;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_one_node_has_read_another_one_need_not() {
-    let world = World::new(&json!([])).await;
+    let world = World::new(&json!({})).await;
     let (one, other) = (world.home.serve().await, world.home.serve().await);
     let read = |n: u64| {
         json!([{ "name": "ledger.read", "cacheTtlMs": TTL_MS,

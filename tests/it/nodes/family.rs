@@ -39,7 +39,7 @@ fn family(tool: &str, seconds: f64) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn families_survive_whoever_is_lost() {
-    let world = World::new(&json!([])).await;
+    let world = World::new(&json!({})).await;
     let (near, far) = (world.home.serve().await, world.home.serve_far().await);
     let plan = far.plan(&family("far.read", 1.0)).await;
 
@@ -114,7 +114,7 @@ async fn outputs(world: &World, head: &Head) -> Value {
 /// `FABER_NODES_KILLS=200`.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_parent_waits_for_ever_whenever_nodes_are_killed() {
-    let world = World::new(&json!([])).await;
+    let world = World::new(&json!({})).await;
     let dice = Dice::new(number("FABER_NODES_SEED").unwrap_or(1));
     let kills = number("FABER_NODES_KILLS").unwrap_or(KILLS);
     let mut nodes = vec![world.home.serve().await, world.home.work().await];

@@ -27,8 +27,10 @@ say end "$1"
 echo "{\"n\":$3}"
 "#;
 
-/// How long a worker may be silent in these tests.
-pub(super) const LEASE: Duration = Duration::from_millis(1_500);
+/// How long a worker may be silent in these tests, unless they say otherwise.
+pub(super) const LEASE: Duration = Duration::from_millis(2_000);
+/// How long a worker may be silent where nobody is to be taken for lost, in milliseconds.
+pub(super) const CALM_MS: u64 = 30_000;
 /// How long running steps have to end when a process is told to.
 pub(super) const DRAIN: Duration = Duration::from_millis(1_500);
 /// What a machine that does other things at the same time may need on top of anything.
@@ -64,27 +66,27 @@ pub(super) struct Mark {
 }
 
 impl Home {
-    /// Makes a home over a store, with limits on calls.
-    pub(super) fn new(store: String, calls: &Value) -> Self {
+    /// Makes a home over a store, with other limits than these tests usually have.
+    pub(super) fn new(store: String, limits: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let home = Self { folder, store, processes: AtomicU32::new(0) };
         fs::write(home.path("tool.sh"), TOOL).unwrap();
         fs::write(home.path("ledger"), "").unwrap();
-        home.configure("faber.yaml", &[home.set("ledger", &TOOLS)], calls);
+        home.configure("faber.yaml", &[home.set("ledger", &TOOLS)], limits);
         let far = home.set("far", &TOOLS[..2]);
-        home.configure("far.yaml", &[home.set("ledger", &TOOLS), far], calls);
+        home.configure("far.yaml", &[home.set("ledger", &TOOLS), far], limits);
         home
     }
 
-    fn configure(&self, file: &str, sets: &[Value], calls: &Value) {
-        let config = json!({
-            "store": self.store,
-            "toolsets": sets,
-            "limits": {
-                "lease_ms": millis(LEASE), "poll_ms": 100, "park_after_ms": 150,
-                "cancel_grace_ms": 500, "drain_ms": millis(DRAIN), "calls": calls,
-            },
+    fn configure(&self, file: &str, sets: &[Value], limits: &Value) {
+        let mut all = json!({
+            "lease_ms": millis(LEASE), "poll_ms": 100, "park_after_ms": 150,
+            "cancel_grace_ms": 500, "drain_ms": millis(DRAIN),
         });
+        for (key, value) in limits.as_object().into_iter().flatten() {
+            all[key] = value.clone();
+        }
+        let config = json!({ "store": self.store, "toolsets": sets, "limits": all });
         fs::write(self.path(file), config.to_string()).unwrap();
     }
 

@@ -5,7 +5,7 @@ use shared::{clock::Timestamp, event::Event};
 use tokio::time::Instant;
 
 use super::{
-    home::{LEASE, MARGIN, Mark},
+    home::{CALM_MS, LEASE, MARGIN, Mark},
     node::Node,
     world::World,
 };
@@ -27,13 +27,13 @@ fn call(tool: &str, seconds: f64) -> Value {
 async fn no_two_nodes_call_more_often_than_a_limit_allows() {
     let calls = json!([
         { "tool": "ledger.pair", "concurrency": 2 },
-        { "tool": "flow.effect", "rate": format!("{RATE}/s") },
+        { "tool": "flow.noop", "rate": format!("{RATE}/s") },
     ]);
-    let world = World::new(&calls).await;
+    let world = World::new(&json!({ "calls": calls, "lease_ms": CALM_MS })).await;
     let nodes = [world.home.serve().await, world.home.serve().await];
     let paired =
         nodes[0].plan(&json!([call("ledger.pair", 0.05), call("ledger.pair", 0.05)])).await;
-    let rated = nodes[0].plan(&json!([{ "name": "flow.effect" }, { "name": "flow.effect" }])).await;
+    let rated = nodes[0].plan(&json!([{ "name": "flow.noop" }, { "name": "flow.noop" }])).await;
     let begun = Instant::now();
     for at in 0..RATED / 2 {
         nodes[at % 2].execute(&rated, &json!({})).await;
@@ -49,8 +49,8 @@ async fn no_two_nodes_call_more_often_than_a_limit_allows() {
     let most = most_at_once(&ledger);
     assert_eq!(most, 2, "as many as allowed, and no more: {ledger:#?}");
 
-    let starts = starts(&world, "flow.effect").await;
-    assert_eq!(starts.len(), RATED);
+    let starts = starts(&world, "flow.noop").await;
+    assert!(starts.len() >= RATED, "{starts:?}");
     // So many at once, and then one after another.
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     let least = (RATED - RATE) as f64 / RATE as f64;
@@ -100,7 +100,7 @@ async fn a_lost_nodes_places_are_free_after_its_lease_and_the_urgent_go_first() 
         { "tool": "ledger.held", "concurrency": 1 },
         { "tool": "ledger.single", "concurrency": 1 },
     ]);
-    let world = World::new(&calls).await;
+    let world = World::new(&json!({ "calls": calls })).await;
     let (node, lost) = (world.home.serve().await, world.home.serve().await);
     tokio::join!(a_lost_place_is_free(&world, &node, lost), the_urgent_go_first(&world, &node));
     leave_no_places_behind(&world, &node).await;

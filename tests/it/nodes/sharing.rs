@@ -14,6 +14,7 @@ use shared::{
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
+    home::CALM_MS,
     node::{Node, PATIENCE, ask_at},
     world::{World, claimers},
 };
@@ -28,14 +29,14 @@ const AHEAD: Duration = Duration::from_secs(4);
 /// A chain of what costs nothing, so that nodes and not tools are what is shared.
 fn chain() -> Value {
     json!([
-        { "name": "flow.effect", "id": "a" },
-        { "name": "flow.effect", "id": "b", "dependsOn": "a" },
+        { "name": "flow.noop", "id": "a" },
+        { "name": "flow.noop", "id": "b", "dependsOn": "a" },
     ])
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_comes_due_is_shared_also_with_a_node_that_has_just_come() {
-    let world = World::new(&json!([])).await;
+    let world = World::new(&json!({ "lease_ms": CALM_MS })).await;
     let first = world.home.serve().await;
     let _second = world.home.work().await;
     let plan = first.plan(&chain()).await;

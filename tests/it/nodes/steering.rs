@@ -65,7 +65,7 @@ impl Story {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn any_node_steers_and_watches_what_another_one_does() {
-    let world = World::new(&json!([])).await;
+    let world = World::new(&json!({})).await;
     let (doer, other) = (world.home.serve().await, world.home.serve().await);
     tokio::join!(steer(&world, &doer, &other), stop(&world, &doer, &other));
     watch_a_take_over(&world, doer, &other).await;

@@ -25,15 +25,15 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Makes one on the shared server, with limits on calls.
-    pub(super) async fn new(calls: &Value) -> Self {
-        Self::over(Mongod::shared().await.fresh_url(), calls).await
+    /// Makes one on the shared server, with other limits than usual.
+    pub(super) async fn new(limits: &Value) -> Self {
+        Self::over(Mongod::shared().await.fresh_url(), limits).await
     }
 
     /// Makes one over a store.
-    pub(super) async fn over(url: String, calls: &Value) -> Self {
+    pub(super) async fn over(url: String, limits: &Value) -> Self {
         let store = store::open(&url).await.unwrap();
-        Self { home: Home::new(url, calls), store }
+        Self { home: Home::new(url, limits), store }
     }
 
     /// Returns the heads of all executions.

@@ -1,0 +1,111 @@
+use shared::store::{ExecutionLog, Lease, memory::Memory};
+use tokio::{task::JoinSet, time::Instant};
+
+use super::*;
+
+/// A clock that follows paused time.
+#[derive(Debug)]
+struct Paused(Instant);
+
+impl Clock for Paused {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH + self.0.elapsed()
+    }
+}
+
+/// One limit with one place.
+struct Scene {
+    permits: Arc<Permits>,
+    begun: Instant,
+    tasks: JoinSet<()>,
+    /// Who had the place, and when.
+    turns: Arc<Mutex<Vec<(String, Duration)>>>,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let begun = Instant::now();
+        let (store, clock) = (Arc::new(Memory::new()), Arc::new(Paused(begun)));
+        let worker = WorkerId::draw(clock.now());
+        let until = Timestamp::MAX_UTC;
+        store.heartbeat(Lease { worker, node: "a".to_owned(), until }).await.unwrap();
+        let permits = Permits::new(worker, store, clock, Duration::from_millis(100));
+        let mut tasks = JoinSet::new();
+        let returning = Arc::clone(&permits);
+        tasks.spawn(async move { returning.give_back().await });
+        Self { permits, begun, tasks, turns: Arc::default() }
+    }
+
+    /// Lets somebody wait for the place, have it for a while, and give it back.
+    async fn comes(&mut self, who: &str, priority: i32, ms: u64) {
+        let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: Some(1), rate: None };
+        let (permits, turns) = (Arc::clone(&self.permits), Arc::clone(&self.turns));
+        let (who, begun) = (who.to_owned(), self.begun);
+        self.tasks.spawn(async move {
+            let permit = permits.acquire(who.clone(), vec![limit], priority).await;
+            lock(&turns).push((who, begun.elapsed()));
+            time::sleep(Duration::from_millis(ms)).await;
+            drop(permit);
+        });
+        // Everybody asks before the next one comes.
+        time::sleep(Duration::from_millis(10)).await;
+    }
+
+    /// Waits for somebody's turn.
+    async fn turn_of(&self, who: &str) -> Duration {
+        let mut look = time::interval(Duration::from_millis(1));
+        let looking = async {
+            loop {
+                look.tick().await;
+                let found = lock(&self.turns).iter().find(|it| it.0 == who).map(|it| it.1);
+                if let Some(at) = found {
+                    return at;
+                }
+            }
+        };
+        time::timeout(Duration::from_mins(5), looking).await.expect("everybody has a turn")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_more_urgent_overtakes_also_the_first_in_line() {
+    let mut scene = Scene::new().await;
+    let coming = [("holder", 0), ("a", 0), ("b", 0), ("urgent", 2), ("soon", 1), ("sooner", 2)];
+    for (who, priority) in coming {
+        scene.comes(who, priority, 1_000).await;
+    }
+    scene.turn_of("b").await;
+    let turns: Vec<String> = lock(&scene.turns).iter().map(|it| it.0.clone()).collect();
+    assert_eq!(turns, ["holder", "urgent", "sooner", "soon", "a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_urgent_calls_starves_nobody() {
+    let mut scene = Scene::new().await;
+    scene.comes("holder", 0, 100).await;
+    scene.comes("patient", 0, 100).await;
+    // More come than there is room for, and every one is more urgent.
+    for n in 0..300 {
+        scene.comes(&format!("urgent {n}"), 1, 150).await;
+        time::sleep(Duration::from_millis(90)).await;
+    }
+    let at = scene.turn_of("patient").await.as_millis();
+    // Only those overtake that come within ten seconds: a hundred.
+    assert!((10_000..17_000).contains(&at), "{at}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_waiting_is_in_nobodys_way() {
+    let mut scene = Scene::new().await;
+    scene.comes("holder", 0, 1_000).await;
+    let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: Some(1), rate: None };
+    for n in 0..3 {
+        let waiting = scene.permits.acquire(format!("hasty {n}"), vec![limit.clone()], 1);
+        let waited = time::timeout(Duration::from_millis(50), waiting).await;
+        assert!(waited.is_err(), "somebody else has the place");
+    }
+    scene.comes("patient", 0, 0).await;
+    let at = scene.turn_of("patient").await.as_millis();
+    assert!((1_000..1_200).contains(&at), "{at}");
+    assert_eq!(lock(&scene.permits.lines).len(), 0, "no line is left behind");
+}
