@@ -27,7 +27,7 @@ use shared::{
     execution::{Execution, Phase, ReplayError},
     id::{CommandId, Epoch, ExecutionId, Seq, Task, WorkerId},
     store::{AppendError, Command, Envelope, Head, Store, StoreError},
-    tool::Progress,
+    tool::{Effect, Progress},
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -103,6 +103,9 @@ pub(crate) struct Driver {
     is_draining: bool,
     /// Whether this node lacks a tool of the plan: then it only does what commands ask for.
     lacks_tools: bool,
+    /// Whether something of the plan does more than look: then only a lease that is safe lets
+    /// anything begin.
+    has_effects: bool,
 }
 
 /// Why a driver stopped, nothing being wrong.
@@ -200,8 +203,14 @@ impl Driver {
         let limited = context.options.calls.among(execution.plan().tools()).cloned().collect();
         execution.limit(Arc::new(limited));
         let lacks_tools = !context.toolbox.has_all(execution.plan().tools());
+        let has_effects = execution
+            .plan()
+            .steps()
+            .iter()
+            .any(|it| it.policy.effect != Effect::Read || it.compensate.is_some());
         Self {
             lacks_tools,
+            has_effects,
             context,
             execution,
             commands,
@@ -242,6 +251,11 @@ impl Driver {
                     self.put_aside().await;
                     return Ok(Stop::PutAside);
                 }
+                let has_calls = !(self.attempts.is_empty() && self.held.is_empty());
+                if !has_calls && self.is_held_up() && self.term != self.context.lease.term() {
+                    // The lease ran out and began anew: others may have claimed this in between.
+                    return Err(DriveError::LeaseLost);
+                }
             }
             match self.next().await {
                 Next::Appended(result) => self.appended(result).await?,
@@ -276,7 +290,8 @@ impl Driver {
     }
 
     fn decide_at(&mut self, input: Input, may_start: bool) {
-        let may_start = may_start && !self.is_draining && !self.lacks_tools;
+        let may_start =
+            may_start && !self.is_draining && !self.lacks_tools && !self.is_lease_doubtful();
         let moment = Moment { now: self.context.clock.now(), may_start };
         let events = machine::decide(&mut self.execution, input, moment);
         for Recorded { seq, event, .. } in &events {
@@ -330,7 +345,8 @@ impl Driver {
         self.execution.started_at()?;
         let until = |it: Timestamp| (it - self.context.clock.now()).to_std().unwrap_or_default();
         let due = machine::wake_at(&self.execution).map(until);
-        let wait = due.into_iter().chain(self.lingers_for()).min()?;
+        let held_up = self.is_held_up().then_some(self.context.options.poll);
+        let wait = due.into_iter().chain(self.lingers_for()).chain(held_up).min()?;
         // A step that is due and may not begin any more must not keep this awake.
         let least = if self.is_draining { self.context.options.poll } else { Duration::ZERO };
         Some(wait.max(least))
@@ -346,12 +362,27 @@ impl Driver {
         if begins_nothing || self.execution.started_at().is_none() {
             return true;
         }
+        if self.is_held_up() {
+            return false;
+        }
         // Where nobody else looks for it, one that is part of another stays until it is over.
         if self.lingers_for().is_some() || (self.context.is_alone && self.is_part()) {
             return false;
         }
         let soon = TimeDelta::from_std(self.context.options.park_after).unwrap_or(TimeDelta::MAX);
         self.due().is_none_or(|it| it - self.context.clock.now() > soon)
+    }
+
+    /// Returns whether others may think that this worker is gone: then it begins nothing whose
+    /// record would say that it was called, only to find that it must not call it.
+    fn is_lease_doubtful(&self) -> bool {
+        self.has_effects && !self.context.lease.is_safe(self.term)
+    }
+
+    /// Returns whether only the lease keeps something from beginning.
+    fn is_held_up(&self) -> bool {
+        let begins = !self.is_draining && !self.lacks_tools && !self.execution.is_paused();
+        begins && self.execution.agenda().has_work() && self.is_lease_doubtful()
     }
 
     fn is_part(&self) -> bool {

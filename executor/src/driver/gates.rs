@@ -8,7 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use shared::{execution::Phase, id::Task};
+use shared::{
+    execution::{ExecutionMode, Phase},
+    id::Task,
+};
 
 use super::{Driver, calls::Done};
 use crate::{
@@ -17,7 +20,7 @@ use crate::{
 };
 
 /// The most permits that one execution asks for at the same time.
-const ASKED: usize = 64;
+const ASKED: usize = 256;
 
 /// What a driver knows of the permits of its tasks.
 #[derive(Debug, Default)]
@@ -37,8 +40,14 @@ impl Driver {
         let agenda = self.execution.agenda();
         // What has no slot would have to give its permit back, only to ask again.
         let slots = self.execution.options().width().saturating_sub(agenda.running().len());
-        let slots = if self.execution.phase() == Phase::Open { slots } else { 1 };
-        let room = slots.min(ASKED).saturating_sub(self.gates.asked.len());
+        if slots == 0 && self.execution.phase() == Phase::Open {
+            return;
+        }
+        // One whose limit is full must not keep one with another limit from asking; but one at a
+        // time, nothing overtakes.
+        let is_sequential = self.execution.options().mode == ExecutionMode::Sequential;
+        let most = if is_sequential { 1 } else { ASKED };
+        let room = most.saturating_sub(self.gates.asked.len());
         let asked = &self.gates.asked;
         let wanted = agenda.gated().iter().filter(|it| !asked.contains(it));
         let wanted: Vec<Task> = wanted.take(room).copied().collect();
@@ -53,7 +62,7 @@ impl Driver {
             Phase::Compensating(_) => true,
             _ => false,
         };
-        is_open && !self.is_draining && !self.lacks_tools
+        is_open && !self.is_draining && !self.lacks_tools && !self.is_lease_doubtful()
     }
 
     fn ask_for_permit(&mut self, task: Task) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use shared::{
     event::{Event, StepStarted},
-    execution::{Phase, Step, StepState},
+    execution::{ExecutionMode, Phase, Step, StepState},
     id::{Attempt, ExecutionId, Task},
     json, limits,
     plan::StepKind,
@@ -71,7 +71,8 @@ impl Turn<'_> {
         let due = due.map(|(_, task)| *task);
         if self.execution.options().width() == 1 {
             let next = agenda.ready().first().copied().into_iter().chain(due).min()?;
-            return (!is_behind(self.execution, next)).then_some(next);
+            let is_sequential = self.execution.options().mode == ExecutionMode::Sequential;
+            return (!is_sequential || !is_behind(self.execution, next)).then_some(next);
         }
         agenda.first_ready().into_iter().chain(due).min_by_key(|it| (it.part.item.is_some(), *it))
     }

@@ -33,7 +33,7 @@ async fn a_full_disk_is_told_and_work_goes_on_once_there_is_room() {
     scene.moved(0, Some(address.clone()));
     let steps = json!({ "input": { "tools": [
         { "id": "before", "name": "flow.sleep", "parameters": { "ms": 100 } },
-        { "id": "after", "name": "flow.echo", "dependsOn": "before" },
+        { "id": "after", "name": "flow.effect", "dependsOn": "before" },
     ] } });
     let plan = scene.insist(PLAN, &steps).await.unwrap()["plan"]["planId"].clone();
 
