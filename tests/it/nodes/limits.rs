@@ -100,10 +100,11 @@ async fn a_lost_nodes_places_are_free_after_its_lease_and_the_urgent_go_first() 
         { "tool": "ledger.held", "concurrency": 1 },
         { "tool": "ledger.single", "concurrency": 1 },
     ]);
-    let world = World::new(&json!({ "calls": calls })).await;
+    let world = World::new(&json!({ "calls": calls, "drain_ms": 60_000 })).await;
     let (node, lost) = (world.home.serve().await, world.home.serve().await);
     tokio::join!(a_lost_place_is_free(&world, &node, lost), the_urgent_go_first(&world, &node));
     leave_no_places_behind(&world, &node).await;
+    who_only_waits_is_handed_over_at_once(&world, node).await;
 }
 
 /// The holder of the only place is killed; who waits for it on another node gets it. The call
@@ -163,4 +164,23 @@ async fn leave_no_places_behind(world: &World, node: &Node) {
     });
     done.await;
     world.all_over(4 * 6 + 1 + 9 + 2).await;
+}
+
+/// A node on which calls wait for a place ends without waiting for it, and others wait on.
+async fn who_only_waits_is_handed_over_at_once(world: &World, node: Node) {
+    let other = world.home.serve().await;
+    let holder = other.start(&json!([call("ledger.single", 30.0)])).await;
+    world.until_said("it is full", |said| said.iter().any(|it| it.execution == holder)).await;
+    let plan = node.plan(&json!([call("ledger.single", 0.0)])).await;
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        ids.push(node.execute(&plan, &json!({})).await);
+    }
+    node.drain().await;
+    other.control("cancelExecution", &holder, "").await;
+    let have_had_turns = |said: &[Mark]| {
+        ids.iter().all(|id| said.iter().any(|it| !it.begins && it.execution == *id))
+    };
+    world.until_said("they have their turns on the other node", have_had_turns).await;
+    world.all_over(4 * 6 + 1 + 9 + 2 + 5).await;
 }

@@ -16,7 +16,7 @@ use super::home::{DRAIN, MARGIN, read};
 use crate::torture::wire::{Trouble, ask};
 
 /// How long anything may take that is not measured.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 /// How often is looked whether something has happened.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 

@@ -21,14 +21,14 @@ const EACH: usize = 4;
 async fn a_node_that_is_told_to_end_hands_everything_over() {
     let calls = json!([{ "tool": "ledger.single", "concurrency": 1 }]);
     let world = World::new(&json!({ "calls": calls, "lease_ms": CALM_MS })).await;
-    let node = world.home.serve().await;
-    let plans = kinds();
+    let (node, successor) = (world.home.serve().await, world.home.work().await);
+    let mut plans = Vec::new();
+    for tools in kinds() {
+        plans.push(node.plan(&tools).await);
+    }
     hold(&world, &node).await;
-    for tools in &plans {
-        let plan = node.plan(tools).await;
-        for _ in 0..EACH {
-            node.execute(&plan, &json!({})).await;
-        }
+    for plan in plans.iter().flat_map(|it| std::iter::repeat_n(it, EACH)) {
+        node.execute(plan, &json!({})).await;
     }
     let has_begun = |what: &str, world: &World| {
         let said = world.home.ledger();
@@ -39,7 +39,6 @@ async fn a_node_that_is_told_to_end_hands_everything_over() {
             has_begun("ledger.read", &world) >= EACH && has_begun("ledger.once", &world) >= 2 * EACH
         })
         .await;
-    let successor = world.home.serve().await;
     node.drain().await;
     let left_at = WallClock.now();
     // Each parent has a child.
@@ -54,15 +53,15 @@ async fn a_node_that_is_told_to_end_hands_everything_over() {
 fn kinds() -> Vec<Value> {
     let call = |id: &str, tool: &str, seconds: f64| json!({ "id": id, "name": tool, "parameters": { "n": 1, "seconds": seconds } });
     let mut chain: Vec<Value> = Vec::new();
-    for at in 0..8_usize {
-        let mut step = call(&format!("c{at}"), "ledger.once", 0.2);
+    for at in 0..12_usize {
+        let mut step = call(&format!("c{at}"), "ledger.once", 0.25);
         step["dependsOn"] = json!(at.checked_sub(1).map(|it| format!("c{it}")));
         chain.push(step);
     }
     let list = json!([
-        { "id": "list", "name": "flow.echo", "parameters": { "all": [0, 1, 2, 3, 4, 5] } },
+        { "id": "list", "name": "flow.echo", "parameters": { "all": [0, 1, 2, 3, 4, 5, 6, 7, 8] } },
         { "id": "each", "name": "ledger.once", "forEach": "{{list.all}}", "maxParallel": 1,
-          "parameters": { "n": "{{item}}", "seconds": 0.2 } },
+          "parameters": { "n": "{{item}}", "seconds": 0.25 } },
     ]);
     let inner = json!({ "tools": [
         call("in", "ledger.once", 0.2),
@@ -72,7 +71,7 @@ fn kinds() -> Vec<Value> {
     vec![
         json!(chain),
         json!([call("long", "ledger.read", 4.0)]),
-        json!([{ "name": "flow.sleep", "parameters": { "ms": 3_000 } }]),
+        json!([{ "name": "flow.sleep", "parameters": { "ms": 5_000 } }]),
         list,
         json!([{ "id": "sub", "inlinePlan": inner }, { "name": "flow.noop", "dependsOn": "sub" }]),
         json!([call("waits", "ledger.single", 0.0)]),

@@ -25,6 +25,8 @@ const COUNT: usize = 200;
 const AT_ONCE: usize = 25;
 /// How long it may take to ask for them all.
 const AHEAD: Duration = Duration::from_secs(4);
+/// How often nodes look; what one has not taken after two looks, another one takes.
+const POLL_MS: u64 = 500;
 
 /// A chain of what costs nothing, so that nodes and not tools are what is shared.
 fn chain() -> Value {
@@ -36,7 +38,7 @@ fn chain() -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_comes_due_is_shared_also_with_a_node_that_has_just_come() {
-    let world = World::new(&json!({ "lease_ms": CALM_MS })).await;
+    let world = World::new(&json!({ "lease_ms": CALM_MS, "poll_ms": POLL_MS })).await;
     let first = world.home.serve().await;
     let _second = world.home.work().await;
     let plan = first.plan(&chain()).await;

@@ -51,7 +51,7 @@ impl Story {
     }
 
     /// Listens to the end, and checks that it was told what the log has, all of it and once.
-    async fn to_its_end(mut self, world: &World, execution: &str) {
+    async fn ends(mut self, world: &World, execution: &str) {
         self.until("finished", "").await;
         let end = timeout(PATIENCE, self.events.next()).await.expect("it is complete").unwrap();
         assert_eq!(end, None);
@@ -94,7 +94,7 @@ async fn steer(world: &World, doer: &Node, other: &Node) {
     story.until("resumed", "").await;
     story.until("step_waiting", "ask").await;
     other.control("approveStep", &id, ", stepId: \"ask\", approved: true").await;
-    story.to_its_end(world, &id).await;
+    story.ends(world, &id).await;
 }
 
 /// Stops by the other node what a tool of the first one is about to do.
@@ -107,7 +107,7 @@ async fn stop(world: &World, doer: &Node, other: &Node) {
     let begun = Instant::now();
     other.control("cancelExecution", &execution, ", reason: \"enough\"").await;
     let story = Story::of(other, &execution).await;
-    story.to_its_end(world, &execution).await;
+    story.ends(world, &execution).await;
     assert!(begun.elapsed() < Duration::from_secs(1) + MARGIN, "{:?}", begun.elapsed());
     let head = world.store.head(id(&execution)).await.unwrap().unwrap();
     assert_eq!(head.state, ExecutionState::Cancelled);
@@ -137,8 +137,8 @@ async fn watch_a_take_over(world: &World, doer: Node, other: &Node) {
     for (story, execution) in stories {
         // Whoever comes later is told the same by somebody else.
         let latecomer = Story::of(&third, &execution).await;
-        story.to_its_end(world, &execution).await;
-        latecomer.to_its_end(world, &execution).await;
+        story.ends(world, &execution).await;
+        latecomer.ends(world, &execution).await;
         taken_over += usize::from(claimers(&world.log(id(&execution)).await).len() > 1);
     }
     assert!(taken_over > 0, "the node was killed too late");

@@ -137,7 +137,7 @@ impl World {
     pub(super) fn called_once(&self) {
         let mut calls: BTreeMap<String, u64> = BTreeMap::new();
         for mark in self.home.ledger() {
-            if mark.begins && mark.tool.ends_with(".once") {
+            if mark.begins && (mark.tool == "ledger.once" || mark.tool == "far.once") {
                 *calls.entry(mark.key).or_default() += 1;
             }
         }
