@@ -84,7 +84,6 @@ fn plan(steps: Value) -> Arc<Plan> {
     Arc::new(unchecked.try_into().expect("the plan can run"))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "`json!` is written where it is used")]
 fn step(id: &str, tool: &str, after: &[&str], parameters: Value, policy: Value) -> Value {
     let mut all = json!({ "effect": "idempotent", "retry": { "jitter": false } });
     let (all_fields, own) = (all.as_object_mut().expect("an object"), policy);

@@ -46,7 +46,7 @@ pub fn again(ended: &Execution, from: Option<&str>) -> Result<Created, AgainErro
     let mut left = limits::REUSED_BYTES;
     for (at, step) in ended.steps().iter().enumerate().take(number.get()) {
         let StepState::Succeeded(output) = &step.state else { continue };
-        if step.is_compensated() {
+        if step.has_undo() {
             continue;
         }
         let id = ended.plan().step(StepIx::new(at)).id.clone();

@@ -149,6 +149,12 @@ impl Step {
         }
     }
 
+    /// Returns whether something of what it did was undone, or is about to be.
+    pub fn has_undo(&self) -> bool {
+        let items = self.items.iter().flat_map(|it| it.all());
+        self.undo.is_some() || items.into_iter().any(|it| it.undo.is_some())
+    }
+
     /// Returns whether what it did was undone.
     pub fn is_compensated(&self) -> bool {
         let is_undone = |it: &Step| matches!(&it.undo, Some(undo) if undo.output().is_some());

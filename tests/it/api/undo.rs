@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::world::{pluck, text, worlds};
 
-fn tools(undo: Value) -> Value {
+fn tools(undo: &Value) -> Value {
     json!([
         { "name": "flow.echo", "id": "a", "parameters": { "n": 1 },
           "compensate": { "name": "flow.echo", "parameters": { "undo": "{{a.n}}" } } },
@@ -21,7 +21,7 @@ const FIELDS: &str = "state compensateOnFailure total successful failed
 async fn what_succeeded_is_undone_the_latest_first() {
     for world in worlds().await {
         let undo = json!({ "name": "flow.echo", "parameters": { "undo": "{{b.n}}" } });
-        let id = world.start(tools(undo), json!({ "compensateOnFailure": true })).await;
+        let id = world.start(tools(&undo), json!({ "compensateOnFailure": true })).await;
         let events = world.events(&id).await;
         let undone: Vec<_> = events
             .iter()
@@ -62,7 +62,7 @@ async fn what_succeeded_is_undone_the_latest_first() {
 async fn an_undoing_that_fails_is_told_and_the_others_go_on() {
     for world in worlds().await {
         let undo = json!({ "name": "flow.fail", "parameters": { "message": "stuck" } });
-        let id = world.start(tools(undo), json!({ "compensateOnFailure": true })).await;
+        let id = world.start(tools(&undo), json!({ "compensateOnFailure": true })).await;
         world.events(&id).await;
         let it = world.execution(&id, FIELDS).await;
         let steps = it["steps"].as_array().unwrap();
@@ -79,7 +79,7 @@ async fn an_undoing_that_fails_is_told_and_the_others_go_on() {
 async fn nothing_is_undone_unless_somebody_asks() {
     let [world, _] = worlds().await;
     let undo = json!({ "name": "flow.echo" });
-    let id = world.start(tools(undo), json!({})).await;
+    let id = world.start(tools(&undo), json!({})).await;
     world.events(&id).await;
     let it = world.execution(&id, FIELDS).await;
     let steps = it["steps"].as_array().unwrap();
@@ -90,7 +90,7 @@ async fn nothing_is_undone_unless_somebody_asks() {
 async fn a_cancel_leaves_what_is_being_undone_alone() {
     for world in worlds().await {
         let undo = json!({ "name": "flow.sleep", "parameters": { "ms": 700 } });
-        let id = world.start(tools(undo), json!({ "compensateOnFailure": true })).await;
+        let id = world.start(tools(&undo), json!({ "compensateOnFailure": true })).await;
         while world.execution(&id, "state").await["state"] != "COMPENSATING" {
             tokio::task::yield_now().await;
         }
