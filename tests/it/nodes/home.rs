@@ -28,7 +28,7 @@ echo "{\"n\":$3}"
 "#;
 
 /// How long a worker may be silent in these tests, unless they say otherwise.
-pub(super) const LEASE: Duration = Duration::from_secs(2);
+pub(super) const LEASE: Duration = Duration::from_secs(4);
 /// How long a worker may be silent where nobody is to be taken for lost, in milliseconds.
 pub(super) const CALM_MS: u64 = 30_000;
 /// How long running steps have to end when a process is told to.
