@@ -84,6 +84,7 @@ fn plan(steps: Value) -> Arc<Plan> {
     Arc::new(unchecked.try_into().expect("the plan can run"))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "`json!` is written where it is used")]
 fn step(id: &str, tool: &str, after: &[&str], parameters: Value, policy: Value) -> Value {
     let mut all = json!({ "effect": "idempotent", "retry": { "jitter": false } });
     let (all_fields, own) = (all.as_object_mut().expect("an object"), policy);
@@ -129,7 +130,6 @@ fn people() -> Value {
 }
 
 /// Adds to a step what only some have.
-#[expect(clippy::needless_pass_by_value, reason = "`json!` is written where it is used")]
 fn and(mut step: Value, more: Value) -> Value {
     let (fields, more) = (step.as_object_mut().expect("an object"), more);
     fields.extend(more.as_object().expect("an object").clone());
