@@ -252,7 +252,8 @@ impl Driver {
                     return Ok(Stop::PutAside);
                 }
                 let has_calls = !(self.attempts.is_empty() && self.held.is_empty());
-                if !has_calls && self.is_held_up() && self.term != self.context.lease.term() {
+                let is_stale = self.term != self.context.lease.term();
+                if !has_calls && is_stale && self.is_lease_doubtful() {
                     // The lease ran out and began anew: others may have claimed this in between.
                     return Err(DriveError::LeaseLost);
                 }
@@ -348,7 +349,8 @@ impl Driver {
         let held_up = self.is_held_up().then_some(self.context.options.poll);
         let wait = due.into_iter().chain(self.lingers_for()).chain(held_up).min()?;
         // A step that is due and may not begin any more must not keep this awake.
-        let least = if self.is_draining { self.context.options.poll } else { Duration::ZERO };
+        let begins = !self.is_draining && !self.is_lease_doubtful();
+        let least = if begins { Duration::ZERO } else { self.context.options.poll };
         Some(wait.max(least))
     }
 
