@@ -163,23 +163,16 @@ async fn find(
     name: &ToolName,
     connect: Duration,
 ) -> Result<ReadyTool, ToolError> {
-    let mut changes = toolbox.changes();
+    if let Some(known) = known(toolbox, name) {
+        return known;
+    }
     let unavailable = |why: String| Err(ToolError::new(ErrorCode::UNAVAILABLE, why));
+    let mut changes = toolbox.changes();
     let wait = async {
         loop {
             changes.mark_unchanged();
-            match toolbox.find(name) {
-                Found::Tool(tool) => return Ok(tool),
-                Found::Inactive(tool) => {
-                    let set = &tool.definition().set;
-                    let why = format!("`{name}` is switched off: activate the toolset `{set}`");
-                    return Err(ToolError::new(ErrorCode::INACTIVE, why));
-                }
-                Found::Failed { set, error } => {
-                    return unavailable(format!("the toolset `{set}` has failed: {error}"));
-                }
-                Found::Unknown => return unavailable(format!("this node has no tool `{name}`")),
-                Found::Connecting => (),
+            if let Some(known) = known(toolbox, name) {
+                return known;
             }
             if changes.changed().await.is_err() {
                 return unavailable(format!("`{name}` will not come"));
@@ -189,6 +182,24 @@ async fn find(
     time::timeout(connect, wait).await.unwrap_or_else(|_| {
         unavailable(format!("the toolset of `{name}` did not connect within {connect:?}"))
     })
+}
+
+/// Returns what a name means, or nothing while that may still turn out.
+fn known(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, ToolError>> {
+    let (code, why) = match toolbox.find(name) {
+        Found::Tool(tool) => return Some(Ok(tool)),
+        Found::Connecting => return None,
+        Found::Inactive(tool) => {
+            let set = &tool.definition().set;
+            let why = format!("`{name}` is switched off: activate the toolset `{set}`");
+            (ErrorCode::INACTIVE, why)
+        }
+        Found::Failed { set, error } => {
+            (ErrorCode::UNAVAILABLE, format!("the toolset `{set}` has failed: {error}"))
+        }
+        Found::Unknown => (ErrorCode::UNAVAILABLE, format!("this node has no tool `{name}`")),
+    };
+    Some(Err(ToolError::new(code, why)))
 }
 
 /// A tool that was stopped may have done its work, or a part of it.

@@ -12,6 +12,7 @@ mod unchecked;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -33,7 +34,7 @@ use crate::{
 pub struct Plan {
     about: About,
     steps: Vec<ToolExecution>,
-    numbers: BTreeMap<StepId, StepIx>,
+    numbers: IndexMap<StepId, StepIx>,
     dependents: Vec<Vec<StepIx>>,
     /// Who fills a variable, in plan order: the last that did wins.
     variables: BTreeMap<Arc<str>, Vec<StepIx>>,

@@ -35,22 +35,27 @@
 use std::{
     collections::BTreeMap,
     ops::Bound,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use shared::tool::Progress;
-use tokio::{
-    sync::{Notify, watch},
-    time::Instant,
-};
+use tokio::{sync::Notify, time::Instant};
 
 /// Where a tool reports. The default is heard by nobody.
 #[derive(Clone, Debug, Default)]
-pub struct Reporter(Option<watch::Sender<Option<Report>>>);
+pub struct Reporter(Option<Weak<Newest>>);
 
 /// Where the newest report of one call is heard.
 #[derive(Debug)]
-pub struct Listener(watch::Receiver<Option<Report>>);
+pub struct Listener(Arc<Newest>);
+
+/// The newest report of one call. Every call makes one and most calls report nothing, so it is
+/// small.
+#[derive(Debug, Default)]
+struct Newest {
+    report: Mutex<Option<Report>>,
+    news: Notify,
+}
 
 /// A report, and when the tool made it.
 #[derive(Clone, Debug)]
@@ -63,34 +68,39 @@ pub struct Report {
 
 /// Makes the two ends for one call.
 pub fn pipe() -> (Reporter, Listener) {
-    let (sender, receiver) = watch::channel(None);
-    (Reporter(Some(sender)), Listener(receiver))
+    let newest = Arc::new(Newest::default());
+    (Reporter(Some(Arc::downgrade(&newest))), Listener(newest))
 }
 
 impl Reporter {
     /// Reports, in the place of whatever was not heard yet.
     pub fn report(&self, progress: Progress) {
-        let Some(sender) = self.0.as_ref().filter(|it| !it.is_closed()) else { return };
+        // Whoever listened may be gone by now.
+        let Some(newest) = self.0.as_ref().and_then(Weak::upgrade) else { return };
         if let Some(progress) = progress.kept() {
-            // Whoever listened may be gone by now.
-            let _ = sender.send(Some(Report { progress, at: Instant::now() }));
+            newest.report().replace(Report { progress, at: Instant::now() });
+            newest.news.notify_one();
         }
     }
 }
 
 impl Listener {
-    /// Waits for a report that was not heard yet; for ever once nobody can report.
+    /// Waits for a report that was not heard yet.
     ///
     /// Dropping the future loses nothing.
     pub async fn next(&mut self) -> Report {
         loop {
-            if self.0.changed().await.is_err() {
-                return std::future::pending().await;
-            }
-            if let Some(report) = self.0.borrow_and_update().clone() {
+            if let Some(report) = self.0.report().take() {
                 return report;
             }
+            self.0.news.notified().await;
         }
+    }
+}
+
+impl Newest {
+    fn report(&self) -> MutexGuard<'_, Option<Report>> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -202,7 +212,7 @@ mod tests {
         let (reporter, listener) = pipe();
         drop(listener);
         reporter.report(report(1.0));
-        assert!(reporter.0.unwrap().borrow().is_none());
+        assert!(reporter.0.unwrap().upgrade().is_none());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::{cell::OnceCell, collections::BTreeMap};
 
+use indexmap::IndexMap;
 use shared::{
     diagnostic::Diagnostic,
     id::{RESERVED_STEP_IDS, STEP_ID_LEN, StepId, StepIx, is_step_id_char},
@@ -53,7 +54,7 @@ fn parse(at: usize, id: &str, report: &mut Report) -> Option<StepId> {
 /// Ids that are taken, and where to look for the next free one.
 #[derive(Default)]
 struct Ids {
-    taken: BTreeMap<StepId, usize>,
+    taken: IndexMap<StepId, usize>,
     /// The next number to try behind a name, so that many steps of one tool are cheap.
     next: BTreeMap<String, usize>,
 }

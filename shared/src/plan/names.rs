@@ -1,6 +1,6 @@
 //! What the names in a plan mean.
 
-use std::collections::BTreeMap;
+use indexmap::IndexMap;
 
 use super::{PlanError, ToolExecution};
 use crate::{
@@ -13,9 +13,9 @@ use crate::{
 /// A step's id goes first; failing that, a tool that exactly one step uses.
 #[derive(Clone, Debug, Default)]
 pub struct StepNames {
-    pub(super) steps: BTreeMap<StepId, StepIx>,
+    pub(super) steps: IndexMap<StepId, StepIx>,
     /// The step that uses the tool, or nothing where several do.
-    tools: BTreeMap<ToolName, Option<StepIx>>,
+    tools: IndexMap<ToolName, Option<StepIx>>,
 }
 
 impl StepNames {

@@ -91,8 +91,6 @@ struct Landed {
     free: BTreeSet<ExecutionId>,
     /// Appends that are written, but whose heads are not.
     rest: Vec<Entry>,
-    /// The logs that had a head before their first append.
-    there: Result<BTreeSet<ExecutionId>, StoreError>,
 }
 
 async fn run(mut entries: mpsc::Receiver<Entry>, pen: Arc<Pen>) {
@@ -112,11 +110,11 @@ async fn run(mut entries: mpsc::Receiver<Entry>, pen: Arc<Pen>) {
             Some(landed) = followers.join_next() => Some(landed),
         };
         match landed {
-            Some(Ok(Landed { free, rest, there })) => {
+            Some(Ok(Landed { free, rest })) => {
                 busy.retain(|it| !free.contains(it));
                 if !rest.is_empty() {
                     let pen = Arc::clone(&pen);
-                    followers.spawn(async move { pen.follow(rest, there).await });
+                    followers.spawn(async move { pen.follow(rest).await });
                 }
             }
             Some(Err(err)) => {
@@ -179,18 +177,11 @@ impl Pen {
     /// heads, which the next batch need not.
     async fn commit(&self, batch: Vec<Entry>) -> Landed {
         let appends: Vec<&Append> = batch.iter().map(|it| &it.append).collect();
-        let events = self.put_events(&appends).await;
-        let there = match &events {
-            // Written or refused, the logs are there: a head never runs ahead of its log, not even
-            // when the process dies in between.
-            Ok(_) => self.put_first_heads(&appends).await,
-            Err(err) => Err(err.clone()),
-        };
-        self.batches.fetch_add(1, Ordering::Relaxed);
-        let mut answers = match events {
+        let mut answers = match self.put_events(&appends).await {
             Ok(answers) => answers,
             Err(err) => appends.iter().map(|_| Err(err.clone().into())).collect(),
         };
+        self.batches.fetch_add(1, Ordering::Relaxed);
         for (append, answer) in appends.iter().zip(&mut answers) {
             if answer.is_ok() {
                 *answer = self.put_more_events(append).await;
@@ -206,26 +197,19 @@ impl Pen {
                 self.answer(entry, answer);
             }
         }
-        Landed { free, rest, there }
+        Landed { free, rest }
     }
 
-    /// Writes what follows from events that are written, and answers.
-    async fn follow(
-        &self,
-        rest: Vec<Entry>,
-        there: Result<BTreeSet<ExecutionId>, StoreError>,
-    ) -> Landed {
+    /// Writes what follows from events that are written, and answers. A head never runs ahead of
+    /// its log, not even when the process dies in between.
+    async fn follow(&self, rest: Vec<Entry>) -> Landed {
         let appends: Vec<&Append> = rest.iter().map(|it| &it.append).collect();
-        let put = match there {
-            Ok(there) => self.put_caches(&appends, &there).await,
-            // They are in the log, but nobody would look for them there.
-            Err(err) => Err(err),
-        };
+        let put = self.put_caches(&appends).await;
         let free = appends.iter().map(|it| it.execution).collect();
         for entry in rest {
             self.answer(entry, put.clone().map_err(AppendError::from));
         }
-        Landed { free, rest: Vec::new(), there: Ok(BTreeSet::new()) }
+        Landed { free, rest: Vec::new() }
     }
 
     fn answer(&self, Entry { append, reply }: Entry, answer: Answer) {
@@ -296,14 +280,8 @@ impl Pen {
         Ok(there.into_iter().filter_map(|it| new.get(it).copied()).collect())
     }
 
-    /// Writes what follows from events that are written: other heads, and the inbox.
-    async fn put_caches(
-        &self,
-        appends: &[&Append],
-        there: &BTreeSet<ExecutionId>,
-    ) -> Result<(), StoreError> {
-        let is_open = |it: &Append| !is_first(it) || there.contains(&it.execution);
-        let heads = appends.iter().filter(|it| is_open(it)).filter_map(|it| it.head.as_ref());
+    /// Writes what follows from events that are written: heads, and the inbox.
+    async fn put_caches(&self, appends: &[&Append]) -> Result<(), StoreError> {
         let heard = appends.iter().flat_map(|it| &it.heard).map(ToString::to_string);
         let heard: Vec<String> = heard.collect();
         let discard = async {
@@ -312,9 +290,24 @@ impl Pen {
             }
             commands::run(&self.database, commands::remove("inbox", heard)).await.map(drop)
         };
-        let (put, discarded) =
-            tokio::join!(put_heads(&self.database, heads.collect(), &self.by), discard);
+        let (put, discarded) = tokio::join!(self.put_all_heads(appends), discard);
         put.and(discarded)
+    }
+
+    async fn put_all_heads(&self, appends: &[&Append]) -> Result<(), StoreError> {
+        let others = |it: &&&Append| !is_first(it);
+        let others = appends.iter().filter(others).filter_map(|it| it.head.as_ref()).collect();
+        let (there, put) = tokio::join!(
+            self.put_first_heads(appends),
+            put_heads(&self.database, others, &self.by)
+        );
+        let there = there?;
+        // Somebody knew of the log before this was told that it is written.
+        let late = appends.iter().filter(|it| is_first(it) && there.contains(&it.execution));
+        put.and(
+            put_heads(&self.database, late.filter_map(|it| it.head.as_ref()).collect(), &self.by)
+                .await,
+        )
     }
 }
 
