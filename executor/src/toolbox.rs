@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, OnceLock, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -48,12 +48,13 @@ pub enum SetStatus {
     },
 }
 
-/// A tool and the compiled schema of its parameters.
+/// A tool and the schema of its parameters, which is compiled when it is first needed: a source
+/// may have thousands of tools of which a plan calls three.
 #[derive(Clone, Debug)]
 pub struct ReadyTool {
     tool: Arc<dyn Tool>,
     /// Nothing where the source's schema is itself wrong: then the source must judge.
-    schema: Option<Arc<Schema>>,
+    schema: Arc<OnceLock<Option<Schema>>>,
 }
 
 /// What a tool's name means right now.
@@ -89,8 +90,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Inventory {
     sets: Vec<ToolSet>,
-    /// `set.name` first, then plain names: the earliest set that has it.
-    names: BTreeMap<ToolName, (usize, usize)>,
+    /// Made when a name is first asked for: thousands of tools may be registered one by one.
+    names: OnceLock<BTreeMap<ToolName, (usize, usize)>>,
 }
 
 /// A set of this name is registered already.
@@ -99,14 +100,9 @@ struct Inventory {
 pub struct SetExists(pub ToolSetName);
 
 impl ReadyTool {
-    /// Compiles the tool's schema.
+    /// Makes a tool ready.
     pub fn new(tool: Arc<dyn Tool>) -> Self {
-        let schema = Schema::new(&tool.definition().input_schema);
-        if let Err(err) = &schema {
-            let name = tool.definition().qualified();
-            tracing::warn!(%name, %err, "the schema of the tool's parameters is wrong");
-        }
-        Self { tool, schema: schema.ok().map(Arc::new) }
+        Self { tool, schema: Arc::default() }
     }
 
     /// Returns what the tool is.
@@ -121,7 +117,16 @@ impl ReadyTool {
 
     /// Returns what is wrong with parameters, if anything is.
     pub fn complaint(&self, parameters: &Value) -> Option<String> {
-        self.schema.as_ref()?.complaint(parameters)
+        self.schema.get_or_init(|| self.compile()).as_ref()?.complaint(parameters)
+    }
+
+    fn compile(&self) -> Option<Schema> {
+        let schema = Schema::new(&self.definition().input_schema);
+        if let Err(err) = &schema {
+            let name = self.definition().qualified();
+            tracing::warn!(%name, %err, "the schema of the tool's parameters is wrong");
+        }
+        schema.ok()
     }
 }
 
@@ -186,6 +191,37 @@ impl Toolbox {
         });
     }
 
+    /// Puts a set in the place of the one of its name, or behind those that are there.
+    pub fn put(&self, set: ToolSet) {
+        self.change(|sets| match sets.iter_mut().find(|it| it.name == set.name) {
+            Some(there) => *there = set,
+            None => sets.push(set),
+        });
+    }
+
+    /// Removes a set; returns whether there was one.
+    pub fn remove(&self, name: &ToolSetName) -> bool {
+        self.change(|sets| {
+            let before = sets.len();
+            sets.retain(|it| it.name != *name);
+            sets.len() < before
+        })
+    }
+
+    /// Switches sets on or off; those that are not there are passed over.
+    pub fn switch(&self, switches: &BTreeMap<ToolSetName, bool>) {
+        self.change(|sets| {
+            for set in sets {
+                set.is_active = switches.get(&set.name).copied().unwrap_or(set.is_active);
+            }
+        });
+    }
+
+    /// Puts the sets in the order in which `names` has them; the others stay before them.
+    pub fn arrange(&self, names: &[ToolSetName]) {
+        self.change(|sets| sets.sort_by_key(|set| names.iter().position(|it| *it == set.name)));
+    }
+
     /// Returns every set, in the order in which they were registered.
     pub fn sets(&self) -> Vec<ToolSet> {
         self.inventory().sets.clone()
@@ -195,7 +231,7 @@ impl Toolbox {
     /// that has it, active or not.
     pub fn find(&self, name: &ToolName) -> Found {
         let inventory = self.inventory();
-        if let Some((set, tool)) = inventory.names.get(name) {
+        if let Some((set, tool)) = inventory.names().get(name) {
             let set = &inventory.sets[*set];
             let tool = set.tools[*tool].clone();
             return if set.is_active { Found::Tool(tool) } else { Found::Inactive(tool) };
@@ -206,7 +242,7 @@ impl Toolbox {
     /// Returns whether every one of `names` can be called, or is only switched off.
     pub fn has_all<'a>(&self, names: impl IntoIterator<Item = &'a ToolName>) -> bool {
         let inventory = self.inventory();
-        names.into_iter().all(|it| inventory.names.contains_key(it))
+        names.into_iter().all(|it| inventory.names().contains_key(it))
     }
 
     /// Returns a hint that something about the sets has changed.
@@ -251,21 +287,17 @@ impl Toolbox {
 
 impl Inventory {
     fn new(sets: Vec<ToolSet>) -> Self {
-        let mut names = BTreeMap::new();
-        let numbered = |set: &ToolSet| -> Vec<(usize, Arc<ToolDefinition>)> {
-            set.tools.iter().map(|it| Arc::clone(it.definition())).enumerate().collect()
-        };
-        for (at, set) in sets.iter().enumerate() {
-            for (tool, definition) in numbered(set) {
-                names.entry(definition.qualified()).or_insert((at, tool));
-            }
-        }
-        for (at, set) in sets.iter().enumerate() {
-            for (tool, definition) in numbered(set) {
-                names.entry(definition.name.clone()).or_insert((at, tool));
-            }
-        }
-        Self { sets, names }
+        Self { sets, names: OnceLock::new() }
+    }
+
+    fn names(&self) -> &BTreeMap<ToolName, (usize, usize)> {
+        self.names.get_or_init(|| {
+            let sets = self.sets.iter().enumerate();
+            let tools = sets.flat_map(|(at, set)| {
+                set.tools.iter().enumerate().map(move |(n, it)| (&**it.definition(), (at, n)))
+            });
+            shared::tool::index(tools)
+        })
     }
 
     /// Says why a name means nothing: perhaps its set is not known yet.

@@ -27,13 +27,8 @@ impl Catalog {
     /// Collects tools, in the order in which their sets were registered.
     pub fn new(tools: impl IntoIterator<Item = CatalogTool>) -> Self {
         let tools: Vec<CatalogTool> = tools.into_iter().collect();
-        let mut names = BTreeMap::new();
-        for (at, tool) in tools.iter().enumerate() {
-            names.entry(tool.definition.qualified()).or_insert(at);
-        }
-        for (at, tool) in tools.iter().enumerate() {
-            names.entry(tool.definition.name.clone()).or_insert(at);
-        }
+        let names = tools.iter().enumerate().map(|(at, it)| (&*it.definition, at));
+        let names = shared::tool::index(names);
         Self { tools, names }
     }
 

@@ -1,6 +1,6 @@
 //! What a tool is, and how a call of one can fail.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -58,6 +58,30 @@ impl ToolDefinition {
         }
         format!("{set}.{name}").parse().unwrap_or_else(|_| self.name.clone())
     }
+}
+
+/// Says what every name means: `set.name` first, then the name that its source gives a tool, then
+/// what is left of that behind its first dot (`echo`, `set.echo`). Where several have a name the
+/// earliest does.
+pub fn index<'a, T: Copy>(
+    tools: impl Iterator<Item = (&'a ToolDefinition, T)> + Clone,
+) -> BTreeMap<ToolName, T> {
+    let mut names = BTreeMap::new();
+    for (tool, at) in tools.clone() {
+        names.entry(tool.qualified()).or_insert(at);
+    }
+    for (tool, at) in tools.clone() {
+        names.entry(tool.name.clone()).or_insert(at);
+    }
+    for (tool, at) in tools {
+        let Some((_, short)) = tool.name.as_str().split_once('.') else { continue };
+        for name in [format!("{}.{short}", tool.set), short.to_owned()] {
+            if let Ok(name) = name.parse() {
+                names.entry(name).or_insert(at);
+            }
+        }
+    }
+    names
 }
 
 /// A stable code that says how a step failed, such as `tool.failed`.
