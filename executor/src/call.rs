@@ -13,18 +13,19 @@ use std::{
 use futures::FutureExt;
 use serde_json::Value;
 use shared::{
-    id::{Attempt, Task, ToolName},
+    id::{Attempt, Part, StepIx, Task, ToolName},
     json, limits,
     tool::{ErrorCode, ToolError},
 };
 use tokio::time::{self, Instant, Sleep};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     machine::Answer,
     options::Options,
     tool::{
         ToolContext,
-        progress::{self, Listener, ProgressSink},
+        progress::{self, Listener, ProgressSink, Reports},
     },
     toolbox::{Found, ReadyTool, Toolbox},
 };
@@ -63,7 +64,11 @@ impl Call {
     /// Carries the attempt out. It ends: by itself, by a timeout, or by its cancellation.
     pub(crate) async fn carry_out(self, toolbox: Toolbox, options: Arc<Options>) -> Ended {
         let (task, attempt) = (self.task, self.attempt);
+        let (tool, began) = (self.tool.clone(), Instant::now());
         let result = self.result(&toolbox, &options).await;
+        if !matches!(&result, Err(err) if err.code == ErrorCode::INACTIVE) {
+            toolbox.meter().count(&tool, began.elapsed(), result.is_err());
+        }
         let result = result.and_then(|output| check(output, options.output_bytes));
         let bytes = result.as_ref().map_or(256, json::bytes);
         let result = result.map(Answer::from);
@@ -121,6 +126,29 @@ impl Call {
             None => last.unwrap_or_else(|_| Err(not_stopped(grace))).map_err(unsure_if_stopped),
         }
     }
+}
+
+/// Calls a tool outside any plan. It ends: by itself, by the time that a step has, or by `cancel`.
+pub async fn outside(
+    tool: ToolName,
+    parameters: Arc<Value>,
+    cancel: CancellationToken,
+    toolbox: &Toolbox,
+    options: &Arc<Options>,
+) -> Result<Value, ToolError> {
+    let (task, attempt) = (Task { step: StepIx::new(0), part: Part::default() }, Attempt::FIRST);
+    let call = Call {
+        task,
+        attempt,
+        tool,
+        parameters,
+        timeout: limits::STEP_TIMEOUT,
+        idle_timeout: None,
+        progress: Reports::default().sink((task, attempt)),
+        cx: ToolContext { cancel, ..ToolContext::detached() },
+    };
+    let ended = call.carry_out(toolbox.clone(), Arc::clone(options)).await;
+    ended.result.map(|it| it.output)
 }
 
 /// Turns a panic into an error.

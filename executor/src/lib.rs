@@ -1,7 +1,7 @@
 //! What happens next: the machine, drivers, workers and the tools that they call.
 
 mod cache;
-mod call;
+pub mod call;
 pub mod control;
 mod driver;
 mod lease;
@@ -10,7 +10,9 @@ pub mod machine;
 pub mod options;
 mod permits;
 pub mod plans;
+pub mod registry;
 pub mod sources;
 pub mod tool;
 pub mod toolbox;
+pub mod usage;
 pub mod worker;

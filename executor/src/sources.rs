@@ -1,21 +1,22 @@
 //! Where configured toolsets come from, and what keeps them connected.
 
+mod config;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use serde::Deserialize;
 use shared::id::ToolSetName;
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
+pub use self::config::{SetConfig, Source};
 use crate::{
     tool::{
         command::CommandTool,
-        mcp::{Keeper, Line, McpCommand},
+        mcp::{Keeper, Line},
     },
     toolbox::{ReadyTool, SetExists, SetStatus, ToolSet, Toolbox},
 };
@@ -23,106 +24,21 @@ use crate::{
 /// How long a set may take to connect: what needs it waits so long.
 pub const CONNECT_TIMEOUT: Duration = crate::tool::mcp::CONNECT;
 
-/// A toolset as the configuration describes it.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SetConfig {
-    /// Its name.
-    pub name: ToolSetName,
-    /// What it is for, in words.
-    #[serde(default)]
-    pub description: String,
-    /// Whether plans may use it.
-    #[serde(default = "yes")]
-    pub active: bool,
-    /// Where its tools come from.
-    pub source: Source,
-}
-
-fn yes() -> bool {
-    true
-}
-
-/// Where the tools of a set come from.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "RawSource")]
-pub enum Source {
-    /// An MCP server over stdio.
-    Mcp(McpCommand),
-    /// Commands on this machine.
-    Tools(Vec<CommandTool>),
-}
-
-/// A source as it is written: a map of exactly one kind. (An enum would be a tag in YAML.)
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawSource {
-    mcp: Option<McpCommand>,
-    tools: Option<Vec<CommandTool>>,
-}
-
-impl TryFrom<RawSource> for Source {
-    type Error = &'static str;
-
-    fn try_from(raw: RawSource) -> Result<Self, &'static str> {
-        match (raw.mcp, raw.tools) {
-            (Some(mcp), None) => Ok(Self::Mcp(mcp)),
-            (None, Some(tools)) => Ok(Self::Tools(tools)),
-            _ => Err("a source is exactly one of `mcp` and `tools`"),
-        }
-    }
-}
-
-impl SetConfig {
-    /// Resolves its relative paths against the directory of the file that describes it.
-    #[must_use]
-    pub fn rooted(mut self, base: &Path) -> Self {
-        match &mut self.source {
-            Source::Mcp(mcp) => {
-                mcp.command = rooted_program(base, &mcp.command);
-                mcp.cwd = Some(rooted_cwd(base, mcp.cwd.take()));
-            }
-            Source::Tools(tools) => {
-                for run in tools.iter_mut().filter_map(|it| it.run.as_mut()) {
-                    let program = rooted_program(base, run.command.program());
-                    run.command = run.command.clone().with_program(program);
-                    run.cwd = Some(rooted_cwd(base, run.cwd.take()));
-                }
-            }
-        }
-        self
-    }
-
-    fn kind(&self) -> &'static str {
-        match self.source {
-            Source::Mcp(_) => "mcp",
-            Source::Tools(_) => "local",
-        }
-    }
-}
-
-/// A bare name is looked up on the path; only what has a slash is a path.
-fn rooted_program(base: &Path, program: &str) -> String {
-    if program.contains('/') {
-        base.join(program).display().to_string()
-    } else {
-        program.to_owned()
-    }
-}
-
-fn rooted_cwd(base: &Path, cwd: Option<PathBuf>) -> PathBuf {
-    cwd.map_or_else(|| base.to_owned(), |it| base.join(it))
-}
-
-/// The configured sources of a toolbox. Dropping it kills their servers;
-/// [`close`](Self::close) ends them properly.
+/// The sources of a toolbox. Dropping them kills their servers; [`close`](Self::close) ends them
+/// properly.
 #[derive(Debug)]
 pub struct Sources {
     toolbox: Toolbox,
     output_bytes: usize,
-    lines: BTreeMap<ToolSetName, Arc<Line>>,
-    keepers: JoinSet<()>,
+    live: Mutex<Live>,
     stop: CancellationToken,
+}
+
+/// The servers that are kept.
+#[derive(Debug, Default)]
+struct Live {
+    lines: BTreeMap<ToolSetName, (Arc<Line>, CancellationToken)>,
+    keepers: JoinSet<()>,
 }
 
 impl Sources {
@@ -131,38 +47,70 @@ impl Sources {
         Self {
             toolbox: toolbox.clone(),
             output_bytes,
-            lines: BTreeMap::new(),
-            keepers: JoinSet::new(),
+            live: Mutex::default(),
             stop: CancellationToken::new(),
         }
     }
 
+    /// Returns how many bytes an output may have.
+    pub fn output_bytes(&self) -> usize {
+        self.output_bytes
+    }
+
     /// Registers a set behind those that are there and begins to connect it: commands are ready
     /// at once, servers connect side by side. Needs a runtime.
-    pub fn add(&mut self, config: SetConfig) -> Result<(), SetExists> {
+    pub fn add(&self, config: SetConfig) -> Result<(), SetExists> {
+        if self.set(&config.name).is_some() {
+            return Err(SetExists(config.name));
+        }
+        self.put(config);
+        Ok(())
+    }
+
+    /// Registers a set as [`add`](Self::add) does, in the place of the one that has its name.
+    pub fn put(&self, config: SetConfig) {
+        self.let_go(&config.name);
         let mut set = ToolSet {
             name: config.name.clone(),
-            source: config.kind().to_owned(),
+            source: config.kind(),
             description: config.description,
             is_active: config.active,
             status: SetStatus::Connecting,
             tools: Vec::new(),
         };
-        let mcp = match config.source {
-            Source::Mcp(mcp) => Some(mcp),
+        match config.source {
+            Source::Mcp(mcp) => {
+                self.toolbox.put(set);
+                let keeper =
+                    Keeper::new(config.name.clone(), mcp, self.toolbox.clone(), self.output_bytes);
+                let stop = self.stop.child_token();
+                let mut live = self.live();
+                live.lines.insert(config.name, (keeper.line(), stop.clone()));
+                live.keepers.spawn(keeper.run(stop));
+                // Those that have ended since are forgotten.
+                while live.keepers.try_join_next().is_some() {}
+            }
             Source::Tools(tools) => {
                 (set.status, set.tools) = commands(&set.name, tools, self.output_bytes);
-                None
+                self.toolbox.put(set);
             }
-        };
-        self.toolbox.register(set)?;
-        if let Some(mcp) = mcp {
-            let keeper =
-                Keeper::new(config.name.clone(), mcp, self.toolbox.clone(), self.output_bytes);
-            self.lines.insert(config.name, keeper.line());
-            self.keepers.spawn(keeper.run(self.stop.clone()));
         }
-        Ok(())
+    }
+
+    /// Removes a set, and ends its server in its own time; returns whether there was one.
+    pub fn remove(&self, name: &ToolSetName) -> bool {
+        self.let_go(name);
+        self.toolbox.remove(name)
+    }
+
+    fn let_go(&self, name: &ToolSetName) {
+        if let Some((_, stop)) = self.live().lines.remove(name) {
+            stop.cancel();
+        }
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until a set is no longer connecting, at most for `wait`, and returns its status. One
@@ -190,7 +138,7 @@ impl Sources {
     /// Connects a set again that has failed, unless that was a moment ago; returns whether it does.
     pub fn retry(&self, name: &ToolSetName) -> bool {
         let is_failed = matches!(self.status(name), Some(SetStatus::Failed { .. }));
-        let is_retried = is_failed && self.lines.get(name).is_some_and(|it| it.wake());
+        let is_retried = is_failed && self.live().lines.get(name).is_some_and(|(it, _)| it.wake());
         if is_retried && let Some(set) = self.set(name) {
             self.toolbox.settle(name, SetStatus::Connecting, set.tools);
         }
@@ -198,9 +146,10 @@ impl Sources {
     }
 
     /// Ends the servers: closes their input, waits, and kills what does not end.
-    pub async fn close(mut self) {
+    pub async fn close(&self) {
         self.stop.cancel();
-        while self.keepers.join_next().await.is_some() {}
+        let mut keepers = std::mem::take(&mut self.live().keepers);
+        while keepers.join_next().await.is_some() {}
     }
 
     fn set(&self, name: &ToolSetName) -> Option<ToolSet> {

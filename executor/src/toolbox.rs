@@ -15,7 +15,7 @@ use shared::{
 };
 use tokio::{sync::watch, time};
 
-use crate::tool::Tool;
+use crate::{tool::Tool, usage::Meter};
 
 /// A named group of tools from one source.
 #[derive(Clone, Debug)]
@@ -84,6 +84,7 @@ pub struct Toolbox(Arc<Shared>);
 struct Shared {
     inventory: RwLock<Arc<Inventory>>,
     changes: watch::Sender<()>,
+    meter: Meter,
 }
 
 /// The sets in the order in which they were registered, and an index of names.
@@ -151,7 +152,7 @@ impl ToolSet {
 
 impl Default for Toolbox {
     fn default() -> Self {
-        let shared = Shared { inventory: RwLock::default(), changes: watch::Sender::new(()) };
+        let shared = Shared { inventory: RwLock::default(), changes: watch::Sender::new(()), meter: Meter::default() };
         Self(Arc::new(shared))
     }
 }
@@ -199,6 +200,15 @@ impl Toolbox {
         });
     }
 
+    /// Adds a tool to a set, if there is the set.
+    pub fn extend(&self, name: &ToolSetName, tool: ReadyTool) {
+        self.change(|sets| {
+            if let Some(set) = sets.iter_mut().find(|it| it.name == *name) {
+                set.tools.push(tool);
+            }
+        });
+    }
+
     /// Removes a set; returns whether there was one.
     pub fn remove(&self, name: &ToolSetName) -> bool {
         self.change(|sets| {
@@ -243,6 +253,11 @@ impl Toolbox {
     pub fn has_all<'a>(&self, names: impl IntoIterator<Item = &'a ToolName>) -> bool {
         let inventory = self.inventory();
         names.into_iter().all(|it| inventory.names().contains_key(it))
+    }
+
+    /// Returns what counts the calls.
+    pub fn meter(&self) -> &Meter {
+        &self.0.meter
     }
 
     /// Returns a hint that something about the sets has changed.

@@ -9,14 +9,17 @@ mod planning;
 mod saved;
 mod steering;
 mod sub_plans;
+mod tools;
 mod watching;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use executor::{
     control::{Control, IdempotencyKey},
     limits::CallLimits,
+    options::Options,
     plans::Plans,
+    registry::Registry,
     toolbox::Toolbox,
 };
 use planner::{
@@ -37,6 +40,7 @@ pub use self::{
     again::BulkAction,
     error::EngineError,
     planning::{PlanningOptions, Verdict},
+    tools::DirectCall,
 };
 
 /// Planners, plans, executions and tools as one thing.
@@ -45,11 +49,11 @@ pub struct Engine {
     store: Arc<dyn Store>,
     control: Control,
     toolbox: Toolbox,
+    registry: Registry,
     planner: Arc<dyn Planner>,
     clock: Arc<dyn Clock>,
     plans: Arc<Plans>,
-    connect: Duration,
-    limits: Arc<CallLimits>,
+    options: Arc<Options>,
 }
 
 /// How an execution is asked for.
@@ -62,36 +66,30 @@ pub struct Order {
 }
 
 impl Engine {
-    /// Puts the parts together.
+    /// Puts the parts together. The options are those of the worker, if there is one.
     pub fn new(
         control: Control,
-        toolbox: Toolbox,
+        registry: Registry,
         planner: Arc<dyn Planner>,
         clock: Arc<dyn Clock>,
-        connect: Duration,
+        options: Options,
     ) -> Self {
         let store = Arc::clone(control.store());
         Self {
             store,
             control,
-            toolbox,
+            toolbox: registry.toolbox().clone(),
+            registry,
             planner,
             clock,
             plans: Arc::default(),
-            connect,
-            limits: Arc::default(),
+            options: Arc::new(options),
         }
-    }
-
-    /// Says how often tools may be called, so that who asks why something waits is told.
-    #[must_use]
-    pub fn with_limits(self, limits: Arc<CallLimits>) -> Self {
-        Self { limits, ..self }
     }
 
     /// Returns how often tools may be called.
     pub fn limits(&self) -> &CallLimits {
-        &self.limits
+        &self.options.calls
     }
 
     /// Returns the store.
@@ -116,7 +114,7 @@ impl Engine {
 
     /// Returns the tools that a plan may use, once no set is connecting any more.
     pub async fn catalog(&self) -> Catalog {
-        self.toolbox.settled(self.connect).await;
+        self.toolbox.settled(self.options.connect).await;
         let sets = self.toolbox.sets();
         Catalog::new(sets.iter().flat_map(|set| {
             set.tools.iter().map(|tool| CatalogTool {

@@ -22,6 +22,7 @@ mod step;
 mod subscription;
 mod timeline;
 mod tool;
+mod tool_work;
 mod waits;
 
 use async_graphql::{SDLExportOptions, SchemaBuilder};
@@ -79,7 +80,7 @@ pub fn sdl() -> String {
 
 /// Describes what comes from a library without a description.
 fn described() -> SchemaBuilder<Query, Mutation, Subscription> {
-    async_graphql::Schema::build(Query, Mutation, Subscription)
+    async_graphql::Schema::build(Query::default(), Mutation::default(), Subscription)
         .override_output_type_description::<Part<Request>>("A part of a list of requests.")
         .override_output_type_description::<Part<Plan>>("A part of a list of plans.")
         .override_output_type_description::<Part<Execution>>("A part of a list of executions.")

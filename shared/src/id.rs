@@ -141,6 +141,8 @@ prefixed_id!(/// Identifies a worker, from its start to its end.
     WorkerId, "work");
 prefixed_id!(/// Identifies what an outsider asked of an execution.
     CommandId, "cmd");
+prefixed_id!(/// Identifies a call outside any plan.
+    CallId, "call");
 
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $expected:literal, $is_valid:expr) => {

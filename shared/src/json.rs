@@ -32,6 +32,41 @@ pub fn bytes(value: &Value) -> usize {
     }
 }
 
+/// Changes a value as a JSON Merge Patch says (RFC 7396): fields are replaced one by one, and those
+/// that are null are removed.
+pub fn merge(target: &mut Value, patch: &Value) {
+    change(target, patch, Nulls::Remove);
+}
+
+/// Makes one patch of two that follow each other: nulls stay, because they remove something.
+pub fn compose(patch: &mut Value, later: &Value) {
+    change(patch, later, Nulls::Keep);
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Nulls {
+    Remove,
+    Keep,
+}
+
+fn change(target: &mut Value, patch: &Value, nulls: Nulls) {
+    let Value::Object(fields) = patch else {
+        target.clone_from(patch);
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(serde_json::Map::new());
+    }
+    let Value::Object(target) = target else { return };
+    for (name, value) in fields {
+        if value.is_null() && nulls == Nulls::Remove {
+            target.shift_remove(name);
+        } else {
+            change(target.entry(name.clone()).or_default(), value, nulls);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

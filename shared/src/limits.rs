@@ -83,3 +83,9 @@ pub const CONDITION_OPERATORS: usize = 128;
 pub const CONDITION_WORK: usize = 1_000_000;
 /// Bytes that a pattern in a condition may compile to: the time to match grows with it.
 pub const CONDITION_PATTERN_BYTES: usize = 256 << 10;
+/// Toolsets that are added to those of the configuration: every node connects to each.
+pub const TOOL_SETS: usize = 1_000;
+/// Tools that are registered one by one.
+pub const REGISTERED_TOOLS: usize = 100_000;
+/// Contexts, whose data conditions of toolsets ask for.
+pub const CONTEXTS: usize = 1_000;

@@ -19,7 +19,7 @@ const LOOK: usize = 64;
 impl Engine {
     /// Waits until no toolset is connecting any more, or the time for that is over.
     pub async fn settled(&self) {
-        self.toolbox.settled(self.connect).await;
+        self.toolbox.settled(self.options.connect).await;
     }
 
     /// Returns at most `most` events of a log behind a position, oldest first.

@@ -1,6 +1,7 @@
 //! Loads what lists need, each thing once an operation and not once a mention.
 
 use std::{
+    collections::BTreeMap,
     hash::Hash,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -10,12 +11,12 @@ use async_graphql::dataloader::{DataLoader, Loader};
 use futures::{StreamExt, TryStreamExt, future::BoxFuture, stream};
 use shared::{
     execution::Execution,
-    id::{ExecutionId, PlanId, RequestId},
+    id::{ExecutionId, PlanId, RequestId, ToolName},
     plan::Plan,
     request::Request,
-    store::StoreError,
+    store::{StoreError, Usage},
 };
-use tokio::task::JoinSet;
+use tokio::{sync::OnceCell, task::JoinSet};
 
 use super::error::{ApiError, ApiResult};
 use crate::engine::{Engine, EngineError};
@@ -29,6 +30,8 @@ type Loaded<K, V> = std::collections::HashMap<K, V>;
 /// The loaders of one operation.
 pub(super) struct Loaders {
     source: DataLoader<Source>,
+    engine: Engine,
+    usage: OnceCell<BTreeMap<ToolName, Usage>>,
 }
 
 struct Source(Engine);
@@ -42,7 +45,17 @@ impl Loaders {
             while tasks.try_join_next().is_some() {}
             tasks.spawn(task);
         };
-        Self { source: DataLoader::new(Source(engine), spawn).delay(Duration::ZERO) }
+        let source = DataLoader::new(Source(engine.clone()), spawn).delay(Duration::ZERO);
+        Self { source, engine, usage: OnceCell::new() }
+    }
+
+    /// Returns how often a tool was called, if it was. All of them are read once.
+    pub(super) async fn usage(&self, tool: &ToolName) -> ApiResult<Option<Usage>> {
+        let read = async {
+            let usage = self.engine.usage().await?;
+            Ok::<_, ApiError>(usage.into_iter().map(|it| (it.tool.clone(), it)).collect())
+        };
+        Ok(self.usage.get_or_try_init(|| read).await?.get(tool).cloned())
     }
 
     /// Returns a plan, if there is one.

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use async_graphql::{Context, Enum, ID, Object, Result};
+use async_graphql::{Context, Enum, ID, MergedObject, Object, Result};
 use serde_json::Value;
 use shared::id::ExecutionId;
 use tokio_util::sync::CancellationToken;
@@ -13,17 +13,22 @@ use super::{
     input::{ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions, given},
     plan::{Plan, PlanPayload},
     scalar::int,
+    tool_work::ToolMutation,
 };
 use crate::engine::{Engine, EngineError};
 
 /// What anybody may do.
-#[derive(Clone, Copy, Debug)]
-pub struct Mutation;
+#[derive(Clone, Copy, Debug, Default, MergedObject)]
+pub struct Mutation(Work, ToolMutation);
+
+/// Plans and executions.
+#[derive(Clone, Copy, Debug, Default)]
+struct Work;
 
 /// What anybody may do. Those that execute return at once: watch with a subscription, or ask
 /// `execution`.
 #[Object]
-impl Mutation {
+impl Work {
     /// Plans a query under a new request. The request and its transcript are kept even when no
     /// plan comes of it.
     #[graphql(complexity = "100 + child_complexity")]

@@ -1,7 +1,6 @@
 //! What anybody may ask.
 
-use async_graphql::{Context, ID, Object, Result};
-use executor::toolbox::Found;
+use async_graphql::{Context, ID, MergedObject, Object, Result};
 use shared::id::{ExecutionId, PlanId, RequestId};
 
 use super::{
@@ -12,17 +11,21 @@ use super::{
     loaders::Loaders,
     plan::{Plan, PlanPayload},
     request::{Request, plans_of},
-    tool::{Tool, ToolSet},
+    tool_work::ToolQuery,
 };
 use crate::engine::Engine;
 
 /// What anybody may ask.
-#[derive(Clone, Copy, Debug)]
-pub struct Query;
+#[derive(Clone, Copy, Debug, Default, MergedObject)]
+pub struct Query(Work, ToolQuery);
+
+/// Requests, plans and executions.
+#[derive(Clone, Copy, Debug, Default)]
+struct Work;
 
 /// What anybody may ask. An id that names nothing, or is none, gives null.
 #[Object]
-impl Query {
+impl Work {
     /// Everything that belongs to one query. Debugging begins here.
     #[graphql(complexity = "5 + child_complexity")]
     async fn request(
@@ -146,50 +149,5 @@ impl Query {
     ) -> Result<PlanPayload> {
         let verdict = ctx.data::<Engine>()?.validate(&input.into_draft()).await;
         Ok(PlanPayload(verdict.map_err(ApiError::from)?))
-    }
-
-    /// Tools, in the order in which their sets were registered.
-    #[graphql(complexity = "1 + 10 * child_complexity")]
-    async fn tools(
-        &self,
-        ctx: &Context<'_>,
-        #[graphql(desc = "Only those of this toolset.")] tool_set: Option<String>,
-        #[graphql(desc = "Only those with all of these words in name, description or examples.")]
-        search: Option<String>,
-        #[graphql(desc = "Only those that plans may use.", default_with = "Some(false)")]
-        active_only: Option<bool>,
-    ) -> Result<Vec<Tool>> {
-        let engine = ctx.data::<Engine>()?;
-        engine.settled().await;
-        let search = search.unwrap_or_default().to_lowercase();
-        let words: Vec<String> = search.split_whitespace().map(str::to_owned).collect();
-        let sets = engine.toolbox().sets();
-        let asked = |name: &str| tool_set.as_ref().is_none_or(|it| it == name);
-        let tools = sets.iter().filter(|it| asked(it.name.as_str())).flat_map(Tool::of);
-        let tools = tools.filter(|it| it.is_active() || !active_only.unwrap_or(false));
-        Ok(tools.filter(|it| it.has_words(&words)).collect())
-    }
-
-    /// One tool.
-    async fn tool(
-        &self,
-        ctx: &Context<'_>,
-        #[graphql(desc = "Its name, or `set.name`.")] name: String,
-    ) -> Result<Option<Tool>> {
-        let engine = ctx.data::<Engine>()?;
-        engine.settled().await;
-        let Ok(name) = name.parse() else { return Ok(None) };
-        let (Found::Tool(found) | Found::Inactive(found)) = engine.toolbox().find(&name) else {
-            return Ok(None);
-        };
-        let sets = engine.toolbox().sets();
-        Ok(sets.iter().flat_map(Tool::of).find(|it| it.is(found.definition())))
-    }
-
-    /// Every toolset, in the order in which they were registered.
-    #[graphql(complexity = "1 + 10 * child_complexity")]
-    async fn tool_sets(&self, ctx: &Context<'_>) -> Vec<ToolSet> {
-        let sets = ctx.data_unchecked::<Engine>().toolbox().sets();
-        sets.into_iter().map(ToolSet).collect()
     }
 }

@@ -2,12 +2,20 @@
 
 use std::sync::Arc;
 
-use async_graphql::Object;
-use executor::toolbox::{SetStatus, ToolSet as Set};
+use async_graphql::{Context, Object, Result};
+use executor::{
+    registry::Switched,
+    toolbox::{SetStatus, ToolSet as Set},
+};
 use serde_json::Value;
-use shared::tool::ToolDefinition;
+use shared::{id::ToolName, store::Usage, tool::ToolDefinition};
 
-use super::plan::Effect;
+use super::{
+    loaders::Loaders,
+    plan::Effect,
+    scalar::{DateTime, int},
+};
+use crate::engine::DirectCall;
 
 /// Something that a plan can call.
 pub(super) struct Tool {
@@ -19,17 +27,13 @@ pub(super) struct Tool {
 impl Tool {
     /// Returns the tools of a set, in the order of their source.
     pub(super) fn of(set: &Set) -> Vec<Self> {
-        let tools = set.tools.iter().map(|it| Self {
-            definition: Arc::clone(it.definition()),
-            source: set.source.clone(),
-            is_active: set.is_active,
-        });
-        tools.collect()
+        set.tools.iter().map(|it| Self::new(it.definition(), set)).collect()
     }
 
-    /// Returns whether this is what `definition` is.
-    pub(super) fn is(&self, definition: &ToolDefinition) -> bool {
-        self.definition.set == definition.set && self.definition.name == definition.name
+    /// Returns a tool of a set.
+    pub(super) fn new(definition: &Arc<ToolDefinition>, set: &Set) -> Self {
+        let definition = Arc::clone(definition);
+        Self { definition, source: set.source.clone(), is_active: set.is_active }
     }
 
     pub(super) fn is_active(&self) -> bool {
@@ -105,6 +109,149 @@ impl Tool {
     /// Sentences that people would say when they want it.
     async fn examples(&self) -> &[String] {
         &self.definition.examples
+    }
+
+    /// How often it was called, in plans and outside, by every node.
+    #[graphql(complexity = "1 + child_complexity")]
+    async fn usage(&self, ctx: &Context<'_>) -> Result<ToolUsage> {
+        let name = self.definition.qualified();
+        let usage = ctx.data::<Loaders>()?.usage(&name).await?;
+        Ok(usage.map_or_else(|| ToolUsage::none(&name), ToolUsage::from))
+    }
+}
+
+/// How often a tool was called.
+pub(super) struct ToolUsage {
+    tool: ToolName,
+    counted: Option<Usage>,
+}
+
+impl From<Usage> for ToolUsage {
+    fn from(usage: Usage) -> Self {
+        Self { tool: usage.tool.clone(), counted: Some(usage) }
+    }
+}
+
+impl ToolUsage {
+    /// Returns that of a tool that was never called.
+    fn none(tool: &ToolName) -> Self {
+        Self { tool: tool.clone(), counted: None }
+    }
+
+    fn quantile(&self, share: f64) -> Option<f64> {
+        self.counted.as_ref()?.quantile(share).map(|it| it.as_secs_f64() * 1e3)
+    }
+}
+
+/// How often a tool was called.
+#[Object]
+impl ToolUsage {
+    /// The tool: `set.name`.
+    async fn tool_name(&self) -> &str {
+        self.tool.as_str()
+    }
+
+    /// Calls that have ended, failed ones included.
+    async fn calls(&self) -> i64 {
+        self.counted.as_ref().map_or(0, |it| int(it.calls))
+    }
+
+    /// Those that failed.
+    async fn failures(&self) -> i64 {
+        self.counted.as_ref().map_or(0, |it| int(it.failures))
+    }
+
+    /// When the last one ended.
+    async fn last_called_at(&self) -> Option<DateTime> {
+        self.counted.as_ref().map(|it| it.last.into())
+    }
+
+    /// Half of the calls took no longer, to a tenth.
+    async fn p50_ms(&self) -> Option<f64> {
+        self.quantile(0.5)
+    }
+
+    /// All but one in a hundred took no longer, to a tenth.
+    async fn p99_ms(&self) -> Option<f64> {
+        self.quantile(0.99)
+    }
+}
+
+/// What came of a call outside any plan.
+pub(super) struct ToolResult(pub(super) DirectCall);
+
+/// What came of a call outside any plan.
+#[Object]
+impl ToolResult {
+    /// `call_…`
+    async fn call_id(&self) -> &str {
+        &self.0.id
+    }
+
+    /// The tool: `set.name`, or what was asked for where there is no such tool.
+    async fn tool(&self) -> &str {
+        &self.0.tool
+    }
+
+    /// `success` or `error`.
+    async fn status(&self) -> &'static str {
+        if self.0.result.is_ok() { "success" } else { "error" }
+    }
+
+    /// What it was given.
+    async fn parameters(&self) -> &Value {
+        &self.0.parameters
+    }
+
+    /// What it returned.
+    async fn result(&self) -> Option<&Value> {
+        self.0.result.as_ref().ok()
+    }
+
+    /// Why it failed.
+    async fn error(&self) -> Option<&str> {
+        self.0.result.as_ref().err().map(String::as_str)
+    }
+
+    /// How long it took.
+    async fn duration_ms(&self) -> f64 {
+        self.0.duration_ms
+    }
+
+    /// When it began.
+    async fn at(&self) -> DateTime {
+        self.0.at.into()
+    }
+}
+
+/// What became of toolsets that were to be switched on or off.
+pub(super) struct ToolSetChange {
+    pub(super) switched: Switched,
+    pub(super) tool_sets: Vec<ToolSet>,
+}
+
+/// What became of toolsets that were to be switched on or off.
+#[Object]
+impl ToolSetChange {
+    /// Those that were not as asked for, and are now.
+    async fn changed(&self) -> &[String] {
+        &self.switched.changed
+    }
+
+    /// Names of no toolset.
+    async fn not_found(&self) -> &[String] {
+        &self.switched.not_found
+    }
+
+    /// Those that are always switched on.
+    async fn refused(&self) -> &[String] {
+        &self.switched.refused
+    }
+
+    /// Every toolset as it now is.
+    #[graphql(complexity = "1 + 10 * child_complexity")]
+    async fn tool_sets(&self) -> &[ToolSet] {
+        &self.tool_sets
     }
 }
 

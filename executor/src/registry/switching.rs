@@ -1,0 +1,59 @@
+//! Switching sets on and off.
+
+use serde_json::Value;
+use shared::{
+    id::ToolSetName,
+    store::{RecordKind, Unless},
+};
+
+use super::{Registry, RegistryError, tools};
+use crate::tool::flow;
+
+/// What became of sets that were to be switched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Switched {
+    /// Those that were not as asked for, and are now.
+    pub changed: Vec<String>,
+    /// Names of no set.
+    pub not_found: Vec<String>,
+    /// Those that cannot be switched off, or nobody could switch anything on again.
+    pub refused: Vec<String>,
+}
+
+impl Registry {
+    /// Switches sets on or off, each that there is; the others are named.
+    pub async fn switch(&self, names: &[String], on: bool) -> Result<Switched, RegistryError> {
+        self.sync().await?;
+        let sets = self.0.parts.toolbox.sets();
+        let mut switched = Switched::default();
+        for name in names {
+            let Some(set) = sets.iter().find(|it| it.name.as_str() == name) else {
+                push_new(&mut switched.not_found, name);
+                continue;
+            };
+            if is_fixed(&set.name) {
+                if !on {
+                    push_new(&mut switched.refused, name);
+                }
+                continue;
+            }
+            if set.is_active != on && !switched.changed.contains(name) {
+                self.put(RecordKind::Switch, name, Value::Bool(on), Unless::Never).await?;
+                switched.changed.push(name.clone());
+            }
+        }
+        self.sync().await?;
+        Ok(switched)
+    }
+}
+
+/// Returns whether a set is always switched on.
+fn is_fixed(name: &ToolSetName) -> bool {
+    [tools::TOOL_SET, flow::SET].contains(&name.as_str())
+}
+
+fn push_new(names: &mut Vec<String>, name: &str) {
+    if !names.iter().any(|it| it == name) {
+        names.push(name.to_owned());
+    }
+}

@@ -1,0 +1,125 @@
+//! Toolsets as the configuration and the API describe them.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use shared::id::ToolSetName;
+
+use crate::tool::{command::CommandTool, mcp::McpCommand};
+
+/// A toolset as the configuration describes it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetConfig {
+    /// Its name.
+    pub name: ToolSetName,
+    /// What it is for, in words.
+    #[serde(default)]
+    pub description: String,
+    /// Whether plans may use it.
+    #[serde(default = "yes")]
+    pub active: bool,
+    /// Where its tools come from.
+    pub source: Source,
+    /// The context whose data `condition` asks for, and which the set is said to come from.
+    #[serde(default)]
+    pub context: Option<String>,
+    /// When the set is there: CEL over data of contexts. Always, where nothing is said.
+    #[serde(default)]
+    pub condition: Option<String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Where the tools of a set come from.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Map<String, Value>")]
+pub enum Source {
+    /// An MCP server over stdio.
+    Mcp(McpCommand),
+    /// Commands on this machine.
+    Tools(Vec<CommandTool>),
+}
+
+/// The kinds of sources, each the key of its own map.
+const KINDS: [&str; 2] = ["mcp", "tools"];
+
+/// A source is a map of exactly one kind. (An enum would be a tag in YAML.)
+impl TryFrom<Map<String, Value>> for Source {
+    type Error = String;
+
+    fn try_from(mut written: Map<String, Value>) -> Result<Self, String> {
+        let mut kinds = KINDS.into_iter().filter(|it| written.contains_key(*it));
+        let (Some(kind), None) = (kinds.next(), kinds.next()) else {
+            return Err(match written.keys().find(|it| !KINDS.contains(&it.as_str())) {
+                Some(unknown) => unknown_field(unknown),
+                None => format!("a source is exactly one of {}", listed("and")),
+            });
+        };
+        let value = written.swap_remove(kind).unwrap_or_default();
+        if let Some(other) = written.keys().next() {
+            return Err(unknown_field(other));
+        }
+        let read = match kind {
+            "mcp" => serde_json::from_value(value).map(Self::Mcp),
+            _ => serde_json::from_value(value).map(Self::Tools),
+        };
+        read.map_err(|err| err.to_string())
+    }
+}
+
+fn unknown_field(field: &str) -> String {
+    format!("unknown field `{field}`, expected {}", listed("or"))
+}
+
+fn listed(word: &str) -> String {
+    let [first @ .., last] = KINDS.map(|it| format!("`{it}`"));
+    format!("{} {word} {last}", first.join(", "))
+}
+
+impl SetConfig {
+    /// Resolves its relative paths against the directory of the file that describes it.
+    #[must_use]
+    pub fn rooted(mut self, base: &Path) -> Self {
+        match &mut self.source {
+            Source::Mcp(mcp) => {
+                mcp.command = rooted_program(base, &mcp.command);
+                mcp.cwd = Some(rooted_cwd(base, mcp.cwd.take()));
+            }
+            Source::Tools(tools) => {
+                for run in tools.iter_mut().filter_map(|it| it.run.as_mut()) {
+                    let program = rooted_program(base, run.command.program());
+                    run.command = run.command.clone().with_program(program);
+                    run.cwd = Some(rooted_cwd(base, run.cwd.take()));
+                }
+            }
+        }
+        self
+    }
+
+    /// Says for people where the tools come from: the context, where it is one's.
+    pub(super) fn kind(&self) -> String {
+        let kind = match self.source {
+            Source::Mcp(_) => "mcp",
+            Source::Tools(_) => "local",
+        };
+        self.context.clone().unwrap_or_else(|| kind.to_owned())
+    }
+}
+
+/// A bare name is looked up on the path; only what has a slash is a path.
+fn rooted_program(base: &Path, program: &str) -> String {
+    if program.contains('/') {
+        base.join(program).display().to_string()
+    } else {
+        program.to_owned()
+    }
+}
+
+fn rooted_cwd(base: &Path, cwd: Option<PathBuf>) -> PathBuf {
+    cwd.map_or_else(|| base.to_owned(), |it| base.join(it))
+}
+
