@@ -69,6 +69,10 @@ pub const INBOX_LOOK: usize = 4_096;
 pub const INBOX_BYTES: usize = 16 << 20;
 /// Outputs that are kept for later calls with the same parameters, in one store.
 pub const CACHE_ENTRIES: usize = 100_000;
+/// Bytes of a record's name: keys of indexes stay small.
+pub const NAME_BYTES: usize = 512;
+/// Calls outside plans that are remembered, in one store.
+pub const CALL_HISTORY: usize = 10_000;
 /// Calls at the same time that one limit can count: their holders are in one document.
 pub const HOLDERS: u32 = 10_000;
 /// Bytes of a condition: what a person can still read.

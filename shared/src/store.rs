@@ -1,6 +1,6 @@
 //! Where everything is kept.
 //!
-//! Two small traits. [`ExecutionLog`] keeps what happens and promises three things, which the
+//! Three small traits. [`ExecutionLog`] keeps what happens and promises three things, which the
 //! conformance suite in `tests` checks of every store:
 //!
 //! * **Order.** An append succeeds only if its `after` is the end of the log: all of it, or a
@@ -10,11 +10,13 @@
 //!
 //! Fencing needs no further promise: a claim is an event, so a worker that lost its claim has a
 //! stale position. [`Documents`] keeps what never changes (requests, plans) and what caches the
-//! logs (heads).
+//! logs (heads). [`Records`] keeps small documents that do change: what was registered, what tools
+//! remember.
 
 mod assembly;
 mod error;
 pub mod hints;
+mod inbox;
 pub mod journal;
 mod list;
 pub mod memory;
@@ -22,6 +24,7 @@ pub mod mongo;
 mod open;
 mod permit;
 mod plan_cache;
+mod record;
 mod retention;
 mod search;
 pub mod sqlite;
@@ -33,12 +36,15 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use self::inbox::full_inbox;
 pub use self::{
     error::{AppendError, StoreError},
     hints::Hints,
+    inbox::{Command, Envelope},
     list::{Cursor, ExecutionFilter, Listing, Page, PlanFilter, RequestFilter},
     open::open,
     permit::{CallLimit, Permission, Permit, PermitAsk, Rate},
+    record::{Record, RecordKind, RecordPage, Records, Unless},
     retention::{Pruned, sub_plans},
     tail::tail,
 };
@@ -46,16 +52,16 @@ use crate::{
     clock::Timestamp,
     event::{self, Recorded},
     execution::{Execution, ExecutionState},
-    id::{CommandId, Epoch, ExecutionId, PlanId, RequestId, Seq, StepId, WorkerId},
+    id::{CommandId, Epoch, ExecutionId, PlanId, RequestId, Seq, WorkerId},
     limits,
     plan::Plan,
     request::{Request, TranscriptEntry},
 };
 
 /// Everything a store does.
-pub trait Store: ExecutionLog + Documents {}
+pub trait Store: ExecutionLog + Documents + Records {}
 
-impl<S: ExecutionLog + Documents> Store for S {}
+impl<S: ExecutionLog + Documents + Records> Store for S {}
 
 /// Keeps the log of every execution, and who works on it.
 #[async_trait]
@@ -369,64 +375,6 @@ pub struct Lease {
     pub node: String,
     /// Until when.
     pub until: Timestamp,
-}
-
-/// Something an outsider asks of an execution.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Envelope {
-    /// Makes it count once.
-    pub id: CommandId,
-    /// Which execution.
-    pub execution: ExecutionId,
-    /// When it was asked.
-    #[serde(with = "chrono::serde::ts_microseconds")]
-    pub at: Timestamp,
-    /// What.
-    pub command: Command,
-}
-
-/// Says that no further command can wait.
-fn full_inbox(of: ExecutionId) -> StoreError {
-    StoreError::Full { what: format!("the inbox of `{of}`") }
-}
-
-/// What an outsider asks of an execution.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum Command {
-    /// Stop.
-    Cancel {
-        /// Why.
-        reason: Option<String>,
-    },
-    /// Start nothing further.
-    Pause,
-    /// Go on.
-    Resume,
-    /// Let a step that waits for a person go on, or not.
-    Approve {
-        /// The step.
-        step: StepId,
-        /// Which item of its list; all that wait, if nothing.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        item: Option<u32>,
-        /// Whether it may go on.
-        approved: bool,
-        /// What the person said.
-        comment: Option<String>,
-    },
-    /// Tell a step that waits for it.
-    Signal {
-        /// The signal's name.
-        name: String,
-        /// What it brings.
-        payload: Arc<Value>,
-    },
-    /// An execution that a step of this one began is over: look what came of it.
-    ChildEnded {
-        /// Which.
-        child: ExecutionId,
-    },
 }
 
 /// An idempotency key and the execution it stands for.

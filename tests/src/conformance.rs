@@ -10,6 +10,7 @@ mod documents;
 mod lists;
 mod log;
 mod permits;
+mod records;
 mod retention;
 mod work;
 
@@ -26,7 +27,7 @@ use shared::{
     store::{Append, Command, Envelope, Head, Page, Store},
 };
 
-pub use self::{documents::*, lists::*, log::*, permits::*, retention::*, work::*};
+pub use self::{documents::*, lists::*, log::*, permits::*, records::*, retention::*, work::*};
 
 /// Two views of one store that nobody else uses.
 #[derive(Clone, Debug)]

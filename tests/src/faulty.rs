@@ -26,8 +26,9 @@ use shared::{
     request::{Request, TranscriptEntry},
     store::{
         Append, AppendError, Documents, Envelope, ExecutionFilter, ExecutionLog, Head, Hints,
-        Lease, Listing, Page, Permission, Permit, PermitAsk, PlanFilter, Pruned, RequestFilter,
-        Reservation, SavedPlan, Store, StoreError,
+        Lease, Listing, Page, Permission, Permit, PermitAsk, PlanFilter, Pruned, Record,
+        RecordKind, RecordPage, Records, RequestFilter, Reservation, SavedPlan, Store, StoreError,
+        Unless,
     },
 };
 
@@ -295,6 +296,29 @@ impl Documents for Faulty {
 
     async fn check(&self) -> Result<(), StoreError> {
         self.through(self.inner.check()).await
+    }
+}
+
+#[async_trait]
+impl Records for Faulty {
+    async fn put_record(&self, record: &Record, unless: Unless) -> Result<bool, StoreError> {
+        self.through(self.inner.put_record(record, unless)).await
+    }
+
+    async fn record(&self, kind: RecordKind, name: &str) -> Result<Option<Record>, StoreError> {
+        self.through(self.inner.record(kind, name)).await
+    }
+
+    async fn records(&self, kind: RecordKind, page: RecordPage) -> Result<Vec<Record>, StoreError> {
+        self.through(self.inner.records(kind, page)).await
+    }
+
+    async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
+        self.through(self.inner.remove_record(kind, name)).await
+    }
+
+    async fn records_revision(&self) -> Result<u64, StoreError> {
+        self.through(self.inner.records_revision()).await
     }
 }
 

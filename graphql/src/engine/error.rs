@@ -62,7 +62,7 @@ impl EngineError {
         match self {
             Self::NotFound(_) => "NOT_FOUND",
             Self::InvalidPlan { .. } => "INVALID_PLAN",
-            Self::InvalidArgument(_) => "INVALID_ARGUMENT",
+            Self::InvalidArgument(_) | Self::Store(StoreError::Unfit { .. }) => "INVALID_ARGUMENT",
             Self::Conflict(_) | Self::Store(StoreError::Taken) => "CONFLICT",
             Self::PlannerUnavailable { .. } => "PLANNER_UNAVAILABLE",
             Self::NoPlanFound { .. } => "NO_PLAN_FOUND",

@@ -29,6 +29,14 @@ pub enum StoreError {
         /// How large it is.
         bytes: usize,
     },
+    /// No store can keep it as it is.
+    #[error("{what} cannot be kept: {why}")]
+    Unfit {
+        /// What.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// What the store has cannot be what it says.
     #[error("`{what}` is damaged in the store: {why}")]
     Corrupt {

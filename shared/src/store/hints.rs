@@ -19,12 +19,18 @@ const SWEEP: usize = 1_024;
 pub struct Hints {
     work: watch::Sender<()>,
     inbox: watch::Sender<()>,
+    records: watch::Sender<()>,
     logs: Mutex<BTreeMap<ExecutionId, watch::Sender<()>>>,
 }
 
 impl Default for Hints {
     fn default() -> Self {
-        Self { work: watch::Sender::new(()), inbox: watch::Sender::new(()), logs: Mutex::default() }
+        Self {
+            work: watch::Sender::new(()),
+            inbox: watch::Sender::new(()),
+            records: watch::Sender::new(()),
+            logs: Mutex::default(),
+        }
     }
 }
 
@@ -37,6 +43,11 @@ impl Hints {
     /// Returns a hint that there may be commands.
     pub fn inbox(&self) -> watch::Receiver<()> {
         self.inbox.subscribe()
+    }
+
+    /// Returns a hint that records may have changed on which all nodes must agree.
+    pub fn records(&self) -> watch::Receiver<()> {
+        self.records.subscribe()
     }
 
     /// Returns a hint that a log may have grown.
@@ -58,6 +69,11 @@ impl Hints {
         self.inbox.send_replace(());
     }
 
+    /// Says that records may have changed on which all nodes must agree.
+    pub fn poke_records(&self) {
+        self.records.send_replace(());
+    }
+
     /// Says that a log has grown. Forgets logs that nobody watches any more.
     pub fn poke_log(&self, id: ExecutionId) {
         let mut logs = self.logs();
@@ -72,6 +88,7 @@ impl Hints {
     pub fn poke_all(&self) {
         self.poke_work();
         self.poke_inbox();
+        self.poke_records();
         self.logs().retain(|_, hint| hint.send(()).is_ok());
     }
 

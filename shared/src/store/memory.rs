@@ -9,11 +9,12 @@ mod documents;
 mod log;
 mod permits;
 mod prune;
+mod records;
 mod work;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use self::{documents::Kept, log::Logs, permits::Permits, work::Work};
+use self::{documents::Kept, log::Logs, permits::Permits, records::KeptRecords, work::Work};
 use super::{Cursor, Hints, Listing, Page};
 
 /// A store in memory.
@@ -29,6 +30,7 @@ struct State {
     work: Work,
     kept: Kept,
     permits: Permits,
+    records: KeptRecords,
 }
 
 impl Memory {

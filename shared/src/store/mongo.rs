@@ -23,6 +23,7 @@ mod lists;
 mod log;
 mod outputs;
 mod permits;
+mod records;
 mod removal;
 mod rows;
 mod streams;
@@ -61,6 +62,7 @@ pub struct Mongo {
 struct Rounds {
     heartbeats: AtomicU64,
     outputs: AtomicU64,
+    calls: AtomicU64,
 }
 
 impl Mongo {

@@ -22,6 +22,7 @@ mod log;
 mod outputs;
 mod permits;
 mod readers;
+mod records;
 mod removal;
 mod rows;
 mod schema;

@@ -9,12 +9,13 @@ use shared::{
     id::{Epoch, Seq},
     store::{
         Append, CallLimit, Command, Cursor, ExecutionFilter, Head, Lease, Page, Permission,
-        PermitAsk, RequestFilter, Reservation, SavedPlan, Store, memory::Memory, open,
+        PermitAsk, RecordKind, RecordPage, RequestFilter, Reservation, SavedPlan, Store, Unless,
+        memory::Memory, open,
     },
 };
 use tests::conformance::{
-    ask, at, at_once, command_id, envelope, execution, head, in_all, plan, plan_id, request,
-    request_id, some_events, worker,
+    ask, at, at_once, command_id, envelope, execution, head, in_all, plan, plan_id, record,
+    request, request_id, some_events, worker,
 };
 
 use crate::mongod::Mongod;
@@ -49,6 +50,10 @@ enum Doing {
     Cached { key: usize, now: i64 },
     SavePlan { n: usize },
     SavedPlan,
+    PutRecord { kind: RecordKind, n: usize, unless: Unless, at: i64 },
+    RemoveRecord { kind: RecordKind, n: usize },
+    Records { kind: RecordKind, page: RecordPage },
+    Revision,
     Prune { before: i64, most: usize },
 }
 
@@ -74,6 +79,21 @@ fn doer() -> impl Strategy<Value = Doer> {
         priority,
         state,
         finished_at,
+    })
+}
+
+/// Names of records: some begin as others do, some lie beside them.
+const NAMES: [&str; 6] = ["a", "a/", "a/b", "a/ö", "a0", "ö"];
+
+fn kind() -> impl Strategy<Value = RecordKind> {
+    prop::sample::select(vec![RecordKind::Tool, RecordKind::Memory, RecordKind::Call])
+}
+
+fn record_page() -> impl Strategy<Value = RecordPage> {
+    let name = || some(prop::sample::select(NAMES.to_vec()));
+    (name(), name(), 0..4_usize, any::<bool>()).prop_map(|(prefix, after, first, newest)| {
+        let owned = |it: Option<&str>| it.map(str::to_owned);
+        RecordPage { prefix: owned(prefix), after: owned(after), first, newest }
     })
 }
 
@@ -109,6 +129,13 @@ fn doing() -> impl Strategy<Value = Doing> {
         1 => (0..2_usize, 0..6_i64).prop_map(|(key, now)| Doing::Cached { key, now }),
         1 => of.prop_map(|n| Doing::SavePlan { n }),
         1 => Just(Doing::SavedPlan),
+        3 => (kind(), 0..NAMES.len(), any::<bool>(), 0..6_i64).prop_map(|(kind, n, is_new, at)| {
+            let unless = if is_new { Unless::Exists } else { Unless::Never };
+            Doing::PutRecord { kind, n, unless, at }
+        }),
+        1 => (kind(), 0..NAMES.len()).prop_map(|(kind, n)| Doing::RemoveRecord { kind, n }),
+        2 => (kind(), record_page()).prop_map(|(kind, page)| Doing::Records { kind, page }),
+        1 => Just(Doing::Revision),
         2 => (0..7_i64, 0..4_usize).prop_map(|(before, most)| Doing::Prune { before, most }),
     ]
 }
@@ -222,8 +249,24 @@ async fn act_on_documents(store: &dyn Store, doing: &Doing) -> String {
             text(store.save_plan(&saved).await)
         }
         Doing::SavedPlan => text(store.saved_plan("name").await),
+        Doing::PutRecord { .. }
+        | Doing::RemoveRecord { .. }
+        | Doing::Records { .. }
+        | Doing::Revision => act_on_records(store, doing).await,
         Doing::Prune { before, most } => text(store.prune(at(*before), *most).await),
         other => unreachable!("{other:?} is no document"),
+    }
+}
+
+async fn act_on_records(store: &dyn Store, doing: &Doing) -> String {
+    match doing {
+        Doing::PutRecord { kind, n, unless, at } => {
+            text(store.put_record(&record(*kind, NAMES[*n], json!(at), *at), *unless).await)
+        }
+        Doing::RemoveRecord { kind, n } => text(store.remove_record(*kind, NAMES[*n]).await),
+        Doing::Records { kind, page } => text(store.records(*kind, page.clone()).await),
+        Doing::Revision => text(store.records_revision().await),
+        other => unreachable!("{other:?} is about no record"),
     }
 }
 

@@ -4,17 +4,18 @@ use mongodb::{
     Client, Database,
     bson::{DateTime, Document, doc},
 };
+use serde_json::json;
 use shared::{
     execution::ExecutionState,
     id::Seq,
     limits,
     store::{
         Append, AppendError, Command, Documents, ExecutionFilter, ExecutionLog, Head, Lease, Page,
-        Permission, StoreError, mongo::Mongo, open,
+        Permission, RecordKind, RecordPage, Records, StoreError, Unless, mongo::Mongo, open,
     },
 };
 use tests::conformance::{
-    World, ask, at, at_once, envelope, execution, head, plan, plan_id, some_events, worker,
+    World, ask, at, at_once, envelope, execution, head, plan, plan_id, record, some_events, worker,
 };
 
 use crate::mongod::Mongod;
@@ -90,7 +91,7 @@ async fn a_newer_schema_is_refused() {
     drop(Mongo::open(&url).await.unwrap());
     edit(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 7 } }).await;
     let err = Mongo::open(&url).await.map(drop).unwrap_err();
-    assert_eq!(err, StoreError::TooNew { found: 7, known: 2 });
+    assert_eq!(err, StoreError::TooNew { found: 7, known: 3 });
 }
 
 #[tokio::test]
@@ -133,7 +134,50 @@ async fn a_database_of_version_1_is_brought_up_to_date() {
     assert_eq!(store.read(execution(1), Seq(0)).await.unwrap().len(), 2);
     let meta = database(&url).await.collection::<Document>("meta");
     let schema = meta.find_one(doc! { "_id": "schema" }).await.unwrap().unwrap();
-    assert_eq!(schema.get_i32("version").unwrap(), 2);
+    assert_eq!(schema.get_i32("version").unwrap(), 3);
+}
+
+#[tokio::test]
+async fn a_database_of_version_2_is_brought_up_to_date() {
+    let url = Mongod::shared().await.fresh_url();
+    let store = Mongo::open(&url).await.unwrap();
+    let over = Head { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
+    let append = Append { head: Some(over.clone()), ..some_events(execution(1), 0, 2) };
+    store.append(append).await.unwrap();
+    drop(store);
+    database(&url).await.collection::<Document>("records").drop().await.unwrap();
+    edit(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 2 } }).await;
+    let (store, other) = tokio::join!(Mongo::open(&url), Mongo::open(&url));
+    let (store, other) = (store.unwrap(), other.unwrap());
+    assert_eq!(store.head(execution(1)).await.unwrap(), Some(over));
+    assert_eq!(store.records_revision().await.unwrap(), 0);
+    let kept = record(RecordKind::Tool, "a", json!(1), 0);
+    assert!(store.put_record(&kept, Unless::Exists).await.unwrap());
+    assert_eq!(other.record(RecordKind::Tool, "a").await.unwrap(), Some(kept));
+    assert_eq!(other.records_revision().await.unwrap(), 1);
+    let meta = database(&url).await.collection::<Document>("meta");
+    let schema = meta.find_one(doc! { "_id": "schema" }).await.unwrap().unwrap();
+    assert_eq!(schema.get_i32("version").unwrap(), 3);
+}
+
+#[tokio::test]
+async fn calls_do_not_grow_without_bound() {
+    let url = Mongod::shared().await.fresh_url();
+    let store = Mongo::open(&url).await.unwrap();
+    let records = database(&url).await.collection::<Document>("records");
+    for kind in ["call", "memory"] {
+        let id = |n: i64| doc! { "k": kind, "n": format!("{n:06}") };
+        let row = |n| doc! { "_id": id(n), "at": n, "json": "1" };
+        records.insert_many((1..=10_100).map(row)).await.unwrap();
+    }
+    let call = record(RecordKind::Call, "new", json!(1), 0);
+    store.put_record(&call, Unless::Never).await.unwrap();
+    let all = RecordPage::first(usize::MAX);
+    let calls = store.records(RecordKind::Call, all.clone()).await.unwrap();
+    assert!((limits::CALL_HISTORY - 500..=limits::CALL_HISTORY).contains(&calls.len()));
+    assert_eq!(calls.last(), Some(&call));
+    assert_eq!(calls[calls.len() - 2].name, "010100", "the oldest went");
+    assert_eq!(store.records(RecordKind::Memory, all).await.unwrap().len(), 10_100);
 }
 
 /// A process that died while it removed leaves things that the next one finds and removes; what it
@@ -175,7 +219,7 @@ async fn outputs_do_not_grow_without_bound() {
         let rows = (0..10_050_i64).map(|it| row(chunk * 10_050 + it));
         outputs.insert_many(rows).await.unwrap();
     }
-    store.cache("new", &serde_json::json!(1), at(1_000_000_000)).await.unwrap();
+    store.cache("new", &json!(1), at(1_000_000_000)).await.unwrap();
     let left = usize::try_from(count(&url, "outputs").await).unwrap();
     assert!((limits::CACHE_ENTRIES - 1_000..=limits::CACHE_ENTRIES).contains(&left), "{left}");
     assert!(store.cached("new", at(0)).await.unwrap().is_some());

@@ -3,6 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use rusqlite::{Connection, params};
+use serde_json::json;
 use shared::{
     clock::Timestamp,
     execution::ExecutionState,
@@ -10,13 +11,13 @@ use shared::{
     limits,
     store::{
         Append, Command, Documents, ExecutionFilter, ExecutionLog, Head, Lease, Page, Permission,
-        StoreError, open, sqlite::Sqlite,
+        RecordKind, RecordPage, Records, StoreError, Unless, open, sqlite::Sqlite,
     },
 };
 use tempfile::TempDir;
 use tests::conformance::{
-    World, ask, at, at_once, envelope, execution, head, in_all, plan, plan_id, request, request_id,
-    some_events, worker,
+    World, ask, at, at_once, envelope, execution, head, in_all, plan, plan_id, record, request,
+    request_id, some_events, worker,
 };
 
 pub(crate) async fn alone() -> World {
@@ -123,7 +124,7 @@ async fn a_newer_schema_is_refused() {
     drop(Sqlite::open(&path).unwrap());
     edit(&path, "UPDATE meta SET value = '7' WHERE name = 'schema_version'");
     let err = Sqlite::open(&path).map(drop).unwrap_err();
-    assert_eq!(err, StoreError::TooNew { found: 7, known: 2 });
+    assert_eq!(err, StoreError::TooNew { found: 7, known: 3 });
 }
 
 #[tokio::test]
@@ -238,7 +239,75 @@ async fn a_file_of_version_1_is_brought_up_to_date() {
     let version = "SELECT value FROM meta WHERE name = 'schema_version'";
     let version: String =
         Connection::open(&path).unwrap().query_row(version, [], |row| row.get(0)).unwrap();
-    assert_eq!(version, "2");
+    assert_eq!(version, "3");
+}
+
+#[tokio::test]
+async fn a_file_of_version_2_is_brought_up_to_date() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    version_1(&path);
+    edit(&path, include_str!("version_2.sql"));
+    let open = || {
+        let path = path.clone();
+        std::thread::spawn(move || Sqlite::open(&path).unwrap())
+    };
+    let openings = [open(), open(), open()];
+    let [store, other, _] = openings.map(|it| it.join().unwrap());
+    let over = Head { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
+    assert_eq!(store.head(execution(1)).await.unwrap(), Some(over), "what was there is there");
+    assert_eq!(other.inbox(None).await.unwrap(), [envelope(1, 2, Command::Pause)]);
+    assert_eq!(store.records_revision().await.unwrap(), 0);
+    let kept = record(RecordKind::Tool, "a", json!(1), 0);
+    assert!(store.put_record(&kept, Unless::Exists).await.unwrap());
+    assert_eq!(other.record(RecordKind::Tool, "a").await.unwrap(), Some(kept));
+    assert_eq!(other.records_revision().await.unwrap(), 1);
+    let version = "SELECT value FROM meta WHERE name = 'schema_version'";
+    let version: String =
+        Connection::open(&path).unwrap().query_row(version, [], |row| row.get(0)).unwrap();
+    assert_eq!(version, "3");
+    drop((store, other));
+    let store = Sqlite::open(&path).unwrap();
+    assert_eq!(store.records_revision().await.unwrap(), 1, "opening it changes nothing");
+}
+
+#[tokio::test]
+async fn calls_do_not_grow_without_bound() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    let store = Sqlite::open(&path).unwrap();
+    edit(
+        &path,
+        "INSERT INTO records WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n
+         WHERE i < 10100) SELECT 'call', printf('%06d', i), i, '1' FROM n;
+         INSERT INTO records WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n
+         WHERE i < 10100) SELECT 'memory', printf('%06d', i), i, '1' FROM n;",
+    );
+    let call = record(RecordKind::Call, "new", json!(1), 0);
+    store.put_record(&call, Unless::Never).await.unwrap();
+    let all = RecordPage::first(usize::MAX);
+    let calls = store.records(RecordKind::Call, all.clone()).await.unwrap();
+    assert!((limits::CALL_HISTORY - 500..=limits::CALL_HISTORY).contains(&calls.len()));
+    assert_eq!(calls.last(), Some(&call));
+    assert_eq!(calls[calls.len() - 2].name, "010100", "the oldest went");
+    assert_eq!(store.records(RecordKind::Memory, all).await.unwrap().len(), 10_100);
+}
+
+#[tokio::test]
+async fn a_damaged_record_hides_no_other() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    let store = Sqlite::open(&path).unwrap();
+    for name in ["a", "b", "c"] {
+        let kept = record(RecordKind::Tool, name, json!(1), 0);
+        store.put_record(&kept, Unless::Never).await.unwrap();
+    }
+    edit(&path, "UPDATE records SET json = '{' WHERE name = 'a'");
+    let err = store.record(RecordKind::Tool, "a").await.unwrap_err();
+    assert!(matches!(&err, StoreError::Corrupt { what, .. } if what == "tool a"), "{err}");
+    let found = store.records(RecordKind::Tool, RecordPage::first(2)).await.unwrap();
+    assert_eq!(found.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+    assert!(store.remove_record(RecordKind::Tool, "a").await.unwrap());
 }
 
 #[tokio::test]
@@ -272,7 +341,7 @@ async fn outputs_and_limits_do_not_grow_without_bound() {
          INSERT INTO rates WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n
          WHERE i < 100) SELECT 'key ' || i, i, '' FROM n;",
     );
-    store.cache("new", &serde_json::json!(1), at(9)).await.unwrap();
+    store.cache("new", &json!(1), at(9)).await.unwrap();
     let count = |table: &str| -> usize {
         let sql = format!("SELECT count(*) FROM {table}");
         let count: i64 =

@@ -16,8 +16,8 @@ use shared::{
     request::{Request, TranscriptEntry},
     store::{
         Append, AppendError, Documents, Envelope, ExecutionFilter, ExecutionLog, Head, Hints,
-        Lease, Listing, Page, Permission, Permit, PermitAsk, PlanFilter, Pruned, RequestFilter,
-        Reservation, SavedPlan, StoreError,
+        Lease, Listing, Page, Permission, Permit, PermitAsk, PlanFilter, Pruned, Record,
+        RecordKind, RecordPage, Records, RequestFilter, Reservation, SavedPlan, StoreError, Unless,
     },
 };
 use tokio::time::{self, Instant};
@@ -265,5 +265,28 @@ impl Documents for View {
 
     async fn check(&self) -> Result<(), StoreError> {
         self.far(self.world.faulty.check()).await
+    }
+}
+
+#[async_trait]
+impl Records for View {
+    async fn put_record(&self, record: &Record, unless: Unless) -> Result<bool, StoreError> {
+        self.write(self.world.faulty.put_record(record, unless)).await
+    }
+
+    async fn record(&self, kind: RecordKind, name: &str) -> Result<Option<Record>, StoreError> {
+        self.far(self.world.faulty.record(kind, name)).await
+    }
+
+    async fn records(&self, kind: RecordKind, page: RecordPage) -> Result<Vec<Record>, StoreError> {
+        self.far(self.world.faulty.records(kind, page)).await
+    }
+
+    async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
+        self.write(self.world.faulty.remove_record(kind, name)).await
+    }
+
+    async fn records_revision(&self) -> Result<u64, StoreError> {
+        self.far(self.world.faulty.records_revision()).await
     }
 }

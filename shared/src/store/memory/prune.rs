@@ -12,6 +12,7 @@ use crate::{
 impl State {
     pub(super) fn prune(&mut self, before: Timestamp, most: usize) -> Pruned {
         self.drop_outputs(before);
+        self.records.drop_calls(before);
         let work = &self.work;
         self.permits.sweep(|it| work.knows(it));
         let (executions, more) = first(self.old_executions(before), most);

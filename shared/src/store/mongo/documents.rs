@@ -212,7 +212,7 @@ impl Documents for Mongo {
 }
 
 impl Mongo {
-    async fn find(&self, collection: &str, id: &str) -> Result<Option<Row>, StoreError> {
+    pub(super) async fn find(&self, collection: &str, id: &str) -> Result<Option<Row>, StoreError> {
         let found = self.collection(collection).find_one(doc! { "_id": id }).await;
         found.map_err(|err| failed(&err))
     }

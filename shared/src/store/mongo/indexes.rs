@@ -8,11 +8,14 @@ use mongodb::{
     options::IndexOptions,
 };
 
-use super::connection::{failed, is_duplicate};
+use super::{
+    connection::{failed, is_duplicate},
+    records::{CALL, RECORDS},
+};
 use crate::store::StoreError;
 
 /// The version that this program writes, and the newest that it reads.
-const VERSION: i32 = 2;
+const VERSION: i32 = 3;
 
 /// Makes what the database lacks, and refuses what a newer version wrote.
 pub(super) async fn prepare(database: &Database) -> Result<(), StoreError> {
@@ -34,13 +37,19 @@ pub(super) async fn prepare(database: &Database) -> Result<(), StoreError> {
         Ok(1..) => (),
         _ => return Err(StoreError::corrupt("meta", format!("schema version {found}"))),
     }
-    if found < VERSION {
+    if found < 2 {
         // First what makes them readable: another process may have only just begun.
         second(database).await?;
     }
     for (collection, indexes) in indexes() {
         let collection = database.collection::<Document>(collection);
         collection.create_indexes(indexes).await.map_err(|err| failed(&err))?;
+    }
+    if found < VERSION {
+        // Version 3 has a collection and an index more.
+        let version = doc! { "$max": { "version": VERSION } };
+        let schema = meta.update_one(doc! { "_id": "schema" }, version).await;
+        schema.map_err(|err| failed(&err))?;
     }
     Ok(())
 }
@@ -55,18 +64,19 @@ async fn second(database: &Database) -> Result<(), StoreError> {
     let now = doc! { "$multiply": [{ "$toLong": "$$NOW" }, 1_000_i64] };
     let heads = database.collection::<Document>("executions");
     let update = vec![doc! { "$set": { "finishedAt": now } }, doc! { "$unset": "wake" }];
-    heads.update_many(ended, update).await.map_err(|err| failed(&err))?;
-    let meta = database.collection::<Document>("meta");
-    let version = doc! { "$max": { "version": VERSION } };
-    meta.update_one(doc! { "_id": "schema" }, version).await.map_err(|err| failed(&err)).map(drop)
+    heads.update_many(ended, update).await.map_err(|err| failed(&err)).map(drop)
 }
 
-fn indexes() -> [(&'static str, Vec<IndexModel>); 8] {
+fn indexes() -> [(&'static str, Vec<IndexModel>); 9] {
     let plain = |keys| IndexModel::builder().keys(keys).build();
     let only_with = |keys, field: &str| {
         let filter = doc! { field: { "$exists": true } };
         let options = IndexOptions::builder().partial_filter_expression(filter).build();
         IndexModel::builder().keys(keys).options(options).build()
+    };
+    let only_calls = |keys| {
+        let options = IndexOptions::builder().partial_filter_expression(doc! { "_id.k": CALL });
+        IndexModel::builder().keys(keys).options(options.build()).build()
     };
     let expiring = |keys| {
         let options = IndexOptions::builder().expire_after(Duration::ZERO).build();
@@ -102,6 +112,7 @@ fn indexes() -> [(&'static str, Vec<IndexModel>); 8] {
         ("keys", vec![plain(doc! { "execution": 1 })]),
         ("outputs", vec![plain(doc! { "until": 1 }), expiring(doc! { "expires": 1 })]),
         ("permits", vec![plain(doc! { "holders.w": 1 }), expiring(doc! { "expires": 1 })]),
+        (RECORDS, vec![only_calls(doc! { "at": 1 })]),
         ("saved", vec![plain(doc! { "planId": 1 })]),
         ("requests", vec![plain(doc! { "at": -1, "_id": -1 })]),
         ("inbox", vec![plain(doc! { "n": 1 }), plain(doc! { "executionId": 1, "n": 1 })]),

@@ -72,6 +72,7 @@ impl Mongo {
         self.finish_what_was_left().await?;
         let expired = doc! { "until": { "$lte": before.timestamp_micros() } };
         self.collection("outputs").delete_many(expired).await.map_err(|err| failed(&err))?;
+        self.forget_calls(before).await?;
         self.sweep().await?;
         let mut pruned = Pruned::default();
         for kind in Kind::ALL {

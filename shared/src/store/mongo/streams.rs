@@ -12,7 +12,7 @@ use mongodb::{
     change_stream::{ChangeStream, event::ChangeStreamEvent},
 };
 
-use super::connection::failed;
+use super::{connection::failed, records::RECORDS};
 use crate::store::{Hints, StoreError};
 
 /// The wait before a broken stream is opened again, at first and at most.
@@ -21,14 +21,16 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::fro
 /// What a stream has: where something was inserted, and under which key.
 pub(super) type Stream = ChangeStream<ChangeStreamEvent<Document>>;
 
-/// Opens a stream of what others insert.
+/// Opens a stream of what others insert, and of what anybody agreed upon.
 pub(super) async fn watch(database: &Database, by: &str) -> Result<Stream, StoreError> {
+    let inserted = doc! {
+        "operationType": "insert",
+        "ns.coll": { "$in": ["events", "inbox", "executions"] },
+        "fullDocument.by": { "$ne": by },
+    };
+    let counted = doc! { "ns.coll": "meta", "documentKey._id": RECORDS };
     let pipeline = [
-        doc! { "$match": {
-            "operationType": "insert",
-            "ns.coll": { "$in": ["events", "inbox", "executions"] },
-            "fullDocument.by": { "$ne": by },
-        } },
+        doc! { "$match": { "$or": [inserted, counted] } },
         doc! { "$project": { "operationType": 1, "ns": 1, "documentKey": 1 } },
     ];
     database.watch().pipeline(pipeline).await.map_err(|err| failed(&err))
@@ -59,6 +61,7 @@ async fn wake(stream: &mut Stream, hints: &Hints) -> mongodb::error::Result<()> 
                 }
             }
             "inbox" => hints.poke_inbox(),
+            "meta" => hints.poke_records(),
             _ => hints.poke_work(),
         }
     }

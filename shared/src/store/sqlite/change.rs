@@ -4,12 +4,21 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{outputs::Outputs, permits, removal::Removal, rows};
+use super::{
+    outputs::Outputs,
+    permits,
+    records::{self, Calls, RecordRow},
+    removal::Removal,
+    rows,
+};
 use crate::{
     clock::Timestamp,
     id::{CommandId, ExecutionId, RequestId, Seq, WorkerId},
     limits,
-    store::{Append, Envelope, Head, Hints, Lease, Permission, Permit, PermitAsk, Reservation},
+    store::{
+        Append, Envelope, Head, Hints, Lease, Permission, Permit, PermitAsk, RecordKind,
+        Reservation, Unless,
+    },
 };
 
 /// Logs whose ends are remembered: more than grow at the same time.
@@ -54,6 +63,14 @@ pub(super) enum Change {
         inputs: Option<String>,
         at: i64,
     },
+    Record {
+        row: RecordRow,
+        unless: Unless,
+    },
+    Forget {
+        kind: RecordKind,
+        name: String,
+    },
     Remove(Removal),
     /// Writes something that changes nothing, to see whether it can.
     Check,
@@ -78,8 +95,10 @@ pub(super) enum Answer {
     Done,
     /// The log does not end where the append begins.
     Conflict,
-    /// The identifier is taken.
+    /// The identifier, or the name, is taken.
     Taken,
+    /// There is nothing to remove.
+    Absent,
     /// The key is there.
     There(Reservation),
     /// No further command can wait.
@@ -105,6 +124,7 @@ impl Change {
             Self::Transcript { entries, .. } => entries.iter().map(String::len).sum(),
             Self::Request { query, .. } => query.len(),
             Self::Output { json, .. } => json.len(),
+            Self::Record { row, .. } => row.bytes(),
             _ => 0,
         }
     }
@@ -121,6 +141,8 @@ impl Change {
             Self::Head(head) if head.is_free() => hints.poke_work(),
             Self::Retire(_) | Self::Release(_) => hints.poke_work(),
             Self::Send(_) => hints.poke_inbox(),
+            Self::Record { row, .. } if row.kind().is_agreed() => hints.poke_records(),
+            Self::Forget { kind, .. } if kind.is_agreed() => hints.poke_records(),
             _ => (),
         }
     }
@@ -158,6 +180,8 @@ impl Change {
                 let sql = "INSERT OR REPLACE INTO saved VALUES (?1, ?2, ?3, ?4)";
                 connection.prepare_cached(sql)?.execute(params![name, plan, inputs, at])?;
             }
+            Self::Record { row, unless } => return ledger.calls.put(connection, row, *unless),
+            Self::Forget { kind, name } => return records::remove(connection, *kind, name),
             Self::Remove(removal) => {
                 return removal.apply(connection, ledger).map(Answer::Removed);
             }
@@ -261,6 +285,7 @@ fn reserve(connection: &Connection, key: &Reservation) -> rusqlite::Result<Answe
 pub(super) struct Ledger {
     logs: BTreeMap<ExecutionId, Log>,
     outputs: Outputs,
+    calls: Calls,
     /// SQLite's number of the state that this is a memory of.
     version: Option<i64>,
 }

@@ -122,6 +122,7 @@ impl ExecutionLog for Sqlite {
 
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
         self.write(Change::Remove(Removal::Rest { before })).await?;
+        self.forget_calls(before).await?;
         let (executions, more) = self.remove(Kind::Executions, before, most).await?;
         let mut pruned = Pruned { executions, more, ..Pruned::default() };
         if more {

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{change::Ledger, connection::failed, permits};
+use super::{change::Ledger, connection::failed, permits, records};
 use crate::{clock::Timestamp, store::StoreError};
 
 /// Executions that one transaction removes: others write between two of them.
@@ -40,6 +40,8 @@ pub(super) enum Removal {
     Old { kind: Kind, before: Timestamp, ids: Vec<String> },
     /// What nobody asks about any more.
     Rest { before: Timestamp },
+    /// The first few calls that were made outside plans.
+    Calls { before: Timestamp },
 }
 
 impl Kind {
@@ -88,6 +90,7 @@ impl Removal {
         let (kind, before, ids) = match self {
             Self::Old { kind, before, ids } => (*kind, before.timestamp_micros(), ids),
             Self::Rest { before } => return remove_rest(connection, *before),
+            Self::Calls { before } => return records::remove_old_calls(connection, *before),
         };
         let mut removed = 0;
         for id in ids {

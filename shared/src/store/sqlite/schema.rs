@@ -14,7 +14,7 @@ use super::connection::failed;
 use crate::store::StoreError;
 
 /// The version that this program writes, and the newest that it reads.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The tables of version 1. Never changed: later versions add to them, in new files and old.
 const TABLES: &str = "
@@ -112,6 +112,20 @@ CREATE TABLE plan_parts (plan TEXT NOT NULL, part TEXT NOT NULL, PRIMARY KEY (pl
 CREATE INDEX plan_parts_part ON plan_parts (part);
 ";
 
+/// What makes version 3 of version 2.
+const THIRD: &str = "
+-- Small documents by kind and name; how often those changed on which all processes must agree.
+CREATE TABLE records (
+    kind TEXT NOT NULL, name TEXT NOT NULL, at INTEGER NOT NULL, json TEXT NOT NULL,
+    PRIMARY KEY (kind, name)
+) STRICT;
+CREATE INDEX records_calls ON records (at, name) WHERE kind = 'call';
+INSERT INTO meta VALUES ('records_revision', '0');
+";
+
+/// What makes each version of the one before it.
+const STEPS: [&str; VERSION as usize] = [TABLES, SECOND, THIRD];
+
 /// Makes the tables if there are none, brings those of an older version up to date, and refuses
 /// those of a newer one.
 pub(super) fn prepare(connection: &Connection, path: &Path) -> Result<(), StoreError> {
@@ -139,18 +153,20 @@ fn found(connection: &Connection) -> rusqlite::Result<Option<String>> {
 /// Makes what is lacking, all of it or nothing, unless another process was faster.
 fn make(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let made = found(connection).and_then(|found| match found.as_deref() {
-        None => connection.execute_batch(TABLES).and_then(|()| second(connection)),
-        Some("1") => second(connection),
-        // Another process was faster.
-        Some(_) => Ok(()),
+    let made = found(connection).and_then(|found| {
+        let version = found.map_or(Some(0), |it| it.parse().ok());
+        match version.and_then(|it: usize| STEPS.get(it..)) {
+            // Another process was faster.
+            None | Some([]) => Ok(()),
+            Some(steps) => bring_up_to_date(connection, steps),
+        }
     });
     let ended = connection.execute_batch(if made.is_ok() { "COMMIT" } else { "ROLLBACK" });
     made.and(ended)
 }
 
-fn second(connection: &Connection) -> rusqlite::Result<()> {
-    connection.execute_batch(SECOND)?;
+fn bring_up_to_date(connection: &Connection, steps: &[&str]) -> rusqlite::Result<()> {
+    steps.iter().try_for_each(|it| connection.execute_batch(it))?;
     let version = "INSERT OR REPLACE INTO meta VALUES ('schema_version', ?1)";
     connection.execute(version, [VERSION.to_string()]).map(drop)
 }

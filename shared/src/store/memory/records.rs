@@ -1,0 +1,121 @@
+//! Records in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+
+use super::Memory;
+use crate::{
+    clock::Timestamp,
+    limits,
+    store::{Record, RecordKind, RecordPage, Records, StoreError, Unless},
+};
+
+/// Every record, and how often those changed on which all must agree.
+#[derive(Debug, Default)]
+pub(super) struct KeptRecords {
+    /// When each was written, and its value.
+    kinds: BTreeMap<RecordKind, BTreeMap<String, (Timestamp, String)>>,
+    /// Calls, the oldest first.
+    calls: BTreeSet<(Timestamp, String)>,
+    revision: u64,
+}
+
+impl KeptRecords {
+    fn put(&mut self, record: &Record, unless: Unless) -> Result<bool, StoreError> {
+        let json = record.encode()?;
+        let (kind, name) = (record.kind, &record.name);
+        let of_kind = self.kinds.entry(kind).or_default();
+        if unless == Unless::Exists && of_kind.contains_key(name) {
+            return Ok(false);
+        }
+        let before = of_kind.insert(name.clone(), (record.at, json));
+        self.revision += u64::from(kind.is_agreed());
+        if kind == RecordKind::Call {
+            if let Some((at, _)) = before {
+                self.calls.remove(&(at, name.clone()));
+            }
+            self.calls.insert((record.at, name.clone()));
+            while self.calls.len() > limits::CALL_HISTORY {
+                self.drop_oldest_call();
+            }
+        }
+        Ok(true)
+    }
+
+    fn drop_oldest_call(&mut self) {
+        if let Some((_, name)) = self.calls.pop_first()
+            && let Some(calls) = self.kinds.get_mut(&RecordKind::Call)
+        {
+            calls.remove(&name);
+        }
+    }
+
+    /// Forgets calls that are older.
+    pub(super) fn drop_calls(&mut self, before: Timestamp) {
+        while self.calls.first().is_some_and(|(at, _)| *at < before) {
+            self.drop_oldest_call();
+        }
+    }
+
+    fn get(&self, kind: RecordKind, name: &str) -> Result<Option<Record>, StoreError> {
+        let found = self.kinds.get(&kind).and_then(|it| it.get(name));
+        found.map(|(at, json)| Record::decode(kind, name, *at, json)).transpose()
+    }
+
+    fn page(&self, kind: RecordKind, page: &RecordPage) -> Result<Vec<Record>, StoreError> {
+        let (Some(of_kind), Some(span)) = (self.kinds.get(&kind), page.span()) else {
+            return Ok(Vec::new());
+        };
+        let read = |(name, (at, json)): (&String, &(Timestamp, String))| {
+            Record::decode(kind, name, *at, json)
+        };
+        let found = of_kind.range(span);
+        if page.newest {
+            found.rev().take(page.first).map(read).collect()
+        } else {
+            found.take(page.first).map(read).collect()
+        }
+    }
+
+    fn remove(&mut self, kind: RecordKind, name: &str) -> bool {
+        let removed = self.kinds.get_mut(&kind).and_then(|it| it.remove(name));
+        let Some((at, _)) = removed else { return false };
+        if kind == RecordKind::Call {
+            self.calls.remove(&(at, name.to_owned()));
+        }
+        self.revision += u64::from(kind.is_agreed());
+        true
+    }
+}
+
+#[async_trait]
+impl Records for Memory {
+    async fn put_record(&self, record: &Record, unless: Unless) -> Result<bool, StoreError> {
+        let put = self.state().records.put(record, unless)?;
+        if put && record.kind.is_agreed() {
+            self.hints.poke_records();
+        }
+        Ok(put)
+    }
+
+    async fn record(&self, kind: RecordKind, name: &str) -> Result<Option<Record>, StoreError> {
+        self.state().records.get(kind, name)
+    }
+
+    async fn records(&self, kind: RecordKind, page: RecordPage) -> Result<Vec<Record>, StoreError> {
+        self.state().records.page(kind, &page)
+    }
+
+    async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
+        let removed = self.state().records.remove(kind, name);
+        if removed && kind.is_agreed() {
+            self.hints.poke_records();
+        }
+        Ok(removed)
+    }
+
+    async fn records_revision(&self) -> Result<u64, StoreError> {
+        Ok(self.state().records.revision)
+    }
+}

@@ -1,0 +1,261 @@
+//! Records in MongoDB. What all nodes must agree on is written and counted in one transaction, so
+//! that neither a crash nor a caller that goes away leaves a change that nobody looks at.
+
+use std::{io, ops::Bound, sync::atomic::Ordering};
+
+use async_trait::async_trait;
+use futures::{FutureExt, TryStreamExt};
+use mongodb::{
+    ClientSession, Collection,
+    bson::{Bson, Document as Row, doc},
+    error::Error,
+};
+use tokio::time::timeout;
+
+use super::{
+    Mongo,
+    connection::{CONFIRMATION, failed, is_duplicate},
+    lists, rows,
+};
+use crate::{
+    clock::Timestamp,
+    limits,
+    store::{Record, RecordKind, RecordPage, Records, StoreError, Unless},
+};
+
+/// The collection.
+pub(super) const RECORDS: &str = "records";
+/// So many calls are written between one count and the next.
+const COUNT_EVERY: u64 = 256;
+/// Calls that are removed together.
+const BATCH: usize = 1_000;
+/// How often a record is written again that another wrote for the first time just then.
+const TRIES: usize = 3;
+
+/// What is done to one record. Each says whether it did anything.
+#[derive(Clone, Debug)]
+enum Writing {
+    Insert(Row),
+    Replace(Row),
+    Remove(Row),
+}
+
+impl Writing {
+    async fn run(
+        &self,
+        records: &Collection<Row>,
+        session: Option<&mut ClientSession>,
+    ) -> Result<bool, Error> {
+        match self {
+            Self::Insert(row) => {
+                let insert = records.insert_one(row);
+                with(session, insert, |it, session| it.session(session)).await?;
+                Ok(true)
+            }
+            Self::Replace(row) => {
+                let id = doc! { "_id": row.get("_id") };
+                let replace = records.replace_one(id, row).upsert(true);
+                with(session, replace, |it, session| it.session(session)).await?;
+                Ok(true)
+            }
+            Self::Remove(id) => {
+                let remove = records.delete_one(id.clone());
+                let removed = with(session, remove, |it, session| it.session(session)).await?;
+                Ok(removed.deleted_count > 0)
+            }
+        }
+    }
+}
+
+/// Does something inside a transaction, if there is one.
+fn with<'a, A>(
+    session: Option<&'a mut ClientSession>,
+    action: A,
+    inside: impl FnOnce(A, &'a mut ClientSession) -> A,
+) -> A {
+    match session {
+        Some(session) => inside(action, session),
+        None => action,
+    }
+}
+
+#[async_trait]
+impl Records for Mongo {
+    async fn put_record(&self, record: &Record, unless: Unless) -> Result<bool, StoreError> {
+        let row = doc! {
+            "_id": id(record.kind, &record.name),
+            "at": record.at.timestamp_micros(),
+            "json": record.encode()?,
+        };
+        let writing = match unless {
+            Unless::Never => Writing::Replace(row),
+            Unless::Exists => Writing::Insert(row),
+        };
+        let put = self.write_record(record.kind, &writing).await?;
+        if record.kind == RecordKind::Call {
+            self.count_calls().await?;
+        }
+        Ok(put)
+    }
+
+    async fn record(&self, kind: RecordKind, name: &str) -> Result<Option<Record>, StoreError> {
+        let found = self.collection(RECORDS).find_one(doc! { "_id": id(kind, name) }).await;
+        found.map_err(|err| failed(&err))?.map(|row| read(&row, kind)).transpose()
+    }
+
+    async fn records(&self, kind: RecordKind, page: RecordPage) -> Result<Vec<Record>, StoreError> {
+        let Some((from, to)) = page.span() else { return Ok(Vec::new()) };
+        let (from_is, from) = edge("$gte", "$gt", from, Bson::MinKey);
+        let (to_is, to) = edge("$lte", "$lt", to, Bson::MaxKey);
+        let range = doc! { from_is: id(kind, from), to_is: id(kind, to) };
+        let order = if page.newest { -1 } else { 1 };
+        let records = self.collection(RECORDS);
+        let found = records.find(doc! { "_id": range }).sort(doc! { "_id": order });
+        let most = u32::try_from(page.first).unwrap_or(u32::MAX).min(BATCH as u32);
+        let mut found = found.batch_size(most).await.map_err(|err| failed(&err))?;
+        let mut records = Vec::new();
+        while records.len() < page.first
+            && let Some(row) = found.try_next().await.map_err(|err| failed(&err))?
+        {
+            records.append(&mut lists::good(std::iter::once(read(&row, kind)))?);
+        }
+        Ok(records)
+    }
+
+    async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
+        self.write_record(kind, &Writing::Remove(doc! { "_id": id(kind, name) })).await
+    }
+
+    async fn records_revision(&self) -> Result<u64, StoreError> {
+        let Some(row) = self.find("meta", RECORDS).await? else { return Ok(0) };
+        Ok(rows::integer(&row, "revision", "meta")?.cast_unsigned())
+    }
+}
+
+impl Mongo {
+    async fn write_record(&self, kind: RecordKind, writing: &Writing) -> Result<bool, StoreError> {
+        let mut tries = TRIES;
+        let written = loop {
+            tries -= 1;
+            let written = if kind.is_agreed() {
+                self.write_and_count(writing).await
+            } else {
+                writing.run(&self.collection(RECORDS), None).await
+            };
+            match written {
+                Err(err)
+                    if is_duplicate(&err)
+                        && !matches!(writing, Writing::Insert(_))
+                        && tries > 0 =>
+                {
+                    ()
+                }
+                written => break written,
+            }
+        };
+        match written {
+            Ok(is_changed) => {
+                if is_changed && kind.is_agreed() {
+                    self.hints.poke_records();
+                }
+                Ok(is_changed)
+            }
+            Err(err) if is_duplicate(&err) && matches!(writing, Writing::Insert(_)) => Ok(false),
+            Err(err) => Err(failed(&err)),
+        }
+    }
+
+    async fn write_and_count(&self, writing: &Writing) -> Result<bool, Error> {
+        let (records, meta) = (self.collection(RECORDS), self.collection("meta"));
+        let mut session = self.database.client().start_session().await?;
+        let transaction = session.start_transaction().and_run(
+            (writing, records, meta),
+            |session, (writing, records, meta)| {
+                async move {
+                    let is_changed = writing.run(records, Some(session)).await?;
+                    if is_changed {
+                        let more = doc! { "$inc": { "revision": 1_i64 } };
+                        let counted = meta.update_one(doc! { "_id": RECORDS }, more).upsert(true);
+                        counted.session(session).await?;
+                    }
+                    Ok(is_changed)
+                }
+                .boxed()
+            },
+        );
+        let too_long = |_| Error::from(io::Error::from(io::ErrorKind::TimedOut));
+        timeout(CONFIRMATION, transaction).await.map_err(too_long)?
+    }
+
+    /// Now and then removes the oldest calls, so that there is room until the next count.
+    async fn count_calls(&self) -> Result<(), StoreError> {
+        if !self.rounds.calls.fetch_add(1, Ordering::Relaxed).is_multiple_of(COUNT_EVERY) {
+            return Ok(());
+        }
+        let calls = self.collection(RECORDS);
+        let of_kind = doc! { "_id": {
+            "$gte": id(RecordKind::Call, Bson::MinKey),
+            "$lt": id(RecordKind::Call, Bson::MaxKey),
+        } };
+        let count = calls.count_documents(of_kind).await.map_err(|err| failed(&err))?;
+        let too_many = (count + COUNT_EVERY).saturating_sub(limits::CALL_HISTORY as u64);
+        let mut left = usize::try_from(too_many).unwrap_or(usize::MAX);
+        while left > 0 {
+            let removed = self.remove_calls(doc! { "_id.k": CALL }, left.min(BATCH)).await?;
+            if removed == 0 {
+                break;
+            }
+            left = left.saturating_sub(removed);
+        }
+        Ok(())
+    }
+
+    /// Removes all calls that are older.
+    pub(super) async fn forget_calls(&self, before: Timestamp) -> Result<(), StoreError> {
+        let old = doc! { "_id.k": CALL, "at": { "$lt": before.timestamp_micros() } };
+        while self.remove_calls(old.clone(), BATCH).await? == BATCH {}
+        Ok(())
+    }
+
+    /// Removes the oldest few calls of those that a query finds, and returns how many it found.
+    async fn remove_calls(&self, which: Row, most: usize) -> Result<usize, StoreError> {
+        let calls = self.collection(RECORDS);
+        let found = calls.find(which).sort(doc! { "at": 1 }).projection(doc! { "_id": 1 });
+        let found = found.limit(lists::limit(most)).await.map_err(|err| failed(&err))?;
+        let found: Vec<Row> = found.try_collect().await.map_err(|err| failed(&err))?;
+        let ids: Vec<_> = found.into_iter().filter_map(|mut it| it.remove("_id")).collect();
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        let those = doc! { "_id": { "$in": &ids } };
+        calls.delete_many(those).await.map_err(|err| failed(&err))?;
+        Ok(ids.len())
+    }
+}
+
+/// The kind of calls as it is written; the partial index has the same.
+pub(super) const CALL: &str = "call";
+
+fn id(kind: RecordKind, name: impl Into<Bson>) -> Row {
+    doc! { "k": kind.as_str(), "n": name.into() }
+}
+
+/// Returns how a bound is asked for, and what for.
+fn edge(
+    inclusive: &'static str,
+    exclusive: &'static str,
+    bound: Bound<String>,
+    none: Bson,
+) -> (&'static str, Bson) {
+    match bound {
+        Bound::Included(name) => (inclusive, name.into()),
+        Bound::Excluded(name) => (exclusive, name.into()),
+        Bound::Unbounded => (exclusive, none),
+    }
+}
+
+fn read(row: &Row, kind: RecordKind) -> Result<Record, StoreError> {
+    let id = row.get_document("_id").map_err(|err| StoreError::corrupt("a record", err))?;
+    let name = rows::text(id, "n", "a record")?;
+    Record::decode(kind, name, rows::time(row, "at", name)?, rows::text(row, "json", name)?)
+}
