@@ -29,11 +29,8 @@ use shared::{
 use tokio::{sync::Mutex, time};
 use tokio_util::sync::CancellationToken;
 
+use self::merge::{Known, Wanted, merge};
 pub use self::{switching::Switched, tools::TOOL_SET};
-use self::{
-    condition::Contexts,
-    merge::{Known, Wanted, merge},
-};
 use crate::{
     sources::{SetConfig, Source, Sources},
     tool::{command::CommandTool, flow},
@@ -209,7 +206,9 @@ impl Registry {
         let tools: Vec<String> = {
             let applied = self.0.applied.lock().await;
             let tools = applied.known.tools.iter().filter(|(set, _)| set == name.as_str());
-            tools.filter_map(|(set, tool)| Some(format!("{set}.{}", tool["name"].as_str()?))).collect()
+            tools
+                .filter_map(|(set, tool)| Some(format!("{set}.{}", tool["name"].as_str()?)))
+                .collect()
         };
         let mut is_removed = store.remove_record(RecordKind::ToolSet, name.as_str()).await?;
         for tool in tools {
@@ -336,7 +335,11 @@ impl Registry {
     }
 
     /// Only a set whose tools are written down can take one more.
-    async fn check_place(&self, set: &ToolSetName, tool: &CommandTool) -> Result<(), RegistryError> {
+    async fn check_place(
+        &self,
+        set: &ToolSetName,
+        tool: &CommandTool,
+    ) -> Result<(), RegistryError> {
         let applied = self.0.applied.lock().await;
         let there = applied.wanted.iter().find(|it| it.config.name == *set);
         let is_open = match there {
@@ -395,8 +398,7 @@ impl Registry {
                 sources.put(config.clone());
             }
         }
-        let switches =
-            wanted.iter().map(|it| (it.config.name.clone(), it.is_active)).collect();
+        let switches = wanted.iter().map(|it| (it.config.name.clone(), it.is_active)).collect();
         toolbox.switch(&switches);
         let order: Vec<_> = wanted.iter().map(|it| it.config.name.clone()).collect();
         toolbox.arrange(&order);

@@ -185,6 +185,8 @@ fn commands(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use expect_test::{Expect, expect};
     use serde_json::{Value, json};
     use shared::limits;

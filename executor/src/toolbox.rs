@@ -152,7 +152,11 @@ impl ToolSet {
 
 impl Default for Toolbox {
     fn default() -> Self {
-        let shared = Shared { inventory: RwLock::default(), changes: watch::Sender::new(()), meter: Meter::default() };
+        let shared = Shared {
+            inventory: RwLock::default(),
+            changes: watch::Sender::new(()),
+            meter: Meter::default(),
+        };
         Self(Arc::new(shared))
     }
 }

@@ -12,6 +12,7 @@ mod tests;
 mod toolsets;
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -85,6 +86,8 @@ pub struct Config {
     pub limits: Limits,
     /// How long what is over is kept; for ever where nothing is said.
     pub retention: Setting<Option<Duration>>,
+    /// What conditions of toolsets may ask for.
+    pub contexts: BTreeMap<String, Value>,
     /// The toolsets as they were written, for people.
     written: Value,
 }
@@ -129,9 +132,18 @@ impl Config {
                 Some(kept) => Setting { value: Some(kept), origin: Origin::File },
                 None => Setting { value: None, origin: Origin::Default },
             },
+            contexts: file.contexts,
             data,
             written,
         })
+    }
+}
+
+impl Config {
+    /// Returns what relative paths are relative to: where the file is, or where the process is.
+    pub fn base(&self) -> std::io::Result<PathBuf> {
+        let path = std::path::absolute(self.file.as_deref().unwrap_or(Path::new(FILE)))?;
+        Ok(path.parent().map_or_else(PathBuf::new, Path::to_owned))
     }
 }
 

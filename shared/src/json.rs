@@ -62,7 +62,7 @@ fn change(target: &mut Value, patch: &Value, nulls: Nulls) {
         if value.is_null() && nulls == Nulls::Remove {
             target.shift_remove(name);
         } else {
-            change(target.entry(name.clone()).or_default(), value, nulls);
+            change(target.entry(name.clone()).or_insert(Value::Null), value, nulls);
         }
     }
 }

@@ -29,6 +29,7 @@ mod retention;
 mod search;
 pub mod sqlite;
 mod tail;
+mod usage;
 
 use std::{fmt, sync::Arc};
 
@@ -47,6 +48,7 @@ pub use self::{
     record::{Record, RecordKind, RecordPage, Records, Unless},
     retention::{Pruned, sub_plans},
     tail::tail,
+    usage::Usage,
 };
 use crate::{
     clock::Timestamp,

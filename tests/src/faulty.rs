@@ -28,7 +28,7 @@ use shared::{
         Append, AppendError, Documents, Envelope, ExecutionFilter, ExecutionLog, Head, Hints,
         Lease, Listing, Page, Permission, Permit, PermitAsk, PlanFilter, Pruned, Record,
         RecordKind, RecordPage, Records, RequestFilter, Reservation, SavedPlan, Store, StoreError,
-        Unless,
+        Unless, Usage,
     },
 };
 
@@ -319,6 +319,14 @@ impl Records for Faulty {
 
     async fn records_revision(&self) -> Result<u64, StoreError> {
         self.through(self.inner.records_revision()).await
+    }
+
+    async fn add_usage(&self, usage: Vec<Usage>) -> Result<(), StoreError> {
+        self.through(self.inner.add_usage(usage)).await
+    }
+
+    async fn usage(&self) -> Result<Vec<Usage>, StoreError> {
+        self.through(self.inner.usage()).await
     }
 }
 

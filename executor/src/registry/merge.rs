@@ -120,7 +120,8 @@ mod tests {
     }
 
     fn written(name: &str, more: &Value) -> Value {
-        let mut set = json!({ "name": name, "source": { "tools": [{ "name": format!("{name}_1") }] } });
+        let mut set =
+            json!({ "name": name, "source": { "tools": [{ "name": format!("{name}_1") }] } });
         for (key, value) in more.as_object().unwrap() {
             set[key] = value.clone();
         }

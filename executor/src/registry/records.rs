@@ -28,7 +28,10 @@ pub(super) async fn read(
     Ok(Known {
         sets: sets.into_iter().map(|it| (it.name, it.value.as_ref().clone())).collect(),
         tools: tools.into_iter().filter_map(|it| tool(&it.value)).collect(),
-        switches: switches.into_iter().filter_map(|it| Some((it.name, it.value.as_bool()?))).collect(),
+        switches: switches
+            .into_iter()
+            .filter_map(|it| Some((it.name, it.value.as_bool()?)))
+            .collect(),
         contexts,
     })
 }
@@ -46,7 +49,7 @@ async fn all(store: &dyn Store, kind: RecordKind) -> Result<Vec<Record>, StoreEr
     let mut records: Vec<Record> = Vec::new();
     loop {
         let after = records.last().map(|it| it.name.clone());
-        let page = RecordPage { after, first: PAGE, ..RecordPage::default() };
+        let page = RecordPage { after, ..RecordPage::first(PAGE) };
         let found = store.records(kind, page).await?;
         let is_last = found.len() < PAGE;
         records.extend(found);

@@ -62,14 +62,25 @@ pub(super) fn tool_set(registry: Weak<Inner>) -> ToolSet {
     let name = TOOL_SET.parse().expect("the name of the set is a literal");
     let tools = [
         list(registry.clone()),
-        switch(registry.clone(), "activate_toolset", "Switches toolsets on, so that their tools can be called.", true),
-        switch(registry, "deactivate_toolset", "Switches toolsets off, so that their tools are out of the way.", false),
+        switch(
+            registry.clone(),
+            "activate_toolset",
+            "Switches toolsets on, so that their tools can be called.",
+            true,
+        ),
+        switch(
+            registry,
+            "deactivate_toolset",
+            "Switches toolsets off, so that their tools are out of the way.",
+            false,
+        ),
     ];
     ToolSet::ready(name, "builtin", "Lists toolsets and switches them on and off.", tools)
 }
 
 fn list(registry: Weak<Inner>) -> Arc<dyn Tool> {
-    let description = "Lists every toolset: what it is for, its tools, and whether it is switched on.";
+    let description =
+        "Lists every toolset: what it is for, its tools, and whether it is switched on.";
     let run = move |Nothing {}, _: ToolContext| {
         let registry = open(&registry);
         async move {

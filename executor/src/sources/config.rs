@@ -122,4 +122,3 @@ fn rooted_program(base: &Path, program: &str) -> String {
 fn rooted_cwd(base: &Path, cwd: Option<PathBuf>) -> PathBuf {
     cwd.map_or_else(|| base.to_owned(), |it| base.join(it))
 }
-

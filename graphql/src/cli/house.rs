@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use executor::{
     control::Control,
+    registry::{self, Registry},
     sources::Sources,
-    tool::flow,
     toolbox::Toolbox,
     worker::{Handle, Parts, Scope, Worker},
 };
@@ -20,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Session, client::Client, drive::Drive, failure::Failure, remote::Remote, signals};
 use crate::{
-    config::Config,
     engine::Engine,
     schema::{self, Limits, Schema},
 };
@@ -50,8 +49,29 @@ pub(super) struct House {
 pub(super) struct Local {
     pub(super) engine: Engine,
     pub(super) schema: Schema,
-    sources: Option<Sources>,
+    /// Whether it connects to the configured toolsets.
+    has_tools: bool,
+    upkeep: Upkeep,
     work: Option<Work>,
+}
+
+/// What is looked after while the engine is open.
+#[derive(Default)]
+struct Upkeep {
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl Upkeep {
+    fn begin(&mut self, engine: &Engine) {
+        self.tasks.spawn(engine.registry().clone().watch(self.stop.clone()));
+        self.tasks.spawn(engine.clone().keep_usage(self.stop.clone()));
+    }
+
+    async fn end(&mut self) {
+        self.stop.cancel();
+        while self.tasks.join_next().await.is_some() {}
+    }
 }
 
 struct Work {
@@ -82,7 +102,7 @@ impl House {
         let work = local.work.as_ref()?;
         let store = Arc::clone(local.engine.store());
         let drive = Drive::new(store, Arc::clone(local.engine.clock()), work.handle.clone());
-        Some(if local.sources.is_some() { drive } else { drive.for_commands() })
+        Some(if local.has_tools { drive } else { drive.for_commands() })
     }
 
     /// Returns whether an execution is open and nobody has it.
@@ -113,12 +133,11 @@ impl Local {
     pub(super) async fn open(session: &Session, need: Need) -> Result<Self, Failure> {
         let config = &session.config;
         let store = open_store(session).await?;
-        let toolbox = Toolbox::new([flow::flow()]);
-        let sources = match need {
-            Need::Store | Need::Stopping => None,
-            Need::Tools | Need::Driving | Need::Everything => Some(connect(&toolbox, config)?),
-        };
+        let toolbox = Toolbox::default();
         let clock: Arc<dyn Clock> = Arc::new(WallClock);
+        let has_tools = !matches!(need, Need::Store | Need::Stopping);
+        let registry = registry(session, &toolbox, &store, &clock, has_tools)?;
+        registry.sync().await?;
         let scope = match need {
             Need::Store | Need::Tools => None,
             Need::Stopping | Need::Driving => Some(Scope::Given),
@@ -138,11 +157,15 @@ impl Local {
         let handle = work.as_ref().map(|it| it.handle.clone());
         let control = Control::new(store, Arc::clone(&clock), handle);
         let planner = Arc::new(Offline);
-        let engine = Engine::new(control, toolbox, planner, clock, config.limits.connect())
-            .with_limits(Arc::clone(config.limits.calls()));
+        let options = config.limits.options();
+        let engine = Engine::new(control, registry.clone(), planner, clock, options);
         let limits = if need == Need::Everything { Limits::default() } else { own_limits() };
         let schema = schema::build(engine.clone(), limits);
-        Ok(Self { engine, schema, sources, work })
+        let mut upkeep = Upkeep::default();
+        if has_tools {
+            upkeep.begin(&engine);
+        }
+        Ok(Self { engine, schema, has_tools, upkeep, work })
     }
 
     /// Returns the worker of this process, if there is one.
@@ -154,9 +177,9 @@ impl Local {
         if let Some(work) = self.work.take() {
             work.end().await;
         }
-        if let Some(sources) = self.sources.take() {
-            sources.close().await;
-        }
+        // The last calls are counted, too.
+        self.upkeep.end().await;
+        self.engine.registry().sources().close().await;
     }
 }
 
@@ -195,11 +218,23 @@ pub(super) async fn open_store(session: &Session) -> Result<Arc<dyn Store>, Fail
     Ok(store::open(url).await?)
 }
 
-/// Begins to connect the configured toolsets.
-fn connect(toolbox: &Toolbox, config: &Config) -> Result<Sources, Failure> {
-    let mut sources = Sources::new(toolbox, config.limits.options().output_bytes);
-    for set in config.toolsets.value.clone() {
-        sources.add(set).map_err(|err| Failure::usage(err.to_string()))?;
-    }
-    Ok(sources)
+/// Makes the registry of toolsets; without tools it knows of none.
+fn registry(
+    session: &Session,
+    toolbox: &Toolbox,
+    store: &Arc<dyn Store>,
+    clock: &Arc<dyn Clock>,
+    has_tools: bool,
+) -> Result<Registry, Failure> {
+    let config = &session.config;
+    let base = config.base().map_err(|err| Failure::usage(err.to_string()))?;
+    Ok(Registry::new(registry::Parts {
+        sources: Sources::new(toolbox, config.limits.options().output_bytes),
+        toolbox: toolbox.clone(),
+        store: Arc::clone(store),
+        clock: Arc::clone(clock),
+        configured: if has_tools { config.toolsets.value.clone() } else { Vec::new() },
+        contexts: config.contexts.clone(),
+        base,
+    }))
 }

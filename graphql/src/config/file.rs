@@ -2,6 +2,7 @@
 //! thing that it does know.
 
 use std::{
+    collections::BTreeMap,
     fs::File as OsFile,
     io::Read,
     path::{Path, PathBuf},
@@ -18,12 +19,11 @@ use super::{ConfigError, Limits, PLANNER, age, toolsets};
 const FILE_BYTES: u64 = 4 << 20;
 
 /// What may stand at the top of the file.
-const KEYS: [&str; 5] = ["store", "planner", "toolsets", "limits", "retention"];
+const KEYS: [&str; 6] = ["store", "planner", "toolsets", "limits", "retention", "contexts"];
 /// The shortest time that what is over is kept: a worker may be frozen for a while and come back.
 const SHORTEST: Duration = Duration::from_mins(1);
 /// What other versions read there.
-const LATER: [&str; 6] =
-    ["tools_files", "toolkit_files", "embedding", "selection", "access", "contexts"];
+const LATER: [&str; 5] = ["tools_files", "toolkit_files", "embedding", "selection", "access"];
 
 /// What a file said.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +35,8 @@ pub(super) struct File {
     pub(super) limits: Limits,
     /// How long what is over is kept.
     pub(super) retention: Option<Duration>,
+    /// What conditions of toolsets may ask for.
+    pub(super) contexts: BTreeMap<String, Value>,
 }
 
 /// Reads a file and resolves its paths.
@@ -89,7 +91,20 @@ pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
         toolsets,
         limits,
         retention: retention(fields.remove("retention"))?,
+        contexts: contexts(fields.remove("contexts"))?,
     })
+}
+
+fn contexts(value: Option<Value>) -> Result<BTreeMap<String, Value>, String> {
+    let contexts = match value {
+        None | Some(Value::Null) => return Ok(BTreeMap::new()),
+        Some(Value::Object(contexts)) => contexts,
+        Some(_) => return Err("`contexts` must be a map from names to data".to_owned()),
+    };
+    if let Some((name, _)) = contexts.iter().find(|(_, data)| !data.is_object()) {
+        return Err(format!("`contexts.{name}` must be a map, such as `{{ adminMode: false }}`"));
+    }
+    Ok(contexts.into_iter().collect())
 }
 
 fn retention(value: Option<Value>) -> Result<Option<Duration>, String> {

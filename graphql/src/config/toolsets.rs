@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use executor::{sources::SetConfig, tool::flow};
+use executor::{registry, sources::SetConfig, tool::flow};
 use planner::nearest::did_you_mean;
 use serde_json::{Value, json};
 
@@ -10,8 +10,6 @@ use super::{Origin, Setting, file::unsupported};
 
 /// What kinds of sources other versions know.
 const LATER: [&str; 3] = ["openapi", "graphql", "builtin"];
-/// What else other versions let a set say.
-const LATER_FIELDS: [&str; 2] = ["context", "condition"];
 
 /// Returns the demo: this very binary as a server of 18 tools.
 pub(super) fn demo() -> (Setting<Vec<SetConfig>>, Value) {
@@ -30,7 +28,8 @@ pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String>
     let Value::Array(items) = value else {
         return Err("`toolsets` must be a list, each with a `name` and a `source`".to_owned());
     };
-    let mut names = BTreeSet::from([flow::flow().name]);
+    let mut names =
+        BTreeSet::from([flow::flow().name, registry::TOOL_SET.parse().expect("a literal")]);
     let mut sets = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
         let placed = |why: String| format!("`toolsets[{at}]`: {why}");
@@ -48,11 +47,6 @@ pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String>
 
 /// Refuses what is known and can do nothing yet, before it is refused as unknown.
 fn check_supported(item: &Value) -> Result<(), String> {
-    for field in LATER_FIELDS {
-        if item.get(field).is_some() {
-            return Err(unsupported(field));
-        }
-    }
     let Some(source) = item.get("source") else { return Ok(()) };
     for kind in LATER {
         if source.get(kind).is_some() {

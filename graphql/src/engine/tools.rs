@@ -1,6 +1,9 @@
 //! Toolsets and single calls: what is asked for outside any plan.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use executor::{
     call,
@@ -15,12 +18,16 @@ use shared::{
     store::{Record, RecordKind, RecordPage, StoreError, Unless, Usage},
     tool::Effect,
 };
+use tokio::time;
 use tokio_util::sync::CancellationToken;
 
 use super::{Engine, EngineError};
 
 /// The most calls that one look at the history returns.
 const HISTORY: usize = 1_000;
+
+/// How often what was counted is added to the store.
+const FLUSH: Duration = Duration::from_secs(1);
 
 /// A call outside any plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,20 +73,19 @@ impl Engine {
         };
         let Some((tool, effect)) = self.known_tool(name).await else {
             call.result = Err(format!("Tool not found: {name}"));
-            self.keep(&call).await?;
+            self.keep_call(&call).await?;
             return Ok(call);
         };
         call.tool = tool.to_string();
         if effect != Effect::Read {
-            self.keep(&call).await?;
+            self.keep_call(&call).await?;
         }
         let started = Instant::now();
         let parameters = Arc::new(call.parameters.clone());
-        let result =
-            call::outside(tool, parameters, left, &self.toolbox, &self.options).await;
+        let result = call::outside(tool, parameters, left, &self.toolbox, &self.options).await;
         call.duration_ms = started.elapsed().as_secs_f64() * 1e3;
         call.result = result.map_err(|err| err.to_string());
-        self.keep(&call).await?;
+        self.keep_call(&call).await?;
         Ok(call)
     }
 
@@ -99,7 +105,7 @@ impl Engine {
         }
     }
 
-    async fn keep(&self, call: &DirectCall) -> Result<(), StoreError> {
+    async fn keep_call(&self, call: &DirectCall) -> Result<(), StoreError> {
         let (result, error) = match &call.result {
             Ok(result) => (result.clone(), Value::Null),
             Err(why) => (Value::Null, Value::from(why.as_str())),
@@ -113,7 +119,8 @@ impl Engine {
         });
         let record = Record {
             kind: RecordKind::Call,
-            name: call.id.clone(),
+            // They are listed by their names, and these order by time.
+            name: format!("{:020} {}", call.at.timestamp_micros(), call.id),
             value: Arc::new(value),
             at: call.at,
         };
@@ -135,7 +142,7 @@ impl Engine {
         let mut after = None;
         let most = first.min(HISTORY);
         while calls.len() < most {
-            let page = RecordPage { after, first: HISTORY, newest: true, ..RecordPage::default() };
+            let page = RecordPage { after, newest: true, ..RecordPage::first(HISTORY) };
             let records = self.store.records(RecordKind::Call, page).await?;
             after = records.last().map(|it| it.name.clone());
             let is_last = records.len() < HISTORY;
@@ -153,6 +160,22 @@ impl Engine {
     pub async fn usage(&self) -> Result<Vec<Usage>, EngineError> {
         self.toolbox.meter().flush(&*self.store, self.clock.now()).await?;
         Ok(self.store.usage().await?)
+    }
+
+    /// Adds what is counted of calls to the store every now and then, until `stop`.
+    pub async fn keep_usage(self, stop: CancellationToken) {
+        loop {
+            let is_last = tokio::select! {
+                () = stop.cancelled() => true,
+                () = time::sleep(FLUSH) => false,
+            };
+            if let Err(err) = self.toolbox.meter().flush(&*self.store, self.clock.now()).await {
+                tracing::warn!(%err, "cannot count the calls of tools");
+            }
+            if is_last {
+                return;
+            }
+        }
     }
 
     /// Adds a toolset.
@@ -204,7 +227,7 @@ fn read(record: Record) -> Option<DirectCall> {
         None => Ok(value["result"].take()),
     };
     Some(DirectCall {
-        id: name,
+        id: name.split_once(' ')?.1.to_owned(),
         tool: value["tool"].as_str()?.to_owned(),
         parameters: value["parameters"].take(),
         result,

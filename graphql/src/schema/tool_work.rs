@@ -177,8 +177,9 @@ impl ToolMutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Its name, or `set.name`.")] name: String,
-        #[graphql(desc = "What it is given; nothing, where it is left out.")]
-        parameters: Option<Value>,
+        #[graphql(desc = "What it is given; nothing, where it is left out.")] parameters: Option<
+            Value,
+        >,
     ) -> Result<ToolResult> {
         let left = ctx.data_opt::<Leaving>().map(|it| it.0.clone()).unwrap_or_default();
         let parameters = parameters.filter(|it| !it.is_null()).unwrap_or_else(|| json!({}));

@@ -28,6 +28,7 @@ mod removal;
 mod rows;
 mod streams;
 mod texts;
+mod usage;
 
 use std::sync::{Arc, atomic::AtomicU64};
 

@@ -6,7 +6,7 @@ use std::{ops::Bound, sync::Arc};
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::StoreError;
+use super::{StoreError, Usage};
 use crate::{clock::Timestamp, json, limits};
 
 /// Characters of a name that a message shows.
@@ -39,8 +39,6 @@ pub enum RecordKind {
     Context,
     /// What the memory tools keep.
     Memory,
-    /// How often something was used.
-    Usage,
     /// A call outside plans; names order by time. Only the newest [`limits::CALL_HISTORY`] are
     /// kept, for as long as executions are.
     Call,
@@ -48,15 +46,8 @@ pub enum RecordKind {
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
-        Self::ToolSet,
-        Self::Tool,
-        Self::Switch,
-        Self::Context,
-        Self::Memory,
-        Self::Usage,
-        Self::Call,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::ToolSet, Self::Tool, Self::Switch, Self::Context, Self::Memory, Self::Call];
 
     /// Returns the word that stores write.
     pub fn as_str(self) -> &'static str {
@@ -66,7 +57,6 @@ impl RecordKind {
             Self::Switch => "switch",
             Self::Context => "context",
             Self::Memory => "memory",
-            Self::Usage => "usage",
             Self::Call => "call",
         }
     }
@@ -76,7 +66,7 @@ impl RecordKind {
     pub fn is_agreed(self) -> bool {
         match self {
             Self::ToolSet | Self::Tool | Self::Switch | Self::Context => true,
-            Self::Memory | Self::Usage | Self::Call => false,
+            Self::Memory | Self::Call => false,
         }
     }
 }
@@ -228,6 +218,12 @@ pub trait Records: std::fmt::Debug + Send + Sync {
     ///
     /// Whoever reads the number first and the records then misses nothing.
     async fn records_revision(&self) -> Result<u64, StoreError>;
+
+    /// Adds calls of tools to those that are counted.
+    async fn add_usage(&self, usage: Vec<Usage>) -> Result<(), StoreError>;
+
+    /// Returns how often each tool was called, by the names of the tools.
+    async fn usage(&self) -> Result<Vec<Usage>, StoreError>;
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ mod records;
 mod removal;
 mod rows;
 mod schema;
+mod usage;
 mod watcher;
 mod writer;
 

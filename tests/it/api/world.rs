@@ -1,6 +1,6 @@
 //! A schema over a store, with a worker that carries out what is asked.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use async_graphql::{Request, Response, Variables};
 use async_trait::async_trait;
@@ -8,7 +8,8 @@ use executor::{
     control::Control,
     limits::CallLimits,
     options::Options,
-    tool::flow::flow,
+    registry::{self, Registry},
+    sources::Sources,
     toolbox::Toolbox,
     worker::{Parts, Scope, Worker},
 };
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 use shared::{
     clock::{Clock, WallClock},
     id::WorkerId,
+    limits,
     store::{self, Store},
 };
 use tempfile::TempDir;
@@ -94,7 +96,17 @@ impl World {
         calls: Arc<CallLimits>,
     ) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(WallClock);
-        let toolbox = Toolbox::new([flow()]);
+        let toolbox = Toolbox::default();
+        let registry = Registry::new(registry::Parts {
+            sources: Sources::new(&toolbox, limits::OUTPUT_BYTES),
+            toolbox: toolbox.clone(),
+            store: Arc::clone(store),
+            clock: Arc::clone(&clock),
+            configured: Vec::new(),
+            contexts: BTreeMap::new(),
+            base: PathBuf::from("/"),
+        });
+        let options = Options { calls, connect: PATIENCE, ..Options::default() };
         let mut tasks = JoinSet::new();
         let worker = (role == Role::Works).then(|| {
             let parts = Parts {
@@ -102,7 +114,7 @@ impl World {
                 store: Arc::clone(store),
                 toolbox: toolbox.clone(),
                 clock: Arc::clone(&clock),
-                options: Options { calls: Arc::clone(&calls), ..Options::default() },
+                options: options.clone(),
                 scope: Scope::Everything,
             };
             let id = WorkerId::draw(clock.now());
@@ -112,7 +124,7 @@ impl World {
         });
         let control = Control::new(Arc::clone(store), Arc::clone(&clock), worker);
         let planner = Arc::new(Literal);
-        let engine = Engine::new(control, toolbox, planner, clock, PATIENCE).with_limits(calls);
+        let engine = Engine::new(control, registry, planner, clock, options);
         let schema = schema::build(engine, Limits::default());
         Self { schema, _tasks: tasks, folder }
     }

@@ -18,6 +18,7 @@ use shared::{
         Append, AppendError, Documents, Envelope, ExecutionFilter, ExecutionLog, Head, Hints,
         Lease, Listing, Page, Permission, Permit, PermitAsk, PlanFilter, Pruned, Record,
         RecordKind, RecordPage, Records, RequestFilter, Reservation, SavedPlan, StoreError, Unless,
+        Usage,
     },
 };
 use tokio::time::{self, Instant};
@@ -288,5 +289,13 @@ impl Records for View {
 
     async fn records_revision(&self) -> Result<u64, StoreError> {
         self.far(self.world.faulty.records_revision()).await
+    }
+
+    async fn add_usage(&self, usage: Vec<Usage>) -> Result<(), StoreError> {
+        self.write(self.world.faulty.add_usage(usage)).await
+    }
+
+    async fn usage(&self) -> Result<Vec<Usage>, StoreError> {
+        self.far(self.world.faulty.usage()).await
     }
 }

@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use super::Memory;
 use crate::{
     clock::Timestamp,
+    id::ToolName,
     limits,
-    store::{Record, RecordKind, RecordPage, Records, StoreError, Unless},
+    store::{Record, RecordKind, RecordPage, Records, StoreError, Unless, Usage},
 };
 
 /// Every record, and how often those changed on which all must agree.
@@ -19,6 +20,7 @@ pub(super) struct KeptRecords {
     /// Calls, the oldest first.
     calls: BTreeSet<(Timestamp, String)>,
     revision: u64,
+    usage: BTreeMap<ToolName, Usage>,
 }
 
 impl KeptRecords {
@@ -117,5 +119,20 @@ impl Records for Memory {
 
     async fn records_revision(&self) -> Result<u64, StoreError> {
         Ok(self.state().records.revision)
+    }
+
+    async fn add_usage(&self, usage: Vec<Usage>) -> Result<(), StoreError> {
+        let all = &mut self.state().records.usage;
+        for more in usage {
+            match all.get_mut(&more.tool) {
+                Some(there) => there.add(&more),
+                None => drop(all.insert(more.tool.clone(), more)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn usage(&self) -> Result<Vec<Usage>, StoreError> {
+        Ok(self.state().records.usage.values().cloned().collect())
     }
 }

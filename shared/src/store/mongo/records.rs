@@ -20,7 +20,7 @@ use super::{
 use crate::{
     clock::Timestamp,
     limits,
-    store::{Record, RecordKind, RecordPage, Records, StoreError, Unless},
+    store::{Record, RecordKind, RecordPage, Records, StoreError, Unless, Usage},
 };
 
 /// The collection.
@@ -129,6 +129,14 @@ impl Records for Mongo {
     async fn records_revision(&self) -> Result<u64, StoreError> {
         let Some(row) = self.find("meta", RECORDS).await? else { return Ok(0) };
         Ok(rows::integer(&row, "revision", "meta")?.cast_unsigned())
+    }
+
+    async fn add_usage(&self, usage: Vec<Usage>) -> Result<(), StoreError> {
+        self.count_usage(&usage).await
+    }
+
+    async fn usage(&self) -> Result<Vec<Usage>, StoreError> {
+        self.counted_usage().await
     }
 }
 

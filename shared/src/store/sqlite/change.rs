@@ -9,7 +9,7 @@ use super::{
     permits,
     records::{self, Calls, RecordRow},
     removal::Removal,
-    rows,
+    rows, usage,
 };
 use crate::{
     clock::Timestamp,
@@ -17,7 +17,7 @@ use crate::{
     limits,
     store::{
         Append, Envelope, Head, Hints, Lease, Permission, Permit, PermitAsk, RecordKind,
-        Reservation, Unless,
+        Reservation, Unless, Usage,
     },
 };
 
@@ -71,6 +71,7 @@ pub(super) enum Change {
         kind: RecordKind,
         name: String,
     },
+    Usage(Vec<Usage>),
     Remove(Removal),
     /// Writes something that changes nothing, to see whether it can.
     Check,
@@ -181,6 +182,7 @@ impl Change {
                 connection.prepare_cached(sql)?.execute(params![name, plan, inputs, at])?;
             }
             Self::Record { row, unless } => return ledger.calls.put(connection, row, *unless),
+            Self::Usage(usage) => usage::add(connection, usage)?,
             Self::Forget { kind, name } => return records::remove(connection, *kind, name),
             Self::Remove(removal) => {
                 return removal.apply(connection, ledger).map(Answer::Removed);

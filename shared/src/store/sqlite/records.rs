@@ -10,11 +10,12 @@ use super::{
     connection::failed,
     removal::Removal,
     rows::{self, good},
+    usage,
 };
 use crate::{
     clock::Timestamp,
     limits,
-    store::{Record, RecordKind, RecordPage, Records, StoreError, Unless},
+    store::{Record, RecordKind, RecordPage, Records, StoreError, Unless, Usage},
 };
 
 /// So many calls are written between one count and the next.
@@ -171,6 +172,14 @@ impl Records for Sqlite {
 
     async fn records_revision(&self) -> Result<u64, StoreError> {
         self.readers.read(revision).await
+    }
+
+    async fn add_usage(&self, usage: Vec<Usage>) -> Result<(), StoreError> {
+        self.write(Change::Usage(usage)).await.map(drop)
+    }
+
+    async fn usage(&self) -> Result<Vec<Usage>, StoreError> {
+        self.readers.read(usage::all).await
     }
 }
 

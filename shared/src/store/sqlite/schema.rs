@@ -121,6 +121,14 @@ CREATE TABLE records (
 ) STRICT;
 CREATE INDEX records_calls ON records (at, name) WHERE kind = 'call';
 INSERT INTO meta VALUES ('records_revision', '0');
+
+-- How often tools were called, and how many calls took how long.
+CREATE TABLE usage (
+    tool TEXT PRIMARY KEY, calls INTEGER NOT NULL, failures INTEGER NOT NULL, last INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE usage_times (
+    tool TEXT NOT NULL, bucket INTEGER NOT NULL, calls INTEGER NOT NULL, PRIMARY KEY (tool, bucket)
+) STRICT, WITHOUT ROWID;
 ";
 
 /// What makes each version of the one before it.

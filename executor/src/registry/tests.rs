@@ -1,0 +1,220 @@
+//! The registry over a real store: what one node changes, another finds.
+
+use serde_json::{Value, json};
+use shared::{clock::WallClock, limits, store::memory::Memory};
+
+use super::*;
+use crate::{
+    tool::ToolContext,
+    toolbox::{SetStatus, ToolSet},
+};
+
+fn node(store: &Arc<Memory>, configured: Value) -> Registry {
+    let toolbox = Toolbox::default();
+    Registry::new(Parts {
+        sources: Sources::new(&toolbox, limits::OUTPUT_BYTES),
+        toolbox,
+        store: Arc::clone(store) as Arc<dyn Store>,
+        clock: Arc::new(WallClock),
+        configured: serde_json::from_value(configured).unwrap(),
+        contexts: BTreeMap::from([("shop".to_owned(), json!({ "adminMode": false, "n": 1 }))]),
+        base: PathBuf::from("/"),
+    })
+}
+
+fn tools(names: &[&str]) -> Value {
+    json!({ "tools": names.iter().map(|it| json!({ "name": it })).collect::<Vec<_>>() })
+}
+
+fn set(name: &str, names: &[&str]) -> Value {
+    json!({ "name": name, "description": format!("the set {name}"), "source": tools(names) })
+}
+
+fn tool(name: &str) -> Value {
+    json!({ "name": name, "description": "d", "run": { "command": ["date"] } })
+}
+
+/// Returns the sets but for those that are always there, as `name+` where it is switched on.
+async fn sets(registry: &Registry) -> Vec<String> {
+    registry.sync().await.unwrap();
+    let sets = registry.toolbox().sets().into_iter();
+    let sets = sets.filter(|it| ![TOOL_SET, flow::SET].contains(&it.name.as_str()));
+    sets.map(|it| format!("{}{}", it.name, if it.is_active { "+" } else { "-" })).collect()
+}
+
+async fn named(registry: &Registry, name: &str) -> ToolSet {
+    registry.sync().await.unwrap();
+    registry.toolbox().sets().into_iter().find(|it| it.name.as_str() == name).unwrap()
+}
+
+fn strings(names: &[&str]) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn what_one_node_adds_every_node_has_in_the_same_order() {
+    let store = Arc::new(Memory::new());
+    let configured = json!([set("a", &["x"])]);
+    let (one, other) = (node(&store, configured.clone()), node(&store, configured.clone()));
+    one.add_set(set("b", &["y"])).await.unwrap();
+    other.add_set(set("c", &["z"])).await.unwrap();
+    other.register(None, tool("t")).await.unwrap();
+    let third = node(&store, configured);
+    for node in [&one, &other, &third] {
+        assert_eq!(sets(node).await, ["a+", "b+", "c+", "local+"]);
+    }
+    assert_eq!(named(&third, "b").await.source, "local");
+    assert!(third.remove_set(&"b".parse().unwrap()).await.unwrap());
+    assert!(!third.remove_set(&"b".parse().unwrap()).await.unwrap());
+    assert!(one.remove_set(&"local".parse().unwrap()).await.unwrap());
+    for node in [&one, &other, &third] {
+        assert_eq!(sets(node).await, ["a+", "c+"]);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_overwritten() {
+    let store = Arc::new(Memory::new());
+    let registry = node(&store, json!([set("a", &["x"])]));
+    for name in ["a", "flow", "ToolSet"] {
+        let err = registry.add_set(set(name, &["y"])).await.unwrap_err();
+        assert_eq!(err, RegistryError::Exists { what: "a toolset", name: name.to_owned() });
+    }
+    assert_eq!(named(&registry, "a").await.tools[0].definition().name.as_str(), "x");
+    for (set, name) in [(None, "x"), (Some("a"), "x"), (None, "flow.echo")] {
+        let err = registry.register(set, tool(name)).await.unwrap_err();
+        assert_eq!(err, RegistryError::Exists { what: "a tool", name: name.to_owned() });
+    }
+    assert_eq!(registry.register(Some("mine"), tool("x")).await.unwrap().as_str(), "mine.x");
+    let err = registry.register(Some("mine"), tool("x")).await.unwrap_err();
+    assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
+    let err = registry.register(Some("flow"), tool("x")).await.unwrap_err();
+    assert!(err.to_string().contains("come from elsewhere"), "{err}");
+    let err = registry.remove_set(&"a".parse().unwrap()).await.unwrap_err();
+    assert!(err.to_string().contains("remove it from the configuration"), "{err}");
+    let err = registry.unregister(&"flow.echo".parse().unwrap()).await.unwrap_err();
+    assert!(err.to_string().contains("comes with the toolset `flow`"), "{err}");
+    assert!(!registry.unregister(&"nothing".parse().unwrap()).await.unwrap());
+    assert!(registry.unregister(&"mine.x".parse().unwrap()).await.unwrap());
+    assert_eq!(sets(&registry).await, ["a+"]);
+}
+
+#[tokio::test]
+async fn mistakes_are_explained() {
+    let registry = node(&Arc::new(Memory::new()), json!([]));
+    for (written, why) in [
+        (json!({ "name": "b" }), "missing field `source`"),
+        (json!({ "name": "b!", "source": tools(&[]) }), "a toolset name"),
+        (json!({ "name": "b", "source": { "x": 1 } }), "unknown field `x`"),
+        (json!({ "name": "b", "source": tools(&[]), "condition": "a &&" }), "`condition`: line 1"),
+    ] {
+        let err = registry.add_set(written.clone()).await.unwrap_err().to_string();
+        assert!(err.contains(why), "{written}: {err}");
+    }
+    let odd =
+        json!({ "name": "t", "parameters": { "type": "strnig" }, "run": { "command": ["x"] } });
+    let err = registry.register(None, odd).await.unwrap_err().to_string();
+    assert!(err.contains("no JSON Schema"), "{err}");
+    let err = registry.set_context("shop", &json!(1)).await.unwrap_err().to_string();
+    assert!(err.contains("is an object"), "{err}");
+    assert_eq!(sets(&registry).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn sets_are_switched_on_every_node_and_unknown_ones_are_named() {
+    let store = Arc::new(Memory::new());
+    let off = json!({ "name": "b", "active": false, "source": tools(&["y"]) });
+    let configured = json!([set("a", &["x"]), off]);
+    let (one, other) = (node(&store, configured.clone()), node(&store, configured.clone()));
+    assert_eq!(sets(&one).await, ["a+", "b-"]);
+    let names = strings(&["b", "nope", "a", "nope", "b"]);
+    let switched = one.switch(&names, true).await.unwrap();
+    let expected =
+        Switched { changed: strings(&["b"]), not_found: strings(&["nope"]), refused: Vec::new() };
+    assert_eq!(switched, expected);
+    assert_eq!(sets(&other).await, ["a+", "b+"]);
+    let names = strings(&["ToolSet", "a", "flow"]);
+    let switched = other.switch(&names, false).await.unwrap();
+    assert_eq!(switched.changed, ["a"]);
+    assert_eq!(switched.refused, ["ToolSet", "flow"], "nobody could switch anything on again");
+    assert_eq!(sets(&one).await, ["a-", "b+"]);
+    assert_eq!(sets(&node(&store, configured)).await, ["a-", "b+"], "it is kept");
+}
+
+#[tokio::test]
+async fn sets_appear_and_go_as_data_of_contexts_says() {
+    let store = Arc::new(Memory::new());
+    let admin = json!({
+        "name": "admin", "context": "shop", "condition": "adminMode == true", "source": tools(&["x"]),
+    });
+    let configured = json!([admin, set("b", &["y"])]);
+    let (one, other) = (node(&store, configured.clone()), node(&store, configured));
+    assert_eq!(sets(&one).await, ["b+"]);
+    one.set_context("shop", &json!({ "adminMode": true })).await.unwrap();
+    assert_eq!(sets(&other).await, ["admin+", "b+"], "in the place that the configuration has");
+    assert_eq!(named(&other, "admin").await.source, "shop");
+    assert_eq!(other.context("shop").await, Some(json!({ "adminMode": true, "n": 1 })));
+    other.set_context("shop", &json!({ "n": null, "m": 2 })).await.unwrap();
+    assert_eq!(sets(&one).await, ["admin+", "b+"]);
+    assert_eq!(one.context("shop").await, Some(json!({ "adminMode": true, "m": 2 })));
+    one.set_context("shop", &json!({ "adminMode": false })).await.unwrap();
+    assert_eq!(sets(&other).await, ["b+"]);
+}
+
+#[tokio::test]
+async fn a_set_that_did_not_change_is_not_connected_again() {
+    let store = Arc::new(Memory::new());
+    let server = json!({ "name": "m", "source": { "mcp": { "command": "there-is-none" } } });
+    let registry = node(&store, json!([server]));
+    registry.sync().await.unwrap();
+    let name = "m".parse().unwrap();
+    registry.sources().ready(&name, CONNECT).await;
+    assert!(matches!(named(&registry, "m").await.status, SetStatus::Failed { .. }));
+    registry.register(None, tool("t")).await.unwrap();
+    registry.switch(&strings(&["m"]), false).await.unwrap();
+    assert_eq!(sets(&registry).await, ["m-", "local+"]);
+    assert!(matches!(named(&registry, "m").await.status, SetStatus::Failed { .. }));
+}
+
+const CONNECT: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_model_switches_sets_but_not_the_one_that_does_so() {
+    let registry = node(&Arc::new(Memory::new()), json!([set("a", &["x"])]));
+    let call = async |name: &str, parameters: Value| {
+        let Found::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
+            panic!("{name} is always there")
+        };
+        tool.tool().call(Arc::new(parameters), ToolContext::detached()).await.unwrap()
+    };
+    registry.sync().await.unwrap();
+    let names = json!({ "toolSetNames": ["a", "nope", "ToolSet"] });
+    assert_eq!(
+        call("deactivate_toolset", names).await,
+        json!({ "success": false, "changed": ["a"], "notFound": ["nope"], "refused": ["ToolSet"] })
+    );
+    let listed = call("ToolSet.list_toolset", json!({})).await;
+    assert_eq!(listed["success"], true);
+    let a = listed["toolSets"].as_array().unwrap().iter().find(|it| it["name"] == "a").unwrap();
+    let expected = json!({
+        "name": "a", "description": "the set a", "active": false, "source": "local", "tools": ["x"],
+    });
+    assert_eq!(*a, expected);
+    let on = call("activate_toolset", json!({ "toolSetNames": ["a"] })).await;
+    assert_eq!(on, json!({ "success": true, "changed": ["a"], "notFound": [] }));
+    assert_eq!(sets(&registry).await, ["a+"]);
+}
+
+#[tokio::test]
+async fn thousands_of_tools_are_registered_one_after_another() {
+    let store = Arc::new(Memory::new());
+    let (one, other) = (node(&store, json!([])), node(&store, json!([])));
+    for n in 0..1_000 {
+        one.register(Some("many"), tool(&format!("t{n}"))).await.unwrap();
+    }
+    for node in [&one, &other] {
+        assert_eq!(named(node, "many").await.tools.len(), 1_000);
+        let name = "many.t999".parse().unwrap();
+        assert!(matches!(node.toolbox().find(&name), Found::Tool(_)));
+    }
+}
