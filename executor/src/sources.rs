@@ -1,6 +1,7 @@
 //! Where configured toolsets come from, and what keeps them connected.
 
 mod config;
+pub mod habilis;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -29,6 +29,7 @@ mod shape;
 mod signals;
 mod steer;
 mod table;
+mod tools;
 mod tree;
 
 use std::{ffi::OsString, process::ExitCode, sync::Arc};
@@ -162,8 +163,8 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Signal { id, name, payload } => steer::signal(&session, &id, name, payload).await,
         Command::Debug { id } => inspect::debug(&session, &id).await,
         Command::List { what } => lists::list(&session, what).await,
-        Command::Tools { what } => lists::tools(&session, what).await,
-        Command::Toolsets { what: args::Toolsets::List } => lists::toolsets(&session).await,
+        Command::Tools { what } => tools::tools(&session, what).await,
+        Command::Toolsets { what } => tools::toolsets(&session, what).await,
         Command::Bench(args) => doctor::bench(&session, &args).await,
         Command::Config => doctor::config(&session),
         Command::Doctor => doctor::doctor(&session).await,

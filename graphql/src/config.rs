@@ -116,10 +116,18 @@ impl Config {
             ("FABER_SERVER", environment.server.clone()),
             None,
         );
-        let (toolsets, written) = match file.toolsets {
+        let (mut toolsets, written) = match file.toolsets {
             Some((sets, written)) => (Setting { value: sets, origin: Origin::File }, written),
             None => toolsets::demo(),
         };
+        if let Some(set) = file.described {
+            if toolsets.value.iter().any(|it| it.name == set.name) {
+                let why =
+                    "`tools_files` are the toolset `tools`, which `toolsets` has, too: rename it";
+                return Err(ConfigError(why.to_owned()));
+            }
+            toolsets.value.push(set);
+        }
         Ok(Self {
             file: path,
             store: store(flags, environment, file.store, &data),

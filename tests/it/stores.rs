@@ -66,6 +66,7 @@ macro_rules! stores {
                     an_output_is_kept_until_its_time,
                     commands_wait_in_order,
                     every_change_is_counted,
+                    calls_are_added_up,
                     exactly_one_wins_each_position,
                     executions_are_filtered,
                     executions_do_not_disturb_each_other,

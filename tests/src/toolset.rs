@@ -37,7 +37,7 @@ impl Connected {
         let set: SetConfig = serde_json::from_value(json!({ "name": "s", "source": source }))
             .expect("a source that a configuration could have");
         let toolbox = Toolbox::default();
-        let mut sources = Sources::new(&toolbox, limits::OUTPUT_BYTES);
+        let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES);
         sources.add(set).expect("a toolbox that is empty");
         Self { toolbox, sources }
     }

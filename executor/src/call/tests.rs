@@ -349,7 +349,7 @@ mod server {
             let set: SetConfig =
                 serde_json::from_value(json!({ "name": "s", "source": source })).unwrap();
             let toolbox = Toolbox::default();
-            let mut sources = Sources::new(&toolbox, limits::OUTPUT_BYTES);
+            let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES);
             sources.add(set).unwrap();
             let server = Self { toolbox, _sources: sources, _folder: folder };
             server.run(Trial::of("s.starts", json!({}))).await.unwrap();

@@ -130,13 +130,13 @@ pub(super) enum Command {
         #[command(subcommand)]
         what: List,
     },
-    /// Show the tools that plans may use.
+    /// Show the tools that plans may use, and call them.
     Tools {
         /// What to do with them.
         #[command(subcommand)]
         what: Tools,
     },
-    /// Show the toolsets.
+    /// Show the toolsets, and switch them on and off.
     Toolsets {
         /// What to do with them.
         #[command(subcommand)]
@@ -397,6 +397,32 @@ pub(super) enum Tools {
         /// Its name, or `set.name`.
         name: String,
     },
+    /// Call one, once and outside any plan, and print what it returns.
+    Call {
+        /// Its name, or `set.name`.
+        name: String,
+        /// What it is given, as JSON.
+        parameters: Option<String>,
+    },
+    /// Register the tools of a file: `{"tools_list": [{"name", "description", "examples",
+    /// "arguments"}]}`.
+    Load {
+        /// The file.
+        file: PathBuf,
+        /// The toolset they go into.
+        #[arg(long, value_name = "NAME", default_value = "tools")]
+        toolset: String,
+    },
+    /// Show how often tools were called, how often they failed, and how long they took.
+    Usage,
+    /// List calls outside plans, the newest first.
+    History {
+        /// Only calls of this tool.
+        tool: Option<String>,
+        /// At most so many.
+        #[arg(long, default_value_t = 100)]
+        first: u32,
+    },
 }
 
 /// What to do with toolsets.
@@ -404,6 +430,18 @@ pub(super) enum Tools {
 pub(super) enum Toolsets {
     /// List them.
     List,
+    /// Switch some on, so that plans may use their tools.
+    Activate {
+        /// Their names.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Switch some off: their tools can neither be planned nor called.
+    Deactivate {
+        /// Their names.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
 }
 
 impl Cli {

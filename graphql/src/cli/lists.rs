@@ -1,18 +1,15 @@
 //! Lists as tables, and as arrays.
 
-use std::fmt::Write as _;
-
 use serde_json::{Map, Value, json};
 
 use super::{
     Ending, Session,
-    args::{List, Part, Since, Tools, api_name},
+    args::{List, Part, Since, api_name},
     client::Client,
     failure::Failure,
     house::{House, Need},
     inspect::state,
     paint::Paint,
-    planning::indented,
     render,
     screen::Screen,
     shape::Shape,
@@ -126,101 +123,7 @@ impl Kind {
     }
 }
 
-/// Lists tools, or shows one.
-pub(super) async fn tools(session: &Session, what: Tools) -> Result<Ending, Failure> {
-    let house = House::open(session, Need::Tools).await?;
-    let shown = match what {
-        Tools::List { toolset, search, active } => {
-            let wanted = json!({ "set": toolset, "search": search, "active": active });
-            list_tools(session, house.client(), wanted).await
-        }
-        Tools::Show { name } => show_tool(session, house.client(), &name).await,
-    };
-    house.close().await;
-    shown.map(|()| Ending::Done)
-}
-
-async fn list_tools(session: &Session, client: &Client, wanted: Value) -> Result<(), Failure> {
-    let fields = Shape::of(client).await?.scalars("Tool");
-    let query = format!(
-        "query($set: String, $search: String, $active: Boolean) \
-         {{ tools(toolSet: $set, search: $search, activeOnly: $active) {fields} }}"
-    );
-    let found = client.field(&query, wanted).await?;
-    print(&session.screen, &found, &["TOOL", "SET", "EFFECT", "DESCRIPTION"], |it, paint| {
-        let name = text(it, "name");
-        let name = if it["active"] == false { paint.dim(name) } else { name };
-        let description = first_line(&text(it, "description"));
-        vec![name, text(it, "toolSet"), text(it, "effect").to_lowercase(), description]
-    })
-}
-
-async fn show_tool(session: &Session, client: &Client, name: &str) -> Result<(), Failure> {
-    let fields = Shape::of(client).await?.scalars("Tool");
-    let query = format!("query($name: String!) {{ tool(name: $name) {fields} }}");
-    let tool = client.field(&query, json!({ "name": name })).await?;
-    let screen = &session.screen;
-    if tool.is_null() {
-        let known = client.field("{ tools { name } }", json!({})).await?;
-        let known = render::list(&known).filter_map(|it| it["name"].as_str());
-        let failure = Failure::not_found("tool", name);
-        let help = planner::nearest::did_you_mean(name, known);
-        let help = help.unwrap_or_else(|| "`faber tools list` lists them".to_owned());
-        return Err(Failure { message: format!("{}: {help}", failure.message), ..failure });
-    }
-    if screen.json {
-        return screen.print_json(&tool);
-    }
-    let paint = screen.out;
-    let mut shown = format!(
-        "{}  {}\n{}\n\n{}\n{}",
-        paint.bold(text(&tool, "name")),
-        paint.dim(format!("{}, {}", text(&tool, "toolSet"), text(&tool, "effect").to_lowercase())),
-        text(&tool, "description"),
-        paint.cyan("parameters"),
-        indented(&tool["inputSchema"], 2)
-    );
-    if !tool["outputSchema"].is_null() {
-        let output = indented(&tool["outputSchema"], 2);
-        let _ = write!(shown, "\n{}\n{output}", paint.cyan("output"));
-    }
-    screen.print(&shown)
-}
-
-/// Lists toolsets.
-pub(super) async fn toolsets(session: &Session) -> Result<Ending, Failure> {
-    let house = House::open(session, Need::Tools).await?;
-    let shown = list_toolsets(session, house.client()).await;
-    house.close().await;
-    shown.map(|()| Ending::Done)
-}
-
-async fn list_toolsets(session: &Session, client: &Client) -> Result<(), Failure> {
-    // Asking for tools waits until the sets have settled.
-    client.field("{ tools { name } }", json!({})).await?;
-    let fields = Shape::of(client).await?.tool_set();
-    let found = client.field(&format!("{{ toolSets {fields} }}"), json!({})).await?;
-    print(
-        &session.screen,
-        &found,
-        &["SET", "SOURCE", "STATUS", "TOOLS", "ACTIVE", "DESCRIPTION"],
-        |it, paint| {
-            let count = it["tools"].as_array().map_or(0, Vec::len).to_string();
-            let active = if it["active"] == true { "yes" } else { "no" };
-            let said = it["error"].as_str().map_or_else(|| text(it, "description"), str::to_owned);
-            vec![
-                text(it, "name"),
-                text(it, "source"),
-                state(&text(it, "status"), paint),
-                count,
-                active.to_owned(),
-                first_line(&said),
-            ]
-        },
-    )
-}
-
-fn print(
+pub(super) fn print(
     screen: &Screen,
     items: &Value,
     headings: &[&str],
@@ -237,7 +140,7 @@ fn print(
     screen.print(&table(headings, &rows, screen.out))
 }
 
-fn text(value: &Value, key: &str) -> String {
+pub(super) fn text(value: &Value, key: &str) -> String {
     value[key].as_str().unwrap_or_default().to_owned()
 }
 
@@ -245,12 +148,15 @@ fn query(value: &Value) -> String {
     first_line(&text(value, "query"))
 }
 
-fn first_line(text: &str) -> String {
+pub(super) fn first_line(text: &str) -> String {
     render::clip(text.lines().next().unwrap_or_default(), TEXT)
 }
 
-/// Writes when something was created, to the second.
 fn moment(value: &Value) -> String {
-    let at = text(value, "createdAt");
+    second(&text(value, "createdAt"))
+}
+
+/// Writes a moment to the second.
+pub(super) fn second(at: &str) -> String {
     at.split('.').next().unwrap_or_default().trim_end_matches('Z').replace('T', " ")
 }

@@ -177,7 +177,7 @@ pub(super) async fn given(flag: &str, text: &str) -> Result<Value, Failure> {
     })
 }
 
-async fn read_text(what: &str, file: &Path) -> Result<String, Failure> {
+pub(super) async fn read_text(what: &str, file: &Path) -> Result<String, Failure> {
     let unreadable = |err: std::io::Error| {
         Failure::usage(format!("{what}: `{}` cannot be read: {err}", file.display()))
     };

@@ -9,9 +9,9 @@ use std::{
     time::Duration,
 };
 
-use executor::sources::SetConfig;
+use executor::sources::{SetConfig, habilis};
 use planner::nearest::did_you_mean;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{ConfigError, Limits, PLANNER, age, toolsets};
 
@@ -19,11 +19,14 @@ use super::{ConfigError, Limits, PLANNER, age, toolsets};
 const FILE_BYTES: u64 = 4 << 20;
 
 /// What may stand at the top of the file.
-const KEYS: [&str; 6] = ["store", "planner", "toolsets", "limits", "retention", "contexts"];
+const KEYS: [&str; 7] =
+    ["store", "planner", "toolsets", "tools_files", "limits", "retention", "contexts"];
+/// The set of the tools that files describe.
+const DESCRIBED: &str = "tools";
 /// The shortest time that what is over is kept: a worker may be frozen for a while and come back.
 const SHORTEST: Duration = Duration::from_mins(1);
 /// What other versions read there.
-const LATER: [&str; 5] = ["tools_files", "toolkit_files", "embedding", "selection", "access"];
+const LATER: [&str; 4] = ["toolkit_files", "embedding", "selection", "access"];
 
 /// What a file said.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,6 +40,8 @@ pub(super) struct File {
     pub(super) retention: Option<Duration>,
     /// What conditions of toolsets may ask for.
     pub(super) contexts: BTreeMap<String, Value>,
+    /// The set of the tools that other files describe.
+    pub(super) described: Option<SetConfig>,
 }
 
 /// Reads a file and resolves its paths.
@@ -92,6 +97,7 @@ pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
         limits,
         retention: retention(fields.remove("retention"))?,
         contexts: contexts(fields.remove("contexts"))?,
+        described: described(fields.remove("tools_files"), base)?,
     })
 }
 
@@ -105,6 +111,32 @@ fn contexts(value: Option<Value>) -> Result<BTreeMap<String, Value>, String> {
         return Err(format!("`contexts.{name}` must be a map, such as `{{ adminMode: false }}`"));
     }
     Ok(contexts.into_iter().collect())
+}
+
+/// Reads the files that describe tools; all of them are one set.
+fn described(files: Option<Value>, base: &Path) -> Result<Option<SetConfig>, String> {
+    let files: Vec<PathBuf> = match files {
+        None | Some(Value::Null) => return Ok(None),
+        Some(files) => serde_json::from_value(files)
+            .map_err(|_| "`tools_files` must be a list of files".to_owned())?,
+    };
+    let mut tools = Vec::new();
+    for file in files {
+        let path = base.join(&file);
+        let unfit = |why: String| format!("`tools_files`: `{}`: {why}", path.display());
+        let text = text(&path).map_err(unfit)?;
+        let written: Value =
+            serde_json::from_str(&text).map_err(|err| unfit(format!("this is not JSON: {err}")))?;
+        tools.extend(habilis::read(&written).map_err(unfit)?);
+    }
+    let set = json!({
+        "name": DESCRIBED,
+        "description": "Tools that are described in files.",
+        "source": { "tools": tools },
+    });
+    let set: SetConfig =
+        serde_json::from_value(set).map_err(|err| format!("`tools_files`: {err}"))?;
+    Ok(Some(set.rooted(base)))
 }
 
 fn retention(value: Option<Value>) -> Result<Option<Duration>, String> {

@@ -231,7 +231,8 @@ pub(super) struct ToolInput {
     effect: Option<Effect>,
     /// Sentences that people would say when they want it.
     examples: Option<Vec<String>>,
-    /// What it runs, as in the configuration: `{"command": ["date", "-u"]}`.
+    /// What it runs, as in the configuration: `{"command": ["date", "-u"]}`. With `{}` it can be
+    /// selected, but neither planned nor called.
     run: Value,
 }
 
@@ -239,13 +240,14 @@ impl ToolInput {
     /// Returns it as the configuration has it.
     fn into_written(self) -> Value {
         let effect = shared::tool::Effect::from(self.effect.unwrap_or(Effect::Once));
+        let is_callable = self.run.as_object().is_none_or(|it| !it.is_empty());
         json!({
             "name": self.name,
             "description": self.description,
             "parameters": self.parameters,
             "effect": effect,
             "examples": self.examples.unwrap_or_default(),
-            "run": self.run,
+            "run": is_callable.then_some(self.run),
         })
     }
 }

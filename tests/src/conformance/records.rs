@@ -6,7 +6,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use shared::{
     limits,
-    store::{Record, RecordKind, RecordPage, Store, StoreError, Unless},
+    store::{Record, RecordKind, RecordPage, Store, StoreError, Unless, Usage},
 };
 use tokio::time::timeout;
 
@@ -54,7 +54,7 @@ pub async fn a_record_is_written_over_or_not(world: World) {
 
 /// Of those that write the same name at the same time exactly one is the first.
 pub async fn one_record_is_the_first(world: World) {
-    for kind in [RecordKind::ToolSet, RecordKind::Usage] {
+    for kind in [RecordKind::ToolSet, RecordKind::Call] {
         let records: Vec<_> = (0..8).map(|n| record(kind, "a", json!(n), n)).collect();
         let answers = join_all(records.iter().enumerate().map(async |(n, it)| {
             let store = if n % 2 == 0 { &world.one } else { &world.other };
@@ -78,7 +78,7 @@ pub async fn records_come_in_order(world: World) {
     let mut all =
         ["a", "a/", "a/b", "a/Ö", "a/ö", "a0", "b", "$x.y", "日本", "a/\u{d7ff}x", "a/👋", "_id"];
     join_all(all.iter().map(|it| put(&world.one, kind, it))).await;
-    put(&world.one, RecordKind::Usage, "a/other").await;
+    put(&world.one, RecordKind::Call, "a/other").await;
     put(&world.one, RecordKind::Context, "a/another").await;
     all.sort_unstable();
     let ask = |prefix: &str, after: Option<&str>, first, newest| RecordPage {
@@ -183,6 +183,27 @@ pub async fn a_revision_says_what_changed(world: World) {
         assert_eq!(revision().await > replaced, kind.is_agreed(), "{kind:?} is gone");
     }
     assert!(RecordKind::ALL.iter().filter(|it| it.is_agreed()).count() == 4);
+}
+
+/// Calls are added up, whoever counts them.
+pub async fn calls_are_added_up(world: World) {
+    let usage = |tool: &str, calls, failures, seconds, times: &[(u16, u64)]| Usage {
+        tool: tool.parse().unwrap(),
+        calls,
+        failures,
+        last: at(seconds),
+        times: times.iter().copied().collect(),
+    };
+    assert_eq!(world.other.usage().await.unwrap(), []);
+    let first = vec![usage("b.t", 2, 1, 5, &[(3, 2)]), usage("a.ü \"$x.y\"", 1, 0, 9, &[(0, 1)])];
+    world.one.add_usage(first).await.unwrap();
+    let second = vec![usage("b.t", 3, 0, 4, &[(3, 1), (320, 2)])];
+    world.other.add_usage(second).await.unwrap();
+    world.other.add_usage(Vec::new()).await.unwrap();
+    let expected =
+        [usage("a.ü \"$x.y\"", 1, 0, 9, &[(0, 1)]), usage("b.t", 5, 1, 5, &[(3, 3), (320, 2)])];
+    assert_eq!(world.one.usage().await.unwrap(), expected);
+    assert_eq!(world.other.usage().await.unwrap(), expected);
 }
 
 /// Changes at the same time are all there, and all counted.
