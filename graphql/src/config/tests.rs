@@ -99,18 +99,47 @@ fn what_later_versions_know_is_never_ignored() {
         "embedding: { model: x }",
         "selection: { margin: 0.1 }",
         "access: { tokens: [] }",
-        "contexts: {}",
         "toolkit_files: []",
-        "tools_files: [tools.json]",
         "planner: { provider: openai, model: x }",
         "toolsets: [{ name: s, source: { mcp: { url: 'http://x' } } }]",
         "toolsets: [{ name: s, source: { openapi: {} } }]",
         "toolsets: [{ name: s, source: { graphql: {} } }]",
         "toolsets: [{ name: s, source: { builtin: file_tools } }]",
-        "toolsets: [{ name: s, condition: x, source: { tools: [] } }]",
     ] {
         let err = file::parse(text, Path::new("/")).unwrap_err();
         assert!(err.contains("is not supported by this version"), "{text}: {err}");
+    }
+}
+
+#[test]
+fn files_that_describe_tools_are_one_set() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        let tools = format!(r#"{{"tools_list": [{{"name": "{name}", "arguments": {{}}}}]}}"#);
+        std::fs::write(folder.path().join(format!("{name}.json")), tools).unwrap();
+    }
+    let path = folder.path().join("c.yaml");
+    let load = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let flags = Flags { config: Some(path.clone()), ..Flags::default() };
+        Config::load(&flags, &environment(folder.path()))
+    };
+    let config = load("tools_files: [a.json, b.json]\ncontexts: { shop: { n: 1 } }").unwrap();
+    let names: Vec<&str> = config.toolsets.value.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["blog", "tools"]);
+    let executor::sources::Source::Tools(tools) = &config.toolsets.value[1].source else {
+        panic!("described tools")
+    };
+    assert_eq!(tools.len(), 2);
+    assert_eq!(config.contexts["shop"]["n"], 1);
+    for (text, why) in [
+        ("tools_files: [c.json]", "c.json`: the configuration cannot be read"),
+        ("tools_files: [c.yaml]", "c.yaml`: this is not JSON"),
+        ("tools_files: [a.json]\ntoolsets: [{ name: tools, source: { tools: [] } }]", "rename it"),
+        ("contexts: { shop: 1 }", "`contexts.shop` must be a map"),
+    ] {
+        let err = load(text).unwrap_err().to_string();
+        assert!(err.contains(why), "{text}: {err}");
     }
 }
 

@@ -19,16 +19,16 @@ use crate::engine::{Engine, EngineError};
 
 /// What anybody may do.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
-pub struct Mutation(Work, ToolMutation);
+pub struct Mutation(WorkMutation, ToolMutation);
 
 /// Plans and executions.
 #[derive(Clone, Copy, Debug, Default)]
-struct Work;
+struct WorkMutation;
 
 /// What anybody may do. Those that execute return at once: watch with a subscription, or ask
 /// `execution`.
 #[Object]
-impl Work {
+impl WorkMutation {
     /// Plans a query under a new request. The request and its transcript are kept even when no
     /// plan comes of it.
     #[graphql(complexity = "100 + child_complexity")]

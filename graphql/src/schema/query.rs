@@ -17,15 +17,15 @@ use crate::engine::Engine;
 
 /// What anybody may ask.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
-pub struct Query(Work, ToolQuery);
+pub struct Query(WorkQuery, ToolQuery);
 
 /// Requests, plans and executions.
 #[derive(Clone, Copy, Debug, Default)]
-struct Work;
+struct WorkQuery;
 
 /// What anybody may ask. An id that names nothing, or is none, gives null.
 #[Object]
-impl Work {
+impl WorkQuery {
     /// Everything that belongs to one query. Debugging begins here.
     #[graphql(complexity = "5 + child_complexity")]
     async fn request(

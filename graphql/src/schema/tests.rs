@@ -120,6 +120,8 @@ type Query {
     tools(toolSet: String, search: String, activeOnly: Boolean = false): [Tool!]!
     tool(name: String!): Tool
     toolSets: [ToolSet!]!
+    toolUsage: [ToolUsage!]!
+    toolHistory(toolName: String, first: Int = 100): [ToolResult!]!
 }
 type Mutation {
     createPlanWithRequestId(query: String!, options: PlanningOptions): Plan!
@@ -137,6 +139,47 @@ type Mutation {
     savePlan(name: String!, planId: ID!, inputs: JSON): Boolean!
     runSavedPlan(name: String!, input: JSON, options: ExecutionOptions): Execution!
     bulkControl(filter: ExecutionFilter!, action: BulkAction!, perSecond: Float): Int!
+    registerTool(input: ToolInput!): Tool!
+    removeTool(name: String!): Boolean!
+    addToolSet(input: ToolSetInput!): ToolSet!
+    removeToolSet(name: String!): Boolean!
+    activateToolSets(names: [String!]!): ToolSetChange!
+    deactivateToolSets(names: [String!]!): ToolSetChange!
+    callTool(name: String!, parameters: JSON): ToolResult!
+    setContext(name: String!, data: JSON!): Boolean!
+}
+type ToolSetChange { changed: [String!]! notFound: [String!]! toolSets: [ToolSet!]! }
+type ToolUsage {
+    toolName: String!
+    calls: Int!
+    failures: Int!
+    lastCalledAt: DateTime
+    p50Ms: Float
+    p99Ms: Float
+}
+type ToolResult {
+    tool: String!
+    status: String!
+    result: JSON
+    error: String
+    durationMs: Float!
+}
+input ToolInput {
+    name: String!
+    description: String!
+    parameters: JSON!
+    toolSet: String
+    effect: Effect
+    examples: [String!]
+    run: JSON!
+}
+input ToolSetInput {
+    name: String!
+    description: String!
+    active: Boolean = true
+    source: JSON!
+    context: String
+    condition: String
 }
 type Subscription {
     executionEvents(executionId: ID!, afterSeq: Int = 0): ExecutionEvent!

@@ -73,8 +73,11 @@ impl ToolQuery {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Only calls of this tool.")] tool_name: Option<String>,
-        #[graphql(desc = "At most so many, 1 to 1000.", default = 100)] first: i32,
+        #[graphql(desc = "At most so many, 1 to 1000.", default_with = "Some(100)")] first: Option<
+            i32,
+        >,
     ) -> Result<Vec<ToolResult>> {
+        let first = first.unwrap_or(100);
         let most = usize::try_from(first).ok().filter(|it| (1..=1_000).contains(it));
         let most = most.ok_or_else(|| {
             let why = format!("`first` is {first}; it is 1 to 1000");
