@@ -114,7 +114,7 @@ impl Engine {
 
     /// Returns the tools that a plan may use, once no set is connecting any more.
     pub async fn catalog(&self) -> Catalog {
-        self.toolbox.settled(self.options.connect).await;
+        self.settled().await;
         let sets = self.toolbox.sets();
         Catalog::new(sets.iter().flat_map(|set| {
             set.tools.iter().map(|tool| CatalogTool {

@@ -17,8 +17,12 @@ use super::{Engine, EngineError, steering::apply};
 const LOOK: usize = 64;
 
 impl Engine {
-    /// Waits until no toolset is connecting any more, or the time for that is over.
+    /// Waits until no toolset is connecting any more, or the time for that is over. What other
+    /// nodes changed before is known then.
     pub async fn settled(&self) {
+        if let Err(err) = self.registry.sync().await {
+            tracing::warn!(%err, "cannot see whether toolsets have changed");
+        }
         self.toolbox.settled(self.options.connect).await;
     }
 
