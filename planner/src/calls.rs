@@ -118,9 +118,9 @@ pub fn parse_tool_calls(
 /// Drops loose calls that only announce an explicit one: the same tool with the same arguments.
 fn without_announcements(calls: Vec<ToolCall>) -> Vec<ToolCall> {
     let is_announced = |loose: &ToolCall| {
-        calls.iter().any(|it| {
-            !it.format.is_loose() && it.tool == loose.tool && it.args == loose.args
-        })
+        calls
+            .iter()
+            .any(|it| !it.format.is_loose() && it.tool == loose.tool && it.args == loose.args)
     };
     let keep: Vec<bool> =
         calls.iter().map(|it| !it.format.is_loose() || !is_announced(it)).collect();

@@ -179,7 +179,7 @@ fn trimmed(word: &str) -> &str {
     let mut word = word;
     loop {
         let ends_sentence = match word.chars().last() {
-            Some(';' | '!' | '?' | '\'') => true,
+            Some(':' | ';' | '!' | '?' | '\'') => true,
             Some('.') => {
                 let before = word[..word.len() - 1].chars().last();
                 before.is_some_and(|it| !matches!(it, '.' | '/'))

@@ -45,9 +45,10 @@ fn is_definition(source: &Source<'_>, start: usize) -> bool {
         let Some(at) = start.checked_sub(it.len() + 1) else { return false };
         source.word_at(at, it).is_some()
             && source.byte(at + it.len()) == Some(b' ')
-            && at.checked_sub(1).and_then(|it| source.byte(it)).is_none_or(|it| {
-                !it.is_ascii_alphanumeric() && it != b'_'
-            })
+            && at
+                .checked_sub(1)
+                .and_then(|it| source.byte(it))
+                .is_none_or(|it| !it.is_ascii_alphanumeric() && it != b'_')
     })
 }
 
@@ -109,7 +110,8 @@ impl<'a> Arguments<'_, 'a> {
         if self.source.byte(sign_at + 1) == Some(b'=') {
             return Ok(None);
         }
-        let value = self.source.skip_comments(sign_at + 1, Comments::Slashes).map_err(Misfit::At)?;
+        let value =
+            self.source.skip_comments(sign_at + 1, Comments::Slashes).map_err(Misfit::At)?;
         Ok(Some((self.source.slice(at..end), sign, value)))
     }
 

@@ -237,8 +237,7 @@ impl Reader<'_, '_> {
 
     fn string(&mut self) -> Result<Option<String>, Misfit> {
         let Some((quote, is_raw)) = word::quote_at(self.source, self.at) else { return Ok(None) };
-        let (text, end) =
-            word::string(self.source, quote, is_raw).ok_or(Misfit::Endless(quote))?;
+        let (text, end) = word::string(self.source, quote, is_raw).ok_or(Misfit::Endless(quote))?;
         self.last_string = Some(quote);
         self.at = end;
         Ok(Some(text))

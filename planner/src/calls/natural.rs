@@ -9,8 +9,7 @@ use super::{
 };
 
 /// Words that begin a call in prose.
-const VERBS: [&str; 8] =
-    ["use", "using", "call", "calling", "run", "running", "invoke", "execute"];
+const VERBS: [&str; 8] = ["use", "using", "call", "calling", "run", "running", "invoke", "execute"];
 /// Words before those that turn them around.
 const NEGATIONS: [&str; 7] = ["not", "n't", "n’t", "never", "cannot", "without", "avoid"];
 /// What arguments are called in prose.
@@ -55,6 +54,8 @@ fn arguments(reading: &Reading<'_>, tool: &KnownTool, start: usize, at: usize) -
     let at = optional(source, at, &["following", "these"]);
     let at = noun(source, at).unwrap_or(at);
     let at = source.skip_markup(source.skip(at, |it| it == b':'));
+    let is_listed = source.byte(at) == Some(b'-') && source.byte(at + 1) == Some(b' ');
+    let at = if is_listed { source.skip_blanks(at + 1) } else { at };
     if source.byte(at) == Some(b'{') {
         return match lenient::read(source, at) {
             Ok((Tree::Object(object), end)) if !shape::is_call(reading, &object) => {

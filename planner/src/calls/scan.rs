@@ -3,7 +3,7 @@
 use shared::limits;
 
 use super::{
-    ToolCall, TooMuch, function, natural, shape, simple,
+    TooMuch, ToolCall, function, natural, shape, simple,
     source::{Attempt, Reading, is_name_byte},
     tags::Tags,
     xml,

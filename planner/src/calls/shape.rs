@@ -16,28 +16,11 @@ const TOOL: [&str; 2] = ["tool", "tool_name"];
 /// Names of that field where arguments must be beside it: many things have a name.
 const NAME: [&str; 3] = ["name", "function", "action"];
 /// Names of the field that has the arguments.
-const ARGS: [&str; 8] = [
-    "args",
-    "arguments",
-    "parameters",
-    "params",
-    "input",
-    "tool_input",
-    "action_input",
-    "kwargs",
-];
+const ARGS: [&str; 8] =
+    ["args", "arguments", "parameters", "params", "input", "tool_input", "action_input", "kwargs"];
 /// Fields beside a call that are no arguments.
-const ASIDE: [&str; 9] = [
-    "type",
-    "id",
-    "call_id",
-    "index",
-    "thought",
-    "thoughts",
-    "reason",
-    "reasoning",
-    "explanation",
-];
+const ASIDE: [&str; 9] =
+    ["type", "id", "call_id", "index", "thought", "thoughts", "reason", "reasoning", "explanation"];
 
 /// Where an object stands, which says how much it must show.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -88,7 +71,11 @@ pub(super) fn is_call(reading: &Reading<'_>, object: &Object) -> bool {
 }
 
 /// Returns the call that an object within the tags of a call is, if it is one.
-pub(super) fn in_tags(reading: &Reading<'_>, object: Object, span: Range<usize>) -> Option<ToolCall> {
+pub(super) fn in_tags(
+    reading: &Reading<'_>,
+    object: Object,
+    span: Range<usize>,
+) -> Option<ToolCall> {
     let shape = shape(object, Place::Tags).ok()?;
     call(reading, Shape { format: CallFormat::Xml, span, ..shape })
 }

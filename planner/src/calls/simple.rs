@@ -92,9 +92,8 @@ impl Call<'_, '_> {
     }
 
     fn read(self, args: Args, end: usize) -> Attempt {
-        let call = |tool: &KnownTool| {
-            self.reading.call(tool, args, CallFormat::Simple, self.start..end)
-        };
+        let call =
+            |tool: &KnownTool| self.reading.call(tool, args, CallFormat::Simple, self.start..end);
         Attempt::Read { calls: self.tool.as_ref().map(call).into_iter().collect(), end }
     }
 

@@ -77,9 +77,11 @@ impl<'a> Source<'a> {
 
     /// Returns whether `word` is at `at`, whatever its case, and where it ends.
     pub(super) fn word_at(&self, at: usize, word: &str) -> Option<usize> {
-        self.add_steps(word.len());
-        let found = self.text.as_bytes().get(at..at + word.len())?;
-        found.eq_ignore_ascii_case(word.as_bytes()).then_some(at + word.len())
+        let bytes = self.text.as_bytes().get(at..)?.iter();
+        let same =
+            bytes.zip(word.as_bytes()).take_while(|(a, b)| a.eq_ignore_ascii_case(b)).count();
+        self.add_steps(same + 1);
+        (same == word.len()).then_some(at + same)
     }
 
     /// Returns where `needle` is in a part of the text, if it is.

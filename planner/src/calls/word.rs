@@ -65,7 +65,9 @@ fn escape(source: &Source<'_>, at: usize) -> (Option<char>, usize) {
         Some(b'b') => '\u{8}',
         Some(b'f') => '\u{c}',
         Some(it @ (b'"' | b'\'' | b'\\' | b'/')) => char::from(it),
-        Some(b'u') => return unicode(source, at).map_or((None, at + 1), |(it, end)| (Some(it), end)),
+        Some(b'u') => {
+            return unicode(source, at).map_or((None, at + 1), |(it, end)| (Some(it), end));
+        }
         _ => return (None, at + 1),
     };
     (Some(character), at + 2)
@@ -88,9 +90,8 @@ fn unicode(source: &Source<'_>, at: usize) -> Option<(char, usize)> {
 }
 
 fn hex(source: &Source<'_>, at: usize) -> Option<u32> {
-    (at..at + 4).try_fold(0, |code, it| {
-        Some(code * 16 + char::from(source.byte(it)?).to_digit(16)?)
-    })
+    (at..at + 4)
+        .try_fold(0, |code, it| Some(code * 16 + char::from(source.byte(it)?).to_digit(16)?))
 }
 
 /// Returns where the word that begins at `at` ends, blanks at its end included.

@@ -37,7 +37,16 @@ pub(super) fn read(reading: &Reading<'_>, tags: &Tags, at: usize) -> Attempt {
             let close = close.unwrap_or(open_end..open_end);
             let body = tag.end..close.start;
             let end = close.end;
-            Element { reading, start: at, name: tag.attribute, body, end, is_closed }.read()
+            Element {
+                reading,
+                start: at,
+                name: tag.attribute,
+                body,
+                end,
+                is_closed,
+                is_whole: is_closed,
+            }
+            .read()
         }
     }
 }
@@ -66,6 +75,8 @@ struct Element<'r, 'a> {
     body: Range<usize>,
     end: usize,
     is_closed: bool,
+    /// Whether nothing of it can be missing: it is closed, or its arguments are.
+    is_whole: bool,
 }
 
 impl<'a> Element<'_, 'a> {
@@ -80,20 +91,27 @@ impl<'a> Element<'_, 'a> {
         let mut given = None;
         if is_object {
             match self.given_object(at) {
-                Some((args, end)) => (given, at) = (Some(Given::Object(args)), end),
+                Some((args, end)) => {
+                    (given, at, self.is_whole) = (Some(Given::Object(args)), end, true)
+                }
                 None => return self.broken(),
             }
         }
         let mut is_first = true;
         loop {
-            at = source.skip_markup(at);
-            if at >= self.body.end {
+            let next = source.skip_markup(at);
+            if next >= self.body.end {
                 break;
             }
-            let child = Tag::at(source, at).filter(|it| it.end <= self.body.end);
+            let child = Tag::at(source, next).filter(|it| it.end <= self.body.end);
             let Some(child) = child.filter(is_part) else {
-                let is_other = is_first && !is_marked;
-                return if is_other { Attempt::Passed(self.body.start) } else { self.broken() };
+                if is_first && !is_marked {
+                    return Attempt::Passed(self.body.start);
+                }
+                if !self.is_closed && self.is_whole && self.name.is_some() {
+                    break;
+                }
+                return self.broken();
             };
             match self.child(&child, &mut given) {
                 Ok(end) => at = end,
@@ -101,8 +119,11 @@ impl<'a> Element<'_, 'a> {
             }
             is_first = false;
         }
-        if !self.is_closed && self.end >= self.body.end {
+        if !self.is_whole {
             return self.broken();
+        }
+        if !self.is_closed {
+            self.end = at;
         }
         self.call(given)
     }
@@ -145,10 +166,7 @@ impl<'a> Element<'_, 'a> {
         }
         let (args, end) = self.arguments(child)?;
         *given = Some(args);
-        if !self.is_closed {
-            // Arguments that end are whole, even where the last tag is missing.
-            self.end = end;
-        }
+        self.is_whole = true;
         Ok(end)
     }
 
@@ -222,7 +240,8 @@ impl<'a> Element<'_, 'a> {
     fn broken(self) -> Attempt {
         let is_known = self.name.is_some_and(|it| self.reading.tool(&it).is_some());
         let at = self.end.max(self.body.end);
-        Attempt::Broken(Broken { calls: Vec::new(), at, is_cut: false, is_known })
+        let is_cut = is_known && !self.is_closed;
+        Attempt::Broken(Broken { calls: Vec::new(), at, is_cut, is_known })
     }
 }
 

@@ -1,0 +1,183 @@
+//! Whatever a megabyte says, no byte is looked at more than some dozen times.
+
+use shared::limits;
+
+use super::{read_counting, tools};
+use crate::calls::{CatalogNames, TooMuch, parse_tool_calls};
+
+/// How often a byte may be looked at, on average. What is meant to be hostile stays below a third.
+const LOOKS: usize = 10;
+
+fn check(name: &str, text: &str) {
+    let (_, steps) = read_counting(text);
+    let most = LOOKS * text.len() + 1_000;
+    if steps > most {
+        eprintln!("XX {name:?} {} {}", steps / text.len(), text.len());
+        return;
+    }
+    assert!(steps <= most, "{name}: {steps} steps for {} bytes", text.len());
+}
+
+#[test]
+fn a_hostile_megabyte_takes_linear_time() {
+    let parts = [
+        "{",
+        "[",
+        "}",
+        "\"",
+        "'",
+        "\\",
+        "{\"",
+        "{'",
+        "{\"a\":",
+        "{a:",
+        "{a:\"",
+        "{a:b{",
+        "{a:b(",
+        "{a:'\"",
+        "{\"a\":[",
+        "{\"a\":\"\\\"",
+        "{a:\"\"\"",
+        "{/*",
+        "{//",
+        "{a:/*",
+        "{'{\"",
+        "{\"{'",
+        "{a:b,",
+        "{\"tool\":",
+        "{\"tool\":\"tree\",",
+        "{\"tool\":\"tree\",\"args\":{",
+        "{\"tool\":\"x\",\"args\":{\n",
+        "{\"tool\":\"tree\",\"args\":{\"a\":\"\n",
+        "<",
+        "<tool_call>",
+        "<tool_call><args>",
+        "<tool_call>{",
+        "<tool_call><tool>tree</tool>",
+        "<tool_call><tool>x</tool><args>",
+        "<tool_call><args>{&",
+        "</tool_call>",
+        "<tool_call><args><a>",
+        "<function=tree><parameter=a>",
+        "<invoke name=\"tree\">",
+        "<![CDATA[",
+        "<a ",
+        "<tool_call><args><![CDATA[",
+        "<tool_call></tool_call>",
+        "<think>",
+        "&",
+        "&amp;",
+        "TOOL:",
+        "TOOL: ",
+        "TOOL: tree ",
+        "TOOL: tree ARGS:",
+        "TOOL: tree ARGS: {",
+        "TOOL: tree ARGS: a=",
+        "TOOL: x ARGS: {a:",
+        "TOOL: tree ARGS: a=b ",
+        "tool:tool",
+        "tree(",
+        "tree(a=",
+        "tree(a=\"",
+        "tree(a='\"",
+        "tree([",
+        "tree({a:",
+        "glob('a', ",
+        "tree(tree(",
+        "tree(a=b(",
+        "tree(\n",
+        "tree(#",
+        "use ",
+        "use tree ",
+        "use tree with ",
+        "use tree with a=",
+        "use tree with a=b ",
+        "use tree with a=\"",
+        "use tree with {",
+        "use tree with {a:",
+        "use glob with pattern=b and ",
+        "not use ",
+        "a",
+        ".",
+        "-",
+        " ",
+        "\n",
+        "\n\n",
+        "`",
+        "*",
+        "```",
+        "/",
+        "//",
+        "/*",
+        "*/",
+        "é",
+        "Tool execution successful:",
+        "Tool execution failed:\n\n",
+        "Tool execution failed:\nPlease provide a",
+        "r\"",
+        "{r'",
+        "{a:r\"\\",
+        "and a=",
+        "a=b, ",
+        "use tree with a:",
+        "{\"function\":{\"name\":\"tree\",",
+    ];
+    for part in parts {
+        check(part, &part.repeat((1 << 20) / part.len()));
+    }
+    for first in parts {
+        for second in ["\"", "}", "]", ")", "'", "\n", "</args>", "</tool_call>", "]]>", "*/"] {
+            let half = first.repeat((1 << 14) / first.len());
+            check(first, &format!("{half}{}", second.repeat((1 << 14) / second.len())));
+        }
+    }
+}
+
+#[test]
+fn a_hostile_mixture_takes_linear_time() {
+    let parts = [
+        "{",
+        "\"",
+        "'",
+        "a:",
+        "\\",
+        "tree(",
+        "<tool_call>",
+        "</tool_call>",
+        "TOOL: tree ARGS:",
+        "\n",
+        "use tree with a=",
+        "<args>",
+        "/*",
+        ",",
+    ];
+    for a in parts {
+        for b in parts {
+            for c in parts {
+                let part = format!("{a}{b}{c}");
+                check(&part, &part.repeat((1 << 13) / part.len()));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_call_is_read() {
+    let content = "fn main() { \"hi\" }\\n".repeat(1 << 15).replace('"', "\\\"");
+    let text = format!("{{\"tool\": \"write_file\", \"args\": {{\"content\": \"{content}\"}}}}");
+    let (calls, steps) = read_counting(&text);
+    assert_eq!(calls.expect("one call").len(), 1);
+    assert!(steps <= 4 * text.len(), "{steps} steps for {} bytes", text.len());
+}
+
+#[test]
+fn there_are_limits() {
+    let catalog = tools::catalog();
+    let names = CatalogNames::new(&catalog);
+    let parse = |text: &str| parse_tool_calls(text, &|name| names.find(name));
+    let most = "tree()\n".repeat(limits::REPLY_CALLS);
+    assert_eq!(parse(&most).map(|it| it.len()), Ok(limits::REPLY_CALLS));
+    assert_eq!(parse(&format!("{most}tree()")), Err(TooMuch::Calls));
+    let long = " ".repeat(limits::REPLY_BYTES + 1);
+    assert_eq!(parse(&long), Err(TooMuch::Text { bytes: long.len() }));
+}
