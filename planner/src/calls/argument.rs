@@ -166,12 +166,18 @@ fn prose_word_end(source: &Source<'_>, mut at: usize) -> usize {
                 Some(end) => end,
                 None => return at,
             },
-            b',' | b'`' | b'"' | b'<' => return at,
+            b',' if !goes_on(source, at + 1) => return at,
+            b'`' | b'"' | b'<' => return at,
             it if it.is_ascii_whitespace() => return at,
             _ => at + 1,
         };
     }
     at
+}
+
+/// Returns whether a comma before `at` is part of the word around it.
+fn goes_on(source: &Source<'_>, at: usize) -> bool {
+    source.byte(at).is_some_and(|it| !it.is_ascii_whitespace()) && key_at(source, at).is_none()
 }
 
 /// Drops from the end of a word what belongs to the sentence.

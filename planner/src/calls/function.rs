@@ -85,9 +85,11 @@ impl<'a> Arguments<'_, 'a> {
         };
         // A quote that was forgotten may have put something into a string.
         let quote = word::quote_at(self.source, value_at).filter(|_| !is_bare);
-        let is_identifier = is_bare && value.as_str().is_some_and(is_identifier);
+        let word = value.as_str().filter(|_| is_bare);
         match name {
-            Some((_, b':', _)) | None if is_identifier => return Err(Misfit::At(end)),
+            // `name: type` and a plain name are what a signature has.
+            Some((_, b':', _)) if word.is_some() => return Err(Misfit::At(end)),
+            None if word.is_some_and(is_identifier) => return Err(Misfit::At(end)),
             Some((key, ..)) => {
                 self.args.insert(key.to_owned(), value);
             }

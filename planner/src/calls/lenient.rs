@@ -100,6 +100,7 @@ pub(super) fn whole_object(text: &str) -> (Option<Object>, usize) {
 }
 
 /// What does not fit, at the reader's place or at that of a word's bracket.
+#[derive(Clone, Copy)]
 enum Misfit {
     Here,
     At(usize),
@@ -132,12 +133,11 @@ impl Reader<'_, '_> {
             if is_object {
                 self.key()?;
             }
-            match self.source.byte(self.at) {
-                Some(b'{' | b'[') => self.begin()?,
-                _ => {
-                    let leaf = self.leaf()?;
-                    self.push(leaf)?;
-                }
+            if matches!(self.source.byte(self.at), Some(b'{' | b'[')) {
+                self.begin()?;
+            } else {
+                let leaf = self.leaf()?;
+                self.push(leaf)?;
             }
         }
     }

@@ -24,7 +24,8 @@ pub(super) fn is_verb(reading: &Reading<'_>, start: usize, end: usize) -> bool {
 /// Reads the call whose verb is `start..end`.
 pub(super) fn read(reading: &Reading<'_>, start: usize, end: usize) -> Attempt {
     let source = &reading.source;
-    let name_at = source.skip_markup(optional(source, source.skip_space(end), &["the"]));
+    let name_at = optional(source, source.skip_space(end), &["the"]);
+    let name_at = source.skip_markup(optional(source, name_at, &["tool", "function"]));
     let name_end = source.name_end(name_at);
     let name = source.slice(name_at..name_end);
     if name_at == end || name.is_empty() || is_negated(source, start) {

@@ -90,7 +90,9 @@ fn collect(reading: &Reading<'_>, tree: Tree, place: Place, calls: &mut Vec<Tool
     match tree {
         Tree::Leaf(_) => {}
         Tree::List(items) => {
-            items.into_iter().for_each(|it| collect(reading, it, place, calls));
+            for item in items {
+                collect(reading, item, place, calls);
+            }
         }
         Tree::Object(object) if is_opaque(&object) => {}
         Tree::Object(object) => match shape(object, place) {
@@ -125,7 +127,9 @@ fn collect_open(
     for open in open {
         match open {
             Open::List(items) => {
-                items.into_iter().for_each(|it| collect(reading, it, place, calls));
+                for item in items {
+                    collect(reading, item, place, calls);
+                }
             }
             Open::Object { object, key } => {
                 if let Some(wanted) = wanted(reading, &object, key.as_deref()) {

@@ -1,4 +1,4 @@
-//! `TOOL: set.name ARGS: {…}`, and the echo of a result, which looks alike.
+//! `TOOL: set.name ARGS: {…}`, `Action: set.name` with `Action Input: {…}`, and the echo of a result, which looks alike.
 
 use super::{
     CallFormat, KnownTool,
@@ -9,14 +9,16 @@ use super::{
 };
 
 /// How the marker of the arguments may be spelt.
-const ARGS: [&str; 5] = ["args:", "arguments:", "parameters:", "params:", "input:"];
+const ARGS: [&str; 7] =
+    ["args:", "arguments:", "parameters:", "params:", "input:", "tool input:", "action input:"];
 /// What follows a tool's name where a result is told and nothing is called.
 const RESULTS: [&str; 5] = ["result:", "error:", "output:", "observation:", "status:"];
 
-/// Reads the call whose `TOOL:` is at `start`, if it is there.
+/// Reads the call whose `TOOL:` or `Action:` is at `start`, if it is there.
 pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
     let source = &reading.source;
-    let marked = source.word_at(start, "tool:")?;
+    let named = source.word_at(start, "tool:");
+    let marked = named.or_else(|| source.word_at(start, "action:"))?;
     let name_at = skip_quotes(source, source.skip_markup(marked));
     let name_end = source.name_end(name_at);
     let name = source.slice(name_at..name_end);
@@ -30,7 +32,9 @@ pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
     Some(match given {
         Some(given) => call.with(source.skip_markup(given), given),
         None if source.byte(after) == Some(b'{') => call.with(after, after),
-        None => call.alone(name_at, name_end, after),
+        None if named.is_some() => call.alone(name_at, name_end, after),
+        // Actions have names that prose has, too.
+        None => Attempt::Passed(name_at),
     })
 }
 
@@ -57,7 +61,8 @@ impl Call<'_, '_> {
         }
         let Some(tool) = &self.tool else { return Attempt::Passed(marked) };
         let rest = source.skip_blanks(marked);
-        let none = ["none", "null"].iter().find_map(|it| source.word_at(rest, it)).unwrap_or(rest);
+        let none =
+            ["none", "null", "()"].iter().find_map(|it| source.word_at(rest, it)).unwrap_or(rest);
         let none = source.skip(none, |it| matches!(it, b'.' | b'`' | b'*' | b' ' | b'\r'));
         if matches!(source.byte(none), None | Some(b'\n')) && !self.has_pairs(at, tool) {
             return self.read(Args::new(), marked);
@@ -105,10 +110,12 @@ impl Call<'_, '_> {
 
 /// Returns where the echo of a result ends, if one begins at `at`.
 ///
-/// It ends with the sentence that a result ends with, or else with its paragraph.
+/// Its second line has the tool. It ends with the sentence that a result ends with, or else with its paragraph.
 pub(super) fn echo_end(source: &Source<'_>, at: usize, is_endless: &mut bool) -> Option<usize> {
     let headers = [prompt::SUCCESSFUL, prompt::FAILED];
     let start = headers.iter().find_map(|it| source.word_at(at, it))?;
+    let line = source.skip(start, |it| it.is_ascii_whitespace() || it == b'>');
+    source.word_at(line, "tool:")?;
     if !*is_endless {
         if let Some(end) = source.find(start..source.len(), prompt::PLEASE) {
             return Some(source.line_end(end));

@@ -160,16 +160,10 @@ pub(super) fn decoded(text: &str) -> Cow<'_, str> {
     let mut decoded = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let entity = part.split_once(';').filter(|(name, _)| name.len() <= 8);
-        match entity.and_then(|(name, rest)| Some((character(name)?, rest))) {
-            Some((character, rest)) => {
-                decoded.push(character);
-                decoded.push_str(rest);
-            }
-            None => {
-                decoded.push('&');
-                decoded.push_str(part);
-            }
-        }
+        let entity = entity.and_then(|(name, rest)| Some((character(name)?, rest)));
+        let (character, rest) = entity.unwrap_or(('&', part));
+        decoded.push(character);
+        decoded.push_str(rest);
     }
     Cow::Owned(decoded)
 }

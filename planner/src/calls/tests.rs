@@ -28,7 +28,8 @@ fn read(text: &str) -> Value {
 
 /// Expects one call.
 fn check(text: &str, tool: &str, args: Value, format: CallFormat) {
-    assert_eq!(read(text), json!([[tool, args, format.as_str()]]), "{text}");
+    let expected = vec![Value::from(tool), args, Value::from(format.as_str())];
+    assert_eq!(read(text), Value::from(vec![Value::from(expected)]), "{text}");
 }
 
 /// Expects no call.

@@ -84,15 +84,15 @@ impl<'a> Element<'_, 'a> {
         let source = &self.reading.source;
         let mut at = source.skip_markup(self.body.start);
         let is_object = source.byte(at) == Some(b'{');
-        if is_object && self.name.is_none() {
-            return self.object(at);
+        if (is_object || source.byte(at) == Some(b'[')) && self.name.is_none() {
+            return self.json(at);
         }
         let is_marked = self.name.is_some();
         let mut given = None;
         if is_object {
             match self.given_object(at) {
                 Some((args, end)) => {
-                    (given, at, self.is_whole) = (Some(Given::Object(args)), end, true)
+                    (given, at, self.is_whole) = (Some(Given::Object(args)), end, true);
                 }
                 None => return self.broken(),
             }
@@ -128,8 +128,8 @@ impl<'a> Element<'_, 'a> {
         self.call(given)
     }
 
-    /// Reads `{"name": …, "arguments": …}`, as Hermes and Qwen write it.
-    fn object(self, at: usize) -> Attempt {
+    /// Reads `{"name": …, "arguments": …}`, as Hermes and Qwen write it, or a list of those.
+    fn json(self, at: usize) -> Attempt {
         let source = &self.reading.source;
         match lenient::read(source, at) {
             Ok((Tree::Object(object), end)) => {
@@ -138,6 +138,16 @@ impl<'a> Element<'_, 'a> {
                 let end = if is_closed { self.end.max(end) } else { end };
                 let call = shape::in_tags(self.reading, object, self.start..end);
                 Attempt::Read { calls: call.into_iter().collect(), end }
+            }
+            Ok((Tree::List(items), end)) => {
+                let calls = items.into_iter().filter_map(|it| match it {
+                    Tree::Object(object) => {
+                        let span = object.span.clone();
+                        shape::in_tags(self.reading, object, span)
+                    }
+                    _ => None,
+                });
+                Attempt::Read { calls: calls.collect(), end }
             }
             Ok((_, end)) => Attempt::Passed(end),
             Err(stuck) => {

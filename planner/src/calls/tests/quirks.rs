@@ -71,7 +71,7 @@ fn values_keep_their_types() {
         ("-9223372036854775808", json!(i64::MIN)),
         ("123456789012345678901234567890", json!("123456789012345678901234567890")),
         (r#""a } b ) c , d 'e' \"f\"""#, json!("a } b ) c , d 'e' \"f\"")),
-        (r#"'it\'s'"#, json!("it's")),
+        (r"'it\'s'", json!("it's")),
         (r#""\d+\.\w""#, json!(r"\d+\.\w")),
         (r#""\u00e9\ud83d\ude00\ud800""#, json!("é😀\u{fffd}")),
         ("\"two\nlines\"", json!("two\nlines")),
@@ -167,6 +167,7 @@ fn tags_in_all_fillings() {
             "<tool_call><tool>file_tools.glob</tool><args>{\"pattern\": \"*.py\"}</args>",
             "<tool_call>\n<function=file_tools.glob>\n<parameter=pattern>\n*.py\n</parameter>\n</function>\n</tool_call>",
             r#"<function=file_tools.glob>{"pattern": "*.py"}</function>"#,
+            r#"<tool_call>[{"name": "file_tools.glob", "arguments": {"pattern": "*.py"}}]</tool_call>"#,
         ],
         Xml,
     );
@@ -213,6 +214,8 @@ fn the_simple_form_in_markdown() {
             "TOOL: file_tools.glob ARGS: {pattern=*.py}",
             "TOOL: file_tools.glob ARGUMENTS: {\"pattern\": \"*.py\"}",
             "TOOL: file_tools.glob {\"pattern\": \"*.py\"}",
+            "TOOL:file_tools.glob ARGS:{\"pattern\":\"*.py\"}",
+            "Thought: look\nAction: file_tools.glob\nAction Input: {\"pattern\": \"*.py\"}",
             "我需要TOOL: file_tools.glob ARGS: {\"pattern\": \"*.py\"}。",
         ],
         Simple,
@@ -242,6 +245,7 @@ fn functions_in_all_fillings() {
     for text in [
         "file_tools.glob(...)",
         "file_tools.glob(pattern: str, path: str = None)",
+        "file_tools.tree(path: Optional[str] = None, depth: int = 2)",
         "def glob(pattern='*'):",
         "file_tools.glob('a', 'b', 'c')",
         "file_tools.glob('a', pattern='b')",
@@ -263,6 +267,7 @@ fn sentences() {
             "using file_tools.glob with pattern = \"*.py\", then I will answer",
             "use file_tools.glob with pattern: \"*.py\"",
             "(use file_tools.glob with pattern=*.py)",
+            "use the tool file_tools.glob with pattern=*.py, please",
         ],
         NaturalLanguage,
     );
@@ -276,6 +281,12 @@ fn sentences() {
         "use file_tools.grep with pattern=\"a and b=c\", path=. and output_mode=content.",
         "file_tools.grep",
         json!({ "pattern": "a and b=c", "path": ".", "output_mode": "content" }),
+        NaturalLanguage,
+    );
+    check(
+        "use web_tools.fetch_url with url=https://a.b/c?d=e,f,extract_text=false.",
+        "web_tools.fetch_url",
+        json!({ "url": "https://a.b/c?d=e,f", "extract_text": false }),
         NaturalLanguage,
     );
     check(

@@ -84,6 +84,7 @@ fn tools_without_arguments_can_be_called() {
     check(r#"{"tool": "system_tools.system_info", "args": {}}"#, info, json!({}), Json);
     check(r#"{"tool": "system_tools.system_info"}"#, info, json!({}), Json);
     check("system_tools.system_info()", info, json!({}), FunctionCall);
+    check("TOOL: system_tools.system_info ARGS: ()", info, json!({}), Simple);
     check("TOOL: system_tools.system_info", info, json!({}), Simple);
     check("TOOL: system_tools.system_info\nARGS:\n", info, json!({}), Simple);
     check("use system_tools.system_info with no arguments", info, json!({}), NaturalLanguage);

@@ -51,20 +51,20 @@ fn the_example_is_a_call_of_one_of_the_tools() {
 
 #[test]
 fn the_report_of_a_result() {
-    expect![[r#"
+    expect![[r"
         Tool execution successful:
         Tool: file_tools.glob
         Result: Found 1 file(s)
           a.py
 
-        Please provide a final response to the user based on this tool output."#]]
+        Please provide a final response to the user based on this tool output."]]
     .assert_eq(&format_tool_result("file_tools.glob", Ok("Found 1 file(s)\n  a.py")));
-    expect![[r#"
+    expect![[r"
         Tool execution failed:
         Tool: nonexistent_tool.fake
         Error: Tool not found: nonexistent_tool.fake
 
-        Please provide an alternative response or try a different approach."#]]
+        Please provide an alternative response or try a different approach."]]
     .assert_eq(&format_tool_result(
         "nonexistent_tool.fake",
         Err("Tool not found: nonexistent_tool.fake"),
@@ -85,6 +85,9 @@ fn the_echo_of_a_result_is_no_call() {
         assert_eq!(read(&text), json!([["system_tools.system_info", {}, Simple]]));
     }
     check_none("Tool: file_tools.glob\nResult: 1");
+    check_none("Action: tree");
+    let told = "Tool execution failed: I try again.\nTOOL: tree ARGS: {}";
+    assert_eq!(read(told), json!([["file_tools.tree", {}, Simple]]));
 }
 
 #[test]
