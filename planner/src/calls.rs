@@ -21,6 +21,8 @@ mod tests;
 mod word;
 mod xml;
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 use shared::{id::ToolName, limits};
@@ -106,7 +108,7 @@ pub enum TooMuch {
 /// The time grows with the length of the text and with nothing else, whatever it says.
 pub fn parse_tool_calls(
     text: &str,
-    known: &dyn Fn(&str) -> Option<KnownTool>,
+    known: &dyn Fn(&str) -> Option<Arc<KnownTool>>,
 ) -> Result<Vec<ToolCall>, TooMuch> {
     if text.len() > limits::REPLY_BYTES {
         return Err(TooMuch::Text { bytes: text.len() });

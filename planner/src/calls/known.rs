@@ -1,6 +1,10 @@
 //! The tools that a name in a text can mean.
 
-use std::{cell::OnceCell, collections::BTreeMap, sync::Arc};
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::BTreeMap,
+    sync::Arc,
+};
 
 use serde_json::Value;
 use shared::{id::ToolName, tool::ToolDefinition};
@@ -70,6 +74,8 @@ pub(super) fn types(schema: &Value) -> Option<Vec<&str>> {
 pub struct CatalogNames<'a> {
     catalog: &'a Catalog,
     folded: OnceCell<BTreeMap<String, Folded>>,
+    /// What has been asked for: a text may name a tool a million times.
+    found: RefCell<BTreeMap<ToolName, Arc<KnownTool>>>,
 }
 
 /// What a name in lower case means; nothing, if several tools share it.
@@ -78,16 +84,22 @@ type Folded = Option<Arc<ToolDefinition>>;
 impl<'a> CatalogNames<'a> {
     /// Looks names up in `catalog`.
     pub fn new(catalog: &'a Catalog) -> Self {
-        Self { catalog, folded: OnceCell::new() }
+        Self { catalog, folded: OnceCell::new(), found: RefCell::default() }
     }
 
     /// Returns the tool that `name` means.
-    pub fn find(&self, name: &str) -> Option<KnownTool> {
+    pub fn find(&self, name: &str) -> Option<Arc<KnownTool>> {
         if let Some(tool) = self.catalog.find(name) {
-            return Some(KnownTool::of(&tool.definition));
+            return Some(self.known(&tool.definition));
         }
         let folded = self.folded.get_or_init(|| fold(self.catalog));
-        folded.get(&name.to_lowercase())?.as_deref().map(KnownTool::of)
+        folded.get(&name.to_lowercase())?.as_deref().map(|it| self.known(it))
+    }
+
+    fn known(&self, definition: &ToolDefinition) -> Arc<KnownTool> {
+        let mut found = self.found.borrow_mut();
+        let known = found.entry(definition.qualified());
+        Arc::clone(known.or_insert_with(|| Arc::new(KnownTool::of(definition))))
     }
 }
 

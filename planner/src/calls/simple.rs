@@ -1,5 +1,7 @@
 //! `TOOL: set.name ARGS: {…}`, `Action: set.name` with `Action Input: {…}`, and the echo of a result, which looks alike.
 
+use std::sync::Arc;
+
 use super::{
     CallFormat, KnownTool,
     argument::{self, Args, Pairs},
@@ -44,7 +46,7 @@ fn skip_quotes(source: &Source<'_>, at: usize) -> usize {
 
 struct Call<'r, 'a> {
     reading: &'r Reading<'a>,
-    tool: Option<KnownTool>,
+    tool: Option<Arc<KnownTool>>,
     start: usize,
 }
 
@@ -99,7 +101,7 @@ impl Call<'_, '_> {
     fn read(self, args: Args, end: usize) -> Attempt {
         let call =
             |tool: &KnownTool| self.reading.call(tool, args, CallFormat::Simple, self.start..end);
-        Attempt::Read { calls: self.tool.as_ref().map(call).into_iter().collect(), end }
+        Attempt::Read { calls: self.tool.as_deref().map(call).into_iter().collect(), end }
     }
 
     fn broken(self, at: usize, is_cut: bool) -> Attempt {

@@ -1,6 +1,6 @@
 //! A text that counts how often it is looked at, so that tests can prove that reading is linear.
 
-use std::{cell::Cell, ops::Range};
+use std::{cell::Cell, ops::Range, sync::Arc};
 
 use super::{CallFormat, KnownTool, ToolCall};
 
@@ -148,16 +148,16 @@ pub(super) fn is_name_byte(byte: u8) -> bool {
 /// A text, and the tools that it may call.
 pub(super) struct Reading<'a> {
     pub(super) source: Source<'a>,
-    known: &'a dyn Fn(&str) -> Option<KnownTool>,
+    known: &'a dyn Fn(&str) -> Option<Arc<KnownTool>>,
 }
 
 impl<'a> Reading<'a> {
-    pub(super) fn new(text: &'a str, known: &'a dyn Fn(&str) -> Option<KnownTool>) -> Self {
+    pub(super) fn new(text: &'a str, known: &'a dyn Fn(&str) -> Option<Arc<KnownTool>>) -> Self {
         Self { source: Source::new(text), known }
     }
 
     /// Returns the registered tool that a name means.
-    pub(super) fn tool(&self, name: &str) -> Option<KnownTool> {
+    pub(super) fn tool(&self, name: &str) -> Option<Arc<KnownTool>> {
         let name = name.trim();
         if name.is_empty() || name.len() > NAME_BYTES {
             return None;
