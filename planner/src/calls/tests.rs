@@ -10,14 +10,9 @@ mod tools;
 use serde_json::{Value, json};
 
 use super::{CallFormat, CatalogNames, TooMuch, ToolCall, parse_tool_calls, source::Reading};
-use crate::catalog::Catalog;
 
 fn calls(text: &str) -> Vec<ToolCall> {
-    calls_of(&tools::catalog(), text)
-}
-
-fn calls_of(catalog: &Catalog, text: &str) -> Vec<ToolCall> {
-    let names = CatalogNames::new(catalog);
+    let names = CatalogNames::new(tools::catalog());
     parse_tool_calls(text, &|name| names.find(name)).expect("the text is small")
 }
 
@@ -39,8 +34,7 @@ fn check_none(text: &str) {
 
 /// Reads a text and returns the calls, and how often a byte was looked at.
 fn read_counting(text: &str) -> (Result<Vec<ToolCall>, TooMuch>, usize) {
-    let catalog = tools::catalog();
-    let names = CatalogNames::new(&catalog);
+    let names = CatalogNames::new(tools::catalog());
     let known = |name: &str| names.find(name);
     let reading = Reading::new(text, &known);
     let calls = super::scan::calls(&reading);

@@ -198,8 +198,7 @@ fn a_long_call_is_read() {
 
 #[test]
 fn there_are_limits() {
-    let catalog = tools::catalog();
-    let names = CatalogNames::new(&catalog);
+    let names = CatalogNames::new(tools::catalog());
     let parse = |text: &str| parse_tool_calls(text, &|name| names.find(name));
     let most = "tree()\n".repeat(limits::REPLY_CALLS);
     assert_eq!(parse(&most).map(|it| it.len()), Ok(limits::REPLY_CALLS));

@@ -1,6 +1,6 @@
 //! The 29 tools of the seed, and three with other names.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value, json};
 use shared::tool::{Effect, ToolDefinition};
@@ -53,7 +53,14 @@ pub(super) fn definitions() -> Vec<ToolDefinition> {
     TOOLS.iter().map(|(name, parameters)| definition(name, parameters)).collect()
 }
 
-pub(super) fn catalog() -> Catalog {
+/// All of them, made once: the properties read thousands of texts.
+static CATALOG: LazyLock<Catalog> = LazyLock::new(make);
+
+pub(super) fn catalog() -> &'static Catalog {
+    &CATALOG
+}
+
+fn make() -> Catalog {
     let others = OTHERS.iter().map(|(name, parameters)| definition(name, parameters));
     Catalog::new(
         definitions()
