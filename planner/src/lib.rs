@@ -1,5 +1,6 @@
 //! What to do: from words to drafts, from drafts to plans.
 
+pub mod calls;
 pub mod catalog;
 pub mod compile;
 pub mod draft;

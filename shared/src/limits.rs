@@ -93,3 +93,7 @@ pub const TOOL_SETS: usize = 1_000;
 pub const REGISTERED_TOOLS: usize = 100_000;
 /// Contexts, whose data conditions of toolsets ask for.
 pub const CONTEXTS: usize = 1_000;
+/// Bytes of a model's reply that is read for tool calls: four times the longest that models write.
+pub const REPLY_BYTES: usize = 4 << 20;
+/// Tool calls in one reply: a model that writes more repeats itself, or something else wrote them.
+pub const REPLY_CALLS: usize = 256;

@@ -1,0 +1,130 @@
+//! Tool calls in the text of a model's reply, and what a model is told about tools.
+//!
+//! A reply is read once, from left to right. What begins first and can be read whole has its region
+//! of the text to itself, so that nothing inside an argument is ever a call of its own.
+//! `docs/tool-calls.md` says what is read, and what is not a call.
+
+mod argument;
+mod function;
+mod known;
+mod lenient;
+mod natural;
+pub mod prompt;
+mod scan;
+pub mod schemas;
+mod shape;
+mod simple;
+mod source;
+mod tags;
+#[cfg(test)]
+mod tests;
+mod word;
+mod xml;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use shared::{id::ToolName, limits};
+
+pub use self::known::{CatalogNames, KnownTool, Parameter};
+
+/// A call of a registered tool, found in text.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ToolCall {
+    /// The tool, by its registered name.
+    pub tool: ToolName,
+    /// The arguments, exactly as written.
+    pub args: Map<String, Value>,
+    /// How the call was written.
+    pub format: CallFormat,
+    /// The text of the call.
+    pub raw: String,
+}
+
+/// How a call was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallFormat {
+    /// `{"tool": "set.name", "args": {…}}`
+    Json,
+    /// `set.name(key=value)`
+    FunctionCall,
+    /// `TOOL: set.name ARGS: {…}`
+    Simple,
+    /// `use set.name with key=value`
+    NaturalLanguage,
+    /// `<tool_call>…</tool_call>`
+    Xml,
+    /// The JSON of `OpenAI`'s interfaces.
+    Openai,
+    /// The JSON of Anthropic's interface.
+    Anthropic,
+}
+
+impl CallFormat {
+    /// Returns the name that the API uses.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::FunctionCall => "function_call",
+            Self::Simple => "simple",
+            Self::NaturalLanguage => "natural_language",
+            Self::Xml => "xml",
+            Self::Openai => "openai",
+            Self::Anthropic => "anthropic",
+        }
+    }
+
+    /// Returns whether prose may look the same.
+    fn is_loose(self) -> bool {
+        matches!(self, Self::FunctionCall | Self::NaturalLanguage)
+    }
+}
+
+/// Why a reply is not read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TooMuch {
+    /// The text is too long.
+    #[error(
+        "the text has {bytes} bytes, and at most {} are read for tool calls; pass the model's last reply only",
+        limits::REPLY_BYTES
+    )]
+    Text {
+        /// How long it is.
+        bytes: usize,
+    },
+    /// There are too many calls.
+    #[error(
+        "the text has more than {} tool calls; ask the model for fewer at a time",
+        limits::REPLY_CALLS
+    )]
+    Calls,
+}
+
+/// Returns the calls of registered tools in `text`, in the order of their places.
+///
+/// `known` returns the registered tool that a name means; [`CatalogNames`] does so for a catalog.
+/// The time grows with the length of the text and with nothing else, whatever it says.
+pub fn parse_tool_calls(
+    text: &str,
+    known: &dyn Fn(&str) -> Option<Arc<KnownTool>>,
+) -> Result<Vec<ToolCall>, TooMuch> {
+    if text.len() > limits::REPLY_BYTES {
+        return Err(TooMuch::Text { bytes: text.len() });
+    }
+    let calls = scan::calls(&source::Reading::new(text, known))?;
+    Ok(without_announcements(calls))
+}
+
+/// Drops loose calls that only announce an explicit one: the same tool with the same arguments.
+fn without_announcements(calls: Vec<ToolCall>) -> Vec<ToolCall> {
+    let is_announced = |loose: &ToolCall| {
+        calls
+            .iter()
+            .any(|it| !it.format.is_loose() && it.tool == loose.tool && it.args == loose.args)
+    };
+    let keep: Vec<bool> =
+        calls.iter().map(|it| !it.format.is_loose() || !is_announced(it)).collect();
+    calls.into_iter().zip(keep).filter_map(|(call, keep)| keep.then_some(call)).collect()
+}

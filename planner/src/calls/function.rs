@@ -1,0 +1,169 @@
+//! `set.name(key=value, …)`.
+
+use serde_json::Value;
+
+use super::{
+    CallFormat, KnownTool,
+    argument::{self, Args, Given},
+    source::{Attempt, Comments, Reading, Source},
+    word,
+};
+
+/// Words before a name that make it a definition and not a call.
+const DEFINES: [&str; 5] = ["def", "fn", "func", "function", "class"];
+
+/// Why there are no arguments.
+enum Misfit {
+    /// They are none; the text goes on at that place.
+    At(usize),
+    /// The text ends within them.
+    Cut,
+}
+
+/// Reads a call whose name is `start..open` and whose bracket opens at `open`.
+pub(super) fn read(reading: &Reading<'_>, start: usize, open: usize) -> Attempt {
+    let source = &reading.source;
+    let Some(tool) = reading.tool(source.slice(start..open)) else {
+        return Attempt::Passed(open + 1);
+    };
+    if is_definition(source, start) {
+        return Attempt::Passed(open + 1);
+    }
+    let arguments = Arguments { source, tool: &tool, args: Args::new(), given: Vec::new() };
+    match arguments.read(open + 1) {
+        Ok((args, end)) => {
+            let call = reading.call(&tool, args, CallFormat::FunctionCall, start..end);
+            Attempt::Read { calls: vec![call], end }
+        }
+        Err(Misfit::At(at)) => Attempt::Passed(at.max(open + 1)),
+        Err(Misfit::Cut) => Attempt::cut(source),
+    }
+}
+
+fn is_definition(source: &Source<'_>, start: usize) -> bool {
+    DEFINES.iter().any(|it| {
+        let Some(at) = start.checked_sub(it.len() + 1) else { return false };
+        source.word_at(at, it).is_some()
+            && source.byte(at + it.len()) == Some(b' ')
+            && at
+                .checked_sub(1)
+                .and_then(|it| source.byte(it))
+                .is_none_or(|it| !it.is_ascii_alphanumeric() && it != b'_')
+    })
+}
+
+struct Arguments<'s, 'a> {
+    source: &'s Source<'a>,
+    tool: &'s KnownTool,
+    args: Args,
+    /// What has no name, in order.
+    given: Vec<Value>,
+}
+
+impl<'a> Arguments<'_, 'a> {
+    fn read(mut self, mut at: usize) -> Result<(Args, usize), Misfit> {
+        loop {
+            at = self.skip(at)?;
+            if self.source.byte(at) == Some(b')') {
+                break;
+            }
+            at = self.argument(at)?;
+        }
+        let end = at + 1;
+        self.place().map(|it| (it, end)).ok_or(Misfit::At(end))
+    }
+
+    /// Reads one argument and the comma behind it.
+    fn argument(&mut self, at: usize) -> Result<usize, Misfit> {
+        let name = self.name(at)?;
+        let value_at = name.map_or(at, |it| it.2);
+        let (value, end, is_bare) = match argument::quoted(self.source, value_at) {
+            Some(Given::Value(value, end)) => (value, end, false),
+            Some(Given::None(at)) => return Err(Misfit::At(at)),
+            Some(Given::Cut) => return Err(Misfit::Cut),
+            None => self.bare(value_at, name.map(|it| it.0))?,
+        };
+        // A quote that was forgotten may have put something into a string.
+        let quote = word::quote_at(self.source, value_at).filter(|_| !is_bare);
+        let word = value.as_str().filter(|_| is_bare);
+        match name {
+            // `name: type` and a plain name are what a signature has.
+            Some((_, b':', _)) if word.is_some() => return Err(Misfit::At(end)),
+            None if word.is_some_and(is_identifier) => return Err(Misfit::At(end)),
+            Some((key, ..)) => {
+                self.args.insert(key.to_owned(), value);
+            }
+            None => self.given.push(value),
+        }
+        let next = self.skip(end)?;
+        match self.source.byte(next) {
+            Some(b',') => Ok(next + 1),
+            Some(b')') => Ok(next),
+            Some(_) => Err(Misfit::At(quote.map_or(next, |(quote, _)| quote + 1))),
+            None => Err(Misfit::Cut),
+        }
+    }
+
+    /// Returns the name of the argument at `at`, its sign, and where its value begins.
+    fn name(&self, at: usize) -> Result<Option<(&'a str, u8, usize)>, Misfit> {
+        let Some(end) = self.source.key_end(at) else { return Ok(None) };
+        let sign_at = self.source.skip_space(end);
+        let Some(sign @ (b'=' | b':')) = self.source.byte(sign_at) else { return Ok(None) };
+        if self.source.byte(sign_at + 1) == Some(b'=') {
+            return Ok(None);
+        }
+        let value =
+            self.source.skip_comments(sign_at + 1, Comments::Slashes).map_err(Misfit::At)?;
+        Ok(Some((self.source.slice(at..end), sign, value)))
+    }
+
+    /// Reads a value without quotes.
+    fn bare(&self, at: usize, key: Option<&str>) -> Result<(Value, usize, bool), Misfit> {
+        let end = word::word_end(self.source, at, b",)").map_err(Misfit::At)?;
+        let text = self.source.slice(at..end).trim();
+        if text.is_empty() || text.starts_with("...") || text.starts_with('…') {
+            return Err(Misfit::At(end));
+        }
+        let key = key.or_else(|| self.tool.parameters.get(self.given.len()).map(|it| &*it.name));
+        let value = match key {
+            Some(key) => argument::typed(self.tool, key, text),
+            None => word::meaning(text),
+        };
+        Ok((value, end, true))
+    }
+
+    /// Gives what has no name to the parameters, in the order of the schema.
+    fn place(mut self) -> Option<Args> {
+        let is_object = matches!(&*self.given, [Value::Object(it)] if self.is_all(it));
+        if is_object && self.args.is_empty() {
+            return match self.given.pop() {
+                Some(Value::Object(args)) => Some(args),
+                _ => None,
+            };
+        }
+        if self.given.len() > self.tool.parameters.len() {
+            return None;
+        }
+        let mut args = Args::new();
+        for (parameter, value) in self.tool.parameters.iter().zip(self.given) {
+            args.insert(parameter.name.clone(), value);
+        }
+        let is_given_twice = self.args.keys().any(|it| args.contains_key(it));
+        args.extend(self.args);
+        (!is_given_twice).then_some(args)
+    }
+
+    /// Returns whether an object can be all arguments in one.
+    fn is_all(&self, object: &Args) -> bool {
+        self.tool.parameters.is_empty() || object.keys().all(|it| self.tool.has(it))
+    }
+
+    fn skip(&self, at: usize) -> Result<usize, Misfit> {
+        self.source.skip_comments(at, Comments::All).map_err(Misfit::At)
+    }
+}
+
+/// Returns whether a word could be the name of a parameter or of a type.
+fn is_identifier(word: &str) -> bool {
+    word.chars().all(|it| it.is_alphanumeric() || matches!(it, '_' | ' ' | '='))
+}

@@ -1,0 +1,124 @@
+//! The tools that a name in a text can mean.
+
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::BTreeMap,
+    sync::Arc,
+};
+
+use serde_json::Value;
+use shared::{id::ToolName, tool::ToolDefinition};
+
+use crate::catalog::Catalog;
+
+/// What reading a call must know of the tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KnownTool {
+    /// The registered name, by which the call is reported.
+    pub name: ToolName,
+    /// The parameters in the order of the schema; empty if nobody knows.
+    pub parameters: Vec<Parameter>,
+}
+
+/// A parameter of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
+    /// Whether it is always a string, so that an unquoted `42` means `"42"`.
+    pub is_text: bool,
+}
+
+impl KnownTool {
+    /// Takes from a definition what reading a call must know.
+    pub fn of(definition: &ToolDefinition) -> Self {
+        let properties = definition.input_schema.get("properties").and_then(Value::as_object);
+        let parameters = properties.into_iter().flatten().map(|(name, schema)| Parameter {
+            name: name.clone(),
+            is_text: types(schema).is_some_and(|it| it == ["string"]),
+        });
+        Self { name: definition.qualified(), parameters: parameters.collect() }
+    }
+
+    /// Returns whether a word given for `parameter` is a string, whatever it looks like.
+    pub(super) fn is_text(&self, parameter: &str) -> bool {
+        self.parameters.iter().any(|it| it.is_text && it.name == parameter)
+    }
+
+    /// Returns whether the tool has that parameter, as far as anybody knows.
+    pub(super) fn has(&self, parameter: &str) -> bool {
+        self.parameters.iter().any(|it| it.name == parameter)
+    }
+}
+
+/// Returns the types that a schema names, `null` aside, if it says anything.
+pub(super) fn types(schema: &Value) -> Option<Vec<&str>> {
+    let mut types = Vec::new();
+    match (schema.get("type"), schema.get("anyOf").or_else(|| schema.get("oneOf"))) {
+        (Some(Value::String(one)), _) => types.push(one.as_str()),
+        (Some(Value::Array(several)), _) => types.extend(several.iter().filter_map(Value::as_str)),
+        (_, Some(Value::Array(branches))) => {
+            for branch in branches {
+                types.push(branch.get("type")?.as_str()?);
+            }
+        }
+        _ => return None,
+    }
+    types.retain(|it| *it != "null");
+    types.dedup();
+    Some(types)
+}
+
+/// The names of a catalog's tools: as they are written, else whatever their case if only one tool
+/// is meant.
+pub struct CatalogNames<'a> {
+    catalog: &'a Catalog,
+    folded: OnceCell<BTreeMap<String, Folded>>,
+    /// What has been asked for: a text may name a tool a million times.
+    found: RefCell<BTreeMap<ToolName, Arc<KnownTool>>>,
+}
+
+/// What a name in lower case means; nothing, if several tools share it.
+type Folded = Option<Arc<ToolDefinition>>;
+
+impl<'a> CatalogNames<'a> {
+    /// Looks names up in `catalog`.
+    pub fn new(catalog: &'a Catalog) -> Self {
+        Self { catalog, folded: OnceCell::new(), found: RefCell::default() }
+    }
+
+    /// Returns the tool that `name` means.
+    pub fn find(&self, name: &str) -> Option<Arc<KnownTool>> {
+        if let Some(tool) = self.catalog.find(name) {
+            return Some(self.known(&tool.definition));
+        }
+        let folded = self.folded.get_or_init(|| fold(self.catalog));
+        folded.get(&name.to_lowercase())?.as_deref().map(|it| self.known(it))
+    }
+
+    fn known(&self, definition: &ToolDefinition) -> Arc<KnownTool> {
+        let mut found = self.found.borrow_mut();
+        let known = found.entry(definition.qualified());
+        Arc::clone(known.or_insert_with(|| Arc::new(KnownTool::of(definition))))
+    }
+}
+
+fn fold(catalog: &Catalog) -> BTreeMap<String, Folded> {
+    let mut folded: BTreeMap<String, Folded> = BTreeMap::new();
+    for tool in catalog.tools() {
+        let definition = &tool.definition;
+        for name in [definition.qualified(), definition.name.clone()] {
+            let Some(meant) = catalog.find(name.as_str()) else { continue };
+            let meant = &meant.definition;
+            folded
+                .entry(name.as_str().to_lowercase())
+                .and_modify(|it| {
+                    if it.as_ref().is_some_and(|it| it.qualified() != meant.qualified()) {
+                        *it = None;
+                    }
+                })
+                .or_insert_with(|| Some(Arc::clone(meant)));
+        }
+    }
+    folded
+}

@@ -1,0 +1,264 @@
+//! JSON as models write it: quotes of either kind or none, trailing commas, comments, Python's words.
+//!
+//! Nothing is read twice. What cannot be read says where the text goes on, which is behind all that was
+//! read, but for the last string: a quote that was forgotten may have put something into it.
+
+use std::ops::Range;
+
+use serde_json::{Map, Value};
+use shared::limits;
+
+use super::{
+    source::{Comments, Source},
+    word,
+};
+
+/// A value, with the places of its objects.
+#[derive(Debug)]
+pub(super) enum Tree {
+    Leaf(Value),
+    List(Vec<Tree>),
+    Object(Object),
+}
+
+/// An object, and where it is.
+#[derive(Debug, Default)]
+pub(super) struct Object {
+    pub(super) span: Range<usize>,
+    pub(super) fields: Vec<(String, Tree)>,
+}
+
+/// Why there is no value, and what had been read.
+#[derive(Debug)]
+pub(super) struct Stuck {
+    /// The first byte that does not fit.
+    pub(super) at: usize,
+    /// Where something else may begin.
+    pub(super) resume: usize,
+    /// Whether the text ended before the value did.
+    pub(super) is_cut: bool,
+    /// The lists and objects that were open, outermost first.
+    pub(super) open: Vec<Open>,
+}
+
+/// A list or an object that has not ended.
+#[derive(Debug)]
+pub(super) enum Open {
+    List(Vec<Tree>),
+    Object { object: Object, key: Option<String> },
+}
+
+impl Tree {
+    pub(super) fn into_value(self) -> Value {
+        match self {
+            Self::Leaf(value) => value,
+            Self::List(items) => items.into_iter().map(Self::into_value).collect(),
+            Self::Object(object) => Value::Object(object.into_map()),
+        }
+    }
+
+    pub(super) fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Leaf(value) => value.as_str(),
+            _ => None,
+        }
+    }
+}
+
+impl Object {
+    pub(super) fn into_map(self) -> Map<String, Value> {
+        self.fields.into_iter().map(|(key, it)| (key, it.into_value())).collect()
+    }
+
+    /// Returns the field with one of these names, whatever their case; of several the last.
+    pub(super) fn get(&self, names: &[&str]) -> Option<&Tree> {
+        let is_meant = |key: &str| names.iter().any(|it| key.eq_ignore_ascii_case(it));
+        self.fields.iter().rev().find(|(key, _)| is_meant(key)).map(|(_, it)| it)
+    }
+}
+
+/// Reads the list or the object that begins at `at`.
+pub(super) fn read(source: &Source<'_>, at: usize) -> Result<(Tree, usize), Stuck> {
+    let mut reader = Reader { source, at, open: Vec::new(), last_string: None };
+    match reader.read() {
+        Ok(tree) => Ok((tree, reader.at)),
+        Err(misfit) => Err(reader.stuck(misfit)),
+    }
+}
+
+/// Reads a text that is an object and nothing else.
+pub(super) fn whole_object(text: &str) -> (Option<Object>, usize) {
+    let source = Source::new(text);
+    let start = source.skip_markup(0);
+    let object = match source.byte(start).map(|_| read(&source, start)) {
+        Some(Ok((Tree::Object(object), end))) => {
+            (source.skip_markup(end) == text.len()).then_some(object)
+        }
+        _ => None,
+    };
+    (object, source.steps())
+}
+
+/// What does not fit, at the reader's place or at that of a word's bracket.
+#[derive(Clone, Copy)]
+enum Misfit {
+    Here,
+    At(usize),
+    /// A string or a comment without an end begins there.
+    Endless(usize),
+}
+
+struct Reader<'s, 'a> {
+    source: &'s Source<'a>,
+    at: usize,
+    open: Vec<Open>,
+    /// Where the last thing read begins, if it is a string.
+    last_string: Option<usize>,
+}
+
+impl Reader<'_, '_> {
+    fn read(&mut self) -> Result<Tree, Misfit> {
+        self.begin()?;
+        loop {
+            self.skip(Comments::All)?;
+            let is_object = matches!(self.open.last(), Some(Open::Object { .. }));
+            let close = if is_object { b'}' } else { b']' };
+            let next = self.source.byte(self.at);
+            if next == Some(close) {
+                if let Some(tree) = self.end()? {
+                    return Ok(tree);
+                }
+                continue;
+            }
+            if is_object {
+                self.key()?;
+            }
+            if matches!(self.source.byte(self.at), Some(b'{' | b'[')) {
+                self.begin()?;
+            } else {
+                let leaf = self.leaf()?;
+                self.push(leaf)?;
+            }
+        }
+    }
+
+    /// Begins a list or an object.
+    fn begin(&mut self) -> Result<(), Misfit> {
+        if self.open.len() >= limits::JSON_DEPTH {
+            return Err(Misfit::Here);
+        }
+        self.open.push(match self.source.byte(self.at) {
+            Some(b'{') => Open::Object {
+                object: Object { span: self.at..self.at, fields: Vec::new() },
+                key: None,
+            },
+            Some(b'[') => Open::List(Vec::new()),
+            _ => return Err(Misfit::Here),
+        });
+        self.step();
+        Ok(())
+    }
+
+    /// Ends the innermost list or object, and returns it if it is the outermost.
+    fn end(&mut self) -> Result<Option<Tree>, Misfit> {
+        self.step();
+        let Some(ended) = self.open.pop() else { return Err(Misfit::Here) };
+        let tree = match ended {
+            Open::List(items) => Tree::List(items),
+            Open::Object { mut object, .. } => {
+                object.span.end = self.at;
+                Tree::Object(object)
+            }
+        };
+        if self.open.is_empty() {
+            return Ok(Some(tree));
+        }
+        self.push(tree)?;
+        Ok(None)
+    }
+
+    /// Adds a value to what is open, and reads the comma, if there must be one.
+    fn push(&mut self, tree: Tree) -> Result<(), Misfit> {
+        let close = match self.open.last_mut() {
+            Some(Open::List(items)) => {
+                items.push(tree);
+                b']'
+            }
+            Some(Open::Object { object, key }) => {
+                object.fields.push((key.take().unwrap_or_default(), tree));
+                b'}'
+            }
+            None => return Err(Misfit::Here),
+        };
+        self.skip(Comments::All)?;
+        match self.source.byte(self.at) {
+            Some(b',') => self.step(),
+            Some(it) if it == close => {}
+            _ => return Err(Misfit::Here),
+        }
+        Ok(())
+    }
+
+    fn key(&mut self) -> Result<(), Misfit> {
+        let name = if let Some(name) = self.string()? {
+            name
+        } else {
+            let end = self.source.key_end(self.at).ok_or(Misfit::Here)?;
+            let name = self.source.slice(self.at..end).to_owned();
+            self.at = end;
+            name
+        };
+        if let Some(Open::Object { key, .. }) = self.open.last_mut() {
+            *key = Some(name);
+        }
+        self.skip(Comments::All)?;
+        match (self.source.byte(self.at), self.source.byte(self.at + 1)) {
+            (Some(b'='), Some(b'>')) => self.at += 1,
+            (Some(b':'), _) => {}
+            (Some(b'='), next) if next != Some(b'=') => {}
+            _ => return Err(Misfit::Here),
+        }
+        self.step();
+        self.skip(Comments::Slashes)
+    }
+
+    fn leaf(&mut self) -> Result<Tree, Misfit> {
+        if let Some(text) = self.string()? {
+            return Ok(Tree::Leaf(Value::String(text)));
+        }
+        let end = word::word_end(self.source, self.at, b",}]").map_err(Misfit::At)?;
+        let text = self.source.slice(self.at..end).trim();
+        if text.is_empty() {
+            return Err(Misfit::Here);
+        }
+        self.at = end;
+        Ok(Tree::Leaf(word::meaning(text)))
+    }
+
+    fn string(&mut self) -> Result<Option<String>, Misfit> {
+        let Some((quote, is_raw)) = word::quote_at(self.source, self.at) else { return Ok(None) };
+        let (text, end) = word::string(self.source, quote, is_raw).ok_or(Misfit::Endless(quote))?;
+        self.last_string = Some(quote);
+        self.at = end;
+        Ok(Some(text))
+    }
+
+    fn step(&mut self) {
+        self.at += 1;
+        self.last_string = None;
+    }
+
+    fn skip(&mut self, comments: Comments) -> Result<(), Misfit> {
+        self.at = self.source.skip_comments(self.at, comments).map_err(Misfit::Endless)?;
+        Ok(())
+    }
+
+    fn stuck(self, misfit: Misfit) -> Stuck {
+        let (at, resume) = match misfit {
+            Misfit::Here => (self.at, self.last_string.map_or(self.at, |it| it + 1)),
+            Misfit::At(at) => (at, at),
+            Misfit::Endless(at) => (self.source.len(), at + 1),
+        };
+        Stuck { at, resume, is_cut: at >= self.source.len(), open: self.open }
+    }
+}

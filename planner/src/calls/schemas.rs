@@ -1,0 +1,58 @@
+//! The schemas of tools, as agents with certain capabilities are shown them.
+
+use serde_json::{Map, Value, json};
+use shared::tool::ToolDefinition;
+
+use super::prompt::parameters;
+
+/// The toolsets that each capability of an agent opens. Sets that Faber does not bring count if
+/// somebody registers them.
+const CAPABILITIES: [(&str, &[&str]); 6] = [
+    ("code_writing", &["code_tools", "file_tools"]),
+    ("debugging", &["code_tools", "file_tools", "system_tools"]),
+    ("research", &["web_tools", "rag_tools", "osint_tools"]),
+    ("planning", &["planning_tools"]),
+    ("system_operations", &["system_tools", "file_tools"]),
+    ("security", &["osint_tools", "web_tools", "system_tools"]),
+];
+
+/// Returns the schemas of the tools that these capabilities open, by the tools' names.
+///
+/// Without capabilities all tools are open; an unknown one opens nothing.
+pub fn schemas_for<'a>(
+    capabilities: &[&str],
+    tools: impl IntoIterator<Item = &'a ToolDefinition>,
+) -> Map<String, Value> {
+    let opened = |capability: &&str| CAPABILITIES.iter().find(|(name, _)| name == capability);
+    let sets: Vec<&str> =
+        capabilities.iter().filter_map(opened).flat_map(|(_, sets)| *sets).copied().collect();
+    let is_open = |it: &&ToolDefinition| capabilities.is_empty() || sets.contains(&it.set.as_str());
+    tools.into_iter().filter(is_open).map(|it| (it.qualified().into(), schema(it))).collect()
+}
+
+/// Returns `{name, description, parameters: {name: {type, required, default, description}}}`.
+pub fn schema(tool: &ToolDefinition) -> Value {
+    let parameters = parameters(tool).map(|(name, schema, is_required)| {
+        let parameter = json!({
+            "type": kind(schema),
+            "required": is_required,
+            "default": schema.get("default"),
+            "description": schema.get("description").and_then(Value::as_str).unwrap_or_default(),
+        });
+        (name.clone(), parameter)
+    });
+    json!({
+        "name": tool.qualified(),
+        "description": tool.description,
+        "parameters": parameters.collect::<Map<_, _>>(),
+    })
+}
+
+/// Returns the type, without `null`, which `required` says already; `any` where nothing says.
+fn kind(schema: &Value) -> Value {
+    match super::known::types(schema).as_deref() {
+        Some([one]) => Value::from(*one),
+        Some([]) | None => Value::from("any"),
+        Some(several) => Value::from(several.to_vec()),
+    }
+}

@@ -1,0 +1,277 @@
+//! Which JSON objects are calls: Faber's own shape, `OpenAI`'s, Anthropic's, and what models make of them.
+
+use std::ops::Range;
+
+use serde_json::Value;
+
+use super::{
+    CallFormat, KnownTool, ToolCall,
+    argument::{self, Args},
+    lenient::{self, Object, Open, Tree},
+    source::{Attempt, Broken, Reading},
+};
+
+/// Names of the field that has the tool's name, where nothing else could be meant.
+const TOOL: [&str; 2] = ["tool", "tool_name"];
+/// Names of that field where arguments must be beside it: many things have a name.
+const NAME: [&str; 3] = ["name", "function", "action"];
+/// Names of the field that has the arguments.
+const ARGS: [&str; 8] =
+    ["args", "arguments", "parameters", "params", "input", "tool_input", "action_input", "kwargs"];
+/// Fields beside a call that are no arguments.
+const ASIDE: [&str; 9] =
+    ["type", "id", "call_id", "index", "thought", "thoughts", "reason", "reasoning", "explanation"];
+
+/// Where an object stands, which says how much it must show.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Anywhere.
+    Prose,
+    /// In `tool_calls` or `function_call`.
+    ToolCalls,
+    /// In the tags of a call.
+    Tags,
+}
+
+/// An object that is a call, whether or not its tool is registered.
+struct Shape {
+    name: String,
+    format: CallFormat,
+    args: Option<Tree>,
+    /// What is beside the name, where arguments are not in a field of their own.
+    beside: Vec<(String, Tree)>,
+    span: Range<usize>,
+}
+
+/// Reads the object that begins at `at`, and all calls in it.
+pub(super) fn read(reading: &Reading<'_>, at: usize) -> Attempt {
+    match lenient::read(&reading.source, at) {
+        Ok((tree, end)) => {
+            let mut calls = Vec::new();
+            collect(reading, tree, Place::Prose, &mut calls);
+            Attempt::Read { calls, end }
+        }
+        Err(stuck) => {
+            let mut calls = Vec::new();
+            let Some(wanted) = collect_open(reading, stuck.open, &mut calls) else {
+                return Attempt::Read { calls, end: stuck.resume };
+            };
+            let is_cut = stuck.is_cut && wanted.is_sure;
+            let at = if stuck.is_cut { stuck.resume } else { stuck.at };
+            Attempt::Broken(Broken { calls, at, is_cut, is_known: wanted.is_known })
+        }
+    }
+}
+
+/// Returns whether an object is a call of a registered tool.
+pub(super) fn is_call(reading: &Reading<'_>, object: &Object) -> bool {
+    let name = object.get(&TOOL).or_else(|| object.get(&NAME));
+    let named = name.and_then(Tree::as_str).is_some_and(|it| reading.tool(it).is_some());
+    named && (object.get(&TOOL).is_some() || object.get(&ARGS).is_some())
+}
+
+/// Returns the call that an object within the tags of a call is, if it is one.
+pub(super) fn in_tags(
+    reading: &Reading<'_>,
+    object: Object,
+    span: Range<usize>,
+) -> Option<ToolCall> {
+    let shape = shape(object, Place::Tags).ok()?;
+    call(reading, Shape { format: CallFormat::Xml, span, ..shape })
+}
+
+/// Returns whether what is open wants to be a call, and of what.
+pub(super) fn is_known_open(reading: &Reading<'_>, open: Vec<Open>) -> bool {
+    collect_open(reading, open, &mut Vec::new()).is_some_and(|it| it.is_known)
+}
+
+/// Adds the calls in a value, outermost first. What is in a call is never one.
+fn collect(reading: &Reading<'_>, tree: Tree, place: Place, calls: &mut Vec<ToolCall>) {
+    match tree {
+        Tree::Leaf(_) => {}
+        Tree::List(items) => {
+            for item in items {
+                collect(reading, item, place, calls);
+            }
+        }
+        Tree::Object(object) if is_opaque(&object) => {}
+        Tree::Object(object) => match shape(object, place) {
+            Ok(shape) => calls.extend(call(reading, shape)),
+            Err(object) => {
+                for (key, tree) in object.fields {
+                    collect(reading, tree, place_of(&key), calls);
+                }
+            }
+        },
+    }
+}
+
+fn place_of(key: &str) -> Place {
+    if matches!(key, "tool_calls" | "function_call") { Place::ToolCalls } else { Place::Prose }
+}
+
+/// A call that was begun and not ended.
+struct Wanted {
+    is_known: bool,
+    /// Whether nothing but a call can be meant.
+    is_sure: bool,
+}
+
+/// Adds the calls in what was read before the reader got stuck, down to a call that has begun.
+fn collect_open(
+    reading: &Reading<'_>,
+    open: Vec<Open>,
+    calls: &mut Vec<ToolCall>,
+) -> Option<Wanted> {
+    let mut place = Place::Prose;
+    for open in open {
+        match open {
+            Open::List(items) => {
+                for item in items {
+                    collect(reading, item, place, calls);
+                }
+            }
+            Open::Object { object, key } => {
+                if let Some(wanted) = wanted(reading, &object, key.as_deref()) {
+                    return Some(wanted);
+                }
+                for (key, tree) in object.fields {
+                    collect(reading, tree, place_of(&key), calls);
+                }
+                place = key.as_deref().map_or(Place::Prose, place_of);
+            }
+        }
+    }
+    None
+}
+
+fn wanted(reading: &Reading<'_>, object: &Object, key: Option<&str>) -> Option<Wanted> {
+    let is_one_of = |names: &[&str]| {
+        object.get(names).is_some()
+            || key.is_some_and(|key| names.iter().any(|it| it.eq_ignore_ascii_case(key)))
+    };
+    let names = [object.get(&TOOL), object.get(&NAME)];
+    let is_known = names.into_iter().flatten().any(|it| {
+        let name = match it {
+            Tree::Object(function) => function.get(&["name"]).and_then(Tree::as_str),
+            other => other.as_str(),
+        };
+        name.is_some_and(|it| reading.tool(it).is_some())
+    });
+    let is_sure = is_known || object.get(&TOOL).is_some();
+    (is_sure || is_one_of(&ARGS)).then_some(Wanted { is_known, is_sure })
+}
+
+/// Returns whether nothing in an object is a call: it tells of a result, of a tool, or of what others said.
+fn is_opaque(object: &Object) -> bool {
+    let is = |field: &str, values: &[&str]| {
+        object.get(&[field]).and_then(Tree::as_str).is_some_and(|it| values.contains(&it))
+    };
+    is("type", &["tool_result", "function_call_output"])
+        || is("role", &["tool", "function", "user", "system"])
+        || is_definition(object)
+}
+
+/// Returns whether an object defines a tool: its parameters are schemas and not values.
+fn is_definition(object: &Object) -> bool {
+    if let Some(Tree::Object(function)) = object.get(&["function"]) {
+        return is_definition(function);
+    }
+    let has = |it: &Object, key: &str| it.get(&[key]).is_some();
+    if has(object, "input_schema") || has(object, "inputSchema") {
+        return true;
+    }
+    let Some(Tree::Object(parameters)) = object.get(&["parameters"]) else { return false };
+    let is_schema = |it: &Tree| matches!(it, Tree::Object(it) if has(it, "type"));
+    let fields = &parameters.fields;
+    matches!(parameters.get(&["properties"]), Some(Tree::Object(_)))
+        || (fields.is_empty() && has(object, "description"))
+        || (!fields.is_empty() && fields.iter().all(|(_, it)| is_schema(it)))
+}
+
+/// Takes an object apart that is a call, or gives it back.
+fn shape(mut object: Object, place: Place) -> Result<Shape, Object> {
+    let span = object.span.clone();
+    let kind = object.get(&["type"]).and_then(Tree::as_str).unwrap_or_default();
+    let format = match (kind, place) {
+        ("tool_use", _) => CallFormat::Anthropic,
+        ("function" | "function_call", _) | (_, Place::ToolCalls) => CallFormat::Openai,
+        _ => CallFormat::Json,
+    };
+    if let Some(Tree::Object(function)) = object.get(&["function"])
+        && function.get(&["name"]).and_then(Tree::as_str).is_some()
+        && let Some(Tree::Object(mut function)) = take(&mut object, &["function"])
+    {
+        let name = take_text(&mut function, &["name"]).unwrap_or_default();
+        let args = take(&mut function, &ARGS);
+        let format = CallFormat::Openai;
+        return Ok(Shape { name, format, args, beside: Vec::new(), span });
+    }
+    let is_sure = text(&object, &TOOL).is_some();
+    let is_marked = format != CallFormat::Json || place == Place::Tags;
+    let is_named = text(&object, &NAME).is_some();
+    if !is_sure && !(is_named && (is_marked || object.get(&ARGS).is_some())) {
+        return Err(object);
+    }
+    let names: &[&str] = if is_sure { &TOOL } else { &NAME };
+    let name = take_text(&mut object, names).unwrap_or_default();
+    let args = take(&mut object, &ARGS);
+    Ok(Shape { name, format, args, beside: object.fields, span })
+}
+
+fn text<'o>(object: &'o Object, names: &[&str]) -> Option<&'o str> {
+    names.iter().find_map(|it| object.get(&[it]).and_then(Tree::as_str))
+}
+
+/// Takes the field with the first of these names that is there; of several the last.
+fn take(object: &mut Object, names: &[&str]) -> Option<Tree> {
+    let at = names.iter().find_map(|name| {
+        object.fields.iter().rposition(|(key, _)| key.eq_ignore_ascii_case(name))
+    })?;
+    Some(object.fields.remove(at).1)
+}
+
+fn take_text(object: &mut Object, names: &[&str]) -> Option<String> {
+    let name = names.iter().find(|it| text(object, &[it]).is_some())?;
+    match take(object, &[name])? {
+        Tree::Leaf(Value::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+fn call(reading: &Reading<'_>, shape: Shape) -> Option<ToolCall> {
+    let tool = reading.tool(&shape.name)?;
+    let args = match shape.args {
+        Some(args) => arguments(reading, args, &tool)?,
+        None => beside(shape.beside, &tool)?,
+    };
+    Some(reading.call(&tool, args, shape.format, shape.span))
+}
+
+/// Returns arguments that have a field of their own, perhaps as JSON in a string.
+fn arguments(reading: &Reading<'_>, args: Tree, tool: &KnownTool) -> Option<Args> {
+    match args {
+        Tree::Object(object) => Some(object.into_map()),
+        Tree::Leaf(Value::Null) => Some(Args::new()),
+        Tree::List(items) if items.is_empty() => Some(Args::new()),
+        Tree::Leaf(Value::String(text)) => {
+            let (args, steps) = argument::whole(&text, tool);
+            reading.source.add_steps(steps);
+            args
+        }
+        _ => None,
+    }
+}
+
+/// Returns arguments that are beside the name: all that is there, or nothing of it, is a parameter.
+fn beside(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Option<Args> {
+    let is_aside = |key: &str| ASIDE.contains(&key) && !tool.has(key);
+    let fields: Vec<_> = fields.into_iter().filter(|(key, _)| !is_aside(key)).collect();
+    let all = fields.iter().all(|(key, _)| tool.has(key));
+    let none = !fields.iter().any(|(key, _)| tool.has(key));
+    match (all, none) {
+        (true, _) => Some(fields.into_iter().map(|(key, it)| (key, it.into_value())).collect()),
+        (false, true) if !tool.parameters.is_empty() => Some(Args::new()),
+        _ => None,
+    }
+}

@@ -1,0 +1,207 @@
+//! A text that counts how often it is looked at, so that tests can prove that reading is linear.
+
+use std::{cell::Cell, ops::Range, sync::Arc};
+
+use super::{CallFormat, KnownTool, ToolCall};
+
+/// The longest name that is looked up: tools' names have at most as many bytes.
+const NAME_BYTES: usize = 256;
+
+/// A text under the eyes of the readers; positions are bytes.
+pub(super) struct Source<'a> {
+    text: &'a str,
+    steps: Cell<usize>,
+    /// Whether a search for the end of a comment has come to the end of the text.
+    comments_never_end: Cell<bool>,
+}
+
+/// Which comments may stand between values.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Comments {
+    /// `// …` and `/* … */`.
+    Slashes,
+    /// Those and `# …`, where no value can begin.
+    All,
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { text, steps: Cell::new(0), comments_never_end: Cell::new(false) }
+    }
+
+    /// Returns how many bytes have been looked at, counting each look.
+    pub(super) fn steps(&self) -> usize {
+        self.steps.get()
+    }
+
+    /// Counts looks at something that was made from the text.
+    pub(super) fn add_steps(&self, steps: usize) {
+        self.steps.set(self.steps.get() + steps);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    pub(super) fn byte(&self, at: usize) -> Option<u8> {
+        self.add_steps(1);
+        self.text.as_bytes().get(at).copied()
+    }
+
+    /// Returns a part; nothing, should it begin or end inside a character.
+    pub(super) fn slice(&self, range: Range<usize>) -> &'a str {
+        self.add_steps(range.len());
+        self.text.get(range).unwrap_or("")
+    }
+
+    pub(super) fn skip(&self, mut at: usize, skips: impl Fn(u8) -> bool) -> usize {
+        while self.byte(at).is_some_and(&skips) {
+            at += 1;
+        }
+        at
+    }
+
+    pub(super) fn skip_space(&self, at: usize) -> usize {
+        self.skip(at, |it| it.is_ascii_whitespace())
+    }
+
+    /// Skips blanks within a line.
+    pub(super) fn skip_blanks(&self, at: usize) -> usize {
+        self.skip(at, |it| it == b' ' || it == b'\t')
+    }
+
+    /// Returns where the line that `at` is in ends.
+    pub(super) fn line_end(&self, at: usize) -> usize {
+        self.skip(at, |it| it != b'\n')
+    }
+
+    /// Returns whether `word` is at `at`, whatever its case, and where it ends.
+    pub(super) fn word_at(&self, at: usize, word: &str) -> Option<usize> {
+        let bytes = self.text.as_bytes().get(at..)?.iter();
+        let same =
+            bytes.zip(word.as_bytes()).take_while(|(a, b)| a.eq_ignore_ascii_case(b)).count();
+        self.add_steps(same + 1);
+        (same == word.len()).then_some(at + same)
+    }
+
+    /// Returns where `needle` is in a part of the text, if it is.
+    pub(super) fn find(&self, range: Range<usize>, needle: &str) -> Option<usize> {
+        let start = range.start;
+        let found = self.text.get(range.clone()).and_then(|it| it.find(needle));
+        self.add_steps(found.map_or(range.len(), |it| it + needle.len()));
+        found.map(|it| start + it)
+    }
+
+    /// Skips blanks and comments; a comment without an end is an error at its beginning.
+    pub(super) fn skip_comments(&self, at: usize, comments: Comments) -> Result<usize, usize> {
+        let mut at = self.skip_space(at);
+        loop {
+            at = match (self.byte(at), self.byte(at + 1)) {
+                (Some(b'#'), _) if comments == Comments::All => self.line_end(at),
+                (Some(b'/'), Some(b'/')) => self.line_end(at),
+                (Some(b'/'), Some(b'*')) => self.comment_end(at)?,
+                _ => return Ok(at),
+            };
+            at = self.skip_space(at);
+        }
+    }
+
+    fn comment_end(&self, at: usize) -> Result<usize, usize> {
+        if self.comments_never_end.get() {
+            return Err(at);
+        }
+        let end = self.find(at + 2..self.len(), "*/");
+        self.comments_never_end.set(end.is_none());
+        end.map(|it| it + 2).ok_or(at)
+    }
+
+    /// Skips blanks and what Markdown puts around code: backticks, stars, and a fence's language.
+    pub(super) fn skip_markup(&self, at: usize) -> usize {
+        let mut at = self.skip_space(at);
+        while let Some(mark @ (b'`' | b'*')) = self.byte(at) {
+            let end = self.skip(at, |it| it == mark);
+            let is_fence = mark == b'`' && end - at >= 3;
+            at = if is_fence { self.skip(end, |it| it.is_ascii_alphanumeric()) } else { end };
+            at = self.skip_space(at);
+        }
+        at
+    }
+
+    /// Returns where the name that begins at `at` ends.
+    pub(super) fn name_end(&self, at: usize) -> usize {
+        self.skip(at, is_name_byte)
+    }
+
+    /// Returns where the identifier at `at` ends, if one is there.
+    pub(super) fn key_end(&self, at: usize) -> Option<usize> {
+        let is_start = |it: u8| it.is_ascii_alphabetic() || it == b'_' || it == b'$';
+        self.byte(at).filter(|it| is_start(*it))?;
+        Some(self.skip(at, |it| is_start(it) || it.is_ascii_digit() || it == b'-'))
+    }
+}
+
+/// Returns whether a byte may stand in a name outside quotes.
+pub(super) fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b'/')
+}
+
+/// A text, and the tools that it may call.
+pub(super) struct Reading<'a> {
+    pub(super) source: Source<'a>,
+    known: &'a dyn Fn(&str) -> Option<Arc<KnownTool>>,
+}
+
+impl<'a> Reading<'a> {
+    pub(super) fn new(text: &'a str, known: &'a dyn Fn(&str) -> Option<Arc<KnownTool>>) -> Self {
+        Self { source: Source::new(text), known }
+    }
+
+    /// Returns the registered tool that a name means.
+    pub(super) fn tool(&self, name: &str) -> Option<Arc<KnownTool>> {
+        let name = name.trim();
+        if name.is_empty() || name.len() > NAME_BYTES {
+            return None;
+        }
+        (self.known)(name)
+    }
+
+    pub(super) fn call(
+        &self,
+        tool: &KnownTool,
+        args: super::argument::Args,
+        format: CallFormat,
+        span: Range<usize>,
+    ) -> ToolCall {
+        let raw = self.source.slice(span).to_owned();
+        ToolCall { tool: tool.name.clone(), args, format, raw }
+    }
+}
+
+/// What became of an attempt to read a call.
+pub(super) enum Attempt {
+    /// Nothing is here; the text goes on at that place.
+    Passed(usize),
+    /// What ends at `end` is read, and belongs to these calls, if to any.
+    Read { calls: Vec<ToolCall>, end: usize },
+    /// Something wants to be a call and is none.
+    Broken(Broken),
+}
+
+/// A call that cannot be read: what follows may still belong to its arguments.
+pub(super) struct Broken {
+    /// What could be read before it.
+    pub(super) calls: Vec<ToolCall>,
+    /// How far it could be read.
+    pub(super) at: usize,
+    /// Whether the text ends within it.
+    pub(super) is_cut: bool,
+    /// Whether its tool is registered.
+    pub(super) is_known: bool,
+}
+
+impl Attempt {
+    /// A call of a registered tool that the end of the text cuts off.
+    pub(super) fn cut(source: &Source<'_>) -> Self {
+        Self::Broken(Broken { calls: Vec::new(), at: source.len(), is_cut: true, is_known: true })
+    }
+}

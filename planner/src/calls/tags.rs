@@ -1,0 +1,187 @@
+//! Tags in prose, and which of them belong together: found once, so that no end is looked for twice.
+
+use std::{borrow::Cow, collections::BTreeMap, ops::Range};
+
+use super::source::Source;
+
+/// Tags whose content is not read: what a tool said, and what a model only thinks.
+const PASSED_OVER: [&str; 5] =
+    ["think", "thinking", "tool_response", "tool_result", "function_results"];
+/// Tags that are calls.
+const CALLS: [&str; 4] = ["tool_call", "function_call", "invoke", "function"];
+
+/// What a tag is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Its content is not read.
+    PassedOver,
+    /// It is a call.
+    Call,
+    /// Anything else.
+    Other,
+}
+
+/// The beginning of an element.
+#[derive(Debug)]
+pub(super) struct Tag<'a> {
+    /// The name as written, without `antml:` and the like.
+    pub(super) name: &'a str,
+    /// All of the name, which the closing tag repeats.
+    pub(super) full: &'a str,
+    /// The `name` attribute, also as `<function=name>`.
+    pub(super) attribute: Option<String>,
+    /// Where it ends.
+    pub(super) end: usize,
+    /// Whether it is an element of its own: `<args/>`.
+    pub(super) is_empty: bool,
+}
+
+impl<'a> Tag<'a> {
+    /// Reads the tag at `at`, if one begins there; it is on one line.
+    pub(super) fn at(source: &Source<'a>, at: usize) -> Option<Self> {
+        if source.byte(at) != Some(b'<') {
+            return None;
+        }
+        let (full, stop) = name_at(source, at + 1)?;
+        let close = source.skip(stop, |it| !matches!(it, b'>' | b'<' | b'\n'));
+        if source.byte(close) != Some(b'>') {
+            return None;
+        }
+        let rest = source.slice(stop..close);
+        let is_empty = rest.ends_with('/');
+        let attribute = match rest.strip_prefix('=') {
+            Some(value) => Some(unquoted(value)),
+            None => name_attribute(rest),
+        };
+        Some(Self { name: local(full), full, attribute, end: close + 1, is_empty })
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        kind(self.name)
+    }
+}
+
+fn name_at<'a>(source: &Source<'a>, at: usize) -> Option<(&'a str, usize)> {
+    let end =
+        source.skip(at, |it| it.is_ascii_alphanumeric() || matches!(it, b'_' | b'-' | b':' | b'.'));
+    (end > at).then(|| (source.slice(at..end), end))
+}
+
+fn local(name: &str) -> &str {
+    name.rsplit_once(':').map_or(name, |(_, it)| it)
+}
+
+fn unquoted(value: &str) -> String {
+    decoded(value.trim().trim_matches(['"', '\''])).into_owned()
+}
+
+fn name_attribute(attributes: &str) -> Option<String> {
+    let (before, value) = attributes.split_once("name=")?;
+    if !before.ends_with(char::is_whitespace) {
+        return None;
+    }
+    let quote = value.chars().next().filter(|it| matches!(it, '"' | '\''))?;
+    let (value, _) = value[1..].split_once(quote)?;
+    Some(unquoted(value))
+}
+
+fn kind(name: &str) -> Kind {
+    let is_one_of = |names: &[&str]| names.iter().any(|it| it.eq_ignore_ascii_case(name));
+    if is_one_of(&CALLS) {
+        Kind::Call
+    } else if is_one_of(&PASSED_OVER) {
+        Kind::PassedOver
+    } else {
+        Kind::Other
+    }
+}
+
+/// Which closing tag belongs to which opening one.
+#[derive(Debug, Default)]
+pub(super) struct Tags {
+    closes: BTreeMap<usize, Range<usize>>,
+    opens: Vec<usize>,
+}
+
+impl Tags {
+    /// Finds the tags that matter. What is in CDATA is text.
+    pub(super) fn find(source: &Source<'_>) -> Self {
+        let mut tags = Self::default();
+        let mut open: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        let mut has_data = true;
+        let mut at = 0;
+        while let Some(start) = source.find(at..source.len(), "<") {
+            at = start + 1;
+            if has_data && source.word_at(start, CDATA).is_some() {
+                match source.find(start..source.len(), "]]>") {
+                    Some(end) => at = end,
+                    None => has_data = false,
+                }
+                continue;
+            }
+            let is_close = source.byte(at) == Some(b'/');
+            let Some((name, end)) = name_at(source, at + usize::from(is_close)) else { continue };
+            if kind(local(name)) == Kind::Other {
+                continue;
+            }
+            let key = local(name).to_ascii_lowercase();
+            if !is_close {
+                tags.opens.push(start);
+                open.entry(key).or_default().push(start);
+            } else if source.byte(end) == Some(b'>')
+                && let Some(opened) = open.get_mut(&key).and_then(Vec::pop)
+            {
+                tags.closes.insert(opened, start..end + 1);
+            }
+        }
+        tags
+    }
+
+    /// Returns the closing tag of the one at `at`.
+    pub(super) fn close(&self, at: usize) -> Option<Range<usize>> {
+        self.closes.get(&at).cloned()
+    }
+
+    /// Returns where the next tag after `at` begins that matters.
+    pub(super) fn next(&self, at: usize) -> Option<usize> {
+        self.opens.get(self.opens.partition_point(|it| *it <= at)).copied()
+    }
+}
+
+/// How a section begins that has no tags and no entities.
+pub(super) const CDATA: &str = "<![CDATA[";
+
+/// Replaces XML's five entities and those of numbers; anything else stays as it is.
+pub(super) fn decoded(text: &str) -> Cow<'_, str> {
+    if !text.contains('&') {
+        return Cow::Borrowed(text);
+    }
+    let mut parts = text.split('&');
+    let mut decoded = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let entity = part.split_once(';').filter(|(name, _)| name.len() <= 8);
+        let entity = entity.and_then(|(name, rest)| Some((character(name)?, rest)));
+        let (character, rest) = entity.unwrap_or(('&', part));
+        decoded.push(character);
+        decoded.push_str(rest);
+    }
+    Cow::Owned(decoded)
+}
+
+fn character(name: &str) -> Option<char> {
+    match name {
+        "lt" => Some('<'),
+        "gt" => Some('>'),
+        "amp" => Some('&'),
+        "quot" => Some('"'),
+        "apos" => Some('\''),
+        _ => {
+            let number = name.strip_prefix('#')?;
+            let code = match number.strip_prefix(['x', 'X']) {
+                Some(hex) => u32::from_str_radix(hex, 16).ok()?,
+                None => number.parse().ok()?,
+            };
+            char::from_u32(code)
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Whatever a megabyte says, no byte is looked at more than some dozen times.
+
+use shared::limits;
+
+use super::{read_counting, tools};
+use crate::calls::{CatalogNames, TooMuch, parse_tool_calls};
+
+/// How often a byte may be looked at, on average.
+const LOOKS: usize = 12;
+
+fn check(name: &str, text: &str) {
+    let (_, steps) = read_counting(text);
+    let most = LOOKS * text.len() + 1_000;
+    assert!(steps <= most, "{name}: {steps} steps for {} bytes", text.len());
+}
+
+/// What might make a reader look again and again.
+const PARTS: &[&str] = &[
+    "{",
+    "[",
+    "}",
+    "\"",
+    "'",
+    "\\",
+    "{\"",
+    "{'",
+    "{\"a\":",
+    "{a:",
+    "{a:\"",
+    "{a:b{",
+    "{a:b(",
+    "{a:'\"",
+    "{\"a\":[",
+    "{\"a\":\"\\\"",
+    "{a:\"\"\"",
+    "{/*",
+    "{//",
+    "{a:/*",
+    "{'{\"",
+    "{\"{'",
+    "{a:b,",
+    "{\"tool\":",
+    "{\"tool\":\"tree\",",
+    "{\"tool\":\"tree\",\"args\":{",
+    "{\"tool\":\"x\",\"args\":{\n",
+    "{\"tool\":\"tree\",\"args\":{\"a\":\"\n",
+    "<",
+    "<tool_call>",
+    "<tool_call><args>",
+    "<tool_call>{",
+    "<tool_call><tool>tree</tool>",
+    "<tool_call><tool>x</tool><args>",
+    "<tool_call><args>{&",
+    "</tool_call>",
+    "<tool_call><args><a>",
+    "<function=tree><parameter=a>",
+    "<invoke name=\"tree\">",
+    "<![CDATA[",
+    "<a ",
+    "<tool_call><args><![CDATA[",
+    "<tool_call></tool_call>",
+    "<think>",
+    "&",
+    "&amp;",
+    "TOOL:",
+    "TOOL: ",
+    "TOOL: tree ",
+    "TOOL: tree ARGS:",
+    "TOOL: tree ARGS: {",
+    "TOOL: tree ARGS: a=",
+    "TOOL: x ARGS: {a:",
+    "TOOL: tree ARGS: a=b ",
+    "tool:tool",
+    "tree(",
+    "tree(a=",
+    "tree(a=\"",
+    "tree(a='\"",
+    "tree([",
+    "tree({a:",
+    "glob('a', ",
+    "tree(tree(",
+    "tree(a=b(",
+    "tree(\n",
+    "tree(#",
+    "use ",
+    "use tree ",
+    "use tree with ",
+    "use tree with a=",
+    "use tree with a=b ",
+    "use tree with a=\"",
+    "use tree with {",
+    "use tree with {a:",
+    "use glob with pattern=b and ",
+    "not use ",
+    "a",
+    ".",
+    "-",
+    " ",
+    "\n",
+    "\n\n",
+    "`",
+    "*",
+    "```",
+    "/",
+    "//",
+    "/*",
+    "*/",
+    "é",
+    "Tool execution successful:",
+    "Tool execution failed:\n\n",
+    "Tool execution failed:\nPlease provide a",
+    "r\"",
+    "{r'",
+    "{a:r\"\\",
+    "and a=",
+    "a=b, ",
+    "use tree with a:",
+    "{\"function\":{\"name\":\"tree\",",
+    "ACTION: tree ACTION INPUT:",
+];
+
+/// Those that are read most often, and those that other readers stumble over.
+const WORST: [&str; 12] = [
+    "{",
+    "[",
+    "\"",
+    "{\"a\":",
+    "{'{\"",
+    "{/*",
+    "<tool_call>",
+    "<tool_call><args>{&",
+    "TOOL:",
+    "tree(tree(",
+    "{\"tool\":\"tree\",\"args\":{\"a\":\"\n",
+    "use tree with a=b ",
+];
+
+#[test]
+fn a_hostile_megabyte_takes_linear_time() {
+    for part in WORST {
+        check(part, &part.repeat((1 << 20) / part.len()));
+    }
+}
+
+#[test]
+fn hostile_repetitions_take_linear_time() {
+    for part in PARTS {
+        check(part, &part.repeat((1 << 15) / part.len()));
+    }
+}
+
+#[test]
+fn hostile_halves_take_linear_time() {
+    for first in PARTS {
+        let first = first.repeat((1 << 11) / first.len());
+        for second in ["\"", "}", "]", ")", "'", "\n", "</args>", "</tool_call>", "]]>", "*/"] {
+            check(second, &format!("{first}{}", second.repeat((1 << 11) / second.len())));
+        }
+    }
+}
+
+#[test]
+fn a_hostile_mixture_takes_linear_time() {
+    let parts = [
+        "{",
+        "\"",
+        "'",
+        "a:",
+        "\\",
+        "tree(",
+        "<tool_call>",
+        "</tool_call>",
+        "TOOL: tree ARGS:",
+        "\n",
+        "use tree with a=",
+        "<args>",
+        "/*",
+        ",",
+    ];
+    for a in parts {
+        for b in parts {
+            for c in parts {
+                let part = format!("{a}{b}{c}");
+                check(&part, &part.repeat((1 << 11) / part.len()));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_call_is_read() {
+    let content = "fn main() { \"hi\" }\\n".repeat(1 << 15).replace('"', "\\\"");
+    let text = format!("{{\"tool\": \"write_file\", \"args\": {{\"content\": \"{content}\"}}}}");
+    let (calls, steps) = read_counting(&text);
+    assert_eq!(calls.expect("one call").len(), 1);
+    assert!(steps <= 4 * text.len(), "{steps} steps for {} bytes", text.len());
+}
+
+#[test]
+fn there_are_limits() {
+    let names = CatalogNames::new(tools::catalog());
+    let parse = |text: &str| parse_tool_calls(text, &|name| names.find(name));
+    let most = "tree()\n".repeat(limits::REPLY_CALLS);
+    assert_eq!(parse(&most).map(|it| it.len()), Ok(limits::REPLY_CALLS));
+    assert_eq!(parse(&format!("{most}tree()")), Err(TooMuch::Calls));
+    let long = " ".repeat(limits::REPLY_BYTES + 1);
+    assert_eq!(parse(&long), Err(TooMuch::Text { bytes: long.len() }));
+}

@@ -1,0 +1,164 @@
+//! What holds for every text and every call.
+
+use proptest::{collection::vec, prelude::*, sample::select};
+use serde_json::{Map, Value, json};
+
+use super::{read, read_counting};
+
+/// Pieces of calls: put together at random they are nearly calls.
+const PIECES: [&str; 48] = [
+    "{",
+    "}",
+    "[",
+    "]",
+    "(",
+    ")",
+    "\"",
+    "'",
+    "\\",
+    ",",
+    ":",
+    "=",
+    "<",
+    ">",
+    "\n",
+    " ",
+    "`",
+    "*",
+    "\"\"\"",
+    "//",
+    "/*",
+    "*/",
+    "#",
+    "TOOL:",
+    "ARGS:",
+    "use ",
+    " with ",
+    " and ",
+    "file_tools.glob",
+    "tree",
+    "\"tool\"",
+    "\"args\"",
+    "name",
+    "arguments",
+    "<tool_call>",
+    "</tool_call>",
+    "<args>",
+    "</args>",
+    "<tool>",
+    "</tool>",
+    "<![CDATA[",
+    "]]>",
+    "&lt;",
+    "é",
+    "1e9",
+    "true",
+    "pattern",
+    "Tool execution failed:",
+];
+
+/// Calls that mutations start from.
+const CALLS: [&str; 8] = [
+    r#"{"tool": "file_tools.glob", "args": {"pattern": "*.py"}}"#,
+    "file_tools.grep(pattern=\"TODO\", case_insensitive=true, context_lines=2)",
+    r#"TOOL: file_tools.glob ARGS: {"pattern": "*.py"}"#,
+    "use file_tools.glob with pattern=*.py and path=/tmp",
+    "<tool_call><tool>file_tools.glob</tool><args><pattern>*.py</pattern></args></tool_call>",
+    r#"{"tool_calls":[{"type":"function","function":{"name":"tree","arguments":"{}"}}]}"#,
+    r#"{"type":"tool_use","name":"tree","input":{"path":"é"}}"#,
+    "<function=tree><parameter=path>a &amp; b</parameter></function>",
+];
+
+fn check(text: &str) -> Result<(), TestCaseError> {
+    let (calls, steps) = read_counting(text);
+    prop_assert!(steps <= 16 * text.len() + 1_000, "{steps} steps for {} bytes", text.len());
+    for call in calls.unwrap_or_default() {
+        prop_assert!(text.contains(&call.raw), "{}", call.raw);
+    }
+    Ok(())
+}
+
+fn json_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        (-1e9..1e9).prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..4).prop_map(Value::from),
+            vec((any::<String>(), inner), 0..4)
+                .prop_map(|it| Value::Object(it.into_iter().collect())),
+        ]
+    })
+}
+
+fn args() -> impl Strategy<Value = Map<String, Value>> {
+    vec(("[a-z_]{1,8}", json_value()), 0..4).prop_map(|it| it.into_iter().collect())
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics_or_takes_long(text in any::<String>()) {
+        check(&text)?;
+    }
+
+    #[test]
+    fn nearly_calls_do_not_panic_or_take_long(pieces in vec(select(&PIECES[..]), 0..120)) {
+        check(&pieces.concat())?;
+    }
+
+    #[test]
+    fn changed_calls_do_not_panic(
+        call in select(&CALLS[..]),
+        at in any::<prop::sample::Index>(),
+        piece in select(&PIECES[..]),
+        removed in 0..6_usize,
+    ) {
+        let chars: Vec<char> = call.chars().collect();
+        let at = at.index(chars.len());
+        let rest = chars[at..].iter().skip(removed);
+        let text: String = chars[..at].iter().copied().chain(piece.chars()).chain(rest.copied()).collect();
+        check(&text)?;
+    }
+
+    #[test]
+    fn cut_calls_do_not_panic(call in select(&CALLS[..]), at in any::<prop::sample::Index>()) {
+        let chars: Vec<char> = call.chars().collect();
+        let text: String = chars[..at.index(chars.len())].iter().collect();
+        check(&text)?;
+    }
+
+    #[test]
+    fn any_arguments_come_back_as_they_were(args in args()) {
+        let value = Value::Object(args);
+        let text = value.to_string();
+        let tool = "rag2_tools.find";
+        let call = json!({ "tool": tool, "args": value }).to_string();
+        prop_assert_eq!(read(&format!("so {call} it is")), json!([[tool, value, "json"]]));
+        let call = json!({ "function": { "name": tool, "arguments": text } }).to_string();
+        prop_assert_eq!(read(&call), json!([[tool, value, "openai"]]));
+        let call = json!({ "type": "tool_use", "name": tool, "input": value }).to_string();
+        prop_assert_eq!(read(&call), json!([[tool, value, "anthropic"]]));
+        prop_assert_eq!(read(&format!("TOOL: {tool} ARGS: {text}")), json!([[tool, value, "simple"]]));
+        let call = format!("<tool_call>{{\"name\": \"{tool}\", \"arguments\": {text}}}</tool_call>");
+        prop_assert_eq!(read(&call), json!([[tool, value, "xml"]]));
+        let call = format!("use {tool} with {text}");
+        prop_assert_eq!(read(&call), json!([[tool, value, "natural_language"]]));
+    }
+
+    #[test]
+    fn any_string_in_quotes_or_tags_comes_back(text in any::<String>()) {
+        let quoted = Value::from(text.as_str());
+        let expected = |format: &str| json!([["rag2_tools.find", { "what": text }, format]]);
+        prop_assert_eq!(read(&format!("rag2_tools.find(what={quoted})")), expected("function_call"));
+        prop_assert_eq!(read(&format!("rag2_tools.find({quoted})")), expected("function_call"));
+        if !text.contains("]]>") {
+            let call = format!("<invoke name=\"rag2_tools.find\"><parameter name=\"what\"><![CDATA[{text}]]></parameter></invoke>");
+            prop_assert_eq!(read(&call), expected("xml"));
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The inputs that the seed's parser was run with, with the results that were meant.
+
+use serde_json::json;
+
+use super::{CallFormat::*, check, check_none};
+
+#[test]
+fn the_five_formats() {
+    let glob = "file_tools.glob";
+    let py = json!({ "pattern": "*.py" });
+    check(
+        r#"Let me search: {"tool": "file_tools.glob", "args": {"pattern": "*.py"}}"#,
+        glob,
+        py.clone(),
+        Json,
+    );
+    check(
+        "I'll use file_tools.glob(pattern=*.py, path=/home/user)",
+        glob,
+        json!({ "pattern": "*.py", "path": "/home/user" }),
+        FunctionCall,
+    );
+    for text in [
+        r#"TOOL: file_tools.glob ARGS: {"pattern": "*.py"}"#,
+        r#"tool: file_tools.glob args: {"pattern": "*.py"}"#,
+        "TOOL: file_tools.glob\nARGS: {\"pattern\": \"*.py\"}",
+    ] {
+        check(text, glob, py.clone(), Simple);
+    }
+    check(
+        "I will use file_tools.glob with pattern=*.py and path=/tmp",
+        glob,
+        json!({ "pattern": "*.py", "path": "/tmp" }),
+        NaturalLanguage,
+    );
+    check(
+        r#"use file_tools.glob with {"pattern": "*.rs"}"#,
+        glob,
+        json!({ "pattern": "*.rs" }),
+        NaturalLanguage,
+    );
+    for text in [
+        r#"<tool_call><tool>file_tools.glob</tool><args>{"pattern": "*.py"}</args></tool_call>"#,
+        "<tool_call>\n  <tool>file_tools.glob</tool>\n  <args>\n{\"pattern\": \"*.py\"}\n  </args>\n</tool_call>",
+        "<tool_call><tool>file_tools.glob</tool><args><pattern>*.py</pattern></args></tool_call>",
+    ] {
+        check(text, glob, py.clone(), Xml);
+    }
+}
+
+#[test]
+fn arguments_are_what_was_written() {
+    let grep = "file_tools.grep";
+    check(
+        r#"file_tools.grep(pattern="TODO", case_insensitive=true, context_lines=2)"#,
+        grep,
+        json!({ "pattern": "TODO", "case_insensitive": true, "context_lines": 2 }),
+        FunctionCall,
+    );
+    check(
+        r#"file_tools.grep(pattern='foo bar', path="/x y")"#,
+        grep,
+        json!({ "pattern": "foo bar", "path": "/x y" }),
+        FunctionCall,
+    );
+    check(
+        r#"file_tools.glob("*.py")"#,
+        "file_tools.glob",
+        json!({ "pattern": "*.py" }),
+        FunctionCall,
+    );
+    check(
+        r#"TOOL: file_tools.grep ARGS: {"pattern": "a } b", "path": "x"}"#,
+        grep,
+        json!({ "pattern": "a } b", "path": "x" }),
+        Simple,
+    );
+}
+
+#[test]
+fn tools_without_arguments_can_be_called() {
+    let info = "system_tools.system_info";
+    check("TOOL: system_tools.system_info ARGS: {}", info, json!({}), Simple);
+    check(r#"{"tool": "system_tools.system_info", "args": {}}"#, info, json!({}), Json);
+    check(r#"{"tool": "system_tools.system_info"}"#, info, json!({}), Json);
+    check("system_tools.system_info()", info, json!({}), FunctionCall);
+    check("TOOL: system_tools.system_info ARGS: ()", info, json!({}), Simple);
+    check("TOOL: system_tools.system_info", info, json!({}), Simple);
+    check("TOOL: system_tools.system_info\nARGS:\n", info, json!({}), Simple);
+    check("use system_tools.system_info with no arguments", info, json!({}), NaturalLanguage);
+    for text in [
+        "<tool_call><tool>system_tools.system_info</tool><args></args></tool_call>",
+        "<tool_call><tool>system_tools.system_info</tool><args/></tool_call>",
+        "<tool_call><tool>system_tools.system_info</tool></tool_call>",
+    ] {
+        check(text, info, json!({}), Xml);
+    }
+}
+
+#[test]
+fn order_blanks_and_nesting_do_not_matter() {
+    let todo = "system_tools.todo_write";
+    let todos = json!({ "todos": [{ "task": "a", "more": { "b": [1, {}] } }] });
+    for text in [
+        r#"{"tool": "system_tools.todo_write", "args": {"todos": [{"task": "a", "more": {"b": [1, {}]}}]}}"#,
+        r#"{"args": {"todos": [{"task": "a", "more": {"b": [1, {}]}}]}, "tool": "system_tools.todo_write"}"#,
+        "{ \"tool\" : \"system_tools.todo_write\" ,\n\t\"args\" : {\"todos\":[{\"task\":\"a\",\"more\":{\"b\":[1,{}]}}]}\n}",
+    ] {
+        check(text, todo, todos.clone(), Json);
+    }
+}
+
+#[test]
+fn what_is_in_an_explicit_call_is_never_a_loose_one() {
+    check(
+        r#"TOOL: code_tools.edit_file ARGS: {"file_path": "a", "old_string": "file_tools.glob(x='y')", "new_string": "use file_tools.glob with pattern=*"}"#,
+        "code_tools.edit_file",
+        json!({
+            "file_path": "a",
+            "old_string": "file_tools.glob(x='y')",
+            "new_string": "use file_tools.glob with pattern=*",
+        }),
+        Simple,
+    );
+}
+
+#[test]
+fn prose_is_no_call() {
+    for text in [
+        "see example.com(foo) for details",
+        "Just a regular response without any tool usage",
+        "",
+        "I could use file_tools.glob with care.",
+        "file_tools.glob(pattern, path) finds files; foo.bar(x) does not",
+        "TOOL: tool_name ARGS: {\"arg1\": \"value1\"}",
+        "TOOL: file_tools.glob is the one I like",
+        "do not use file_tools.glob with pattern=*.py",
+        "We used file_tools.glob with pattern=*.py before.",
+    ] {
+        check_none(text);
+    }
+}
+
+#[test]
+fn names_with_digits_and_without_a_set() {
+    check("rag2_tools.find(what='x')", "rag2_tools.find", json!({ "what": "x" }), FunctionCall);
+    check(
+        r#"TOOL: glob ARGS: {"pattern": "*"}"#,
+        "file_tools.glob",
+        json!({ "pattern": "*" }),
+        Simple,
+    );
+    check(
+        r#"{"tool": "createAuthor", "args": {"name": "Alice"}}"#,
+        "blog.createAuthor",
+        json!({ "name": "Alice" }),
+        Json,
+    );
+}
+
+#[test]
+fn case_does_not_matter_where_one_tool_is_meant() {
+    check("CREATEAUTHOR(name='A')", "blog.createAuthor", json!({ "name": "A" }), FunctionCall);
+    check(
+        "File_Tools.Glob(pattern='*')",
+        "file_tools.glob",
+        json!({ "pattern": "*" }),
+        FunctionCall,
+    );
+    check(r#"{"tool": "ECHO", "args": {}}"#, "others.ECHO", json!({}), Json);
+    check(r#"{"tool": "Echo", "args": {}}"#, "twins.Echo", json!({}), Json);
+    check_none(r#"{"tool": "echo", "args": {}}"#);
+}

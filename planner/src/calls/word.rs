@@ -1,0 +1,154 @@
+//! Strings and words: the leaves of everything that is written as an argument.
+
+use serde_json::Value;
+
+use super::source::Source;
+
+/// Returns whether a string begins at `at`, and if so where its quote is and whether it is raw.
+///
+/// Python's prefixes count: `r"\d"` is raw, `f`, `b` and `u` change nothing.
+pub(super) fn quote_at(source: &Source<'_>, at: usize) -> Option<(usize, bool)> {
+    let is_quote = |it: u8| matches!(it, b'"' | b'\'');
+    match source.byte(at)? {
+        first if is_quote(first) => Some((at, false)),
+        b'r' | b'R' => source.byte(at + 1).filter(|it| is_quote(*it)).map(|_| (at + 1, true)),
+        b'f' | b'F' | b'b' | b'B' | b'u' | b'U' => {
+            source.byte(at + 1).filter(|it| is_quote(*it)).map(|_| (at + 1, false))
+        }
+        _ => None,
+    }
+}
+
+/// Reads the string whose quote is at `at`; none if it has no end.
+///
+/// Three quotes are one, as in Python. Line breaks stand for themselves, as does a backslash before
+/// what it does not escape: models forget to escape both.
+pub(super) fn string(source: &Source<'_>, at: usize, is_raw: bool) -> Option<(String, usize)> {
+    let quote = source.byte(at)?;
+    let is_triple = source.byte(at + 1) == Some(quote) && source.byte(at + 2) == Some(quote);
+    let width = if is_triple { 3 } else { 1 };
+    let mut text = String::new();
+    let mut from = at + width;
+    let mut at = from;
+    loop {
+        match source.byte(at)? {
+            b'\\' if is_raw => at += 1 + usize::from(source.byte(at + 1).is_some()),
+            b'\\' => {
+                text.push_str(source.slice(from..at));
+                let (character, end) = escape(source, at);
+                match character {
+                    Some(it) => text.push(it),
+                    None => text.push('\\'),
+                }
+                from = end;
+                at = end.max(at + 2);
+            }
+            it if it == quote && is_end(source, at, quote, width) => {
+                text.push_str(source.slice(from..at));
+                return Some((text, at + width));
+            }
+            _ => at += 1,
+        }
+    }
+}
+
+fn is_end(source: &Source<'_>, at: usize, quote: u8, width: usize) -> bool {
+    (1..width).all(|it| source.byte(at + it) == Some(quote))
+}
+
+/// Reads an escape; without a character, only the backslash stands for itself.
+fn escape(source: &Source<'_>, at: usize) -> (Option<char>, usize) {
+    let character = match source.byte(at + 1) {
+        Some(b'n') => '\n',
+        Some(b't') => '\t',
+        Some(b'r') => '\r',
+        Some(b'b') => '\u{8}',
+        Some(b'f') => '\u{c}',
+        Some(it @ (b'"' | b'\'' | b'\\' | b'/')) => char::from(it),
+        Some(b'u') => {
+            return unicode(source, at).map_or((None, at + 1), |(it, end)| (Some(it), end));
+        }
+        _ => return (None, at + 1),
+    };
+    (Some(character), at + 2)
+}
+
+fn unicode(source: &Source<'_>, at: usize) -> Option<(char, usize)> {
+    let first = hex(source, at + 2)?;
+    let end = at + 6;
+    let low = || {
+        let is_escape = source.byte(end) == Some(b'\\') && source.byte(end + 1) == Some(b'u');
+        is_escape.then(|| hex(source, end + 2)).flatten().filter(|it| (0xdc00..0xe000).contains(it))
+    };
+    if (0xd800..0xdc00).contains(&first)
+        && let Some(low) = low()
+    {
+        let code = 0x1_0000 + ((first - 0xd800) << 10) + (low - 0xdc00);
+        return Some((char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER), end + 6));
+    }
+    Some((char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER), end))
+}
+
+fn hex(source: &Source<'_>, at: usize) -> Option<u32> {
+    (at..at + 4)
+        .try_fold(0, |code, it| Some(code * 16 + char::from(source.byte(it)?).to_digit(16)?))
+}
+
+/// Returns where the word that begins at `at` ends, blanks at its end included.
+///
+/// A word may have brackets that close on its line and have neither brackets nor quotes in them, such
+/// as `*.{rs,toml}`. Any other bracket is an error at its place: it may begin something else.
+pub(super) fn word_end(source: &Source<'_>, at: usize, ends: &[u8]) -> Result<usize, usize> {
+    let mut end = at;
+    let mut is_after_blank = false;
+    while let Some(byte) = source.byte(end) {
+        match byte {
+            b'\n' | b'\r' => break,
+            it if ends.contains(&it) => break,
+            b'/' if is_after_blank && matches!(source.byte(end + 1), Some(b'/' | b'*')) => break,
+            b'{' | b'[' | b'(' => {
+                end = group_end(source, end).ok_or(end)?;
+                is_after_blank = false;
+                continue;
+            }
+            _ => {}
+        }
+        is_after_blank = byte == b' ' || byte == b'\t';
+        end += 1;
+    }
+    Ok(end)
+}
+
+/// Returns where the brackets that open at `at` have closed, if they are as simple as a word's.
+pub(super) fn group_end(source: &Source<'_>, at: usize) -> Option<usize> {
+    let close = match source.byte(at)? {
+        b'{' => b'}',
+        b'[' => b']',
+        _ => b')',
+    };
+    let stop = source.skip(at + 1, |it| {
+        it != close && !matches!(it, b'{' | b'[' | b'(' | b'"' | b'\'' | b'\n' | b'\r')
+    });
+    (source.byte(stop) == Some(close)).then_some(stop + 1)
+}
+
+/// Returns what a word means: `true`, a number, nothing, or itself.
+pub(super) fn meaning(word: &str) -> Value {
+    literal(word).unwrap_or_else(|| Value::from(word))
+}
+
+/// Returns the value that a word stands for, unless it stands for itself.
+///
+/// A whole number beyond 64 bits stands for itself: rounding would change it.
+pub(super) fn literal(word: &str) -> Option<Value> {
+    if word.eq_ignore_ascii_case("true") || word.eq_ignore_ascii_case("false") {
+        return Some(Value::from(word.eq_ignore_ascii_case("true")));
+    }
+    if matches!(word, "null" | "None" | "NULL") {
+        return Some(Value::Null);
+    }
+    let is_number = word.starts_with(|it: char| it.is_ascii_digit() || it == '-');
+    let number: Value = serde_json::from_str(word).ok().filter(|_| is_number)?;
+    let is_whole = !word.contains(['.', 'e', 'E']);
+    (!is_whole || !number.is_f64() || word == "-0").then_some(number)
+}
