@@ -13,6 +13,7 @@ mod loops;
 mod people;
 mod saved;
 mod sub_plans;
+mod toolsets;
 mod undo;
 mod watching;
 mod world;

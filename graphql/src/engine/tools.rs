@@ -10,7 +10,8 @@ use executor::{
     registry::{Registry, RegistryError, Switched},
     toolbox::Found,
 };
-use serde_json::{Value, json};
+use planner::calls::{CatalogNames, ToolCall, parse_tool_calls, schemas::schemas_for};
+use serde_json::{Map, Value, json};
 use shared::{
     clock::Timestamp,
     id::{CallId, ToolName, ToolSetName},
@@ -154,6 +155,22 @@ impl Engine {
         }
         calls.truncate(most);
         Ok(calls)
+    }
+
+    /// Reads the calls that a model's reply asks for.
+    pub async fn tool_calls(&self, text: &str) -> Result<Vec<ToolCall>, EngineError> {
+        let catalog = self.catalog().await;
+        let names = CatalogNames::new(&catalog);
+        parse_tool_calls(text, &|it| names.find(it))
+            .map_err(|err| EngineError::LimitExceeded(err.to_string()))
+    }
+
+    /// Returns what models are told of the tools that go with capabilities; of all, where none is
+    /// named.
+    pub async fn tool_schemas(&self, capabilities: &[&str]) -> Map<String, Value> {
+        let catalog = self.catalog().await;
+        let tools: Vec<_> = catalog.tools().iter().map(|it| &*it.definition).collect();
+        schemas_for(capabilities, tools)
     }
 
     /// Returns how often tools were called, by all nodes, in plans and outside.

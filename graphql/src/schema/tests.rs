@@ -120,6 +120,8 @@ type Query {
     tools(toolSet: String, search: String, activeOnly: Boolean = false): [Tool!]!
     tool(name: String!): Tool
     toolSets: [ToolSet!]!
+    toolSchemas(capabilities: [String!]): JSON!
+    parseToolCalls(text: String!): [ToolCall!]!
     toolUsage: [ToolUsage!]!
     toolHistory(toolName: String, first: Int = 100): [ToolResult!]!
 }
@@ -148,6 +150,7 @@ type Mutation {
     callTool(name: String!, parameters: JSON): ToolResult!
     setContext(name: String!, data: JSON!): Boolean!
 }
+type ToolCall { tool: String! args: JSON! format: String! raw: String! }
 type ToolSetChange { changed: [String!]! notFound: [String!]! toolSets: [ToolSet!]! }
 type ToolUsage {
     toolName: String!

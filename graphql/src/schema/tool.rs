@@ -7,6 +7,7 @@ use executor::{
     registry::Switched,
     toolbox::{SetStatus, ToolSet as Set},
 };
+use planner::calls;
 use serde_json::Value;
 use shared::{id::ToolName, store::Usage, tool::ToolDefinition};
 
@@ -221,6 +222,34 @@ impl ToolResult {
     /// When it began.
     async fn at(&self) -> DateTime {
         self.0.at.into()
+    }
+}
+
+/// A call that a model's reply asks for.
+pub(super) struct ToolCall(pub(super) calls::ToolCall);
+
+/// A call that a model's reply asks for.
+#[Object]
+impl ToolCall {
+    /// The tool, by the name that is registered.
+    async fn tool(&self) -> &str {
+        self.0.tool.as_str()
+    }
+
+    /// What it is to be given, exactly as written.
+    async fn args(&self) -> Value {
+        Value::Object(self.0.args.clone())
+    }
+
+    /// How it was written: `json`, `function_call`, `simple`, `natural_language`, `xml`, `openai`
+    /// or `anthropic`.
+    async fn format(&self) -> &str {
+        self.0.format.as_str()
+    }
+
+    /// The text that it was read from.
+    async fn raw(&self) -> &str {
+        &self.0.raw
     }
 }
 

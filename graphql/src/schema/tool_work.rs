@@ -8,7 +8,7 @@ use super::{
     error::ApiError,
     mutation::Leaving,
     plan::Effect,
-    tool::{Tool, ToolResult, ToolSet, ToolSetChange, ToolUsage},
+    tool::{Tool, ToolCall, ToolResult, ToolSet, ToolSetChange, ToolUsage},
 };
 use crate::engine::{Engine, EngineError};
 
@@ -85,6 +85,33 @@ impl ToolQuery {
         })?;
         let calls = ctx.data::<Engine>()?.history(tool_name.as_deref(), most).await;
         Ok(calls.map_err(ApiError::from)?.into_iter().map(ToolResult).collect())
+    }
+
+    /// What models are told of tools, by the tools' names: of those that go with capabilities
+    /// (`code_writing`, `debugging`, `research`, `planning`, `system_operations`, `security`), or
+    /// of all where none is named.
+    #[graphql(complexity = "100")]
+    async fn tool_schemas(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The capabilities. An unknown one has no tools.")]
+        capabilities: Option<Vec<String>>,
+    ) -> Result<Value> {
+        let capabilities = capabilities.unwrap_or_default();
+        let names: Vec<&str> = capabilities.iter().map(String::as_str).collect();
+        Ok(Value::Object(ctx.data::<Engine>()?.tool_schemas(&names).await))
+    }
+
+    /// The calls that a model's reply asks for, in whatever format, in their order. Only registered
+    /// tools count.
+    #[graphql(complexity = "10 + child_complexity")]
+    async fn parse_tool_calls(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The reply.")] text: String,
+    ) -> Result<Vec<ToolCall>> {
+        let calls = ctx.data::<Engine>()?.tool_calls(&text).await.map_err(ApiError::from)?;
+        Ok(calls.into_iter().map(ToolCall).collect())
     }
 }
 

@@ -26,7 +26,13 @@ pub fn schemas_for<'a>(
     let opened = |capability: &&str| CAPABILITIES.iter().find(|(name, _)| name == capability);
     let sets: Vec<&str> =
         capabilities.iter().filter_map(opened).flat_map(|(_, sets)| *sets).copied().collect();
-    let is_open = |it: &&ToolDefinition| capabilities.is_empty() || sets.contains(&it.set.as_str());
+    // Faber's own tools keep their names in whatever set they are.
+    let own = |it: &ToolDefinition| it.name.as_str().split_once('.').map(|(set, _)| set.to_owned());
+    let is_open = |it: &&ToolDefinition| {
+        capabilities.is_empty()
+            || sets.contains(&it.set.as_str())
+            || own(it).is_some_and(|it| sets.contains(&it.as_str()))
+    };
     tools.into_iter().filter(is_open).map(|it| (it.qualified().into(), schema(it))).collect()
 }
 

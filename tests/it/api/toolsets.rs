@@ -1,0 +1,171 @@
+//! Toolsets and single calls through the API: what one process changes, another one has.
+
+use serde_json::{Value, json};
+
+use super::world::{World, pluck, two_processes, world, worlds};
+
+const SETS: &str = "{ toolSets { name active source status tools { name } } }";
+
+fn echo(name: &str) -> Value {
+    json!({
+        "name": name,
+        "description": "Says it again.",
+        "parameters": { "type": "object", "properties": { "word": { "type": "string" } },
+                        "required": ["word"] },
+        "run": { "command": ["cat"] },
+    })
+}
+
+async fn register(world: &World, input: Value) -> Value {
+    let query = "mutation ($input: ToolInput!) { registerTool(input: $input) {
+        name toolSet qualifiedName active effect callable } }";
+    world.get(query, json!({ "input": input })).await
+}
+
+async fn call(world: &World, name: &str, parameters: Value) -> Value {
+    let query = "mutation ($name: String!, $parameters: JSON) {
+        callTool(name: $name, parameters: $parameters) { tool status result error durationMs } }";
+    world.get(query, json!({ "name": name, "parameters": parameters })).await
+}
+
+async fn switch(world: &World, mutation: &str, names: &[&str]) -> Value {
+    let query = format!(
+        "mutation ($names: [String!]!) {{ {mutation}(names: $names) {{
+            changed notFound refused toolSets {{ name active }} }} }}"
+    );
+    world.get(&query, json!({ "names": names })).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_is_registered_called_and_counted() {
+    for world in worlds().await {
+        let tool = register(&world, echo("again")).await;
+        let expected = json!({
+            "name": "again", "toolSet": "local", "qualifiedName": "local.again", "active": true,
+            "effect": "ONCE", "callable": true,
+        });
+        assert_eq!(tool, expected);
+        let called = call(&world, "again", json!({ "word": "hi" })).await;
+        assert_eq!(called["status"], "success", "{called}");
+        assert_eq!(called["result"], json!({ "word": "hi" }));
+        let failed = call(&world, "local.again", json!({})).await;
+        assert_eq!((&failed["status"], &failed["result"]), (&json!("error"), &Value::Null));
+        let unknown = call(&world, "nonexistent_tool.fake", json!({})).await;
+        assert_eq!(unknown["error"], "Tool not found: nonexistent_tool.fake");
+        let id = world
+            .start(json!([{ "name": "again", "parameters": { "word": "x" } }]), json!({}))
+            .await;
+        world.events(&id).await;
+        let history = world.get("{ toolHistory { tool status parameters } }", json!({})).await;
+        let expected = json!([
+            { "tool": "nonexistent_tool.fake", "status": "error", "parameters": {} },
+            { "tool": "local.again", "status": "error", "parameters": {} },
+            { "tool": "local.again", "status": "success", "parameters": { "word": "hi" } },
+        ]);
+        assert_eq!(history, expected, "what a plan calls is in its events");
+        let one = "{ toolHistory(toolName: \"again\", first: 1) { tool status } }";
+        let expected = json!([{ "tool": "local.again", "status": "error" }]);
+        assert_eq!(world.get(one, json!({})).await, expected);
+        let usage = "{ tool(name: \"again\") { usage { toolName calls failures p50Ms } } }";
+        let usage = &world.get(usage, json!({})).await["usage"];
+        assert_eq!(
+            (&usage["calls"], &usage["failures"], &usage["toolName"]),
+            (&json!(3), &json!(1), &json!("local.again"))
+        );
+        assert!(usage["p50Ms"].as_f64().unwrap() > 0.0);
+        let all = world.get("{ toolUsage { toolName calls } }", json!({})).await;
+        assert_eq!(all, json!([{ "toolName": "local.again", "calls": 3 }]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_exists_is_not_overwritten() {
+    let world = world().await;
+    register(&world, echo("again")).await;
+    let query = "mutation ($input: ToolInput!) { registerTool(input: $input) { name } }";
+    for name in ["again", "flow.echo"] {
+        let refused = world.refused(query, json!({ "input": echo(name) })).await;
+        assert_eq!(refused["code"], "CONFLICT", "{refused}");
+    }
+    let mut odd = echo("odd");
+    odd["run"] = json!({ "command": [] });
+    let refused = world.refused(query, json!({ "input": odd })).await;
+    assert_eq!(refused["code"], "INVALID_ARGUMENT", "{refused}");
+    let remove = "mutation ($name: String!) { removeTool(name: $name) }";
+    for (name, removed) in [("again", true), ("again", false), ("", false)] {
+        assert_eq!(world.get(remove, json!({ "name": name })).await, removed, "{name}");
+    }
+    let refused = world.refused(remove, json!({ "name": "flow.echo" })).await;
+    assert_eq!(refused["code"], "CONFLICT");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_inactive_tool_can_neither_be_planned_nor_called() {
+    let [one, other] = two_processes().await;
+    register(&one, echo("again")).await;
+    let change = switch(&one, "deactivateToolSets", &["nope", "local", "ToolSet"]).await;
+    assert_eq!(change["changed"], json!(["local"]));
+    assert_eq!(change["notFound"], json!(["nope"]));
+    assert_eq!(change["refused"], json!(["ToolSet"]), "nobody could switch anything on again");
+    let tools = json!([{ "name": "again", "parameters": { "word": "x" } }]);
+    let query = "query ($input: PlanInput!) { validatePlan(input: $input) {
+        plan { planId } diagnostics { code message help } } }";
+    let verdict = other.get(query, json!({ "input": { "tools": tools } })).await;
+    let diagnostic = &verdict["diagnostics"][0];
+    assert_eq!(diagnostic["code"], "plan.inactive_tool", "{verdict}");
+    let called = call(&other, "again", json!({ "word": "x" })).await;
+    assert_eq!(called["status"], "error");
+    assert!(called["error"].as_str().unwrap().contains("activate the toolset `local`"), "{called}");
+    let all = other.get("{ toolUsage { toolName calls } }", json!({})).await;
+    assert_eq!(all, json!([]), "it was not called");
+    let again = switch(&other, "activateToolSets", &["local", "local"]).await;
+    assert_eq!(again["changed"], json!(["local"]));
+    assert_eq!(switch(&one, "activateToolSets", &["local"]).await["changed"], json!([]));
+    let verdict = one.get(query, json!({ "input": { "tools": tools } })).await;
+    assert!(verdict["diagnostics"].as_array().unwrap().is_empty(), "{verdict}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sets_appear_under_their_condition() {
+    let [one, other] = two_processes().await;
+    let add = "mutation ($input: ToolSetInput!) { addToolSet(input: $input) { name source } }";
+    let source = json!({ "tools": [{ "name": "wipe", "run": { "command": ["cat"] } }] });
+    let admin = json!({
+        "name": "admin", "description": "Only for admins.", "source": source, "context": "shop",
+        "condition": "adminMode == true",
+    });
+    let refused = one.refused(add, json!({ "input": admin })).await;
+    assert!(refused["message"].as_str().unwrap().contains("once its `condition` holds"));
+    let names = async |world: &World| {
+        let sets = world.get(SETS, json!({})).await;
+        pluck(sets.as_array().unwrap(), "name")
+    };
+    assert!(!names(&other).await.contains(&"admin".to_owned()));
+    let set = "mutation ($data: JSON!) { setContext(name: \"shop\", data: $data) }";
+    assert_eq!(other.get(set, json!({ "data": { "adminMode": true } })).await, true);
+    assert!(names(&one).await.contains(&"admin".to_owned()));
+    let sets = one.get(SETS, json!({})).await;
+    let admin = sets.as_array().unwrap().iter().find(|it| it["name"] == "admin").unwrap();
+    assert_eq!((&admin["source"], &admin["status"]), (&json!("shop"), &json!("ready")));
+    assert_eq!(one.get(set, json!({ "data": { "adminMode": false } })).await, true);
+    assert!(!names(&other).await.contains(&"admin".to_owned()));
+    let refused = one.refused(set, json!({ "data": [1] })).await;
+    assert_eq!(refused["code"], "INVALID_ARGUMENT");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replies_of_models_are_read() {
+    let world = world().await;
+    register(&world, echo("mine.again")).await;
+    let query = "query ($text: String!) { parseToolCalls(text: $text) { tool args format } }";
+    let text = "I'll use mine.again(word=hi) now, and example.com(foo), and then\n\
+                TOOL: flow.echo ARGS: {\"a\": [1, {}]}";
+    let calls = world.get(query, json!({ "text": text })).await;
+    let expected = json!([
+        { "tool": "mine.again", "args": { "word": "hi" }, "format": "function_call" },
+        { "tool": "flow.echo", "args": { "a": [1, {}] }, "format": "simple" },
+    ]);
+    assert_eq!(calls, expected);
+    let schemas = world.get("{ toolSchemas }", json!({})).await;
+    assert!(schemas.as_object().unwrap().contains_key("flow.echo"), "{schemas}");
+}
