@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use futures::{FutureExt, TryStreamExt};
 use mongodb::{
     ClientSession, Collection,
+    action::{Delete, InsertOne, ReplaceOne},
     bson::{Bson, Document as Row, doc},
     error::Error,
 };
@@ -49,18 +50,18 @@ impl Writing {
         match self {
             Self::Insert(row) => {
                 let insert = records.insert_one(row);
-                with(session, insert, |it, session| it.session(session)).await?;
+                with(session, insert, InsertOne::session).await?;
                 Ok(true)
             }
             Self::Replace(row) => {
                 let id = doc! { "_id": row.get("_id") };
                 let replace = records.replace_one(id, row).upsert(true);
-                with(session, replace, |it, session| it.session(session)).await?;
+                with(session, replace, ReplaceOne::session).await?;
                 Ok(true)
             }
             Self::Remove(id) => {
                 let remove = records.delete_one(id.clone());
-                let removed = with(session, remove, |it, session| it.session(session)).await?;
+                let removed = with(session, remove, Delete::session).await?;
                 Ok(removed.deleted_count > 0)
             }
         }
@@ -111,7 +112,7 @@ impl Records for Mongo {
         let order = if page.newest { -1 } else { 1 };
         let records = self.collection(RECORDS);
         let found = records.find(doc! { "_id": range }).sort(doc! { "_id": order });
-        let most = u32::try_from(page.first).unwrap_or(u32::MAX).min(BATCH as u32);
+        let most = u32::try_from(page.first.min(BATCH)).unwrap_or(u32::MAX);
         let mut found = found.batch_size(most).await.map_err(|err| failed(&err))?;
         let mut records = Vec::new();
         while records.len() < page.first
@@ -142,34 +143,24 @@ impl Records for Mongo {
 
 impl Mongo {
     async fn write_record(&self, kind: RecordKind, writing: &Writing) -> Result<bool, StoreError> {
-        let mut tries = TRIES;
-        let written = loop {
-            tries -= 1;
+        let mut tries = 0;
+        loop {
+            tries += 1;
             let written = if kind.is_agreed() {
                 self.write_and_count(writing).await
             } else {
                 writing.run(&self.collection(RECORDS), None).await
             };
-            match written {
-                Err(err)
-                    if is_duplicate(&err)
-                        && !matches!(writing, Writing::Insert(_))
-                        && tries > 0 =>
-                {
-                    ()
-                }
-                written => break written,
+            let is_changed = match written {
+                Ok(is_changed) => is_changed,
+                Err(err) if is_duplicate(&err) && matches!(writing, Writing::Insert(_)) => false,
+                Err(err) if is_duplicate(&err) && tries < TRIES => continue,
+                Err(err) => return Err(failed(&err)),
+            };
+            if is_changed && kind.is_agreed() {
+                self.hints.poke_records();
             }
-        };
-        match written {
-            Ok(is_changed) => {
-                if is_changed && kind.is_agreed() {
-                    self.hints.poke_records();
-                }
-                Ok(is_changed)
-            }
-            Err(err) if is_duplicate(&err) && matches!(writing, Writing::Insert(_)) => Ok(false),
-            Err(err) => Err(failed(&err)),
+            return Ok(is_changed);
         }
     }
 
