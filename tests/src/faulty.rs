@@ -313,6 +313,15 @@ impl Records for Faulty {
         self.through(self.inner.records(kind, page)).await
     }
 
+    async fn count_records(
+        &self,
+        kind: RecordKind,
+        prefix: &str,
+        most: usize,
+    ) -> Result<usize, StoreError> {
+        self.through(self.inner.count_records(kind, prefix, most)).await
+    }
+
     async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
         self.through(self.inner.remove_record(kind, name)).await
     }

@@ -210,6 +210,14 @@ pub trait Records: std::fmt::Debug + Send + Sync {
     /// out.
     async fn records(&self, kind: RecordKind, page: RecordPage) -> Result<Vec<Record>, StoreError>;
 
+    /// Counts the records whose names begin so, up to `most`, without reading them.
+    async fn count_records(
+        &self,
+        kind: RecordKind,
+        prefix: &str,
+        most: usize,
+    ) -> Result<usize, StoreError>;
+
     /// Removes a record, and says whether there was one.
     async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError>;
 

@@ -106,6 +106,9 @@ pub async fn records_come_in_order(world: World) {
                 }
             }
             assert_eq!(found, expected, "`{prefix}` {newest}");
+            let count = async |most| world.other.count_records(kind, prefix, most).await.unwrap();
+            assert_eq!(count(100).await, expected.len());
+            assert_eq!([count(0).await, count(1).await], [0, expected.len().min(1)]);
         }
     }
     assert_eq!(names(&world, kind, ask("a/", Some("a/c"), 1, false)).await, ["a/Ö"]);

@@ -283,6 +283,15 @@ impl Records for View {
         self.far(self.world.faulty.records(kind, page)).await
     }
 
+    async fn count_records(
+        &self,
+        kind: RecordKind,
+        prefix: &str,
+        most: usize,
+    ) -> Result<usize, StoreError> {
+        self.far(self.world.faulty.count_records(kind, prefix, most)).await
+    }
+
     async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
         self.write(self.world.faulty.remove_record(kind, name)).await
     }

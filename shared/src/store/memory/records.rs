@@ -80,6 +80,11 @@ impl KeptRecords {
         }
     }
 
+    fn count(&self, kind: RecordKind, page: &RecordPage) -> usize {
+        let (Some(of_kind), Some(span)) = (self.kinds.get(&kind), page.span()) else { return 0 };
+        of_kind.range(span).take(page.first).count()
+    }
+
     fn remove(&mut self, kind: RecordKind, name: &str) -> bool {
         let removed = self.kinds.get_mut(&kind).and_then(|it| it.remove(name));
         let Some((at, _)) = removed else { return false };
@@ -107,6 +112,15 @@ impl Records for Memory {
 
     async fn records(&self, kind: RecordKind, page: RecordPage) -> Result<Vec<Record>, StoreError> {
         self.state().records.page(kind, &page)
+    }
+
+    async fn count_records(
+        &self,
+        kind: RecordKind,
+        prefix: &str,
+        most: usize,
+    ) -> Result<usize, StoreError> {
+        Ok(self.state().records.count(kind, &RecordPage::first(most).under(prefix)))
     }
 
     async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use futures::{FutureExt, TryStreamExt};
 use mongodb::{
     ClientSession, Collection,
+    action::{Delete, InsertOne, ReplaceOne},
     bson::{Bson, Document as Row, doc},
     error::Error,
 };
@@ -26,7 +27,7 @@ use crate::{
 /// The collection.
 pub(super) const RECORDS: &str = "records";
 /// So many calls are written between one count and the next.
-const COUNT_EVERY: u64 = 256;
+const COUNT_EVERY: usize = 256;
 /// Calls that are removed together.
 const BATCH: usize = 1_000;
 /// How often a record is written again that another wrote for the first time just then.
@@ -49,18 +50,18 @@ impl Writing {
         match self {
             Self::Insert(row) => {
                 let insert = records.insert_one(row);
-                with(session, insert, |it, session| it.session(session)).await?;
+                with(session, insert, InsertOne::session).await?;
                 Ok(true)
             }
             Self::Replace(row) => {
                 let id = doc! { "_id": row.get("_id") };
                 let replace = records.replace_one(id, row).upsert(true);
-                with(session, replace, |it, session| it.session(session)).await?;
+                with(session, replace, ReplaceOne::session).await?;
                 Ok(true)
             }
             Self::Remove(id) => {
                 let remove = records.delete_one(id.clone());
-                let removed = with(session, remove, |it, session| it.session(session)).await?;
+                let removed = with(session, remove, Delete::session).await?;
                 Ok(removed.deleted_count > 0)
             }
         }
@@ -104,14 +105,11 @@ impl Records for Mongo {
     }
 
     async fn records(&self, kind: RecordKind, page: RecordPage) -> Result<Vec<Record>, StoreError> {
-        let Some((from, to)) = page.span() else { return Ok(Vec::new()) };
-        let (from_is, from) = edge("$gte", "$gt", from, Bson::MinKey);
-        let (to_is, to) = edge("$lte", "$lt", to, Bson::MaxKey);
-        let range = doc! { from_is: id(kind, from), to_is: id(kind, to) };
+        let Some(span) = page.span() else { return Ok(Vec::new()) };
         let order = if page.newest { -1 } else { 1 };
         let records = self.collection(RECORDS);
-        let found = records.find(doc! { "_id": range }).sort(doc! { "_id": order });
-        let most = u32::try_from(page.first).unwrap_or(u32::MAX).min(BATCH as u32);
+        let found = records.find(within(kind, span)).sort(doc! { "_id": order });
+        let most = u32::try_from(page.first.min(BATCH)).unwrap_or(u32::MAX);
         let mut found = found.batch_size(most).await.map_err(|err| failed(&err))?;
         let mut records = Vec::new();
         while records.len() < page.first
@@ -120,6 +118,20 @@ impl Records for Mongo {
             records.append(&mut lists::good(std::iter::once(read(&row, kind)))?);
         }
         Ok(records)
+    }
+
+    async fn count_records(
+        &self,
+        kind: RecordKind,
+        prefix: &str,
+        most: usize,
+    ) -> Result<usize, StoreError> {
+        let page = RecordPage::first(most).under(prefix);
+        let Some(span) = page.span() else { return Ok(0) };
+        let records = self.collection(RECORDS);
+        let count = records.count_documents(within(kind, span)).limit(most as u64).await;
+        let count = count.map_err(|err| failed(&err))?;
+        Ok(usize::try_from(count).unwrap_or(most))
     }
 
     async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
@@ -142,34 +154,24 @@ impl Records for Mongo {
 
 impl Mongo {
     async fn write_record(&self, kind: RecordKind, writing: &Writing) -> Result<bool, StoreError> {
-        let mut tries = TRIES;
-        let written = loop {
-            tries -= 1;
+        let mut tries = 0;
+        loop {
+            tries += 1;
             let written = if kind.is_agreed() {
                 self.write_and_count(writing).await
             } else {
                 writing.run(&self.collection(RECORDS), None).await
             };
-            match written {
-                Err(err)
-                    if is_duplicate(&err)
-                        && !matches!(writing, Writing::Insert(_))
-                        && tries > 0 =>
-                {
-                    ()
-                }
-                written => break written,
+            let is_changed = match written {
+                Ok(is_changed) => is_changed,
+                Err(err) if is_duplicate(&err) && matches!(writing, Writing::Insert(_)) => false,
+                Err(err) if is_duplicate(&err) && tries < TRIES => continue,
+                Err(err) => return Err(failed(&err)),
+            };
+            if is_changed && kind.is_agreed() {
+                self.hints.poke_records();
             }
-        };
-        match written {
-            Ok(is_changed) => {
-                if is_changed && kind.is_agreed() {
-                    self.hints.poke_records();
-                }
-                Ok(is_changed)
-            }
-            Err(err) if is_duplicate(&err) && matches!(writing, Writing::Insert(_)) => Ok(false),
-            Err(err) => Err(failed(&err)),
+            return Ok(is_changed);
         }
     }
 
@@ -197,17 +199,11 @@ impl Mongo {
 
     /// Now and then removes the oldest calls, so that there is room until the next count.
     async fn count_calls(&self) -> Result<(), StoreError> {
-        if !self.rounds.calls.fetch_add(1, Ordering::Relaxed).is_multiple_of(COUNT_EVERY) {
+        if !self.rounds.calls.fetch_add(1, Ordering::Relaxed).is_multiple_of(COUNT_EVERY as u64) {
             return Ok(());
         }
-        let calls = self.collection(RECORDS);
-        let of_kind = doc! { "_id": {
-            "$gte": id(RecordKind::Call, Bson::MinKey),
-            "$lt": id(RecordKind::Call, Bson::MaxKey),
-        } };
-        let count = calls.count_documents(of_kind).await.map_err(|err| failed(&err))?;
-        let too_many = (count + COUNT_EVERY).saturating_sub(limits::CALL_HISTORY as u64);
-        let mut left = usize::try_from(too_many).unwrap_or(usize::MAX);
+        let count = self.count_records(RecordKind::Call, "", usize::MAX >> 1).await?;
+        let mut left = (count + COUNT_EVERY).saturating_sub(limits::CALL_HISTORY);
         while left > 0 {
             let removed = self.remove_calls(doc! { "_id.k": CALL }, left.min(BATCH)).await?;
             if removed == 0 {
@@ -246,6 +242,13 @@ pub(super) const CALL: &str = "call";
 
 fn id(kind: RecordKind, name: impl Into<Bson>) -> Row {
     doc! { "k": kind.as_str(), "n": name.into() }
+}
+
+/// Returns the query for a range of names.
+fn within(kind: RecordKind, (from, to): crate::store::record::Span) -> Row {
+    let (from_is, from) = edge("$gte", "$gt", from, Bson::MinKey);
+    let (to_is, to) = edge("$lte", "$lt", to, Bson::MaxKey);
+    doc! { "_id": { from_is: id(kind, from), to_is: id(kind, to) } }
 }
 
 /// Returns how a bound is asked for, and what for.

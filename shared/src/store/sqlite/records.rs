@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension, Row, params, types::Value};
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter, types::Value};
 
 use super::{
     Answer, Change, Sqlite,
@@ -165,6 +165,16 @@ impl Records for Sqlite {
         self.readers.read(move |connection| list(connection, kind, &page)).await
     }
 
+    async fn count_records(
+        &self,
+        kind: RecordKind,
+        prefix: &str,
+        most: usize,
+    ) -> Result<usize, StoreError> {
+        let page = RecordPage::first(most).under(prefix);
+        self.readers.read(move |connection| count(connection, kind, &page)).await
+    }
+
     async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
         let change = Change::Forget { kind, name: name.to_owned() };
         Ok(self.write(change).await?.is_done())
@@ -199,9 +209,41 @@ fn list(
     kind: RecordKind,
     page: &RecordPage,
 ) -> Result<Vec<Record>, StoreError> {
-    let Some((from, to)) = page.span() else { return Ok(Vec::new()) };
-    let mut sql = "SELECT name, at, json FROM records WHERE kind = ?".to_owned();
-    let mut values = vec![Value::from(kind.as_str().to_owned())];
+    let Some(span) = page.span() else { return Ok(Vec::new()) };
+    let (within, values) = within(kind, span);
+    let order = if page.newest { "name DESC" } else { "name" };
+    let sql = format!("SELECT name, at, json FROM records WHERE {within} ORDER BY {order}");
+    let mut statement = connection.prepare_cached(&sql).map_err(|err| failed(&err))?;
+    let found = statement.query(params_from_iter(values));
+    let mut found = found.map_err(|err| failed(&err))?;
+    let mut records = Vec::new();
+    while records.len() < page.first
+        && let Some(row) = found.next().map_err(|err| failed(&err))?
+    {
+        records.extend(good(read(row, kind))?);
+    }
+    Ok(records)
+}
+
+fn count(
+    connection: &Connection,
+    kind: RecordKind,
+    page: &RecordPage,
+) -> Result<usize, StoreError> {
+    let Some(span) = page.span() else { return Ok(0) };
+    let (within, mut values) = within(kind, span);
+    values.push(i64::try_from(page.first).unwrap_or(i64::MAX).into());
+    let sql = format!("SELECT count(*) FROM (SELECT 1 FROM records WHERE {within} LIMIT ?)");
+    let count = connection
+        .prepare_cached(&sql)
+        .and_then(|mut it| it.query_row(params_from_iter(values), |row| row.get::<_, i64>(0)));
+    Ok(usize::try_from(count.map_err(|err| failed(&err))?).unwrap_or_default())
+}
+
+/// Returns the condition for a range of names, and its values.
+fn within(kind: RecordKind, (from, to): crate::store::record::Span) -> (String, Vec<Value>) {
+    let (mut sql, mut values) =
+        ("kind = ?".to_owned(), vec![Value::from(kind.as_str().to_owned())]);
     for (bound, inclusive, exclusive) in [(from, ">=", ">"), (to, "<=", "<")] {
         let (operator, name) = match bound {
             Bound::Included(name) => (inclusive, name),
@@ -211,17 +253,7 @@ fn list(
         sql.extend([" AND name ", operator, " ?"]);
         values.push(name.into());
     }
-    sql.push_str(if page.newest { " ORDER BY name DESC" } else { " ORDER BY name" });
-    let mut statement = connection.prepare_cached(&sql).map_err(|err| failed(&err))?;
-    let found = statement.query(rusqlite::params_from_iter(values));
-    let mut found = found.map_err(|err| failed(&err))?;
-    let mut records = Vec::new();
-    while records.len() < page.first
-        && let Some(row) = found.next().map_err(|err| failed(&err))?
-    {
-        records.extend(good(read(row, kind))?);
-    }
-    Ok(records)
+    (sql, values)
 }
 
 fn read(row: &Row<'_>, kind: RecordKind) -> Result<Record, StoreError> {

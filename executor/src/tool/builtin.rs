@@ -1,0 +1,3 @@
+//! The tools that Faber brings along.
+
+pub mod memory;

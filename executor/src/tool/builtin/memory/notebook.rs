@@ -1,0 +1,338 @@
+//! Memories in the store: one record each, read a few at a time.
+
+use std::sync::Arc;
+
+use futures::future::try_join_all;
+use serde::{Deserialize, Serialize};
+use shared::{
+    clock::Clock,
+    limits,
+    store::{Record, RecordKind, RecordPage, Store, StoreError, Unless},
+    tool::{ErrorCode, ToolError},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    scope::{Key, Scope},
+    words,
+};
+
+/// Bytes of a text: what is saved can be recalled, with a little that is said about it.
+pub(super) const VALUE_BYTES: usize = limits::OUTPUT_BYTES - (16 << 10);
+/// Memories of a scope: more than anybody looks through.
+pub(super) const MEMORIES: usize = 10_000;
+/// Tags of a memory.
+pub(super) const TAGS: usize = 32;
+/// Bytes of a tag.
+const TAG_BYTES: usize = 128;
+/// Bytes of a language, a description or what is looked for.
+const WORDS_BYTES: usize = limits::TEXT_BYTES;
+/// Memories in memory at once: each may be a megabyte.
+const PAGE: usize = 32;
+/// Matches that a search shows.
+const SHOWN: usize = 10;
+/// Memories that a list shows.
+const LISTED: usize = 200;
+/// Bytes of texts that one search looks through: a second or so.
+pub(super) const SEARCH_BYTES: usize = 256 << 20;
+
+/// What is kept under a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Memory {
+    /// The text, or the code.
+    pub(super) value: String,
+    /// Words to find it by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) tags: Vec<String>,
+    /// The language, of code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) language: Option<String>,
+    /// What it does, of code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) description: Option<String>,
+}
+
+/// All memories.
+#[derive(Debug)]
+pub(super) struct Notebook {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Notebook {
+    pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock }
+    }
+
+    /// Keeps a memory, in the place of what the key had.
+    pub(super) async fn save(
+        &self,
+        scope: Scope,
+        key: &Key,
+        mut memory: Memory,
+    ) -> Result<(), ToolError> {
+        memory.tags.retain(|it| !it.trim().is_empty());
+        memory.check()?;
+        let name = scope.name_of(key);
+        self.check_room(scope, &name).await?;
+        let value = serde_json::to_value(memory).expect("memories are JSON");
+        let (kind, at) = (RecordKind::Memory, self.clock.now());
+        let record = Record { kind, name, value: Arc::new(value), at };
+        let put = self.store.put_record(&record, Unless::Never).await;
+        put.map_err(|err| failed(&err)).map(drop)
+    }
+
+    /// Refuses what would be one too many.
+    async fn check_room(&self, scope: Scope, name: &str) -> Result<(), ToolError> {
+        let count = self.count(scope, MEMORIES).await?;
+        if count < MEMORIES || self.find(name).await?.is_some() {
+            return Ok(());
+        }
+        let why = format!(
+            "{scope} has {MEMORIES} memories, and no more can be kept: forget some with \
+             `clear_memory`, or put several into one"
+        );
+        Err(ToolError::failed(why).terminal())
+    }
+
+    async fn count(&self, scope: Scope, most: usize) -> Result<usize, ToolError> {
+        let count = self.store.count_records(RecordKind::Memory, &scope.prefix(), most).await;
+        count.map_err(|err| failed(&err))
+    }
+
+    async fn find(&self, name: &str) -> Result<Option<Record>, ToolError> {
+        self.store.record(RecordKind::Memory, name).await.map_err(|err| failed(&err))
+    }
+
+    /// Returns what a key has, or says where else there is something.
+    pub(super) async fn recall(&self, scope: Scope, key: &Key) -> Result<Memory, ToolError> {
+        if let Some(record) = self.find(&scope.name_of(key)).await? {
+            return read(&record).map_err(|err| failed(&err));
+        }
+        let why = format!("nothing is saved as '{key}' in {scope}");
+        for other in Scope::ALL.into_iter().filter(|it| *it != scope) {
+            if self.find(&other.name_of(key)).await?.is_some() {
+                let why = format!("{why}, but in {other}: ask for that scope");
+                return Err(ToolError::failed(why).terminal());
+            }
+        }
+        let why = format!("{why}: `list_memories` and `search_memory` show what is");
+        Err(ToolError::failed(why).terminal())
+    }
+
+    /// Forgets what a key has, and says whether it had anything.
+    pub(super) async fn remove(&self, scope: Scope, key: &Key) -> Result<bool, ToolError> {
+        let removed = self.store.remove_record(RecordKind::Memory, &scope.name_of(key)).await;
+        removed.map_err(|err| failed(&err))
+    }
+
+    /// Forgets all memories of a scope, and says how many there were.
+    pub(super) async fn clear(
+        &self,
+        scope: Scope,
+        cancel: &CancellationToken,
+    ) -> Result<usize, ToolError> {
+        let (mut pages, mut cleared) = (Pages::of(self, scope), 0);
+        while let Some(page) = pages.next(cancel).await? {
+            // At once, so that they share commits.
+            let removals =
+                page.iter().map(|it| self.store.remove_record(RecordKind::Memory, &it.name));
+            let removed = try_join_all(removals).await.map_err(|err| failed(&err))?;
+            cleared += removed.into_iter().filter(|it| *it).count();
+        }
+        Ok(cleared)
+    }
+
+    /// Returns the first memories of a scope, by key, in words.
+    pub(super) async fn list(
+        &self,
+        scope: Scope,
+        cancel: &CancellationToken,
+    ) -> Result<String, ToolError> {
+        let mut pages = Pages::of(self, scope);
+        let mut lines = Vec::new();
+        while lines.len() < LISTED
+            && let Some(page) = pages.next(cancel).await?
+        {
+            for (key, memory) in page.iter().filter_map(|it| known(scope, it)) {
+                lines.push(words::line(&key, &memory, None));
+            }
+        }
+        let mut count = lines.len();
+        if !pages.is_over {
+            count = count.max(self.count(scope, usize::MAX).await?);
+        }
+        lines.truncate(LISTED);
+        if lines.is_empty() {
+            return Ok(format!("No memories in {scope}"));
+        }
+        let rest = count - lines.len();
+        if rest > 0 {
+            lines.push(format!("… and {rest} more: `search_memory` finds them"));
+        }
+        Ok(format!("{} in {scope}:\n{}", words::memories(count), lines.join("\n")))
+    }
+
+    /// Returns the first matches of a search, in words: those by key before those by tag, and
+    /// those before the others. It looks through so many bytes at most.
+    pub(super) async fn search(
+        &self,
+        scope: Scope,
+        query: &str,
+        most: usize,
+        cancel: &CancellationToken,
+    ) -> Result<String, ToolError> {
+        if query.trim().is_empty() {
+            let why = "there is nothing to look for: `list_memories` shows all memories";
+            return Err(ToolError::failed(why).terminal());
+        }
+        check_bytes("what is looked for", query.len(), WORDS_BYTES)?;
+        let wanted = query.trim().to_lowercase();
+        let (mut pages, mut matches, mut bytes) = (Pages::of(self, scope), Matches::default(), 0);
+        let mut is_whole = true;
+        while let Some(page) = pages.next(cancel).await? {
+            for (key, memory) in page.iter().filter_map(|it| known(scope, it)) {
+                bytes += memory.value.len();
+                matches.look(&key, &memory, &wanted);
+            }
+            if bytes > most {
+                is_whole = false;
+                break;
+            }
+        }
+        Ok(matches.told(query.trim(), scope, is_whole))
+    }
+}
+
+/// The matches of a search, and the lines of the best of them.
+#[derive(Debug, Default)]
+struct Matches {
+    seen: usize,
+    count: usize,
+    /// By key, by tag, by text.
+    lines: [Vec<String>; 3],
+}
+
+impl Matches {
+    fn look(&mut self, key: &Key, memory: &Memory, wanted: &str) {
+        self.seen += 1;
+        let has = |it: &str| it.to_lowercase().contains(wanted);
+        let description = memory.description.as_deref().unwrap_or_default();
+        let rank = if has(key.as_str()) {
+            0
+        } else if memory.tags.iter().any(|it| has(it)) {
+            1
+        } else if has(&memory.value) || has(description) {
+            2
+        } else {
+            return;
+        };
+        self.count += 1;
+        if self.lines[rank].len() < SHOWN {
+            self.lines[rank].push(words::line(key, memory, Some(wanted)));
+        }
+    }
+
+    fn told(self, query: &str, scope: Scope, is_whole: bool) -> String {
+        let Self { seen, count, lines } = self;
+        let mut text = match count {
+            0 => format!("No memories matching '{query}' in {scope}"),
+            1..=SHOWN => format!("Found {} matching '{query}' in {scope}:", words::memories(count)),
+            _ => format!(
+                "Found {} matching '{query}' in {scope}, the first {SHOWN}:",
+                words::memories(count)
+            ),
+        };
+        for line in lines.into_iter().flatten().take(SHOWN) {
+            text.extend(["\n", &line]);
+        }
+        if !is_whole {
+            let seen = words::memories(seen);
+            text.extend([
+                "\n(only the first ",
+                &seen,
+                " were looked through: there is too much text)",
+            ]);
+        }
+        text
+    }
+}
+
+/// Records of a scope, a few at a time.
+struct Pages<'a> {
+    notebook: &'a Notebook,
+    prefix: String,
+    after: Option<String>,
+    is_over: bool,
+}
+
+impl<'a> Pages<'a> {
+    fn of(notebook: &'a Notebook, scope: Scope) -> Self {
+        Self { notebook, prefix: scope.prefix(), after: None, is_over: false }
+    }
+
+    async fn next(&mut self, cancel: &CancellationToken) -> Result<Option<Vec<Record>>, ToolError> {
+        if cancel.is_cancelled() {
+            return Err(ToolError::new(ErrorCode::CANCELLED, "stopped before all was looked at"));
+        }
+        if self.is_over {
+            return Ok(None);
+        }
+        let page = RecordPage { after: self.after.take(), ..RecordPage::first(PAGE) };
+        let page = page.under(&self.prefix);
+        let records = self.notebook.store.records(RecordKind::Memory, page).await;
+        let records = records.map_err(|err| failed(&err))?;
+        self.is_over = records.len() < PAGE;
+        self.after = records.last().map(|it| it.name.clone());
+        Ok(Some(records))
+    }
+}
+
+impl Memory {
+    fn check(&self) -> Result<(), ToolError> {
+        check_bytes("the text", self.value.len(), VALUE_BYTES)?;
+        check_bytes("the language", self.language.as_ref().map_or(0, String::len), TAG_BYTES)?;
+        let description = self.description.as_ref().map_or(0, String::len);
+        check_bytes("the description", description, WORDS_BYTES)?;
+        if self.tags.len() > TAGS {
+            let why = format!("{} tags are too many: at most {TAGS}", self.tags.len());
+            return Err(ToolError::failed(why).terminal());
+        }
+        self.tags.iter().try_for_each(|it| check_bytes("a tag", it.len(), TAG_BYTES))
+    }
+}
+
+fn check_bytes(what: &str, bytes: usize, most: usize) -> Result<(), ToolError> {
+    if bytes <= most {
+        return Ok(());
+    }
+    let why = format!("{what} has {bytes} bytes, the most is {most}: shorten it, or split it");
+    Err(ToolError::failed(why).terminal())
+}
+
+fn read(record: &Record) -> Result<Memory, StoreError> {
+    Memory::deserialize(&*record.value).map_err(|err| StoreError::corrupt(&record.name, err))
+}
+
+/// Returns what a record says; one that is damaged hides no other.
+fn known(scope: Scope, record: &Record) -> Option<(Key, Memory)> {
+    let key = scope.key_of(&record.name)?;
+    match read(record) {
+        Ok(memory) => Some((key, memory)),
+        Err(err) => {
+            tracing::warn!(%err, "left out of a list");
+            None
+        }
+    }
+}
+
+/// Says what an error of the store means for a call.
+fn failed(err: &StoreError) -> ToolError {
+    match err {
+        StoreError::Unavailable(_) => {
+            ToolError::new(ErrorCode::UNAVAILABLE, err.to_string()).indefinite()
+        }
+        _ => ToolError::failed(err.to_string()).terminal(),
+    }
+}

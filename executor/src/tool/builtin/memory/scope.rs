@@ -1,0 +1,188 @@
+//! Where memories are, and how the store calls them.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use shared::limits;
+
+/// Bytes of a key: what a person can still tell from another.
+const KEY_BYTES: usize = 256;
+/// What stands before a character that a record's name cannot have, or that means something there.
+const ESCAPE: char = '%';
+
+/// A group of memories.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(super) enum Scope {
+    Global,
+    #[default]
+    Project,
+    Snippets,
+}
+
+impl Scope {
+    pub(super) const ALL: [Self; 3] = [Self::Global, Self::Project, Self::Snippets];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Global => "global",
+            Self::Project => "project",
+            Self::Snippets => "snippets",
+        }
+    }
+
+    /// Returns how the names of all its records begin.
+    pub(super) fn prefix(self) -> String {
+        format!("{self}/")
+    }
+
+    /// Returns the name of the record of a key.
+    pub(super) fn name_of(self, key: &Key) -> String {
+        let mut name = self.prefix();
+        name.extend(key.0.chars().flat_map(|it| {
+            let (escape, it) = escaped(it).map_or((None, it), |it| (Some(ESCAPE), it));
+            escape.into_iter().chain([it])
+        }));
+        name
+    }
+
+    /// Returns the key of the record of a name.
+    pub(super) fn key_of(self, name: &str) -> Option<Key> {
+        let rest = name.strip_prefix(self.as_str())?.strip_prefix('/')?;
+        let (mut key, mut chars) = (String::new(), rest.chars());
+        while let Some(it) = chars.next() {
+            key.push(if it == ESCAPE { unescaped(chars.next()?)? } else { it });
+        }
+        Some(Key(key))
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What a memory is found by: any text that is not empty, of at most 256 bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(inline)]
+pub(super) struct Key(String);
+
+impl TryFrom<String> for Key {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let bytes = text.len();
+        if bytes == 0 {
+            return Err("a key is a text that is not empty".to_owned());
+        }
+        let key = Self(text);
+        // What must be escaped takes twice the place, so few keys that could be shorter are refused.
+        let longest = Scope::Snippets.name_of(&key).len();
+        if bytes > KEY_BYTES || longest > limits::NAME_BYTES {
+            return Err(format!(
+                "a key has at most {KEY_BYTES} bytes, this has {bytes}: use a short name, and put \
+                 the text into the value"
+            ));
+        }
+        Ok(key)
+    }
+}
+
+impl Key {
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Shows it on one line.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for it in self.0.chars() {
+            if it.is_control() { write!(f, "{}", it.escape_default())? } else { write!(f, "{it}")? }
+        }
+        Ok(())
+    }
+}
+
+/// Returns what stands behind the escape for a character, if it needs one: the caret notation for
+/// the old control characters, letters of Latin-1 for the new ones.
+fn escaped(it: char) -> Option<char> {
+    match it {
+        ESCAPE => Some(ESCAPE),
+        '/' => Some('-'),
+        '\u{7f}' => Some('?'),
+        '\0'..='\u{1f}' => shifted(it, '\0', '@'),
+        '\u{80}'..='\u{9f}' => shifted(it, '\u{80}', '\u{a0}'),
+        _ => None,
+    }
+}
+
+/// Undoes [`escaped`].
+fn unescaped(it: char) -> Option<char> {
+    match it {
+        ESCAPE => Some(ESCAPE),
+        '-' => Some('/'),
+        '?' => Some('\u{7f}'),
+        '@'..='_' => shifted(it, '@', '\0'),
+        '\u{a0}'..='\u{bf}' => shifted(it, '\u{a0}', '\u{80}'),
+        _ => None,
+    }
+}
+
+fn shifted(it: char, from: char, to: char) -> Option<char> {
+    char::from_u32(it as u32 - from as u32 + to as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(text: &str) -> Key {
+        text.to_owned().try_into().unwrap()
+    }
+
+    #[test]
+    fn names_are_readable_where_they_can_be() {
+        for (text, name) in [
+            ("deploy target", "project/deploy target"),
+            ("a/b", "project/a%-b"),
+            ("100%", "project/100%%"),
+            ("\0\n\u{7f}\u{80}\u{9f}", "project/%@%J%?%\u{a0}%\u{bf}"),
+            ("日本", "project/日本"),
+        ] {
+            assert_eq!(Scope::Project.name_of(&key(text)), name);
+            assert_eq!(Scope::Project.key_of(name), Some(key(text)));
+        }
+        for name in ["project", "projects/a", "global/a", "project/%", "project/%x"] {
+            assert_eq!(Scope::Project.key_of(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn keys_have_a_length() {
+        assert!(Key::try_from(String::new()).unwrap_err().contains("not empty"));
+        assert!(Key::try_from("ö".repeat(KEY_BYTES / 2)).is_ok());
+        assert!(Key::try_from("x".repeat(KEY_BYTES + 1)).unwrap_err().contains("257"));
+        assert!(Key::try_from("/".repeat(250)).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_names_and_give_the_key_back(
+            text in "([/%\u{0}-\u{a0}]|\\PC){1,40}",
+            scope in prop::sample::select(Scope::ALL.to_vec()),
+        ) {
+            let key = key(&text);
+            let name = scope.name_of(&key);
+            prop_assert!(name.len() <= limits::NAME_BYTES && !name.contains(char::is_control));
+            prop_assert_eq!(name.matches('/').count(), 1);
+            prop_assert_eq!(scope.key_of(&name), Some(key));
+        }
+    }
+}

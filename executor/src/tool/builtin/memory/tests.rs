@@ -1,0 +1,357 @@
+//! The set as its callers see it, over a store in memory and one in a file.
+
+use std::{fmt::Write, sync::Mutex};
+
+use expect_test::expect;
+use serde_json::{Value, json};
+use shared::{
+    clock::Timestamp,
+    limits,
+    store::{Record, RecordKind, RecordPage, Unless, memory::Memory as InMemory, open},
+    tool::ErrorCode,
+};
+use tempfile::TempDir;
+
+use super::{
+    notebook::{MEMORIES, VALUE_BYTES},
+    *,
+};
+
+/// A clock that goes on by a second whenever somebody looks.
+#[derive(Debug, Default)]
+struct Ticking(Mutex<i64>);
+
+impl Clock for Ticking {
+    fn now(&self) -> Timestamp {
+        let mut seconds = self.0.lock().unwrap();
+        *seconds += 1;
+        Timestamp::from_timestamp(*seconds, 0).unwrap()
+    }
+}
+
+/// The set over one store.
+struct Desk {
+    store: Arc<dyn Store>,
+    tools: Vec<Arc<dyn Tool>>,
+}
+
+impl Desk {
+    fn new(store: Arc<dyn Store>) -> Self {
+        let tools = tools(Arc::clone(&store), Arc::new(Ticking::default()));
+        Self { store, tools }
+    }
+
+    async fn in_file(folder: &TempDir) -> Self {
+        let url = format!("sqlite:{}", folder.path().join("faber.db").display());
+        Self::new(open(&url).await.unwrap())
+    }
+
+    async fn try_call(&self, name: &str, args: Value) -> Result<String, ToolError> {
+        let tool = self.tools.iter().find(|it| it.definition().name.as_str() == name).unwrap();
+        let out = tool.call(Arc::new(args), ToolContext::detached()).await?;
+        Ok(out.as_str().unwrap().to_owned())
+    }
+
+    async fn call(&self, name: &str, args: Value) -> String {
+        self.try_call(name, args.clone()).await.unwrap_or_else(|err| panic!("{name} {args}: {err}"))
+    }
+
+    async fn refuse(&self, name: &str, args: Value) -> String {
+        let err = self.try_call(name, args).await.unwrap_err();
+        assert!(!err.retryable, "{err}");
+        err.message.to_string()
+    }
+
+    async fn save(&self, key: &str, value: &str) {
+        self.call("save_context", json!({ "key": key, "value": value })).await;
+    }
+
+    /// Writes what was saved by somebody else.
+    async fn put(&self, name: String, value: Value) {
+        let (kind, at) = (RecordKind::Memory, Timestamp::UNIX_EPOCH);
+        let record = Record { kind, name, value: Arc::new(value), at };
+        assert!(self.store.put_record(&record, Unless::Never).await.unwrap());
+    }
+}
+
+/// Both stores.
+async fn desks() -> [(Desk, TempDir); 2] {
+    let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    [(Desk::new(Arc::new(InMemory::new())), one), (Desk::in_file(&other).await, other)]
+}
+
+#[test]
+fn the_set_is_that_of_the_seed() {
+    let mut table = String::new();
+    for tool in tools(Arc::new(InMemory::new()), Arc::new(Ticking::default())) {
+        let definition = tool.definition();
+        let schema = &definition.input_schema;
+        assert_eq!(schema["additionalProperties"], json!(false));
+        let required = schema["required"].as_array().cloned().unwrap_or_default();
+        let parameters = schema["properties"].as_object().unwrap().iter().map(|(name, it)| {
+            assert!(it["description"].is_string(), "{name}");
+            let mark = if required.contains(&json!(name)) { "!" } else { "" };
+            let default = it.get("default").map(|it| format!(" = {it}")).unwrap_or_default();
+            format!("{name}{mark}: {}{default}", it["type"])
+        });
+        let parameters = parameters.collect::<Vec<_>>().join(", ");
+        let (name, effect) = (definition.qualified(), definition.effect);
+        writeln!(table, "{name}({parameters}) {effect:?}").unwrap();
+    }
+    expect![[r#"
+        memory_tools.clear_memory(key: ["string","null"] = null, scope: "string" = "project") Idempotent
+        memory_tools.get_snippet(name!: "string") Read
+        memory_tools.list_memories(scope: "string" = "project") Read
+        memory_tools.recall_context(key!: "string", scope: "string" = "project") Read
+        memory_tools.save_context(key!: "string", value!: "string", scope: "string" = "project", tags: ["array","null"] = null) Idempotent
+        memory_tools.save_snippet(name!: "string", code!: "string", language!: "string", description: ["string","null"] = null, tags: ["array","null"] = null) Idempotent
+        memory_tools.search_memory(query!: "string", scope: "string" = "project") Read
+    "#]].assert_eq(&table);
+}
+
+#[tokio::test]
+async fn what_was_saved_is_recalled_exactly() {
+    for (desk, _folder) in desks().await {
+        let value = "  Grüße\r\n\0 \"alle\" {{a.b}} 👋\n";
+        for key in ["k", "a/b/../c", "%-", "line\nbreak\0", "ключ 日本", "%J"] {
+            let args = json!({ "key": key, "value": value, "scope": "global", "tags": ["t", " "] });
+            desk.call("save_context", args).await;
+            let args = json!({ "key": key, "scope": "global" });
+            assert_eq!(desk.call("recall_context", args).await, value, "{key}");
+        }
+        let list = desk.call("list_memories", json!({ "scope": "global" })).await;
+        expect![[r#"
+            6 memories in global:
+            - %- [t]: Grüße "alle" {{a.b}} 👋
+            - %J [t]: Grüße "alle" {{a.b}} 👋
+            - a/b/../c [t]: Grüße "alle" {{a.b}} 👋
+            - k [t]: Grüße "alle" {{a.b}} 👋
+            - line\nbreak\u{0} [t]: Grüße "alle" {{a.b}} 👋
+            - ключ 日本 [t]: Grüße "alle" {{a.b}} 👋"#]]
+        .assert_eq(&list);
+        desk.save("k", "one").await;
+        desk.save("k", "two").await;
+        assert_eq!(desk.call("recall_context", json!({ "key": "k" })).await, "two");
+        assert!(desk.call("list_memories", json!({})).await.starts_with("1 memory in project:"));
+    }
+}
+
+#[tokio::test]
+async fn memories_outlive_the_process() {
+    let folder = TempDir::new().unwrap();
+    let desk = Desk::in_file(&folder).await;
+    desk.save("k", "v").await;
+    desk.call("save_snippet", json!({ "name": "s", "code": "c", "language": "l" })).await;
+    drop(desk);
+    let desk = Desk::in_file(&folder).await;
+    assert_eq!(desk.call("recall_context", json!({ "key": "k" })).await, "v");
+    assert_eq!(desk.call("get_snippet", json!({ "name": "s" })).await, "Snippet 's' (l)\n\nc");
+}
+
+#[tokio::test]
+async fn scopes_are_apart() {
+    for (desk, _folder) in desks().await {
+        desk.save("k", "of the project").await;
+        let global = json!({ "key": "k", "scope": "global" });
+        let err = desk.refuse("recall_context", global.clone()).await;
+        assert_eq!(err, "nothing is saved as 'k' in global, but in project: ask for that scope");
+        let err = desk.refuse("recall_context", json!({ "key": "x" })).await;
+        expect![
+            "nothing is saved as 'x' in project: `list_memories` and `search_memory` show what is"
+        ]
+        .assert_eq(&err);
+        assert_eq!(
+            desk.call("clear_memory", global).await,
+            "Nothing to clear: there is no 'k' in global"
+        );
+        assert_eq!(
+            desk.call("list_memories", json!({ "scope": "snippets" })).await,
+            "No memories in snippets"
+        );
+        let err = desk.refuse("list_memories", json!({ "scope": "team" })).await;
+        expect!["unknown variant `team`, expected one of `global`, `project`, `snippets`"]
+            .assert_eq(&err);
+        assert_eq!(desk.call("recall_context", json!({ "key": "k" })).await, "of the project");
+    }
+}
+
+#[tokio::test]
+async fn snippets_say_what_they_are() {
+    for (desk, _folder) in desks().await {
+        let args = json!({
+            "name": "retry", "code": "fn retry() {\n    todo()\n}\n", "language": "rust",
+            "description": "Calls again after a while.", "tags": ["http", "backoff"],
+        });
+        assert_eq!(desk.call("save_snippet", args.clone()).await, "Saved snippet 'retry'");
+        let again = desk.call("save_snippet", args).await;
+        assert_eq!(again, "Saved snippet 'retry'", "a second call is like the first");
+        expect![[r"
+            Snippet 'retry' (rust): Calls again after a while.
+            Tags: http, backoff
+
+            fn retry() {
+                todo()
+            }
+        "]]
+        .assert_eq(&desk.call("get_snippet", json!({ "name": "retry" })).await);
+        let code =
+            desk.call("recall_context", json!({ "key": "retry", "scope": "snippets" })).await;
+        assert_eq!(code, "fn retry() {\n    todo()\n}\n", "the code alone, for plans");
+        for query in ["AFTER A while", "Backoff", "retr", "TODO"] {
+            let args = json!({ "query": query, "scope": "snippets" });
+            assert!(desk.call("search_memory", args).await.contains("- retry (rust)"), "{query}");
+        }
+        let all = desk.store.records(RecordKind::Memory, RecordPage::first(9)).await.unwrap();
+        // The format that stores have.
+        expect![[r#"snippets/retry {"value":"fn retry() {\n    todo()\n}\n","tags":["http","backoff"],"language":"rust","description":"Calls again after a while."}"#]].assert_eq(&format!("{} {}", all[0].name, all[0].value));
+    }
+}
+
+#[tokio::test]
+async fn a_search_finds_keys_texts_and_tags_whatever_the_case() {
+    for (desk, _folder) in desks().await {
+        desk.save("Zürich office", "Bahnhofstrasse 1").await;
+        desk.save("a note", "the office in ZÜRICH closes at five\nand opens at eight").await;
+        let args = json!({ "key": "b", "value": "x", "tags": ["Zürich", "travel"] });
+        desk.call("save_context", args).await;
+        desk.save("c", "nothing of that").await;
+        expect![[r"
+            Found 3 memories matching 'zürich' in project:
+            - Zürich office: Bahnhofstrasse 1
+            - b [Zürich, travel]: x
+            - a note: the office in ZÜRICH closes at five and opens at eight"]]
+        .assert_eq(&desk.call("search_memory", json!({ "query": " zürich " })).await);
+        let none = desk.call("search_memory", json!({ "query": "%" })).await;
+        assert_eq!(none, "No memories matching '%' in project");
+        let err = desk.refuse("search_memory", json!({ "query": " \n" })).await;
+        assert_eq!(err, "there is nothing to look for: `list_memories` shows all memories");
+    }
+}
+
+#[tokio::test]
+async fn a_search_shows_ten_and_says_how_many_there_are() {
+    for (desk, _folder) in desks().await {
+        for n in 0..80 {
+            desk.save(&format!("n{n:02}"), if n % 2 == 0 { "even" } else { "odd" }).await;
+        }
+        desk.save("the even ones", "").await;
+        let found = desk.call("search_memory", json!({ "query": "EVEN" })).await;
+        let lines: Vec<&str> = found.lines().collect();
+        assert_eq!(lines[0], "Found 41 memories matching 'EVEN' in project, the first 10:");
+        assert_eq!(lines[1], "- the even ones", "a key says more than a text");
+        assert_eq!((lines.len(), lines[10]), (11, "- n16: even"));
+        let ten = desk.call("search_memory", json!({ "query": "n1" })).await;
+        assert!(ten.starts_with("Found 10 memories matching 'n1' in project:\n"), "{ten}");
+    }
+}
+
+#[tokio::test]
+async fn a_search_is_bounded() {
+    let desk = Desk::new(Arc::new(InMemory::new()));
+    for n in 0..100 {
+        desk.put(format!("project/{n:03}"), json!({ "value": "x".repeat(1_000) })).await;
+    }
+    let notebook = Notebook::new(Arc::clone(&desk.store), Arc::new(Ticking::default()));
+    let cx = ToolContext::detached();
+    let found = notebook.search(Scope::Project, "x", 40_000, &cx.cancel).await.unwrap();
+    assert!(found.starts_with("Found 64 memories"), "{found}");
+    let end = "\n(only the first 64 memories were looked through: there is too much text)";
+    assert!(found.ends_with(end), "{found}");
+    let found = notebook.search(Scope::Project, "x", 100_000, &cx.cancel).await.unwrap();
+    assert!(found.starts_with("Found 100 memories") && !found.contains("only"), "{found}");
+    cx.cancel.cancel();
+    let err = notebook.search(Scope::Project, "x", 100_000, &cx.cancel).await.unwrap_err();
+    assert_eq!(err.code, ErrorCode::CANCELLED);
+    assert!(notebook.clear(Scope::Project, &cx.cancel).await.is_err());
+    assert_eq!(desk.store.count_records(RecordKind::Memory, "", 1_000).await.unwrap(), 100);
+}
+
+#[tokio::test]
+async fn a_scope_is_cleared_and_no_other() {
+    for (desk, _folder) in desks().await {
+        for n in 0..70 {
+            desk.save(&n.to_string(), "x").await;
+        }
+        desk.call("save_context", json!({ "key": "0", "value": "x", "scope": "global" })).await;
+        desk.call("save_snippet", json!({ "name": "0", "code": "x", "language": "" })).await;
+        assert_eq!(
+            desk.call("clear_memory", json!({ "key": "5" })).await,
+            "Cleared '5' from project"
+        );
+        assert_eq!(
+            desk.call("clear_memory", json!({ "key": null })).await,
+            "Cleared 69 memories from project"
+        );
+        assert_eq!(desk.call("clear_memory", json!({})).await, "Cleared 0 memories from project");
+        let global = json!({ "scope": "global" });
+        assert!(desk.call("list_memories", global.clone()).await.starts_with("1 memory in global"));
+        assert_eq!(desk.call("clear_memory", global).await, "Cleared 1 memory from global");
+        assert_eq!(desk.call("get_snippet", json!({ "name": "0" })).await, "Snippet '0'\n\nx");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_key_clears_nothing() {
+    let desk = Desk::new(Arc::new(InMemory::new()));
+    desk.save("k", "v").await;
+    let err = desk.refuse("clear_memory", json!({ "key": "" })).await;
+    assert_eq!(err, "a key is a text that is not empty");
+    assert_eq!(desk.call("recall_context", json!({ "key": "k" })).await, "v");
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_refused_with_what_to_do() {
+    for (desk, _folder) in desks().await {
+        let save =
+            |value: &str, tags: &[String]| json!({ "key": "k", "value": value, "tags": tags });
+        let tags = |n: usize| (0..n).map(|it| it.to_string()).collect::<Vec<_>>();
+        let err = desk.refuse("save_context", save(&"x".repeat(VALUE_BYTES + 1), &[])).await;
+        assert!(err.contains("shorten it, or split it"), "{err}");
+        let err = desk.refuse("save_context", save("v", &tags(33))).await;
+        assert_eq!(err, "33 tags are too many: at most 32");
+        let err = desk.refuse("save_context", save("v", &["x".repeat(129)])).await;
+        assert!(err.starts_with("a tag has 129 bytes"), "{err}");
+        let err = desk.refuse("save_context", json!({ "key": "x".repeat(257), "value": "" })).await;
+        assert!(err.contains("put the text into the value"), "{err}");
+        let err = desk.refuse("save_context", json!({ "key": "k", "value": "v", "ttl": 1 })).await;
+        assert!(err.starts_with("unknown field `ttl`"), "{err}");
+        assert_eq!(desk.call("list_memories", json!({})).await, "No memories in project");
+        let largest = "\n".repeat(VALUE_BYTES);
+        desk.call("save_context", save(&largest, &tags(32))).await;
+        let found = desk.call("recall_context", json!({ "key": "k" })).await;
+        assert!(found == largest && found.len() + 2 <= limits::OUTPUT_BYTES);
+    }
+}
+
+#[tokio::test]
+async fn a_scope_that_is_full_says_so() {
+    for (desk, _folder) in desks().await {
+        let put = |n: &usize| desk.put(format!("project/{n}"), json!({ "value": "v" }));
+        for chunk in (0..MEMORIES).collect::<Vec<_>>().chunks(500) {
+            futures::future::join_all(chunk.iter().map(put)).await;
+        }
+        let err = desk.refuse("save_context", json!({ "key": "new", "value": "v" })).await;
+        assert!(err.contains("forget some with `clear_memory`"), "{err}");
+        desk.save("7", "another").await;
+        assert_eq!(desk.call("recall_context", json!({ "key": "7" })).await, "another");
+        desk.call("save_context", json!({ "key": "new", "value": "v", "scope": "global" })).await;
+        let list = desk.call("list_memories", json!({})).await;
+        assert!(list.starts_with("10000 memories in project:\n- 0: v\n"), "{list}");
+        assert!(list.ends_with("\n… and 9800 more: `search_memory` finds them"));
+        assert_eq!(list.lines().count(), 202);
+        desk.call("clear_memory", json!({ "key": "7" })).await;
+        desk.save("new", "v").await;
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_memory_hides_no_other() {
+    let desk = Desk::new(Arc::new(InMemory::new()));
+    desk.put("project/a".to_owned(), json!({ "text": 1 })).await;
+    desk.put("project/%x".to_owned(), json!({ "value": "x" })).await;
+    desk.save("b", "v").await;
+    assert!(desk.call("list_memories", json!({})).await.ends_with("- b: v"));
+    let err = desk.refuse("recall_context", json!({ "key": "a" })).await;
+    assert!(err.starts_with("`project/a` is damaged in the store"), "{err}");
+    assert_eq!(desk.call("clear_memory", json!({})).await, "Cleared 3 memories from project");
+}
