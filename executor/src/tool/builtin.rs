@@ -1,0 +1,10 @@
+//! The tools that Faber brings along: five sets, each made by one module from what it needs.
+
+pub mod code;
+pub mod file;
+#[cfg(test)]
+mod project;
+pub mod root;
+mod whole;
+
+pub use root::{Root, RootError};
