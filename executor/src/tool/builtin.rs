@@ -1,3 +1,11 @@
-//! The tools that Faber brings along.
+//! The tools that Faber brings along: five sets, each made by one module from what it needs.
 
+pub mod code;
+pub mod file;
 pub mod memory;
+#[cfg(test)]
+mod project;
+pub mod root;
+mod whole;
+
+pub use root::{Root, RootError};

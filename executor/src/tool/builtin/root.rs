@@ -1,0 +1,271 @@
+//! The one folder that file tools see.
+//!
+//! Every path is resolved beneath an open descriptor of that folder, by the kernel where it can
+//! (`openat2`): neither `..`, nor an absolute path, nor a symlink, nor one that somebody swaps in at
+//! the wrong moment leads out of it. Nothing here opens by a path of the machine, and nothing
+//! opens what is no regular file, so that a FIFO blocks nobody.
+
+mod ignored;
+mod lines;
+mod replace;
+#[cfg(test)]
+mod tests;
+mod walk;
+mod work;
+
+use std::{
+    fmt, fs, io,
+    path::{Component, Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, FileTypeExt, Metadata, OpenOptions, OpenOptionsExt},
+};
+use nix::libc::{O_NOCTTY, O_NONBLOCK};
+use shared::tool::ToolError;
+use tokio::sync::Semaphore;
+
+pub(crate) use self::{
+    lines::{Lines, clipped, shown},
+    replace::Target,
+    walk::{Cut, Entry, Kind, Rules, Walk},
+    work::{Halt, Lane, Stop, ToolEntry},
+};
+
+/// A folder, and the right to what is in it. Clones share it.
+#[derive(Clone)]
+pub struct Root(Arc<Inner>);
+
+struct Inner {
+    dir: Dir,
+    /// Where the folder is, without symlinks.
+    real: PathBuf,
+    /// Where the folder is, as its owner calls it.
+    called: PathBuf,
+    /// Held while a file is changed, so that no edit of this process is lost to another one.
+    writing: Mutex<()>,
+    files: Arc<Semaphore>,
+    searches: Arc<Semaphore>,
+}
+
+/// A project root that cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open the project root `{}`: {reason}: create the folder, or name another", path.display())]
+pub struct RootError {
+    path: PathBuf,
+    reason: io::Error,
+}
+
+/// A path that a caller gave, inside the root.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// As it was given.
+    pub(crate) given: String,
+    /// Relative to the root, without `.` and `..`; empty for the root itself.
+    pub(crate) path: PathBuf,
+    /// What is there, behind symlinks.
+    pub(crate) meta: Option<Metadata>,
+}
+
+impl fmt::Debug for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Root").field(&self.0.real).finish()
+    }
+}
+
+impl Root {
+    /// Opens a folder.
+    ///
+    /// # Errors
+    ///
+    /// If it is not there, is no folder, or may not be read.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, RootError> {
+        let path = path.as_ref();
+        Self::opened(path).map_err(|reason| RootError { path: path.to_owned(), reason })
+    }
+
+    fn opened(path: &Path) -> io::Result<Self> {
+        let real = path.canonicalize()?;
+        let called = std::path::absolute(path)?;
+        Ok(Self(Arc::new(Inner {
+            dir: Dir::open_ambient_dir(&real, ambient_authority())?,
+            called: folded(&called).unwrap_or(called),
+            real,
+            writing: Mutex::new(()),
+            files: Arc::new(Semaphore::new(work::FILES)),
+            searches: Arc::new(Semaphore::new(work::SEARCHES)),
+        })))
+    }
+
+    /// Returns where the folder is, without symlinks.
+    pub fn path(&self) -> &Path {
+        &self.0.real
+    }
+
+    /// Returns what absolute paths of what is inside begin with.
+    pub(crate) fn prefixes(&self) -> [String; 2] {
+        let prefix = |path: &Path| format!("{}/", path.to_string_lossy().trim_end_matches('/'));
+        [prefix(&self.0.called), prefix(&self.0.real)]
+    }
+
+    /// Returns the open folder, beneath which everything is resolved.
+    pub(crate) fn dir(&self) -> &Dir {
+        &self.0.dir
+    }
+
+    /// Waits for the right to change files.
+    pub(crate) fn writing(&self) -> MutexGuard<'_, ()> {
+        self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds out what a caller means by a path, and looks what is there.
+    pub(crate) fn place(&self, given: &str) -> Result<Place, ToolError> {
+        let path = self.relative(given).ok_or_else(|| refused(given))?;
+        let place = |path, meta| Place { given: shown(Path::new(given)), path, meta };
+        match self.dir().metadata(at(&path)) {
+            Ok(meta) => Ok(place(path, Some(meta))),
+            Err(err) if is_escape(&err) => {
+                let path = self.by_absolute_symlink(&path).ok_or_else(|| refused(given))?;
+                let meta = self.dir().metadata(at(&path)).map_err(|_| refused(given))?;
+                Ok(place(path, Some(meta)))
+            }
+            Err(err) if is_absence(&err) => Ok(place(path, None)),
+            Err(err) => Err(failure("look at", given, &err)),
+        }
+    }
+
+    /// Like [`Self::place`], for a path that may be left out, and that must be there.
+    pub(crate) fn start(&self, given: Option<&str>) -> Result<Place, ToolError> {
+        let place = self.place(given.unwrap_or("."))?;
+        match place.meta {
+            Some(_) => Ok(place),
+            None => Err(ToolError::failed(format!("Path not found: {}", place.given))),
+        }
+    }
+
+    /// Like [`Self::start`], for a folder.
+    pub(crate) fn folder(&self, given: Option<&str>) -> Result<Place, ToolError> {
+        let place = self.start(given)?;
+        if place.meta.as_ref().is_some_and(Metadata::is_dir) {
+            return Ok(place);
+        }
+        Err(ToolError::failed(format!("Not a folder: {}", place.given)).terminal())
+    }
+
+    /// Opens a file to read.
+    pub(crate) fn read(&self, place: &Place) -> Result<(fs::File, Metadata), ToolError> {
+        place.file()?;
+        self.open_file(&place.path).map_err(|err| failure("read", &place.given, &err))
+    }
+
+    /// Opens a regular file to read, by its path inside the root. What is none is not waited for.
+    pub(crate) fn open_file(&self, path: &Path) -> io::Result<(fs::File, Metadata)> {
+        let file = self.dir().open_with(at(path), guarded(OpenOptions::new().read(true)))?;
+        let meta = file.metadata()?;
+        if !meta.is_file() {
+            return Err(io::Error::other(format!("it is {}", kind(&meta))));
+        }
+        Ok((file.into_std(), meta))
+    }
+
+    /// Makes a path relative to the root, without looking.
+    fn relative(&self, given: &str) -> Option<PathBuf> {
+        let path = folded(Path::new(given))?;
+        if !path.is_absolute() {
+            return Some(path);
+        }
+        let inside = path.strip_prefix(&self.0.called).or_else(|_| path.strip_prefix(&self.0.real));
+        inside.ok().map(Path::to_owned)
+    }
+
+    /// Returns where a path leads by absolute symlinks, if that is inside. The descriptor refuses
+    /// all of those; where this one leads is opened beneath it like anything else.
+    fn by_absolute_symlink(&self, path: &Path) -> Option<PathBuf> {
+        let real = self.0.real.join(path).canonicalize().ok()?;
+        real.strip_prefix(&self.0.real).ok().map(Path::to_owned)
+    }
+}
+
+impl Place {
+    /// Returns what is there if it is a regular file, and says what else it is if not.
+    pub(crate) fn file(&self) -> Result<&Metadata, ToolError> {
+        let Some(meta) = &self.meta else {
+            return Err(ToolError::failed(format!("File not found: {}", self.given)));
+        };
+        if meta.is_file() {
+            return Ok(meta);
+        }
+        let text = format!("Not a file: {} (it is {})", self.given, kind(meta));
+        Err(ToolError::failed(text).terminal())
+    }
+}
+
+/// Says what something is, for people.
+pub(crate) fn kind(meta: &Metadata) -> &'static str {
+    let kind = meta.file_type();
+    if kind.is_file() {
+        "a file"
+    } else if kind.is_dir() {
+        "a folder"
+    } else if kind.is_symlink() {
+        "a symlink"
+    } else if kind.is_fifo() {
+        "a FIFO"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}
+
+/// Makes an error of something that the machine said.
+pub(crate) fn failure(what: &str, given: &str, err: &io::Error) -> ToolError {
+    if is_escape(err) {
+        return refused(given);
+    }
+    if err.kind() == io::ErrorKind::NotFound {
+        return ToolError::failed(format!("File not found: {given}"));
+    }
+    ToolError::failed(format!("Cannot {what} {}: {err}", shown(Path::new(given))))
+}
+
+/// Makes the error of a path that leads out.
+pub(crate) fn refused(given: &str) -> ToolError {
+    let given = shown(Path::new(given));
+    ToolError::failed(format!("Refused: Path outside project root: {given}")).terminal()
+}
+
+/// Adds what keeps an open from waiting, and from making a terminal ours.
+pub(crate) fn guarded(options: &mut OpenOptions) -> &OpenOptions {
+    options.custom_flags(O_NONBLOCK | O_NOCTTY)
+}
+
+/// Returns the path as the machine takes it: the root itself is `.`.
+pub(crate) fn at(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
+}
+
+/// The error of a path that leads out has no number of the machine's.
+fn is_escape(err: &io::Error) -> bool {
+    err.kind() == io::ErrorKind::PermissionDenied && err.raw_os_error().is_none()
+}
+
+fn is_absence(err: &io::Error) -> bool {
+    matches!(err.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Takes `.` and `..` out of a path, as a person reads it; nothing if it leads above its start.
+fn folded(path: &Path) -> Option<PathBuf> {
+    let mut folded = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if folded.pop() => {}
+            Component::ParentDir => return None,
+            part => folded.push(part),
+        }
+    }
+    Some(folded)
+}

@@ -1,0 +1,108 @@
+//! What a walk leaves out: the rules of `.gitignore`, `.ignore` and `.rgignore`, read beneath the
+//! root like any other file.
+
+use std::{io::Read, path::Path, sync::Arc};
+
+use ignore::{
+    Match,
+    gitignore::{Gitignore, GitignoreBuilder},
+};
+
+use super::{Root, at};
+
+/// Bytes of one file of rules that are read: people write such files, and none this large.
+const RULES_BYTES: u64 = 1 << 20;
+/// Git's own rules.
+const GIT: [&str; 2] = [".git/info/exclude", ".gitignore"];
+/// Rules that search tools have besides; they go before git's.
+const OWN: [&str; 2] = [".ignore", ".rgignore"];
+
+/// The rules of a folder, and of those above it.
+#[derive(Debug)]
+pub(crate) struct Ignored {
+    own: Gitignore,
+    git: Gitignore,
+    /// Whether git's rules of the folders above do not count here.
+    is_repository: bool,
+    above: Option<Arc<Self>>,
+}
+
+impl Ignored {
+    /// Reads the rules of the folders above one.
+    pub(crate) fn above(root: &Root, folder: &Path) -> Option<Arc<Self>> {
+        let mut above = None;
+        let mut folders: Vec<_> = folder.ancestors().skip(1).collect();
+        folders.reverse();
+        for folder in folders {
+            above = Self::beneath(root, folder, above, |_| true);
+        }
+        above
+    }
+
+    /// Adds the rules of a folder in which some names are, if it has any.
+    pub(crate) fn beneath(
+        root: &Root,
+        folder: &Path,
+        above: Option<Arc<Self>>,
+        has: impl Fn(&str) -> bool,
+    ) -> Option<Arc<Self>> {
+        let is_there = |name| has(name) && root.dir().metadata(at(&folder.join(name))).is_ok();
+        let is_repository = is_there(".git");
+        let names = GIT.iter().chain(&OWN);
+        if !is_repository && !names.into_iter().any(|name| has(name)) {
+            return above;
+        }
+        let (own, git) = (rules(root, folder, &OWN), rules(root, folder, &GIT));
+        Some(Arc::new(Self { own, git, is_repository, above }))
+    }
+
+    /// Returns whether the rules say to leave something out, or to keep it; mostly they say
+    /// nothing. The nearest rule decides.
+    pub(crate) fn verdict(&self, path: &Path, is_folder: bool) -> Option<Verdict> {
+        let by_own = self.levels().find_map(|it| verdict(&it.own, path, is_folder));
+        by_own.or_else(|| {
+            let outer = self.levels().position(|it| it.is_repository).unwrap_or(usize::MAX);
+            let levels = self.levels().take(outer.saturating_add(1));
+            levels.into_iter().find_map(|it| verdict(&it.git, path, is_folder))
+        })
+    }
+
+    fn levels(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |it| it.above.as_deref())
+    }
+}
+
+/// What rules say about a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is left out.
+    Out,
+    /// It is kept, even if its name is hidden.
+    Kept,
+}
+
+fn verdict(rules: &Gitignore, path: &Path, is_folder: bool) -> Option<Verdict> {
+    match rules.matched(path, is_folder) {
+        Match::None => None,
+        Match::Ignore(_) => Some(Verdict::Out),
+        Match::Whitelist(_) => Some(Verdict::Kept),
+    }
+}
+
+/// Reads rules. A line that is no pattern is passed over, as git does it.
+fn rules(root: &Root, folder: &Path, names: &[&str]) -> Gitignore {
+    let mut builder = GitignoreBuilder::new(folder);
+    for text in names.iter().filter_map(|name| text(root, &folder.join(name))) {
+        for line in text.trim_start_matches('\u{feff}').lines() {
+            let _ = builder.add_line(None, line);
+        }
+    }
+    builder.build().unwrap_or_else(|_| Gitignore::empty())
+}
+
+fn text(root: &Root, path: &Path) -> Option<String> {
+    let (file, _) = root.open_file(path).ok()?;
+    let mut bytes = Vec::new();
+    file.take(RULES_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,80 @@
+//! Text for models: whole lines, and never more than they can read.
+
+use std::{borrow::Cow, fmt::Write as _, path::Path};
+
+/// Bytes of text that a file tool returns: as JSON they stay below
+/// [`shared::limits::OUTPUT_BYTES`], even if each has to be escaped.
+pub(crate) const TEXT_BYTES: usize = 128 << 10;
+
+/// Lines of an output, up to a limit.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    text: String,
+    count: usize,
+    most: usize,
+}
+
+impl Lines {
+    /// Makes room for some lines.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { text: String::new(), count: 0, most }
+    }
+
+    /// Adds a line, and says whether there was room for it.
+    pub(crate) fn push(&mut self, line: &str) -> bool {
+        if self.count == self.most || self.text.len() + line.len() >= TEXT_BYTES {
+            return false;
+        }
+        self.text.push_str(line);
+        self.text.push('\n');
+        self.count += 1;
+        true
+    }
+
+    /// Returns how many lines there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the lines below a heading and above closing notes.
+    pub(crate) fn between(self, heading: Option<&str>, notes: &[String]) -> String {
+        let notes = notes.iter().map(String::as_str);
+        let lines = self.text.strip_suffix('\n');
+        let parts: Vec<_> = heading.into_iter().chain(lines).chain(notes).collect();
+        parts.join("\n")
+    }
+}
+
+/// Returns a path as an output shows it: on one line, whatever is in its name.
+pub(crate) fn shown(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    if text.is_empty() {
+        return ".".to_owned();
+    }
+    let mut shown = String::with_capacity(text.len());
+    for char in text.chars() {
+        if char.is_control() {
+            let _ = write!(shown, "{}", char.escape_default());
+        } else {
+            shown.push(char);
+        }
+    }
+    shown
+}
+
+/// Returns a line as text, cut where it is longer than anybody reads.
+///
+/// Of a long line the first bytes are enough; `bytes` is the length of the whole.
+pub(crate) fn clipped(line: &[u8], bytes: usize, most: usize) -> Cow<'_, str> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.len() <= most {
+        return String::from_utf8_lossy(line);
+    }
+    let head = &line[..most];
+    let whole = match std::str::from_utf8(head) {
+        Err(err) if err.error_len().is_none() => &head[..err.valid_up_to()],
+        _ => head,
+    };
+    Cow::Owned(format!("{} … (line cut: {bytes} bytes)", String::from_utf8_lossy(whole)))
+}

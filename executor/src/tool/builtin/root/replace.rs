@@ -1,0 +1,193 @@
+//! Changing a file so that everybody sees it whole, before or after, and never in between.
+//!
+//! New content goes to a file without a name in the same folder, is written to the disk, and takes
+//! the old one's place. Symlinks stay: what they point to is changed. A hard link does not stay:
+//! other names keep the old content.
+
+use std::{
+    ffi::{OsStr, OsString},
+    io::{self, Read, Write as _},
+    os::{fd::AsFd as _, unix::fs::fchown},
+    path::{Path, PathBuf},
+};
+
+use cap_std::fs::{
+    Dir, File, Metadata, MetadataExt as _, OpenOptions, Permissions, PermissionsExt as _,
+};
+use cap_tempfile::TempFile;
+use shared::tool::ToolError;
+
+use super::{Place, Root, at, failure, guarded, kind, shown};
+
+/// A file that is about to change, in a folder that is held open.
+#[derive(Debug)]
+pub(crate) struct Target {
+    given: String,
+    dir: Dir,
+    name: OsString,
+    path: PathBuf,
+    was: Option<Metadata>,
+}
+
+impl Root {
+    /// Finds a file to change, or the place for a new one. The folders above are made.
+    pub(crate) fn new_target(&self, place: &Place) -> Result<Target, ToolError> {
+        if place.given.ends_with('/') {
+            let text = format!("Not a file: {} (it ends in `/`)", place.given);
+            return Err(ToolError::failed(text).terminal());
+        }
+        if let Some(folder) = place.path.parent().filter(|_| place.meta.is_none()) {
+            let made = self.dir().create_dir_all(at(folder));
+            made.map_err(|err| failure("make the folder of", &place.given, &err))?;
+        }
+        self.target(place)
+    }
+
+    /// Finds a file to change.
+    pub(crate) fn target(&self, place: &Place) -> Result<Target, ToolError> {
+        if place.meta.is_some() {
+            place.file()?;
+        }
+        let path = self.settled(place)?;
+        let fail = |err: io::Error| failure("write", &place.given, &err);
+        let name = path.file_name().unwrap_or_default().to_owned();
+        let dir = self.dir().open_dir(at(path.parent().unwrap_or(Path::new("")))).map_err(fail)?;
+        let was = match dir.symlink_metadata(&name) {
+            Ok(meta) => Some(meta),
+            Err(err) if err.kind() == io::ErrorKind::NotFound => None,
+            Err(err) => return Err(fail(err)),
+        };
+        let target = Target { given: place.given.clone(), dir, name, path, was };
+        target.may_be_changed()?;
+        Ok(target)
+    }
+
+    /// Follows a symlink to what it points to, which must be there.
+    fn settled(&self, place: &Place) -> Result<PathBuf, ToolError> {
+        match self.dir().symlink_metadata(at(&place.path)) {
+            Ok(meta) if meta.is_symlink() => {
+                self.dir().canonicalize(&place.path).map_err(|err| match err.kind() {
+                    io::ErrorKind::NotFound => {
+                        let text = format!("{} is a symlink to nothing", place.given);
+                        ToolError::failed(text).terminal()
+                    }
+                    _ => failure("follow", &place.given, &err),
+                })
+            }
+            _ => Ok(place.path.clone()),
+        }
+    }
+}
+
+impl Target {
+    /// Returns the path of the file that changes, as an output shows it.
+    pub(crate) fn shown(&self) -> String {
+        shown(&self.path)
+    }
+
+    /// Returns whether the file is there already.
+    pub(crate) fn exists(&self) -> bool {
+        self.was.is_some()
+    }
+
+    /// Reads the whole file, if it has no more than some bytes.
+    pub(crate) fn read(&self, most: u64) -> Result<Vec<u8>, ToolError> {
+        let read = || {
+            let file = self.dir.open_with(&self.name, guarded(OpenOptions::new().read(true)))?;
+            let mut bytes = Vec::new();
+            file.take(most + 1).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        let bytes: Vec<u8> = read().map_err(|err| failure("read", &self.given, &err))?;
+        if bytes.len() as u64 > most {
+            let text = format!("File too large: {} (more than {most} bytes)", self.given);
+            return Err(ToolError::failed(text).terminal());
+        }
+        Ok(bytes)
+    }
+
+    /// Gives the file new content, unless somebody else changed it meanwhile.
+    pub(crate) fn replace(&self, content: &[u8]) -> Result<(), ToolError> {
+        if !self.is_as_it_was() {
+            let text = format!("{} changed meanwhile: read it again", self.given);
+            return Err(ToolError::failed(text));
+        }
+        self.put(&self.name, content).map_err(|err| failure("write", &self.given, &err))
+    }
+
+    /// Keeps content beside the file, under its name with `.bak`, and returns the path of that.
+    pub(crate) fn back_up(&self, content: &[u8]) -> Result<String, ToolError> {
+        let mut name = self.name.clone();
+        name.push(".bak");
+        self.put(&name, content).map_err(|err| failure("back up", &self.given, &err))?;
+        Ok(shown(&self.path.with_file_name(name)))
+    }
+
+    /// Adds content at the end of the file. If that fails, part of it may be there.
+    pub(crate) fn append(&self, content: &[u8]) -> Result<(), ToolError> {
+        let mut options = OpenOptions::new();
+        let options = guarded(options.append(true).create(true));
+        let fail = |err: io::Error| failure("append to", &self.given, &err);
+        let mut file = self.dir.open_with(&self.name, options).map_err(fail)?;
+        let meta = file.metadata().map_err(fail)?;
+        if !meta.is_file() {
+            return Err(self.not_a_file(&meta));
+        }
+        let written = file.write_all(content).and_then(|()| file.sync_all());
+        written.map_err(|err| fail(err).indefinite())?;
+        self.sync();
+        Ok(())
+    }
+
+    /// A file that nobody may write is not replaced, though its folder would allow it.
+    fn may_be_changed(&self) -> Result<(), ToolError> {
+        let Some(meta) = &self.was else { return Ok(()) };
+        if !meta.is_file() {
+            return Err(self.not_a_file(meta));
+        }
+        if meta.mode() & 0o222 == 0 {
+            let text = format!("Cannot write {}: it is read-only", self.given);
+            return Err(ToolError::failed(text));
+        }
+        let opened = self.dir.open_with(&self.name, guarded(OpenOptions::new().write(true)));
+        opened.map(drop).map_err(|err| failure("write", &self.given, &err))
+    }
+
+    fn not_a_file(&self, meta: &Metadata) -> ToolError {
+        let text = format!("Not a file: {} (it is {})", self.given, kind(meta));
+        ToolError::failed(text).terminal()
+    }
+
+    fn is_as_it_was(&self) -> bool {
+        let now = self.dir.symlink_metadata(&self.name).ok();
+        let mark = |it: &Metadata| (it.dev(), it.ino(), it.size(), it.mtime(), it.mtime_nsec());
+        now.as_ref().map(mark) == self.was.as_ref().map(mark)
+    }
+
+    /// Puts a whole file in the folder, in the place of any that has the name.
+    fn put(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
+        let mut file = TempFile::new(&self.dir)?;
+        file.write_all(content)?;
+        if let Some(was) = &self.was {
+            keep(file.as_file(), was)?;
+        }
+        file.as_file().sync_all()?;
+        file.replace(name)?;
+        self.sync();
+        Ok(())
+    }
+
+    /// Writes the folder to the disk where that is possible. The change is seen by everybody already.
+    fn sync(&self) {
+        let _ = self.dir.open(".").and_then(|it| it.sync_all());
+    }
+}
+
+/// Gives a file the owner, if we may, and the permissions of another one.
+fn keep(file: &File, was: &Metadata) -> io::Result<()> {
+    let now = file.metadata()?;
+    if (now.uid(), now.gid()) != (was.uid(), was.gid()) {
+        let _ = fchown(file.as_fd(), Some(was.uid()), Some(was.gid()));
+    }
+    file.set_permissions(Permissions::from_mode(was.mode() & 0o777))
+}

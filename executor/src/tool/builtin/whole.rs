@@ -1,0 +1,53 @@
+//! Whole numbers as models write them: to JSON Schema `2.0` is an integer, to serde it is none.
+
+use serde::{Deserialize, Deserializer, de::Error};
+use serde_json::Number;
+
+/// Reads a whole number.
+pub(crate) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    whole(&Number::deserialize(from)?)
+}
+
+/// Reads a whole number, or nothing.
+pub(crate) fn option<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    Option::<Number>::deserialize(from)?.as_ref().map(whole).transpose()
+}
+
+fn whole<E: Error>(number: &Number) -> Result<u64, E> {
+    let fraction = || number.as_f64().filter(|it| it.fract() == 0.0);
+    number
+        .as_u64()
+        .or_else(|| format!("{:.0}", fraction()?).parse().ok())
+        .ok_or_else(|| E::custom(format!("`{number}` is not a whole number from 0 on")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::{Value, json};
+
+    #[derive(Deserialize)]
+    struct Args {
+        #[serde(deserialize_with = "super::number")]
+        a: u64,
+        #[serde(default, deserialize_with = "super::option")]
+        b: Option<u64>,
+    }
+
+    #[test]
+    fn numbers_are_whole_however_they_are_written() {
+        let table = [
+            (json!({ "a": 2 }), Ok((2, None))),
+            (json!({ "a": 2.0, "b": null }), Ok((2, None))),
+            (json!({ "a": 0, "b": 1e3 }), Ok((0, Some(1_000)))),
+            (json!({ "a": 1.5 }), Err("`1.5` is not a whole number from 0 on")),
+            (json!({ "a": -1 }), Err("`-1` is not a whole number from 0 on")),
+            (json!({ "a": 1e300 }), Err("`1e+300` is not a whole number from 0 on")),
+        ];
+        for (args, expected) in table {
+            let read = |args: Value| serde_json::from_value::<Args>(args);
+            let read = read(args).map(|it| (it.a, it.b)).map_err(|err| err.to_string());
+            assert_eq!(read, expected.map_err(str::to_owned));
+        }
+    }
+}
