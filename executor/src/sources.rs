@@ -13,6 +13,7 @@ use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    confine::Launcher,
     tool::{
         command::CommandTool,
         mcp::{Keeper, Line, McpCommand},
@@ -87,6 +88,10 @@ impl SetConfig {
                     let program = rooted_program(base, run.command.program());
                     run.command = run.command.clone().with_program(program);
                     run.cwd = Some(rooted_cwd(base, run.cwd.take()));
+                    if let Some(confine) = &mut run.confine {
+                        let folders = confine.write.iter_mut().chain(&mut confine.read);
+                        folders.for_each(|it| *it = base.join(&*it));
+                    }
                 }
             }
         }
@@ -120,6 +125,7 @@ fn rooted_cwd(base: &Path, cwd: Option<PathBuf>) -> PathBuf {
 pub struct Sources {
     toolbox: Toolbox,
     output_bytes: usize,
+    launcher: Launcher,
     lines: BTreeMap<ToolSetName, Arc<Line>>,
     keepers: JoinSet<()>,
     stop: CancellationToken,
@@ -131,10 +137,17 @@ impl Sources {
         Self {
             toolbox: toolbox.clone(),
             output_bytes,
+            launcher: Launcher::none(),
             lines: BTreeMap::new(),
             keepers: JoinSet::new(),
             stop: CancellationToken::new(),
         }
+    }
+
+    /// Starts confined commands through this; without it none can be.
+    #[must_use]
+    pub fn with_launcher(self, launcher: Launcher) -> Self {
+        Self { launcher, ..self }
     }
 
     /// Registers a set behind those that are there and begins to connect it: commands are ready
@@ -151,7 +164,7 @@ impl Sources {
         let mcp = match config.source {
             Source::Mcp(mcp) => Some(mcp),
             Source::Tools(tools) => {
-                (set.status, set.tools) = commands(&set.name, tools, self.output_bytes);
+                (set.status, set.tools) = self.commands(&set.name, tools);
                 None
             }
         };
@@ -203,6 +216,25 @@ impl Sources {
         while self.keepers.join_next().await.is_some() {}
     }
 
+    fn commands(
+        &self,
+        set: &ToolSetName,
+        tools: Vec<CommandTool>,
+    ) -> (SetStatus, Vec<ReadyTool>) {
+        let mut names = BTreeSet::new();
+        if let Some(twin) = tools.iter().find(|it| !names.insert(&it.name)) {
+            let error = format!("two tools are called `{}`: rename one", twin.name);
+            return (SetStatus::Failed { error }, Vec::new());
+        }
+        let make = |it: CommandTool| it.into_tool(set, self.output_bytes, &self.launcher);
+        let tools: Result<Vec<_>, _> =
+            tools.into_iter().map(|it| make(it).map(ReadyTool::new)).collect();
+        match tools {
+            Ok(tools) => (SetStatus::Ready, tools),
+            Err(err) => (SetStatus::Failed { error: err.to_string() }, Vec::new()),
+        }
+    }
+
     fn set(&self, name: &ToolSetName) -> Option<ToolSet> {
         self.toolbox.sets().into_iter().find(|it| it.name == *name)
     }
@@ -213,24 +245,6 @@ impl Sources {
 
     fn is_connecting(&self) -> bool {
         self.toolbox.sets().iter().any(|it| it.status == SetStatus::Connecting)
-    }
-}
-
-fn commands(
-    set: &ToolSetName,
-    tools: Vec<CommandTool>,
-    most: usize,
-) -> (SetStatus, Vec<ReadyTool>) {
-    let mut names = BTreeSet::new();
-    if let Some(twin) = tools.iter().find(|it| !names.insert(&it.name)) {
-        let error = format!("two tools are called `{}`: rename one", twin.name);
-        return (SetStatus::Failed { error }, Vec::new());
-    }
-    let tools: Result<Vec<_>, _> =
-        tools.into_iter().map(|it| it.into_tool(set, most).map(ReadyTool::new)).collect();
-    match tools {
-        Ok(tools) => (SetStatus::Ready, tools),
-        Err(err) => (SetStatus::Failed { error: err.to_string() }, Vec::new()),
     }
 }
 

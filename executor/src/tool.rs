@@ -18,6 +18,7 @@
 //! # assert_eq!(tool.definition().qualified().as_str(), "math.add");
 //! ```
 
+pub mod builtin;
 pub mod command;
 pub mod flow;
 pub mod mcp;

@@ -197,7 +197,8 @@ pub(super) async fn open_store(session: &Session) -> Result<Arc<dyn Store>, Fail
 
 /// Begins to connect the configured toolsets.
 fn connect(toolbox: &Toolbox, config: &Config) -> Result<Sources, Failure> {
-    let mut sources = Sources::new(toolbox, config.limits.options().output_bytes);
+    let mut sources = Sources::new(toolbox, config.limits.options().output_bytes)
+        .with_launcher(Launcher::this_binary());
     for set in config.toolsets.value.clone() {
         sources.add(set).map_err(|err| Failure::usage(err.to_string()))?;
     }

@@ -1,0 +1,4 @@
+//! The tools that come with Faber, by set.
+
+pub mod system;
+pub mod web;
