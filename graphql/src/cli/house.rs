@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use executor::{
+    confine::Launcher,
     control::Control,
     sources::Sources,
     tool::flow,

@@ -269,11 +269,11 @@ async fn a_followed_log_tells_what_is_added_and_can_be_left() {
             let mut log = fs::File::options().append(true).open(&path).unwrap();
             std::io::Write::write_all(&mut log, b"two\n").unwrap();
             let wait = std::time::Duration::from_secs(1);
-            if let Ok(Some(report)) = tokio::time::timeout(wait, reports.next()).await {
+            if let Ok(report) = tokio::time::timeout(wait, reports.next()).await {
                 break report;
             }
         };
-        assert!(report.message.unwrap().ends_with("two"));
+        assert!(report.progress.message.unwrap().ends_with("two"));
         cancel.cancel();
     };
     let (result, ()) = tokio::join!(call, added);
