@@ -58,7 +58,7 @@ fn shown(processes: &Processes, filter: Option<&str>) -> Result<String, ToolErro
         let _ = write!(
             text,
             "\n{mark}{:>7}  {:>6.1}  {:>9}  {}",
-            process.pid(),
+            process.pid().as_u32(),
             process.cpu_usage(),
             process.memory() >> 20,
             clipped(&called(process), LINE)

@@ -73,6 +73,8 @@ struct Reader<'a> {
     link: Option<(Url, usize)>,
     /// Whether a space is due before the next word.
     space: bool,
+    /// Whether an item has begun and says nothing yet: what it says first stays on its line.
+    is_marked: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -86,6 +88,7 @@ impl<'a> Reader<'a> {
             preformatted: 0,
             link: None,
             space: false,
+            is_marked: false,
         }
     }
 
@@ -139,9 +142,11 @@ impl<'a> Reader<'a> {
             }
             b"br" | b"tr" => self.break_lines(1),
             b"li" => {
+                self.is_marked = false;
                 self.break_lines(1);
                 self.page.text.push('-');
                 self.space = true;
+                self.is_marked = true;
             }
             b"td" | b"th" => {
                 if !self.is_line_start() {
@@ -202,6 +207,7 @@ impl<'a> Reader<'a> {
         }
         if self.preformatted > 0 {
             self.page.text.push_str(text);
+            self.is_marked = false;
             return;
         }
         let mut words = text.split_whitespace().peekable();
@@ -211,6 +217,7 @@ impl<'a> Reader<'a> {
                 self.page.text.push(' ');
             }
             self.page.text.push_str(word);
+            self.is_marked = false;
             self.space = words.peek().is_some() || text.ends_with(char::is_whitespace);
         }
     }
@@ -221,6 +228,9 @@ impl<'a> Reader<'a> {
 
     /// Begins a line, behind so many line ends at least.
     fn break_lines(&mut self, wanted: usize) {
+        if self.is_marked {
+            return;
+        }
         self.space = false;
         let text = &mut self.page.text;
         if text.is_empty() {
@@ -279,7 +289,7 @@ mod tests {
             three&nbsp;&eacute;.<br>Next <a href="c?d=1&amp;e">a link</a>, <a href="#x">none</a>.</p>
             <ul><li>first<li><p>second</p></li></ul>
             <pre>  let x = 1;
-    y</pre>
+y</pre>
             <table><tr><th>k<th>v</tr><tr><td>1</td><td>2</td></tr></table>
             <img src=x alt="a picture"><footer>never</footer></body></html>"##,
             expect![[r"
@@ -291,12 +301,10 @@ mod tests {
                 Next [a link](https://example.com/a/c?d=1&e), none.
 
                 - first
-                - 
-
-                second
+                - second
 
                   let x = 1;
-                    y
+                y
 
                 k | v
                 1 | 2
