@@ -261,8 +261,7 @@ mod tests {
         for launcher in [Launcher::none(), Launcher::at("/bin/faber".into())] {
             let command =
                 launcher.command(&confinement, Life::Watched, OsStr::new("prog")).unwrap();
-            let envs: Vec<_> =
-                command.as_std().get_envs().filter_map(|it| it.0.to_str()).collect();
+            let envs: Vec<_> = command.as_std().get_envs().filter_map(|it| it.0.to_str()).collect();
             assert!(envs.contains(&"PATH") && envs.contains(&"CARGO_MANIFEST_DIR"), "{envs:?}");
             assert!(!envs.contains(&"CARGO_PKG_NAME"), "{envs:?}");
             assert_eq!(envs.contains(&ORDER), launcher.confines());

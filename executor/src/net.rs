@@ -47,9 +47,9 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     };
     match segments {
         // Mapped, translated (NAT64) and tunnelled (6to4) addresses of version 4.
-        [0, 0, 0, 0, 0, 0xffff, ..] | [0, 0, 0, 0, 0xffff, 0, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => {
-            embedded(6)
-        }
+        [0, 0, 0, 0, 0, 0xffff, ..]
+        | [0, 0, 0, 0, 0xffff, 0, ..]
+        | [0x64, 0xff9b, 0, 0, 0, 0, ..] => embedded(6),
         [0x2002, ..] => embedded(1),
         // Protocol assignments with Teredo, and documentation.
         [0x2001, b, ..] => b > 0x01ff && b != 0x0db8,
@@ -242,8 +242,7 @@ mod tests {
     #[test]
     fn what_is_refused_is_explained() {
         let complaint = |url: &str| check(&url.parse().unwrap(), false).unwrap_err().to_string();
-        expect!["`ftp://host/` is neither `http` nor `https`"]
-            .assert_eq(&complaint("ftp://host/"));
+        expect!["`ftp://host/` is neither `http` nor `https`"].assert_eq(&complaint("ftp://host/"));
         expect!["the URL of `host` has credentials in it: leave them out"]
             .assert_eq(&complaint("https://me:secret@host/"));
         expect!["`10.0.0.1` is no public address: private ones are refused unless the configuration says `allow_private`"]

@@ -216,11 +216,7 @@ impl Sources {
         while self.keepers.join_next().await.is_some() {}
     }
 
-    fn commands(
-        &self,
-        set: &ToolSetName,
-        tools: Vec<CommandTool>,
-    ) -> (SetStatus, Vec<ReadyTool>) {
+    fn commands(&self, set: &ToolSetName, tools: Vec<CommandTool>) -> (SetStatus, Vec<ReadyTool>) {
         let mut names = BTreeSet::new();
         if let Some(twin) = tools.iter().find(|it| !names.insert(&it.name)) {
             let error = format!("two tools are called `{}`: rename one", twin.name);

@@ -186,7 +186,9 @@ async fn a_command_gains_no_privileges_and_has_limits() {
 #[tokio::test]
 async fn a_command_ends_as_itself() {
     let world = World::new();
-    for (command, code) in [("exit 0", 0), ("exit 42", 42), ("kill -TERM $$", -15), ("kill -SEGV $$", -11)] {
+    for (command, code) in
+        [("exit 0", 0), ("exit 42", 42), ("kill -TERM $$", -15), ("kill -SEGV $$", -11)]
+    {
         let text = match world.bash(command).await {
             Ok(text) => text,
             Err(err) => err.message.to_string(),
@@ -203,8 +205,10 @@ async fn a_command_ends_as_itself() {
 async fn what_a_command_leaves_behind_ends_with_it() {
     let world = World::new();
     let text = world
-        .bash("sleep 1000 & echo $! > plain; setsid sh -c 'echo $$ > away; exec sleep 1000' & \
-               while ! test -s away; do :; done; echo done")
+        .bash(
+            "sleep 1000 & echo $! > plain; setsid sh -c 'echo $$ > away; exec sleep 1000' & \
+               while ! test -s away; do :; done; echo done",
+        )
         .await
         .unwrap();
     assert!(text.contains("done"), "{text}");
@@ -302,14 +306,23 @@ async fn command_tools_are_confined_where_the_configuration_says_so() {
     let world = World::new();
     let secret = world.secret();
     let script = format!("cat; cat {secret}");
-    let tool = confined_tool(&json!({ "write": [world.root()] }), &["sh", "-c", &script], &world.root());
+    let tool =
+        confined_tool(&json!({ "write": [world.root()] }), &["sh", "-c", &script], &world.root());
     let result = tool.call("t", json!({})).await;
     expect_refused(result.map(|it| it.to_string()), support().files);
-    let tool = confined_tool(&json!({}), &["sh", "-c", "cat; echo $FABER_ATTEMPT $CARGO_PKG_NAME"], &world.root());
+    let tool = confined_tool(
+        &json!({}),
+        &["sh", "-c", "cat; echo $FABER_ATTEMPT $CARGO_PKG_NAME"],
+        &world.root(),
+    );
     assert_eq!(tool.call("t", json!({})).await.unwrap(), json!("{}2"));
     let tool = confined_tool(&json!({}), &["no-such-program"], &world.root());
     let err = tool.call("t", json!({})).await.unwrap_err();
-    assert!(err.message.ends_with("`no-such-program` was not found: install it, or write its full path"), "{err}");
+    assert!(
+        err.message
+            .ends_with("`no-such-program` was not found: install it, or write its full path"),
+        "{err}"
+    );
 }
 
 #[test]
@@ -323,7 +336,10 @@ fn the_subcommand_is_for_faber_only() {
     };
     let (code, said) = run(None);
     assert_eq!(code, Some(125));
-    assert_eq!(said, "the command is not confined: `FABER_CONFINED` says nothing: this subcommand is for Faber's own use\n");
+    assert_eq!(
+        said,
+        "the command is not confined: `FABER_CONFINED` says nothing: this subcommand is for Faber's own use\n"
+    );
     assert_eq!(run(Some("{}")).0, Some(125));
     let help = Command::new(faber()).arg("--help").output().unwrap();
     assert!(!String::from_utf8(help.stdout).unwrap().contains("confined"));

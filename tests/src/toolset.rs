@@ -47,8 +47,7 @@ impl Connected {
         let set: SetConfig = serde_json::from_value(json!({ "name": "s", "source": source }))
             .expect("a source that a configuration could have");
         let toolbox = Toolbox::default();
-        let mut sources =
-            Sources::new(&toolbox, limits::OUTPUT_BYTES).with_launcher(launcher);
+        let mut sources = Sources::new(&toolbox, limits::OUTPUT_BYTES).with_launcher(launcher);
         sources.add(set).expect("a toolbox that is empty");
         Self { toolbox, sources }
     }

@@ -58,9 +58,8 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, (u8, String)> {
 }
 
 fn order() -> Result<Order, String> {
-    let text = env::var_os(ORDER).ok_or_else(|| {
-        format!("`{ORDER}` says nothing: this subcommand is for Faber's own use")
-    })?;
+    let text = env::var_os(ORDER)
+        .ok_or_else(|| format!("`{ORDER}` says nothing: this subcommand is for Faber's own use"))?;
     let text = text.to_str().ok_or_else(|| format!("`{ORDER}` is not UTF-8"))?;
     serde_json::from_str(text).map_err(|err| format!("`{ORDER}`: {err}"))
 }

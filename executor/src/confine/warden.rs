@@ -39,9 +39,10 @@ const ROUND: Duration = Duration::from_millis(5);
 /// Runs a command to its end, and ends as it does.
 pub(super) fn watch(command: &mut Command, caller: u32) -> io::Result<ExitCode> {
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
-    stop_signals().thread_block()?;
     adopt()?;
     let child = command.spawn()?;
+    // Not before: the command would inherit it, and could not be told to stop.
+    stop_signals().thread_block()?;
     // The command's own streams must end when it closes them.
     dup2_stdin(&nothing)?;
     dup2_stdout(&nothing)?;

@@ -12,11 +12,7 @@ use serde::Deserialize;
 use shared::tool::ToolError;
 use sysinfo::Process;
 
-use super::{
-    System, ToolContext, blocking,
-    list::unknown,
-    processes::Processes,
-};
+use super::{System, ToolContext, blocking, list::unknown, processes::Processes};
 
 pub(super) const DESCRIPTION: &str = "Kill a process by PID or name. Only what bash_background \
     has started, unless more is allowed.";

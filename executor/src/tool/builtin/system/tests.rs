@@ -82,32 +82,62 @@ fn names_and_parameters_are_those_of_the_seed() {
 async fn bash_says_what_was_printed_and_how_it_ended() {
     let world = World::new();
     let run = |command: &str| json!({ "command": command });
-    world.check("bash", run("echo hi; echo no >&2"), expect![[r"
+    world
+        .check(
+            "bash",
+            run("echo hi; echo no >&2"),
+            expect![[r"
         STDOUT:
         hi
 
         STDERR:
         no
 
-        Return code: 0"]]).await;
-    world.check("bash", run("true"), expect![[r"
+        Return code: 0"]],
+        )
+        .await;
+    world
+        .check(
+            "bash",
+            run("true"),
+            expect![[r"
         (Command completed with no output)
 
-        Return code: 0"]]).await;
-    world.check("bash", run("echo a; exit 3"), expect![[r"
+        Return code: 0"]],
+        )
+        .await;
+    world
+        .check(
+            "bash",
+            run("echo a; exit 3"),
+            expect![[r"
         tool.failed: STDOUT:
         a
 
-        Return code: 3 (retryable: true)"]]).await;
-    world.check("bash", run("kill -9 $$"), expect![[r"
+        Return code: 3 (retryable: true)"]],
+        )
+        .await;
+    world
+        .check(
+            "bash",
+            run("kill -9 $$"),
+            expect![[r"
         tool.failed: (Command completed with no output)
 
-        Return code: -9 (retryable: true)"]]).await;
-    world.check("bash", run("read x; echo \"got '$x' $?\""), expect![[r"
+        Return code: -9 (retryable: true)"]],
+        )
+        .await;
+    world
+        .check(
+            "bash",
+            run("read x; echo \"got '$x' $?\""),
+            expect![[r"
         STDOUT:
         got '' 1
 
-        Return code: 0"]]).await;
+        Return code: 0"]],
+        )
+        .await;
 }
 
 #[tokio::test]
@@ -116,12 +146,24 @@ async fn bash_runs_below_the_root() {
     fs::create_dir(world.folder.path().join("sub")).unwrap();
     std::os::unix::fs::symlink("/etc", world.folder.path().join("link")).unwrap();
     let pwd = |cwd: &str| json!({ "command": "pwd", "cwd": cwd });
-    world.check("bash", pwd("sub"), expect![[r"
+    world
+        .check(
+            "bash",
+            pwd("sub"),
+            expect![[r"
         STDOUT:
         ROOT/sub
 
-        Return code: 0"]]).await;
-    world.check("bash", pwd("nowhere"), expect!["tool.failed: Directory not found: nowhere (retryable: true)"]).await;
+        Return code: 0"]],
+        )
+        .await;
+    world
+        .check(
+            "bash",
+            pwd("nowhere"),
+            expect!["tool.failed: Directory not found: nowhere (retryable: true)"],
+        )
+        .await;
     for outside in ["/etc", "..", "sub/../..", "link"] {
         let err = world.call("bash", pwd(outside)).await.unwrap_err();
         let expected = format!("Refused: Path outside project root: {outside}");
@@ -133,17 +175,32 @@ async fn bash_runs_below_the_root() {
 async fn bash_has_its_limits() {
     let world = World::new();
     world.check("bash", json!({ "command": "x", "timeout": 601 }), expect!["tool.invalid_parameters: timeout cannot exceed 600 seconds (10 minutes) (retryable: false)"]).await;
-    world.check("bash", json!({ "command": "x", "timeout": 0 }), expect!["tool.invalid_parameters: timeout must be at least 1 second (retryable: false)"]).await;
+    world
+        .check(
+            "bash",
+            json!({ "command": "x", "timeout": 0 }),
+            expect![
+                "tool.invalid_parameters: timeout must be at least 1 second (retryable: false)"
+            ],
+        )
+        .await;
     world.check("bash", json!({ "command": "x", "shell": 0 }), expect!["tool.invalid_parameters: Additional properties are not allowed ('shell' was unexpected) (retryable: false)"]).await;
     let start = Instant::now();
     let slow = json!({ "command": "echo begun; sleep 1000 & echo $! > pid; wait", "timeout": 1 });
-    world.check("bash", slow, expect![[r"
+    world
+        .check(
+            "bash",
+            slow,
+            expect![[r"
         tool.timeout: Command timed out after 1 seconds
 
         STDOUT:
-        begun (retryable: true)"]]).await;
+        begun (retryable: true)"]],
+        )
+        .await;
     assert!(start.elapsed().as_secs() < 10);
-    let pid: i32 = fs::read_to_string(world.folder.path().join("pid")).unwrap().trim().parse().unwrap();
+    let pid: i32 =
+        fs::read_to_string(world.folder.path().join("pid")).unwrap().trim().parse().unwrap();
     let gone = async {
         // What is killed is buried by whoever adopts it, in its own time.
         while fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|it| !it.contains(") Z ")) {
@@ -191,16 +248,21 @@ async fn background_commands_are_listed_read_and_killed() {
     let listed = world.call("process_list", json!({ "filter_pattern": "ECHO BYE" })).await.unwrap();
     assert!(listed.contains(&format!("*{pid:>7}")), "{listed}");
     let log = json!({ "file_path": ".faber/background/1.log" });
-    world.check("read_logs", log.clone(), expect![[r"
+    world
+        .check(
+            "read_logs",
+            log.clone(),
+            expect![[r"
         Last 50 lines of .faber/background/1.log:
 
         started
-    "]]).await;
+    "]],
+        )
+        .await;
     let killed = world.call("process_kill", json!({ "pid_or_name": pid })).await.unwrap();
     assert_eq!(killed, format!("Killed process {pid} (SIGTERM)"));
-    let ended = async {
-        while !world.call("read_logs", log.clone()).await.unwrap().contains("bye") {}
-    };
+    let ended =
+        async { while !world.call("read_logs", log.clone()).await.unwrap().contains("bye") {} };
     tokio::time::timeout(std::time::Duration::from_secs(10), ended).await.unwrap();
 }
 
@@ -209,7 +271,10 @@ async fn a_background_command_that_fails_at_once_says_so() {
     let world = World::new();
     let err = world.call("bash_background", json!({ "command": "echo oops; exit 7" })).await;
     let message = err.unwrap_err().message;
-    assert!(message.contains("it exited with status 7\n") && message.ends_with("\n\noops\n"), "{message}");
+    assert!(
+        message.contains("it exited with status 7\n") && message.ends_with("\n\noops\n"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -246,12 +311,44 @@ async fn logs_outside_the_root_are_refused() {
     std::process::Command::new("mkfifo").arg(world.folder.path().join("pipe")).status().unwrap();
     fs::write(world.folder.path().join("empty"), "").unwrap();
     let read = |path: &str| json!({ "file_path": path });
-    world.check("read_logs", read("/etc/passwd"), expect!["tool.failed: Refused: Path outside project root: /etc/passwd (retryable: false)"]).await;
-    world.check("read_logs", read("../x"), expect!["tool.failed: Refused: Path outside project root: ../x (retryable: false)"]).await;
-    world.check("read_logs", read("link"), expect!["tool.failed: Refused: Path outside project root: link (retryable: false)"]).await;
-    world.check("read_logs", read("pipe"), expect!["tool.failed: Not a file: pipe (retryable: true)"]).await;
+    world
+        .check(
+            "read_logs",
+            read("/etc/passwd"),
+            expect![
+                "tool.failed: Refused: Path outside project root: /etc/passwd (retryable: false)"
+            ],
+        )
+        .await;
+    world
+        .check(
+            "read_logs",
+            read("../x"),
+            expect!["tool.failed: Refused: Path outside project root: ../x (retryable: false)"],
+        )
+        .await;
+    world
+        .check(
+            "read_logs",
+            read("link"),
+            expect!["tool.failed: Refused: Path outside project root: link (retryable: false)"],
+        )
+        .await;
+    world
+        .check(
+            "read_logs",
+            read("pipe"),
+            expect!["tool.failed: Not a file: pipe (retryable: true)"],
+        )
+        .await;
     world.check("read_logs", read("empty"), expect!["Log file is empty: empty"]).await;
-    world.check("read_logs", read("none"), expect!["tool.failed: Log file not found: none (retryable: true)"]).await;
+    world
+        .check(
+            "read_logs",
+            read("none"),
+            expect!["tool.failed: Log file not found: none (retryable: true)"],
+        )
+        .await;
 }
 
 #[tokio::test]
@@ -296,14 +393,20 @@ async fn a_list_of_things_to_do_is_summed_up() {
         { "content": "Start", "status": "in_progress", "activeForm": "Starting" },
         { "content": "Test", "status": "pending" },
     ]);
-    world.check("todo_write", json!({ "todos": todos }), expect![[r"
+    world
+        .check(
+            "todo_write",
+            json!({ "todos": todos }),
+            expect![[r"
         Task List:
 
         1. [x] Install
         2. [~] Starting
         3. [ ] Test
 
-        Progress: 1/3 completed, 1 in progress, 1 pending"]]).await;
+        Progress: 1/3 completed, 1 in progress, 1 pending"]],
+        )
+        .await;
     let wrong = json!({ "todos": [{ "content": "x", "status": "done" }] });
     let err = world.call("todo_write", wrong).await.unwrap_err();
     assert_eq!(err.code, ErrorCode::INVALID_PARAMETERS);

@@ -9,15 +9,47 @@ use reqwest::Url;
 
 /// What is never read.
 const UNSEEN: [&[u8]; 9] = [
-    b"canvas", b"head", b"iframe", b"noscript", b"object", b"script", b"style", b"svg", b"template",
+    b"canvas",
+    b"head",
+    b"iframe",
+    b"noscript",
+    b"object",
+    b"script",
+    b"style",
+    b"svg",
+    b"template",
 ];
 /// What is around a page, but not what it says.
 const AROUND: [&[u8]; 3] = [b"aside", b"footer", b"nav"];
 /// What stands on lines of its own.
 const BLOCKS: [&[u8]; 27] = [
-    b"address", b"article", b"aside", b"blockquote", b"body", b"dd", b"details", b"div", b"dl",
-    b"dt", b"fieldset", b"figcaption", b"figure", b"footer", b"form", b"header", b"hr", b"main",
-    b"nav", b"ol", b"p", b"section", b"summary", b"table", b"tbody", b"thead", b"ul",
+    b"address",
+    b"article",
+    b"aside",
+    b"blockquote",
+    b"body",
+    b"dd",
+    b"details",
+    b"div",
+    b"dl",
+    b"dt",
+    b"fieldset",
+    b"figcaption",
+    b"figure",
+    b"footer",
+    b"form",
+    b"header",
+    b"hr",
+    b"main",
+    b"nav",
+    b"ol",
+    b"p",
+    b"section",
+    b"summary",
+    b"table",
+    b"tbody",
+    b"thead",
+    b"ul",
 ];
 
 /// What a page says.
@@ -315,23 +347,35 @@ y</pre>
 
     #[test]
     fn what_never_ends_hides_nothing() {
-        check("<nav><p>all of it", expect![[r"
+        check(
+            "<nav><p>all of it",
+            expect![[r"
 
             ---
-            all of it"]]);
-        check("<title>t</title><p>a<svg><p>b</svg>c", expect![[r"
+            all of it"]],
+        );
+        check(
+            "<title>t</title><p>a<svg><p>b</svg>c",
+            expect![[r"
             t
             ---
             a
-            c"]]);
-        check("just <text & more", expect![[r"
+            c"]],
+        );
+        check(
+            "just <text & more",
+            expect![[r"
 
             ---
-            just"]]);
-        check("", expect![[r"
+            just"]],
+        );
+        check(
+            "",
+            expect![[r"
 
             ---
-        "]]);
+        "]],
+        );
     }
 
     #[test]

@@ -187,11 +187,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// Makes an address below a service's.
-fn below<'a>(
-    base: &Url,
-    path: &str,
-    pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> Url {
+fn below<'a>(base: &Url, path: &str, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Url {
     let mut url = base.clone();
     let path = format!("{}/{path}", url.path().trim_end_matches('/'));
     url.set_path(&path);
@@ -226,7 +222,11 @@ pub(super) async fn github(services: Arc<Services>, args: Search) -> Result<Stri
         Found {
             title: it.full_name,
             url: it.html_url,
-            snippet: format!("{} stars, {language}: {}", it.stargazers_count, one_line(description)),
+            snippet: format!(
+                "{} stars, {language}: {}",
+                it.stargazers_count,
+                one_line(description)
+            ),
         }
     });
     Ok(listed(&args.query, &found.collect::<Vec<_>>()))

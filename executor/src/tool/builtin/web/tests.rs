@@ -10,7 +10,11 @@ use axum::{
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 use shared::tool::ErrorCode;
-use tokio::{io::{AsyncReadExt, AsyncWriteExt}, net::TcpListener, task::JoinSet};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    task::JoinSet,
+};
 
 use super::*;
 use crate::toolbox::{Found, ToolSet, Toolbox};
@@ -155,7 +159,8 @@ async fn stack_overflow(RawQuery(query): RawQuery) -> impl IntoResponse {
 
 async fn wiki(RawQuery(query): RawQuery) -> impl IntoResponse {
     let query = query.unwrap();
-    let page = json!({ "title": "Rust", "extract": "Rust is a language.", "fullurl": "https://w/Rust" });
+    let page =
+        json!({ "title": "Rust", "extract": "Rust is a language.", "fullurl": "https://w/Rust" });
     axum::Json(if query.contains("titles=Rust") || query.contains("gsrsearch=rusty") {
         json!({ "query": { "pages": [page] } })
     } else if query.contains("titles=") {
@@ -192,37 +197,75 @@ async fn names_and_parameters_are_those_of_the_seed() {
 async fn pages_are_read() {
     let world = World::new().await;
     let url = |path: &str| json!({ "url": format!("{}{path}", world.base) });
-    world.check("fetch_url", url("/page"), expect![[r"
+    world
+        .check(
+            "fetch_url",
+            url("/page"),
+            expect![[r"
         A page
         BASE/page
 
         # Hello
 
-        World & [more](BASE/x)"]]).await;
+        World & [more](BASE/x)"]],
+        )
+        .await;
     let raw = json!({ "url": format!("{}/page", world.base), "extract_text": false });
     world.check("fetch_url", raw, expect!["<title>A page</title><nav>menu</nav><h1>Hello</h1><p>World &amp; <a href=/x>more</a>"]).await;
-    world.check("fetch_url", url("/latin"), expect![[r"
+    world
+        .check(
+            "fetch_url",
+            url("/latin"),
+            expect![[r"
         No title
         BASE/latin
 
-        café"]]).await;
-    world.check("fetch_url", url("/hops/4"), expect![[r"
+        café"]],
+        )
+        .await;
+    world
+        .check(
+            "fetch_url",
+            url("/hops/4"),
+            expect![[r"
         A page
         BASE/page
 
         # Hello
 
-        World & [more](BASE/x)"]]).await;
+        World & [more](BASE/x)"]],
+        )
+        .await;
 }
 
 #[tokio::test]
 async fn what_cannot_be_read_is_explained() {
     let world = World::new().await;
     let url = |path: &str| json!({ "url": format!("{}{path}", world.base) });
-    world.check("fetch_url", url("/image"), expect!["tool.failed: `BASE/image` is no text: its type is image/png (retryable: false)"]).await;
-    world.check("fetch_url", url("/gone"), expect!["tool.failed: `127.0.0.1` answered 410 Gone: no more (retryable: false)"]).await;
+    world
+        .check(
+            "fetch_url",
+            url("/image"),
+            expect![
+                "tool.failed: `BASE/image` is no text: its type is image/png (retryable: false)"
+            ],
+        )
+        .await;
+    world
+        .check(
+            "fetch_url",
+            url("/gone"),
+            expect!["tool.failed: `127.0.0.1` answered 410 Gone: no more (retryable: false)"],
+        )
+        .await;
     world.check("fetch_url", url("/busy"), expect!["tool.unavailable: `127.0.0.1` answered 429 Too Many Requests: later (retryable: true)"]).await;
-    world.check("fetch_url", url("/hops/5"), expect!["tool.failed: `BASE/page` is behind more than 5 redirects (retryable: false)"]).await;
+    world
+        .check(
+            "fetch_url",
+            url("/hops/5"),
+            expect!["tool.failed: `BASE/page` is behind more than 5 redirects (retryable: false)"],
+        )
+        .await;
     world.check("fetch_url", url("/to?file:///etc/passwd"), expect!["tool.failed: Refused: `file:///etc/passwd` is neither `http` nor `https` (retryable: false)"]).await;
     world.check("fetch_url", json!({ "url": "file:///etc/passwd" }), expect!["tool.failed: Refused: `file:///etc/passwd` is neither `http` nor `https` (retryable: false)"]).await;
     world.check("fetch_url", json!({ "url": "example" }), expect!["tool.failed: Refused: `example` is no URL: write one such as `https://example.com/page` (retryable: false)"]).await;
@@ -235,9 +278,23 @@ async fn private_addresses_are_refused_in_every_form() {
     let world = World::strict().await;
     let port = world.base.rsplit(':').next().unwrap();
     for host in [
-        "127.0.0.1", "localhost", "LOCALHOST", "0.0.0.0", "0", "2130706433", "0x7f000001", "017700000001",
-        "127.1", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "169.254.169.254",
-        "10.0.0.1", "[fe80::1]", "[fd00::1]",
+        "127.0.0.1",
+        "localhost",
+        "LOCALHOST",
+        "0.0.0.0",
+        "0",
+        "2130706433",
+        "0x7f000001",
+        "017700000001",
+        "127.1",
+        "[::1]",
+        "[::]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "169.254.169.254",
+        "10.0.0.1",
+        "[fe80::1]",
+        "[fd00::1]",
     ] {
         let url = json!({ "url": format!("http://{host}:{port}/page") });
         let err = world.call("fetch_url", url).await.unwrap_err();
@@ -258,8 +315,14 @@ async fn redirects_to_private_addresses_are_refused() {
     let web = Web::new(false, Duration::from_secs(10), 1 << 20);
     web.pin("public.example", address);
     for target in [
-        "http://127.0.0.1/", "http://[::ffff:127.0.0.1]/", "http://169.254.169.254/",
-        "http://0.0.0.0/", "http://2130706433/", "http://0x7f.1/", "//localhost/", "http://[::1]/",
+        "http://127.0.0.1/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://169.254.169.254/",
+        "http://0.0.0.0/",
+        "http://2130706433/",
+        "http://0x7f.1/",
+        "//localhost/",
+        "http://[::1]/",
     ] {
         let url = format!("http://public.example:{}/to?{target}", address.port());
         let err = web.get(url.parse().unwrap(), "*/*").await.unwrap_err();
@@ -283,7 +346,13 @@ async fn answers_have_a_size() {
 async fn answers_have_a_time() {
     let world = World::with(|it| it.timeout_seconds = 1).await;
     let start = Instant::now();
-    world.check("fetch_url", json!({ "url": format!("{}/slow", world.base) }), expect!["tool.timeout: `127.0.0.1` did not answer within 1 s (retryable: true)"]).await;
+    world
+        .check(
+            "fetch_url",
+            json!({ "url": format!("{}/slow", world.base) }),
+            expect!["tool.timeout: `127.0.0.1` did not answer within 1 s (retryable: true)"],
+        )
+        .await;
     // One that answers a byte at a time is no faster.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -315,7 +384,11 @@ async fn a_cancelled_call_stops() {
 async fn searches_return_lists() {
     let world = World::new().await;
     let query = |query: &str| json!({ "query": query });
-    world.check("web_search", query("rust lang"), expect![[r"
+    world
+        .check(
+            "web_search",
+            query("rust lang"),
+            expect![[r"
         Results for: rust lang
 
         1. First
@@ -323,18 +396,28 @@ async fn searches_return_lists() {
            You asked q=rust+lang
 
         2. Second
-           https://b.example/"]]).await;
-    world.check("web_search", json!({ "query": "x", "max_results": 1 }), expect![[r"
+           https://b.example/"]],
+        )
+        .await;
+    world
+        .check(
+            "web_search",
+            json!({ "query": "x", "max_results": 1 }),
+            expect![[r"
         Results for: x
 
         1. First
            https://a.example/
-           You asked q=x"]]).await;
+           You asked q=x"]],
+        )
+        .await;
     world.check("web_search", query("nothing"), expect!["No results found for: nothing"]).await;
     world.check("web_search", query("robot"), expect!["tool.unavailable: `127.0.0.1` wants proof that a person is asking: wait a while, or configure another search (retryable: true)"]).await;
-    let docs = world.call("docs_search", json!({ "library": "Flask", "query": "sse" })).await.unwrap();
+    let docs =
+        world.call("docs_search", json!({ "library": "Flask", "query": "sse" })).await.unwrap();
     assert!(docs.starts_with("Results for: site:flask.palletsprojects.com sse\n"), "{docs}");
-    let docs = world.call("docs_search", json!({ "library": "axum", "query": "sse" })).await.unwrap();
+    let docs =
+        world.call("docs_search", json!({ "library": "axum", "query": "sse" })).await.unwrap();
     assert!(docs.starts_with("Results for: axum documentation sse\n"), "{docs}");
 }
 
@@ -342,7 +425,11 @@ async fn searches_return_lists() {
 async fn services_are_asked() {
     let world = World::new().await;
     let query = |query: &str| json!({ "query": query });
-    world.check("github_search", query("x"), expect![[r"
+    world
+        .check(
+            "github_search",
+            query("x"),
+            expect![[r"
         Results for: x
 
         1. a/b
@@ -351,22 +438,38 @@ async fn services_are_asked() {
 
         2. c/d
            https://github.com/c/d
-           3 stars, Unknown: No description"]]).await;
+           3 stars, Unknown: No description"]],
+        )
+        .await;
     world.check("github_search", query("nothing"), expect!["No results found for: nothing"]).await;
-    world.check("stack_overflow_search", query("x"), expect![[r"
+    world
+        .check(
+            "stack_overflow_search",
+            query("x"),
+            expect![[r"
         Results for: x
 
         1. Why <T> & 'a?
            https://stackoverflow.com/q/1
-           score -1, answered, 2 answers, 345 views"]]).await;
+           score -1, answered, 2 answers, 345 views"]],
+        )
+        .await;
     for topic in ["Rust", "rusty"] {
-        world.check("wiki_lookup", json!({ "topic": topic }), expect![[r"
+        world
+            .check(
+                "wiki_lookup",
+                json!({ "topic": topic }),
+                expect![[r"
             Rust
             https://w/Rust
 
-            Rust is a language."]]).await;
+            Rust is a language."]],
+            )
+            .await;
     }
-    world.check("wiki_lookup", json!({ "topic": "qqq" }), expect!["No results found for: qqq"]).await;
+    world
+        .check("wiki_lookup", json!({ "topic": "qqq" }), expect!["No results found for: qqq"])
+        .await;
 }
 
 #[test]
