@@ -176,6 +176,7 @@ fn clean(command: &mut Command, confinement: &Confinement) {
 
 /// What of a confinement this machine can hold a command to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct Support {
     /// Where it may read and write: Landlock, Linux 5.13.
     pub files: bool,

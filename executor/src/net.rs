@@ -26,12 +26,15 @@ pub fn is_public(address: IpAddr) -> bool {
 /// By the registry of special-purpose addresses (RFC 6890 and what followed).
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let special = match address.octets() {
-        [0 | 10 | 127 | 240..=255, ..] => true,
-        // Behind a provider's translation, and 6to4's old relays.
+        [0 | 10 | 127 | 240..=255, ..]
+        | [169, 254, ..]
+        | [192, 168, ..]
+        | [192, 88, 99, _]
+        | [192, 0, 0 | 2, _]
+        | [198, 51, 100, _]
+        | [203, 0, 113, _] => true,
         [100, b, ..] => b & 0xc0 == 64,
-        [169, 254, ..] | [192, 168, ..] | [192, 88, 99, _] => true,
         [172, b, ..] => b & 0xf0 == 16,
-        [192, 0, 0 | 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => true,
         [198, b, ..] => b & 0xfe == 18,
         _ => address.is_multicast(),
     };

@@ -106,7 +106,7 @@ impl System {
 
     /// Prepares a command line for the shell. Its temporary files are below the root, where it may
     /// write.
-    fn shell(&self, line: &str, life: Life, cwd: &Path) -> Result<Command, ToolError> {
+    fn shell(&self, text: &str, life: Life, cwd: &Path) -> Result<Command, ToolError> {
         let unusable = |err: io::Error| {
             let message = format!("`bash` cannot be prepared: {err}");
             ToolError::new(ErrorCode::UNAVAILABLE, message)
@@ -114,7 +114,7 @@ impl System {
         let temporary = self.place.own_folder("tmp").map_err(unusable)?;
         let mut command =
             self.launcher.command(&self.confinement, life, OsStr::new("bash")).map_err(unusable)?;
-        command.arg("-c").arg(line).current_dir(cwd).env("TMPDIR", temporary);
+        command.arg("-c").arg(text).current_dir(cwd).env("TMPDIR", temporary);
         Ok(command)
     }
 }

@@ -35,7 +35,7 @@ pub struct WebConfig {
     pub timeout_seconds: u64,
     /// Bytes of an answer that are read, unpacked.
     pub max_bytes: usize,
-    /// The search of the web: a page in the manner of DuckDuckGo's without scripts.
+    /// The search of the web: a page in the manner of `DuckDuckGo`'s without scripts.
     pub duckduckgo: String,
     /// The search of documentation: such a page, too.
     pub docs: String,
@@ -43,7 +43,7 @@ pub struct WebConfig {
     pub github: String,
     /// Stack Exchange's API.
     pub stack_overflow: String,
-    /// A wiki that runs MediaWiki.
+    /// A wiki that runs `MediaWiki`.
     pub wikipedia: String,
 }
 

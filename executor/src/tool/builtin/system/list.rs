@@ -33,7 +33,7 @@ pub(super) async fn list(
 ) -> Result<String, ToolError> {
     blocking(move || {
         let processes = Processes::look(&system, true).ok_or_else(unknown)?;
-        shown(&processes, args.filter_pattern.as_deref())
+        Ok(shown(&processes, args.filter_pattern.as_deref()))
     })
     .await
 }
@@ -43,13 +43,13 @@ pub(super) fn unknown() -> ToolError {
     ToolError::new(ErrorCode::UNAVAILABLE, "this machine does not tell what runs on it")
 }
 
-fn shown(processes: &Processes, filter: Option<&str>) -> Result<String, ToolError> {
+fn shown(processes: &Processes, filter: Option<&str>) -> String {
     let wanted = filter.unwrap_or_default().to_lowercase();
     let all = processes.all();
     let found: Vec<_> =
         all.into_iter().filter(|it| called(it).to_lowercase().contains(&wanted)).collect();
     if found.is_empty() {
-        return Ok(format!("No processes found matching: {}", filter.unwrap_or_default()));
+        return format!("No processes found matching: {}", filter.unwrap_or_default());
     }
     let mut text = format!("{:>8}  {:>6}  {:>9}  COMMAND", "PID", "CPU %", "MEMORY MB");
     for process in found.iter().take(MOST) {
@@ -70,5 +70,5 @@ fn shown(processes: &Processes, filter: Option<&str>) -> Result<String, ToolErro
     if found.iter().any(|it| processes.is_started(it)) {
         text.push_str("\n(* started by bash_background)");
     }
-    Ok(text)
+    text
 }

@@ -305,6 +305,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check(html: &str, expected: Expect) {
         let base = "https://example.com/a/b".parse().unwrap();
         let page = read(html, &base);
