@@ -2,11 +2,13 @@
 
 mod cache;
 pub mod call;
+pub mod confine;
 pub mod control;
 mod driver;
 mod lease;
 pub mod limits;
 pub mod machine;
+pub mod net;
 pub mod options;
 mod permits;
 pub mod plans;

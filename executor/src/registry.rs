@@ -238,7 +238,7 @@ impl Registry {
         let tool: CommandTool = serde_json::from_value(written.clone())
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
         let name: ToolSetName = set.unwrap_or(LOCAL).parse()?;
-        let known = tool.clone().into_tool(&name, usize::MAX);
+        let known = tool.clone().into_tool(&name, usize::MAX, self.0.parts.sources.launcher());
         let known = known.map_err(|err| RegistryError::Invalid(err.to_string()))?;
         let qualified = known.definition().qualified();
         self.sync().await?;
@@ -370,7 +370,11 @@ impl Registry {
         if let Some(place) = place
             && applied.revision.map(|it| it + 1) == Some(revision)
             && let Source::Tools(tools) = &mut applied.wanted[place].config.source
-            && let Ok(ready) = tool.clone().into_tool(set, self.0.parts.sources.output_bytes())
+            && let Ok(ready) = tool.clone().into_tool(
+                set,
+                self.0.parts.sources.output_bytes(),
+                self.0.parts.sources.launcher(),
+            )
         {
             tools.push(tool);
             applied.known.tools.push((set.to_string(), written));

@@ -1,5 +1,6 @@
 //! Where configured toolsets come from, and what keeps them connected.
 
+mod builtin;
 mod config;
 pub mod habilis;
 
@@ -9,12 +10,17 @@ use std::{
     time::Duration,
 };
 
-use shared::id::ToolSetName;
+use shared::{clock::Clock, id::ToolSetName, store::Store};
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-pub use self::config::{SetConfig, Source};
+use self::builtin::Needs;
+pub use self::{
+    builtin::{BuiltinKind, BuiltinSet, with_builtin},
+    config::{SetConfig, Source},
+};
 use crate::{
+    confine::Launcher,
     tool::{
         command::CommandTool,
         mcp::{Keeper, Line},
@@ -31,6 +37,7 @@ pub const CONNECT_TIMEOUT: Duration = crate::tool::mcp::CONNECT;
 pub struct Sources {
     toolbox: Toolbox,
     output_bytes: usize,
+    needs: Needs,
     live: Mutex<Live>,
     stop: CancellationToken,
 }
@@ -48,9 +55,29 @@ impl Sources {
         Self {
             toolbox: toolbox.clone(),
             output_bytes,
+            needs: Needs { launcher: Launcher::none(), store: None },
             live: Mutex::default(),
             stop: CancellationToken::new(),
         }
+    }
+
+    /// Starts confined commands through this; without it none can be.
+    #[must_use]
+    pub fn with_launcher(mut self, launcher: Launcher) -> Self {
+        self.needs.launcher = launcher;
+        self
+    }
+
+    /// Gives tools that remember things a place to keep them.
+    #[must_use]
+    pub fn with_store(mut self, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        self.needs.store = Some((store, clock));
+        self
+    }
+
+    /// Returns what starts confined commands.
+    pub(crate) fn launcher(&self) -> &Launcher {
+        &self.needs.launcher
     }
 
     /// Returns how many bytes an output may have.
@@ -92,7 +119,17 @@ impl Sources {
                 while live.keepers.try_join_next().is_some() {}
             }
             Source::Tools(tools) => {
-                (set.status, set.tools) = commands(&set.name, tools, self.output_bytes);
+                (set.status, set.tools) = self.commands(&set.name, tools);
+                self.toolbox.put(set);
+            }
+            Source::Builtin(builtin) => {
+                match builtin.tools(&set.name, &self.needs) {
+                    Ok(tools) => {
+                        set.status = SetStatus::Ready;
+                        set.tools = tools.into_iter().map(ReadyTool::new).collect();
+                    }
+                    Err(error) => set.status = SetStatus::Failed { error },
+                }
                 self.toolbox.put(set);
             }
         }
@@ -153,6 +190,21 @@ impl Sources {
         while keepers.join_next().await.is_some() {}
     }
 
+    fn commands(&self, set: &ToolSetName, tools: Vec<CommandTool>) -> (SetStatus, Vec<ReadyTool>) {
+        let mut names = BTreeSet::new();
+        if let Some(twin) = tools.iter().find(|it| !names.insert(&it.name)) {
+            let error = format!("two tools are called `{}`: rename one", twin.name);
+            return (SetStatus::Failed { error }, Vec::new());
+        }
+        let make = |it: CommandTool| it.into_tool(set, self.output_bytes, &self.needs.launcher);
+        let tools: Result<Vec<_>, _> =
+            tools.into_iter().map(|it| make(it).map(ReadyTool::new)).collect();
+        match tools {
+            Ok(tools) => (SetStatus::Ready, tools),
+            Err(err) => (SetStatus::Failed { error: err.to_string() }, Vec::new()),
+        }
+    }
+
     fn set(&self, name: &ToolSetName) -> Option<ToolSet> {
         self.toolbox.sets().into_iter().find(|it| it.name == *name)
     }
@@ -163,24 +215,6 @@ impl Sources {
 
     fn is_connecting(&self) -> bool {
         self.toolbox.sets().iter().any(|it| it.status == SetStatus::Connecting)
-    }
-}
-
-fn commands(
-    set: &ToolSetName,
-    tools: Vec<CommandTool>,
-    most: usize,
-) -> (SetStatus, Vec<ReadyTool>) {
-    let mut names = BTreeSet::new();
-    if let Some(twin) = tools.iter().find(|it| !names.insert(&it.name)) {
-        let error = format!("two tools are called `{}`: rename one", twin.name);
-        return (SetStatus::Failed { error }, Vec::new());
-    }
-    let tools: Result<Vec<_>, _> =
-        tools.into_iter().map(|it| it.into_tool(set, most).map(ReadyTool::new)).collect();
-    match tools {
-        Ok(tools) => (SetStatus::Ready, tools),
-        Err(err) => (SetStatus::Failed { error: err.to_string() }, Vec::new()),
     }
 }
 
@@ -224,8 +258,11 @@ mod tests {
 
     #[test]
     fn mistakes_are_explained() {
-        check(json!({}), expect!["a source is exactly one of `mcp` and `tools`"]);
-        check(json!({ "mpc": {} }), expect!["unknown field `mpc`, expected `mcp` or `tools`"]);
+        check(json!({}), expect!["a source is exactly one of `mcp`, `tools` and `builtin`"]);
+        check(
+            json!({ "mpc": {} }),
+            expect!["unknown field `mpc`, expected `mcp`, `tools` or `builtin`"],
+        );
         check(json!({ "mcp": { "args": [] } }), expect!["missing field `command`"]);
         let tool = json!({ "name": "t", "run": { "command": [] } });
         check(json!({ "tools": [tool] }), expect!["a command needs a program, as in `[date, -u]`"]);

@@ -7,6 +7,7 @@
 mod args;
 pub mod bench;
 mod client;
+mod confined;
 mod doctor;
 mod drive;
 mod endings;
@@ -84,8 +85,11 @@ struct Session {
 
 /// Runs the command line of this process.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let environment = Environment::of_process();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if let Some(status) = confined::confined(&arguments) {
+        return status;
+    }
+    let environment = Environment::of_process();
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(err) => return refuse(&err, &arguments, &environment),

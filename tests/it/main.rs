@@ -5,6 +5,7 @@
 mod api;
 mod cli;
 mod commands;
+mod confine;
 mod crash;
 mod golden;
 mod mcp;

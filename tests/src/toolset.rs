@@ -3,6 +3,7 @@
 use std::{fs, sync::Arc, time::Duration};
 
 use executor::{
+    confine::Launcher,
     sources::{SetConfig, Sources},
     tool::{StepCall, ToolContext},
     toolbox::{Found, ReadyTool, SetStatus, Toolbox},
@@ -34,10 +35,19 @@ impl Connected {
     ///
     /// If a configuration could not.
     pub fn begin(source: &Value) -> Self {
+        Self::begin_with(source, Launcher::none())
+    }
+
+    /// Does so with what starts confined commands.
+    ///
+    /// # Panics
+    ///
+    /// If a configuration could not.
+    pub fn begin_with(source: &Value, launcher: Launcher) -> Self {
         let set: SetConfig = serde_json::from_value(json!({ "name": "s", "source": source }))
             .expect("a source that a configuration could have");
         let toolbox = Toolbox::default();
-        let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES);
+        let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES).with_launcher(launcher);
         sources.add(set).expect("a toolbox that is empty");
         Self { toolbox, sources }
     }

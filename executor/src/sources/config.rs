@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use shared::id::ToolSetName;
 
+use super::builtin::BuiltinSet;
 use crate::tool::{command::CommandTool, mcp::McpCommand};
 
 /// A toolset as the configuration describes it.
@@ -42,10 +43,12 @@ pub enum Source {
     Mcp(McpCommand),
     /// Commands on this machine.
     Tools(Vec<CommandTool>),
+    /// One of Faber's own sets.
+    Builtin(Box<BuiltinSet>),
 }
 
 /// The kinds of sources, each the key of its own map.
-const KINDS: [&str; 2] = ["mcp", "tools"];
+const KINDS: [&str; 3] = ["mcp", "tools", "builtin"];
 
 /// A source is a map of exactly one kind. (An enum would be a tag in YAML.)
 impl TryFrom<Map<String, Value>> for Source {
@@ -59,6 +62,10 @@ impl TryFrom<Map<String, Value>> for Source {
                 None => format!("a source is exactly one of {}", listed("and")),
             });
         };
+        if kind == "builtin" {
+            let set = serde_json::from_value(Value::Object(written));
+            return set.map(Self::Builtin).map_err(|err| err.to_string());
+        }
         let value = written.swap_remove(kind).unwrap_or_default();
         if let Some(other) = written.keys().next() {
             return Err(unknown_field(other));
@@ -89,11 +96,19 @@ impl SetConfig {
                 mcp.command = rooted_program(base, &mcp.command);
                 mcp.cwd = Some(rooted_cwd(base, mcp.cwd.take()));
             }
+            Source::Builtin(set) => {
+                let rooted = set.as_ref().clone().rooted(base);
+                **set = rooted;
+            }
             Source::Tools(tools) => {
                 for run in tools.iter_mut().filter_map(|it| it.run.as_mut()) {
                     let program = rooted_program(base, run.command.program());
                     run.command = run.command.clone().with_program(program);
                     run.cwd = Some(rooted_cwd(base, run.cwd.take()));
+                    if let Some(confine) = &mut run.confine {
+                        let folders = confine.write.iter_mut().chain(&mut confine.read);
+                        folders.for_each(|it| *it = base.join(&*it));
+                    }
                 }
             }
         }
@@ -105,6 +120,7 @@ impl SetConfig {
         let kind = match self.source {
             Source::Mcp(_) => "mcp",
             Source::Tools(_) => "local",
+            Source::Builtin(_) => "builtin",
         };
         self.context.clone().unwrap_or_else(|| kind.to_owned())
     }

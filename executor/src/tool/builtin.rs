@@ -6,6 +6,8 @@ pub mod memory;
 #[cfg(test)]
 mod project;
 pub mod root;
+pub mod system;
+pub mod web;
 mod whole;
 
 pub use root::{Root, RootError};

@@ -27,6 +27,7 @@ use super::{
     Tool, ToolContext,
     process::{Group, Program, Tail, describe, read_tail},
 };
+use crate::confine::{Confinement, Launcher};
 
 /// How long a command's pipes may stay open once it has ended: something that it started may
 /// hold them for ever.
@@ -65,6 +66,8 @@ pub struct Run {
     /// What to add to the environment.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// What the command may do, where that is less than everything.
+    pub confine: Option<Confinement>,
 }
 
 /// A command tool that cannot be called as it is described.
@@ -79,6 +82,14 @@ pub enum CommandToolError {
         tool: ToolName,
         /// The parameter.
         parameter: String,
+    },
+    /// It is to be confined, and nothing can do that.
+    #[error(
+        "`{tool}` is to be confined, and this program cannot do that: let it name a `faber` binary, or leave out `confine`"
+    )]
+    NotConfined {
+        /// The tool.
+        tool: ToolName,
     },
     /// Its parameters have no schema.
     #[error("the `parameters` of `{tool}` are no JSON Schema: {error}")]
@@ -95,17 +106,22 @@ fn no_parameters() -> Value {
 }
 
 impl CommandTool {
-    /// Makes a tool that can be called and prints at most `most` bytes.
+    /// Makes a tool that can be called and prints at most `most` bytes. `launcher` starts it where
+    /// it is confined.
     pub fn into_tool(
         self,
         set: &ToolSetName,
         most: usize,
+        launcher: &Launcher,
     ) -> Result<Arc<dyn Tool>, CommandToolError> {
         let known = self.parameters.get("properties").and_then(Value::as_object);
         let is_unknown = |name: &&str| !known.is_some_and(|all| all.contains_key(*name));
         let unknown = self.run.as_ref().and_then(|it| it.command.parameters().find(is_unknown));
         if let Some(parameter) = unknown.map(str::to_owned) {
             return Err(CommandToolError::UnknownParameter { tool: self.name, parameter });
+        }
+        if self.run.as_ref().is_some_and(|it| it.confine.is_some()) && !launcher.confines() {
+            return Err(CommandToolError::NotConfined { tool: self.name });
         }
         if let Err(error) = Schema::new(&self.parameters) {
             return Err(CommandToolError::Schema { tool: self.name, error });
@@ -120,7 +136,12 @@ impl CommandTool {
             examples: self.examples,
             is_callable: self.run.is_some(),
         };
-        Ok(Arc::new(CommandRunner { definition: Arc::new(definition), run: self.run, most }))
+        Ok(Arc::new(CommandRunner {
+            definition: Arc::new(definition),
+            run: self.run,
+            most,
+            launcher: launcher.clone(),
+        }))
     }
 }
 
@@ -129,6 +150,7 @@ struct CommandRunner {
     definition: Arc<ToolDefinition>,
     run: Option<Run>,
     most: usize,
+    launcher: Launcher,
 }
 
 #[async_trait]
@@ -139,7 +161,7 @@ impl Tool for CommandRunner {
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let run = self.run.as_ref().ok_or_else(|| self.not_callable())?;
-        let mut running = Running::start(run, &parameters, &cx)?;
+        let mut running = Running::start(run, &self.launcher, &parameters, &cx)?;
         let ended = tokio::select! {
             ended = running.finish(self.most) => Some(ended),
             () = cx.cancel.cancelled() => None,
@@ -180,13 +202,15 @@ enum Ended {
 struct TooMuch;
 
 impl Running {
-    fn start(run: &Run, parameters: &Value, cx: &ToolContext) -> Result<Self, ToolError> {
+    fn start(
+        run: &Run,
+        launcher: &Launcher,
+        parameters: &Value,
+        cx: &ToolContext,
+    ) -> Result<Self, ToolError> {
         let program =
             Program { name: run.command.program(), cwd: run.cwd.as_deref(), env: &run.env };
-        let mut command = program.command();
-        command.args(run.command.arguments(parameters));
-        tell_context(&mut command, cx);
-        let group = Group::spawn(&mut command).map_err(|err| {
+        let complain = |err: io::Error| {
             let code = match err.kind() {
                 io::ErrorKind::InvalidInput | io::ErrorKind::ArgumentListTooLong => {
                     ErrorCode::INVALID_PARAMETERS
@@ -194,7 +218,14 @@ impl Running {
                 _ => ErrorCode::UNAVAILABLE,
             };
             ToolError::new(code, program.complaint(&err))
-        })?;
+        };
+        let mut command = match &run.confine {
+            Some(confinement) => program.confined(launcher, confinement).map_err(complain)?,
+            None => program.command(),
+        };
+        command.args(run.command.arguments(parameters));
+        tell_context(&mut command, cx);
+        let group = Group::spawn(&mut command).map_err(complain)?;
         let input = parameters.to_string().into_bytes();
         Ok(Self { group, input, output: Vec::new(), stderr: Tail::default() })
     }

@@ -18,6 +18,8 @@ use tokio::{
     time::timeout,
 };
 
+use crate::confine::{Confinement, Launcher, Life, with_own};
+
 /// How long a process may take to end once told to, before it is killed: within
 /// [`shared::limits::CANCEL_GRACE`], so that the answer still comes in time.
 pub(super) const STOP_GRACE: Duration = Duration::from_secs(3);
@@ -36,7 +38,23 @@ pub(super) struct Program<'a> {
 impl Program<'_> {
     /// Prepares the command: no shell, all three streams piped.
     pub(super) fn command(&self) -> Command {
-        let mut command = Command::new(executable(self.name));
+        self.prepared(Command::new(executable(self.name)))
+    }
+
+    /// Prepares the command with a clean environment, and confined; it may read where it runs,
+    /// and its own file.
+    pub(super) fn confined(
+        &self,
+        launcher: &Launcher,
+        confinement: &Confinement,
+    ) -> io::Result<Command> {
+        let program = executable(self.name);
+        let file = Some(program.as_path()).filter(|it| it.is_absolute());
+        let confinement = with_own(confinement.clone(), &[file, self.cwd]);
+        Ok(self.prepared(launcher.command(&confinement, Life::Watched, program.as_os_str())?))
+    }
+
+    fn prepared(&self, mut command: Command) -> Command {
         if let Some(cwd) = self.cwd {
             command.current_dir(cwd);
         }

@@ -1,11 +1,12 @@
 //! The engine of this process: opened for one command, closed when it is done.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use executor::{
+    confine::Launcher,
     control::Control,
     registry::{self, Registry},
-    sources::Sources,
+    sources::{SetConfig, Sources, with_builtin},
     toolbox::Toolbox,
     worker::{Handle, Parts, Scope, Worker},
 };
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Session, client::Client, drive::Drive, failure::Failure, remote::Remote, signals};
 use crate::{
+    config::Config,
     engine::Engine,
     schema::{self, Limits, Schema},
 };
@@ -204,6 +206,16 @@ impl Work {
     }
 }
 
+/// Returns the configured sets, and Faber's own.
+fn configured(config: &Config, base: &Path) -> Vec<SetConfig> {
+    let (sets, own) = (config.toolsets.value.clone(), config.toolsets.value.len());
+    let mut sets = with_builtin(sets);
+    for set in sets.iter_mut().skip(own) {
+        *set = set.clone().rooted(base);
+    }
+    sets
+}
+
 /// Opens the configured store. An embedded one gets the directory that it lies in.
 pub(super) async fn open_store(session: &Session) -> Result<Arc<dyn Store>, Failure> {
     let config = &session.config;
@@ -229,11 +241,13 @@ fn registry(
     let config = &session.config;
     let base = config.base().map_err(|err| Failure::usage(err.to_string()))?;
     Ok(Registry::new(registry::Parts {
-        sources: Sources::new(toolbox, config.limits.options().output_bytes),
+        sources: Sources::new(toolbox, config.limits.options().output_bytes)
+            .with_launcher(Launcher::this_binary())
+            .with_store(Arc::clone(store), Arc::clone(clock)),
         toolbox: toolbox.clone(),
         store: Arc::clone(store),
         clock: Arc::clone(clock),
-        configured: if has_tools { config.toolsets.value.clone() } else { Vec::new() },
+        configured: if has_tools { configured(config, &base) } else { Vec::new() },
         contexts: config.contexts.clone(),
         base,
     }))

@@ -104,7 +104,6 @@ fn what_later_versions_know_is_never_ignored() {
         "toolsets: [{ name: s, source: { mcp: { url: 'http://x' } } }]",
         "toolsets: [{ name: s, source: { openapi: {} } }]",
         "toolsets: [{ name: s, source: { graphql: {} } }]",
-        "toolsets: [{ name: s, source: { builtin: file_tools } }]",
     ] {
         let err = file::parse(text, Path::new("/")).unwrap_err();
         assert!(err.contains("is not supported by this version"), "{text}: {err}");

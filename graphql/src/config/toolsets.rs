@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Origin, Setting, file::unsupported};
 
 /// What kinds of sources other versions know.
-const LATER: [&str; 3] = ["openapi", "graphql", "builtin"];
+const LATER: [&str; 2] = ["openapi", "graphql"];
 
 /// Returns the demo: this very binary as a server of 18 tools.
 pub(super) fn demo() -> (Setting<Vec<SetConfig>>, Value) {

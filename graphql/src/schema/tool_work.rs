@@ -94,8 +94,9 @@ impl ToolQuery {
     async fn tool_schemas(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The capabilities. An unknown one has no tools.")]
-        capabilities: Option<Vec<String>>,
+        #[graphql(desc = "The capabilities. An unknown one has no tools.")] capabilities: Option<
+            Vec<String>,
+        >,
     ) -> Result<Value> {
         let capabilities = capabilities.unwrap_or_default();
         let names: Vec<&str> = capabilities.iter().map(String::as_str).collect();

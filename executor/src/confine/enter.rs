@@ -1,0 +1,106 @@
+//! The inside: what the subcommand does before the program runs.
+
+use std::{
+    env,
+    ffi::OsString,
+    io::{self, Write as _},
+    os::unix::process::CommandExt as _,
+    process::{Command, ExitCode},
+};
+
+use nix::{
+    sys::resource::{Resource, getrlimit, setrlimit},
+    unistd::setsid,
+};
+
+use super::{Confinement, Life, ORDER, Order, landlock, warden};
+
+/// The status where nothing was started, as `env` and others have it.
+const REFUSED: u8 = 125;
+/// The status where the program cannot be run.
+const NOT_RUNNABLE: u8 = 126;
+/// The status where there is no such program.
+const NOT_FOUND: u8 = 127;
+
+/// Confines this process and runs the program that `arguments` name after `--`.
+///
+/// This is what the subcommand [`SUBCOMMAND`](super::SUBCOMMAND) does. It must be called before
+/// there is a second thread: what has a thread of its own already would not be confined.
+pub fn enter(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments = arguments.into_iter().skip_while(|it| it == "--").collect();
+    match run(arguments) {
+        Ok(code) => code,
+        Err((status, complaint)) => {
+            // Nobody reads it where nobody listens.
+            let _ = writeln!(io::stderr(), "{complaint}");
+            ExitCode::from(status)
+        }
+    }
+}
+
+fn run(arguments: Vec<OsString>) -> Result<ExitCode, (u8, String)> {
+    let refuse = |err: String| (REFUSED, format!("the command is not confined: {err}"));
+    let order = order().map_err(refuse)?;
+    let mut arguments = arguments.into_iter();
+    let program = arguments.next().ok_or_else(|| refuse("it names no program".to_owned()))?;
+    let name = program.to_string_lossy().into_owned();
+    confine(&order).map_err(|err| refuse(err.to_string()))?;
+    let mut command = Command::new(program);
+    command.args(arguments).env_remove(ORDER);
+    let err = match order.life {
+        Life::Background => command.exec(),
+        Life::Watched => match warden::watch(&mut command, order.caller) {
+            Ok(code) => return Ok(code),
+            Err(err) => err,
+        },
+    };
+    Err(complaint(&name, &err))
+}
+
+fn order() -> Result<Order, String> {
+    let text = env::var_os(ORDER)
+        .ok_or_else(|| format!("`{ORDER}` says nothing: this subcommand is for Faber's own use"))?;
+    let text = text.to_str().ok_or_else(|| format!("`{ORDER}` is not UTF-8"))?;
+    serde_json::from_str(text).map_err(|err| format!("`{ORDER}`: {err}"))
+}
+
+fn confine(order: &Order) -> io::Result<()> {
+    if order.life == Life::Background {
+        setsid()?;
+    }
+    limit(&order.confinement)?;
+    landlock::apply(&order.confinement)
+}
+
+fn limit(confinement: &Confinement) -> io::Result<()> {
+    let limits = [
+        (Resource::RLIMIT_CORE, 0),
+        (Resource::RLIMIT_CPU, confinement.cpu_seconds),
+        (Resource::RLIMIT_DATA, confinement.memory_bytes),
+        (Resource::RLIMIT_FSIZE, confinement.file_bytes),
+        (Resource::RLIMIT_NOFILE, confinement.open_files),
+    ];
+    // Not the number of processes: the kernel counts those of the user, ours and the desktop's.
+    for (resource, wanted) in limits {
+        let (_, hard) = getrlimit(resource)?;
+        let most = wanted.min(hard);
+        setrlimit(resource, most, most)?;
+    }
+    Ok(())
+}
+
+fn complaint(name: &str, err: &io::Error) -> (u8, String) {
+    match err.kind() {
+        io::ErrorKind::NotFound => {
+            (NOT_FOUND, format!("`{name}` was not found: install it, or write its full path"))
+        }
+        io::ErrorKind::PermissionDenied => (
+            NOT_RUNNABLE,
+            format!(
+                "`{name}` may not be run: is it an executable file, below a folder that the \
+                 confinement lets it read? ({err})"
+            ),
+        ),
+        _ => (NOT_RUNNABLE, format!("`{name}` could not be started: {err}")),
+    }
+}

@@ -1,0 +1,72 @@
+//! What Linux can hold a process to: Landlock, and no new privileges.
+
+use std::io;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
+};
+use nix::sys::prctl;
+
+use super::{Confinement, Support};
+
+/// The newest version of Landlock that is asked for; what an older kernel lacks is left out.
+const NEWEST: ABI = ABI::V9;
+/// What programs need of the system to run at all.
+const SYSTEM: [&str; 14] = [
+    "/bin",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/nix/store",
+    "/opt",
+    "/proc",
+    "/run/systemd/resolve",
+    "/sbin",
+    "/sys/devices/system",
+    "/usr",
+    "/dev/random",
+    "/dev/urandom",
+];
+/// Devices that anybody may write: they keep nothing. No terminal, whose input could be forged.
+const DEVICES: [&str; 3] = ["/dev/full", "/dev/null", "/dev/zero"];
+
+/// Says what this kernel has, by making rules that nobody is held to.
+pub(super) fn support() -> Support {
+    let has = |make: fn(Ruleset) -> Result<Ruleset, RulesetError>| {
+        let strict = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+        make(strict).and_then(Ruleset::create).is_ok()
+    };
+    Support {
+        files: has(|it| it.handle_access(AccessFs::from_all(ABI::V1))),
+        tcp: has(|it| it.handle_access(AccessNet::from_all(ABI::V4))),
+        signals: has(|it| it.scope(Scope::Signal)),
+        sockets: has(|it| it.handle_access(BitFlags::from(AccessFs::ResolveUnix))),
+        privileges: prctl::get_no_new_privs().is_ok(),
+    }
+}
+
+/// Confines this thread, and all that it starts, for ever.
+pub(super) fn apply(confinement: &Confinement) -> io::Result<()> {
+    prctl::set_no_new_privs()?;
+    restrict(confinement).map_err(io::Error::other)
+}
+
+fn restrict(confinement: &Confinement) -> Result<(), RulesetError> {
+    let mut rules = Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .scope(Scope::from_all(NEWEST))?;
+    if !confinement.network {
+        rules = rules.handle_access(AccessNet::from_all(NEWEST))?;
+    }
+    let (read, all) = (AccessFs::from_read(NEWEST), AccessFs::from_all(NEWEST));
+    rules
+        .create()?
+        .add_rules(path_beneath_rules(SYSTEM, read))?
+        .add_rules(path_beneath_rules(DEVICES, read | AccessFs::WriteFile | AccessFs::Truncate))?
+        .add_rules(path_beneath_rules(&confinement.read, read))?
+        .add_rules(path_beneath_rules(&confinement.write, all))?
+        .restrict_self()
+        .map(drop)
+}

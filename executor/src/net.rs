@@ -1,0 +1,264 @@
+//! Which addresses on the network tools may reach.
+//!
+//! A tool that fetches what a model or a page names could be led to what only this machine can
+//! reach: a neighbour, a cloud's metadata, Faber itself. So names are resolved once, by
+//! [`PublicOnly`], and connected to at the address that was looked at; addresses that are written
+//! in a URL are looked at by [`check`]. Both must be used, for every hop of a redirect.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use reqwest::{
+    Url,
+    dns::{Addrs, Name, Resolve, Resolving},
+};
+
+/// Returns whether an address belongs to the public internet, in whatever form it is written.
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(it) => is_public_v4(it),
+        IpAddr::V6(it) => is_public_v6(it),
+    }
+}
+
+/// By the registry of special-purpose addresses (RFC 6890 and what followed).
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let special = match address.octets() {
+        [0 | 10 | 127 | 240..=255, ..]
+        | [169, 254, ..]
+        | [192, 168, ..]
+        | [192, 88, 99, _]
+        | [192, 0, 0 | 2, _]
+        | [198, 51, 100, _]
+        | [203, 0, 113, _] => true,
+        [100, b, ..] => b & 0xc0 == 64,
+        [172, b, ..] => b & 0xf0 == 16,
+        [198, b, ..] => b & 0xfe == 18,
+        _ => address.is_multicast(),
+    };
+    !special
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let segments = address.segments();
+    let embedded = |at: usize| {
+        let [a, b] = segments[at].to_be_bytes();
+        let [c, d] = segments[at + 1].to_be_bytes();
+        is_public_v4(Ipv4Addr::new(a, b, c, d))
+    };
+    match segments {
+        // Mapped, translated (NAT64) and tunnelled (6to4) addresses of version 4.
+        [0, 0, 0, 0, 0, 0xffff, ..]
+        | [0, 0, 0, 0, 0xffff, 0, ..]
+        | [0x64, 0xff9b, 0, 0, 0, 0, ..] => embedded(6),
+        [0x2002, ..] => embedded(1),
+        // Protocol assignments with Teredo, and documentation.
+        [0x2001, b, ..] => b > 0x01ff && b != 0x0db8,
+        [0x3fff, b, ..] => b > 0x0fff,
+        // All that is global is in here.
+        [a, ..] => a & 0xe000 == 0x2000,
+    }
+}
+
+/// Why a URL is not fetched.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// It is no URL.
+    #[error("`{0}` is no URL: write one such as `https://example.com/page`")]
+    NoUrl(String),
+    /// Its scheme is another.
+    #[error("`{0}` is neither `http` nor `https`")]
+    Scheme(Url),
+    /// It carries a name or a password.
+    #[error("the URL of `{0}` has credentials in it: leave them out")]
+    Credentials(String),
+    /// It names an address that is not public.
+    #[error(
+        "`{0}` is no public address: private ones are refused unless the configuration says `allow_private`"
+    )]
+    Private(String),
+}
+
+/// Says whether a URL may be fetched, as far as one can see from the URL: a name in it is looked
+/// at by [`PublicOnly`] when it is resolved.
+pub fn check(url: &Url, allow_private: bool) -> Result<(), Refused> {
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(Refused::Scheme(url.clone()));
+    }
+    let host = url.host_str().unwrap_or_default();
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Refused::Credentials(host.to_owned()));
+    }
+    // Decimal and hexadecimal forms have become dotted ones when the URL was parsed.
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    match bare.parse::<IpAddr>() {
+        Ok(address) if !allow_private && !is_public(address) => {
+            Err(Refused::Private(host.to_owned()))
+        }
+        _ if host.is_empty() => Err(Refused::NoUrl(url.to_string())),
+        _ => Ok(()),
+    }
+}
+
+/// Resolves names to public addresses only, so that the one that was looked at is the one that is
+/// connected to.
+#[derive(Clone, Copy, Debug)]
+pub struct PublicOnly {
+    /// Whether any address will do.
+    pub allow_private: bool,
+}
+
+impl PublicOnly {
+    async fn addresses(self, name: &str) -> io::Result<Vec<SocketAddr>> {
+        let all = tokio::net::lookup_host((name, 0)).await?;
+        let mut found: Vec<_> = all.collect();
+        let is_known = !found.is_empty();
+        found.retain(|it| self.allow_private || is_public(it.ip()));
+        if is_known && found.is_empty() {
+            let refused = Refused::Private(name.to_owned());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, refused));
+        }
+        Ok(found)
+    }
+}
+
+impl Resolve for PublicOnly {
+    fn resolve(&self, name: Name) -> Resolving {
+        let resolver = *self;
+        Box::pin(async move {
+            let found = resolver.addresses(name.as_str()).await?;
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn public_addresses_are_public() {
+        for address in [
+            "1.1.1.1",
+            "9.255.255.255",
+            "100.63.0.1",
+            "100.128.0.1",
+            "172.15.0.1",
+            "172.32.0.1",
+            "192.0.1.1",
+            "198.17.0.1",
+            "198.20.0.1",
+            "223.255.255.255",
+            "2606:4700::1111",
+            "2001:4860:4860::8888",
+            "2a00::1",
+            "::ffff:8.8.8.8",
+            "64:ff9b::8.8.8.8",
+            "2002:0808:0808::1",
+        ] {
+            assert!(is_public(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn others_are_not() {
+        for address in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "10.0.0.1",
+            "100.64.0.1",
+            "100.127.255.255",
+            "127.0.0.1",
+            "127.255.255.254",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.170",
+            "192.0.2.1",
+            "192.88.99.1",
+            "192.168.1.1",
+            "198.18.0.1",
+            "198.19.255.255",
+            "198.51.100.1",
+            "203.0.113.1",
+            "224.0.0.1",
+            "239.255.255.255",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::127.0.0.1",
+            "::8.8.8.8",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "::ffff:169.254.169.254",
+            "::ffff:0:127.0.0.1",
+            "64:ff9b::10.0.0.1",
+            "64:ff9b:1::1",
+            "100::1",
+            "2001::1",
+            "2001:10::1",
+            "2001:db8::1",
+            "2002:7f00:0001::1",
+            "2002:a9fe:a9fe::",
+            "3fff::1",
+            "5f00::1",
+            "fc00::1",
+            "fd12:3456::1",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+        ] {
+            assert!(!is_public(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn urls_are_looked_at_in_every_form() {
+        for url in [
+            "http://127.0.0.1/",
+            "http://127.1/",
+            "http://2130706433/",
+            "http://0x7f000001/",
+            "http://0x7f.0.0.1/",
+            "http://0177.0.0.1/",
+            "http://0/",
+            "http://[::1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[::ffff:7f00:1]:8080/",
+            "https://169.254.169.254/latest/meta-data",
+            "http://１２７.0.0.1/",
+        ] {
+            let url: Url = url.parse().unwrap();
+            assert!(matches!(check(&url, false), Err(Refused::Private(_))), "{url}");
+            assert_eq!(check(&url, true), Ok(()), "{url}");
+        }
+        for url in ["http://1.1.1.1/", "https://example.com:8443/x?y#z", "http://[2606:4700::1]/"] {
+            assert_eq!(check(&url.parse().unwrap(), false), Ok(()), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_is_explained() {
+        let complaint = |url: &str| check(&url.parse().unwrap(), false).unwrap_err().to_string();
+        expect!["`ftp://host/` is neither `http` nor `https`"].assert_eq(&complaint("ftp://host/"));
+        expect!["the URL of `host` has credentials in it: leave them out"]
+            .assert_eq(&complaint("https://me:secret@host/"));
+        expect!["`10.0.0.1` is no public address: private ones are refused unless the configuration says `allow_private`"]
+            .assert_eq(&complaint("http://10.0.0.1/"));
+    }
+
+    #[tokio::test]
+    async fn names_of_private_addresses_do_not_resolve() {
+        let found = PublicOnly { allow_private: true }.addresses("localhost").await.unwrap();
+        assert!(found.iter().all(|it| it.ip().is_loopback()) && !found.is_empty());
+        let refused = PublicOnly { allow_private: false }.addresses("localhost").await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        assert!(refused.to_string().starts_with("`localhost` is no public address"));
+    }
+}

@@ -1,0 +1,256 @@
+//! Faber's own sets: which there are, and how one is configured.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::Value;
+use shared::{
+    clock::Clock,
+    id::{ToolName, ToolSetName},
+    store::Store,
+    tool::{ToolDefinition, ToolError},
+};
+
+use super::{SetConfig, Source};
+use crate::{
+    confine::Launcher,
+    tool::{
+        Tool, ToolContext,
+        builtin::{Root, code, file, memory, system, web},
+    },
+};
+
+/// One of Faber's own sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(clippy::enum_variant_names, reason = "these are the names that the sets have")]
+pub enum BuiltinKind {
+    /// Reads and changes files.
+    CodeTools,
+    /// Finds files, and what is in them.
+    FileTools,
+    /// Runs commands, looks at processes.
+    SystemTools,
+    /// Fetches pages, searches.
+    WebTools,
+    /// Remembers things.
+    MemoryTools,
+}
+
+/// How one of Faber's own sets is configured.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BuiltinSet {
+    /// Which.
+    pub builtin: BuiltinKind,
+    /// The folder that its tools see; that of the configuration where nothing is said.
+    #[serde(default)]
+    pub root: Option<PathBuf>,
+    /// What commands may do.
+    #[serde(default)]
+    pub system: system::SystemConfig,
+    /// What of the web may be reached.
+    #[serde(default)]
+    pub web: web::WebConfig,
+}
+
+/// What the tools of a set need.
+#[derive(Clone, Debug)]
+pub(super) struct Needs {
+    pub(super) launcher: Launcher,
+    pub(super) store: Option<(Arc<dyn Store>, Arc<dyn Clock>)>,
+}
+
+impl BuiltinKind {
+    const ALL: [Self; 5] =
+        [Self::CodeTools, Self::FileTools, Self::SystemTools, Self::WebTools, Self::MemoryTools];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::CodeTools => code::SET,
+            Self::FileTools => file::SET,
+            Self::SystemTools => system::SET,
+            Self::WebTools => web::SET,
+            Self::MemoryTools => memory::SET,
+        }
+    }
+
+    fn description(self) -> &'static str {
+        match self {
+            Self::CodeTools => "Reads, writes and edits files below one folder.",
+            Self::FileTools => "Finds files below one folder, and what is in them.",
+            Self::SystemTools => "Runs commands, confined; looks at processes, logs, the machine.",
+            Self::WebTools => "Fetches pages and searches the web.",
+            Self::MemoryTools => "Remembers texts and snippets of code.",
+        }
+    }
+}
+
+impl BuiltinSet {
+    /// Resolves its folders against the one of the file that describes it.
+    pub(super) fn rooted(mut self, base: &Path) -> Self {
+        self.root = Some(self.root.map_or_else(|| base.to_owned(), |it| base.join(it)));
+        let confine = &mut self.system.confine;
+        for folder in confine.write.iter_mut().chain(&mut confine.read) {
+            *folder = base.join(&*folder);
+        }
+        self
+    }
+
+    /// Makes the tools, for a set of this name. Err: why there are none, for people.
+    pub(super) fn tools(
+        self,
+        set: &ToolSetName,
+        needs: &Needs,
+    ) -> Result<Vec<Arc<dyn Tool>>, String> {
+        let root = self.root.unwrap_or_else(|| PathBuf::from("."));
+        let open = || Root::open(&root).map_err(|err| err.to_string());
+        let tools = match self.builtin {
+            BuiltinKind::CodeTools => code::tools(&open()?),
+            BuiltinKind::FileTools => file::tools(&open()?),
+            BuiltinKind::SystemTools => system::tools(&root, self.system, needs.launcher.clone())
+                .map_err(|err| format!("`{}`: {err}", root.display()))?,
+            BuiltinKind::WebTools => web::tools(&self.web).map_err(|err| err.to_string())?,
+            BuiltinKind::MemoryTools => match &needs.store {
+                Some((store, clock)) => memory::tools(Arc::clone(store), Arc::clone(clock)),
+                None => return Err("it needs a store, and there is none".to_owned()),
+            },
+        };
+        Ok(tools.into_iter().map(|it| Named::new(self.builtin, set, it)).collect())
+    }
+}
+
+/// Adds those of Faber's own sets that nobody configured, switched off.
+pub fn with_builtin(mut sets: Vec<SetConfig>) -> Vec<SetConfig> {
+    for kind in BuiltinKind::ALL {
+        let is_there = sets.iter().any(|it| {
+            let is_its = matches!(&it.source, Source::Builtin(set) if set.builtin == kind);
+            is_its || it.name.as_str() == kind.name()
+        });
+        if is_there {
+            continue;
+        }
+        let set = BuiltinSet {
+            builtin: kind,
+            root: None,
+            system: system::SystemConfig::default(),
+            web: web::WebConfig::default(),
+        };
+        sets.push(SetConfig {
+            name: kind.name().parse().expect("names of sets are literals"),
+            description: kind.description().to_owned(),
+            active: false,
+            source: Source::Builtin(Box::new(set)),
+            context: None,
+            condition: None,
+        });
+    }
+    sets
+}
+
+/// A tool of Faber's own in a set that may have another name. It keeps its own, `file_tools.glob`.
+#[derive(Debug)]
+struct Named {
+    definition: Arc<ToolDefinition>,
+    tool: Arc<dyn Tool>,
+}
+
+impl Named {
+    fn new(kind: BuiltinKind, set: &ToolSetName, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
+        let mut definition = ToolDefinition::clone(tool.definition());
+        let name: Result<ToolName, _> = format!("{}.{}", kind.name(), definition.name).parse();
+        definition.name = name.expect("names of tools are literals");
+        definition.set = set.clone();
+        Arc::new(Self { definition: Arc::new(definition), tool })
+    }
+}
+
+#[async_trait]
+impl Tool for Named {
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.definition
+    }
+
+    async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
+        self.tool.call(parameters, cx).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
+    use shared::{clock::WallClock, store::memory::Memory};
+
+    use super::*;
+    use crate::{
+        sources::Sources,
+        toolbox::{Found, SetStatus, Toolbox},
+    };
+
+    fn toolbox(sets: Value) -> Toolbox {
+        let toolbox = Toolbox::default();
+        let sources = Sources::new(&toolbox, usize::MAX)
+            .with_store(Arc::new(Memory::new()), Arc::new(WallClock));
+        for set in with_builtin(serde_json::from_value(sets).unwrap()) {
+            sources.put(set);
+        }
+        toolbox
+    }
+
+    #[tokio::test]
+    async fn the_five_sets_are_there_with_their_29_tools_and_switched_off() {
+        let toolbox = toolbox(json!([]));
+        let sets = toolbox.sets();
+        let counts: Vec<_> = sets.iter().map(|it| (it.name.as_str(), it.tools.len())).collect();
+        let expected = [
+            ("code_tools", 4),
+            ("file_tools", 5),
+            ("system_tools", 7),
+            ("web_tools", 6),
+            ("memory_tools", 7),
+        ];
+        assert_eq!(counts, expected);
+        for set in &sets {
+            assert!(!set.is_active && set.status == SetStatus::Ready, "{}", set.name);
+            assert_eq!(set.source, "builtin");
+        }
+        let names: BTreeSet<_> = sets
+            .iter()
+            .flat_map(|it| &it.tools)
+            .map(|it| it.definition().qualified().to_string())
+            .collect();
+        assert_eq!(names.len(), 29);
+        assert!(names.contains("file_tools.glob"), "{names:?}");
+    }
+
+    #[tokio::test]
+    async fn a_set_of_another_name_keeps_the_names_of_its_tools() {
+        let files =
+            json!([{ "name": "files", "source": { "builtin": "file_tools", "root": "/" } }]);
+        let toolbox = toolbox(files);
+        assert_eq!(toolbox.sets().len(), 5, "it stands for `file_tools`");
+        for name in ["file_tools.glob", "files.file_tools.glob", "files.glob", "glob"] {
+            let Found::Tool(tool) = toolbox.find(&name.parse().unwrap()) else { panic!("{name}") };
+            assert_eq!(tool.definition().name.as_str(), "file_tools.glob");
+        }
+        let bash = toolbox.find(&"bash".parse().unwrap());
+        assert!(matches!(bash, Found::Inactive(_)), "{bash:?}");
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_not_there_fails_its_set() {
+        let files = json!([{
+            "name": "files", "source": { "builtin": "file_tools", "root": "/there/is/none" },
+        }]);
+        let SetStatus::Failed { error } = toolbox(files).sets().remove(0).status else {
+            panic!("it is not ready")
+        };
+        assert!(error.contains("/there/is/none"), "{error}");
+    }
+}

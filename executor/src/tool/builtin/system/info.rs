@@ -1,0 +1,71 @@
+//! `system_info`: how much of the machine is in use.
+
+use std::sync::Arc;
+
+use nix::sys::statvfs::statvfs;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use shared::tool::ToolError;
+use sysinfo::System as Machine;
+
+use super::{System, ToolContext, blocking};
+
+pub(super) const DESCRIPTION: &str = "Get system resource usage (CPU, memory, disk).";
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SystemInfo {}
+
+pub(super) async fn info(
+    system: Arc<System>,
+    _args: SystemInfo,
+    _cx: ToolContext,
+) -> Result<String, ToolError> {
+    blocking(move || {
+        let mut lines = Vec::new();
+        if let Ok(machine) = Machine::new() {
+            lines.extend(of_machine(machine));
+        }
+        lines.extend(disk(&system));
+        if lines.is_empty() {
+            return Err(ToolError::failed("System info unavailable"));
+        }
+        Ok(lines.join("\n"))
+    })
+    .await
+}
+
+fn of_machine(mut machine: Machine) -> Vec<String> {
+    machine.refresh_memory();
+    machine.refresh_cpu_usage();
+    // The use of processors is a difference.
+    std::thread::sleep(sysinfo::MINIMUM_CPU_UPDATE_INTERVAL);
+    machine.refresh_cpu_usage();
+    let cores = machine.cpus().len();
+    let (used, total) = (machine.used_memory() >> 20, machine.total_memory() >> 20);
+    let mut lines = vec![
+        format!("CPU Cores: {cores} ({:.1}% used)", machine.global_cpu_usage()),
+        format!("Memory: {used}/{total} MB ({}%)", percent(used, total)),
+    ];
+    if let Ok(load) = Machine::load_average() {
+        lines.push(format!("Load: {:.2} {:.2} {:.2}", load.one, load.five, load.fifteen));
+    }
+    if let Ok(seconds) = Machine::uptime() {
+        lines.push(format!("Uptime: {} hours", seconds / 3_600));
+    }
+    lines
+}
+
+/// The disk that the root is on.
+fn disk(system: &System) -> Option<String> {
+    let disk = statvfs(system.place.root()).ok()?;
+    #[expect(clippy::useless_conversion, reason = "the numbers are smaller on other systems")]
+    let (all, free) = (u64::from(disk.blocks()), u64::from(disk.blocks_available()));
+    let mega = |blocks: u64| (u128::from(blocks) * u128::from(disk.fragment_size())) >> 20;
+    let used = all.saturating_sub(free);
+    Some(format!("Disk: {}/{} MB used ({}%)", mega(used), mega(all), percent(used, all)))
+}
+
+fn percent(part: u64, whole: u64) -> u64 {
+    part.saturating_mul(100).checked_div(whole).unwrap_or(0)
+}

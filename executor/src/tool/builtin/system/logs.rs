@@ -1,0 +1,209 @@
+//! `read_logs`: the end of a file, and what is added to it.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    sync::Arc,
+    time::Duration,
+};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use shared::tool::{Progress, ToolError};
+use tokio::time::{Instant, sleep};
+
+use super::{System, ToolContext, blocking, cancelled, printed::Bounded};
+
+pub(super) const DESCRIPTION: &str = "Read log files (like tail command).";
+
+/// Lines that are read at most: more is a search, not a look.
+const MOST_LINES: u32 = 10_000;
+/// Bytes that are read at most, however long the lines are.
+const MOST_BYTES: u64 = 256 << 10;
+/// How much is read at once, backwards.
+const BLOCK: u64 = 16 << 10;
+/// How long a file is followed: half of what a call usually may take is enough to see it move.
+const FOLLOW: Duration = Duration::from_secs(30);
+/// How often a followed file is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadLogs {
+    /// Path to the log file, below the project root.
+    file_path: String,
+    /// Number of lines to show (default: 50).
+    #[serde(default = "usual_lines")]
+    #[schemars(range(min = 1, max = 10_000))]
+    lines: u32,
+    /// If true, wait 30 seconds for new lines, and show them, too.
+    #[serde(default)]
+    follow: bool,
+}
+
+fn usual_lines() -> u32 {
+    50
+}
+
+pub(super) async fn read(
+    system: Arc<System>,
+    args: ReadLogs,
+    cx: ToolContext,
+) -> Result<String, ToolError> {
+    let lines = args.lines.clamp(1, MOST_LINES);
+    let path = args.file_path;
+    let read = {
+        let path = path.clone();
+        move || {
+            let mut file = system.place.open(&path)?;
+            let tail = tail(&mut file, &path, lines)?;
+            Ok((file, tail))
+        }
+    };
+    let (file, tail) = blocking(read).await?;
+    let head = format!("Last {lines} lines of {path}:\n\n");
+    if args.follow {
+        let added = tokio::select! {
+            added = follow(file, tail.end, &path, &cx) => added?,
+            () = cx.cancel.cancelled() => return Err(cancelled("`read_logs`")),
+        };
+        return Ok(format!("{head}{}{added}", tail.text));
+    }
+    if tail.text.is_empty() {
+        return Ok(format!("Log file is empty: {path}"));
+    }
+    Ok(format!("{head}{}", tail.text))
+}
+
+/// The end of a file.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    pub(super) text: String,
+    /// Where the file ended.
+    end: u64,
+}
+
+/// Reads the last lines of a file from its end: it may be larger than the memory.
+pub(super) fn tail(file: &mut File, path: &str, lines: u32) -> Result<Tail, ToolError> {
+    last_lines(file, lines as usize).map_err(|err| unreadable(path, &err))
+}
+
+fn unreadable(path: &str, err: &io::Error) -> ToolError {
+    ToolError::failed(format!("{path} cannot be read: {err}"))
+}
+
+fn last_lines(file: &mut File, lines: usize) -> io::Result<Tail> {
+    let end = file.metadata()?.len();
+    let lowest = end.saturating_sub(MOST_BYTES);
+    let mut start = end;
+    let mut kept: Vec<u8> = Vec::new();
+    while start > lowest && breaks(&kept) < lines {
+        let from = start.saturating_sub(BLOCK).max(lowest);
+        let mut block = Vec::new();
+        file.seek(SeekFrom::Start(from))?;
+        file.by_ref().take(start - from).read_to_end(&mut block)?;
+        block.append(&mut kept);
+        (kept, start) = (block, from);
+    }
+    let whole = kept.strip_suffix(b"\n").unwrap_or(&kept);
+    let ends = whole.iter().enumerate().rev().filter(|it| *it.1 == b'\n');
+    let first = ends.map(|it| it.0 + 1).nth(lines - 1).unwrap_or(0);
+    Ok(Tail { text: String::from_utf8_lossy(&kept[first..]).into_owned(), end })
+}
+
+/// Counts the lines that are certainly whole.
+fn breaks(bytes: &[u8]) -> usize {
+    bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|it| *it == b'\n').count() - 1
+}
+
+/// Returns what is added to a file for a while. One that becomes shorter is read from its start.
+async fn follow(
+    file: File,
+    mut at: u64,
+    path: &str,
+    cx: &ToolContext,
+) -> Result<String, ToolError> {
+    let file = Arc::new(file);
+    let mut added = Bounded::default();
+    let mut reports = 0_u32;
+    let until = Instant::now() + FOLLOW;
+    while Instant::now() < until {
+        sleep(LOOK).await;
+        let (file, path) = (Arc::clone(&file), path.to_owned());
+        let news = blocking(move || read_on(&file, at).map_err(|err| unreadable(&path, &err)));
+        let (bytes, end) = news.await?;
+        at = end;
+        if bytes.is_empty() {
+            continue;
+        }
+        reports += 1;
+        cx.progress(Progress {
+            progress: f64::from(reports),
+            total: None,
+            message: Some(String::from_utf8_lossy(&bytes).trim_end().into()),
+        });
+        added.push(&bytes);
+    }
+    Ok(added.text())
+}
+
+fn read_on(mut file: &File, at: u64) -> io::Result<(Vec<u8>, u64)> {
+    let end = file.metadata()?.len();
+    let from = if end < at { 0 } else { at };
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(from))?;
+    file.take(MOST_BYTES.min(end - from)).read_to_end(&mut bytes)?;
+    let read = bytes.len() as u64;
+    Ok((bytes, from + read))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Write as _};
+
+    use super::*;
+
+    fn last(text: &[u8], lines: u32) -> Tail {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), text).unwrap();
+        tail(&mut File::open(file.path()).unwrap(), "log", lines).unwrap()
+    }
+
+    #[test]
+    fn the_last_lines_are_read_from_the_end() {
+        for (text, lines, expected) in [
+            ("", 1, ""),
+            ("a", 1, "a"),
+            ("a\n", 1, "a\n"),
+            ("a\nb", 1, "b"),
+            ("a\nb\n", 1, "b\n"),
+            ("a\nb\nc\n", 2, "b\nc\n"),
+            ("a\n\n\n", 2, "\n\n"),
+            ("a\nb\n", 9, "a\nb\n"),
+        ] {
+            assert_eq!(last(text.as_bytes(), lines).text, expected, "{text:?} {lines}");
+        }
+        let many: Vec<_> = (0..100_000).map(|it| format!("line {it}")).collect();
+        let text = last((many.join("\n") + "\n").as_bytes(), 5_000).text;
+        assert!(text.starts_with("line 95000\n") && text.ends_with("line 99999\n"));
+        assert_eq!(text.lines().count(), 5_000);
+    }
+
+    #[test]
+    fn one_huge_line_is_cut() {
+        let text = last(&vec![b'x'; 3 << 20], 50).text;
+        assert_eq!(text.len() as u64, MOST_BYTES);
+    }
+
+    #[test]
+    fn what_is_added_is_read_on() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"one\n").unwrap();
+        let reader = File::open(file.path()).unwrap();
+        assert_eq!(read_on(&reader, 4).unwrap(), (b"".to_vec(), 4));
+        file.write_all(b"two\n").unwrap();
+        assert_eq!(read_on(&reader, 4).unwrap(), (b"two\n".to_vec(), 8));
+        fs::write(file.path(), "new\n").unwrap();
+        assert_eq!(read_on(&reader, 8).unwrap(), (b"new\n".to_vec(), 4));
+    }
+}

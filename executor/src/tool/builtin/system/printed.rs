@@ -1,0 +1,128 @@
+//! What a command prints, as much of it as is kept.
+
+use std::{io, pin::pin, process::ExitStatus, time::Duration};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    time::timeout,
+};
+
+use crate::tool::process::Group;
+
+/// Bytes of the beginning and of the end that are kept, each: what a model reads at most.
+const KEPT: usize = 48 << 10;
+/// How long pipes may stay open once the command has ended.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// The beginning and the end of a stream.
+#[derive(Debug, Default)]
+pub(super) struct Bounded {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    /// Bytes between them.
+    lost: u64,
+}
+
+impl Bounded {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        let (head, rest) = bytes.split_at(bytes.len().min(KEPT - self.head.len()));
+        self.head.extend_from_slice(head);
+        self.tail.extend_from_slice(rest);
+        if self.tail.len() > 2 * KEPT {
+            self.forget(self.tail.len() - KEPT);
+        }
+    }
+
+    fn forget(&mut self, bytes: usize) {
+        self.tail.drain(..bytes);
+        self.lost += bytes as u64;
+    }
+
+    /// Returns the text, and where something is missing how much.
+    pub(super) fn text(mut self) -> String {
+        self.forget(self.tail.len().saturating_sub(KEPT));
+        if self.lost == 0 {
+            self.head.append(&mut self.tail);
+            return String::from_utf8_lossy(&self.head).into_owned();
+        }
+        let (head, tail) =
+            (String::from_utf8_lossy(&self.head), String::from_utf8_lossy(&self.tail));
+        format!("{head}\n… ({} bytes left out) …\n{tail}", self.lost)
+    }
+}
+
+/// Both streams of a command.
+#[derive(Debug, Default)]
+pub(super) struct Printed {
+    stdout: Bounded,
+    stderr: Bounded,
+}
+
+impl Printed {
+    /// Reads what a command prints until it has ended, and ends what it leaves behind.
+    pub(super) async fn read(&mut self, group: &mut Group) -> io::Result<ExitStatus> {
+        let child = group.child();
+        let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+            return Err(io::Error::other("its streams are not piped"));
+        };
+        let mut streams = pin!(async {
+            tokio::join!(read(stdout, &mut self.stdout), read(stderr, &mut self.stderr))
+        });
+        tokio::select! {
+            _ = &mut streams => group.wait().await,
+            status = group.wait() => {
+                group.kill();
+                let _ = timeout(DRAIN, streams).await;
+                status
+            }
+        }
+    }
+
+    /// Returns the text of both: nothing of a stream that is empty.
+    pub(super) fn text(self) -> String {
+        let parts = [("STDOUT", self.stdout.text()), ("STDERR", self.stderr.text())];
+        let parts: Vec<_> = parts
+            .into_iter()
+            .filter(|(_, text)| !text.is_empty())
+            .map(|(name, text)| format!("{name}:\n{}", text.trim_end_matches('\n')))
+            .collect();
+        if parts.is_empty() {
+            return "(Command completed with no output)".to_owned();
+        }
+        parts.join("\n\n")
+    }
+}
+
+async fn read(mut stream: impl AsyncRead + Unpin, kept: &mut Bounded) {
+    let mut buffer = vec![0; 32 << 10];
+    // A pipe that breaks has ended; the exit status says how.
+    while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+        kept.push(&buffer[..n]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_keeps_its_beginning_and_its_end() {
+        let mut kept = Bounded::default();
+        for number in 0..1_000_000_u32 {
+            kept.push(format!("{number}\n").as_bytes());
+            assert!(kept.head.len() <= KEPT && kept.tail.len() <= 2 * KEPT);
+        }
+        let text = kept.text();
+        assert!(text.starts_with("0\n1\n2\n") && text.ends_with("\n999998\n999999\n"));
+        assert!(text.contains("… (6790586 bytes left out) …"), "{text}");
+    }
+
+    #[test]
+    fn a_short_stream_is_whole() {
+        let mut kept = Bounded::default();
+        let text = "ä".repeat(KEPT);
+        text.as_bytes().chunks(7).for_each(|it| kept.push(it));
+        assert_eq!(kept.text(), text);
+        assert_eq!(Printed::default().text(), "(Command completed with no output)");
+    }
+}

@@ -1,0 +1,88 @@
+//! The processes of this machine, as far as they are the user's.
+
+use std::collections::BTreeSet;
+
+use sysinfo::{Pid, Process, ProcessRefreshKind, ProcessesToUpdate, System as Machine, UpdateKind};
+
+use super::System;
+
+/// A look at the processes of the user that this one runs as.
+pub(super) struct Processes {
+    machine: Machine,
+    own: Pid,
+    /// The background commands of this process.
+    started: BTreeSet<Pid>,
+}
+
+impl Processes {
+    /// Looks at them, twice where the use of processors is wanted: it is a difference. May take a
+    /// moment.
+    pub(super) fn look(system: &System, with_use: bool) -> Option<Self> {
+        let mut machine = Machine::new().ok()?;
+        refresh(&mut machine);
+        if with_use {
+            std::thread::sleep(sysinfo::MINIMUM_CPU_UPDATE_INTERVAL);
+            refresh(&mut machine);
+        }
+        let started = system.background.ids().into_iter().map(Pid::from_u32).collect();
+        Some(Self { machine, own: Pid::from_u32(std::process::id()), started })
+    }
+
+    /// Returns the user's processes by number.
+    pub(super) fn all(&self) -> Vec<&Process> {
+        let user = self.machine.process(self.own).and_then(Process::effective_user_id);
+        let all = self.machine.processes().values();
+        let mut all: Vec<_> = all
+            .filter(|it| user.is_some() && it.effective_user_id() == user)
+            .filter(|it| it.thread_kind().is_none())
+            .collect();
+        all.sort_by_key(|it| it.pid());
+        all
+    }
+
+    /// Returns whether Faber has started a process, or what has started it.
+    pub(super) fn is_started(&self, process: &Process) -> bool {
+        let is_ours = |it: &Pid| self.started.contains(it);
+        process.session_id().as_ref().is_some_and(is_ours)
+            || self.line(process.pid()).iter().any(is_ours)
+    }
+
+    /// Returns whether a process is a background command itself, and so leads its group.
+    pub(super) fn leads(&self, process: &Process) -> bool {
+        self.started.contains(&process.pid())
+    }
+
+    /// Returns whether a process is this one, or one that this one comes from.
+    pub(super) fn is_above(&self, process: &Process) -> bool {
+        self.line(self.own).contains(&process.pid())
+    }
+
+    /// A process, its parent, and so on.
+    fn line(&self, from: Pid) -> BTreeSet<Pid> {
+        let mut line = BTreeSet::new();
+        let mut next = Some(from);
+        while let Some(pid) = next.filter(|it| line.insert(*it)) {
+            next = self.machine.process(pid).and_then(Process::parent);
+        }
+        line
+    }
+}
+
+fn refresh(machine: &mut Machine) {
+    let wanted = ProcessRefreshKind::nothing()
+        .with_cpu()
+        .with_memory()
+        .with_cmd(UpdateKind::OnlyIfNotSet)
+        .with_user(UpdateKind::OnlyIfNotSet)
+        .without_tasks();
+    machine.refresh_processes_specifics(ProcessesToUpdate::All, true, wanted);
+}
+
+/// Returns how a process was called: its arguments, or its name where it has none.
+pub(super) fn called(process: &Process) -> String {
+    let words: Vec<_> = process.cmd().iter().map(|it| it.to_string_lossy()).collect();
+    if words.is_empty() {
+        return format!("[{}]", process.name().to_string_lossy());
+    }
+    words.join(" ").chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
+}

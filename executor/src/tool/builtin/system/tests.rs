@@ -1,0 +1,413 @@
+use std::{fs, time::Instant};
+
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::toolbox::{Found, ToolSet, Toolbox};
+
+/// The tools over a folder of their own, with nothing that confines: what does is tested with the
+/// real binary.
+struct World {
+    folder: TempDir,
+    toolbox: Toolbox,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let tools = tools(folder.path(), SystemConfig::default(), Launcher::none()).unwrap();
+        let set = ToolSet::ready(SET.parse().unwrap(), "builtin", DESCRIPTION, tools);
+        Self { folder, toolbox: Toolbox::new([set]) }
+    }
+
+    async fn call(&self, name: &str, parameters: Value) -> Result<String, ToolError> {
+        self.call_in(name, parameters, ToolContext::detached()).await
+    }
+
+    async fn call_in(
+        &self,
+        name: &str,
+        parameters: Value,
+        cx: ToolContext,
+    ) -> Result<String, ToolError> {
+        let Found::Tool(tool) = self.toolbox.find(&name.parse().unwrap()) else { panic!("{name}") };
+        if let Some(complaint) = tool.complaint(&parameters) {
+            return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, complaint));
+        }
+        let value = tool.tool().call(Arc::new(parameters), cx).await?;
+        Ok(value.as_str().unwrap().to_owned())
+    }
+
+    async fn check(&self, name: &str, parameters: Value, expected: Expect) {
+        let text = match self.call(name, parameters).await {
+            Ok(text) => text,
+            Err(err) => format!("{err} (retryable: {})", err.retryable),
+        };
+        let root = self.folder.path().canonicalize().unwrap();
+        expected.assert_eq(&text.replace(root.to_str().unwrap(), "ROOT"));
+    }
+}
+
+#[test]
+fn names_and_parameters_are_those_of_the_seed() {
+    let world = World::new();
+    let shape: Vec<_> = world.toolbox.sets()[0]
+        .tools
+        .iter()
+        .map(|it| {
+            let definition = it.definition();
+            let schema = &definition.input_schema;
+            let names = schema["properties"].as_object().map(|it| {
+                let required = schema["required"].as_array().cloned().unwrap_or_default();
+                let mark = |name: &String| if required.contains(&json!(name)) { "!" } else { "" };
+                it.keys().map(|name| format!("{name}{}", mark(name))).collect::<Vec<_>>().join(" ")
+            });
+            format!("{} {:?} ({})", definition.name, definition.effect, names.unwrap_or_default())
+        })
+        .collect();
+    expect![[r"
+        bash Once (command! cwd timeout description)
+        bash_background Once (command! cwd description)
+        process_kill Once (pid_or_name! force)
+        process_list Read (filter_pattern)
+        read_logs Read (file_path! lines follow)
+        system_info Read ()
+        todo_write Idempotent (todos!)"]]
+    .assert_eq(&shape.join("\n"));
+}
+
+#[tokio::test]
+async fn bash_says_what_was_printed_and_how_it_ended() {
+    let world = World::new();
+    let run = |command: &str| json!({ "command": command });
+    world
+        .check(
+            "bash",
+            run("echo hi; echo no >&2"),
+            expect![[r"
+        STDOUT:
+        hi
+
+        STDERR:
+        no
+
+        Return code: 0"]],
+        )
+        .await;
+    world
+        .check(
+            "bash",
+            run("true"),
+            expect![[r"
+        (Command completed with no output)
+
+        Return code: 0"]],
+        )
+        .await;
+    world
+        .check(
+            "bash",
+            run("echo a; exit 3"),
+            expect![[r"
+        tool.failed: STDOUT:
+        a
+
+        Return code: 3 (retryable: true)"]],
+        )
+        .await;
+    world
+        .check(
+            "bash",
+            run("kill -9 $$"),
+            expect![[r"
+        tool.failed: (Command completed with no output)
+
+        Return code: -9 (retryable: true)"]],
+        )
+        .await;
+    world
+        .check(
+            "bash",
+            run("read x; echo \"got '$x' $?\""),
+            expect![[r"
+        STDOUT:
+        got '' 1
+
+        Return code: 0"]],
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn bash_runs_below_the_root() {
+    let world = World::new();
+    fs::create_dir(world.folder.path().join("sub")).unwrap();
+    std::os::unix::fs::symlink("/etc", world.folder.path().join("link")).unwrap();
+    let pwd = |cwd: &str| json!({ "command": "pwd", "cwd": cwd });
+    world
+        .check(
+            "bash",
+            pwd("sub"),
+            expect![[r"
+        STDOUT:
+        ROOT/sub
+
+        Return code: 0"]],
+        )
+        .await;
+    world
+        .check(
+            "bash",
+            pwd("nowhere"),
+            expect!["tool.failed: Directory not found: nowhere (retryable: true)"],
+        )
+        .await;
+    for outside in ["/etc", "..", "sub/../..", "link"] {
+        let err = world.call("bash", pwd(outside)).await.unwrap_err();
+        let expected = format!("Refused: Path outside project root: {outside}");
+        assert_eq!((&*err.message, err.retryable), (expected.as_str(), false));
+    }
+}
+
+#[tokio::test]
+async fn bash_has_its_limits() {
+    let world = World::new();
+    world.check("bash", json!({ "command": "x", "timeout": 601 }), expect!["tool.invalid_parameters: timeout cannot exceed 600 seconds (10 minutes) (retryable: false)"]).await;
+    world
+        .check(
+            "bash",
+            json!({ "command": "x", "timeout": 0 }),
+            expect![
+                "tool.invalid_parameters: timeout must be at least 1 second (retryable: false)"
+            ],
+        )
+        .await;
+    world.check("bash", json!({ "command": "x", "shell": 0 }), expect!["tool.invalid_parameters: Additional properties are not allowed ('shell' was unexpected) (retryable: false)"]).await;
+    let start = Instant::now();
+    let slow = json!({ "command": "echo begun; sleep 1000 & echo $! > pid; wait", "timeout": 1 });
+    world
+        .check(
+            "bash",
+            slow,
+            expect![[r"
+        tool.timeout: Command timed out after 1 seconds
+
+        STDOUT:
+        begun (retryable: true)"]],
+        )
+        .await;
+    assert!(start.elapsed().as_secs() < 10);
+    let pid: i32 =
+        fs::read_to_string(world.folder.path().join("pid")).unwrap().trim().parse().unwrap();
+    let gone = async {
+        // What is killed is buried by whoever adopts it, in its own time.
+        while fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|it| !it.contains(") Z ")) {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(10), gone).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_gigabyte_of_output_is_read_and_not_kept() {
+    let world = World::new();
+    let command = "yes | head -c 1000000000; echo end";
+    let text = world.call("bash", json!({ "command": command })).await.unwrap();
+    assert!(text.len() < 128 << 10, "{}", text.len());
+    assert!(text.starts_with("STDOUT:\ny\ny\n") && text.ends_with("y\nend\n\nReturn code: 0"));
+    assert!(text.contains("bytes left out"));
+}
+
+#[tokio::test]
+async fn a_cancelled_call_ends_its_command() {
+    let world = World::new();
+    let cx = ToolContext::detached();
+    let cancel = cx.cancel.clone();
+    let begun = world.folder.path().join("begun");
+    let call = world.call_in("bash", json!({ "command": "touch begun; sleep 1000" }), cx);
+    let stop = async {
+        while !begun.exists() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        cancel.cancel();
+    };
+    let (result, ()) = tokio::join!(call, stop);
+    let err = result.unwrap_err();
+    assert_eq!((err.code, err.is_definite), (ErrorCode::CANCELLED, false));
+}
+
+#[tokio::test]
+async fn background_commands_are_listed_read_and_killed() {
+    let world = World::new();
+    let command = "echo started; trap 'echo bye; exit' TERM; while :; do sleep 0.05; done";
+    let text = world.call("bash_background", json!({ "command": command })).await.unwrap();
+    let pid = text.split("PID: ").nth(1).unwrap().split(')').next().unwrap().to_owned();
+    assert!(text.ends_with("Log file: .faber/background/1.log"), "{text}");
+    let listed = world.call("process_list", json!({ "filter_pattern": "ECHO BYE" })).await.unwrap();
+    assert!(listed.contains(&format!("*{pid:>7}")), "{listed}");
+    let log = json!({ "file_path": ".faber/background/1.log" });
+    world
+        .check(
+            "read_logs",
+            log.clone(),
+            expect![[r"
+        Last 50 lines of .faber/background/1.log:
+
+        started
+    "]],
+        )
+        .await;
+    let killed = world.call("process_kill", json!({ "pid_or_name": pid })).await.unwrap();
+    assert_eq!(killed, format!("Killed process {pid} (SIGTERM)"));
+    let ended =
+        async { while !world.call("read_logs", log.clone()).await.unwrap().contains("bye") {} };
+    tokio::time::timeout(std::time::Duration::from_secs(10), ended).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_background_command_that_fails_at_once_says_so() {
+    let world = World::new();
+    let err = world.call("bash_background", json!({ "command": "echo oops; exit 7" })).await;
+    let message = err.unwrap_err().message;
+    assert!(
+        message.contains("it exited with status 7\n") && message.ends_with("\n\noops\n"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn only_what_faber_has_started_is_killed() {
+    let world = World::new();
+    let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let own = std::process::id().to_string();
+    let parent = nix::unistd::getppid().to_string();
+    for (target, reason) in [
+        ("1", "Refused: process 1 is the system's"),
+        ("-1", "Refused: process -1 is the system's"),
+        ("0", "Refused: process 0 is the system's"),
+        (own.as_str(), "is Faber, or what Faber runs in"),
+        (parent.as_str(), "is Faber, or what Faber runs in"),
+        (other.id().to_string().as_str(), "was not started by `bash_background`"),
+        ("sleep", "was not started by `bash_background`"),
+        ("2000000000", "Process not found: 2000000000"),
+        ("no-such-program", "No processes found matching: no-such-program"),
+        ("", "No processes found matching: "),
+    ] {
+        let err = world.call("process_kill", json!({ "pid_or_name": target, "force": true })).await;
+        let message = err.unwrap_err().message;
+        assert!(message.contains(reason), "{target}: {message}");
+    }
+    assert!(other.try_wait().unwrap().is_none(), "it lives");
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[tokio::test]
+async fn logs_outside_the_root_are_refused() {
+    let world = World::new();
+    std::os::unix::fs::symlink("/etc/passwd", world.folder.path().join("link")).unwrap();
+    std::process::Command::new("mkfifo").arg(world.folder.path().join("pipe")).status().unwrap();
+    fs::write(world.folder.path().join("empty"), "").unwrap();
+    let read = |path: &str| json!({ "file_path": path });
+    world
+        .check(
+            "read_logs",
+            read("/etc/passwd"),
+            expect![
+                "tool.failed: Refused: Path outside project root: /etc/passwd (retryable: false)"
+            ],
+        )
+        .await;
+    world
+        .check(
+            "read_logs",
+            read("../x"),
+            expect!["tool.failed: Refused: Path outside project root: ../x (retryable: false)"],
+        )
+        .await;
+    world
+        .check(
+            "read_logs",
+            read("link"),
+            expect!["tool.failed: Refused: Path outside project root: link (retryable: false)"],
+        )
+        .await;
+    world
+        .check(
+            "read_logs",
+            read("pipe"),
+            expect!["tool.failed: Not a file: pipe (retryable: true)"],
+        )
+        .await;
+    world.check("read_logs", read("empty"), expect!["Log file is empty: empty"]).await;
+    world
+        .check(
+            "read_logs",
+            read("none"),
+            expect!["tool.failed: Log file not found: none (retryable: true)"],
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn a_followed_log_tells_what_is_added_and_can_be_left() {
+    let world = World::new();
+    let path = world.folder.path().join("log");
+    fs::write(&path, "one\n").unwrap();
+    let (reporter, mut reports) = crate::tool::progress::pipe();
+    let cx = ToolContext { reporter, ..ToolContext::detached() };
+    let cancel = cx.cancel.clone();
+    let call = world.call_in("read_logs", json!({ "file_path": "log", "follow": true }), cx);
+    let added = async {
+        // It may not have begun to follow: what it does not report yet is added again.
+        let report = loop {
+            let mut log = fs::File::options().append(true).open(&path).unwrap();
+            std::io::Write::write_all(&mut log, b"two\n").unwrap();
+            let wait = std::time::Duration::from_secs(1);
+            if let Ok(report) = tokio::time::timeout(wait, reports.next()).await {
+                break report;
+            }
+        };
+        assert!(report.progress.message.unwrap().ends_with("two"));
+        cancel.cancel();
+    };
+    let (result, ()) = tokio::join!(call, added);
+    assert_eq!(result.unwrap_err().code, ErrorCode::CANCELLED);
+}
+
+#[tokio::test]
+async fn the_machine_is_described() {
+    let text = World::new().call("system_info", json!({})).await.unwrap();
+    for part in ["CPU Cores: ", "Memory: ", "Disk: ", " MB used ("] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_things_to_do_is_summed_up() {
+    let world = World::new();
+    let todos = json!([
+        { "content": "Install", "status": "completed", "activeForm": "Installing" },
+        { "content": "Start", "status": "in_progress", "activeForm": "Starting" },
+        { "content": "Test", "status": "pending" },
+    ]);
+    world
+        .check(
+            "todo_write",
+            json!({ "todos": todos }),
+            expect![[r"
+        Task List:
+
+        1. [x] Install
+        2. [~] Starting
+        3. [ ] Test
+
+        Progress: 1/3 completed, 1 in progress, 1 pending"]],
+        )
+        .await;
+    let wrong = json!({ "todos": [{ "content": "x", "status": "done" }] });
+    let err = world.call("todo_write", wrong).await.unwrap_err();
+    assert_eq!(err.code, ErrorCode::INVALID_PARAMETERS);
+}

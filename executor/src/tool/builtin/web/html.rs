@@ -1,0 +1,393 @@
+//! Reading HTML: the text that a person would see, in the manner of Markdown, in one pass.
+//!
+//! No tree is made, so neither depth nor tag soup costs more than length.
+
+use std::mem;
+
+use html5gum::{DefaultEmitter, EndTag, HtmlString, StartTag, Token, Tokenizer};
+use reqwest::Url;
+
+/// What is never read.
+const UNSEEN: [&[u8]; 9] = [
+    b"canvas",
+    b"head",
+    b"iframe",
+    b"noscript",
+    b"object",
+    b"script",
+    b"style",
+    b"svg",
+    b"template",
+];
+/// What is around a page, but not what it says.
+const AROUND: [&[u8]; 3] = [b"aside", b"footer", b"nav"];
+/// What stands on lines of its own.
+const BLOCKS: [&[u8]; 27] = [
+    b"address",
+    b"article",
+    b"aside",
+    b"blockquote",
+    b"body",
+    b"dd",
+    b"details",
+    b"div",
+    b"dl",
+    b"dt",
+    b"fieldset",
+    b"figcaption",
+    b"figure",
+    b"footer",
+    b"form",
+    b"header",
+    b"hr",
+    b"main",
+    b"nav",
+    b"ol",
+    b"p",
+    b"section",
+    b"summary",
+    b"table",
+    b"tbody",
+    b"thead",
+    b"ul",
+];
+
+/// What a page says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Page {
+    pub(super) title: String,
+    pub(super) text: String,
+}
+
+/// Reads a page. Links that lead elsewhere are kept, against `base`.
+pub(super) fn read(html: &str, base: &Url) -> Page {
+    let (page, is_whole) = Reader::new(base, &AROUND).read(html);
+    if is_whole && !page.text.is_empty() {
+        return page;
+    }
+    // A navigation that never ends, or nothing but one.
+    Reader::new(base, &[]).read(html).0
+}
+
+/// Returns a text without tags and entities.
+pub(super) fn plain(html: &str) -> String {
+    let mut text = String::new();
+    for token in tokens(html) {
+        if let Token::String(it) = token {
+            text.push_str(&String::from_utf8_lossy(&it));
+        }
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the tokens of a document; scripts and the like are one string each.
+pub(super) fn tokens(html: &str) -> impl Iterator<Item = Token> {
+    let mut emitter = DefaultEmitter::default();
+    emitter.naively_switch_states(true);
+    Tokenizer::new_with_emitter(html, emitter).flatten()
+}
+
+/// Returns an attribute.
+pub(super) fn attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
+    let value = tag.attributes.get(name)?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+struct Reader<'a> {
+    base: &'a Url,
+    around: &'a [&'static [u8]],
+    page: Page,
+    is_title: bool,
+    /// What is left out right now, and how deep.
+    hidden: Option<(HtmlString, usize)>,
+    preformatted: usize,
+    /// The link that is being read: where it leads, and where its text begins.
+    link: Option<(Url, usize)>,
+    /// Whether a space is due before the next word.
+    space: bool,
+    /// Whether an item has begun and says nothing yet: what it says first stays on its line.
+    is_marked: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn new(base: &'a Url, around: &'a [&'static [u8]]) -> Self {
+        Self {
+            base,
+            around,
+            page: Page::default(),
+            is_title: false,
+            hidden: None,
+            preformatted: 0,
+            link: None,
+            space: false,
+            is_marked: false,
+        }
+    }
+
+    /// Returns what a page says, and whether all that was left out had an end.
+    fn read(mut self, html: &str) -> (Page, bool) {
+        for token in tokens(html) {
+            match token {
+                Token::StartTag(tag) => self.start(&tag),
+                Token::EndTag(tag) => self.end(&tag),
+                Token::String(text) => self.text(&String::from_utf8_lossy(&text)),
+                Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => (),
+            }
+        }
+        self.close_link();
+        let is_whole = self.hidden.is_none();
+        let title = self.page.title.split_whitespace().collect::<Vec<_>>().join(" ");
+        (Page { title, text: self.page.text.trim().to_owned() }, is_whole)
+    }
+
+    fn start(&mut self, tag: &StartTag<()>) {
+        let name: &[u8] = &tag.name;
+        if name == b"title" {
+            self.is_title = self.page.title.is_empty();
+            return;
+        }
+        if name == b"body" {
+            // A head need not be closed.
+            self.hidden = None;
+        }
+        if let Some((hidden, depth)) = &mut self.hidden {
+            *depth += usize::from(*hidden == tag.name && !tag.self_closing);
+            return;
+        }
+        if UNSEEN.contains(&name) || self.around.contains(&name) {
+            self.break_lines(1);
+            if !tag.self_closing {
+                self.hidden = Some((tag.name.clone(), 1));
+            }
+            return;
+        }
+        self.shown(name, tag);
+    }
+
+    fn shown(&mut self, name: &[u8], tag: &StartTag<()>) {
+        match name {
+            [b'h', level @ b'1'..=b'6'] => {
+                self.break_lines(2);
+                let marks = usize::from(level - b'0');
+                self.page.text.push_str(&"#".repeat(marks));
+                self.space = true;
+            }
+            b"br" | b"tr" => self.break_lines(1),
+            b"li" => {
+                self.is_marked = false;
+                self.break_lines(1);
+                self.page.text.push('-');
+                self.space = true;
+                self.is_marked = true;
+            }
+            b"td" | b"th" => {
+                if !self.is_line_start() {
+                    self.page.text.push_str(" |");
+                }
+                self.space = true;
+            }
+            b"pre" => {
+                self.break_lines(2);
+                self.preformatted += 1;
+            }
+            b"a" => self.open_link(tag),
+            b"img" => {
+                if let Some(alt) = attribute(tag, b"alt") {
+                    self.text(&alt);
+                }
+            }
+            _ if BLOCKS.contains(&name) => self.break_lines(2),
+            _ => (),
+        }
+    }
+
+    fn end(&mut self, tag: &EndTag<()>) {
+        let name: &[u8] = &tag.name;
+        if name == b"title" {
+            self.is_title = false;
+            return;
+        }
+        if let Some((hidden, depth)) = &mut self.hidden {
+            if *hidden == tag.name {
+                *depth -= 1;
+                if *depth == 0 {
+                    self.hidden = None;
+                }
+            }
+            return;
+        }
+        match name {
+            b"a" => self.close_link(),
+            b"pre" => {
+                self.preformatted = self.preformatted.saturating_sub(1);
+                self.break_lines(2);
+            }
+            [b'h', b'1'..=b'6'] => self.break_lines(2),
+            b"li" | b"tr" => self.break_lines(1),
+            _ if BLOCKS.contains(&name) => self.break_lines(2),
+            _ => (),
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        if self.is_title {
+            self.page.title.push_str(text);
+            return;
+        }
+        if self.hidden.is_some() {
+            return;
+        }
+        if self.preformatted > 0 {
+            self.page.text.push_str(text);
+            self.is_marked = false;
+            return;
+        }
+        let mut words = text.split_whitespace().peekable();
+        self.space |= text.starts_with(char::is_whitespace);
+        while let Some(word) = words.next() {
+            if mem::take(&mut self.space) && !self.is_line_start() {
+                self.page.text.push(' ');
+            }
+            self.page.text.push_str(word);
+            self.is_marked = false;
+            self.space = words.peek().is_some() || text.ends_with(char::is_whitespace);
+        }
+    }
+
+    fn is_line_start(&self) -> bool {
+        self.page.text.is_empty() || self.page.text.ends_with('\n')
+    }
+
+    /// Begins a line, behind so many line ends at least.
+    fn break_lines(&mut self, wanted: usize) {
+        if self.is_marked {
+            return;
+        }
+        self.space = false;
+        let text = &mut self.page.text;
+        if text.is_empty() {
+            return;
+        }
+        let there = text.bytes().rev().take(wanted).take_while(|it| *it == b'\n').count();
+        text.push_str(&"\n".repeat(wanted - there));
+    }
+
+    fn open_link(&mut self, tag: &StartTag<()>) {
+        self.close_link();
+        let Some(href) = attribute(tag, b"href").filter(|it| !it.starts_with('#')) else { return };
+        let Ok(url) = self.base.join(href.trim()) else { return };
+        if matches!(url.scheme(), "http" | "https") {
+            if mem::take(&mut self.space) && !self.is_line_start() {
+                self.page.text.push(' ');
+            }
+            self.link = Some((url, self.page.text.len()));
+        }
+    }
+
+    /// Writes a link as `[text](address)`. One without text, or around whole blocks, is none.
+    fn close_link(&mut self) {
+        let Some((url, from)) = self.link.take() else { return };
+        let text = &self.page.text[from..];
+        if text.trim().is_empty() || text.contains('\n') {
+            return;
+        }
+        let start = from + text.len() - text.trim_start().len();
+        self.page.text.insert(start, '[');
+        self.page.text.push_str("](");
+        self.page.text.push_str(url.as_str());
+        self.page.text.push(')');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check(html: &str, expected: Expect) {
+        let base = "https://example.com/a/b".parse().unwrap();
+        let page = read(html, &base);
+        expected.assert_eq(&format!("{}\n---\n{}", page.title, page.text));
+    }
+
+    #[test]
+    fn a_page_becomes_text() {
+        check(
+            r##"<!doctype html><html><head><title> A &amp; B
+             </title><style>p { color: red }</style><script>if (a < b) "</p>"</script></head><body>
+            <nav><ul><li><a href="/home">Home</a></ul></nav>
+            <h1>Big   <em>title</em></h1><p>One <b>two</b>
+            three&nbsp;&eacute;.<br>Next <a href="c?d=1&amp;e">a link</a>, <a href="#x">none</a>.</p>
+            <ul><li>first<li><p>second</p></li></ul>
+            <pre>  let x = 1;
+y</pre>
+            <table><tr><th>k<th>v</tr><tr><td>1</td><td>2</td></tr></table>
+            <img src=x alt="a picture"><footer>never</footer></body></html>"##,
+            expect![[r"
+                A & B
+                ---
+                # Big title
+
+                One two three é.
+                Next [a link](https://example.com/a/c?d=1&e), none.
+
+                - first
+                - second
+
+                  let x = 1;
+                y
+
+                k | v
+                1 | 2
+
+                a picture"]],
+        );
+    }
+
+    #[test]
+    fn what_never_ends_hides_nothing() {
+        check(
+            "<nav><p>all of it",
+            expect![[r"
+
+            ---
+            all of it"]],
+        );
+        check(
+            "<title>t</title><p>a<svg><p>b</svg>c",
+            expect![[r"
+            t
+            ---
+            a
+            c"]],
+        );
+        check(
+            "just <text & more",
+            expect![[r"
+
+            ---
+            just"]],
+        );
+        check(
+            "",
+            expect![[r"
+
+            ---
+        "]],
+        );
+    }
+
+    #[test]
+    fn entities_are_read() {
+        assert_eq!(plain("a &lt;b&gt; &quot;c&quot; <i>d</i>&#39;s"), "a <b> \"c\" d's");
+    }
+
+    #[test]
+    fn depth_costs_nothing() {
+        let html = "<div><ul><li><a href=x>".repeat(100_000);
+        let base = "https://example.com".parse().unwrap();
+        assert!(read(&html, &base).text.len() < html.len());
+    }
+}

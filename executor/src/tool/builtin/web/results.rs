@@ -1,0 +1,32 @@
+//! Lists of what was found, as models read them.
+
+use std::fmt::Write as _;
+
+/// One thing that was found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) title: String,
+    pub(super) url: String,
+    pub(super) snippet: String,
+}
+
+/// Bytes of a snippet.
+const SNIPPET: usize = 400;
+
+/// Returns the list: numbered titles, each with its address and a few words.
+pub(super) fn listed(query: &str, found: &[Found]) -> String {
+    if found.is_empty() {
+        return format!("No results found for: {query}");
+    }
+    let mut text = format!("Results for: {query}");
+    for (at, it) in found.iter().enumerate() {
+        // Writing into a string cannot fail.
+        let _ = write!(text, "\n\n{}. {}\n   {}", at + 1, it.title, it.url);
+        let snippet = &it.snippet[..it.snippet.floor_char_boundary(SNIPPET)];
+        if !snippet.is_empty() {
+            let more = if snippet.len() < it.snippet.len() { "…" } else { "" };
+            let _ = write!(text, "\n   {snippet}{more}");
+        }
+    }
+    text
+}

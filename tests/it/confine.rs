@@ -1,0 +1,346 @@
+//! Confined commands: the real binary, on the kernel that is there.
+
+use std::{
+    fs,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+};
+
+use executor::{
+    confine::{Confinement, Launcher, Life, support},
+    tool::{
+        ToolContext,
+        builtin::system::{SystemConfig, tools},
+    },
+};
+use serde_json::{Value, json};
+use shared::tool::{ErrorCode, ToolError};
+use tempfile::TempDir;
+use tests::{
+    binary::faber,
+    toolset::{Connected, is_running, until},
+};
+
+/// The tools of the system, confined to a folder of their own.
+struct World {
+    /// What is around the root, with a secret.
+    folder: TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        fs::create_dir(folder.path().join("root")).unwrap();
+        fs::write(folder.path().join("secret"), "the secret").unwrap();
+        Self { folder }
+    }
+
+    fn root(&self) -> PathBuf {
+        self.folder.path().join("root")
+    }
+
+    fn secret(&self) -> String {
+        self.folder.path().join("secret").display().to_string()
+    }
+
+    async fn call(
+        &self,
+        config: SystemConfig,
+        tool: &str,
+        parameters: Value,
+    ) -> Result<String, ToolError> {
+        let launcher = Launcher::at(faber().to_owned());
+        let tools = tools(&self.root(), config, launcher).unwrap();
+        let tool = tools.iter().find(|it| it.definition().name.as_str() == tool).unwrap();
+        let value = tool.call(Arc::new(parameters), ToolContext::detached()).await?;
+        Ok(value.as_str().unwrap().to_owned())
+    }
+
+    async fn bash(&self, command: &str) -> Result<String, ToolError> {
+        self.call(SystemConfig::default(), "bash", json!({ "command": command })).await
+    }
+
+    async fn bash_with(&self, confine: Confinement, command: &str) -> Result<String, ToolError> {
+        let config = SystemConfig { confine, ..SystemConfig::default() };
+        self.call(config, "bash", json!({ "command": command })).await
+    }
+
+    fn pid(&self, name: &str) -> Option<String> {
+        let text = fs::read_to_string(self.root().join(name)).ok()?;
+        text.ends_with('\n').then(|| text.trim().to_owned())
+    }
+}
+
+/// Says what a command must have met: a refusal where the kernel knows how, its success elsewhere.
+fn expect_refused(result: Result<String, ToolError>, is_held: bool) {
+    match result {
+        Err(err) if is_held => {
+            let text = err.message.to_lowercase();
+            let is_refusal = text.contains("permission denied") || text.contains("not permitted");
+            assert!(is_refusal, "{err}");
+        }
+        Ok(_) if !is_held => (),
+        other => panic!("held: {is_held}, but {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_command_writes_below_its_root_only() {
+    let world = World::new();
+    let text = world.bash("echo in > file && mkdir -p a/b && cat file /dev/null").await.unwrap();
+    assert_eq!(text, "STDOUT:\nin\n\nReturn code: 0");
+    let outside = world.folder.path().join("outside");
+    for command in [
+        format!("echo out > {}", outside.display()),
+        "echo out > ../outside".to_owned(),
+        format!("ln -s {} link; echo out > link", outside.display()),
+        format!("rm {}", world.secret()),
+        format!("mv {} here", world.secret()),
+        format!("echo > {}", world.secret()),
+    ] {
+        expect_refused(world.bash(&command).await, support().files);
+    }
+    assert_eq!(outside.exists(), !support().files);
+    if support().files {
+        assert_eq!(fs::read_to_string(world.secret()).unwrap(), "the secret");
+    }
+}
+
+#[tokio::test]
+async fn a_command_reads_what_it_may() {
+    let world = World::new();
+    let secret = world.secret();
+    for command in
+        [format!("cat {secret}"), "cat ../secret".to_owned(), format!("ln -s {secret} l; cat l")]
+    {
+        expect_refused(world.bash(&command).await, support().files);
+    }
+    let confine = Confinement { read: vec![secret.clone().into()], ..Confinement::default() };
+    let text = world.bash_with(confine.clone(), &format!("cat {secret}")).await.unwrap();
+    assert_eq!(text, "STDOUT:\nthe secret\n\nReturn code: 0");
+    let written = world.bash_with(confine, &format!("echo x > {secret}")).await;
+    expect_refused(written, support().files);
+}
+
+#[tokio::test]
+async fn a_command_sees_neither_secrets_of_the_environment_nor_its_order() {
+    let world = World::new();
+    let text = world.bash("env | sort | cut -d= -f1 | tr '\\n' ' '").await.unwrap();
+    let names = text.lines().nth(1).unwrap().split_whitespace();
+    // The shell's own are `PWD`, `OLDPWD`, `SHLVL` and `_`.
+    let known = ["HOME", "LANG", "PATH", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_"];
+    let others: Vec<_> = names.filter(|it| !known.contains(it)).collect();
+    assert_eq!(others, Vec::<&str>::new());
+    let confine =
+        Confinement { pass: vec!["CARGO_MANIFEST_DIR".to_owned()], ..Confinement::default() };
+    let text = world.bash_with(confine, "echo $CARGO_MANIFEST_DIR").await.unwrap();
+    assert!(text.contains(env!("CARGO_MANIFEST_DIR")), "{text}");
+}
+
+#[tokio::test]
+async fn a_command_has_temporary_files() {
+    let world = World::new();
+    let text = world.bash("f=$(mktemp) && echo x > $f && cat $f").await.unwrap();
+    assert!(text.starts_with("STDOUT:\nx\n"), "{text}");
+    assert_eq!(fs::read_to_string(world.root().join(".faber/.gitignore")).unwrap(), "*\n");
+}
+
+#[tokio::test]
+async fn a_command_has_no_network_unless_it_may() {
+    let world = World::new();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected");
+    expect_refused(world.bash(&connect).await, support().tcp);
+    let confine = Confinement { network: true, ..Confinement::default() };
+    let text = world.bash_with(confine, &connect).await.unwrap();
+    assert!(text.contains("connected"), "{text}");
+}
+
+#[tokio::test]
+async fn a_command_gains_no_privileges_and_has_limits() {
+    let world = World::new();
+    let confine = Confinement { open_files: 123, file_bytes: 2048, ..Confinement::default() };
+    let text = world
+        .bash_with(confine, "grep NoNewPrivs /proc/self/status; ulimit -n; ulimit -Hf; ulimit -c")
+        .await
+        .unwrap();
+    if support().privileges {
+        assert!(text.contains("NoNewPrivs:\t1"), "{text}");
+    }
+    assert!(text.contains("\n123\n2\n0\n"), "{text}");
+    let confine = Confinement { file_bytes: 2048, ..Confinement::default() };
+    let err = world.bash_with(confine, "head -c 9999 /dev/zero > file; exit $?").await.unwrap_err();
+    assert!(err.message.contains("Return code: 1"), "{err}");
+    assert_eq!(fs::metadata(world.root().join("file")).unwrap().len(), 2048);
+    let confine = Confinement { memory_bytes: 64 << 20, ..Confinement::default() };
+    let err = world.bash_with(confine, "x=$(head -c 200000000 /dev/zero | tr '\\0' x)").await;
+    assert!(err.is_err(), "{err:?}");
+    let confine = Confinement { cpu_seconds: 1, ..Confinement::default() };
+    let err = world.bash_with(confine, "while :; do :; done").await.unwrap_err();
+    assert!(err.message.contains("Return code: -9"), "{err}");
+}
+
+#[tokio::test]
+async fn a_command_ends_as_itself() {
+    let world = World::new();
+    for (command, code) in
+        [("exit 0", 0), ("exit 42", 42), ("kill -TERM $$", -15), ("kill -SEGV $$", -11)]
+    {
+        let text = match world.bash(command).await {
+            Ok(text) => text,
+            Err(err) => err.message.to_string(),
+        };
+        assert!(text.ends_with(&format!("Return code: {code}")), "{command}: {text}");
+    }
+    let world = World::new();
+    // Signals reach nobody outside.
+    let own = std::process::id();
+    expect_refused(world.bash(&format!("kill -0 {own}")).await, support().signals);
+}
+
+#[tokio::test]
+async fn what_a_command_leaves_behind_ends_with_it() {
+    let world = World::new();
+    let text = world
+        .bash(
+            "sleep 1000 & echo $! > plain; setsid sh -c 'echo $$ > away; exec sleep 1000' & \
+               while ! test -s away; do :; done; echo done",
+        )
+        .await
+        .unwrap();
+    assert!(text.contains("done"), "{text}");
+    for name in ["plain", "away"] {
+        let pid = world.pid(name).unwrap();
+        until(name, || !is_running(&pid)).await;
+    }
+}
+
+/// PEERS 46: a hung call is cut off, and nothing of it stays.
+#[tokio::test]
+async fn a_time_out_ends_grandchildren_too() {
+    let world = World::new();
+    let command = "trap '' TERM; sh -c 'trap \"\" TERM; echo $$ > child; while :; do sleep 1; done' & \
+                   setsid sh -c 'trap \"\" TERM; echo $$ > away; while :; do sleep 1; done' & wait; wait";
+    let parameters = json!({ "command": command, "timeout": 1 });
+    let err = world.call(SystemConfig::default(), "bash", parameters).await.unwrap_err();
+    assert_eq!(err.code, ErrorCode::TIMEOUT);
+    for name in ["child", "away"] {
+        let pid = world.pid(name).unwrap();
+        until(name, || !is_running(&pid)).await;
+    }
+}
+
+/// A process that starts a confined command as the engine does, and is then killed.
+#[tokio::test]
+async fn nothing_outlives_an_engine_that_is_killed() {
+    let world = World::new();
+    let launcher = Launcher::at(faber().to_owned());
+    let confinement = Confinement { write: vec![world.root()], ..Confinement::default() };
+    let command = launcher.command(&confinement, Life::Watched, "sh".as_ref()).unwrap();
+    let order = command.as_std().get_envs().find(|it| it.0 == "FABER_CONFINED").unwrap();
+    // The caller is whoever starts it: here a shell.
+    let order = order.1.unwrap().to_str().unwrap().to_owned();
+    let order = order.replace(&format!("\"caller\":{}", std::process::id()), "\"caller\":'$$'");
+    let script = format!(
+        "FABER_CONFINED='{order}' {} confined -- sh -c \
+         'echo $$ > plain; setsid sh -c \"echo \\$\\$ > away; exec sleep 1000\" & \
+          exec sleep 1000' & wait",
+        faber().display()
+    );
+    let mut engine = Command::new("sh")
+        .arg("-c")
+        .arg(script)
+        .current_dir(world.root())
+        .stdin(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    until("it runs", || world.pid("plain").is_some() && world.pid("away").is_some()).await;
+    let pids = ["plain", "away"].map(|it| world.pid(it).unwrap());
+    assert!(pids.iter().all(|it| is_running(it)));
+    engine.kill().unwrap();
+    engine.wait().unwrap();
+    for pid in pids {
+        until("what it ran ends", || !is_running(&pid)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_background_command_goes_on_confined() {
+    let world = World::new();
+    let launcher = Launcher::at(faber().to_owned());
+    let tools = tools(&world.root(), SystemConfig::default(), launcher).unwrap();
+    let call = async |name: &str, parameters: Value| {
+        let tool = tools.iter().find(|it| it.definition().name.as_str() == name).unwrap();
+        tool.call(Arc::new(parameters), ToolContext::detached()).await
+    };
+    let command = format!(
+        "sleep 1000 & echo $! > child; cat {} || echo refused; echo $$ > pid; wait",
+        world.secret()
+    );
+    let started = call("bash_background", json!({ "command": command })).await.unwrap();
+    until("it runs", || world.pid("pid").is_some()).await;
+    let (pid, child) = (world.pid("pid").unwrap(), world.pid("child").unwrap());
+    assert!(started.as_str().unwrap().contains(&format!("(PID: {pid})")), "{started}");
+    let log = fs::read_to_string(world.root().join(".faber/background/1.log")).unwrap();
+    assert_eq!(log.contains("refused"), support().files, "{log}");
+    assert!(is_running(&pid) && is_running(&child));
+    // A session of its own: nobody's terminal ends it.
+    let listed = call("process_list", json!({ "filter_pattern": "sleep 1000" })).await.unwrap();
+    assert!(listed.as_str().unwrap().contains(&format!("*{child:>7}")), "{listed}");
+    call("process_kill", json!({ "pid_or_name": pid })).await.unwrap();
+    until("all of it ends", || !is_running(&pid) && !is_running(&child)).await;
+}
+
+fn confined_tool(confine: &Value, command: &[&str], root: &Path) -> Connected {
+    let run = json!({ "command": command, "cwd": root, "confine": confine });
+    let launcher = Launcher::at(faber().to_owned());
+    Connected::begin_with(&json!({ "tools": [{ "name": "t", "run": run }] }), launcher)
+}
+
+#[tokio::test]
+async fn command_tools_are_confined_where_the_configuration_says_so() {
+    let world = World::new();
+    let secret = world.secret();
+    let script = format!("cat; cat {secret}");
+    let tool =
+        confined_tool(&json!({ "write": [world.root()] }), &["sh", "-c", &script], &world.root());
+    let result = tool.call("t", json!({})).await;
+    expect_refused(result.map(|it| it.to_string()), support().files);
+    let tool = confined_tool(
+        &json!({}),
+        &["sh", "-c", "cat; echo $FABER_ATTEMPT $CARGO_PKG_NAME"],
+        &world.root(),
+    );
+    assert_eq!(tool.call("t", json!({})).await.unwrap(), json!("{}2"));
+    let tool = confined_tool(&json!({}), &["no-such-program"], &world.root());
+    let err = tool.call("t", json!({})).await.unwrap_err();
+    assert!(
+        err.message
+            .ends_with("`no-such-program` was not found: install it, or write its full path"),
+        "{err}"
+    );
+}
+
+#[test]
+fn the_subcommand_is_for_faber_only() {
+    let run = |order: Option<&str>| {
+        let mut command = Command::new(faber());
+        command.args(["confined", "--", "true"]).env_remove("FABER_CONFINED");
+        command.envs(order.map(|it| ("FABER_CONFINED", it)));
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, said) = run(None);
+    assert_eq!(code, Some(125));
+    assert_eq!(
+        said,
+        "the command is not confined: `FABER_CONFINED` says nothing: this subcommand is for Faber's own use\n"
+    );
+    assert_eq!(run(Some("{}")).0, Some(125));
+    let help = Command::new(faber()).arg("--help").output().unwrap();
+    assert!(!String::from_utf8(help.stdout).unwrap().contains("confined"));
+}
