@@ -190,3 +190,35 @@ async fn a_line_without_an_end_takes_no_memory_without_an_end() {
         )
         .await;
 }
+
+#[tokio::test]
+async fn names_with_line_breaks_stay_on_their_line() {
+    let project = Project::with(&[("a\n  evil.txt", "needle\n")]);
+    project
+        .check(
+            "glob",
+            json!({ "pattern": "*" }),
+            expect![[r"
+                Found 1 file(s) matching '*':
+                  a\n  evil.txt"]],
+        )
+        .await;
+    project
+        .check(
+            "grep",
+            json!({ "pattern": "needle", "output_mode": "content" }),
+            expect![[r"a\n  evil.txt:1:needle"]],
+        )
+        .await;
+    project
+        .check(
+            "tree",
+            json!({}),
+            expect![[r"
+                ./
+                └── a\n  evil.txt
+
+                0 folder(s), 1 file(s)"]],
+        )
+        .await;
+}
