@@ -9,7 +9,6 @@ pub mod limits;
 pub mod machine;
 pub mod options;
 mod permits;
-pub mod plans;
 pub mod registry;
 pub mod sources;
 pub mod tool;

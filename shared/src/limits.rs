@@ -97,3 +97,8 @@ pub const CONTEXTS: usize = 1_000;
 pub const REPLY_BYTES: usize = 4 << 20;
 /// Tool calls in one reply: a model that writes more repeats itself, or something else wrote them.
 pub const REPLY_CALLS: usize = 256;
+/// Priorities that a look for work goes through: each is a look into an index. Behind them what is
+/// due comes by its time.
+pub const PRIORITIES: usize = 32;
+/// Different words that a search may have: each is looked for in every query.
+pub const SEARCH_WORDS: usize = 64;

@@ -69,7 +69,8 @@ async fn the_executions_of_a_dead_process_are_free_at_once() {
         let lease = Lease { worker: worker(n), node: "here".to_owned(), until: at(1_000) };
         store.heartbeat(lease).await.unwrap();
         let head = Head { owner: Some(worker(n)), ..head(n, 1) };
-        store.put_head(head).await.unwrap();
+        let append = Append { head: Some(head), ..some_events(execution(n), 0, 1) };
+        store.append(append).await.unwrap();
     }
     assert_eq!(alive.orphans(at(0), 10).await.unwrap(), []);
     assert_eq!(dead.orphans(at(0), 10).await.unwrap(), []);
