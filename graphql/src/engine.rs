@@ -40,6 +40,7 @@ pub use self::{
     error::EngineError,
     planning::{PlanningOptions, Verdict},
     tools::DirectCall,
+    watching::Room,
 };
 
 /// Planners, plans, executions and tools as one thing.

@@ -20,7 +20,7 @@ use super::{
     step::{StepError, StepStatus},
     waits::{self, Wait},
 };
-use crate::engine::Engine;
+use crate::engine::{Engine, Room};
 
 /// The most events that one field returns.
 const EVENTS: usize = 10_000;
@@ -261,7 +261,7 @@ impl Execution {
         let most = count("first", first.unwrap_or(1_000), EVENTS)?;
         let after = position(after_seq.unwrap_or(0))?;
         let id = self.0.id();
-        let events = ctx.data::<Engine>()?.events(id, after, most).await;
+        let events = ctx.data::<Engine>()?.events(id, after, &mut Room::new(most)).await;
         let events = events.map_err(ApiError::from)?;
         Ok(events.into_iter().map(|it| ExecutionEvent::new(id, it)).collect())
     }

@@ -130,14 +130,15 @@ impl WorkQuery {
         let listing = ctx.data::<Engine>()?.store().heads(&filter, &page).await;
         let listing = listing.map_err(ApiError::from)?;
         let ids: Vec<_> = listing.items.iter().map(|(_, head)| head.execution).collect();
-        let executions = ctx.data::<Loaders>()?.executions(&ids).await?;
+        let (executions, looked) = ctx.data::<Loaders>()?.first_executions(&ids).await?;
+        let has_more = listing.has_more || looked < ids.len();
         // A head may be there before its log is.
         let mut executions = executions.into_iter().peekable();
         let items = listing.items.into_iter().filter_map(|(cursor, head)| {
             let found = executions.next_if(|it| it.id() == head.execution);
             found.map(|it| (cursor, Execution(it)))
         });
-        Ok(part(&page, items, listing.has_more))
+        Ok(part(&page, items, has_more))
     }
 
     /// Compiles a draft and stores nothing.
