@@ -96,14 +96,14 @@ impl ExecutionLog for Mongo {
             return Ok(Vec::new());
         }
         let now = now.timestamp_micros();
-        let due = match after.map(|(due, id)| (due.timestamp_micros(), id.to_string())) {
-            Some((due, id)) => doc! {
+        let mut queue = doc! { "wake": { "$lte": now } };
+        if let Some((due, id)) = after.map(|(due, id)| (due.timestamp_micros(), id.to_string())) {
+            queue = doc! {
                 "wake": { "$gte": due, "$lte": now },
                 "$or": [{ "wake": { "$gt": due } }, { "_id": { "$gt": id } }],
-            },
-            None => doc! { "wake": { "$lte": now } },
-        };
-        let found = self.caches.find(due).sort(doc! { "wake": 1, "_id": 1 });
+            };
+        }
+        let found = self.caches.find(queue).sort(doc! { "wake": 1, "_id": 1 });
         lists::heads_of(found.limit(lists::limit(most)).await).await
     }
 
