@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use shared::{
-    clock::Clock,
-    event::{Created, Recorded},
+    clock::{Clock, Timestamp},
+    event::{Created, Event, Recorded},
     execution::{Execution, ExecutionOptions},
     id::{CommandId, ExecutionId, Seq, StepId},
     limits,
@@ -47,6 +47,9 @@ pub enum ControlError {
     /// It could not be right, whatever is there.
     #[error("{0}")]
     Invalid(String),
+    /// It is more than there may be.
+    #[error("{0}")]
+    TooMuch(String),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -59,6 +62,14 @@ pub struct IdempotencyKey {
     pub key: String,
     /// What was asked for, besides the options: the plan's identifier, or the query.
     pub subject: Value,
+}
+
+/// Where an execution is to begin.
+enum Place {
+    /// Under this identifier.
+    Free(ExecutionId),
+    /// It is this one, and has begun.
+    Taken(ExecutionId),
 }
 
 impl Control {
@@ -109,29 +120,52 @@ impl Control {
         validate(&options, key)?;
         for _ in 0..DRAWS {
             let now = self.clock.now();
-            let mut id = ExecutionId::draw(now);
-            if let Some(key) = key {
-                let fingerprint = fingerprint(key, &options);
-                let wanted = Reservation { key: key.key.clone(), execution: id, fingerprint };
-                if let Some(found) = self.store.reserve(&wanted).await? {
-                    if let Some(id) = self.recognise(&found, &wanted.fingerprint).await? {
-                        return Ok(id);
-                    }
-                    // Reserved, but whoever did so was lost before it began.
-                    id = found.execution;
-                }
-            }
+            let id = match self.place(key, &options, now).await? {
+                Place::Taken(id) => return Ok(id),
+                Place::Free(id) => id,
+            };
             let (execution, created) = machine::create(id, plan, options.clone(), now);
-            match self.begin(execution, created, over.take()).await {
-                Ok(()) => return Ok(id),
-                Err(AppendError::Conflict) if key.is_some() && self.mend(id, plan).await? => {
-                    return Ok(id);
-                }
-                Err(AppendError::Conflict) => (),
-                Err(AppendError::Store(err)) => return Err(err.into()),
+            let begun = self.begin(execution, created, over.take()).await;
+            if self.has_begun(id, plan, key, begun).await? {
+                return Ok(id);
             }
         }
         Err(StoreError::Taken.into())
+    }
+
+    /// Returns where an execution is to begin: under the identifier that its key stands for, or
+    /// under a new one.
+    async fn place(
+        &self,
+        key: Option<&IdempotencyKey>,
+        options: &ExecutionOptions,
+        now: Timestamp,
+    ) -> Result<Place, ControlError> {
+        let id = ExecutionId::draw(now);
+        let Some(key) = key else { return Ok(Place::Free(id)) };
+        let fingerprint = fingerprint(key, options);
+        let wanted = Reservation { key: key.key.clone(), execution: id, fingerprint };
+        let Some(found) = self.store.reserve(&wanted).await? else { return Ok(Place::Free(id)) };
+        Ok(match self.recognise(&found, &wanted.fingerprint).await? {
+            Some(id) => Place::Taken(id),
+            // Reserved, but whoever did so was lost before it began.
+            None => Place::Free(found.execution),
+        })
+    }
+
+    /// Returns whether an execution has begun, here or, under its key, by whoever was faster.
+    async fn has_begun(
+        &self,
+        id: ExecutionId,
+        plan: &Arc<Plan>,
+        key: Option<&IdempotencyKey>,
+        begun: Result<(), AppendError>,
+    ) -> Result<bool, ControlError> {
+        match begun {
+            Ok(()) => Ok(true),
+            Err(AppendError::Conflict) => Ok(key.is_some() && self.mend(id, plan).await?),
+            Err(AppendError::Store(err)) => Err(err.into()),
+        }
     }
 
     /// Starts an execution that takes outputs over from another one.
@@ -179,8 +213,11 @@ impl Control {
             return Ok(true);
         }
         let events = self.store.read(id, Seq::START).await?;
-        let Some(first) = events.first() else { return Ok(false) };
-        let execution = Execution::create(id, Arc::clone(plan), first)
+        let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(false) };
+        // One that is over and that nobody has to be told of needs no worker to find that out.
+        let is_whole = last.event.is_last() && !has_parent(first);
+        let known = if is_whole { &events[..] } else { &events[..1] };
+        let execution = Execution::replay(id, Arc::clone(plan), known)
             .map_err(|err| StoreError::corrupt(id, err))?;
         let due = execution.options().start_at.unwrap_or(first.at);
         self.store.put_head(Head::of(&execution, None, Some(due))).await?;
@@ -280,7 +317,7 @@ impl Control {
         }
         if shared::json::bytes(&payload) > limits::OUTPUT_BYTES {
             let most = limits::OUTPUT_BYTES;
-            return Err(ControlError::Invalid(format!("`payload` has more than {most} bytes")));
+            return Err(ControlError::TooMuch(format!("`payload` has more than {most} bytes")));
         }
         if shared::json::is_deeper_than(&payload, limits::JSON_DEPTH) {
             let most = limits::JSON_DEPTH;
@@ -321,6 +358,10 @@ impl Control {
     }
 }
 
+fn has_parent(first: &Recorded) -> bool {
+    matches!(&first.event, Event::Created(it) if it.parent.is_some())
+}
+
 fn fingerprint(key: &IdempotencyKey, options: &ExecutionOptions) -> String {
     let options = serde_json::to_value(options).expect("options are JSON");
     json!([key.subject, options]).to_string()
@@ -333,7 +374,7 @@ fn validate(options: &ExecutionOptions, key: Option<&IdempotencyKey>) -> Result<
     }
     if shared::json::bytes(&options.input) > limits::OUTPUT_BYTES {
         let most = limits::OUTPUT_BYTES;
-        return Err(ControlError::Invalid(format!("`input` has more than {most} bytes")));
+        return Err(ControlError::TooMuch(format!("`input` has more than {most} bytes")));
     }
     if shared::json::is_deeper_than(&options.input, limits::JSON_DEPTH) {
         let most = limits::JSON_DEPTH;
@@ -351,4 +392,24 @@ fn check_text(what: &str, text: Option<&str>) -> Result<(), ControlError> {
         return Err(ControlError::Invalid(why));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::{clock::WallClock, store::memory::Memory};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_too_large_is_said_to_be_whoever_sends_it() {
+        let (store, clock) = (Arc::new(Memory::new()), Arc::new(WallClock));
+        let id = ExecutionId::draw(clock.now());
+        let control = Control::new(store, clock, None);
+        let large = Value::from("x".repeat(limits::OUTPUT_BYTES));
+        let refused = control.signal(id, "s".to_owned(), large.clone()).await;
+        assert!(matches!(refused, Err(ControlError::TooMuch(_))), "{refused:?}");
+        let options = ExecutionOptions { input: Arc::new(large), ..ExecutionOptions::default() };
+        let refused = validate(&options, None);
+        assert!(matches!(refused, Err(ControlError::TooMuch(_))), "{refused:?}");
+    }
 }

@@ -24,9 +24,9 @@ use chrono::TimeDelta;
 use shared::{
     clock::{Clock, Timestamp},
     event::{Event, Recorded},
-    execution::{Execution, Phase, ReplayError},
+    execution::{Execution, Phase},
     id::{CommandId, Epoch, ExecutionId, Seq, Task, WorkerId},
-    store::{AppendError, Command, Envelope, Head, Store, StoreError},
+    store::{self, AppendError, Command, Envelope, Head, Store, StoreError},
     tool::{Effect, Progress},
 };
 use tokio::{
@@ -50,7 +50,6 @@ use crate::{
     machine::{self, Input, Moment},
     options::Options,
     permits::Permits,
-    plans::Plans,
     tool::progress::Reports,
     toolbox::Toolbox,
     worker::Handle,
@@ -66,7 +65,6 @@ pub(crate) struct Context {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: Arc<Options>,
     pub(crate) lease: LeaseClock,
-    pub(crate) plans: Arc<Plans>,
     /// Begins the executions of sub-plans.
     pub(crate) control: Control,
     /// Gives this worker executions.
@@ -129,12 +127,9 @@ pub(crate) enum DriveError {
     /// This worker did not renew its lease in time. Not a fault of the execution.
     #[error("the lease has run out")]
     LeaseLost,
-    /// The log cannot be what it says.
-    #[error("the log is corrupt: {0}")]
-    Corrupt(#[from] ReplayError),
-    /// The plan of the execution is not there.
-    #[error("the plan of the execution is not in the store")]
-    NoPlan,
+    /// There is no log.
+    #[error("the log is not in the store")]
+    NoLog,
     /// The store failed for too long.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -144,7 +139,7 @@ impl DriveError {
     /// Returns whether what the store has of the execution cannot be read, so that it is no use to
     /// try again soon.
     pub(crate) fn is_damage(&self) -> bool {
-        matches!(self, Self::Corrupt(_) | Self::NoPlan | Self::Store(StoreError::Corrupt { .. }))
+        matches!(self, Self::NoLog | Self::Store(StoreError::Corrupt { .. }))
     }
 }
 
@@ -421,26 +416,6 @@ impl Driver {
 }
 
 /// Reads an execution from the store, as far as its log goes.
-pub(crate) async fn load(
-    store: &dyn Store,
-    plans: &crate::plans::Plans,
-    id: ExecutionId,
-) -> Result<Execution, DriveError> {
-    let mut events = store.read(id, Seq::START).await?;
-    let plan = match events.first().map(|it| &it.event) {
-        Some(Event::Created(created)) => created.plan,
-        Some(other) => return Err(ReplayError::NotCreated(other.kind()).into()),
-        None => return Err(ReplayError::Empty.into()),
-    };
-    let plan = plans.get(store, plan).await?.ok_or(DriveError::NoPlan)?;
-    let mut execution = Execution::replay(id, plan, &events)?;
-    loop {
-        events = store.read(id, execution.seq()).await?;
-        if events.is_empty() {
-            return Ok(execution);
-        }
-        for recorded in &events {
-            execution.apply(recorded)?;
-        }
-    }
+pub(crate) async fn load(store: &dyn Store, id: ExecutionId) -> Result<Execution, DriveError> {
+    store::load(store, id).await?.ok_or(DriveError::NoLog)
 }

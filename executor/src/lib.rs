@@ -11,7 +11,6 @@ pub mod machine;
 pub mod net;
 pub mod options;
 mod permits;
-pub mod plans;
 pub mod registry;
 pub mod sources;
 pub mod tool;

@@ -6,14 +6,14 @@
 mod looking;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use chrono::TimeDelta;
 use shared::{
-    clock::Clock,
+    clock::{Clock, Timestamp},
     event::Recorded,
     execution::Execution,
     id::{Epoch, ExecutionId, WorkerId},
@@ -57,8 +57,10 @@ pub struct Worker {
     /// Executions that drivers gave up, to be claimed again unless another worker has them, with
     /// the newest claim that is known of.
     again: BTreeMap<ExecutionId, Epoch>,
-    /// Executions that were due at the last look, and whose tools are not at hand.
-    lacking: BTreeSet<ExecutionId>,
+    /// How many executions were due at the last look whose tools are not at hand.
+    lacking: usize,
+    /// How far this worker has gone through what is due behind those, while they are many.
+    past: Option<(Timestamp, ExecutionId)>,
     /// Executions of workers that are gone and that fall to others, since when.
     orphans: BTreeMap<ExecutionId, Instant>,
     /// When it last looked whether all that is its own is driven.
@@ -149,7 +151,6 @@ impl Worker {
             options,
             lease,
             drain,
-            plans: Arc::default(),
             handle: handle.clone(),
             permits,
             is_alone: scope == Scope::Given,
@@ -164,7 +165,8 @@ impl Worker {
             orders,
             drivers,
             again: BTreeMap::new(),
-            lacking: BTreeSet::new(),
+            lacking: 0,
+            past: None,
             orphans: BTreeMap::new(),
             swept_at: Instant::now(),
         };
@@ -268,7 +270,6 @@ impl Worker {
                     let _ = born.send(Err(AppendError::Conflict));
                     return;
                 }
-                self.context.plans.keep(Arc::clone(execution.plan()));
                 let (sender, commands) = mpsc::channel(COMMANDS);
                 self.local.insert(id, sender);
                 let context = Arc::clone(&self.context);
@@ -336,7 +337,7 @@ async fn drive(
     commands: mpsc::Receiver<Envelope>,
 ) -> Result<Stop, DriveError> {
     let store = Arc::clone(&context.store);
-    let execution = load(&*store, &context.plans, id).await?;
+    let execution = load(&*store, id).await?;
     let inbox = store.inbox(Some(id)).await?;
     if execution.state().is_over() {
         // The head lagged, or its owner was lost before it told the parent; the log knows.

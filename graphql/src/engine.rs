@@ -18,7 +18,6 @@ use executor::{
     control::{Control, IdempotencyKey},
     limits::CallLimits,
     options::Options,
-    plans::Plans,
     registry::Registry,
     toolbox::Toolbox,
 };
@@ -31,9 +30,9 @@ use shared::{
     clock::Clock,
     event::Created,
     execution::{Execution, ExecutionOptions},
-    id::{ExecutionId, PlanId, RequestId, Seq},
+    id::{ExecutionId, PlanId, RequestId},
     plan::Plan,
-    store::{Store, StoreError},
+    store::{self, Store, StoreError},
 };
 
 pub use self::{
@@ -41,6 +40,7 @@ pub use self::{
     error::EngineError,
     planning::{PlanningOptions, Verdict},
     tools::DirectCall,
+    watching::Room,
 };
 
 /// Planners, plans, executions and tools as one thing.
@@ -52,7 +52,6 @@ pub struct Engine {
     registry: Registry,
     planner: Arc<dyn Planner>,
     clock: Arc<dyn Clock>,
-    plans: Arc<Plans>,
     options: Arc<Options>,
 }
 
@@ -82,7 +81,6 @@ impl Engine {
             registry,
             planner,
             clock,
-            plans: Arc::default(),
             options: Arc::new(options),
         }
     }
@@ -126,30 +124,25 @@ impl Engine {
 
     /// Returns a plan, if there is one.
     pub async fn plan(&self, id: PlanId) -> Result<Option<Arc<Plan>>, EngineError> {
-        Ok(self.plans.get(&*self.store, id).await?)
+        Ok(self.store.plan(id).await?)
     }
 
     /// Returns an execution as its log has it now, if there is one.
     pub async fn execution(&self, id: ExecutionId) -> Result<Option<Execution>, EngineError> {
-        let Some(head) = self.store.head(id).await? else { return Ok(None) };
-        let Some(plan) = self.plan(head.plan).await? else {
-            return Err(StoreError::corrupt(id, "its plan is not in the store").into());
-        };
-        let corrupt = |err| StoreError::corrupt(id, err);
-        let mut events = self.store.read(id, Seq::START).await?;
-        let Some(first) = events.first() else {
-            return Err(StoreError::corrupt(id, "its log is not in the store").into());
-        };
-        let mut execution = Execution::create(id, plan, first).map_err(corrupt)?;
-        events.remove(0);
-        loop {
-            for recorded in &events {
-                execution.apply(recorded).map_err(corrupt)?;
-            }
-            events = self.store.read(id, execution.seq()).await?;
-            if events.is_empty() {
-                return Ok(Some(execution));
-            }
+        let loaded = store::load(&*self.store, id).await;
+        if let Ok(Some(execution)) = &loaded
+            && execution.state().is_over()
+        {
+            return Ok(loaded?);
+        }
+        // What is being removed loses its head first: then this is the half of it, or damage that
+        // is none.
+        if self.store.head(id).await?.is_none() {
+            return Ok(None);
+        }
+        match loaded? {
+            Some(execution) => Ok(Some(execution)),
+            None => Err(StoreError::corrupt(id, "its log is not in the store").into()),
         }
     }
 

@@ -140,6 +140,11 @@ impl Condition {
         &self.0.source
     }
 
+    /// Returns what compiling its patterns costs, so that a plan of very many has a bound.
+    pub fn pattern_cost(&self) -> usize {
+        self.0.patterns.iter().map(Pattern::compile_cost).sum()
+    }
+
     /// Returns the steps and variables that it looks at, each once.
     pub fn targets(&self) -> &[Target] {
         &self.0.targets

@@ -1,5 +1,7 @@
 //! What happened. The log of these is the only truth about an execution.
 
+mod size;
+
 use std::{io::Write, sync::Arc};
 
 use serde::{Deserialize, Serialize};

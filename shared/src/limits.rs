@@ -97,3 +97,16 @@ pub const CONTEXTS: usize = 1_000;
 pub const REPLY_BYTES: usize = 4 << 20;
 /// Tool calls in one reply: a model that writes more repeats itself, or something else wrote them.
 pub const REPLY_CALLS: usize = 256;
+/// Priorities that a look for work goes through: each is a look into an index. Behind them what is
+/// due comes by its time.
+pub const PRIORITIES: usize = 32;
+/// Different words that a search may have: each is looked for in every query.
+pub const SEARCH_WORDS: usize = 64;
+/// About how many bytes of events, or of what executions were given and returned, one field of an
+/// answer brings together: it is in memory several times while it is written.
+pub const ANSWER_BYTES: usize = 32 << 20;
+/// What compiling the largest pattern costs, in operations of a condition.
+pub const PATTERN_COST: usize = 8_000;
+/// What compiling the patterns of all conditions of a plan may cost, a small one a thousand and a
+/// large one eight: seconds, not minutes, also where each is as large as it may be.
+pub const PLAN_PATTERNS: usize = 16_000_000;

@@ -19,6 +19,7 @@ pub mod hints;
 mod inbox;
 pub mod journal;
 mod list;
+mod load;
 pub mod memory;
 pub mod mongo;
 mod open;
@@ -43,10 +44,12 @@ pub use self::{
     hints::Hints,
     inbox::{Command, Envelope},
     list::{Cursor, ExecutionFilter, Listing, Page, PlanFilter, RequestFilter},
+    load::load,
     open::open,
     permit::{CallLimit, Permission, Permit, PermitAsk, Rate},
     record::{Record, RecordKind, RecordPage, Records, Unless},
     retention::{Pruned, sub_plans},
+    search::words as search_words,
     tail::tail,
     usage::Usage,
 };
@@ -75,7 +78,8 @@ pub trait ExecutionLog: fmt::Debug + Send + Sync {
 
     /// Writes a head without an event, as a worker does that puts an execution aside.
     ///
-    /// Heads apply only if their position is not behind the one that is there.
+    /// Heads apply only if their position is not behind the one that is there. One without a log is
+    /// of something that was removed meanwhile, and is not kept.
     async fn put_head(&self, head: Head) -> Result<(), StoreError>;
 
     /// Returns what comes after position `after`, oldest first: at most about
@@ -86,8 +90,18 @@ pub trait ExecutionLog: fmt::Debug + Send + Sync {
     ///
     /// Higher priority first, then the longest due. But one place in eight, and one at least where
     /// there are two, goes to the longest due whatever its priority: nobody waits for ever. Those
-    /// come last.
+    /// come last. Where there are more than [`limits::PRIORITIES`], of what is due or will be, only
+    /// the highest so many are told apart, and the rest comes by its time.
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError>;
+
+    /// Returns the same, the longest due first whatever its priority, behind a place in that order:
+    /// so that who cannot use what comes first gets to see the rest.
+    async fn due_after(
+        &self,
+        now: Timestamp,
+        after: Option<(Timestamp, ExecutionId)>,
+        most: usize,
+    ) -> Result<Vec<Head>, StoreError>;
 
     /// Returns executions of workers that are gone, also those that are over: somebody may have to
     /// be told. A worker is gone when its lease has run out or when the store knows that its

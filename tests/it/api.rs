@@ -11,6 +11,7 @@ mod limits;
 mod lists;
 mod loops;
 mod people;
+mod removed;
 mod saved;
 mod sub_plans;
 mod toolsets;

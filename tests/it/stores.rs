@@ -34,6 +34,7 @@ macro_rules! stores {
                 promises! {
                     $world:
                     a_free_place_is_pointed_out,
+                    a_head_without_a_log_is_not_kept,
                     a_holder_is_counted_once,
                     a_key_means_one_execution,
                     a_large_append_is_whole,
@@ -74,6 +75,7 @@ macro_rules! stores {
                     heads_only_move_forward,
                     hints_wake_whoever_waits,
                     json_survives,
+                    many_priorities_cost_no_more,
                     much_is_removed_in_parts,
                     nobody_starves,
                     old_calls_are_forgotten,
@@ -85,6 +87,7 @@ macro_rules! stores {
                     requests_are_filtered,
                     the_next_due_is_the_first,
                     the_places_of_a_lost_worker_are_free,
+                    what_is_due_can_be_paged_through,
                     what_is_due_comes_in_order,
                     what_is_over_and_old_is_removed,
                     what_is_over_may_have_an_owner,

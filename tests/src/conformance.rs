@@ -58,6 +58,14 @@ impl World {
         self.one.append(some_events(id, after, events)).await.unwrap();
     }
 
+    /// Writes a head, and before it as much of a log as it is a head of.
+    async fn put_head(&self, head: Head) {
+        let events = usize::try_from(head.seq.0).unwrap();
+        // It may have a log.
+        let _ = self.one.append(some_events(head.execution, 0, events)).await;
+        self.one.put_head(head).await.unwrap();
+    }
+
     /// Reads a log from a position to its end, as readers do.
     async fn log(&self, id: ExecutionId, after: u64) -> Vec<Recorded> {
         let mut events: Vec<Recorded> = Vec::new();

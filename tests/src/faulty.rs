@@ -155,6 +155,15 @@ impl ExecutionLog for Faulty {
         self.through(self.inner.due(now, most)).await
     }
 
+    async fn due_after(
+        &self,
+        now: Timestamp,
+        after: Option<(Timestamp, ExecutionId)>,
+        most: usize,
+    ) -> Result<Vec<Head>, StoreError> {
+        self.through(self.inner.due_after(now, after, most)).await
+    }
+
     async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
         self.through(self.inner.orphans(now, most)).await
     }

@@ -106,7 +106,7 @@ impl Child {
         context: &Context,
     ) -> Result<Option<Result<Answer, ToolError>>, DriveError> {
         let Some(head) = context.store.head(self.id).await? else {
-            let Some(plan) = context.plans.get(&*context.store, self.plan).await? else {
+            let Some(plan) = context.store.plan(self.plan).await? else {
                 let why = format!("its plan `{}` is not in the store any more", self.plan);
                 return Ok(Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, why).terminal())));
             };
@@ -117,7 +117,7 @@ impl Child {
             return Ok(None);
         };
         if head.state.is_over() || self.has_ended {
-            let child = load(&*context.store, &context.plans, self.id).await?;
+            let child = load(&*context.store, self.id).await?;
             if child.state().is_over() {
                 return Ok(Some(result(&child, context.options.output_bytes)));
             }

@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
 use shared::{
+    clock::Timestamp,
     id::{ExecutionId, WorkerId, fnv1a},
-    store::{Command, Envelope, Head, StoreError},
+    store::{Command, Envelope, Head, Store, StoreError},
 };
 use tokio::time::Instant;
 use tracing::{error, warn};
@@ -14,6 +15,8 @@ use super::{Context, Scope, Worker};
 
 /// How many executions one look takes.
 const LOOK: usize = 256;
+/// How many executions whose tools are not at hand one look reads beside those.
+const LACKING: usize = 256;
 /// How often a worker looks whether all that is its own is driven.
 const SWEEP: Duration = Duration::from_secs(20);
 /// How long one that is damaged is left alone.
@@ -35,6 +38,13 @@ pub(super) async fn lay_aside(context: &Context, id: ExecutionId) -> Result<(), 
     }
     let due = context.clock.now().checked_add_signed(LAID_ASIDE);
     context.store.put_head(Head { owner: None, due, ..head }).await
+}
+
+/// Leaves what a worker that is gone had, and for which this one lacks the tools, to whoever has
+/// them: it is due from now on, so that what is gone does not hide what could be taken.
+async fn leave(store: &dyn Store, head: Head) -> Result<(), StoreError> {
+    let due = head.due.unwrap_or(head.created_at);
+    store.put_head(Head { owner: None, due: Some(due), ..head }).await
 }
 
 impl Worker {
@@ -92,42 +102,57 @@ impl Worker {
         let store = Arc::clone(&self.context.store);
         let poll = self.context.options.poll;
         let now = self.context.clock.now();
-        let lacked = self.lacking.len();
-        self.lacking.clear();
-        let orphans = store.orphans(now, LOOK + lacked).await?;
+        let orphans = store.orphans(now, LOOK).await?;
         self.orphans.retain(|id, _| orphans.iter().any(|it| it.execution == *id));
-        let n_orphans = self.claim_all(orphans).await?;
+        let (n_orphans, lacking) = self.claim_all(orphans).await?;
+        for head in lacking {
+            leave(&*store, head).await?;
+        }
         let room = self.room.available_permits().min(LOOK);
         if room == 0 {
             return Ok(poll);
         }
-        let due = store.due(now, room + lacked).await?;
-        if self.claim_all(due).await? + n_orphans >= room {
+        let due = store.due(now, room + self.lacking.min(LACKING)).await?;
+        let (n_due, lacking) = self.claim_all(due).await?;
+        self.lacking = lacking.len();
+        if n_due + n_orphans >= room {
             return Ok(Duration::ZERO);
+        }
+        if self.lacking >= LACKING {
+            self.look_past(now).await?;
         }
         let next = store.next_due().await?;
         let wait = next.and_then(|it| (it - self.context.clock.now()).to_std().ok());
         Ok(wait.filter(|it| !it.is_zero()).map_or(poll, |it| it.min(poll)))
     }
 
-    /// Claims those whose tools are at hand and whose turn it is to be claimed here, and returns
-    /// how many.
-    async fn claim_all(&mut self, heads: Vec<Head>) -> Result<usize, StoreError> {
+    /// Goes on through what is due, a part each look, while so much of what comes first is for
+    /// others that a look sees nothing else; and begins anew at the end.
+    async fn look_past(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        let part = self.context.store.due_after(now, self.past, LOOK).await?;
+        let last = part.last().filter(|_| part.len() == LOOK);
+        self.past = last.and_then(|it| Some((it.due?, it.execution)));
+        self.claim_all(part).await.map(drop)
+    }
+
+    /// Claims those whose tools are at hand and whose turn it is to be claimed here. Returns how
+    /// many, and those whose tools are not at hand.
+    async fn claim_all(&mut self, heads: Vec<Head>) -> Result<(usize, Vec<Head>), StoreError> {
         if heads.is_empty() {
-            return Ok(0);
+            return Ok((0, Vec::new()));
         }
         let workers = self.context.store.workers(self.context.clock.now()).await?;
-        let mut claimed = 0;
+        let (mut claimed, mut lacking) = (0, Vec::new());
         for head in heads {
             // Of one that is over only its parent is told, for which no tools are needed.
             if !head.state.is_over() && !self.has_tools(&head).await? {
-                self.lacking.insert(head.execution);
+                lacking.push(head);
             } else if self.is_turn(&head, &workers) {
                 let is_new = !self.local.has(head.execution);
                 claimed += usize::from(self.claim(head.execution, head.epoch) && is_new);
             }
         }
-        Ok(claimed)
+        Ok((claimed, lacking))
     }
 
     /// Returns whether an execution is to be claimed here: at once if it falls to this worker, so
@@ -150,7 +175,7 @@ impl Worker {
     }
 
     async fn has_tools(&self, head: &Head) -> Result<bool, StoreError> {
-        match self.context.plans.get(&*self.context.store, head.plan).await {
+        match self.context.store.plan(head.plan).await {
             Ok(Some(plan)) => Ok(self.context.toolbox.has_all(plan.tools())),
             Ok(None) | Err(StoreError::Corrupt { .. }) => {
                 error!(execution = %head.execution, plan = %head.plan, "its plan cannot be read");
@@ -209,32 +234,4 @@ impl Worker {
 }
 
 #[cfg(test)]
-mod tests {
-    use shared::clock::Timestamp;
-
-    use super::*;
-
-    #[test]
-    fn workers_share_what_there_is() {
-        let now = Timestamp::UNIX_EPOCH;
-        let workers: Vec<_> = (0..4).map(|_| WorkerId::draw(now)).collect();
-        let executions: Vec<_> =
-            (0..4_000).map(|it| ExecutionId::derive(now, &it.to_string())).collect();
-        let share = |of: &[WorkerId], who: WorkerId| {
-            executions.iter().filter(|it| falls_to(**it, of) == Some(who)).count()
-        };
-        for worker in &workers {
-            let n = share(&workers, *worker);
-            assert!((800..1_200).contains(&n), "{n}");
-        }
-        // Whoever goes leaves the others what they had.
-        let fewer = &workers[..3];
-        for execution in &executions {
-            let before = falls_to(*execution, &workers);
-            if before != Some(workers[3]) {
-                assert_eq!(falls_to(*execution, fewer), before);
-            }
-        }
-        assert_eq!(falls_to(executions[0], &[]), None);
-    }
-}
+mod tests;

@@ -87,7 +87,7 @@ impl Engine {
                 break;
             }
             let start_at = (!wait.is_zero()).then(|| later(now, wait));
-            done += u32::from(self.steer(id, action, start_at).await?);
+            done += u32::from(self.steer_one(id, action, start_at).await?);
         }
         Ok(done as usize)
     }
@@ -116,6 +116,27 @@ impl Engine {
                 ids.reverse();
                 return Ok(ids);
             }
+        }
+    }
+
+    /// Does one thing to one execution. Returns whether it was done: what is wrong with one keeps
+    /// nobody from the others.
+    async fn steer_one(
+        &self,
+        id: ExecutionId,
+        action: BulkAction,
+        start_at: Option<Timestamp>,
+    ) -> Result<bool, EngineError> {
+        match self.steer(id, action, start_at).await {
+            Err(EngineError::Store(
+                err @ (StoreError::Full { .. }
+                | StoreError::TooLarge { .. }
+                | StoreError::Corrupt { .. }),
+            )) => {
+                tracing::warn!(execution = %id, ?action, %err, "one of many is left out");
+                Ok(false)
+            }
+            steered => steered,
         }
     }
 
@@ -148,15 +169,7 @@ impl Engine {
         id: ExecutionId,
         start_at: Option<Timestamp>,
     ) -> Result<bool, EngineError> {
-        let ended = match self.execution(id).await {
-            Ok(Some(ended)) => ended,
-            Ok(None) => return Ok(false),
-            Err(err @ EngineError::Store(StoreError::Corrupt { .. })) => {
-                tracing::error!(execution = %id, %err, "an execution cannot be done again");
-                return Ok(false);
-            }
-            Err(err) => return Err(err),
-        };
+        let Some(ended) = self.execution(id).await? else { return Ok(false) };
         let Ok(mut created) = again(&ended, None) else { return Ok(false) };
         created.options.start_at = start_at;
         self.start_again(&ended, created).await.map(|_| true)

@@ -174,11 +174,7 @@ impl Engine {
     async fn keep(&self, mut plan: Plan) -> Result<Arc<Plan>, EngineError> {
         for _ in 0..DRAWS {
             match self.store.put_plan(&plan).await {
-                Ok(()) => {
-                    let plan = Arc::new(plan);
-                    self.plans.keep(Arc::clone(&plan));
-                    return Ok(plan);
-                }
+                Ok(()) => return Ok(Arc::new(plan)),
                 Err(StoreError::Taken) => {
                     let request = plan.about().request;
                     let version = self.next_version(request).await?;
@@ -193,8 +189,13 @@ impl Engine {
     }
 
     async fn next_version(&self, request: RequestId) -> Result<u32, EngineError> {
-        let n = self.store.plans_of(request).await?.len();
-        Ok(u32::try_from(n).unwrap_or(u32::MAX).saturating_add(1))
+        // Older versions may have been removed, so they are not counted.
+        for id in self.store.plans_of(request).await?.into_iter().rev() {
+            if let Some(newest) = self.store.plan(id).await? {
+                return Ok(newest.about().version.saturating_add(1));
+            }
+        }
+        Ok(1)
     }
 
     pub(super) fn about(

@@ -47,7 +47,6 @@ impl Engine {
             let About { request: id, query, created_at, .. } = plan.about().clone();
             self.store.put_request(&Request { id, query, created_at }).await?;
             self.store.put_plan(&plan).await?;
-            self.plans.keep(Arc::new(plan));
         }
         Ok(())
     }

@@ -16,6 +16,35 @@ use super::{Engine, EngineError, steering::apply};
 /// Heads that one look at a list takes.
 const LOOK: usize = 64;
 
+/// How much more an answer may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    events: usize,
+    bytes: usize,
+}
+
+impl Room {
+    /// Makes room for so many events, and not more than [`limits::ANSWER_BYTES`] of them.
+    pub fn new(events: usize) -> Self {
+        Self { events, bytes: limits::ANSWER_BYTES }
+    }
+
+    /// Returns whether nothing more may come.
+    pub fn is_full(&self) -> bool {
+        self.events == 0 || self.bytes == 0
+    }
+
+    /// Takes the room of an event, if there is any left.
+    fn take(&mut self, event: &Recorded) -> bool {
+        if self.is_full() {
+            return false;
+        }
+        self.events -= 1;
+        self.bytes = self.bytes.saturating_sub(event.bytes());
+        true
+    }
+}
+
 impl Engine {
     /// Waits until no toolset is connecting any more, or the time for that is over. What other
     /// nodes changed before is known then.
@@ -26,23 +55,23 @@ impl Engine {
         self.toolbox.settled(self.options.connect).await;
     }
 
-    /// Returns at most `most` events of a log behind a position, oldest first.
+    /// Returns events of a log behind a position, oldest first, as many as there is room for. Where
+    /// there is room for one there is room for a large one.
     pub async fn events(
         &self,
         id: ExecutionId,
         after: Seq,
-        most: usize,
+        room: &mut Room,
     ) -> Result<Vec<Recorded>, EngineError> {
         let mut events: Vec<Recorded> = Vec::new();
-        while events.len() < most {
+        while !room.is_full() {
             let end = events.last().map_or(after, |it| it.seq);
             let read = self.store.read(id, end).await?;
             if read.is_empty() {
                 break;
             }
-            events.extend(read);
+            events.extend(read.into_iter().take_while(|it| room.take(it)));
         }
-        events.truncate(most);
         Ok(events)
     }
 
@@ -129,5 +158,31 @@ impl Watcher {
         let before = execution.state();
         apply(execution, recorded)?;
         Ok(recorded.event.step().is_some() || execution.state() != before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use shared::{clock::Timestamp, event::Event};
+
+    use super::*;
+
+    fn event(bytes: usize) -> Recorded {
+        let payload = Arc::new(Value::from("x".repeat(bytes)));
+        let command = "cmd_1_aaaaaaaaa".parse().unwrap();
+        let event = Event::SignalReceived { name: "s".to_owned(), payload, command };
+        Recorded { seq: Seq(1), at: Timestamp::UNIX_EPOCH, event }
+    }
+
+    #[test]
+    fn an_answer_has_room_for_so_many_events_and_so_many_bytes() {
+        let mut room = Room::new(2);
+        assert!(room.take(&event(1)) && room.take(&event(1)) && !room.take(&event(1)));
+        let mut room = Room::new(1_000);
+        let large = event(limits::ANSWER_BYTES / 4);
+        let taken = (0..).take_while(|_| room.take(&large)).count();
+        assert_eq!(taken, 4);
+        assert!(Room::new(1).take(&event(limits::ANSWER_BYTES * 2)), "one at least");
     }
 }

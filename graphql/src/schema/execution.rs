@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use shared::{
-    execution::{self, Execution as State, StepState},
-    id::{Seq, StepIx},
-    plan::OnError,
+    execution::{self, Execution as State},
+    id::Seq,
 };
 
 use super::{
@@ -21,7 +20,7 @@ use super::{
     step::{StepError, StepStatus},
     waits::{self, Wait},
 };
-use crate::engine::Engine;
+use crate::engine::{Engine, Room};
 
 /// The most events that one field returns.
 const EVENTS: usize = 10_000;
@@ -241,7 +240,7 @@ impl Execution {
     /// The outputs so far, as `{ stepId: output }` in execution order; null for a step whose
     /// failure is ignored.
     async fn outputs(&self) -> Value {
-        outputs(&self.0)
+        self.0.outputs()
     }
 
     /// Outputs, errors and variables together.
@@ -262,7 +261,7 @@ impl Execution {
         let most = count("first", first.unwrap_or(1_000), EVENTS)?;
         let after = position(after_seq.unwrap_or(0))?;
         let id = self.0.id();
-        let events = ctx.data::<Engine>()?.events(id, after, most).await;
+        let events = ctx.data::<Engine>()?.events(id, after, &mut Room::new(most)).await;
         let events = events.map_err(ApiError::from)?;
         Ok(events.into_iter().map(|it| ExecutionEvent::new(id, it)).collect())
     }
@@ -276,7 +275,7 @@ pub(super) struct ExecutionResults(Arc<State>);
 impl ExecutionResults {
     /// The outputs, as `{ stepId: output }` in execution order.
     async fn outputs(&self) -> Value {
-        outputs(&self.0)
+        self.0.outputs()
     }
 
     /// One error for each step that failed, in execution order; also one for each item whose
@@ -292,20 +291,6 @@ impl ExecutionResults {
         let filled = names.filter_map(|it| Some(((**it).to_owned(), self.0.variable(it)?.clone())));
         Value::Object(filled.collect())
     }
-}
-
-fn outputs(execution: &State) -> Value {
-    let steps = execution.steps().iter().enumerate();
-    let outputs = steps.filter_map(|(at, step)| {
-        let planned = execution.plan().step(StepIx::new(at));
-        let output = match &step.state {
-            StepState::Succeeded(output) => (**output).clone(),
-            StepState::Failed(_) if planned.policy.on_error == OnError::Ignore => Value::Null,
-            _ => return None,
-        };
-        Some((planned.id.to_string(), output))
-    });
-    Value::Object(outputs.collect::<Map<String, Value>>())
 }
 
 /// Reads a position in a log.

@@ -297,15 +297,25 @@ pub(super) struct RequestFilter {
     state: Option<ExecutionState>,
 }
 
-impl From<RequestFilter> for store::RequestFilter {
-    fn from(it: RequestFilter) -> Self {
-        Self {
-            search: it.search,
-            from: it.from.map(|it| it.0),
-            to: it.to.map(|it| it.0),
-            state: it.state.map(Into::into),
-        }
+impl RequestFilter {
+    /// Returns the store's filter.
+    pub(super) fn read(self) -> ApiResult<store::RequestFilter> {
+        Ok(store::RequestFilter {
+            search: search(self.search)?,
+            from: self.from.map(|it| it.0),
+            to: self.to.map(|it| it.0),
+            state: self.state.map(Into::into),
+        })
     }
+}
+
+fn search(text: Option<String>) -> ApiResult<Option<String>> {
+    let (words, most) = (store::search_words(text.as_deref()).len(), limits::SEARCH_WORDS);
+    if words > most {
+        let why = format!("`search` has {words} different words; the most is {most}");
+        return Err(exceeded(why));
+    }
+    Ok(text)
 }
 
 /// Which plans to list.
@@ -319,9 +329,10 @@ pub(super) struct PlanFilter {
 
 impl PlanFilter {
     /// Returns the store's filter, or nothing where no plan can match.
-    pub(super) fn read(self) -> Option<store::PlanFilter> {
-        let request = self.request_id.map(|it| it.parse()).transpose().ok()?;
-        Some(store::PlanFilter { request, search: self.search })
+    pub(super) fn read(self) -> ApiResult<Option<store::PlanFilter>> {
+        let search = search(self.search)?;
+        let request = self.request_id.map(|it| it.parse()).transpose().ok();
+        Ok(request.map(|request| store::PlanFilter { request, search }))
     }
 }
 

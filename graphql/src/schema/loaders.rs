@@ -12,13 +12,14 @@ use futures::{StreamExt, TryStreamExt, future::BoxFuture, stream};
 use shared::{
     execution::Execution,
     id::{ExecutionId, PlanId, RequestId, ToolName},
+    limits,
     plan::Plan,
     request::Request,
     store::{StoreError, Usage},
 };
 use tokio::{sync::OnceCell, task::JoinSet};
 
-use super::error::{ApiError, ApiResult};
+use super::error::{ApiError, ApiResult, exceeded};
 use crate::engine::{Engine, EngineError};
 
 /// How many loads of one list are on their way at once.
@@ -79,12 +80,43 @@ impl Loaders {
         Ok(ids.iter().filter_map(|it| found.get(it).cloned()).collect())
     }
 
-    /// Returns executions in the order asked for, without those whose log never began. One that is
-    /// damaged in the store is left out, and logged: it must not hide the others.
+    /// Returns executions in the order asked for, as many of the first as an answer may have, and of
+    /// how many of those asked for these are what was found. Those whose log never began are left
+    /// out; so is one that is damaged in the store, and logged: it must not hide the others.
+    pub(super) async fn first_executions(
+        &self,
+        ids: &[ExecutionId],
+    ) -> ApiResult<(Vec<Arc<Execution>>, usize)> {
+        let (mut executions, mut looked, mut bytes) = (Vec::new(), 0, 0);
+        for some in ids.chunks(WIDTH) {
+            let mut found = self.source.load_many(some.iter().copied()).await?;
+            for id in some {
+                if bytes >= limits::ANSWER_BYTES {
+                    return Ok((executions, looked));
+                }
+                looked += 1;
+                if let Some(Ok(execution)) = found.remove(id) {
+                    bytes += execution.bytes();
+                    executions.push(execution);
+                }
+            }
+        }
+        Ok((executions, looked))
+    }
+
+    /// Returns all executions in the order asked for, in the same way; fewer must be asked for where
+    /// these are more than an answer may have.
     pub(super) async fn executions(&self, ids: &[ExecutionId]) -> ApiResult<Vec<Arc<Execution>>> {
-        let found = self.source.load_many(ids.iter().copied()).await?;
-        let found = ids.iter().filter_map(|it| found.get(it));
-        Ok(found.filter_map(|it| it.as_ref().ok().cloned()).collect())
+        let (executions, looked) = self.first_executions(ids).await?;
+        if looked < ids.len() {
+            let (all, most) = (ids.len(), limits::ANSWER_BYTES);
+            let why = format!(
+                "these {all} executions have more than {most} bytes together: ask for fewer with \
+                 `last`, or for `executions` in parts"
+            );
+            return Err(exceeded(why));
+        }
+        Ok(executions)
     }
 }
 

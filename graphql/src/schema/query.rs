@@ -49,7 +49,7 @@ impl WorkQuery {
         #[graphql(desc = "Behind the `endCursor` of another part.")] after: Option<String>,
     ) -> Result<Part<Request>> {
         let page = page::<RequestId>(first, after.as_deref())?;
-        let filter = filter.unwrap_or_default().into();
+        let filter = filter.unwrap_or_default().read()?;
         let listing = ctx.data::<Engine>()?.store().requests(&filter, &page).await;
         let listing = listing.map_err(ApiError::from)?;
         let items = listing.items.into_iter().map(|(cursor, it)| (cursor, Request(it)));
@@ -90,7 +90,7 @@ impl WorkQuery {
         #[graphql(desc = "Behind the `endCursor` of another part.")] after: Option<String>,
     ) -> Result<Part<Plan>> {
         let page = page::<PlanId>(first, after.as_deref())?;
-        let Some(filter) = filter.unwrap_or_default().read() else { return Ok(nothing(&page)) };
+        let Some(filter) = filter.unwrap_or_default().read()? else { return Ok(nothing(&page)) };
         let listing = ctx.data::<Engine>()?.store().plans(&filter, &page).await;
         let listing = listing.map_err(ApiError::from)?;
         let ids: Vec<_> = listing.items.iter().map(|(_, id)| *id).collect();
@@ -130,14 +130,15 @@ impl WorkQuery {
         let listing = ctx.data::<Engine>()?.store().heads(&filter, &page).await;
         let listing = listing.map_err(ApiError::from)?;
         let ids: Vec<_> = listing.items.iter().map(|(_, head)| head.execution).collect();
-        let executions = ctx.data::<Loaders>()?.executions(&ids).await?;
+        let (executions, looked) = ctx.data::<Loaders>()?.first_executions(&ids).await?;
+        let has_more = listing.has_more || looked < ids.len();
         // A head may be there before its log is.
         let mut executions = executions.into_iter().peekable();
         let items = listing.items.into_iter().filter_map(|(cursor, head)| {
             let found = executions.next_if(|it| it.id() == head.execution);
             found.map(|it| (cursor, Execution(it)))
         });
-        Ok(part(&page, items, listing.has_more))
+        Ok(part(&page, items, has_more))
     }
 
     /// Compiles a draft and stores nothing.

@@ -18,7 +18,7 @@ use super::{
     event::{data, ended},
     scalar::{DateTime, int, milliseconds},
 };
-use crate::engine::Engine;
+use crate::engine::{Engine, Room};
 
 /// The executions of a request that a timeline tells of, the newest.
 const EXECUTIONS: usize = 1_000;
@@ -59,12 +59,11 @@ pub(super) async fn of(engine: &Engine, request: &Request) -> ApiResult<Vec<Time
         entries.extend(engine.plan(id).await?.map(|it| of_plan(&it)));
     }
     let mut logs = Vec::new();
-    let mut room = EVENTS;
+    let mut room = Room::new(EVENTS);
     for head in engine.executions_of(request.id, EXECUTIONS).await?.iter().rev() {
-        let events = engine.events(head.execution, Seq::START, room).await?;
-        room -= events.len();
+        let events = engine.events(head.execution, Seq::START, &mut room).await?;
         logs.push(of_log(head.execution, &events));
-        if room == 0 {
+        if room.is_full() {
             break;
         }
     }

@@ -7,6 +7,7 @@ use shared::{
     condition::{Condition, ConditionError},
     diagnostic::Diagnostic,
     id::StepIx,
+    limits,
     plan::StepNames,
     template::{Reference, Target, Template, TemplateError, TemplateErrorKind},
 };
@@ -229,14 +230,28 @@ impl<'a> Looking<'a, '_> {
 
     fn condition(&mut self, written: &str) {
         let place = || place::field(self.at, "when");
+        if !self.report.may_have_patterns(0) {
+            let why = "the patterns of the conditions before it are as many and as large as those of \
+                       a plan may be";
+            self.report.error(self.at, || {
+                let help = "match fewer of them, or repeat less in them";
+                Diagnostic::error("plan.too_large", place(), why).with_help(help)
+            });
+            return;
+        }
         let condition = match Condition::parse(written, &self.naming.names) {
             Ok(condition) => condition,
             Err(err) => {
                 let naming = self.naming;
+                if matches!(err, ConditionError::Pattern { .. }) {
+                    // To find that it is too large took as long as to compile it.
+                    self.report.may_have_patterns(limits::PATTERN_COST);
+                }
                 self.report.error(self.at, || wrong_condition(place(), written, &err, naming));
                 return;
             }
         };
+        self.report.may_have_patterns(condition.pattern_cost());
         let at = self.at;
         for target in condition.targets() {
             match target {

@@ -1,6 +1,6 @@
 //! Everything that is wrong, in the order of the draft, up to a limit.
 
-use shared::diagnostic::Diagnostic;
+use shared::{diagnostic::Diagnostic, limits};
 
 /// The most errors, and the most warnings, that are written out.
 const SHOWN: usize = 100;
@@ -15,6 +15,8 @@ pub(super) const WHOLE: usize = usize::MAX;
 pub(super) struct Report {
     errors: Kept,
     warnings: Kept,
+    /// What compiling the patterns of its conditions has cost.
+    patterns: usize,
 }
 
 #[derive(Debug, Default)]
@@ -42,6 +44,12 @@ impl Report {
     /// Adds something that the author should know.
     pub(super) fn warning(&mut self, step: usize, write: impl FnOnce() -> Diagnostic) {
         self.warnings.add(step, write);
+    }
+
+    /// Notes what compiling patterns has cost. Returns whether there may be more of them.
+    pub(super) fn may_have_patterns(&mut self, cost: usize) -> bool {
+        self.patterns = self.patterns.saturating_add(cost);
+        self.patterns < limits::PLAN_PATTERNS
     }
 
     /// Returns whether anything stands in the way of a plan.
@@ -93,5 +101,14 @@ mod tests {
         let ends: Vec<_> = all[200..].iter().map(|it| it.message.as_str()).collect();
         assert_eq!(ends, ["150 more errors are not shown", "150 more warnings are not shown"]);
         assert!(all[200].is_error() && !all[201].is_error());
+    }
+
+    #[test]
+    fn patterns_have_a_bound_that_all_of_a_plan_share() {
+        let mut report = Report::default();
+        let largest = limits::PLAN_PATTERNS / limits::PATTERN_COST;
+        let allowed = (0..).take_while(|_| report.may_have_patterns(limits::PATTERN_COST)).count();
+        assert_eq!(allowed, largest - 1);
+        assert!(!report.may_have_patterns(0));
     }
 }

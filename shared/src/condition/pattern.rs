@@ -21,7 +21,7 @@ impl Pattern {
     pub(super) fn parse(text: &str) -> Result<Self, ConditionError> {
         let large = limits::CONDITION_PATTERN_BYTES;
         let mut result = Err(String::new());
-        for (bytes, cost) in [(large / 16, 1_000), (large, 8_000)] {
+        for (bytes, cost) in [(large / 16, 1_000), (large, limits::PATTERN_COST)] {
             result = compile(text, bytes).map(|_| cost);
             if result.is_ok() {
                 break;

@@ -382,3 +382,14 @@ fn what_cannot_be_called_is_said_when_parsing() {
     check(".author.active", &expect!["error: `.author` names no step of the plan"]);
     check("99999999999999999999 == 1", &expect!["error: line 1, column 1: invalid int literal"]);
 }
+
+#[test]
+fn patterns_cost_what_they_become() {
+    let cost = |it: &str| Condition::parse(it, &world()).unwrap().pattern_cost();
+    assert_eq!(cost("author.active"), 0);
+    assert_eq!(cost("author.name.matches('a') && author.name.matches('b')"), 2_000);
+    let repeated = |n: usize| format!("author.name.matches('a{{{n}}}')");
+    let large = [500, 1_000, 2_000, 4_000].map(repeated);
+    let large = large.iter().filter_map(|it| Condition::parse(it, &world()).ok());
+    assert_eq!(large.map(|it| it.pattern_cost()).max(), Some(limits::PATTERN_COST));
+}

@@ -11,6 +11,7 @@ use crate::{
     clock::Timestamp,
     event::{Claimed, Outcome, Parent},
     id::{CommandId, Epoch, ExecutionId, RequestId, Seq, StepIx, Task, ToolName, WorkerId},
+    json,
     plan::{OnError, Plan},
 };
 
@@ -213,6 +214,14 @@ impl Execution {
         }
     }
 
+    /// Returns about how many bytes of JSON its steps and their items were given and returned: most of
+    /// what it takes to keep it.
+    pub fn bytes(&self) -> usize {
+        let items = |it: &Step| it.items.as_ref().map_or(0, |it| it.tasks.iter().map(own).sum());
+        json::bytes(&self.options().input)
+            + self.steps.iter().map(|it| own(it) + items(it)).sum::<usize>()
+    }
+
     /// Returns what every step has returned so far, as `{ step: output }` in plan order; null for one
     /// whose failure is ignored.
     pub fn outputs(&self) -> Value {
@@ -242,4 +251,12 @@ impl Execution {
                 .find_map(|it| it.path.find(output))
         })
     }
+}
+
+fn own(step: &Step) -> usize {
+    let output = match &step.state {
+        StepState::Succeeded(output) => json::bytes(output),
+        _ => 0,
+    };
+    output + step.parameters.as_deref().map_or(0, json::bytes)
 }

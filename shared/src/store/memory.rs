@@ -1,8 +1,8 @@
 //! A store that forgets everything when the process ends: for tests, for the simulator, for
 //! trying something out.
 //!
-//! It keeps the same JSON documents as the others and decodes them on every read, so that what
-//! does not survive a disk does not survive here either. Nothing happens in the background and
+//! It keeps the same JSON documents as the others and decodes what it reads (plans once, as they
+//! do), so that what does not survive a disk does not survive here either. Nothing happens in the background and
 //! nothing waits: the same calls in the same order give the same answers.
 
 mod documents;
@@ -15,12 +15,13 @@ mod work;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use self::{documents::Kept, log::Logs, permits::Permits, records::KeptRecords, work::Work};
-use super::{Cursor, Hints, Listing, Page};
+use super::{Cursor, Hints, Listing, Page, plan_cache::PlanCache};
 
 /// A store in memory.
 #[derive(Debug, Default)]
 pub struct Memory {
     state: Mutex<State>,
+    plans: PlanCache,
     hints: Hints,
 }
 

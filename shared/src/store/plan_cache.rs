@@ -1,9 +1,9 @@
-//! Plans that were read lately. A plan never changes, so a copy of it is never stale. But it may be
-//! removed, so nobody trusts a copy for long.
+//! Plans that were written or read lately. A plan never changes, so a copy of it is never stale. But
+//! it may be removed, so nobody trusts a copy for long without a look whether it is still there.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::time::{Duration, Instant};
@@ -35,21 +35,47 @@ struct Entry {
     plan: Arc<Plan>,
     bytes: usize,
     asked: u64,
-    read: Instant,
+    seen: Instant,
+}
+
+/// What the cache has of a plan.
+#[derive(Debug)]
+pub(super) enum Cached {
+    /// A copy that may be used.
+    Fresh(Arc<Plan>),
+    /// A copy that may be used if the store still has the plan.
+    Old(Arc<Plan>),
+    /// Nothing.
+    Unknown,
 }
 
 impl PlanCache {
-    /// Returns a plan if it is there.
-    pub(super) fn get(&self, id: PlanId) -> Option<Arc<Plan>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns what there is of a plan.
+    pub(super) fn get(&self, id: PlanId) -> Cached {
+        let mut kept = self.kept();
         kept.asked += 1;
         let asked = kept.asked;
-        let entry = kept.plans.get_mut(&id)?;
-        if entry.read.elapsed() > TRUST {
+        let Some(entry) = kept.plans.get_mut(&id) else { return Cached::Unknown };
+        entry.asked = asked;
+        let plan = Arc::clone(&entry.plan);
+        if entry.seen.elapsed() > TRUST { Cached::Old(plan) } else { Cached::Fresh(plan) }
+    }
+
+    /// Notes whether the store still had a plan a moment ago, and returns its copy if so.
+    pub(super) fn seen(&self, plan: Arc<Plan>, is_there: bool) -> Option<Arc<Plan>> {
+        let mut kept = self.kept();
+        if !is_there {
+            kept.forget(plan.id());
             return None;
         }
-        entry.asked = asked;
-        Some(Arc::clone(&entry.plan))
+        if let Some(entry) = kept.plans.get_mut(&plan.id()) {
+            entry.seen = Instant::now();
+        }
+        Some(plan)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps a plan of so many bytes, and forgets those that nobody asked for the longest.
@@ -57,14 +83,13 @@ impl PlanCache {
         if bytes > BYTES {
             return;
         }
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept();
         kept.asked += 1;
         let entry =
-            Entry { plan: Arc::clone(plan), bytes, asked: kept.asked, read: Instant::now() };
+            Entry { plan: Arc::clone(plan), bytes, asked: kept.asked, seen: Instant::now() };
+        kept.forget(plan.id());
         kept.bytes += bytes;
-        if let Some(before) = kept.plans.insert(plan.id(), entry) {
-            kept.bytes -= before.bytes;
-        }
+        kept.plans.insert(plan.id(), entry);
         kept.shrink();
     }
 }
@@ -74,9 +99,13 @@ impl Kept {
         while self.plans.len() > PLANS || self.bytes > BYTES {
             let Some(oldest) = self.plans.iter().min_by_key(|(_, it)| it.asked) else { return };
             let id = *oldest.0;
-            if let Some(gone) = self.plans.remove(&id) {
-                self.bytes -= gone.bytes;
-            }
+            self.forget(id);
+        }
+    }
+
+    fn forget(&mut self, id: PlanId) {
+        if let Some(gone) = self.plans.remove(&id) {
+            self.bytes -= gone.bytes;
         }
     }
 }
@@ -98,6 +127,10 @@ mod tests {
         Arc::new(Plan::from_json(&json.to_string()).unwrap())
     }
 
+    fn has(cache: &PlanCache, plan: &Plan) -> bool {
+        matches!(cache.get(plan.id()), Cached::Fresh(_))
+    }
+
     #[test]
     fn the_least_asked_for_is_forgotten() {
         let cache = PlanCache::default();
@@ -105,10 +138,10 @@ mod tests {
         for plan in &plans[..PLANS] {
             cache.put(plan, 1);
         }
-        assert!(cache.get(plans[0].id()).is_some());
+        assert!(has(&cache, &plans[0]));
         cache.put(&plans[PLANS], 1);
-        assert!(cache.get(plans[0].id()).is_some());
-        assert!(cache.get(plans[1].id()).is_none());
+        assert!(has(&cache, &plans[0]));
+        assert!(!has(&cache, &plans[1]));
     }
 
     #[tokio::test(start_paused = true)]
@@ -117,11 +150,14 @@ mod tests {
         let plan = plan(1);
         cache.put(&plan, 1);
         tokio::time::advance(TRUST).await;
-        assert!(cache.get(plan.id()).is_some());
+        assert!(has(&cache, &plan));
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert!(cache.get(plan.id()).is_none(), "it may have been removed");
-        cache.put(&plan, 1);
-        assert!(cache.get(plan.id()).is_some());
+        let Cached::Old(copy) = cache.get(plan.id()) else { panic!("it may have been removed") };
+        assert!(cache.seen(copy, true).is_some_and(|it| Arc::ptr_eq(&it, &plan)));
+        assert!(has(&cache, &plan), "it was there a moment ago");
+        assert!(cache.seen(Arc::clone(&plan), false).is_none());
+        assert!(matches!(cache.get(plan.id()), Cached::Unknown), "it was removed");
+        assert_eq!(cache.kept().bytes, 0);
     }
 
     #[test]
@@ -130,9 +166,9 @@ mod tests {
         let (one, other) = (plan(1), plan(2));
         cache.put(&one, BYTES);
         cache.put(&other, BYTES);
-        assert!(cache.get(one.id()).is_none());
-        assert!(cache.get(other.id()).is_some());
+        assert!(!has(&cache, &one));
+        assert!(has(&cache, &other));
         cache.put(&one, BYTES + 1);
-        assert!(cache.get(one.id()).is_none());
+        assert!(!has(&cache, &one));
     }
 }

@@ -9,10 +9,13 @@ pub(super) fn fold(text: &str) -> String {
     text.to_lowercase()
 }
 
-/// Returns the words that a text must have, each somewhere.
-pub(super) fn words(search: Option<&str>) -> Vec<String> {
+/// Returns the words that a text must have, each somewhere, each once.
+///
+/// A query of a store nests as deep as there are words: [`limits::SEARCH_WORDS`] says how many whoever
+/// takes a search from outside lets through.
+pub fn words(search: Option<&str>) -> Vec<String> {
     let words = search.unwrap_or_default().split_whitespace();
-    words.map(fold).collect()
+    words.map(fold).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Returns the names by which the tools of a plan are looked for: `set.name` and the plain name.

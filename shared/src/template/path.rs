@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use crate::id::is_step_id_char;
 
+/// No name of a step or a tool has more bytes.
+const NAME_BYTES: usize = 1 << 10;
+
 /// A way into a JSON value. The empty path is the value itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Path(Vec<Segment>);
@@ -111,11 +114,13 @@ pub(super) fn written(key: &str) -> String {
     if is_plain { format!(".{key}") } else { format!("[{}]", Value::from(key)) }
 }
 
-/// Returns every way to cut `text` into a name and a path, the longest name first.
+/// Returns every way to cut `text` into a name and a path, the longest name first. What is too long
+/// for a name is none, and is not looked up.
 pub(super) fn splits(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let end = text.find('[').unwrap_or(text.len());
     let dots = text[..end].rmatch_indices('.').map(|(at, _)| at);
-    std::iter::once(end).chain(dots).map(|at| (text[..at].trim_end(), &text[at..]))
+    let splits = std::iter::once(end).chain(dots).map(|at| (text[..at].trim_end(), &text[at..]));
+    splits.filter(|(name, _)| name.len() <= NAME_BYTES)
 }
 
 /// Cuts `text` after its first name.
@@ -189,4 +194,17 @@ fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
 /// Turns the inside of a single-quoted string into that of a double-quoted one.
 fn requoted(raw: &str) -> String {
     raw.replace("\\'", "'").replace('"', "\\\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_long_for_a_name_is_not_looked_up() {
+        let text = "a.".repeat(100_000);
+        let longest = splits(&text).map(|(name, _)| name.len()).max();
+        assert!(longest.is_some_and(|it| it <= NAME_BYTES), "{longest:?}");
+        assert_eq!(splits("a.b [0].c").collect::<Vec<_>>(), [("a.b", "[0].c"), ("a", ".b [0].c")]);
+    }
 }

@@ -1,12 +1,18 @@
 //! Many executions are steered at once.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use async_graphql::{Request, Variables};
 use graphql::schema::Leaving;
 use serde_json::{Value, json};
+use shared::{
+    clock::{Clock, WallClock},
+    id::CommandId,
+    limits,
+    store::{Command, Envelope, Store, memory::Memory},
+};
 
-use super::world::{World, text, world, worlds};
+use super::world::{Role, World, text, world, worlds};
 
 const BULK: &str = "mutation ($filter: ExecutionFilter!, $action: BulkAction!, $perSecond: Float) {
     bulkControl(filter: $filter, action: $action, perSecond: $perSecond) }";
@@ -146,5 +152,26 @@ async fn a_pace_is_a_number_above_nothing() {
         let variables = json!({ "filter": {}, "action": "CANCEL", "perSecond": pace });
         let refusal = world.refused(BULK, variables).await;
         assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{pace} {refusal}");
+    }
+}
+
+#[tokio::test]
+async fn one_whose_inbox_is_full_keeps_nobody_from_the_others() {
+    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let world = World::over(&store, Role::Asks, None);
+    let (mut ids, now) = (Vec::new(), WallClock.now());
+    for _ in 0..3 {
+        ids.push(world.start(wait(), json!({})).await);
+    }
+    let full = ids[1].parse().unwrap();
+    for _ in 0..limits::INBOX {
+        let id = CommandId::draw(now);
+        let pause = Envelope { id, execution: full, at: now, command: Command::Pause };
+        store.send(pause).await.unwrap();
+    }
+    assert_eq!(bulk(&world, json!({}), "CANCEL").await, 2);
+    for (id, told) in ids.iter().zip([1, limits::INBOX, 1]) {
+        let waiting = store.inbox(Some(id.parse().unwrap())).await.unwrap();
+        assert_eq!(waiting.len(), told, "{id}");
     }
 }

@@ -1,8 +1,9 @@
 //! Lists come in parts, the newest first.
 
 use serde_json::{Value, json};
+use shared::limits;
 
-use super::world::{pluck, text, worlds};
+use super::world::{pluck, text, world, worlds};
 
 #[tokio::test]
 async fn lists_come_in_parts() {
@@ -95,4 +96,57 @@ async fn what_is_damaged_does_not_hide_the_others() {
     let one = json!({ "id": ids[1] });
     let refused = world.refused("query ($id: ID!) { execution(executionId: $id) { state } }", one);
     assert_eq!(refused.await["code"], "INTERNAL");
+}
+
+#[tokio::test]
+async fn a_search_of_very_many_words_is_refused_with_a_reason() {
+    for world in worlds().await {
+        let query = "query ($search: String!) {
+            requests(filter: { search: $search }) { nodes { requestId } }
+            plans(filter: { search: $search }) { nodes { planId } } }";
+        let words = |n: usize| (0..n).map(|it| format!("w{it} ")).collect::<String>();
+        let most = world.ask(query, json!({ "search": words(64) })).await;
+        assert!(most.get("errors").is_none(), "{most:#}");
+        let same = world.ask(query, json!({ "search": "word WORD ".repeat(2_000) })).await;
+        assert!(same.get("errors").is_none(), "{same:#}");
+        let many = world.ask(query, json!({ "search": words(1_500) })).await;
+        for error in many["errors"].as_array().unwrap() {
+            assert_eq!(error["extensions"]["code"], "LIMIT_EXCEEDED", "{error:#}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_large_comes_in_smaller_parts() {
+    let world = world().await;
+    let large = "x".repeat(limits::OUTPUT_BYTES - 100);
+    let tools: Vec<_> = (0..4)
+        .map(|_| json!({ "name": "flow.echo", "parameters": { "x": "{{input}}" } }))
+        .collect();
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        let id = world.start(json!(tools), json!({ "input": large })).await;
+        world.events(&id).await;
+        ids.insert(0, id);
+    }
+    // Each has nine of them: what it was given, and what each step was given and returned.
+    let (mut found, mut after, mut parts) = (Vec::new(), Value::Null, 0);
+    loop {
+        let query = "query ($after: String) { executions(first: 5, after: $after) {
+            nodes { executionId } pageInfo { hasNextPage endCursor } } }";
+        let part = world.get(query, json!({ "after": after })).await;
+        let nodes = part["nodes"].as_array().unwrap();
+        found.extend(nodes.iter().map(|it| text(&it["executionId"])));
+        after = part["pageInfo"]["endCursor"].clone();
+        parts += 1;
+        if part["pageInfo"]["hasNextPage"] == false {
+            break;
+        }
+    }
+    assert_eq!((found, parts), (ids.clone(), 2));
+    let first = &ids[0];
+    let whole = world.execution(first, "events(first: 10000) { seq }").await;
+    assert!(whole["events"].as_array().unwrap().len() > 9, "nine are not too many");
+    let request = world.execution(first, "request { timeline { kind } }").await;
+    assert!(request["request"]["timeline"].is_array());
 }

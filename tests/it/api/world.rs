@@ -43,7 +43,7 @@ pub(super) struct World {
 
 /// What a process does.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+pub(super) enum Role {
     /// It only asks.
     Asks,
     /// It asks, and carries out whatever there is.
@@ -85,7 +85,7 @@ async fn open(url: &str) -> Arc<dyn Store> {
 }
 
 impl World {
-    fn over(store: &Arc<dyn Store>, role: Role, folder: Option<Arc<TempDir>>) -> Self {
+    pub(super) fn over(store: &Arc<dyn Store>, role: Role, folder: Option<Arc<TempDir>>) -> Self {
         Self::limited(store, role, folder, Arc::default())
     }
 

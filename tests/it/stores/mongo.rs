@@ -2,7 +2,7 @@
 
 use mongodb::{
     Client, Database,
-    bson::{DateTime, Document, doc},
+    bson::{Bson, DateTime, Document, doc},
 };
 use serde_json::json;
 use shared::{
@@ -259,4 +259,49 @@ async fn a_plan_that_is_part_of_another_goes_after_it() {
     assert!(store.plan(plan_id(2)).await.unwrap().is_some());
     let second = store.prune(at(100), 10).await.unwrap();
     assert_eq!((second.plans, second.more), (1, false));
+}
+
+#[tokio::test]
+async fn a_damaged_head_keeps_nobody_from_the_others() {
+    let url = Mongod::shared().await.fresh_url();
+    let store = Mongo::open(&url).await.unwrap();
+    for n in 1..=4 {
+        let head = Head { due: Some(at(5)), ..head(n, 1) };
+        store.append(Append { head: Some(head), ..some_events(execution(n), 0, 1) }).await.unwrap();
+    }
+    let damage = [
+        doc! { "priority": "high" },
+        doc! { "wake": Bson::Null, "priority": i64::MAX },
+        doc! { "wake": i64::MIN, "priority": 0.5 },
+    ];
+    for (n, damage) in (1..).zip(damage) {
+        let one = doc! { "_id": execution(n).to_string() };
+        edit(&url, "executions", one, doc! { "$set": damage }).await;
+    }
+    let due = store.due(at(10), 10).await.unwrap();
+    assert_eq!(due.iter().map(|it| it.execution).collect::<Vec<_>>(), [execution(4)]);
+    assert_eq!(store.due_after(at(10), None, 10).await.unwrap(), due);
+    assert_eq!(store.next_due().await.unwrap(), Some(at(5)));
+}
+
+#[tokio::test]
+async fn who_has_something_is_read_from_the_index() {
+    let url = Mongod::shared().await.fresh_url();
+    let store = Mongo::open(&url).await.unwrap();
+    for n in 1..=20 {
+        let head = Head { owner: Some(worker(1)), ..head(n, 1) };
+        store.append(Append { head: Some(head), ..some_events(execution(n), 0, 1) }).await.unwrap();
+    }
+    let lease = Lease { worker: worker(1), node: "here".to_owned(), until: at(10) };
+    store.heartbeat(lease).await.unwrap();
+    let database = database(&url).await;
+    database.run_command(doc! { "profile": 2 }).await.unwrap();
+    assert_eq!(store.orphans(at(0), 10).await.unwrap(), []);
+    database.run_command(doc! { "profile": 0 }).await.unwrap();
+    let profile = database.collection::<Document>("system.profile");
+    let asked = profile.find_one(doc! { "command.distinct": "executions" }).await.unwrap().unwrap();
+    let count =
+        |key: &str| asked.get(key).and_then(|it| it.as_i32().map(i64::from).or(it.as_i64()));
+    assert_eq!(count("docsExamined"), Some(0), "{asked}");
+    assert!(count("keysExamined").is_some_and(|it| it < 5), "{asked}");
 }

@@ -1,6 +1,6 @@
 //! What only a file does: it stays, it is shared, it can be damaged, it belongs to its owner.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use rusqlite::{Connection, params};
 use serde_json::json;
@@ -69,7 +69,8 @@ async fn the_executions_of_a_dead_process_are_free_at_once() {
         let lease = Lease { worker: worker(n), node: "here".to_owned(), until: at(1_000) };
         store.heartbeat(lease).await.unwrap();
         let head = Head { owner: Some(worker(n)), ..head(n, 1) };
-        store.put_head(head).await.unwrap();
+        let append = Append { head: Some(head), ..some_events(execution(n), 0, 1) };
+        store.append(append).await.unwrap();
     }
     assert_eq!(alive.orphans(at(0), 10).await.unwrap(), []);
     assert_eq!(dead.orphans(at(0), 10).await.unwrap(), []);
@@ -102,6 +103,8 @@ async fn damage_stays_where_it_is() {
          UPDATE heads SET state = 'DANCING' WHERE number = 3;
          UPDATE plans SET json = '{}' WHERE id LIKE '%1';",
     );
+    // Whoever wrote the plan has a good copy of it.
+    let store = Sqlite::open(&path).unwrap();
     let is_damaged = |it: &StoreError| matches!(it, StoreError::Corrupt { .. });
     for n in [1, 2] {
         let err = store.read(execution(n), Seq(0)).await.unwrap_err();
@@ -374,4 +377,23 @@ async fn a_plan_that_is_part_of_another_goes_after_it() {
     assert!(store.plan(plan_id(2)).await.unwrap().is_some());
     let second = store.prune(at(100), 10).await.unwrap();
     assert_eq!((second.plans, second.more), (1, false));
+}
+
+#[tokio::test]
+async fn a_copy_of_a_plan_is_used_for_a_minute_after_it_was_removed() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    let (one, other) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
+    for n in 1..=2 {
+        one.put_plan(&plan(n, n, 1, &["a.b"])).await.unwrap();
+    }
+    let kept = Append { head: Some(head(2, 1)), ..some_events(execution(2), 0, 1) };
+    one.append(kept).await.unwrap();
+    assert_eq!(other.prune(at(100), 10).await.unwrap().plans, 1);
+    let copy = one.plan(plan_id(2)).await.unwrap().unwrap();
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    assert!(one.plan(plan_id(1)).await.unwrap().is_none(), "it was removed long ago");
+    let same = one.plan(plan_id(2)).await.unwrap().unwrap();
+    assert!(Arc::ptr_eq(&copy, &same), "what is there is not read again");
 }

@@ -33,13 +33,13 @@ pub async fn pages_follow_each_other(world: World) {
     let created = |n: usize| at(i64::try_from(n / 5).unwrap());
     for n in 0..23 {
         let head = Head { created_at: created(n), ..head(n, 1) };
-        world.one.put_head(head).await.unwrap();
+        world.put_head(head).await;
     }
     let (mut found, mut page) = (Vec::new(), Page { first: 4, after: None });
     for round in 0.. {
         let part = world.other.heads(&ExecutionFilter::default(), &page).await.unwrap();
         let newer = Head { created_at: at(100), ..head(100 + round, 1) };
-        world.one.put_head(newer).await.unwrap();
+        world.put_head(newer).await;
         found.extend(part.items.iter().map(|(_, it)| it.execution));
         page.after = part.items.last().map(|(cursor, _)| cursor.clone());
         if !part.has_more {
@@ -71,8 +71,8 @@ pub async fn requests_are_filtered(world: World) {
         world.one.put_request(&request(n, query, seconds)).await.unwrap();
     }
     let failed = Head { state: ExecutionState::Failed, request: request_id(1), ..head(1, 1) };
-    world.one.put_head(failed).await.unwrap();
-    world.one.put_head(head(2, 1)).await.unwrap();
+    world.put_head(failed).await;
+    world.put_head(head(2, 1)).await;
     let none = RequestFilter::default;
     let [zero, one, two] = [0, 1, 2].map(request_id);
     let search = |text: &str| RequestFilter { search: Some(text.to_owned()), ..none() };
@@ -126,7 +126,7 @@ pub async fn executions_are_filtered(world: World) {
     for (n, of, state) in [(1, 1, Completed), (2, 2, Failed), (3, 2, Pending), (4, 9, Failed)] {
         let made = at(i64::try_from(n).unwrap());
         let head = Head { plan: plan_id(of), state, created_at: made, ..head(n, 1) };
-        world.one.put_head(head).await.unwrap();
+        world.put_head(head).await;
     }
     let none = ExecutionFilter::default;
     let states = |it: &[_]| ExecutionFilter { states: it.to_vec(), ..none() };

@@ -155,7 +155,7 @@ pub async fn a_plan_in_use_is_kept(world: World) {
     let saved = |n| SavedPlan { name: "n".to_owned(), plan: plan_id(n), inputs: None, at: at(0) };
     world.one.save_plan(&saved(1)).await.unwrap();
     let of_plan = Head { plan: plan_id(2), request: request_id(2), ..head(7, 2) };
-    world.one.put_head(of_plan).await.unwrap();
+    world.put_head(of_plan).await;
     let pruned = prune(&world, 500, 10).await;
     assert_eq!(pruned, Pruned { executions: 0, plans: 1, requests: 1, more: false });
     assert!(world.other.plan(plan_id(1)).await.unwrap().is_some());

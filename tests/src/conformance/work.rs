@@ -39,7 +39,7 @@ async fn orphans(world: &World, seconds: i64) -> Vec<Head> {
 
 async fn put(world: &World, heads: impl IntoIterator<Item = Head>) {
     for head in heads {
-        world.one.put_head(head).await.unwrap();
+        world.put_head(head).await;
     }
 }
 
@@ -104,6 +104,58 @@ pub async fn nobody_starves(world: World) {
     let all = due_at(&world, at(10), 100).await;
     assert_eq!(all.len(), 33);
     assert_eq!(all[30..], [due(42, 2, 0), due(43, 3, -3), due(41, 1, -9)]);
+}
+
+/// However many priorities there are, a look goes through so many of them, the highest first; then
+/// it is the longest due that comes.
+pub async fn many_priorities_cost_no_more(world: World) {
+    let most = i32::try_from(limits::PRIORITIES).unwrap();
+    let asleep = (1..most).map(|n| due(n.unsigned_abs() as usize, 1_000, n + 100));
+    put(&world, asleep).await;
+    let [high, middle, low] = [due(101, 5, 3), due(102, 4, 2), due(103, 3, 1)];
+    put(&world, [high.clone(), middle.clone(), low.clone()]).await;
+    assert_eq!(due_at(&world, at(10), 100).await, [high.clone(), low.clone(), middle]);
+    assert_eq!(due_at(&world, at(10), 2).await, [high.clone(), low]);
+    assert_eq!(due_at(&world, at(10), 1).await, [high]);
+}
+
+/// What is due can be gone through to its end, the longest due first, however much there is.
+pub async fn what_is_due_can_be_paged_through(world: World) {
+    let some = |n: i32| due(n.unsigned_abs() as usize, i64::from(n / 3), n % 2);
+    put(&world, (1..=9).map(some)).await;
+    put(&world, [due(20, 11, 0), Head { due: Some(at(0)), ..owned(21, 1) }, head(22, 1)]).await;
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let part = world.other.due_after(at(10), after, 4).await.unwrap();
+        after = part.last().and_then(|it| Some((it.due?, it.execution)));
+        found.extend(part.iter().map(|it| it.execution));
+        if part.len() < 4 {
+            break;
+        }
+    }
+    assert_eq!(found, (1..=9).map(execution).collect::<Vec<_>>());
+    assert_eq!(world.other.due_after(at(10), None, 0).await.unwrap(), []);
+}
+
+/// A head belongs to a log: what was removed does not come back with a late word about it.
+pub async fn a_head_without_a_log_is_not_kept(world: World) {
+    world.one.put_head(due(1, 0, 0)).await.unwrap();
+    assert_eq!(world.other.head(execution(1)).await.unwrap(), None);
+    assert_eq!(due_at(&world, at(10), 10).await, []);
+    // A log without a head gets one.
+    world.append(execution(1), 0, 1).await;
+    world.one.put_head(due(1, 0, 0)).await.unwrap();
+    assert_eq!(due_at(&world, at(10), 10).await, [due(1, 0, 0)]);
+    let over = Head {
+        state: ExecutionState::Completed,
+        finished_at: Some(at(1)),
+        seq: shared::id::Seq(2),
+        ..head(1, 2)
+    };
+    world.one.put_head(over.clone()).await.unwrap();
+    assert_eq!(world.one.prune(at(5), 10).await.unwrap().executions, 1);
+    world.other.put_head(over).await.unwrap();
+    assert_eq!(world.one.head(execution(1)).await.unwrap(), None, "it was removed");
 }
 
 /// Whoever has to tell a parent that a child is over is looked for when he is gone.

@@ -125,6 +125,15 @@ impl ExecutionLog for View {
         self.far(self.world.faulty.due(now, most)).await
     }
 
+    async fn due_after(
+        &self,
+        now: Timestamp,
+        after: Option<(Timestamp, ExecutionId)>,
+        most: usize,
+    ) -> Result<Vec<Head>, StoreError> {
+        self.far(self.world.faulty.due_after(now, after, most)).await
+    }
+
     async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
         self.far(self.world.faulty.orphans(now, most)).await
     }

@@ -17,7 +17,7 @@ use crate::{
     request::{Request, TranscriptEntry},
     store::{
         Cursor, Documents, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter,
-        Reservation, SavedPlan, StoreError, search, sub_plans,
+        Reservation, SavedPlan, StoreError, plan_cache::Cached, search, sub_plans,
     },
 };
 
@@ -193,8 +193,13 @@ impl Documents for Memory {
     async fn plan(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError> {
         let state = self.state();
         let Some(kept) = state.kept.plans.get(&id) else { return Ok(None) };
+        if let Cached::Fresh(plan) | Cached::Old(plan) = self.plans.get(id) {
+            return Ok(self.plans.seen(plan, true));
+        }
         let plan = Plan::from_json(&kept.json).map_err(|err| StoreError::corrupt(id, err))?;
-        Ok(Some(Arc::new(plan)))
+        let plan = Arc::new(plan);
+        self.plans.put(&plan, kept.json.len());
+        Ok(Some(plan))
     }
 
     async fn plans_of(&self, id: RequestId) -> Result<Vec<PlanId>, StoreError> {

@@ -123,7 +123,12 @@ impl ExecutionLog for Memory {
 
     async fn put_head(&self, head: Head) -> Result<(), StoreError> {
         let is_work = head.is_free();
-        self.state().work.put_head(head);
+        let mut state = self.state();
+        if state.logs.end(head.execution) == Seq::START {
+            return Ok(());
+        }
+        state.work.put_head(head);
+        drop(state);
         if is_work {
             self.hints.poke_work();
         }
@@ -136,6 +141,15 @@ impl ExecutionLog for Memory {
 
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
         Ok(self.state().work.due(now, most))
+    }
+
+    async fn due_after(
+        &self,
+        now: Timestamp,
+        after: Option<(Timestamp, ExecutionId)>,
+        most: usize,
+    ) -> Result<Vec<Head>, StoreError> {
+        Ok(self.state().work.due_after(now, after, most))
     }
 
     async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {

@@ -3,11 +3,13 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
 };
 
 use crate::{
     clock::Timestamp,
     id::{ExecutionId, WorkerId},
+    limits,
     store::{Head, Lease, aged_places},
 };
 
@@ -52,8 +54,12 @@ impl Work {
         head.owner.map(|it| self.owned.remove(&(it, id)));
         if let Some(due) = head.due {
             self.queue.remove(&(due, id));
-            if let Some(queue) = self.free.get_mut(&Reverse(head.priority)) {
+            let place = Reverse(head.priority);
+            if let Some(queue) = self.free.get_mut(&place) {
                 queue.remove(&(due, id));
+                if queue.is_empty() {
+                    self.free.remove(&place);
+                }
             }
         }
     }
@@ -75,13 +81,25 @@ impl Work {
 
     pub(super) fn due(&self, now: Timestamp, most: usize) -> Vec<Head> {
         let aged = aged_places(most);
-        let queues = self.free.values();
+        let queues = self.free.values().take(limits::PRIORITIES);
         let due = queues.flat_map(|it| it.iter().take_while(|(due, _)| *due <= now));
         let mut ids: Vec<_> = due.take(most - aged).map(|(_, id)| *id).collect();
         let longest = self.queue.iter().take_while(|(due, _)| *due <= now).map(|(_, id)| *id);
         let taken: BTreeSet<_> = ids.iter().copied().collect();
-        ids.extend(longest.filter(|it| !taken.contains(it)).take(aged));
+        ids.extend(longest.filter(|it| !taken.contains(it)).take(most - ids.len()));
         ids.iter().map(|id| self.heads[id].clone()).collect()
+    }
+
+    pub(super) fn due_after(
+        &self,
+        now: Timestamp,
+        after: Option<(Timestamp, ExecutionId)>,
+        most: usize,
+    ) -> Vec<Head> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let queue = self.queue.range((from, Bound::Unbounded));
+        let due = queue.take_while(|(due, _)| *due <= now).take(most);
+        due.map(|(_, id)| self.heads[id].clone()).collect()
     }
 
     pub(super) fn next_due(&self) -> Option<Timestamp> {

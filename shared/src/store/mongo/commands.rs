@@ -38,13 +38,30 @@ pub(super) fn replace(
     documents: impl IntoIterator<Item = (RawDocumentBuf, RawDocumentBuf)>,
     safety: Safety,
 ) -> RawDocumentBuf {
-    let mut updates = RawArrayBuf::new();
-    for (query, replacement) in documents {
-        updates.push(rawdoc! { "q": query, "u": replacement, "upsert": true });
-    }
+    let update = |(query, with)| rawdoc! { "q": query, "u": with, "upsert": true };
+    updates(collection, documents.into_iter().map(update), safety)
+}
+
+/// Makes a command that replaces documents that are there: `(query, replacement)` each.
+pub(super) fn overwrite(
+    collection: &str,
+    documents: impl IntoIterator<Item = (RawDocumentBuf, RawDocumentBuf)>,
+    safety: Safety,
+) -> RawDocumentBuf {
+    let update = |(query, with)| rawdoc! { "q": query, "u": with };
+    updates(collection, documents.into_iter().map(update), safety)
+}
+
+fn updates(
+    collection: &str,
+    updates: impl Iterator<Item = RawDocumentBuf>,
+    safety: Safety,
+) -> RawDocumentBuf {
+    let mut list = RawArrayBuf::new();
+    updates.for_each(|it| list.push(it));
     let mut command = RawDocumentBuf::new();
     command.append(cstr!("update"), collection);
-    finish(command, safety, |it| it.append(cstr!("updates"), updates))
+    finish(command, safety, |it| it.append(cstr!("updates"), list))
 }
 
 /// Makes a command that changes documents: `{ q, u }` each, with what else it needs.
@@ -119,6 +136,17 @@ pub(super) async fn run(
 ) -> Result<Vec<usize>, StoreError> {
     let reply = database.run_raw_command(command).await.map_err(|err| failed(&err))?;
     duplicates(&reply)
+}
+
+/// Runs a write command and returns how many documents it found.
+pub(super) async fn run_counting(
+    database: &Database,
+    command: RawDocumentBuf,
+) -> Result<i32, StoreError> {
+    let reply = database.run_raw_command(command).await.map_err(|err| failed(&err))?;
+    duplicates(&reply)?;
+    let unclear = |err| StoreError::Unavailable(format!("MongoDB does not say what it did: {err}"));
+    reply.get_i32("n").map_err(unclear)
 }
 
 fn duplicates(reply: &Document) -> Result<Vec<usize>, StoreError> {

@@ -18,7 +18,7 @@ use crate::{
     request::{Request, TranscriptEntry},
     store::{
         Documents, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, Reservation,
-        SavedPlan, StoreError, search, sub_plans,
+        SavedPlan, StoreError, plan_cache::Cached, search, sub_plans,
     },
 };
 
@@ -105,12 +105,22 @@ impl Documents for Mongo {
             self.put_parts(&about.id.to_string(), &parts).await?;
         }
         // The plan comes last: where it is, its parts are.
-        self.put_new("plans", row).await
+        self.put_new("plans", row).await?;
+        self.plans.put(&Arc::new(plan.clone()), json.len());
+        Ok(())
     }
 
     async fn plan(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError> {
-        if let Some(plan) = self.plans.get(id) {
-            return Ok(Some(plan));
+        match self.plans.get(id) {
+            Cached::Fresh(plan) => return Ok(Some(plan)),
+            Cached::Old(plan) => {
+                let plans = self.collection("plans");
+                let found = plans.find_one(doc! { "_id": id.to_string() });
+                let found =
+                    found.projection(doc! { "_id": 1 }).await.map_err(|err| failed(&err))?;
+                return Ok(self.plans.seen(plan, found.is_some()));
+            }
+            Cached::Unknown => (),
         }
         let Some(row) = self.find("plans", &id.to_string()).await? else { return Ok(None) };
         let json = match row.get_i64("parts") {

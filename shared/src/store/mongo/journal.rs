@@ -14,7 +14,7 @@ use std::{
 
 use mongodb::{
     Database,
-    bson::{RawArrayBuf, rawdoc},
+    bson::{RawArrayBuf, RawDocumentBuf, rawdoc},
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -315,10 +315,7 @@ fn is_first(append: &Append) -> bool {
     append.after == crate::id::Seq::START
 }
 
-/// Writes heads, each unless a newer one is there.
-///
-/// That an execution is over may be lost with the primary: the log says it. Whatever else is lost
-/// would leave an execution that nobody looks for.
+/// Writes heads, each unless a newer one is there, also those of which there is none.
 pub(super) async fn put_heads(
     database: &Database,
     heads: Vec<&Head>,
@@ -327,13 +324,26 @@ pub(super) async fn put_heads(
     if heads.is_empty() {
         return Ok(());
     }
-    let is_over = heads.iter().all(|it| it.state.is_over());
-    let safety = if is_over { Safety::Cached } else { Safety::Durable };
-    let rows = heads.into_iter().map(|head| {
-        let seq = head.seq.0.cast_signed();
-        let id = head.execution.to_string();
-        // Where a newer one is there, this finds nothing and then cannot insert.
-        (rawdoc! { "_id": id, "seq": { "$lte": seq } }, rows::put_head(head, by))
-    });
+    let safety = safety(&heads);
+    let rows = heads.into_iter().map(|it| row(it, by));
     commands::run(database, commands::replace("executions", rows, safety)).await.map(drop)
+}
+
+/// Writes a head over one that is there and not newer. Returns whether there was one.
+pub(super) async fn put_head(database: &Database, head: &Head) -> Result<bool, StoreError> {
+    let command = commands::overwrite("executions", [row(head, "")], safety(&[head]));
+    commands::run_counting(database, command).await.map(|it| it > 0)
+}
+
+/// That an execution is over may be lost with the primary: the log says it. Whatever else is lost
+/// would leave an execution that nobody looks for.
+fn safety(heads: &[&Head]) -> Safety {
+    let is_over = heads.iter().all(|it| it.state.is_over());
+    if is_over { Safety::Cached } else { Safety::Durable }
+}
+
+fn row(head: &Head, by: &str) -> (RawDocumentBuf, RawDocumentBuf) {
+    let (id, seq) = (head.execution.to_string(), head.seq.0.cast_signed());
+    // Where a newer one is there, this finds nothing and then cannot insert.
+    (rawdoc! { "_id": id, "seq": { "$lte": seq } }, rows::put_head(head, by))
 }

@@ -21,8 +21,9 @@ use crate::{
     id::{CommandId, ExecutionId, Seq, WorkerId},
     limits,
     store::{
-        Append, AppendError, Document, Envelope, ExecutionLog, Head, Hints, Lease, Permission,
-        Permit, PermitAsk, Pruned, StoreError, aged_places, assembly::Assembly, full_inbox,
+        Append, AppendError, Document, Documents, Envelope, ExecutionLog, Head, Hints, Lease,
+        Permission, Permit, PermitAsk, Pruned, StoreError, aged_places, assembly::Assembly,
+        full_inbox,
     },
 };
 
@@ -45,7 +46,9 @@ impl ExecutionLog for Mongo {
     }
 
     async fn put_head(&self, head: Head) -> Result<(), StoreError> {
-        journal::put_heads(&self.database, vec![&head], "").await?;
+        if !journal::put_head(&self.database, &head).await? && self.has_lost_head(&head).await? {
+            journal::put_heads(&self.database, vec![&head], "").await?;
+        }
         if head.is_free() {
             self.hints.poke_work();
         }
@@ -62,32 +65,53 @@ impl ExecutionLog for Mongo {
     }
 
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
-        let (now, aged) = (now.timestamp_micros(), aged_places(most));
-        let mut heads = Vec::new();
-        for priority in self.priorities().await? {
-            let left = most - aged - heads.len();
-            if left == 0 {
-                break;
-            }
-            let due = doc! { "priority": priority, "wake": { "$lte": now } };
-            let found = self.caches.find(due).sort(doc! { "wake": 1, "_id": 1 });
-            heads.append(&mut lists::heads_of(found.limit(lists::limit(left)).await).await?);
+        let first = most - aged_places(most);
+        let (mut heads, mut looks, mut last) = (Vec::new(), 0, None);
+        while heads.len() < first && looks < limits::PRIORITIES {
+            let Some(priority) = self.next_priority(last).await? else { return Ok(heads) };
+            let wake = doc! { "$lte": now.timestamp_micros() };
+            let found = self.caches.find(doc! { "priority": priority.clone(), "wake": wake });
+            let found = found.sort(doc! { "wake": 1, "_id": 1 });
+            let found = found.limit(lists::limit(first - heads.len())).await;
+            heads.append(&mut lists::heads_of(found).await?);
+            (looks, last) = (looks + 1, Some(priority));
         }
-        if heads.len() < most - aged || aged == 0 {
+        if heads.len() == most {
             return Ok(heads);
         }
         let taken: BTreeSet<_> = heads.iter().map(|it| it.execution).collect();
-        let due = self.caches.find(doc! { "wake": { "$lte": now } });
-        let found = due.sort(doc! { "wake": 1, "_id": 1 }).limit(lists::limit(most)).await;
-        let longest = lists::heads_of(found).await?;
-        heads.extend(longest.into_iter().filter(|it| !taken.contains(&it.execution)).take(aged));
+        let longest = self.due_after(now, None, most).await?;
+        let longest = longest.into_iter().filter(|it| !taken.contains(&it.execution));
+        heads.extend(longest.take(most - heads.len()));
         Ok(heads)
+    }
+
+    async fn due_after(
+        &self,
+        now: Timestamp,
+        after: Option<(Timestamp, ExecutionId)>,
+        most: usize,
+    ) -> Result<Vec<Head>, StoreError> {
+        if most == 0 {
+            return Ok(Vec::new());
+        }
+        let now = now.timestamp_micros();
+        let mut queue = doc! { "wake": { "$lte": now } };
+        if let Some((due, id)) = after.map(|(due, id)| (due.timestamp_micros(), id.to_string())) {
+            queue = doc! {
+                "wake": { "$gte": due, "$lte": now },
+                "$or": [{ "wake": { "$gt": due } }, { "_id": { "$gt": id } }],
+            };
+        }
+        let found = self.caches.find(queue).sort(doc! { "wake": 1, "_id": 1 });
+        lists::heads_of(found.limit(lists::limit(most)).await).await
     }
 
     async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
         let live: BTreeSet<String> =
             self.workers(now).await?.iter().map(ToString::to_string).collect();
-        let some = doc! { "owner": { "$exists": true } };
+        // The index alone answers this, one look for each owner.
+        let some = doc! { "owner": { "$gt": "" } };
         let owners = self.caches.distinct("owner", some).await.map_err(|err| failed(&err))?;
         let gone: Vec<String> = names(owners).difference(&live).cloned().collect();
         if gone.is_empty() || most == 0 {
@@ -107,9 +131,11 @@ impl ExecutionLog for Mongo {
     }
 
     async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
-        let some = self.caches.find_one(doc! { "wake": { "$exists": true } });
+        // What is no time is damage, and must not keep anybody from the rest.
+        let from = Timestamp::MIN_UTC.timestamp_micros();
+        let some = self.caches.find_one(doc! { "wake": { "$gte": from } });
         let found = some.sort(doc! { "wake": 1 }).await.map_err(|err| failed(&err))?;
-        found.map(|it| rows::time(&it, "wake", "a head")).transpose()
+        Ok(found.and_then(|it| rows::time(&it, "wake", "a head").ok()))
     }
 
     async fn heartbeat(&self, lease: Lease) -> Result<(), StoreError> {
@@ -239,6 +265,17 @@ impl Mongo {
         Ok(events)
     }
 
+    /// Returns whether a log is there and its head is not, as a crash between the two leaves it. A
+    /// removal takes the head first and the log last, and is noted from before to after: asked for
+    /// in this order, what is being removed is never taken for what lost its head.
+    async fn has_lost_head(&self, head: &Head) -> Result<bool, StoreError> {
+        let id = head.execution;
+        if self.head(id).await?.is_some() || self.is_going(id).await? {
+            return Ok(false);
+        }
+        Ok(self.last_before(id, Seq::START.plus(2)).await?.is_some())
+    }
+
     /// Finds the documents of a log whose first position is not before `first`.
     async fn documents_from(
         &self,
@@ -301,22 +338,15 @@ impl Mongo {
         Ok(waiting)
     }
 
-    /// Returns every priority that something free has, the highest first: one look into the index
-    /// for each.
-    async fn priorities(&self) -> Result<Vec<i32>, StoreError> {
-        let mut priorities: Vec<i32> = Vec::new();
-        loop {
-            let mut next = doc! { "wake": { "$exists": true } };
-            if let Some(last) = priorities.last() {
-                next.insert("priority", doc! { "$lt": *last });
-            }
-            let found = self.caches.find_one(next).sort(doc! { "priority": -1, "wake": 1 });
-            let Some(row) = found.await.map_err(|err| failed(&err))? else {
-                return Ok(priorities);
-            };
-            let priority = row.get_i32("priority");
-            priorities.push(priority.map_err(|err| StoreError::corrupt("a head", err))?);
-        }
+    /// Returns the highest priority that something free has, below the last one: one look into the
+    /// index. Only numbers are found; a head with anything else is damaged, and is said to be
+    /// where it is read.
+    async fn next_priority(&self, last: Option<Bson>) -> Result<Option<Bson>, StoreError> {
+        let below = last.map_or(doc! { "$lte": f64::INFINITY }, |it| doc! { "$lt": it });
+        let next = doc! { "priority": below, "wake": { "$exists": true } };
+        let found = self.caches.find_one(next).sort(doc! { "priority": -1, "wake": 1 });
+        let found = found.projection(doc! { "priority": 1 }).await.map_err(|err| failed(&err))?;
+        Ok(found.and_then(|mut it| it.remove("priority")))
     }
 }
 

@@ -157,8 +157,10 @@ impl Change {
         match self {
             Self::Append(append) => return ledger.append(connection, append),
             Self::Head(head) => {
-                let log = ledger.find_or_make(connection, head.execution)?;
-                rows::put_head(connection, log.number, head)?;
+                // Without a log it is of something that was removed.
+                if let Some(log) = ledger.find(connection, head.execution)? {
+                    rows::put_head(connection, log.number, head)?;
+                }
             }
             Self::Lease(lease) => put_lease(connection, lease)?,
             Self::Retire(workers) => retire(connection, workers)?,

@@ -18,7 +18,7 @@ use crate::{
     request::{Request, TranscriptEntry},
     store::{
         Documents, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, Reservation,
-        SavedPlan, StoreError, search, sub_plans,
+        SavedPlan, StoreError, plan_cache::Cached, search, sub_plans,
     },
 };
 
@@ -78,12 +78,20 @@ impl Documents for Sqlite {
             tools: search::tools(plan).into_iter().map(str::to_owned).collect(),
             parts: sub_plans(plan).iter().map(ToString::to_string).collect(),
         });
-        not_taken(&self.write(change).await?)
+        let bytes = change.bytes();
+        not_taken(&self.write(change).await?)?;
+        self.plans.put(&Arc::new(plan.clone()), bytes);
+        Ok(())
     }
 
     async fn plan(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError> {
-        if let Some(plan) = self.plans.get(id) {
-            return Ok(Some(plan));
+        match self.plans.get(id) {
+            Cached::Fresh(plan) => return Ok(Some(plan)),
+            Cached::Old(plan) => {
+                let is_there = self.readers.read(move |it| has_plan(it, &id.to_string())).await?;
+                return Ok(self.plans.seen(plan, is_there));
+            }
+            Cached::Unknown => (),
         }
         let read = self.readers.read(move |connection| plan(connection, &id.to_string())).await?;
         let Some((plan, bytes)) = read else { return Ok(None) };
@@ -200,6 +208,11 @@ fn plan(connection: &Connection, id: &str) -> Result<Option<(Arc<Plan>, usize)>,
     let Some(json) = json else { return Ok(None) };
     let plan = Plan::from_json(&json).map_err(|err| StoreError::corrupt(id, err))?;
     Ok(Some((Arc::new(plan), json.len())))
+}
+
+fn has_plan(connection: &Connection, id: &str) -> Result<bool, StoreError> {
+    let found = connection.prepare_cached("SELECT 1 FROM plans WHERE id = ?1");
+    found.and_then(|mut it| it.exists([id])).map_err(|err| failed(&err))
 }
 
 fn plans_of(connection: &Connection, request: &str) -> Result<Vec<PlanId>, StoreError> {

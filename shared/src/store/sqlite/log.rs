@@ -49,6 +49,15 @@ impl ExecutionLog for Sqlite {
         self.readers.read(move |connection| due(connection, now, most)).await
     }
 
+    async fn due_after(
+        &self,
+        now: Timestamp,
+        after: Option<(Timestamp, ExecutionId)>,
+        most: usize,
+    ) -> Result<Vec<Head>, StoreError> {
+        self.readers.read(move |connection| queue(connection, now, after, most)).await
+    }
+
     async fn orphans(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
         let lives = Arc::clone(&self.lives);
         let (dead, heads) = self
@@ -237,35 +246,49 @@ fn document(row: &rusqlite::Row<'_>, id: ExecutionId) -> Result<Document, StoreE
 /// Takes one priority after another, so that sleepers of a high priority are never searched for
 /// those that are due; then the longest due.
 fn due(connection: &Connection, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
-    let now = now.timestamp_micros();
     let by_priority = format!(
         "SELECT {} FROM heads INDEXED BY heads_due WHERE {} AND priority = ?1 AND due <= ?2
          ORDER BY due, execution LIMIT ?3",
         rows::HEAD,
         rows::FREE
     );
-    let aged = aged_places(most);
-    let mut heads = Vec::new();
-    for priority in priorities(connection).map_err(|err| failed(&err))? {
-        let left = most - aged - heads.len();
-        heads.append(&mut heads_of(connection, &by_priority, params![priority, now, limit(left)])?);
-        if heads.len() >= most - aged {
-            break;
-        }
+    let first = most - aged_places(most);
+    let (mut heads, mut looks, mut last) = (Vec::new(), 0, i64::MAX);
+    while heads.len() < first && looks < limits::PRIORITIES {
+        let next = next_priority(connection, last).map_err(|err| failed(&err))?;
+        let Some(priority) = next else { return Ok(heads) };
+        let values = params![priority, now.timestamp_micros(), limit(first - heads.len())];
+        heads.append(&mut heads_of(connection, &by_priority, values)?);
+        (looks, last) = (looks + 1, priority);
     }
-    if heads.len() < most - aged || aged == 0 {
+    if heads.len() == most {
         return Ok(heads);
     }
-    let by_time = format!(
-        "SELECT {} FROM heads INDEXED BY heads_queue WHERE {} AND due <= ?1
-         ORDER BY due, execution LIMIT ?2",
+    let taken: BTreeSet<_> = heads.iter().map(|it| it.execution).collect();
+    let longest = queue(connection, now, None, most)?;
+    let longest = longest.into_iter().filter(|it| !taken.contains(&it.execution));
+    heads.extend(longest.take(most - heads.len()));
+    Ok(heads)
+}
+
+/// Takes the longest due, behind a place.
+fn queue(
+    connection: &Connection,
+    now: Timestamp,
+    after: Option<(Timestamp, ExecutionId)>,
+    most: usize,
+) -> Result<Vec<Head>, StoreError> {
+    let sql = format!(
+        "SELECT {} FROM heads INDEXED BY heads_queue WHERE {} AND (due, execution) > (?1, ?2)
+         AND due <= ?3 ORDER BY due, execution LIMIT ?4",
         rows::HEAD,
         rows::FREE
     );
-    let taken: BTreeSet<_> = heads.iter().map(|it| it.execution).collect();
-    let longest = heads_of(connection, &by_time, params![now, limit(most)])?;
-    heads.extend(longest.into_iter().filter(|it| !taken.contains(&it.execution)).take(aged));
-    Ok(heads)
+    let (due, id) = match after {
+        Some((due, id)) => (due.timestamp_micros(), id.to_string()),
+        None => (i64::MIN, String::new()),
+    };
+    heads_of(connection, &sql, params![due, id, now.timestamp_micros(), limit(most)])
 }
 
 /// Reads the heads that a query finds.
@@ -295,22 +318,14 @@ fn next_due(connection: &Connection) -> Result<Option<Timestamp>, StoreError> {
     first.map(|it| rows::time(it, "a head")).transpose()
 }
 
-/// Returns every priority that something free has, the highest first: one look into the index for
-/// each.
-fn priorities(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
+/// Returns the highest priority below `last` that something free has: one look into the index.
+fn next_priority(connection: &Connection, last: i64) -> rusqlite::Result<Option<i64>> {
     let sql = format!(
         "SELECT priority FROM heads INDEXED BY heads_due WHERE {} AND priority < ?1
          ORDER BY priority DESC LIMIT 1",
         rows::FREE
     );
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut priorities = Vec::new();
-    let mut last = i64::MAX;
-    while let Some(next) = statement.query_row([last], |row| row.get(0)).optional()? {
-        priorities.push(next);
-        last = next;
-    }
-    Ok(priorities)
+    connection.prepare_cached(&sql)?.query_row([last], |row| row.get(0)).optional()
 }
 
 /// Returns the workers that turn out to be dead, and the heads of all that are gone.

@@ -1,0 +1,109 @@
+use std::sync::Arc;
+
+use serde_json::json;
+use shared::{
+    clock::{Clock, WallClock},
+    execution::ExecutionOptions,
+    id::Seq,
+    plan::Plan,
+    store::{Append, Documents, ExecutionLog, memory::Memory},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::{machine, options::Options, tool::flow::flow, toolbox::Toolbox, worker::Parts};
+
+#[test]
+fn workers_share_what_there_is() {
+    let now = Timestamp::UNIX_EPOCH;
+    let workers: Vec<_> = (0..4).map(|_| WorkerId::draw(now)).collect();
+    let executions: Vec<_> =
+        (0..4_000).map(|it| ExecutionId::derive(now, &it.to_string())).collect();
+    let share = |of: &[WorkerId], who: WorkerId| {
+        executions.iter().filter(|it| falls_to(**it, of) == Some(who)).count()
+    };
+    for worker in &workers {
+        let n = share(&workers, *worker);
+        assert!((800..1_200).contains(&n), "{n}");
+    }
+    // Whoever goes leaves the others what they had.
+    let fewer = &workers[..3];
+    for execution in &executions {
+        let before = falls_to(*execution, &workers);
+        if before != Some(workers[3]) {
+            assert_eq!(falls_to(*execution, fewer), before);
+        }
+    }
+    assert_eq!(falls_to(executions[0], &[]), None);
+}
+
+fn plan(n: usize, tool: &str) -> Arc<Plan> {
+    let plan = json!({
+        "about": {
+            "id": format!("plan_{n}_aaaaaaaaa"), "request": format!("req_{n}_aaaaaaaaa"),
+            "version": 1, "query": "q", "planner": "explicit", "created_at": 0,
+        },
+        "steps": [{ "id": "a", "tool": tool, "parameters": {}, "policy": {} }],
+    });
+    Arc::new(Plan::from_json(&plan.to_string()).unwrap())
+}
+
+/// Many executions for which a worker lacks the tool, and behind them one that it can do.
+struct Crowd {
+    worker: Worker,
+    store: Arc<Memory>,
+    wanted: ExecutionId,
+}
+
+impl Crowd {
+    async fn of(many: usize, owner: Option<WorkerId>) -> Self {
+        let (store, now) = (Arc::new(Memory::new()), WallClock.now());
+        let (far, near) = (plan(1, "far.away"), plan(2, "flow.noop"));
+        store.put_plan(&far).await.unwrap();
+        store.put_plan(&near).await.unwrap();
+        let ids = (0..=many).map(|it| ExecutionId::derive(now, &it.to_string()));
+        let mut ids: Vec<_> = ids.collect();
+        ids.sort();
+        for id in &ids {
+            let is_last = *id == ids[many];
+            let (plan, priority) = if is_last { (&near, 0) } else { (&far, 7) };
+            let options = ExecutionOptions { priority, ..ExecutionOptions::default() };
+            let (execution, created) = machine::create(*id, plan, options, now);
+            let head = Head::of(&execution, owner, owner.is_none().then_some(now));
+            let append = Append::new(*id, Seq::START, &[created]);
+            store.append(Append { head: Some(head), ..append }).await.unwrap();
+        }
+        let parts = Parts {
+            node: "here".to_owned(),
+            store: Arc::<Memory>::clone(&store),
+            toolbox: Toolbox::new([flow()]),
+            clock: Arc::new(WallClock),
+            options: Options::default(),
+            scope: Scope::Everything,
+        };
+        let (worker, _) = Worker::new(parts, WorkerId::draw(now), CancellationToken::new());
+        Self { worker, store, wanted: ids[many] }
+    }
+}
+
+#[tokio::test]
+async fn what_others_must_do_neither_hides_what_this_one_can_nor_makes_looks_grow() {
+    let mut crowd = Crowd::of(1_000, None).await;
+    for _ in 0..8 {
+        crowd.worker.try_look().await.unwrap();
+        assert!(crowd.worker.lacking <= LOOK + LACKING, "{} were read", crowd.worker.lacking);
+    }
+    assert!(crowd.worker.local.has(crowd.wanted), "it was not seen");
+}
+
+#[tokio::test]
+async fn what_a_lost_worker_left_for_others_does_not_hide_what_this_one_can_do() {
+    let gone = WorkerId::draw(WallClock.now());
+    let mut crowd = Crowd::of(600, Some(gone)).await;
+    for _ in 0..4 {
+        crowd.worker.try_look().await.unwrap();
+    }
+    assert!(crowd.worker.local.has(crowd.wanted), "it was not seen");
+    let left = crowd.store.due(WallClock.now(), 1_000).await.unwrap();
+    assert_eq!(left.len(), 600, "whoever has the tool finds the others");
+}
