@@ -215,13 +215,13 @@ impl Registry {
             is_removed |= store.remove_record(RecordKind::Tool, &tool).await?;
         }
         if !is_removed {
-            return match self.0.parts.toolbox.sets().iter().any(|it| it.name == *name) {
-                true => Err(RegistryError::Elsewhere {
-                    name: name.to_string(),
-                    hint: "remove it from the configuration, or switch it off".to_owned(),
-                }),
-                false => Ok(false),
-            };
+            if !self.0.parts.toolbox.sets().iter().any(|it| it.name == *name) {
+                return Ok(false);
+            }
+            return Err(RegistryError::Elsewhere {
+                name: name.to_string(),
+                hint: "remove it from the configuration, or switch it off".to_owned(),
+            });
         }
         store.remove_record(RecordKind::Switch, name.as_str()).await?;
         self.sync().await?;

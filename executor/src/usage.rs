@@ -31,14 +31,14 @@ struct Tally {
 
 impl Meter {
     /// Counts a call that has ended.
-    pub(crate) fn count(&self, tool: &ToolName, took: Duration, is_failure: bool) {
+    pub(crate) fn count(&self, name: &ToolName, took: Duration, is_failure: bool) {
         let last = Instant::now();
         let mut tallies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !tallies.contains_key(tool) {
+        if !tallies.contains_key(name) {
             let none = Tally { calls: 0, failures: 0, last, times: BTreeMap::new() };
-            tallies.insert(tool.clone(), none);
+            tallies.insert(name.clone(), none);
         }
-        if let Some(tally) = tallies.get_mut(tool) {
+        if let Some(tally) = tallies.get_mut(name) {
             tally.calls += 1;
             tally.failures += u64::from(is_failure);
             tally.last = last;

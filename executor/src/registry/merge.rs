@@ -156,10 +156,10 @@ mod tests {
     fn sets_keep_their_order_and_their_first_state() {
         check(
             Known::default(),
-            expect![[r#"
+            expect![[r"
                 a on: a_1
                 b off: b_1
-                m on: …"#]],
+                m on: …"]],
         );
     }
 
@@ -183,7 +183,7 @@ mod tests {
         };
         check(
             known,
-            expect![[r#"
+            expect![[r"
                 a on: a_1 a_2
                 b off: b_1
                 m on: …
@@ -192,7 +192,7 @@ mod tests {
                 a! the configuration has one, too
                 x! unknown field `later`, expected `mcp`, `tools` or `builtin`
                 a! it has two tools called `a_1`
-                m! its tools come from elsewhere, so `t` cannot be in it"#]],
+                m! its tools come from elsewhere, so `t` cannot be in it"]],
         );
     }
 
@@ -202,18 +202,18 @@ mod tests {
         let switches = BTreeMap::from([("a".to_owned(), false), ("b".to_owned(), true)]);
         check(
             Known { switches, contexts: admin(json!(true)), ..Known::default() },
-            expect![[r#"
+            expect![[r"
                 a off: a_1
                 b on: b_1
                 admin on: admin_1
-                m on: …"#]],
+                m on: …"]],
         );
         check(
             Known { contexts: admin(json!(false)), ..Known::default() },
-            expect![[r#"
+            expect![[r"
                 a on: a_1
                 b off: b_1
-                m on: …"#]],
+                m on: …"]],
         );
     }
 }

@@ -125,7 +125,6 @@ fn open(registry: &Weak<Inner>) -> Result<Registry, ToolError> {
     registry.ok_or_else(|| ToolError::new(ErrorCode::UNAVAILABLE, "the process is about to end"))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "a conversion for `map_err`")]
 fn failed(err: RegistryError) -> ToolError {
     match err {
         RegistryError::Store(err) => ToolError::new(ErrorCode::UNAVAILABLE, err.to_string()),

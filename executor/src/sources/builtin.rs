@@ -27,7 +27,6 @@ use crate::{
 /// One of Faber's own sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(clippy::enum_variant_names, reason = "these are the names that the sets have")]
 pub enum BuiltinKind {
     /// Reads and changes files.
     CodeTools,
@@ -120,7 +119,7 @@ impl BuiltinSet {
                 None => return Err("it needs a store, and there is none".to_owned()),
             },
         };
-        Ok(tools.into_iter().map(|it| Named::new(self.builtin, set, it)).collect())
+        Ok(tools.iter().map(|it| named(self.builtin, set, it)).collect())
     }
 }
 
@@ -159,14 +158,12 @@ struct Named {
     tool: Arc<dyn Tool>,
 }
 
-impl Named {
-    fn new(kind: BuiltinKind, set: &ToolSetName, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
-        let mut definition = ToolDefinition::clone(tool.definition());
-        let name: Result<ToolName, _> = format!("{}.{}", kind.name(), definition.name).parse();
-        definition.name = name.expect("names of tools are literals");
-        definition.set = set.clone();
-        Arc::new(Self { definition: Arc::new(definition), tool })
-    }
+fn named(kind: BuiltinKind, set: &ToolSetName, tool: &Arc<dyn Tool>) -> Arc<dyn Tool> {
+    let mut definition = ToolDefinition::clone(tool.definition());
+    let name: Result<ToolName, _> = format!("{}.{}", kind.name(), definition.name).parse();
+    definition.name = name.expect("names of tools are literals");
+    definition.set = set.clone();
+    Arc::new(Named { definition: Arc::new(definition), tool: Arc::clone(tool) })
 }
 
 #[async_trait]

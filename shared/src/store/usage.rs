@@ -97,6 +97,6 @@ mod tests {
     fn every_time_has_a_bucket() {
         assert_eq!(Usage::bucket(Duration::ZERO), 0);
         assert_eq!(Usage::bucket(Duration::MAX), LAST);
-        assert!(Usage::bucket(Duration::from_secs(86_400)) < LAST);
+        assert!(Usage::bucket(Duration::from_hours(24)) < LAST);
     }
 }
