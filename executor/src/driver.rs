@@ -30,7 +30,7 @@ use shared::{
     tool::{Effect, Progress},
 };
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     task::JoinSet,
     time,
 };
@@ -56,6 +56,9 @@ use crate::{
     worker::Handle,
 };
 
+/// How long one that waits for permits is left alone where too many do so in memory.
+const CROWDED: TimeDelta = TimeDelta::minutes(1);
+
 /// What every driver of a worker shares.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -72,6 +75,10 @@ pub(crate) struct Context {
     /// Gives this worker executions.
     pub(crate) handle: Handle,
     pub(crate) permits: Arc<Permits>,
+    /// Places for executions in memory.
+    pub(crate) room: Arc<Semaphore>,
+    /// Places for those that only wait for permits: they keep nobody else out.
+    pub(crate) patience: Arc<Semaphore>,
     /// Whether no worker looks for executions: this one drives only what it is given.
     pub(crate) is_alone: bool,
     /// Fires when the worker is about to end.
@@ -100,12 +107,28 @@ pub(crate) struct Driver {
     cancel: CancellationToken,
     /// The term of the worker's lease in which this was claimed.
     term: Term,
+    /// The term in which it is being claimed once more.
+    renewal: Option<Term>,
+    /// Its place in memory: one to be driven, or to wait for permits.
+    place: OwnedSemaphorePermit,
     is_draining: bool,
     /// Whether this node lacks a tool of the plan: then it only does what commands ask for.
     lacks_tools: bool,
     /// Whether something of the plan does more than look: then only a lease that is safe lets
     /// anything begin.
     has_effects: bool,
+}
+
+/// Whether anything may begin, as far as that is for the worker to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begins {
+    /// It may.
+    Now,
+    /// Not before the lease is beyond doubt: others may think that this worker is gone. It begins
+    /// nothing whose record would say that it was called, only to find that it must not call it.
+    Later,
+    /// Not here: the worker is about to end, or lacks a tool.
+    Elsewhere,
 }
 
 /// Why a driver stopped, nothing being wrong.
@@ -126,9 +149,6 @@ pub(crate) enum DriveError {
     /// Another worker took the execution since it was found free. The number is its claim's.
     #[error("another worker was faster")]
     Taken(Epoch),
-    /// This worker did not renew its lease in time. Not a fault of the execution.
-    #[error("the lease has run out")]
-    LeaseLost,
     /// The log cannot be what it says.
     #[error("the log is corrupt: {0}")]
     Corrupt(#[from] ReplayError),
@@ -141,10 +161,17 @@ pub(crate) enum DriveError {
 }
 
 impl DriveError {
-    /// Returns whether what the store has of the execution cannot be read, so that it is no use to
-    /// try again soon.
+    /// Returns whether what the store has of the execution cannot be read, or what comes next cannot
+    /// be written, so that it is no use to try again soon.
     pub(crate) fn is_damage(&self) -> bool {
-        matches!(self, Self::Corrupt(_) | Self::NoPlan | Self::Store(StoreError::Corrupt { .. }))
+        let is_damaged = |it: &StoreError| {
+            matches!(it, StoreError::Corrupt { .. } | StoreError::TooLarge { .. })
+        };
+        match self {
+            Self::Corrupt(_) | Self::NoPlan => true,
+            Self::Store(err) => is_damaged(err),
+            Self::Fenced | Self::Taken(_) => false,
+        }
     }
 }
 
@@ -162,12 +189,12 @@ impl Driver {
     /// Takes an execution that is new: creation, claim and first steps share one append.
     pub(crate) fn begin(
         context: Arc<Context>,
-        execution: Execution,
-        created: Recorded,
+        (execution, created): (Execution, Recorded),
         commands: mpsc::Receiver<Envelope>,
         born: oneshot::Sender<Result<(), AppendError>>,
+        place: OwnedSemaphorePermit,
     ) -> Self {
-        let mut driver = Self::new(context, execution, Seq::START, commands);
+        let mut driver = Self::new(context, execution, Seq::START, commands, place);
         driver.pending.push([created]);
         driver.pending.announce(born);
         driver.claim();
@@ -181,9 +208,10 @@ impl Driver {
         execution: Execution,
         inbox: Vec<Envelope>,
         commands: mpsc::Receiver<Envelope>,
+        place: OwnedSemaphorePermit,
     ) -> Self {
         let durable = execution.seq();
-        let mut driver = Self::new(context, execution, durable, commands);
+        let mut driver = Self::new(context, execution, durable, commands, place);
         driver.claim();
         driver.attend_all();
         for envelope in inbox {
@@ -198,6 +226,7 @@ impl Driver {
         mut execution: Execution,
         durable: Seq,
         commands: mpsc::Receiver<Envelope>,
+        place: OwnedSemaphorePermit,
     ) -> Self {
         let term = context.lease.term();
         let limited = context.options.calls.among(execution.plan().tools()).cloned().collect();
@@ -225,6 +254,8 @@ impl Driver {
             noted: BTreeMap::new(),
             cancel: CancellationToken::new(),
             term,
+            renewal: None,
+            place,
             is_draining: false,
         }
     }
@@ -234,13 +265,7 @@ impl Driver {
         loop {
             // Whatever woke it: what ends because of the drain must not be heard of before that.
             self.is_draining = self.context.drain.is_cancelled();
-            while !self.pending.is_full()
-                && let Some(done) = self.done.pop_front()
-            {
-                self.settle(done);
-            }
-            self.ask_for_permits();
-            self.pending.flush(&self.context, &self.execution);
+            self.go_on();
             if self.pending.is_empty() {
                 if let Phase::Finished(outcome) = self.execution.phase() {
                     debug!(execution = %self.execution.id(), ?outcome, "finished");
@@ -248,14 +273,14 @@ impl Driver {
                     return Ok(Stop::Finished);
                 }
                 if self.may_put_aside() {
-                    self.put_aside().await;
+                    self.put_aside(self.due()).await;
                     return Ok(Stop::PutAside);
                 }
-                let has_calls = !(self.attempts.is_empty() && self.held.is_empty());
-                let is_stale = self.term != self.context.lease.term();
-                if !has_calls && is_stale && self.is_lease_doubtful() {
-                    // The lease ran out and began anew: others may have claimed this in between.
-                    return Err(DriveError::LeaseLost);
+                if !self.keep_place() {
+                    let due = self.context.clock.now() + CROWDED;
+                    self.withdraw();
+                    self.put_aside(self.due().into_iter().chain([due]).min()).await;
+                    return Ok(Stop::PutAside);
                 }
             }
             match self.next().await {
@@ -267,6 +292,39 @@ impl Driver {
                 Next::Draining => (),
             }
         }
+    }
+
+    /// Takes everything that has ended, and sends what is to be written.
+    fn go_on(&mut self) {
+        loop {
+            while !self.pending.is_full()
+                && let Some(done) = self.done.pop_front()
+            {
+                self.settle(done);
+            }
+            self.begin_held();
+            self.renew();
+            self.ask_for_permits();
+            self.pending.flush(&self.context, &self.execution);
+            // What the machine has no use for leaves nothing to be written, and room for more.
+            if self.done.is_empty() || !self.pending.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Claims the execution once more where the lease ran out and began anew: others may have
+    /// claimed it in between, and the log says whether they did. What is under way goes on.
+    fn renew(&mut self) {
+        let term = self.context.lease.term();
+        let is_stale = self.is_lease_doubtful() && self.context.lease.is_safe(term);
+        if !is_stale || self.renewal.is_some() {
+            return;
+        }
+        self.renewal = Some(term);
+        let Context { worker, node, .. } = &*self.context;
+        let input = Input::Renewed { worker: *worker, node: Arc::clone(node) };
+        self.decide_at(input, false);
     }
 
     fn claim(&mut self) {
@@ -291,8 +349,7 @@ impl Driver {
     }
 
     fn decide_at(&mut self, input: Input, may_start: bool) {
-        let may_start =
-            may_start && !self.is_draining && !self.lacks_tools && !self.is_lease_doubtful();
+        let may_start = may_start && self.begins() == Begins::Now;
         let moment = Moment { now: self.context.clock.now(), may_start };
         let events = machine::decide(&mut self.execution, input, moment);
         for Recorded { seq, event, .. } in &events {
@@ -316,8 +373,14 @@ impl Driver {
     }
 
     async fn appended(&mut self, result: Result<(), AppendError>) -> Result<(), DriveError> {
-        let durable = self.pending.settle(result, &self.context, self.execution.id()).await?;
-        self.begin_held(durable)
+        self.pending.settle(result, &self.context, self.execution.id()).await?;
+        if self.pending.is_empty()
+            && let Some(term) = self.renewal.take()
+        {
+            self.term = term;
+            self.decide(Input::Woken);
+        }
+        Ok(())
     }
 
     /// Waits for the outside world. The only place that does.
@@ -349,7 +412,7 @@ impl Driver {
         let held_up = self.is_held_up().then_some(self.context.options.poll);
         let wait = due.into_iter().chain(self.lingers_for()).chain(held_up).min()?;
         // A step that is due and may not begin any more must not keep this awake.
-        let begins = !self.is_draining && !self.is_lease_doubtful();
+        let begins = self.begins() == Begins::Now;
         let least = if begins { Duration::ZERO } else { self.context.options.poll };
         Some(wait.max(least))
     }
@@ -360,8 +423,7 @@ impl Driver {
         if !is_idle || self.execution.agenda().has_calls() {
             return false;
         }
-        let begins_nothing = self.is_draining || self.lacks_tools;
-        if begins_nothing || self.execution.started_at().is_none() {
+        if self.begins() == Begins::Elsewhere || self.execution.started_at().is_none() {
             return true;
         }
         if self.is_held_up() {
@@ -375,16 +437,55 @@ impl Driver {
         self.due().is_none_or(|it| it - self.context.clock.now() > soon)
     }
 
-    /// Returns whether others may think that this worker is gone: then it begins nothing whose
-    /// record would say that it was called, only to find that it must not call it.
+    /// Returns whether anything may begin here. The only place that says so.
+    fn begins(&self) -> Begins {
+        if self.is_draining || self.lacks_tools {
+            Begins::Elsewhere
+        } else if self.is_lease_doubtful() {
+            Begins::Later
+        } else {
+            Begins::Now
+        }
+    }
+
     fn is_lease_doubtful(&self) -> bool {
         self.has_effects && !self.context.lease.is_safe(self.term)
     }
 
     /// Returns whether only the lease keeps something from beginning.
     fn is_held_up(&self) -> bool {
-        let begins = !self.is_draining && !self.lacks_tools && !self.execution.is_paused();
-        begins && self.execution.agenda().has_work() && self.is_lease_doubtful()
+        let is_held = !self.held.is_empty() && self.is_lease_doubtful();
+        is_held || (self.has_work() && self.begins() == Begins::Later)
+    }
+
+    /// Returns whether something could begin, if it may.
+    fn has_work(&self) -> bool {
+        self.execution.agenda().has_work() && machine::lets_begin(&self.execution)
+    }
+
+    /// Gives the place of an execution that only waits for permits to others, for as long as it
+    /// does. Returns whether there is a place for it.
+    fn keep_place(&mut self) -> bool {
+        let asks = self.gates.asks();
+        let only_waits = asks > 0
+            && asks == self.attempts.len()
+            && self.held.is_empty()
+            && self.done.is_empty()
+            && !self.execution.agenda().has_calls();
+        let Context { room, patience, is_alone, .. } = &*self.context;
+        let is_patient = Arc::ptr_eq(self.place.semaphore(), patience);
+        if only_waits == is_patient {
+            return true;
+        }
+        let other = if only_waits { patience } else { room };
+        match Arc::clone(other).try_acquire_owned() {
+            Ok(place) => self.place = place,
+            // Where nobody else looks for it, it stays.
+            Err(_) if only_waits => return *is_alone,
+            // It has waited for long: it need not wait for room too.
+            Err(_) => (),
+        }
+        true
     }
 
     fn is_part(&self) -> bool {
@@ -401,8 +502,7 @@ impl Driver {
 
     /// Returns when a worker should take the execution again, if nobody asks before.
     fn due(&self) -> Option<Timestamp> {
-        let has_work = self.execution.agenda().has_work() && !self.execution.is_paused();
-        if (self.is_draining || self.lacks_tools) && has_work {
+        if self.begins() == Begins::Elsewhere && self.has_work() {
             // Due since long, so that it is due by the clock of whoever looks, too.
             return Some(self.execution.created_at());
         }
@@ -410,8 +510,8 @@ impl Driver {
     }
 
     /// Lets the execution go. The head is what others find it by, so it is written until it is.
-    async fn put_aside(&mut self) {
-        let head = Head::of(&self.execution, None, self.due());
+    async fn put_aside(&mut self, due: Option<Timestamp>) {
+        let head = Head::of(&self.execution, None, due);
         debug!(execution = %head.execution, due = ?head.due, "put aside");
         while let Err(err) = self.context.store.put_head(head.clone()).await {
             warn!(execution = %head.execution, %err, "cannot put an execution aside yet");
@@ -444,3 +544,6 @@ pub(crate) async fn load(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

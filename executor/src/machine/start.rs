@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use shared::{
     event::{Event, StepStarted},
-    execution::{ExecutionMode, Phase, Step, StepState},
+    execution::{Phase, Step, StepState},
     id::{Attempt, ExecutionId, Task},
     json, limits,
     plan::StepKind,
@@ -13,7 +13,7 @@ use shared::{
     tool::{ErrorCode, ToolError},
 };
 
-use super::{Turn, is_behind, later, seed};
+use super::{Turn, is_behind, later, lets_begin, seed};
 
 /// The longest sleep: a century, so that a slip of the keyboard is an error.
 const SLEEP_MS: u64 = 100 * 365 * 24 * 60 * 60 * 1_000;
@@ -27,10 +27,8 @@ pub(super) struct Rendered {
 impl Turn<'_> {
     /// Returns whether steps may begin at all.
     pub(super) fn is_open(&self) -> bool {
-        self.moment.may_start
-            && self.execution.phase() == Phase::Open
-            && !self.execution.is_paused()
-            && self.execution.started_at().is_some()
+        let is_open = self.execution.phase() == Phase::Open;
+        self.moment.may_start && is_open && lets_begin(self.execution)
     }
 
     /// Begins what is ready, as far as there are slots.
@@ -71,8 +69,7 @@ impl Turn<'_> {
         let due = due.map(|(_, task)| *task);
         if self.execution.options().width() == 1 {
             let next = agenda.ready().first().copied().into_iter().chain(due).min()?;
-            let is_sequential = self.execution.options().mode == ExecutionMode::Sequential;
-            return (!is_sequential || !is_behind(self.execution, next)).then_some(next);
+            return (!is_behind(self.execution, next)).then_some(next);
         }
         agenda.first_ready().into_iter().chain(due).min_by_key(|it| (it.part.item.is_some(), *it))
     }
