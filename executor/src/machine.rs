@@ -168,7 +168,8 @@ pub fn wake_at(execution: &Execution) -> Option<Timestamp> {
     };
     let retry = agenda.retrying().first();
     let retry = retry.filter(|(_, task)| may_retry && !is_behind(execution, *task));
-    [agenda.sleeping().first().map(|it| it.0), retry.map(|it| it.0), deadline, start]
+    let [sleep, wait] = [agenda.sleeping(), agenda.expiring()].map(|it| it.first());
+    [sleep.map(|it| it.0), wait.map(|it| it.0), retry.map(|it| it.0), deadline, start]
         .into_iter()
         .flatten()
         .min()
@@ -224,6 +225,7 @@ impl Turn<'_> {
         loop {
             let before = self.events.len();
             self.wake();
+            self.give_up();
             self.stop();
             self.skip();
             self.judge();
@@ -360,7 +362,7 @@ impl Turn<'_> {
                 let reason = WaitReason::Decision { error };
                 self.push(Event::StepWaiting { step, part, reason, parameters, warnings });
             }
-            _ => self.push(Event::StepFailed { step, part, attempt, error }),
+            _ => self.push(Event::StepFailed { step, part, attempt, error, command: None }),
         }
     }
 

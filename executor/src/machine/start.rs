@@ -14,9 +14,7 @@ use shared::{
 };
 
 use super::{Turn, is_behind, later, lets_begin, seed};
-
-/// The longest sleep: a century, so that a slip of the keyboard is an error.
-const SLEEP_MS: u64 = 100 * 365 * 24 * 60 * 60 * 1_000;
+use crate::tool::flow;
 
 /// A step's parameters, ready for a call.
 pub(super) struct Rendered {
@@ -171,14 +169,14 @@ impl Turn<'_> {
             _ => next,
         };
         let (step, part) = (self.id(task), task.part);
-        self.push(Event::StepFailed { step, part, attempt, error });
+        self.push(Event::StepFailed { step, part, attempt, error, command: None });
     }
 
     /// Fills the holes in a task's parameters.
     pub(super) fn render(&self, task: Task) -> Result<Rendered, ToolError> {
         let template = self.execution.plan().step(task.step).callee(task.part).template;
         if let Template::Literal(parameters) = template {
-            return Ok(Rendered { parameters: Arc::clone(parameters), warnings: Vec::new() });
+            return measured(Arc::clone(parameters), Vec::new());
         }
         let rendered = template.render(&self.execution.scope(task), limits::OUTPUT_BYTES);
         let rendered = rendered.map_err(|TooMuch| {
@@ -202,7 +200,7 @@ impl Turn<'_> {
             let why = format!("{} found nothing in the outputs so far", texts.join(", "));
             return Err(ToolError::new(ErrorCode::UNRESOLVED, why));
         }
-        Ok(Rendered { parameters: Arc::new(rendered.value), warnings })
+        measured(Arc::new(rendered.value), warnings)
     }
 
     /// Returns how long a task sleeps, if that is all it does. Its timeout may end it earlier.
@@ -247,14 +245,25 @@ fn cannot_wait() -> ToolError {
 }
 
 fn sleep_ms(parameters: &Value) -> Result<u64, ToolError> {
-    let ms = &parameters["ms"];
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked first")]
-    let whole = |it: f64| (it >= 0.0 && it.fract() == 0.0 && it < 1e15).then_some(it as u64);
-    ms.as_u64().or_else(|| ms.as_f64().and_then(whole)).filter(|it| *it <= SLEEP_MS).ok_or_else(
-        || {
-            let why =
-                format!("`ms` must be a whole number of milliseconds up to {SLEEP_MS}, not {ms}");
-            ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
-        },
-    )
+    flow::sleep_ms(parameters).ok_or_else(|| {
+        let (most, ms) = (flow::SLEEP_MS, &parameters["ms"]);
+        let why = format!("`ms` must be a whole number of milliseconds up to {most}, not {ms}");
+        ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
+    })
+}
+
+/// Lets parameters pass that fit into an event.
+pub(super) fn measured(
+    parameters: Arc<Value>,
+    warnings: Vec<String>,
+) -> Result<Rendered, ToolError> {
+    let (bytes, most) = (json::bytes(&parameters), limits::PARAMETER_BYTES);
+    if bytes > most {
+        let why = format!(
+            "the parameters have {bytes} bytes, the most is {most}: keep it in a file and pass \
+             its name"
+        );
+        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
+    }
+    Ok(Rendered { parameters, warnings })
 }
