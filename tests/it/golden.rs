@@ -268,7 +268,7 @@ impl Stage {
         }
         for task in execution.agenda().waiting() {
             let state = execution.task(*task).map(|it| &it.state);
-            if let Some(StepState::Waiting(WaitReason::Signal { name })) = state {
+            if let Some(StepState::Waiting(WaitReason::Signal { name, .. })) = state {
                 let payload = json!({ "said": "yes" });
                 control.signal(self.id, name.clone(), payload).await.expect("it is heard");
             } else {

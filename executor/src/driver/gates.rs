@@ -13,7 +13,7 @@ use shared::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Begins, Driver, calls::Done};
+use super::{Driver, calls::Done, idle::Begins};
 use crate::{
     machine::{self, Input},
     permits::Granted,
