@@ -18,16 +18,14 @@ mod pending;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
-    time::Duration,
 };
 
-use chrono::TimeDelta;
 use shared::{
-    clock::{Clock, Timestamp},
+    clock::Clock,
     event::{Event, Recorded},
     execution::{Execution, Phase, ReplayError},
     id::{CommandId, Epoch, ExecutionId, Seq, Task, WorkerId},
-    store::{AppendError, Command, Envelope, Head, Store, StoreError},
+    store::{AppendError, Command, Envelope, Store, StoreError},
     tool::{Effect, Progress},
 };
 use tokio::{
@@ -36,7 +34,7 @@ use tokio::{
     time,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use self::{
     calls::{Done, Held},

@@ -313,6 +313,8 @@ fn without_chance(mut log: Vec<Recorded>) -> Vec<Recorded> {
         match &mut recorded.event {
             Event::StepApproved { command, .. }
             | Event::SignalReceived { command, .. }
+            | Event::CommandIgnored { command, .. }
+            | Event::StepFailed { command: Some(command), .. }
             | Event::Paused { command }
             | Event::Resumed { command } => *command = fixed,
             _ => (),

@@ -115,19 +115,19 @@ mod tests {
 
     /// Returns an execution in which `a` and `c` succeeded, `b` failed and `d` was skipped.
     fn ended(output: &Value) -> Execution {
-        ended_with(plan(), output)
+        ended_with(&plan(), output)
     }
 
-    fn ended_of(plan: Arc<Plan>) -> Execution {
+    fn ended_of(plan: &Arc<Plan>) -> Execution {
         ended_with(plan, &json!(1))
     }
 
-    fn ended_with(plan: Arc<Plan>, output: &Value) -> Execution {
+    fn ended_with(plan: &Arc<Plan>, output: &Value) -> Execution {
         let now = Timestamp::UNIX_EPOCH;
         let options =
             ExecutionOptions { start_at: Some(now), priority: 7, ..ExecutionOptions::default() };
         let id = shared::id::ExecutionId::draw(now);
-        let (mut execution, _) = machine::create(id, &plan, options, now);
+        let (mut execution, _) = machine::create(id, plan, options, now);
         let (part, attempt) = (Part::WHOLE, Attempt::FIRST);
         let step = |it: &str| it.parse::<StepId>().unwrap();
         let started = |it: &str| {
@@ -189,11 +189,11 @@ mod tests {
     /// nothing is made anew.
     #[test]
     fn what_follows_from_something_that_is_done_again_is_done_again() {
-        let ended = ended_of(plan_of(&[("a", &[]), ("b", &[]), ("c", &["b"]), ("d", &["c"])]));
+        let ended = ended_of(&plan_of(&[("a", &[]), ("b", &[]), ("c", &["b"]), ("d", &["c"])]));
         let created = again(&ended, Some("d")).unwrap();
         let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(names, ["a"], "`b` failed, and `c` follows from it");
-        let ended = ended_of(plan_of(&[("a", &[]), ("b", &[]), ("c", &["a"]), ("d", &["c"])]));
+        let ended = ended_of(&plan_of(&[("a", &[]), ("b", &[]), ("c", &["a"]), ("d", &["c"])]));
         let created = again(&ended, Some("d")).unwrap();
         let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(names, ["a", "c"]);

@@ -1,7 +1,10 @@
 //! What a driver does between the machine and the world, one decision after another.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use shared::{
+    clock::Timestamp,
     execution::{ExecutionMode, ExecutionOptions},
     id::{Attempt, Part, StepIx},
     plan::{Plan, StepPolicy, UncheckedCompensation, UncheckedStep},

@@ -1,6 +1,10 @@
 //! Looking for executions to take, and for commands to deliver.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+    time::Duration,
+};
 
 use chrono::TimeDelta;
 use shared::{
@@ -182,10 +186,11 @@ impl Worker {
                 continue;
             }
             let id = envelope.execution;
-            if !heads.contains_key(&id) {
-                heads.insert(id, store.head(id).await?);
-            }
-            match &heads[&id] {
+            let head = match heads.entry(id) {
+                Entry::Occupied(found) => found.into_mut(),
+                Entry::Vacant(place) => place.insert(store.head(id).await?),
+            };
+            match head {
                 Some(head) if head.state.is_over() => settled.push(envelope.id),
                 // To record what is asked for, no tools are needed; and what nobody records keeps
                 // later commands from being seen.

@@ -202,12 +202,12 @@ fn a_pause_starts_nothing_and_records_what_ends() {
         0 claimed
     "#]]);
     assert_eq!(story.state(), ExecutionState::Paused);
-    story.tell(Command::Resume).tell(Command::Resume).check(expect![[r#"
+    story.tell(Command::Resume).tell(Command::Resume).check(expect![[r"
         0 resumed
         0 step_waiting c approval
         0 step_started b#1
         0 command_ignored
-    "#]]);
+    "]]);
     assert_eq!(story.state(), ExecutionState::InProgress);
 }
 
