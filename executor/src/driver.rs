@@ -12,35 +12,35 @@
 mod calls;
 pub(crate) mod children;
 mod gates;
+mod idle;
 mod pending;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
-    time::Duration,
 };
 
-use chrono::TimeDelta;
 use shared::{
-    clock::{Clock, Timestamp},
+    clock::Clock,
     event::{Event, Recorded},
     execution::{Execution, Phase},
     id::{CommandId, Epoch, ExecutionId, Seq, Task, WorkerId},
-    store::{self, AppendError, Command, Envelope, Head, Store, StoreError},
+    store::{self, AppendError, Command, Envelope, Store, StoreError},
     tool::{Effect, Progress},
 };
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     task::JoinSet,
     time,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use self::{
     calls::{Done, Held},
     children::Children,
     gates::Gates,
+    idle::{Begins, CROWDED},
     pending::Pending,
 };
 use crate::{
@@ -70,6 +70,10 @@ pub(crate) struct Context {
     /// Gives this worker executions.
     pub(crate) handle: Handle,
     pub(crate) permits: Arc<Permits>,
+    /// Places for executions in memory.
+    pub(crate) room: Arc<Semaphore>,
+    /// Places for those that only wait for permits: they keep nobody else out.
+    pub(crate) patience: Arc<Semaphore>,
     /// Whether no worker looks for executions: this one drives only what it is given.
     pub(crate) is_alone: bool,
     /// Fires when the worker is about to end.
@@ -98,6 +102,10 @@ pub(crate) struct Driver {
     cancel: CancellationToken,
     /// The term of the worker's lease in which this was claimed.
     term: Term,
+    /// The term in which it is being claimed once more.
+    renewal: Option<Term>,
+    /// Its place in memory: one to be driven, or to wait for permits.
+    place: OwnedSemaphorePermit,
     is_draining: bool,
     /// Whether this node lacks a tool of the plan: then it only does what commands ask for.
     lacks_tools: bool,
@@ -124,9 +132,6 @@ pub(crate) enum DriveError {
     /// Another worker took the execution since it was found free. The number is its claim's.
     #[error("another worker was faster")]
     Taken(Epoch),
-    /// This worker did not renew its lease in time. Not a fault of the execution.
-    #[error("the lease has run out")]
-    LeaseLost,
     /// There is no log.
     #[error("the log is not in the store")]
     NoLog,
@@ -136,10 +141,17 @@ pub(crate) enum DriveError {
 }
 
 impl DriveError {
-    /// Returns whether what the store has of the execution cannot be read, so that it is no use to
-    /// try again soon.
+    /// Returns whether what the store has of the execution cannot be read, or what comes next cannot
+    /// be written, so that it is no use to try again soon.
     pub(crate) fn is_damage(&self) -> bool {
-        matches!(self, Self::NoLog | Self::Store(StoreError::Corrupt { .. }))
+        let is_damaged = |it: &StoreError| {
+            matches!(it, StoreError::Corrupt { .. } | StoreError::TooLarge { .. })
+        };
+        match self {
+            Self::NoLog => true,
+            Self::Store(err) => is_damaged(err),
+            Self::Fenced | Self::Taken(_) => false,
+        }
     }
 }
 
@@ -157,12 +169,12 @@ impl Driver {
     /// Takes an execution that is new: creation, claim and first steps share one append.
     pub(crate) fn begin(
         context: Arc<Context>,
-        execution: Execution,
-        created: Recorded,
+        (execution, created): (Execution, Recorded),
         commands: mpsc::Receiver<Envelope>,
         born: oneshot::Sender<Result<(), AppendError>>,
+        place: OwnedSemaphorePermit,
     ) -> Self {
-        let mut driver = Self::new(context, execution, Seq::START, commands);
+        let mut driver = Self::new(context, execution, Seq::START, commands, place);
         driver.pending.push([created]);
         driver.pending.announce(born);
         driver.claim();
@@ -176,9 +188,10 @@ impl Driver {
         execution: Execution,
         inbox: Vec<Envelope>,
         commands: mpsc::Receiver<Envelope>,
+        place: OwnedSemaphorePermit,
     ) -> Self {
         let durable = execution.seq();
-        let mut driver = Self::new(context, execution, durable, commands);
+        let mut driver = Self::new(context, execution, durable, commands, place);
         driver.claim();
         driver.attend_all();
         for envelope in inbox {
@@ -193,6 +206,7 @@ impl Driver {
         mut execution: Execution,
         durable: Seq,
         commands: mpsc::Receiver<Envelope>,
+        place: OwnedSemaphorePermit,
     ) -> Self {
         let term = context.lease.term();
         let limited = context.options.calls.among(execution.plan().tools()).cloned().collect();
@@ -220,6 +234,8 @@ impl Driver {
             noted: BTreeMap::new(),
             cancel: CancellationToken::new(),
             term,
+            renewal: None,
+            place,
             is_draining: false,
         }
     }
@@ -229,13 +245,7 @@ impl Driver {
         loop {
             // Whatever woke it: what ends because of the drain must not be heard of before that.
             self.is_draining = self.context.drain.is_cancelled();
-            while !self.pending.is_full()
-                && let Some(done) = self.done.pop_front()
-            {
-                self.settle(done);
-            }
-            self.ask_for_permits();
-            self.pending.flush(&self.context, &self.execution);
+            self.go_on();
             if self.pending.is_empty() {
                 if let Phase::Finished(outcome) = self.execution.phase() {
                     debug!(execution = %self.execution.id(), ?outcome, "finished");
@@ -243,14 +253,14 @@ impl Driver {
                     return Ok(Stop::Finished);
                 }
                 if self.may_put_aside() {
-                    self.put_aside().await;
+                    self.put_aside(self.due()).await;
                     return Ok(Stop::PutAside);
                 }
-                let has_calls = !(self.attempts.is_empty() && self.held.is_empty());
-                let is_stale = self.term != self.context.lease.term();
-                if !has_calls && is_stale && self.is_lease_doubtful() {
-                    // The lease ran out and began anew: others may have claimed this in between.
-                    return Err(DriveError::LeaseLost);
+                if !self.keep_place() {
+                    let due = self.context.clock.now() + CROWDED;
+                    self.withdraw();
+                    self.put_aside(self.due().into_iter().chain([due]).min()).await;
+                    return Ok(Stop::PutAside);
                 }
             }
             match self.next().await {
@@ -262,6 +272,39 @@ impl Driver {
                 Next::Draining => (),
             }
         }
+    }
+
+    /// Takes everything that has ended, and sends what is to be written.
+    fn go_on(&mut self) {
+        loop {
+            while !self.pending.is_full()
+                && let Some(done) = self.done.pop_front()
+            {
+                self.settle(done);
+            }
+            self.begin_held();
+            self.renew();
+            self.ask_for_permits();
+            self.pending.flush(&self.context, &self.execution);
+            // What the machine has no use for leaves nothing to be written, and room for more.
+            if self.done.is_empty() || !self.pending.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Claims the execution once more where the lease ran out and began anew: others may have
+    /// claimed it in between, and the log says whether they did. What is under way goes on.
+    fn renew(&mut self) {
+        let term = self.context.lease.term();
+        let is_stale = self.is_lease_doubtful() && self.context.lease.is_safe(term);
+        if !is_stale || self.renewal.is_some() {
+            return;
+        }
+        self.renewal = Some(term);
+        let Context { worker, node, .. } = &*self.context;
+        let input = Input::Renewed { worker: *worker, node: Arc::clone(node) };
+        self.decide_at(input, false);
     }
 
     fn claim(&mut self) {
@@ -286,8 +329,7 @@ impl Driver {
     }
 
     fn decide_at(&mut self, input: Input, may_start: bool) {
-        let may_start =
-            may_start && !self.is_draining && !self.lacks_tools && !self.is_lease_doubtful();
+        let may_start = may_start && self.begins() == Begins::Now;
         let moment = Moment { now: self.context.clock.now(), may_start };
         let events = machine::decide(&mut self.execution, input, moment);
         for Recorded { seq, event, .. } in &events {
@@ -311,8 +353,14 @@ impl Driver {
     }
 
     async fn appended(&mut self, result: Result<(), AppendError>) -> Result<(), DriveError> {
-        let durable = self.pending.settle(result, &self.context, self.execution.id()).await?;
-        self.begin_held(durable)
+        self.pending.settle(result, &self.context, self.execution.id()).await?;
+        if self.pending.is_empty()
+            && let Some(term) = self.renewal.take()
+        {
+            self.term = term;
+            self.decide(Input::Woken);
+        }
+        Ok(())
     }
 
     /// Waits for the outside world. The only place that does.
@@ -335,87 +383,12 @@ impl Driver {
             () = self.context.drain.cancelled(), if !self.is_draining => Next::Draining,
         }
     }
-
-    fn wake_in(&self) -> Option<Duration> {
-        // Before its start an execution is only put aside; whoever claims it then begins it.
-        self.execution.started_at()?;
-        let until = |it: Timestamp| (it - self.context.clock.now()).to_std().unwrap_or_default();
-        let due = machine::wake_at(&self.execution).map(until);
-        let held_up = self.is_held_up().then_some(self.context.options.poll);
-        let wait = due.into_iter().chain(self.lingers_for()).chain(held_up).min()?;
-        // A step that is due and may not begin any more must not keep this awake.
-        let begins = !self.is_draining && !self.is_lease_doubtful();
-        let least = if begins { Duration::ZERO } else { self.context.options.poll };
-        Some(wait.max(least))
-    }
-
-    /// Returns whether nothing here is under way that needs a driver.
-    fn may_put_aside(&self) -> bool {
-        let is_idle = self.attempts.is_empty() && self.held.is_empty() && self.done.is_empty();
-        if !is_idle || self.execution.agenda().has_calls() {
-            return false;
-        }
-        let begins_nothing = self.is_draining || self.lacks_tools;
-        if begins_nothing || self.execution.started_at().is_none() {
-            return true;
-        }
-        if self.is_held_up() {
-            return false;
-        }
-        // Where nobody else looks for it, one that is part of another stays until it is over.
-        if self.lingers_for().is_some() || (self.context.is_alone && self.is_part()) {
-            return false;
-        }
-        let soon = TimeDelta::from_std(self.context.options.park_after).unwrap_or(TimeDelta::MAX);
-        self.due().is_none_or(|it| it - self.context.clock.now() > soon)
-    }
-
-    /// Returns whether others may think that this worker is gone: then it begins nothing whose
-    /// record would say that it was called, only to find that it must not call it.
-    fn is_lease_doubtful(&self) -> bool {
-        self.has_effects && !self.context.lease.is_safe(self.term)
-    }
-
-    /// Returns whether only the lease keeps something from beginning.
-    fn is_held_up(&self) -> bool {
-        let begins = !self.is_draining && !self.lacks_tools && !self.execution.is_paused();
-        begins && self.execution.agenda().has_work() && self.is_lease_doubtful()
-    }
-
-    fn is_part(&self) -> bool {
-        self.execution.parent().is_some()
-    }
-
-    /// Returns for how long a child may yet end before it is worth being put aside.
-    fn lingers_for(&self) -> Option<Duration> {
-        let until = self.children.until.filter(|_| !self.execution.agenda().delegated().is_empty());
-        until
-            .and_then(|it| it.checked_duration_since(time::Instant::now()))
-            .filter(|it| !it.is_zero())
-    }
-
-    /// Returns when a worker should take the execution again, if nobody asks before.
-    fn due(&self) -> Option<Timestamp> {
-        let has_work = self.execution.agenda().has_work() && !self.execution.is_paused();
-        if (self.is_draining || self.lacks_tools) && has_work {
-            // Due since long, so that it is due by the clock of whoever looks, too.
-            return Some(self.execution.created_at());
-        }
-        machine::wake_at(&self.execution)
-    }
-
-    /// Lets the execution go. The head is what others find it by, so it is written until it is.
-    async fn put_aside(&mut self) {
-        let head = Head::of(&self.execution, None, self.due());
-        debug!(execution = %head.execution, due = ?head.due, "put aside");
-        while let Err(err) = self.context.store.put_head(head.clone()).await {
-            warn!(execution = %head.execution, %err, "cannot put an execution aside yet");
-            time::sleep(self.context.options.poll).await;
-        }
-    }
 }
 
 /// Reads an execution from the store, as far as its log goes.
 pub(crate) async fn load(store: &dyn Store, id: ExecutionId) -> Result<Execution, DriveError> {
     store::load(store, id).await?.ok_or(DriveError::NoLog)
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,7 +20,9 @@ use serde_json::Value;
 use shared::{
     clock::Timestamp,
     event::{Claimed, Created, Event, Outcome, Recorded, SkipReason, WaitReason},
-    execution::{Execution, ExecutionOptions, How, Phase, ReplayError, Step, StepState},
+    execution::{
+        Execution, ExecutionMode, ExecutionOptions, How, Phase, ReplayError, Step, StepState,
+    },
     id::{Attempt, ExecutionId, Seq, StepId, StepIx, Task, WorkerId, fnv1a},
     limits,
     plan::{OnError, Plan, StepPolicy},
@@ -35,6 +37,14 @@ pub use self::dry::{Verdict, dry_run};
 pub enum Input {
     /// A worker takes the execution.
     Claimed {
+        /// The worker.
+        worker: WorkerId,
+        /// The name of its machine, for people.
+        node: Arc<str>,
+    },
+    /// The worker that has the execution takes it once more: nobody had it in between, so what is
+    /// under way goes on.
+    Renewed {
         /// The worker.
         worker: WorkerId,
         /// The name of its machine, for people.
@@ -128,6 +138,7 @@ pub fn decide(execution: &mut Execution, input: Input, moment: impl Into<Moment>
     let mut turn = Turn { execution, moment: moment.into(), events: Vec::new() };
     match input {
         Input::Claimed { worker, node } => turn.claim(worker, node),
+        Input::Renewed { worker, node } => turn.renew(worker, node),
         Input::Ended { task, attempt, result } => turn.settle(task, attempt, result),
         Input::Progressed { task, attempt, progress } => turn.note(task, attempt, progress),
         Input::Permitted(task) => turn.start_permitted(task),
@@ -157,7 +168,8 @@ pub fn wake_at(execution: &Execution) -> Option<Timestamp> {
     };
     let retry = agenda.retrying().first();
     let retry = retry.filter(|(_, task)| may_retry && !is_behind(execution, *task));
-    [agenda.sleeping().first().map(|it| it.0), retry.map(|it| it.0), deadline, start]
+    let [sleep, wait] = [agenda.sleeping(), agenda.expiring()].map(|it| it.first());
+    [sleep.map(|it| it.0), wait.map(|it| it.0), retry.map(|it| it.0), deadline, start]
         .into_iter()
         .flatten()
         .min()
@@ -176,9 +188,18 @@ pub(crate) fn parameters(execution: &Execution, task: Task) -> Value {
     rendered.map(|it| it.value).unwrap_or_default()
 }
 
+/// Returns whether calls may begin, as far as that is for the execution to say.
+pub(crate) fn lets_begin(execution: &Execution) -> bool {
+    match execution.phase() {
+        Phase::Open => !execution.is_paused() && execution.started_at().is_some(),
+        Phase::Compensating(_) => true,
+        _ => false,
+    }
+}
+
 /// Returns whether something before a task waits for a permit: one at a time, nothing overtakes.
 fn is_behind(execution: &Execution, task: Task) -> bool {
-    let is_sequential = execution.options().width() == 1;
+    let is_sequential = execution.options().mode == ExecutionMode::Sequential;
     is_sequential && execution.agenda().gated().first().is_some_and(|it| *it < task)
 }
 
@@ -204,6 +225,7 @@ impl Turn<'_> {
         loop {
             let before = self.events.len();
             self.wake();
+            self.give_up();
             self.stop();
             self.skip();
             self.judge();
@@ -234,14 +256,18 @@ impl Turn<'_> {
     /// Takes the execution over: what ran elsewhere is interrupted; what only sleeps, and what runs
     /// in an execution of its own, goes on.
     fn claim(&mut self, worker: WorkerId, node: Arc<str>) {
-        let epoch = self.execution.epoch().next();
-        self.push(Event::Claimed(Claimed { worker, node, epoch }));
+        self.renew(worker, node);
         let running: Vec<Task> = self.execution.agenda().running().iter().copied().collect();
         for task in running {
             if let Some(StepState::Running { attempt, how: How::Calling }) = self.state(task) {
                 self.interrupt(task, *attempt);
             }
         }
+    }
+
+    fn renew(&mut self, worker: WorkerId, node: Arc<str>) {
+        let epoch = self.execution.epoch().next();
+        self.push(Event::Claimed(Claimed { worker, node, epoch }));
     }
 
     /// Says what becomes of an attempt whose worker is gone.
@@ -336,7 +362,7 @@ impl Turn<'_> {
                 let reason = WaitReason::Decision { error };
                 self.push(Event::StepWaiting { step, part, reason, parameters, warnings });
             }
-            _ => self.push(Event::StepFailed { step, part, attempt, error }),
+            _ => self.push(Event::StepFailed { step, part, attempt, error, command: None }),
         }
     }
 

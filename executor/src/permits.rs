@@ -7,14 +7,19 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use shared::{
     clock::{Clock, Timestamp},
     id::WorkerId,
-    store::{CallLimit, Permission, Permit, PermitAsk, Store},
+    store::{CallLimit, Permission, Permit, PermitAsk, Store, StoreError},
 };
 use tokio::{sync::Notify, time};
 use tracing::warn;
@@ -23,6 +28,8 @@ use tracing::warn;
 const HEAD_START_MS: i64 = 10_000;
 /// The first wait after a limit was full; each further one is twice as long, up to the poll.
 const BACKOFF: Duration = Duration::from_millis(2);
+/// The longest wait for a rate: whoever tells the time for it may have another clock.
+const LONGEST: Duration = Duration::from_secs(5);
 /// The most permits that are given back at once.
 const GIVEN_BACK: usize = 1_024;
 
@@ -35,7 +42,10 @@ pub(crate) struct Permits {
     /// How often the first of a line asks at least.
     poll: Duration,
     lines: Mutex<BTreeMap<String, Line>>,
-    returned: Mutex<Vec<Permit>>,
+    /// How many were asked for, so that no two have the same name: one that is asked for anew must
+    /// not be let go with the one before.
+    asked: AtomicU64,
+    returned: Mutex<Vec<Returned>>,
     has_returned: Notify,
     /// Fires when a permit is free again.
     freed: Notify,
@@ -48,16 +58,54 @@ type Line = BTreeMap<Place, Arc<Notify>>;
 type Place = (i64, String);
 
 /// A permit. Dropping it gives it back.
-#[derive(Debug)]
 pub(crate) struct Granted {
     permits: Arc<Permits>,
     permit: Option<Permit>,
+    asking: Option<Asking>,
+}
+
+/// A question that is on its way to the store.
+type Asking = BoxFuture<'static, Result<Permission, StoreError>>;
+
+/// A permit that nobody needs any more.
+struct Returned {
+    permit: Permit,
+    /// The question for it, where that is still on its way: what is let go before it is granted
+    /// would be held for as long as the worker lives.
+    asking: Option<Asking>,
+}
+
+impl fmt::Debug for Granted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Granted").field(&self.permit).finish()
+    }
+}
+
+impl fmt::Debug for Returned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Returned").field(&self.permit).finish()
+    }
+}
+
+impl Granted {
+    /// Asks the store. Whoever drops this meanwhile leaves the question to those who give back.
+    async fn ask(&mut self, ask: &PermitAsk) -> Result<Permission, StoreError> {
+        // From here on the store may have granted it, whatever becomes of this future.
+        self.permit = Some(ask.permit.clone());
+        let (store, now) = (Arc::clone(&self.permits.store), self.permits.clock.now());
+        let ask = ask.clone();
+        let asking = self.asking.insert(async move { store.acquire(&ask, now).await }.boxed());
+        let answer = asking.await;
+        self.asking = None;
+        answer
+    }
 }
 
 impl Drop for Granted {
     fn drop(&mut self) {
         if let Some(permit) = self.permit.take() {
-            lock(&self.permits.returned).push(permit);
+            let asking = self.asking.take();
+            lock(&self.permits.returned).push(Returned { permit, asking });
             self.permits.has_returned.notify_one();
         }
     }
@@ -95,6 +143,7 @@ impl Permits {
             clock,
             poll,
             lines: Mutex::default(),
+            asked: AtomicU64::new(0),
             returned: Mutex::default(),
             has_returned: Notify::new(),
             freed: Notify::new(),
@@ -108,10 +157,12 @@ impl Permits {
         limits: Vec<CallLimit>,
         priority: i32,
     ) -> Granted {
-        let mut granted = Granted { permits: Arc::clone(self), permit: None };
+        let mut granted = Granted { permits: Arc::clone(self), permit: None, asking: None };
         if limits.is_empty() {
             return granted;
         }
+        let number = self.asked.fetch_add(1, Ordering::Relaxed);
+        let holder = format!("{holder}/{}/{number}", self.worker);
         let keys: Vec<String> = limits.iter().map(|it| it.key.clone()).collect();
         let (waiting, turn) = self.stand_in_line(keys.join("\n"), &holder, priority);
         let permit = Permit { holder, worker: self.worker, limits: keys };
@@ -123,14 +174,12 @@ impl Permits {
             while !may_hold && !waiting.is_first() {
                 turn.notified().await;
             }
-            // From here on the store may have granted it, whatever becomes of this future.
-            granted.permit = Some(ask.permit.clone());
-            let answer = self.store.acquire(&ask, self.clock.now()).await;
+            let answer = granted.ask(&ask).await;
             may_hold = answer.is_err();
             let wait = match answer {
                 Ok(Permission::Granted) => return granted,
                 Ok(Permission::Full) => backoff,
-                Ok(Permission::NotBefore(at)) => self.until(at),
+                Ok(Permission::NotBefore(at)) => self.until(at).clamp(backoff, LONGEST),
                 Err(err) => {
                     warn!(%err, "cannot ask for a permit yet");
                     self.poll
@@ -138,7 +187,7 @@ impl Permits {
             };
             tokio::select! {
                 () = self.freed.notified() => (),
-                () = time::sleep(wait.min(self.poll)) => (),
+                () = time::sleep(wait) => (),
             }
             backoff = (backoff * 2).min(self.poll);
         }
@@ -150,7 +199,7 @@ impl Permits {
     }
 
     fn until(&self, at: Timestamp) -> Duration {
-        (at - self.clock.now()).to_std().unwrap_or_default().max(BACKOFF)
+        (at - self.clock.now()).to_std().unwrap_or_default()
     }
 
     fn stand_in_line(
@@ -171,15 +220,20 @@ impl Permits {
 
     /// Gives back what is returned, for as long as the worker works.
     pub(crate) async fn give_back(&self) {
+        let mut asking = FuturesUnordered::new();
         loop {
-            let some = {
-                let mut returned = lock(&self.returned);
-                let n = returned.len().min(GIVEN_BACK);
-                returned.drain(..n).collect::<Vec<_>>()
-            };
+            let mut some = Vec::new();
+            for Returned { permit, asking: question } in self.some_returned() {
+                match question {
+                    Some(question) => asking.push(question.map(|_| permit)),
+                    None => some.push(permit),
+                }
+            }
             if some.is_empty() {
-                self.has_returned.notified().await;
-                continue;
+                tokio::select! {
+                    () = self.has_returned.notified() => continue,
+                    Some(permit) = asking.next(), if !asking.is_empty() => some.push(permit),
+                }
             }
             while let Err(err) = self.store.release(some.clone()).await {
                 warn!(%err, "cannot give permits back yet");
@@ -187,6 +241,12 @@ impl Permits {
             }
             self.freed.notify_waiters();
         }
+    }
+
+    fn some_returned(&self) -> Vec<Returned> {
+        let mut returned = lock(&self.returned);
+        let n = returned.len().min(GIVEN_BACK);
+        returned.drain(..n).collect()
     }
 }
 

@@ -63,6 +63,8 @@ pub struct Worker {
     past: Option<(Timestamp, ExecutionId)>,
     /// Executions of workers that are gone and that fall to others, since when.
     orphans: BTreeMap<ExecutionId, Instant>,
+    /// Executions that could not be driven, and until when they are left alone.
+    damaged: BTreeMap<ExecutionId, Instant>,
     /// When it last looked whether all that is its own is driven.
     swept_at: Instant,
 }
@@ -128,7 +130,7 @@ impl Worker {
     pub fn new(parts: Parts, id: WorkerId, drain: CancellationToken) -> (Self, Handle) {
         let Parts { node, store, toolbox, clock, options, scope } = parts;
         let (sender, orders) = mpsc::channel(ORDERS);
-        let room = Arc::new(Semaphore::new(options.executions));
+        let [room, patience] = [(); 2].map(|()| Arc::new(Semaphore::new(options.executions)));
         let lease = LeaseClock::new(options.lease);
         let permits = Permits::new(id, Arc::clone(&store), Arc::clone(&clock), options.poll);
         let handle = Handle {
@@ -153,6 +155,8 @@ impl Worker {
             drain,
             handle: handle.clone(),
             permits,
+            room: Arc::clone(&room),
+            patience,
             is_alone: scope == Scope::Given,
         };
         let (context, local) = (Arc::new(context), Arc::default());
@@ -168,6 +172,7 @@ impl Worker {
             lacking: 0,
             past: None,
             orphans: BTreeMap::new(),
+            damaged: BTreeMap::new(),
             swept_at: Instant::now(),
         };
         (worker, handle)
@@ -200,6 +205,12 @@ impl Worker {
         }
     }
 
+    /// Returns what drivers share.
+    #[cfg(test)]
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
     async fn work(&mut self) {
         let drain = self.context.drain.clone();
         let hints = self.context.store.hints();
@@ -212,9 +223,7 @@ impl Worker {
                 () = drain.cancelled() => return,
                 Some(ended) = self.drivers.join_next(), if !self.drivers.is_empty() => {
                     let (id, result) = ended.expect("drivers do not panic");
-                    if self.ended(id, result) {
-                        look_at = Instant::now() + self.context.options.poll;
-                    }
+                    self.ended(id, result);
                 }
                 Some(order) = self.orders.recv() => self.take(order),
                 _ = inbox.changed() => self.deliver().await,
@@ -228,35 +237,29 @@ impl Worker {
         }
     }
 
-    /// Notes that a driver ended. Returns whether the execution should be looked for again.
-    fn ended(&mut self, id: ExecutionId, result: Result<Stop, DriveError>) -> bool {
+    /// Notes that a driver ended. When there is a look next does not depend on it: many end.
+    fn ended(&mut self, id: ExecutionId, result: Result<Stop, DriveError>) {
         self.local.remove(id);
         match result {
-            Ok(Stop::Finished) => false,
-            Ok(Stop::PutAside) => {
-                // A command may have come while it was put aside.
-                self.context.store.hints().poke_inbox();
-                true
-            }
+            Ok(Stop::Finished) => (),
+            // A command may have come while it was put aside.
+            Ok(Stop::PutAside) => self.context.store.hints().poke_inbox(),
             Err(DriveError::Taken(epoch)) => {
                 // Unless it did not, and only its head lags.
                 self.again.insert(id, epoch);
-                true
             }
             Err(DriveError::Fenced) => {
                 // Or a late write of this worker came between, and nobody has it.
                 info!(execution = %id, "another worker has the execution");
                 self.again(id);
-                true
             }
             Err(err) if err.is_damage() => {
                 error!(execution = %id, %err, "cannot be driven; the others go on");
-                false
+                self.note_damage(id);
             }
             Err(err) => {
                 warn!(execution = %id, %err, "will be claimed again");
                 self.again(id);
-                true
             }
         }
     }
@@ -273,9 +276,9 @@ impl Worker {
                 let (sender, commands) = mpsc::channel(COMMANDS);
                 self.local.insert(id, sender);
                 let context = Arc::clone(&self.context);
-                let driver = Driver::begin(context, *execution, *created, commands, born);
+                let new = (*execution, *created);
+                let driver = Driver::begin(context, new, commands, born, permit);
                 self.drivers.spawn(async move {
-                    let _permit = permit;
                     let result = driver.run().await;
                     if let (Ok(Stop::Finished), Some(over)) = (&result, over) {
                         // Whoever asked may have gone.
@@ -305,8 +308,7 @@ impl Worker {
         self.local.insert(id, sender);
         let context = Arc::clone(&self.context);
         self.drivers.spawn(async move {
-            let _permit = permit;
-            let result = drive(Arc::clone(&context), (id, seen), commands).await;
+            let result = drive(Arc::clone(&context), (id, seen), commands, permit).await;
             if result.as_ref().is_err_and(DriveError::is_damage)
                 && let Err(err) = looking::lay_aside(&context, id).await
             {
@@ -335,6 +337,7 @@ async fn drive(
     context: Arc<Context>,
     (id, seen): (ExecutionId, Epoch),
     commands: mpsc::Receiver<Envelope>,
+    place: OwnedSemaphorePermit,
 ) -> Result<Stop, DriveError> {
     let store = Arc::clone(&context.store);
     let execution = load(&*store, id).await?;
@@ -351,7 +354,7 @@ async fn drive(
         return Err(DriveError::Taken(execution.epoch()));
     }
     debug!(execution = %id, seq = %execution.seq(), "claiming");
-    Driver::resume(context, execution, inbox, commands).run().await
+    Driver::resume(context, execution, inbox, commands, place).run().await
 }
 
 /// Lets a head that lags behind a claim say who claimed. Whoever did may have died before it said
@@ -463,3 +466,6 @@ impl fmt::Debug for Worker {
         f.debug_struct("Worker").field("id", &self.context.worker).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -113,6 +113,9 @@ pub enum Event {
         attempt: Attempt,
         /// Why.
         error: ToolError,
+        /// What made it happen, where a person said no, so that it happens once.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        command: Option<CommandId>,
     },
     /// The step will not run. The step is over.
     StepSkipped {
@@ -152,8 +155,8 @@ pub enum Event {
         /// What made it happen, so that it happens once.
         command: CommandId,
     },
-    /// The step was stopped, or will not run, because the execution was cancelled. The step is
-    /// over.
+    /// The step was stopped, or will not run, because the execution was cancelled; or it only slept
+    /// when the execution failed. The step is over.
     StepCancelled {
         /// The step.
         step: StepId,
@@ -174,6 +177,14 @@ pub enum Event {
     SignalRefused {
         /// Its name.
         name: String,
+        /// What made it happen, so that it happens once.
+        command: CommandId,
+    },
+    /// Somebody asked for something that changed nothing: to go on where nothing was paused, or to
+    /// agree to what asked nobody. It is kept, so that it changes nothing later either.
+    CommandIgnored {
+        /// What was asked for: `pause`, `resume`, `approve` or `reject`.
+        asked: String,
         /// What made it happen, so that it happens once.
         command: CommandId,
     },
@@ -312,6 +323,13 @@ pub enum WaitReason {
     Signal {
         /// The name.
         name: String,
+        /// Until when, where the plan says for how long.
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            with = "chrono::serde::ts_microseconds_option"
+        )]
+        until: Option<Timestamp>,
     },
     /// A person's decision after it failed: another try, or not.
     Decision {
@@ -356,6 +374,7 @@ impl Event {
             | Self::Claimed(_)
             | Self::SignalReceived { .. }
             | Self::SignalRefused { .. }
+            | Self::CommandIgnored { .. }
             | Self::CancelRequested { .. }
             | Self::DeadlinePassed
             | Self::Paused { .. }
@@ -401,6 +420,8 @@ impl Event {
             Self::StepApproved { command, .. }
             | Self::SignalReceived { command, .. }
             | Self::SignalRefused { command, .. }
+            | Self::CommandIgnored { command, .. }
+            | Self::StepFailed { command: Some(command), .. }
             | Self::Paused { command }
             | Self::Resumed { command } => Some(*command),
             _ => None,
@@ -429,6 +450,7 @@ impl Event {
             Self::CompensationStarted => "compensation_started",
             Self::SignalReceived { .. } => "signal_received",
             Self::SignalRefused { .. } => "signal_refused",
+            Self::CommandIgnored { .. } => "command_ignored",
             Self::CancelRequested { .. } => "cancel_requested",
             Self::DeadlinePassed => "deadline_passed",
             Self::Paused { .. } => "paused",

@@ -207,7 +207,7 @@ impl Execution {
         entry.note(at, event);
         let before = std::mem::replace(&mut entry.state, next.clone());
         self.agenda.enter(task, &next);
-        if let (StepState::Waiting(WaitReason::Signal { name }), Event::StepSucceeded { .. }) =
+        if let (StepState::Waiting(WaitReason::Signal { name, .. }), Event::StepSucceeded { .. }) =
             (&before, event)
         {
             self.take_signal(name);
@@ -388,7 +388,7 @@ impl Execution {
                 let signal = Signal { name: name.clone(), payload: Arc::clone(payload) };
                 self.signals.push(signal);
             }
-            Event::SignalRefused { .. } => (),
+            Event::SignalRefused { .. } | Event::CommandIgnored { .. } => (),
             Event::CancelRequested { .. }
                 if matches!(self.phase, Phase::Open | Phase::Failing | Phase::Expired) =>
             {

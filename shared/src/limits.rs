@@ -11,6 +11,8 @@ pub const PLAN_STEPS: usize = 400_000;
 pub const JSON_DEPTH: usize = 96;
 /// Bytes of one tool's output; larger ones belong into a file that the output names.
 pub const OUTPUT_BYTES: usize = 1 << 20;
+/// The most bytes of the parameters of one call, however they came to be: they are one event.
+pub const PARAMETER_BYTES: usize = 8 << 20;
 /// Bytes of a query in words.
 pub const QUERY_BYTES: usize = 64 << 10;
 /// Bytes of an idempotency key, a signal's name, a comment or a reason.

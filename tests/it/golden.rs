@@ -268,7 +268,7 @@ impl Stage {
         }
         for task in execution.agenda().waiting() {
             let state = execution.task(*task).map(|it| &it.state);
-            if let Some(StepState::Waiting(WaitReason::Signal { name })) = state {
+            if let Some(StepState::Waiting(WaitReason::Signal { name, .. })) = state {
                 let payload = json!({ "said": "yes" });
                 control.signal(self.id, name.clone(), payload).await.expect("it is heard");
             } else {
@@ -313,6 +313,8 @@ fn without_chance(mut log: Vec<Recorded>) -> Vec<Recorded> {
         match &mut recorded.event {
             Event::StepApproved { command, .. }
             | Event::SignalReceived { command, .. }
+            | Event::CommandIgnored { command, .. }
+            | Event::StepFailed { command: Some(command), .. }
             | Event::Paused { command }
             | Event::Resumed { command } => *command = fixed,
             _ => (),

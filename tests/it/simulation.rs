@@ -155,8 +155,13 @@ struct Inhabitant {
 
 impl Simulation {
     fn new(seed: u64) -> Self {
-        let malice =
-            Malice { fails_before: 30, fails_after: 30, stalls: 6, stall: Duration::from_secs(7) };
+        let malice = Malice {
+            fails_before: 30,
+            fails_after: 30,
+            forgets: 200,
+            stalls: 6,
+            stall: Duration::from_secs(7),
+        };
         let world = World::new(seed, malice);
         Self {
             ledger: Ledger::new(Arc::clone(&world)),

@@ -111,7 +111,7 @@ stores! {
 /// The hostile twin, when it only stalls: all promises hold through it.
 async fn slow() -> World {
     let stall = Duration::from_millis(2);
-    let malice = Malice { fails_before: 0, fails_after: 0, stalls: 100, stall };
+    let malice = Malice { fails_before: 0, fails_after: 0, forgets: 0, stalls: 100, stall };
     let store = Faulty::new(Arc::new(Memory::new()), Dice::new(1), malice);
     World::new(Arc::new(store), ())
 }

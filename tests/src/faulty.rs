@@ -71,6 +71,9 @@ pub struct Malice {
     pub fails_before: u32,
     /// It fails and has done it.
     pub fails_after: u32,
+    /// It fails and has written the events of an append, but the commands that they record are
+    /// still in the inbox: stores without transactions write those afterwards.
+    pub forgets: u32,
     /// It takes its time, before or after.
     pub stalls: u32,
     /// How long, at most.
@@ -80,7 +83,13 @@ pub struct Malice {
 impl Default for Malice {
     /// Fails every twentieth operation and stalls as often, for longer than a lease now and then.
     fn default() -> Self {
-        Self { fails_before: 25, fails_after: 25, stalls: 50, stall: Duration::from_secs(12) }
+        Self {
+            fails_before: 25,
+            fails_after: 25,
+            forgets: 100,
+            stalls: 50,
+            stall: Duration::from_secs(12),
+        }
     }
 }
 
@@ -140,6 +149,11 @@ impl Faulty {
 #[async_trait]
 impl ExecutionLog for Faulty {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
+        if !append.heard.is_empty() && self.fails(self.malice.forgets).is_err() {
+            let forgetful = Append { heard: Vec::new(), ..append };
+            self.through(self.inner.append(forgetful)).await?;
+            return Err(StoreError::Unavailable("the inbox was forgotten".to_owned()).into());
+        }
         self.through(self.inner.append(append)).await
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use shared::{
-    event::Created,
+    event::{Created, SkipReason},
     execution::{Execution, ExecutionOptions, StepState},
     id::{StepId, StepIx},
     json, limits,
@@ -31,7 +31,8 @@ pub enum AgainError {
 }
 
 /// Returns how an ended execution is done again: all of it, or from a step on. Then what succeeded
-/// before that step, in execution order, and was not undone is not done again.
+/// before that step, in execution order, and was not undone is not done again; unless something
+/// that it depends on is, and may return something else.
 pub fn again(ended: &Execution, from: Option<&str>) -> Result<Created, AgainError> {
     if !ended.state().is_over() {
         return Err(AgainError::Open(ended.id()));
@@ -44,12 +45,23 @@ pub fn again(ended: &Execution, from: Option<&str>) -> Result<Created, AgainErro
     let from: StepId = name.parse().map_err(|_| missing())?;
     let number = ended.plan().number(&from).ok_or_else(missing)?;
     let mut left = limits::REUSED_BYTES;
+    // What comes to the same again: it is taken over, or skipped for the same reason.
+    let mut stays = vec![false; number.get()];
     for (at, step) in ended.steps().iter().enumerate().take(number.get()) {
-        let StepState::Succeeded(output) = &step.state else { continue };
-        if step.has_undo() {
+        let planned = ended.plan().step(StepIx::new(at));
+        if step.has_undo() || !planned.depends_on.iter().all(|it| stays[it.get()]) {
             continue;
         }
-        let id = ended.plan().step(StepIx::new(at)).id.clone();
+        let output = match &step.state {
+            StepState::Succeeded(output) => output,
+            StepState::Skipped(SkipReason::Condition | SkipReason::Dependency) => {
+                stays[at] = true;
+                continue;
+            }
+            _ => continue,
+        };
+        stays[at] = true;
+        let id = planned.id.clone();
         let bytes = json::bytes(output).saturating_add(id.as_str().len());
         left = left.checked_sub(bytes).ok_or(AgainError::TooMuch { from: from.clone() })?;
         created.reused.push((id, Arc::clone(output)));
@@ -62,7 +74,7 @@ mod tests {
     use serde_json::{Value, json};
     use shared::{
         clock::Timestamp,
-        event::{Event, Outcome, Recorded, SkipReason, StepStarted},
+        event::{Event, Outcome, Recorded, StepStarted},
         id::{Attempt, Part, PlanId, RequestId},
         plan::{About, OnError, Plan, StepPolicy, UncheckedPlan, UncheckedStep},
         tool::ToolError,
@@ -72,6 +84,10 @@ mod tests {
     use crate::machine;
 
     fn plan() -> Arc<Plan> {
+        plan_of(&[("a", &[]), ("b", &[]), ("c", &[]), ("d", &[])])
+    }
+
+    fn plan_of(steps: &[(&str, &[&str])]) -> Arc<Plan> {
         let now = Timestamp::UNIX_EPOCH;
         let about = About {
             id: PlanId::draw(now),
@@ -81,29 +97,37 @@ mod tests {
             planner: "explicit".to_owned(),
             created_at: now,
         };
-        let steps = ["a", "b", "c", "d"].map(|id| UncheckedStep {
+        let steps = steps.iter().map(|(id, after)| UncheckedStep {
             id: id.parse().unwrap(),
             tool: "flow.echo".parse().unwrap(),
             parameters: Arc::new(json!({})),
-            depends_on: Vec::new(),
+            depends_on: after.iter().map(|it| it.parse().unwrap()).collect(),
             output_mapping: Vec::new(),
-            policy: StepPolicy { on_error: OnError::Continue, ..StepPolicy::default() },
+            policy: StepPolicy { on_error: OnError::Ignore, ..StepPolicy::default() },
             plan: None,
             when: None,
             for_each: None,
             compensate: None,
         });
-        let steps = steps.into();
+        let steps = steps.collect();
         Arc::new(UncheckedPlan { about, steps, diagnostics: Vec::new() }.try_into().unwrap())
     }
 
     /// Returns an execution in which `a` and `c` succeeded, `b` failed and `d` was skipped.
     fn ended(output: &Value) -> Execution {
-        let (now, plan) = (Timestamp::UNIX_EPOCH, plan());
+        ended_with(&plan(), output)
+    }
+
+    fn ended_of(plan: &Arc<Plan>) -> Execution {
+        ended_with(plan, &json!(1))
+    }
+
+    fn ended_with(plan: &Arc<Plan>, output: &Value) -> Execution {
+        let now = Timestamp::UNIX_EPOCH;
         let options =
             ExecutionOptions { start_at: Some(now), priority: 7, ..ExecutionOptions::default() };
         let id = shared::id::ExecutionId::draw(now);
-        let (mut execution, _) = machine::create(id, &plan, options, now);
+        let (mut execution, _) = machine::create(id, plan, options, now);
         let (part, attempt) = (Part::WHOLE, Attempt::FIRST);
         let step = |it: &str| it.parse::<StepId>().unwrap();
         let started = |it: &str| {
@@ -130,7 +154,7 @@ mod tests {
             started("a"),
             succeeded("a"),
             started("b"),
-            Event::StepFailed { step: step("b"), part, attempt, error },
+            Event::StepFailed { step: step("b"), part, attempt, error, command: None },
             started("c"),
             succeeded("c"),
             Event::StepSkipped { step: step("d"), part, reason: SkipReason::Condition },
@@ -159,6 +183,20 @@ mod tests {
                 machine::create_as(id, ended.plan(), created.clone(), now).unwrap();
             assert_eq!(execution.tally().successful, names.len());
         }
+    }
+
+    /// A step that failed, and was ignored, returns something the second time; what was made of its
+    /// nothing is made anew.
+    #[test]
+    fn what_follows_from_something_that_is_done_again_is_done_again() {
+        let ended = ended_of(&plan_of(&[("a", &[]), ("b", &[]), ("c", &["b"]), ("d", &["c"])]));
+        let created = again(&ended, Some("d")).unwrap();
+        let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(names, ["a"], "`b` failed, and `c` follows from it");
+        let ended = ended_of(&plan_of(&[("a", &[]), ("b", &[]), ("c", &["a"]), ("d", &["c"])]));
+        let created = again(&ended, Some("d")).unwrap();
+        let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(names, ["a", "c"]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{Context, DriveError, Driver};
+use super::{Context, Driver};
 use crate::{
     cache,
     call::{Call, Ended, Key},
@@ -30,8 +30,10 @@ use crate::{
 pub(super) enum Done {
     /// An attempt.
     Ended(Ended),
-    /// The wait for a permit.
-    Permitted(Task, Granted),
+    /// The wait for a permit, by its number.
+    Permitted(Task, u64, Granted),
+    /// A look after a child, by its number: what came of that, if it is over.
+    Looked(Task, u64, Option<Ended>),
     /// Something of which nobody needs to hear.
     Nothing,
 }
@@ -123,20 +125,18 @@ impl Driver {
         }
     }
 
-    /// Begins everything whose record is durable.
-    pub(super) fn begin_held(&mut self, durable: Seq) -> Result<(), DriveError> {
+    /// Begins everything whose record is durable, once the lease is in no doubt.
+    pub(super) fn begin_held(&mut self) {
+        let durable = self.pending.durable();
         while let Some((seq, _)) = self.held.front()
             && *seq <= durable
+            && !self.is_lease_doubtful()
         {
-            if !self.context.lease.is_safe(self.term) {
-                return Err(DriveError::LeaseLost);
-            }
             match self.held.pop_front().expect("there is a first").1 {
                 Held::Call(call) => self.launch(*call, None),
                 Held::Child(task) => self.attend(task),
             }
         }
-        Ok(())
     }
 
     /// Returns whether a task waits until its record is durable.
@@ -158,15 +158,23 @@ impl Driver {
     /// Takes what has come of something that was under way.
     pub(super) fn settle(&mut self, done: Done) {
         match done {
-            Done::Ended(Ended { task, attempt, result, bytes }) => {
-                self.pending.weigh(bytes);
-                self.noted.remove(&task);
-                self.decide(Input::Ended { task, attempt, result });
-                self.release(task);
+            Done::Ended(ended) => self.end(ended),
+            Done::Permitted(task, number, permit) => self.permitted(task, number, permit),
+            Done::Looked(task, number, ended) => {
+                self.children.seen(task, number);
+                if let Some(ended) = ended {
+                    self.end(ended);
+                }
             }
-            Done::Permitted(task, permit) => self.permitted(task, permit),
             Done::Nothing => (),
         }
+    }
+
+    fn end(&mut self, Ended { task, attempt, result, bytes }: Ended) {
+        self.pending.weigh(bytes);
+        self.noted.remove(&task);
+        self.decide(Input::Ended { task, attempt, result });
+        self.release(task);
     }
 }
 

@@ -6,7 +6,11 @@
 //! child's log. A child keeps its owner until it has told, so that one whose worker is lost in
 //! between is found as an orphan, and told for.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use shared::{
     event::{Created, Parent},
@@ -18,6 +22,7 @@ use shared::{
     tool::{ErrorCode, ToolError},
 };
 use tokio::time;
+use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::{Context, DriveError, Driver, calls::Done, load};
@@ -160,6 +165,59 @@ pub(super) struct Children {
     stopped: BTreeSet<Task>,
     /// Until when it is worth waiting for one to end before the parent is put aside.
     pub(super) until: Option<time::Instant>,
+    /// The looks that are under way, one a task.
+    looks: BTreeMap<Task, Look>,
+    /// How many looks there were.
+    looked: u64,
+}
+
+/// A look after a child that is under way.
+#[derive(Debug)]
+struct Look {
+    number: u64,
+    child: ExecutionId,
+    has_ended: bool,
+    is_stopped: bool,
+    /// Ends the look, because another one that knows more takes its place.
+    cut: CancellationToken,
+}
+
+impl Children {
+    /// Notes that a look is over.
+    pub(super) fn seen(&mut self, task: Task, number: u64) {
+        if self.looks.get(&task).is_some_and(|it| it.number == number) {
+            self.looks.remove(&task);
+        }
+    }
+
+    /// Returns the number of a new look after `child`, and what cuts it off; nothing if one that
+    /// knows as much is under way. What an earlier one knew the new one knows, too.
+    fn look(&mut self, child: &mut Child) -> Option<(u64, CancellationToken)> {
+        if let Some(before) = self.looks.get(&child.task)
+            && before.child == child.id
+        {
+            let knows_more =
+                (child.has_ended && !before.has_ended) || (child.is_stopped && !before.is_stopped);
+            if !knows_more {
+                return None;
+            }
+            child.has_ended |= before.has_ended;
+            child.is_stopped |= before.is_stopped;
+        }
+        self.looked += 1;
+        let (number, cut) = (self.looked, CancellationToken::new());
+        let look = Look {
+            number,
+            child: child.id,
+            has_ended: child.has_ended,
+            is_stopped: child.is_stopped,
+            cut: cut.clone(),
+        };
+        if let Some(before) = self.looks.insert(child.task, look) {
+            before.cut.cancel();
+        }
+        Some((number, cut))
+    }
 }
 
 impl Driver {
@@ -200,14 +258,22 @@ impl Driver {
         }
     }
 
-    fn look_after(&mut self, child: Child) {
+    /// Looks after a child, unless somebody does who knows as much: what it came to is read once.
+    fn look_after(&mut self, mut child: Child) {
         if child.is_stopped {
             self.children.stopped.insert(child.task);
         }
         self.children.until = Some(time::Instant::now() + self.context.options.park_after);
+        let task = child.task;
+        let Some((number, cut)) = self.children.look(&mut child) else { return };
         let context = Arc::clone(&self.context);
-        self.attempts
-            .spawn(async move { child.attend(context).await.map_or(Done::Nothing, Done::Ended) });
+        self.attempts.spawn(async move {
+            tokio::select! {
+                biased;
+                () = cut.cancelled() => Done::Nothing,
+                ended = child.attend(context) => Done::Looked(task, number, ended),
+            }
+        });
     }
 }
 

@@ -1,93 +1,146 @@
 //! Permits: what keeps the calls of a tool within a limit that every node shares.
 //!
 //! A permit is taken before a task starts, so that what waits for one is not under way and holds
-//! nothing, and given back once its attempt has ended.
+//! nothing, and given back once its attempt has ended. What could not begin with it asks for none:
+//! a rate counts whoever is permitted, whether he calls or not.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use shared::{
     execution::{ExecutionMode, Phase},
     id::Task,
+    store::CallLimit,
 };
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Driver, calls::Done};
+use super::{Driver, calls::Done, idle::Begins};
 use crate::{
     machine::{self, Input},
     permits::Granted,
 };
 
-/// The most permits that one execution asks for at the same time.
+/// The most tasks of one execution that are thought of at the same time.
 const ASKED: usize = 256;
 
 /// What a driver knows of the permits of its tasks.
 #[derive(Debug, Default)]
 pub(super) struct Gates {
-    /// Tasks whose permits are asked for.
-    asked: BTreeSet<Task>,
+    /// The first tasks that wait for a permit.
+    waiting: BTreeMap<Task, Waiting>,
     /// Permits of tasks that are under way.
     granted: BTreeMap<Task, Granted>,
+    /// How many permits were asked for.
+    asked: u64,
+}
+
+/// A task that waits for a permit.
+#[derive(Debug)]
+struct Waiting {
+    limits: Vec<CallLimit>,
+    /// The keys of the limits.
+    keys: Arc<str>,
+    /// The number of the ask that is out. Dropping the guard withdraws it.
+    ask: Option<(u64, DropGuard)>,
+}
+
+impl Gates {
+    /// Returns how many asks are out.
+    pub(super) fn asks(&self) -> usize {
+        self.waiting.values().filter(|it| it.ask.is_some()).count()
+    }
+
+    fn is_out(&self, task: Task, number: u64) -> bool {
+        let ask = self.waiting.get(&task).and_then(|it| it.ask.as_ref());
+        ask.is_some_and(|it| it.0 == number)
+    }
 }
 
 impl Driver {
-    /// Asks for the permits of what could begin if it had them.
+    /// Asks for the permits of what could begin if it had them, and withdraws the other asks.
     pub(super) fn ask_for_permits(&mut self) {
-        if self.execution.agenda().gated().is_empty() || !self.may_begin() {
-            return;
-        }
-        let agenda = self.execution.agenda();
-        // What has no slot would have to give its permit back, only to ask again.
-        let slots = self.execution.options().width().saturating_sub(agenda.running().len());
-        if slots == 0 && self.execution.phase() == Phase::Open {
+        let gated = self.execution.agenda().gated();
+        if gated.is_empty() && self.gates.waiting.is_empty() {
             return;
         }
         // One whose limit is full must not keep one with another limit from asking; but one at a
         // time, nothing overtakes.
         let is_sequential = self.execution.options().mode == ExecutionMode::Sequential;
         let most = if is_sequential { 1 } else { ASKED };
-        let room = most.saturating_sub(self.gates.asked.len());
-        let asked = &self.gates.asked;
-        let wanted = agenda.gated().iter().filter(|it| !asked.contains(it));
-        let wanted: Vec<Task> = wanted.take(room).copied().collect();
-        for task in wanted {
-            self.ask_for_permit(task);
+        let first: Vec<Task> = gated.iter().take(most).copied().collect();
+        self.gates.waiting.retain(|task, _| first.binary_search(task).is_ok());
+        let slots = self.slots();
+        if slots == 0 {
+            self.gates.waiting.values_mut().for_each(|it| it.ask = None);
+            return;
+        }
+        let mut asks: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+        for task in first {
+            let keys = self.keys(task);
+            let n = asks.entry(keys).or_default();
+            *n += 1;
+            let may_ask = *n <= slots;
+            self.ask_for_permit(task, may_ask);
         }
     }
 
-    fn may_begin(&self) -> bool {
-        let is_open = match self.execution.phase() {
-            Phase::Open => !self.execution.is_paused(),
-            Phase::Compensating(_) => true,
-            _ => false,
-        };
-        is_open && !self.is_draining && !self.lacks_tools && !self.is_lease_doubtful()
+    /// Returns how many tasks could begin now.
+    fn slots(&self) -> usize {
+        if self.begins() != Begins::Now || !machine::lets_begin(&self.execution) {
+            return 0;
+        }
+        let running = self.execution.agenda().running().len();
+        match self.execution.phase() {
+            Phase::Compensating(_) => 1,
+            _ => self.execution.options().width().saturating_sub(running),
+        }
     }
 
-    fn ask_for_permit(&mut self, task: Task) {
-        let plan = self.execution.plan();
-        let tool = plan.step(task.step).callee(task.part).tool;
-        let limits =
-            self.context.options.calls.of(tool, &machine::parameters(&self.execution, task));
+    /// Returns the keys of the limits of a task. Its parameters stay what they are while it waits.
+    fn keys(&mut self, task: Task) -> Arc<str> {
+        let Self { gates, execution, context, .. } = self;
+        let waiting = gates.waiting.entry(task).or_insert_with(|| {
+            let tool = execution.plan().step(task.step).callee(task.part).tool;
+            let limits = context.options.calls.of(tool, &machine::parameters(execution, task));
+            let keys: Vec<&str> = limits.iter().map(|it| it.key.as_str()).collect();
+            Waiting { keys: keys.join("\n").into(), limits, ask: None }
+        });
+        Arc::clone(&waiting.keys)
+    }
+
+    /// Has an ask for a task out, or none.
+    fn ask_for_permit(&mut self, task: Task, may_ask: bool) {
+        let Some(waiting) = self.gates.waiting.get_mut(&task) else { return };
+        if !may_ask {
+            waiting.ask = None;
+            return;
+        }
+        if waiting.ask.is_some() {
+            return;
+        }
+        let (number, cut) = (self.gates.asked, CancellationToken::new());
+        self.gates.asked += 1;
+        waiting.ask = Some((number, cut.clone().drop_guard()));
+        let limits = waiting.limits.clone();
         let holder = machine::holder(&self.execution, task);
         let priority = self.execution.options().priority;
         let permits = Arc::clone(&self.context.permits);
-        let drain = self.context.drain.clone();
-        self.gates.asked.insert(task);
         self.attempts.spawn(async move {
             tokio::select! {
                 biased;
-                permit = permits.acquire(holder, limits, priority) => Done::Permitted(task, permit),
-                // Nothing begins here any more: what waits is for others, and now.
-                () = drain.cancelled() => Done::Nothing,
+                () = cut.cancelled() => Done::Nothing,
+                permit = permits.acquire(holder, limits, priority) => {
+                    Done::Permitted(task, number, permit)
+                }
             }
         });
     }
 
     /// Begins what there is a permit for, or gives that back where it may not begin any more.
-    pub(super) fn permitted(&mut self, task: Task, permit: Granted) {
-        self.gates.asked.remove(&task);
+    pub(super) fn permitted(&mut self, task: Task, number: u64, permit: Granted) {
+        if !self.gates.is_out(task, number) {
+            return;
+        }
+        self.gates.waiting.remove(&task);
         let was_gated = self.execution.agenda().gated().contains(&task);
         self.gates.granted.insert(task, permit);
         self.decide(Input::Permitted(task));
@@ -99,5 +152,10 @@ impl Driver {
     /// Gives back the permit of a task, if it has one.
     pub(super) fn release(&mut self, task: Task) {
         self.gates.granted.remove(&task);
+    }
+
+    /// Withdraws every ask.
+    pub(super) fn withdraw(&mut self) {
+        self.gates.waiting.clear();
     }
 }

@@ -78,6 +78,11 @@ impl Pending {
         self.heard.push(command);
     }
 
+    /// Returns how far the log is durable.
+    pub(super) fn durable(&self) -> Seq {
+        self.durable
+    }
+
     /// Returns whether nothing is on its way and nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.flight.is_none() && self.queue.is_empty()
@@ -90,12 +95,16 @@ impl Pending {
 
     /// Sends what waits, unless something is on its way.
     pub(super) fn flush(&mut self, context: &Context, execution: &Execution) {
-        if self.flight.is_some() || (self.queue.is_empty() && self.heard.is_empty()) {
+        if self.flight.is_some() {
+            return;
+        }
+        // What the machine had no use for weighs nothing.
+        self.bytes = 0;
+        if self.queue.is_empty() && self.heard.is_empty() {
             return;
         }
         let events = std::mem::take(&mut self.queue);
         let commands = std::mem::take(&mut self.heard);
-        self.bytes = 0;
         let store = std::sync::Arc::clone(&context.store);
         if events.is_empty() {
             let (id, end) = (execution.id(), self.durable);
@@ -129,14 +138,14 @@ impl Pending {
         }
     }
 
-    /// Notes what became of what was on its way, and returns how far the log is durable.
+    /// Notes what became of what was on its way.
     pub(super) async fn settle(
         &mut self,
         result: Result<(), AppendError>,
         context: &Context,
         id: ExecutionId,
-    ) -> Result<Seq, DriveError> {
-        let Some(flight) = self.flight.take() else { return Ok(self.durable) };
+    ) -> Result<(), DriveError> {
+        let Some(flight) = self.flight.take() else { return Ok(()) };
         let end = self.durable.plus(flight.events.len());
         let result = match result {
             Err(err) if !flight.events.is_empty() => self.recover(flight, err, context, id).await,
@@ -155,7 +164,7 @@ impl Pending {
         }
         result?;
         self.durable = end;
-        Ok(end)
+        Ok(())
     }
 
     /// Finds out whether an append that failed was written, and offers it again if not.
@@ -166,6 +175,10 @@ impl Pending {
         context: &Context,
         id: ExecutionId,
     ) -> Result<(), DriveError> {
+        if let AppendError::Store(err @ StoreError::TooLarge { .. }) = err {
+            // Nothing of it was written, and nothing of it ever can be.
+            return Err(err.into());
+        }
         debug!(execution = %id, %err, "an append failed; looking what the log says");
         let Flight { events, head, heard, .. } = flight;
         let mut wait = BACKOFF;

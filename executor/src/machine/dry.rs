@@ -47,7 +47,7 @@ pub fn dry_run(
         push(&mut execution, checked)?;
         let reason = SkipReason::DryRun;
         let over = match error {
-            Some(error) => Event::StepFailed { step, part, attempt, error },
+            Some(error) => Event::StepFailed { step, part, attempt, error, command: None },
             None => Event::StepSkipped { step, part, reason },
         };
         push(&mut execution, over)?;

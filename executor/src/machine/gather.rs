@@ -32,13 +32,17 @@ impl Turn<'_> {
         let must_succeed = matches!(on_error, OnError::Fail | OnError::Wait);
         let failure = first_failure(items).filter(|_| must_succeed);
         let event = match (self.execution.phase(), failure) {
-            (_, Some(error)) => Event::StepFailed { step, part, attempt, error },
+            (_, Some(error)) => Event::StepFailed { step, part, attempt, error, command: None },
             (_, None) if !is_cut_short => {
                 Event::StepSucceeded { step, part, attempt, output: None, cached: false }
             }
             (Phase::Cancelling, None) => Event::StepCancelled { step, part },
-            (Phase::Expired, None) => Event::StepFailed { step, part, attempt, error: deadline() },
-            (_, None) => Event::StepFailed { step, part, attempt, error: cut_short() },
+            (Phase::Expired, None) => {
+                Event::StepFailed { step, part, attempt, error: deadline(), command: None }
+            }
+            (_, None) => {
+                Event::StepFailed { step, part, attempt, error: cut_short(), command: None }
+            }
         };
         self.push(event);
     }

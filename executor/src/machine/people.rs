@@ -13,15 +13,37 @@ use shared::{
     tool::{ErrorCode, ToolError},
 };
 
-use super::{Turn, start::Rendered};
+use super::{
+    Turn, later,
+    start::{Rendered, measured},
+};
 
 impl Turn<'_> {
     /// Does what a command asks for, once, and only if it still makes sense.
     pub(super) fn obey(&mut self, envelope: Envelope) {
         let Envelope { id, command, .. } = envelope;
+        if self.execution.has_heard(id) {
+            return;
+        }
+        let before = self.events.len();
+        let asked = match &command {
+            Command::Pause => "pause",
+            Command::Resume => "resume",
+            Command::Approve { approved: true, .. } => "approve",
+            Command::Approve { .. } => "reject",
+            // A signal always leaves an event, and the others mean the same whenever they come.
+            _ => return self.obey_command(id, command),
+        };
+        self.obey_command(id, command);
+        // What changes nothing now must change nothing later either, when it is heard again.
+        if self.events.len() == before {
+            self.push(Event::CommandIgnored { asked: asked.to_owned(), command: id });
+        }
+    }
+
+    fn obey_command(&mut self, id: CommandId, command: Command) {
         let is_open = self.execution.phase() == Phase::Open;
         match command {
-            _ if self.execution.has_heard(id) => (),
             Command::Cancel { .. } if self.is_stopped() => (),
             Command::Cancel { reason } => self.push(Event::CancelRequested { reason }),
             Command::Pause if is_open && !self.execution.is_paused() => {
@@ -56,9 +78,10 @@ impl Turn<'_> {
         comment: Option<&str>,
     ) {
         let Some(step) = self.execution.plan().number(id) else { return };
-        let named = |it: &&Task| it.step == step && (item.is_none() || it.part.item == item);
-        let tasks: Vec<Task> =
-            self.execution.agenda().waiting().iter().filter(named).copied().collect();
+        let waiting = self.execution.agenda().waiting();
+        let of_step = waiting.range(Task::from(step)..Task::from(step.next()));
+        let is_named = |it: &&Task| item.is_none() || it.part.item == item;
+        let tasks: Vec<Task> = of_step.filter(is_named).copied().collect();
         for task in tasks {
             self.approve_task(command, task, approved, comment);
         }
@@ -88,16 +111,12 @@ impl Turn<'_> {
         }
         let attempts = self.execution.task(task).map_or(1, |it| it.attempts.max(1));
         let attempt = Attempt::after(attempts - 1);
-        self.push(Event::StepFailed { step, part, attempt, error });
+        self.push(Event::StepFailed { step, part, attempt, error, command: Some(command) });
     }
 
     /// Keeps a signal, or gives it to the first step that waits for it.
     fn hear(&mut self, command: CommandId, name: &str, payload: Arc<Value>) {
-        let awaits = |task: &Task| match self.state(*task) {
-            Some(StepState::Waiting(WaitReason::Signal { name: awaited })) => awaited == name,
-            _ => false,
-        };
-        let taker = self.execution.agenda().waiting().iter().copied().find(awaits);
+        let taker = self.execution.agenda().first_awaiting(name);
         if taker.is_none() && self.execution.signals().len() >= limits::SIGNALS {
             return self.push(Event::SignalRefused { name: name.to_owned(), command });
         }
@@ -117,6 +136,20 @@ impl Turn<'_> {
         self.push(Event::StepSucceeded { step, part, attempt, output, cached: false });
     }
 
+    /// Ends every wait for a signal whose time is up.
+    pub(super) fn give_up(&mut self) {
+        let now = self.moment.now;
+        while let Some((until, task)) = self.execution.agenda().expiring().first().copied()
+            && until <= now
+        {
+            let ms = self.policy(task).timeout_ms;
+            let error =
+                ToolError::new(ErrorCode::TIMEOUT, format!("no signal came within {ms} ms"));
+            let (step, part, attempt) = (self.id(task), task.part, Attempt::FIRST);
+            self.push(Event::StepFailed { step, part, attempt, error, command: None });
+        }
+    }
+
     /// Asks for what ready tasks need before they begin: consent, or a signal.
     pub(super) fn ask(&mut self) {
         while self.is_open()
@@ -131,18 +164,15 @@ impl Turn<'_> {
         let is_list =
             task.part.is_whole() && self.execution.plan().step(task.step).for_each.is_some();
         // What the items are called with is known when each has its turn.
-        let rendered = if is_list {
-            Ok(Rendered { parameters: self.written(task), warnings: Vec::new() })
-        } else {
-            self.render(task)
-        };
+        let rendered =
+            if is_list { measured(self.written(task), Vec::new()) } else { self.render(task) };
         let reason = rendered.and_then(|it| Ok((self.wait_reason(task, &it.parameters)?, it)));
         let (reason, Rendered { parameters, warnings }) = match reason {
             Ok(found) => found,
             Err(error) => return self.fail_unstarted(task, attempt, error),
         };
         let signal = match &reason {
-            WaitReason::Signal { name } => Some(name.clone()),
+            WaitReason::Signal { name, .. } => Some(name.clone()),
             _ => None,
         };
         let (step, part) = (self.id(task), task.part);
@@ -165,7 +195,11 @@ impl Turn<'_> {
             return Ok(WaitReason::Approval);
         }
         match parameters["name"].as_str() {
-            Some(name) if !name.is_empty() => Ok(WaitReason::Signal { name: name.to_owned() }),
+            Some(name) if !name.is_empty() => {
+                let most = step.policy.own_timeout_ms();
+                let until = most.map(|it| later(self.moment.now, it));
+                Ok(WaitReason::Signal { name: name.to_owned(), until })
+            }
             _ => Err(ToolError::new(
                 ErrorCode::INVALID_PARAMETERS,
                 "`name` must be the name of the signal to wait for",

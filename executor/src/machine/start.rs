@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use shared::{
     event::{Event, StepStarted},
-    execution::{ExecutionMode, Phase, Step, StepState},
+    execution::{Phase, Step, StepState},
     id::{Attempt, ExecutionId, Task},
     json, limits,
     plan::StepKind,
@@ -13,10 +13,8 @@ use shared::{
     tool::{ErrorCode, ToolError},
 };
 
-use super::{Turn, is_behind, later, seed};
-
-/// The longest sleep: a century, so that a slip of the keyboard is an error.
-const SLEEP_MS: u64 = 100 * 365 * 24 * 60 * 60 * 1_000;
+use super::{Turn, is_behind, later, lets_begin, seed};
+use crate::tool::flow;
 
 /// A step's parameters, ready for a call.
 pub(super) struct Rendered {
@@ -27,10 +25,8 @@ pub(super) struct Rendered {
 impl Turn<'_> {
     /// Returns whether steps may begin at all.
     pub(super) fn is_open(&self) -> bool {
-        self.moment.may_start
-            && self.execution.phase() == Phase::Open
-            && !self.execution.is_paused()
-            && self.execution.started_at().is_some()
+        let is_open = self.execution.phase() == Phase::Open;
+        self.moment.may_start && is_open && lets_begin(self.execution)
     }
 
     /// Begins what is ready, as far as there are slots.
@@ -71,8 +67,7 @@ impl Turn<'_> {
         let due = due.map(|(_, task)| *task);
         if self.execution.options().width() == 1 {
             let next = agenda.ready().first().copied().into_iter().chain(due).min()?;
-            let is_sequential = self.execution.options().mode == ExecutionMode::Sequential;
-            return (!is_sequential || !is_behind(self.execution, next)).then_some(next);
+            return (!is_behind(self.execution, next)).then_some(next);
         }
         agenda.first_ready().into_iter().chain(due).min_by_key(|it| (it.part.item.is_some(), *it))
     }
@@ -174,14 +169,14 @@ impl Turn<'_> {
             _ => next,
         };
         let (step, part) = (self.id(task), task.part);
-        self.push(Event::StepFailed { step, part, attempt, error });
+        self.push(Event::StepFailed { step, part, attempt, error, command: None });
     }
 
     /// Fills the holes in a task's parameters.
     pub(super) fn render(&self, task: Task) -> Result<Rendered, ToolError> {
         let template = self.execution.plan().step(task.step).callee(task.part).template;
         if let Template::Literal(parameters) = template {
-            return Ok(Rendered { parameters: Arc::clone(parameters), warnings: Vec::new() });
+            return measured(Arc::clone(parameters), Vec::new());
         }
         let rendered = template.render(&self.execution.scope(task), limits::OUTPUT_BYTES);
         let rendered = rendered.map_err(|TooMuch| {
@@ -205,7 +200,7 @@ impl Turn<'_> {
             let why = format!("{} found nothing in the outputs so far", texts.join(", "));
             return Err(ToolError::new(ErrorCode::UNRESOLVED, why));
         }
-        Ok(Rendered { parameters: Arc::new(rendered.value), warnings })
+        measured(Arc::new(rendered.value), warnings)
     }
 
     /// Returns how long a task sleeps, if that is all it does. Its timeout may end it earlier.
@@ -250,14 +245,25 @@ fn cannot_wait() -> ToolError {
 }
 
 fn sleep_ms(parameters: &Value) -> Result<u64, ToolError> {
-    let ms = &parameters["ms"];
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked first")]
-    let whole = |it: f64| (it >= 0.0 && it.fract() == 0.0 && it < 1e15).then_some(it as u64);
-    ms.as_u64().or_else(|| ms.as_f64().and_then(whole)).filter(|it| *it <= SLEEP_MS).ok_or_else(
-        || {
-            let why =
-                format!("`ms` must be a whole number of milliseconds up to {SLEEP_MS}, not {ms}");
-            ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
-        },
-    )
+    flow::sleep_ms(parameters).ok_or_else(|| {
+        let (most, ms) = (flow::SLEEP_MS, &parameters["ms"]);
+        let why = format!("`ms` must be a whole number of milliseconds up to {most}, not {ms}");
+        ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
+    })
+}
+
+/// Lets parameters pass that fit into an event.
+pub(super) fn measured(
+    parameters: Arc<Value>,
+    warnings: Vec<String>,
+) -> Result<Rendered, ToolError> {
+    let (bytes, most) = (json::bytes(&parameters), limits::PARAMETER_BYTES);
+    if bytes > most {
+        let why = format!(
+            "the parameters have {bytes} bytes, the most is {most}: keep it in a file and pass \
+             its name"
+        );
+        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
+    }
+    Ok(Rendered { parameters, warnings })
 }

@@ -24,18 +24,17 @@ impl Turn<'_> {
     }
 
     /// Ends everything that is not under way, once no further step may begin. What is under way
-    /// is awaited; the driver tells it to stop.
+    /// is awaited; the driver tells it to stop. A sleep is under way nowhere else: it ends at once.
     pub(super) fn stop(&mut self) {
         let phase = self.execution.phase();
-        let stops_sleep = matches!(phase, Phase::Cancelling | Phase::Expired);
-        if stops_sleep {
+        let is_stopping = matches!(phase, Phase::Failing | Phase::Expired | Phase::Cancelling);
+        if is_stopping {
             let sleeping = self.execution.agenda().sleeping().iter();
             let sleeping: Vec<Task> = sleeping.map(|(_, task)| *task).collect();
             for task in sleeping {
                 self.stop_task(task, phase);
             }
         }
-        let is_stopping = matches!(phase, Phase::Failing | Phase::Expired | Phase::Cancelling);
         if !is_stopping || !self.execution.agenda().has_idle() {
             return;
         }
@@ -92,11 +91,13 @@ impl Turn<'_> {
             (_, StepState::Waiting(WaitReason::Decision { error })) => Some(error.clone()),
             _ => None,
         };
+        let is_asleep = matches!(state, StepState::Running { .. });
         let (step, part) = (self.id(task), task.part);
         let reason = SkipReason::ExecutionFailed;
         self.push(match (phase, error) {
             (Phase::Cancelling, _) => Event::StepCancelled { step, part },
-            (_, Some(error)) => Event::StepFailed { step, part, attempt, error },
+            (_, None) if is_asleep => Event::StepCancelled { step, part },
+            (_, Some(error)) => Event::StepFailed { step, part, attempt, error, command: None },
             (_, None) => Event::StepSkipped { step, part, reason },
         });
     }

@@ -432,7 +432,7 @@ fn line(recorded: &Recorded) -> String {
         Event::StepWaiting { reason, .. } => {
             let reason = match reason {
                 WaitReason::Approval => "approval".to_owned(),
-                WaitReason::Signal { name } => format!("signal {name}"),
+                WaitReason::Signal { name, .. } => format!("signal {name}"),
                 WaitReason::Decision { error } => format!("decision {}", error.code),
             };
             write!(line, " {reason}").unwrap();

@@ -109,3 +109,58 @@ async fn who_gives_up_waiting_is_in_nobodys_way() {
     assert!((1_000..1_200).contains(&at), "{at}");
     assert_eq!(lock(&scene.permits.lines).len(), 0, "no line is left behind");
 }
+
+/// A call was withdrawn while its question was on its way: what was granted then nobody gave back.
+#[tokio::test(start_paused = true)]
+async fn a_question_that_nobody_waits_for_is_answered_before_its_permit_is_given_back() {
+    let mut scene = Scene::new().await;
+    let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: Some(1), rate: None };
+    let worker = scene.permits.worker;
+    let permit = Permit { holder: "gone".to_owned(), worker, limits: vec![limit.key.clone()] };
+    let ask = PermitAsk { permit: permit.clone(), limits: vec![limit] };
+    let (store, now) = (Arc::clone(&scene.permits.store), scene.permits.clock.now());
+    let is_answered = Arc::new(AtomicU64::new(0));
+    let answered = Arc::clone(&is_answered);
+    let slow = async move {
+        time::sleep(Duration::from_secs(1)).await;
+        answered.store(1, Ordering::Relaxed);
+        store.acquire(&ask, now).await
+    };
+    let asking = Some(slow.boxed());
+    drop(Granted { permits: Arc::clone(&scene.permits), permit: Some(permit), asking });
+    time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(is_answered.load(Ordering::Relaxed), 1, "what is on the wire arrives");
+    scene.comes("next", 0, 0).await;
+    let at = scene.turn_of("next").await;
+    assert!(at < Duration::from_secs(3), "{at:?}");
+}
+
+/// A clock that counts how often it is looked at: once for every question, and once for the wait.
+#[derive(Debug)]
+struct Counting(Paused, AtomicU64);
+
+impl Clock for Counting {
+    fn now(&self) -> Timestamp {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.now()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_rate_sleeps_until_it_allows_a_call() {
+    let clock = Arc::new(Counting(Paused(Instant::now()), AtomicU64::new(0)));
+    let worker = WorkerId::draw(Timestamp::UNIX_EPOCH);
+    let store = Arc::new(Memory::new());
+    let poll = Duration::from_millis(100);
+    let permits = Permits::new(worker, store, Arc::<Counting>::clone(&clock), poll);
+    let rate = shared::store::Rate { calls: 1, per_ms: 4_000 };
+    let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: None, rate: Some(rate) };
+    let begun = Instant::now();
+    for n in 0..2 {
+        drop(permits.acquire(n.to_string(), vec![limit.clone()], 0).await);
+    }
+    let took = begun.elapsed();
+    assert!((4_000..4_100).contains(&took.as_millis()), "{took:?}");
+    let looks = clock.1.load(Ordering::Relaxed);
+    assert!(looks < 12, "{looks}");
+}

@@ -1,12 +1,16 @@
 //! Looking for executions to take, and for commands to deliver.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+    time::Duration,
+};
 
 use chrono::TimeDelta;
 use shared::{
     clock::Timestamp,
     id::{ExecutionId, WorkerId, fnv1a},
-    store::{Command, Envelope, Head, Store, StoreError},
+    store::{Head, Store, StoreError},
 };
 use tokio::time::Instant;
 use tracing::{error, warn};
@@ -21,6 +25,8 @@ const LACKING: usize = 256;
 const SWEEP: Duration = Duration::from_secs(20);
 /// How long one that is damaged is left alone.
 const LAID_ASIDE: TimeDelta = TimeDelta::minutes(10);
+/// How many damaged ones are remembered; more than these are looked at now and then.
+const DAMAGED: usize = 4_096;
 
 /// Returns the worker that an execution falls to: rendezvous hashing, so that all workers agree
 /// and one that comes or goes changes only its own share.
@@ -74,7 +80,9 @@ impl Worker {
     async fn look_again(&mut self) -> Result<(), StoreError> {
         for (id, known) in self.again.clone() {
             let head = self.context.store.head(id).await?;
-            let free = head.filter(|it| !it.state.is_over() && self.is_free(it));
+            // Of one that is over and still this worker's, the parent was not told.
+            let is_ours = |it: &Head| !it.state.is_over() || it.owner.is_some();
+            let free = head.filter(|it| is_ours(it) && self.is_free(it));
             if free.is_none_or(|it| self.claim(id, it.epoch.max(known))) {
                 self.again.remove(&id);
             }
@@ -197,13 +205,23 @@ impl Worker {
     async fn try_deliver(&mut self) -> Result<(), StoreError> {
         let store = Arc::clone(&self.context.store);
         let mut settled = Vec::new();
+        let mut heads: BTreeMap<ExecutionId, Option<Head>> = BTreeMap::new();
         for envelope in store.inbox(None).await? {
             if self.local.deliver(&envelope) || self.scope == Scope::Given {
                 continue;
             }
-            match store.head(envelope.execution).await? {
+            let id = envelope.execution;
+            let head = match heads.entry(id) {
+                Entry::Occupied(found) => found.into_mut(),
+                Entry::Vacant(place) => place.insert(store.head(id).await?),
+            };
+            match head {
                 Some(head) if head.state.is_over() => settled.push(envelope.id),
-                Some(head) if self.is_free(&head) => self.claim_for(&head, &envelope).await?,
+                // To record what is asked for, no tools are needed; and what nobody records keeps
+                // later commands from being seen.
+                Some(head) if self.is_free(head) && !self.is_damaged(id) => {
+                    self.claim(id, head.epoch);
+                }
                 Some(_) => (),
                 None => settled.push(envelope.id),
             }
@@ -218,13 +236,17 @@ impl Worker {
         head.owner.is_none_or(|it| it == self.context.worker)
     }
 
-    /// Takes an execution for a command. To stop one, no tools are needed.
-    async fn claim_for(&mut self, head: &Head, envelope: &Envelope) -> Result<(), StoreError> {
-        let stops = matches!(envelope.command, Command::Cancel { .. } | Command::Pause);
-        if stops || self.has_tools(head).await? {
-            self.claim(head.execution, head.epoch);
+    /// Notes that an execution cannot be driven, so that no command makes this worker try.
+    pub(super) fn note_damage(&mut self, id: ExecutionId) {
+        let now = Instant::now();
+        self.damaged.retain(|_, until| *until > now);
+        if self.damaged.len() < DAMAGED {
+            self.damaged.insert(id, now + LAID_ASIDE.to_std().unwrap_or_default());
         }
-        Ok(())
+    }
+
+    fn is_damaged(&self, id: ExecutionId) -> bool {
+        self.damaged.get(&id).is_some_and(|it| *it > Instant::now())
     }
 
     /// Keeps an execution that a driver gave up, to be claimed again.

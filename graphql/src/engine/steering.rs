@@ -54,7 +54,7 @@ impl Engine {
         if execution.is_paused() {
             return Ok(execution);
         }
-        self.heard(execution, |it, _| it.is_paused()).await
+        self.heard(execution, |it, event| it.is_paused() || is_ignored(event)).await
     }
 
     /// Asks an execution to go on.
@@ -64,7 +64,7 @@ impl Engine {
         if !execution.is_paused() {
             return Ok(execution);
         }
-        self.heard(execution, |it, _| !it.is_paused()).await
+        self.heard(execution, |it, event| !it.is_paused() || is_ignored(event)).await
     }
 
     /// Lets a step that waits for a person go on, or not: `step`, with all of its items that wait,
@@ -90,7 +90,8 @@ impl Engine {
         }
         self.control.approve(id, (name.clone(), item), approved, comment).await?;
         self.heard(execution, |_, event| {
-            event.step() == Some(&name) && (item.is_none() || event.part().item == item)
+            is_ignored(event)
+                || event.step() == Some(&name) && (item.is_none() || event.part().item == item)
         })
         .await
     }
@@ -166,6 +167,11 @@ impl Engine {
         }
         Ok(execution)
     }
+}
+
+/// Returns whether something that was asked for changed nothing: somebody else was faster.
+fn is_ignored(event: &Event) -> bool {
+    matches!(event, Event::CommandIgnored { .. })
 }
 
 /// Returns whether a step, or an item of one, waits for a person.

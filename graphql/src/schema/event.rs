@@ -108,6 +108,7 @@ fn details(event: &Event) -> Value {
         Event::StepApproved { comment, .. } => json!({ "comment": comment }),
         Event::SignalReceived { name, payload, .. } => json!({ "name": name, "payload": payload }),
         Event::SignalRefused { name, .. } => json!({ "name": name }),
+        Event::CommandIgnored { asked, .. } => json!({ "asked": asked }),
         Event::CancelRequested { reason } => json!({ "reason": reason }),
         Event::Finished { outcome } => json!({ "state": ended(*outcome).as_str() }),
         Event::StepInterrupted { .. }
@@ -159,7 +160,11 @@ fn waiting(reason: &WaitReason) -> Map<String, Value> {
     let mut data = Map::new();
     let (what, more) = match reason {
         WaitReason::Approval => ("approval", None),
-        WaitReason::Signal { name } => ("signal", Some(("name", json!(name)))),
+        WaitReason::Signal { name, until } => {
+            let until = until.map(|it| ("until".to_owned(), json!(written(it))));
+            data.extend(until);
+            ("signal", Some(("name", json!(name))))
+        }
         WaitReason::Decision { error } => ("decision", Some(("error", of_error(error)))),
     };
     data.insert("for".to_owned(), json!(what));

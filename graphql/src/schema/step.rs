@@ -307,14 +307,15 @@ impl StepStatus {
         Some(match reason {
             WaitReason::Approval => "approval".to_owned(),
             WaitReason::Decision { .. } => "decision".to_owned(),
-            WaitReason::Signal { name } => format!("signal:{name}"),
+            WaitReason::Signal { name, .. } => format!("signal:{name}"),
         })
     }
 
     /// When it goes on: the next attempt, or the end of a sleep. Null where no time is known.
     async fn until(&self) -> Option<DateTime> {
         match &self.now().state {
-            execution::StepState::Retrying { until, .. }
+            execution::StepState::Waiting(WaitReason::Signal { until: Some(until), .. })
+            | execution::StepState::Retrying { until, .. }
             | execution::StepState::Running { how: How::Sleeping { until }, .. } => {
                 Some((*until).into())
             }

@@ -215,7 +215,7 @@ fn message(event: &Event) -> String {
         Event::StepSkipped { .. } => format!("{step} was skipped"),
         Event::StepWaiting { reason, .. } => match reason {
             WaitReason::Approval => format!("{step} waits for somebody's consent"),
-            WaitReason::Signal { name } => format!("{step} waits for the signal `{name}`"),
+            WaitReason::Signal { name, .. } => format!("{step} waits for the signal `{name}`"),
             WaitReason::Decision { error } => {
                 format!("{step} failed and waits for somebody's decision: {error}")
             }
@@ -224,6 +224,9 @@ fn message(event: &Event) -> String {
         Event::StepCancelled { .. } => format!("{step} was cancelled"),
         Event::SignalRefused { name, .. } => {
             format!("the signal `{name}` was refused: too many are kept")
+        }
+        Event::CommandIgnored { asked, .. } => {
+            format!("somebody asked it to {asked}, which changed nothing")
         }
         Event::CompensationStarted => "what was done is undone".to_owned(),
         Event::SignalReceived { name, .. } => format!("the signal `{name}` came"),

@@ -126,8 +126,13 @@ impl Reader<'_> {
                 let why = format!("failed and waits for a person's decision: {error}");
                 Wait::new("decision", why)
             }
-            StepState::Waiting(WaitReason::Signal { name }) => {
-                Wait::new("signal", format!("waits for the signal `{name}`")).named(name.clone())
+            StepState::Waiting(WaitReason::Signal { name, until }) => {
+                let wait = Wait::new("signal", format!("waits for the signal `{name}`"));
+                let wait = wait.named(name.clone());
+                match until {
+                    Some(until) => wait.ending(*until),
+                    None => wait,
+                }
             }
             StepState::Retrying { until, error, .. } => {
                 let why = error.as_ref().map(|it| format!(", which failed: {it}"));

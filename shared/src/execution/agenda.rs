@@ -2,11 +2,12 @@
 //!
 //! Kept up to date event by event, so that nobody ever searches a plan for work.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::step::{How, StepState};
 use crate::{
     clock::Timestamp,
+    event::WaitReason,
     id::{StepIx, Task},
 };
 
@@ -33,6 +34,10 @@ pub struct Agenda {
     retrying: BTreeSet<(Timestamp, Task)>,
     /// Waiting for somebody.
     waiting: BTreeSet<Task>,
+    /// Those of them that wait for a signal, by its name.
+    awaiting: BTreeMap<String, BTreeSet<Task>>,
+    /// Those of them that do so only until a time.
+    expiring: BTreeSet<(Timestamp, Task)>,
     /// Steps whose items are under way.
     gathering: BTreeSet<StepIx>,
     /// Those of them whose items are all over.
@@ -75,7 +80,10 @@ impl Agenda {
             StepState::Retrying { until, .. } => {
                 self.retrying.remove(&(*until, task)) || self.gated.remove(&task)
             }
-            StepState::Waiting(_) => self.waiting.remove(&task),
+            StepState::Waiting(reason) => {
+                self.forget(task, reason);
+                self.waiting.remove(&task)
+            }
             _ => false,
         }
     }
@@ -94,8 +102,28 @@ impl Agenda {
             }
             StepState::Gathering { .. } => drop(self.gathering.insert(task.step)),
             StepState::Retrying { until, .. } => drop(self.retrying.insert((*until, task))),
-            StepState::Waiting(_) => drop(self.waiting.insert(task)),
+            StepState::Waiting(reason) => {
+                if let WaitReason::Signal { name, until } = reason {
+                    self.awaiting.entry(name.clone()).or_default().insert(task);
+                    self.expiring.extend(until.map(|it| (it, task)));
+                }
+                self.waiting.insert(task);
+            }
             _ => self.close(task),
+        }
+    }
+
+    /// Says that a task does not wait for a signal any more.
+    fn forget(&mut self, task: Task, reason: &WaitReason) {
+        let WaitReason::Signal { name, until } = reason else { return };
+        if let Some(tasks) = self.awaiting.get_mut(name) {
+            tasks.remove(&task);
+            if tasks.is_empty() {
+                self.awaiting.remove(name);
+            }
+        }
+        if let Some(until) = until {
+            self.expiring.remove(&(*until, task));
         }
     }
 
@@ -198,6 +226,16 @@ impl Agenda {
     /// Returns the tasks that wait for somebody.
     pub fn waiting(&self) -> &BTreeSet<Task> {
         &self.waiting
+    }
+
+    /// Returns the first task in plan order that waits for a signal of this name.
+    pub fn first_awaiting(&self, name: &str) -> Option<Task> {
+        self.awaiting.get(name)?.first().copied()
+    }
+
+    /// Returns the tasks that wait for a signal only until a time, the next first.
+    pub fn expiring(&self) -> &BTreeSet<(Timestamp, Task)> {
+        &self.expiring
     }
 
     /// Returns the steps whose items are all over.

@@ -26,7 +26,7 @@ fn error() -> ToolError {
 fn states() -> Vec<(&'static str, StepState)> {
     let until = Timestamp::UNIX_EPOCH;
     let child = ExecutionId::draw(until);
-    let signal = WaitReason::Signal { name: "go".to_owned() };
+    let signal = WaitReason::Signal { name: "go".to_owned(), until: None };
     let decision = WaitReason::Decision { error: error() };
     vec![
         ("pending", StepState::Pending),
@@ -77,7 +77,7 @@ fn events() -> Vec<(&'static str, Event)> {
         ("started, a list", started(SECOND, Some(3))),
         ("checked", Event::StepChecked { step: step(), parameters, warnings: Vec::new() }),
         ("waiting: approval", waiting(WaitReason::Approval)),
-        ("waiting: signal", waiting(WaitReason::Signal { name: "go".to_owned() })),
+        ("waiting: signal", waiting(WaitReason::Signal { name: "go".to_owned(), until: None })),
         ("waiting: decision", waiting(WaitReason::Decision { error: error() })),
         ("approved", Event::StepApproved { step: step(), part, comment: None, command: command() }),
         ("skipped", Event::StepSkipped { step: step(), part, reason }),
@@ -112,7 +112,7 @@ fn events() -> Vec<(&'static str, Event)> {
         events.extend(names.into_iter().zip([
             Event::StepSucceeded { step: step(), part, attempt, output, cached },
             Event::StepSucceeded { step: step(), part, attempt, output: None, cached },
-            Event::StepFailed { step: step(), part, attempt, error: error() },
+            Event::StepFailed { step: step(), part, attempt, error: error(), command: None },
             Event::StepRetryScheduled { step: step(), part, attempt, error: error(), until },
             Event::StepInterrupted { step: step(), part, attempt },
             Event::StepProgress { step: step(), part, attempt, progress },

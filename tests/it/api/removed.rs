@@ -30,6 +30,7 @@ async fn an_execution_that_is_removed_while_it_is_read_is_whole_or_not_there() {
         let malice = Malice {
             fails_before: 0,
             fails_after: 0,
+            forgets: 0,
             stalls: 1_000,
             stall: Duration::from_millis(4),
         };

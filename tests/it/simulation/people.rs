@@ -1,6 +1,8 @@
 //! What people do: they cancel, pause, go on, agree, refuse and send signals, and they are
 //! promised that it will be heard once they were told so.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use executor::{control::again, machine};
 use serde_json::json;
 use shared::{
@@ -110,6 +112,7 @@ impl Simulation {
     /// Checks that what was acknowledged before the calm was heard, unless the end came first.
     pub(super) async fn check_told(&mut self, calm: Timestamp) {
         let told = std::mem::take(&mut self.told);
+        let mut traces: BTreeMap<ExecutionId, usize> = BTreeMap::new();
         for Told { execution: id, command } in told {
             let log = self.world.log(id).await;
             let last = log.last().filter(|it| it.event.is_last());
@@ -125,6 +128,15 @@ impl Simulation {
                 }
                 _ => false,
             });
+            // Also what changed nothing leaves a trace: else it might change something later.
+            if !matches!(command, Command::Cancel { .. }) {
+                let heard: BTreeSet<_> = log.iter().filter_map(|it| it.event.command()).collect();
+                let n = traces.entry(id).or_default();
+                *n += 1;
+                if heard.len() < *n {
+                    self.wrongs.push(format!("{id}: no trace of {command:?}"));
+                }
+            }
             // What is being undone stops by itself.
             let is_undone = log.iter().any(|it| it.event == Event::CompensationStarted);
             let must = match command {
@@ -150,7 +162,7 @@ fn wanted(execution: &Execution) -> Vec<Command> {
     };
     let waiting = execution.agenda().waiting().iter();
     let wanted = waiting.filter_map(|task| match &execution.task(*task)?.state {
-        StepState::Waiting(WaitReason::Signal { name }) => {
+        StepState::Waiting(WaitReason::Signal { name, .. }) => {
             Some(Command::Signal { name: name.clone(), payload: json!("at last").into() })
         }
         StepState::Waiting(_) => Some(approve(task)),

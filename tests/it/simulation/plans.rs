@@ -50,7 +50,7 @@ fn step(dice: &Dice, n: u64, parts: &[PlanId]) -> UncheckedStep {
     };
     let policy = StepPolicy {
         effect,
-        timeout_ms: if tool == "flow.sleep" || is_part { 60_000 } else { 800 + dice.below(4_000) },
+        timeout_ms: timeout(dice, tool, is_part),
         retry: retry(dice),
         on_error: match dice.below(20) {
             0..7 => OnError::Fail,
@@ -77,6 +77,16 @@ fn step(dice: &Dice, n: u64, parts: &[PlanId]) -> UncheckedStep {
             None => "{{input.list}}".to_owned(),
         }),
         compensate: dice.happens(300).then(|| Box::new(compensation(dice, n))),
+    }
+}
+
+/// Returns the timeout of a step. Most waits for a signal have none of their own.
+fn timeout(dice: &Dice, tool: &str, is_part: bool) -> u64 {
+    match tool {
+        _ if is_part => 60_000,
+        "flow.sleep" => 60_000,
+        "flow.wait" if dice.happens(700) => StepPolicy::default().timeout_ms,
+        _ => 800 + dice.below(4_000),
     }
 }
 

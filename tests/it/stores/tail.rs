@@ -24,7 +24,7 @@ async fn the_last_events_are_told_to_whoever_comes_back() {
         let id = execution(1);
         truth.append(some_events(id, 0, 3)).await.unwrap();
         let stall = Duration::from_millis(20);
-        let malice = Malice { fails_before: 0, fails_after: 0, stalls: 900, stall };
+        let malice = Malice { fails_before: 0, fails_after: 0, forgets: 0, stalls: 900, stall };
         let slow = Faulty::new(Arc::clone(&truth) as _, dice.clone(), malice);
         let told = tail(Arc::new(slow), id, Seq(3), Duration::from_millis(10));
         let rest = async {

@@ -331,3 +331,38 @@ fn what_a_tool_returned_is_no_template() {
     assert_eq!(c.parameters.as_deref(), Some(&json!({ "x": "{{b}}" })));
     assert_eq!(c.warnings, Vec::<String>::new());
 }
+
+/// An execution that had failed slept on for a month.
+#[test]
+fn a_failure_ends_sleeps_at_once() {
+    let steps = vec![call("a", &[]), sleep("s", 1_000_000, &[]), wait("w", "go", &[])];
+    let mut story = Story::new(steps);
+    story.end("a", Err(failed())).check(expect![[r"
+        0 claimed
+        0 step_waiting w signal go
+        0 step_started a#1
+        0 step_started s#1 until 1000000
+        0 step_failed a#1 tool.failed
+        0 step_cancelled s
+        0 step_skipped w ExecutionFailed
+        0 finished Failed
+    "]]);
+    story.is_over(ExecutionState::Failed);
+    let tally = story.execution.tally();
+    assert_eq!((tally.total, tally.failed, tally.cancelled, tally.skipped), (3, 1, 1, 1));
+}
+
+/// The event could not be written, and was tried again for ever.
+#[test]
+fn parameters_that_fit_into_no_event_are_invalid() {
+    let large = json!({ "text": "x".repeat(limits::PARAMETER_BYTES) });
+    for step in [with(large.clone(), call("a", &[])), with(large, approved(call("a", &[])))] {
+        let mut story = Story::new(vec![step]);
+        story.check(expect![[r"
+            0 claimed
+            0 step_failed a#1 tool.invalid_parameters
+            0 finished Failed
+        "]]);
+        story.is_over(ExecutionState::Failed);
+    }
+}

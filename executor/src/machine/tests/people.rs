@@ -11,6 +11,7 @@ fn approval_is_asked_once_dependencies_are_done_and_parameters_rendered() {
     story.approve("b", true).ok("a").check(expect![[r#"
         0 claimed
         0 step_started a#1
+        0 command_ignored
         0 step_succeeded a#1 {"by":"a"}
         0 step_waiting b approval
     "#]]);
@@ -173,11 +174,17 @@ fn a_command_counts_once_however_often_it_comes() {
 #[test]
 fn an_approval_of_what_does_not_wait_changes_nothing() {
     let mut story = Story::new(vec![call("a", &[]), wait("w", "go", &[])]);
-    let events = story.log.len();
+    story.told = story.log.len();
     story.approve("a", true).approve("a", false).approve("w", true).approve("w", false);
     let nobody = "nobody".parse().unwrap();
     story.tell(Command::Approve { step: nobody, item: None, approved: true, comment: None });
-    assert_eq!(story.log.len(), events);
+    story.check(expect![[r"
+        0 command_ignored
+        0 command_ignored
+        0 command_ignored
+        0 command_ignored
+        0 command_ignored
+    "]]);
 }
 
 #[test]
@@ -190,6 +197,7 @@ fn a_pause_starts_nothing_and_records_what_ends() {
         0 claimed
         0 step_started a#1
         0 paused
+        0 command_ignored
         0 step_succeeded a#1 {"by":"a"}
         0 claimed
     "#]]);
@@ -198,6 +206,7 @@ fn a_pause_starts_nothing_and_records_what_ends() {
         0 resumed
         0 step_waiting c approval
         0 step_started b#1
+        0 command_ignored
     "]]);
     assert_eq!(story.state(), ExecutionState::InProgress);
 }
@@ -236,4 +245,84 @@ fn sleeps_and_retry_times_pass_during_a_pause_but_nothing_starts() {
         500 step_started a#2
         500 step_started b#1
     "]]);
+}
+
+/// After a crash a command may be heard again, in another state: `pause` where nothing was to be
+/// paused, and then it paused what somebody had let go on.
+#[test]
+fn what_changed_nothing_changes_nothing_later_either() {
+    let mut story = Story::new(vec![call("a", &[]), call("b", &["a"])]);
+    let [first, second, go_on] =
+        [Command::Pause, Command::Pause, Command::Resume].map(|it| story.envelope(it));
+    for envelope in [&first, &second, &go_on, &go_on, &second, &first] {
+        story.decide(&Input::Command(envelope.clone()));
+    }
+    story.ok("a").ok("b").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 paused
+        0 command_ignored
+        0 resumed
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_started b#1
+        0 step_succeeded b#1 {"by":"b"}
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+/// Somebody clicks twice. The second click must not answer what is asked later, not even where it
+/// is heard again.
+#[test]
+fn a_second_click_answers_no_later_question() {
+    let step = on_error(OnError::Wait, approved(effect(Effect::Once, call("a", &[]))));
+    let mut story = Story::new(vec![step]);
+    let agree = || Command::Approve {
+        step: "a".parse().unwrap(),
+        item: None,
+        approved: true,
+        comment: None,
+    };
+    let clicks = [story.envelope(agree()), story.envelope(agree())];
+    for click in &clicks {
+        story.decide(&Input::Command(click.clone()));
+    }
+    story.end("a", Err(failed())).claim().decide(&Input::Command(clicks[1].clone()));
+    story.check(expect![[r"
+        0 claimed
+        0 step_waiting a approval
+        0 step_approved a
+        0 step_started a#1
+        0 command_ignored
+        0 step_waiting a decision tool.failed
+        0 claimed
+    "]]);
+    assert_eq!(story.state(), ExecutionState::Waiting);
+}
+
+#[test]
+fn a_wait_with_a_timeout_ends_at_its_time() {
+    let patient = |ms, name: &str| {
+        let mut step = wait(name, name, &[]);
+        step.policy.timeout_ms = ms;
+        on_error(OnError::Continue, step)
+    };
+    let mut story = Story::new(vec![patient(500, "a"), patient(800, "b"), call("c", &["b"])]);
+    assert_eq!(story.wakes_at(), Some(500));
+    story.wake(499).claim().wake(500).signal("b", json!(1)).ok("c").check(expect![[r#"
+        0 claimed
+        0 step_waiting a signal a
+        0 step_waiting b signal b
+        499 claimed
+        500 step_failed a#1 tool.timeout
+        500 signal_received
+        500 step_succeeded b#1 1
+        500 step_started c#1
+        500 step_succeeded c#1 {"by":"c"}
+        500 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+    // Without one it has all the time there is.
+    let story = Story::new(vec![wait("a", "a", &[])]);
+    assert_eq!(story.wakes_at(), None);
 }

@@ -218,3 +218,24 @@ fn a_worker_without_the_limit_begins_what_waited() {
     story.limit(&[]).claim().ok("a");
     story.is_over(ExecutionState::Completed);
 }
+
+/// With one slot but no order, what waits for a limit keeps nobody from trying again.
+#[test]
+fn a_retry_beside_what_waits_for_a_permit_has_its_time() {
+    let steps = vec![limited("a", &[]), tries(2, call("b", &[]))];
+    let options = ExecutionOptions { max_parallel: Some(1), ..Default::default() };
+    let mut story = begun(steps, options);
+    story.end("b", Err(failed()));
+    assert_eq!(story.wakes_at(), Some(100));
+    story.wake(100).ok("b").permit("a").ok("a").check(expect![[r#"
+        0 claimed
+        0 step_started b#1
+        0 step_retry_scheduled b#1 tool.failed until 100
+        100 step_started b#2
+        100 step_succeeded b#2 {"by":"b"}
+        100 step_started a#1
+        100 step_succeeded a#1 {"by":"a"}
+        100 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}

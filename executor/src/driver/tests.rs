@@ -1,0 +1,265 @@
+//! What a driver does between the machine and the world, one decision after another.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use shared::{
+    clock::Timestamp,
+    execution::{ExecutionMode, ExecutionOptions},
+    id::{Attempt, Part, StepIx},
+    plan::{Plan, StepPolicy, UncheckedCompensation, UncheckedStep},
+    store::{ExecutionLog, Lease, memory::Memory},
+};
+
+use super::*;
+use crate::{
+    call::Ended,
+    worker::tests::{plan, step, worker},
+};
+
+/// A driver in the hands of a test, and what it works with.
+struct Scene {
+    driver: Driver,
+    store: Arc<Memory>,
+    context: Arc<Context>,
+    commands: u32,
+    /// What gives permits back.
+    _returning: JoinSet<()>,
+}
+
+impl Scene {
+    /// Begins an execution. Its first append is durable.
+    async fn new(plan: Arc<Plan>, options: ExecutionOptions) -> Self {
+        let store = Arc::new(Memory::new());
+        let (worker, _) = worker(&store);
+        let context = Arc::clone(worker.context());
+        context.lease.extend(time::Instant::now(), context.options.lease);
+        let now = context.clock.now();
+        let until = Timestamp::MAX_UTC;
+        let beat = Lease { worker: context.worker, node: "a".to_owned(), until };
+        store.heartbeat(beat).await.unwrap();
+        let new = machine::create(ExecutionId::draw(now), &plan, options, now);
+        let (_, commands) = mpsc::channel(1);
+        let (born, _) = oneshot::channel();
+        let place = Arc::clone(&context.room).try_acquire_owned().unwrap();
+        let driver = Driver::begin(Arc::clone(&context), new, commands, born, place);
+        let mut returning = JoinSet::new();
+        let permits = Arc::clone(&context.permits);
+        returning.spawn(async move { permits.give_back().await });
+        let mut scene = Self { driver, store, context, commands: 0, _returning: returning };
+        scene.write().await;
+        scene
+    }
+
+    /// Lets the driver go on until all that it has decided is durable.
+    async fn write(&mut self) {
+        self.driver.go_on();
+        while !self.driver.pending.is_empty() {
+            let result = self.driver.pending.appended().await;
+            self.driver.appended(result).await.unwrap();
+            self.driver.go_on();
+        }
+    }
+
+    async fn tell(&mut self, command: Command) {
+        self.commands += 1;
+        let (id, execution) = (numbered(self.commands), self.driver.execution.id());
+        let envelope = Envelope { id, execution, at: self.context.clock.now(), command };
+        self.driver.obey(envelope, true);
+        self.write().await;
+    }
+
+    async fn kinds(&self) -> Vec<&'static str> {
+        let log = self.store.read(self.driver.execution.id(), Seq::START).await.unwrap();
+        log.iter().map(|it| it.event.kind()).collect()
+    }
+}
+
+fn limited(n: usize) -> Arc<Plan> {
+    plan((0..n).map(|it| step(&format!("s{it}"), "set.limited", json!({}))).collect())
+}
+
+fn parts(n: usize) -> Arc<Plan> {
+    let part = "plan_2_aaaaaaaaa".parse().unwrap();
+    let steps = (0..n).map(|it| UncheckedStep {
+        plan: Some(part),
+        ..step(&format!("s{it}"), "set.part", json!({}))
+    });
+    plan(steps.collect())
+}
+
+fn numbered(n: u32) -> CommandId {
+    format!("cmd_{n}_aaaaaaaaa").parse().unwrap()
+}
+
+fn task(n: usize) -> Task {
+    Task::from(StepIx::new(n))
+}
+
+fn ended(task: Task, attempt: u32, bytes: usize) -> Done {
+    let (attempt, result) = (Attempt::after(attempt - 1), Ok(Value::Null.into()));
+    Done::Ended(Ended { task, attempt, result, bytes })
+}
+
+/// It counted for ever as something to be written, and the driver heard nothing any more.
+#[tokio::test(start_paused = true)]
+async fn what_the_machine_has_no_use_for_takes_no_room() {
+    let plan = plan(vec![step("a", "set.endless", json!({}))]);
+    let mut scene = Scene::new(plan, ExecutionOptions::default()).await;
+    for _ in 0..3 {
+        scene.driver.done.push_back(ended(task(0), 7, 9 << 20));
+    }
+    scene.write().await;
+    assert!(scene.driver.done.is_empty() && !scene.driver.pending.is_full());
+    scene.driver.done.push_back(ended(task(0), 1, 4));
+    scene.write().await;
+    assert_eq!(scene.kinds().await.last(), Some(&"finished"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_look_at_a_time_goes_after_a_child() {
+    let mut scene = Scene::new(parts(2), ExecutionOptions::default()).await;
+    let driver = &mut scene.driver;
+    assert_eq!(driver.attempts.len(), 2);
+    driver.attend_all();
+    driver.attend_all();
+    assert_eq!(driver.attempts.len(), 2, "as many as before");
+    let child = driver.execution.step(StepIx::new(0)).child.unwrap();
+    driver.attend_ended(child);
+    driver.attend_ended(child);
+    driver.attend_all();
+    assert_eq!(driver.attempts.len(), 3, "one that knows more took the place of one");
+    // The plan of the children is not there, so that each look ends, and one was cut off.
+    let mut looked = Vec::new();
+    while let Some(done) = driver.attempts.join_next().await {
+        match done.unwrap() {
+            Done::Looked(task, ..) => looked.push(task),
+            Done::Nothing => (),
+            other => panic!("{other:?}"),
+        }
+    }
+    looked.sort();
+    assert_eq!(looked, [task(0), task(1)]);
+}
+
+/// Tokens of a rate were spent for steps that had no slot.
+#[tokio::test(start_paused = true)]
+async fn no_more_permits_are_asked_for_than_could_be_used() {
+    let options = ExecutionOptions { max_parallel: Some(2), ..ExecutionOptions::default() };
+    let mut scene = Scene::new(limited(5), options).await;
+    assert_eq!(scene.driver.gates.asks(), 2);
+    scene.tell(Command::Pause).await;
+    assert_eq!(scene.driver.gates.asks(), 0, "nothing may begin");
+    scene.tell(Command::Resume).await;
+    assert_eq!(scene.driver.gates.asks(), 2);
+    // One gets the only place, so that one more may wait for it.
+    while scene.driver.execution.agenda().running().is_empty() {
+        let done = scene.driver.attempts.join_next().await.unwrap().unwrap();
+        scene.driver.gather(done);
+        scene.write().await;
+    }
+    assert_eq!(scene.driver.execution.agenda().running().len(), 1);
+    assert_eq!(scene.driver.gates.asks(), 1);
+}
+
+/// A permit that comes after it was no longer wanted is given back, also where another is wanted.
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_was_withdrawn_begins_nothing() {
+    let mut scene = Scene::new(limited(1), ExecutionOptions::default()).await;
+    let permit = scene.driver.attempts.join_next().await.unwrap().unwrap();
+    assert!(matches!(permit, Done::Permitted(..)));
+    scene.tell(Command::Pause).await;
+    scene.tell(Command::Resume).await;
+    scene.driver.gather(permit);
+    scene.write().await;
+    assert!(scene.driver.execution.agenda().running().is_empty());
+    assert_eq!(scene.driver.gates.asks(), 1, "the later ask is out");
+}
+
+/// What undoes something waited for the permit of a step that would never begin.
+#[tokio::test(start_paused = true)]
+async fn one_at_a_time_what_is_undone_asks_for_itself() {
+    let mut done = step("a", "set.endless", json!({}));
+    done.compensate = Some(Box::new(UncheckedCompensation {
+        tool: "set.limited".parse().unwrap(),
+        parameters: Arc::new(json!({})),
+        policy: StepPolicy::default(),
+    }));
+    let mut next = step("b", "set.limited", json!({}));
+    next.depends_on = vec!["a".parse().unwrap()];
+    let options = ExecutionOptions {
+        mode: ExecutionMode::Sequential,
+        compensate_on_failure: true,
+        ..ExecutionOptions::default()
+    };
+    let mut scene = Scene::new(plan(vec![done, next]), options).await;
+    scene.driver.done.push_back(ended(task(0), 1, 4));
+    scene.write().await;
+    assert_eq!(scene.driver.execution.agenda().gated().first(), Some(&task(1)));
+    assert_eq!(scene.driver.gates.asks(), 1);
+    scene.tell(Command::Cancel { reason: None }).await;
+    let undo = Task { part: Part { undo: true, ..Part::WHOLE }, ..task(0) };
+    let gated = scene.driver.execution.agenda().gated();
+    assert_eq!(gated.iter().collect::<Vec<_>>(), [&undo]);
+    assert_eq!(scene.driver.gates.asks(), 1, "for what undoes the first step");
+}
+
+/// A short silence of the store kept an execution from going on for as long as its longest call.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_began_anew_is_claimed_for_in_place() {
+    let long = step("long", "set.endless", json!({}));
+    let mut next = step("next", "set.endless", json!({}));
+    next.depends_on = vec!["short".parse().unwrap()];
+    let plan = plan(vec![long, step("short", "set.endless", json!({})), next]);
+    let mut scene = Scene::new(plan, ExecutionOptions::default()).await;
+    let lease = scene.context.options.lease;
+    time::advance(lease * 2).await;
+    scene.driver.done.push_back(ended(task(1), 1, 4));
+    scene.write().await;
+    assert_eq!(scene.driver.execution.agenda().running().len(), 1, "the lease is in doubt");
+    scene.context.lease.extend(time::Instant::now(), lease);
+    scene.write().await;
+    assert_eq!(scene.driver.execution.agenda().running().len(), 2);
+    assert_eq!(
+        scene.kinds().await,
+        [
+            "created",
+            "claimed",
+            "step_started",
+            "step_started",
+            "step_succeeded",
+            "claimed",
+            "step_started",
+        ]
+    );
+    // Where another worker was faster, nothing begins.
+    time::advance(lease * 2).await;
+    scene.context.lease.extend(time::Instant::now(), lease);
+    let id = scene.driver.execution.id();
+    let mut other = scene.driver.execution.clone();
+    let input = Input::Claimed { worker: "work_1_bbbbbbbbb".parse().unwrap(), node: "b".into() };
+    let events = machine::decide(&mut other, input, scene.context.clock.now());
+    let append = shared::store::Append::new(id, scene.driver.execution.seq(), &events);
+    scene.store.append(append).await.unwrap();
+    scene.driver.go_on();
+    let result = scene.driver.pending.appended().await;
+    assert!(matches!(scene.driver.appended(result).await, Err(DriveError::Fenced)));
+}
+
+/// An event that no store can ever write was offered again and again.
+#[tokio::test(start_paused = true)]
+async fn what_can_never_be_written_is_not_tried_again() {
+    let plan = plan(vec![step("a", "set.endless", json!({}))]);
+    let mut scene = Scene::new(plan, ExecutionOptions::default()).await;
+    let begun = time::Instant::now();
+    let payload = Arc::new(json!("x".repeat(shared::limits::DOCUMENT_BYTES)));
+    let signal = Command::Signal { name: "go".to_owned(), payload };
+    let (id, execution) = (numbered(1), scene.driver.execution.id());
+    let at = scene.context.clock.now();
+    scene.driver.obey(Envelope { id, execution, at, command: signal }, true);
+    scene.driver.go_on();
+    let result = scene.driver.pending.appended().await;
+    let err = scene.driver.appended(result).await.unwrap_err();
+    assert!(err.is_damage(), "{err}");
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}

@@ -1,0 +1,309 @@
+//! Workers over a store in memory, on paused time.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use shared::{
+    clock::Timestamp,
+    execution::{ExecutionOptions, ExecutionState},
+    id::{CommandId, PlanId, RequestId, Seq},
+    plan::{About, Plan, StepPolicy, UncheckedPlan, UncheckedStep},
+    store::{Append, Command, Documents, ExecutionLog, memory::Memory},
+    tool::{Effect, ErrorCode, ToolDefinition, ToolError},
+};
+
+use super::*;
+use crate::{
+    limits::{CallLimits, Limited, Rule},
+    machine,
+    tool::{Tool, ToolContext, flow},
+    toolbox::ToolSet,
+};
+
+/// A clock that follows paused time.
+#[derive(Debug)]
+pub(crate) struct Paused(Instant);
+
+impl Paused {
+    pub(crate) fn new() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Clock for Paused {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_timestamp(1_700_000_000, 0).unwrap() + self.0.elapsed()
+    }
+}
+
+/// A tool that never answers.
+#[derive(Debug)]
+struct Endless(Arc<ToolDefinition>);
+
+#[async_trait]
+impl Tool for Endless {
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.0
+    }
+
+    async fn call(&self, _: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
+        cx.cancel.cancelled().await;
+        Err(ToolError::new(ErrorCode::CANCELLED, "cancelled"))
+    }
+}
+
+/// Returns the `flow` tools and `set.endless`, `set.limited`, which never answer.
+fn toolbox() -> Toolbox {
+    let tools = [("endless", Effect::Once), ("limited", Effect::Once)].map(|(name, effect)| {
+        let definition = ToolDefinition {
+            name: name.parse().unwrap(),
+            set: "set".parse().unwrap(),
+            description: String::new(),
+            input_schema: json!({}),
+            output_schema: None,
+            effect,
+            examples: Vec::new(),
+            is_callable: true,
+        };
+        Arc::new(Endless(Arc::new(definition))) as Arc<dyn Tool>
+    });
+    let set = ToolSet::ready("set".parse().unwrap(), "test", "", tools);
+    Toolbox::new([set, flow::flow()])
+}
+
+/// A worker with room for three executions, of whose `set.limited` there may be one call.
+pub(crate) fn worker(store: &Arc<Memory>) -> (Worker, Handle) {
+    let of = Limited::Tool("set.limited".parse().unwrap());
+    let rule = Rule { of, key: None, concurrency: Some(1), rate: None };
+    let options = Options {
+        executions: 3,
+        poll: Duration::from_millis(100),
+        calls: Arc::new(CallLimits::new(vec![rule])),
+        ..Options::default()
+    };
+    let clock = Arc::new(Paused::new());
+    let id = WorkerId::draw(clock.now());
+    let parts = Parts {
+        node: "a".to_owned(),
+        store: Arc::<Memory>::clone(store),
+        toolbox: toolbox(),
+        clock,
+        options,
+        scope: Scope::Everything,
+    };
+    Worker::new(parts, id, CancellationToken::new())
+}
+
+/// Returns a step that calls a tool.
+pub(crate) fn step(id: &str, tool: &str, parameters: Value) -> UncheckedStep {
+    UncheckedStep {
+        id: id.parse().unwrap(),
+        tool: tool.parse().unwrap(),
+        parameters: Arc::new(parameters),
+        depends_on: Vec::new(),
+        output_mapping: Vec::new(),
+        policy: StepPolicy { effect: Effect::Once, ..StepPolicy::default() },
+        plan: None,
+        when: None,
+        for_each: None,
+        compensate: None,
+    }
+}
+
+/// Returns a plan under an identifier of its own.
+pub(crate) fn plan(steps: Vec<UncheckedStep>) -> Arc<Plan> {
+    let now = Timestamp::UNIX_EPOCH;
+    let about = About {
+        id: PlanId::draw(now),
+        request: RequestId::draw(now),
+        version: 1,
+        query: String::new(),
+        planner: "explicit".to_owned(),
+        created_at: now,
+    };
+    Arc::new(UncheckedPlan { about, steps, diagnostics: Vec::new() }.try_into().unwrap())
+}
+
+/// A worker that works, and people.
+struct Scene {
+    store: Arc<Memory>,
+    control: Control,
+    tasks: JoinSet<()>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let store = Arc::new(Memory::new());
+        let (worker, _) = worker(&store);
+        let clock = Arc::clone(&worker.context.clock);
+        let control = Control::new(Arc::<Memory>::clone(&store), clock, None);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(worker.run());
+        Self { store, control, tasks }
+    }
+
+    async fn start(&self, steps: Vec<UncheckedStep>) -> ExecutionId {
+        let plan = plan(steps);
+        self.store.put_plan(&plan).await.unwrap();
+        self.control.start(&plan, ExecutionOptions::default(), None).await.unwrap()
+    }
+
+    async fn state(&self, id: ExecutionId) -> ExecutionState {
+        self.store.head(id).await.unwrap().unwrap().state
+    }
+
+    /// Waits until an execution is in a state, and fails if that takes longer than it may.
+    async fn until(&self, id: ExecutionId, state: ExecutionState, within: Duration) {
+        let mut look = time::interval(Duration::from_millis(10));
+        let wait = async {
+            while self.state(id).await != state {
+                look.tick().await;
+            }
+        };
+        let is_so = time::timeout(within, wait).await;
+        assert!(is_so.is_ok(), "it is {:?}", self.state(id).await);
+    }
+}
+
+/// Thousands wait for a limit; others must not wait with them.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_limit_keeps_nobody_out() {
+    let scene = Scene::new();
+    let mut waiting = Vec::new();
+    // One has the place; more wait in memory than there is room for, and more than may.
+    for _ in 0..8 {
+        waiting.push(scene.start(vec![step("a", "set.limited", json!({}))]).await);
+        time::sleep(Duration::from_millis(300)).await;
+    }
+    let id = scene.start(vec![step("a", "flow.noop", json!({}))]).await;
+    scene.until(id, ExecutionState::Completed, Duration::from_secs(2)).await;
+    // And each of them has its turn.
+    for id in waiting {
+        let log = async {
+            loop {
+                let log = scene.store.read(id, Seq::START).await.unwrap();
+                if log.iter().any(|it| it.event.kind() == "step_started") {
+                    return log;
+                }
+                time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let log = time::timeout(Duration::from_mins(3), log).await.expect("its turn comes");
+        assert!(log.len() < 10, "{log:#?}");
+        scene.control.cancel(id, None).await.unwrap();
+    }
+}
+
+/// Commands for executions whose tools nobody has hid all later ones.
+#[tokio::test(start_paused = true)]
+async fn commands_for_what_nobody_can_run_hide_no_others() {
+    let scene = Scene::new();
+    for _ in 0..=shared::limits::INBOX_LOOK / 900 {
+        let id = scene.start(vec![step("a", "other.tool", json!({}))]).await;
+        for n in 0..900 {
+            scene.control.signal(id, "go".to_owned(), json!(n)).await.unwrap();
+        }
+    }
+    let id = scene.start(vec![step("a", "flow.wait", json!({ "name": "go" }))]).await;
+    // Its wait is parked: nobody has it.
+    time::sleep(Duration::from_secs(10)).await;
+    scene.control.signal(id, "go".to_owned(), json!(1)).await.unwrap();
+    scene.until(id, ExecutionState::Completed, Duration::from_mins(1)).await;
+}
+
+/// A worker that lacks a tool records what is asked for, and leaves the rest to others.
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_for_is_recorded_also_where_the_tools_are_not() {
+    let mut scene = Scene::new();
+    let id = scene.start(vec![step("a", "other.tool", json!({}))]).await;
+    scene.control.signal(id, "go".to_owned(), json!(1)).await.unwrap();
+    time::sleep(Duration::from_secs(5)).await;
+    assert!(scene.store.inbox(Some(id)).await.unwrap().is_empty());
+    let head = scene.store.head(id).await.unwrap().unwrap();
+    assert_eq!((head.owner, head.state.is_over()), (None, false));
+    assert!(head.due.is_some_and(|it| it <= head.created_at), "others find it");
+    let log = scene.store.read(id, Seq::START).await.unwrap();
+    assert_eq!(log.len(), 3, "created, claimed, the signal: {log:#?}");
+    scene.tasks.shutdown().await;
+}
+
+/// While executions ended all the time, a worker never looked for others.
+#[tokio::test(start_paused = true)]
+async fn a_busy_worker_looks_for_work_all_the_same() {
+    let store = Arc::new(Memory::new());
+    let (worker, handle) = worker(&store);
+    let clock = Arc::clone(&worker.context.clock);
+    let near = Control::new(Arc::<Memory>::clone(&store), Arc::clone(&clock), Some(handle));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(worker.run());
+    let plan = plan(vec![step("a", "flow.noop", json!({}))]);
+    store.put_plan(&plan).await.unwrap();
+    let start_at = Some(clock.now() + TimeDelta::seconds(1));
+    let later = ExecutionOptions { start_at, ..ExecutionOptions::default() };
+    let id = near.start(&plan, later, None).await.unwrap();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        near.start(&plan, ExecutionOptions::default(), None).await.unwrap();
+        time::sleep(Duration::from_millis(20)).await;
+    }
+    let head = store.head(id).await.unwrap().unwrap();
+    assert_eq!(head.state, ExecutionState::Completed);
+}
+
+/// Returns an execution that is in the store, and whose plan is not.
+async fn without_plan(store: &Memory, clock: &dyn Clock) -> ExecutionId {
+    let plan = plan(vec![step("a", "flow.noop", json!({}))]);
+    let id = ExecutionId::draw(clock.now());
+    let (execution, created) = machine::create(id, &plan, ExecutionOptions::default(), clock.now());
+    let mut append = Append::new(id, Seq::START, &[created]);
+    append.head = Some(Head::of(&execution, None, None));
+    store.append(append).await.unwrap();
+    id
+}
+
+/// Every node claimed it at every poll, for ever.
+#[tokio::test(start_paused = true)]
+async fn a_damaged_execution_is_not_claimed_for_each_look_at_its_command() {
+    let store = Arc::new(Memory::new());
+    let (mut worker, _) = worker(&store);
+    let id = without_plan(&store, &*worker.context.clock).await;
+    let at = worker.context.clock.now();
+    let command = Command::Pause;
+    store.send(Envelope { id: CommandId::draw(at), execution: id, at, command }).await.unwrap();
+    worker.deliver().await;
+    let (_, result) = worker.drivers.join_next().await.unwrap().unwrap();
+    assert!(result.as_ref().is_err_and(DriveError::is_damage));
+    worker.ended(id, result);
+    for _ in 0..3 {
+        worker.deliver().await;
+        assert_eq!(worker.drivers.len(), 0);
+    }
+    time::advance(Duration::from_mins(11)).await;
+    worker.deliver().await;
+    assert_eq!(worker.drivers.len(), 1, "it may be mended by now");
+    assert_eq!(store.inbox(Some(id)).await.unwrap().len(), 1, "what was asked for is kept");
+}
+
+/// It took until the next sweep.
+#[tokio::test(start_paused = true)]
+async fn a_child_that_could_not_tell_its_parent_tells_it_at_the_next_look() {
+    let store = Arc::new(Memory::new());
+    let (mut worker, _) = worker(&store);
+    heartbeat(&worker.context).await;
+    let id = without_plan(&store, &*worker.context.clock).await;
+    let head = store.head(id).await.unwrap().unwrap();
+    let state = ExecutionState::Completed;
+    let (me, parent) = (Some(worker.context.worker), Some(id));
+    store.put_head(Head { state, owner: me, parent, ..head.clone() }).await.unwrap();
+    worker.again(id);
+    worker.look().await;
+    assert_eq!(worker.drivers.len(), 1);
+    // Of one that is let go, nothing is left to do.
+    store.put_head(Head { state, owner: None, parent, ..head }).await.unwrap();
+    worker.drivers.shutdown().await;
+    worker.local.remove(id);
+    worker.again(id);
+    worker.look().await;
+    assert_eq!((worker.drivers.len(), worker.again.len()), (0, 0));
+}
