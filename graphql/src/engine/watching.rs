@@ -46,12 +46,17 @@ impl Room {
 }
 
 impl Engine {
-    /// Waits until no toolset is connecting any more, or the time for that is over. What other
-    /// nodes changed before is known then.
-    pub async fn settled(&self) {
+    /// Sees to it that what other nodes changed of toolsets before is known here.
+    pub async fn catch_up(&self) {
         if let Err(err) = self.registry.sync().await {
             tracing::warn!(%err, "cannot see whether toolsets have changed");
         }
+    }
+
+    /// Waits until no toolset is connecting any more, or the time for that is over. What other
+    /// nodes changed before is known then.
+    pub async fn settled(&self) {
+        self.catch_up().await;
         self.toolbox.settled(self.options.connect).await;
     }
 

@@ -55,8 +55,10 @@ impl ToolQuery {
     /// Every toolset, in the order in which they were registered.
     #[graphql(complexity = "1 + 10 * child_complexity")]
     async fn tool_sets(&self, ctx: &Context<'_>) -> Vec<ToolSet> {
-        let sets = ctx.data_unchecked::<Engine>().toolbox().sets();
-        sets.into_iter().map(ToolSet).collect()
+        let engine = ctx.data_unchecked::<Engine>();
+        // Those that are connecting are shown as such.
+        engine.catch_up().await;
+        engine.toolbox().sets().into_iter().map(ToolSet).collect()
     }
 
     /// How often each tool was called, in plans and outside, by every node. Tools that were never

@@ -87,19 +87,24 @@ impl<'a> CatalogNames<'a> {
         Self { catalog, folded: OnceCell::new(), found: RefCell::default() }
     }
 
-    /// Returns the tool that `name` means.
+    /// Returns the tool that `name` means, by the name that its source gives it, or by its
+    /// qualified name where that is what was written.
     pub fn find(&self, name: &str) -> Option<Arc<KnownTool>> {
         if let Some(tool) = self.catalog.find(name) {
-            return Some(self.known(&tool.definition));
+            return Some(self.known(&tool.definition, name));
         }
         let folded = self.folded.get_or_init(|| fold(self.catalog));
-        folded.get(&name.to_lowercase())?.as_deref().map(|it| self.known(it))
+        folded.get(&name.to_lowercase())?.as_deref().map(|it| self.known(it, name))
     }
 
-    fn known(&self, definition: &ToolDefinition) -> Arc<KnownTool> {
+    fn known(&self, definition: &ToolDefinition, written: &str) -> Arc<KnownTool> {
+        let qualified = definition.qualified();
+        let is_qualified = qualified.as_str().to_lowercase() == written.to_lowercase();
+        let name = if is_qualified { qualified } else { definition.name.clone() };
         let mut found = self.found.borrow_mut();
-        let known = found.entry(definition.qualified());
-        Arc::clone(known.or_insert_with(|| Arc::new(KnownTool::of(definition))))
+        let known = found.entry(name.clone());
+        let make = || Arc::new(KnownTool { name, ..KnownTool::of(definition) });
+        Arc::clone(known.or_insert_with(make))
     }
 }
 

@@ -152,7 +152,7 @@ fn names_with_digits_and_without_a_set() {
     );
     check(
         r#"{"tool": "createAuthor", "args": {"name": "Alice"}}"#,
-        "blog.createAuthor",
+        "createAuthor",
         json!({ "name": "Alice" }),
         Json,
     );
@@ -160,7 +160,7 @@ fn names_with_digits_and_without_a_set() {
 
 #[test]
 fn case_does_not_matter_where_one_tool_is_meant() {
-    check("CREATEAUTHOR(name='A')", "blog.createAuthor", json!({ "name": "A" }), FunctionCall);
+    check("CREATEAUTHOR(name='A')", "createAuthor", json!({ "name": "A" }), FunctionCall);
     check(
         "File_Tools.Glob(pattern='*')",
         "file_tools.glob",

@@ -90,7 +90,8 @@ pub(super) fn definition(name: &str, parameters: &str) -> ToolDefinition {
         }
     }
     ToolDefinition {
-        name: plain.parse().expect("a tool's name"),
+        // Faber's own tools carry the name of their set.
+        name: if set.ends_with("_tools") { name } else { plain }.parse().expect("a tool's name"),
         set: set.parse().expect("a set's name"),
         description: format!("Does {plain}."),
         input_schema: json!({ "type": "object", "properties": properties, "required": required }),
