@@ -12,6 +12,7 @@ pub mod net;
 pub mod options;
 mod permits;
 pub mod registry;
+pub mod secret;
 pub mod sources;
 pub mod tool;
 pub mod toolbox;

@@ -21,9 +21,11 @@
 pub mod builtin;
 pub mod command;
 pub mod flow;
+pub mod http;
 pub mod mcp;
 mod process;
 pub mod progress;
+mod template;
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 

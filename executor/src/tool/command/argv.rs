@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::tool::template::Template;
+
 /// A program and its arguments, in which `{{name}}` stands for a parameter.
 ///
 /// A string stands as it is, everything else as compact JSON. An argument that is exactly one
@@ -12,7 +14,7 @@ use serde_json::Value;
 #[serde(try_from = "Vec<String>")]
 pub struct Argv {
     program: String,
-    arguments: Vec<Vec<Part>>,
+    arguments: Vec<Template>,
 }
 
 /// A list of words that is no command line.
@@ -26,12 +28,6 @@ pub enum ParseArgvError {
     Template(String),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
-    Text(String),
-    Parameter(String),
-}
-
 impl TryFrom<Vec<String>> for Argv {
     type Error = ParseArgvError;
 
@@ -41,7 +37,7 @@ impl TryFrom<Vec<String>> for Argv {
         if program.contains("{{") {
             return Err(ParseArgvError::Template(program));
         }
-        Ok(Self { program, arguments: words.map(|it| parts(&it)).collect() })
+        Ok(Self { program, arguments: words.map(|it| Template::parse(&it)).collect() })
     }
 }
 
@@ -59,59 +55,13 @@ impl Argv {
 
     /// Returns the parameters that the arguments name.
     pub fn parameters(&self) -> impl Iterator<Item = &str> {
-        self.arguments.iter().flatten().filter_map(|it| match it {
-            Part::Parameter(name) => Some(name.as_str()),
-            Part::Text(_) => None,
-        })
+        self.arguments.iter().flat_map(Template::parameters)
     }
 
     /// Fills in the parameters.
     pub fn arguments(&self, parameters: &Value) -> Vec<String> {
-        self.arguments.iter().filter_map(|it| fill(it, parameters)).collect()
+        self.arguments.iter().filter_map(|it| it.fill(parameters)).collect()
     }
-}
-
-fn parts(mut text: &str) -> Vec<Part> {
-    let mut parts = Vec::new();
-    let mut literal = String::new();
-    while let Some(start) = text.find("{{") {
-        let (before, rest) = (&text[..start], &text[start + 2..]);
-        literal.push_str(before);
-        if let Some(rest) = rest.strip_prefix("{{") {
-            literal.push_str("{{");
-            text = rest;
-            continue;
-        }
-        let Some(end) = rest.find("}}") else {
-            text = &text[start..];
-            break;
-        };
-        if !literal.is_empty() {
-            parts.push(Part::Text(std::mem::take(&mut literal)));
-        }
-        parts.push(Part::Parameter(rest[..end].trim().to_owned()));
-        text = &rest[end + 2..];
-    }
-    literal.push_str(text);
-    if !literal.is_empty() || parts.is_empty() {
-        parts.push(Part::Text(literal));
-    }
-    parts
-}
-
-fn fill(parts: &[Part], parameters: &Value) -> Option<String> {
-    if let [Part::Parameter(name)] = parts {
-        return parameters.get(name).map(text);
-    }
-    let parts = parts.iter().map(|it| match it {
-        Part::Text(text) => text.clone(),
-        Part::Parameter(name) => parameters.get(name).map(text).unwrap_or_default(),
-    });
-    Some(parts.collect())
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]
