@@ -2,7 +2,10 @@
 
 mod builtin;
 mod config;
+pub mod graphql_api;
 pub mod habilis;
+mod offer;
+pub mod openapi;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,6 +21,11 @@ use self::builtin::Needs;
 pub use self::{
     builtin::{BuiltinKind, BuiltinSet, with_builtin},
     config::{SetConfig, Source},
+};
+use self::{
+    graphql_api::GraphQlSource,
+    offer::{Asker, Offers, Turn},
+    openapi::OpenApiSource,
 };
 use crate::{
     confine::Launcher,
@@ -42,11 +50,27 @@ pub struct Sources {
     stop: CancellationToken,
 }
 
-/// The servers that are kept.
+/// The servers that are kept, and the documents that are asked for.
 #[derive(Debug, Default)]
 struct Live {
-    lines: BTreeMap<ToolSetName, (Arc<Line>, CancellationToken)>,
+    lines: BTreeMap<ToolSetName, (Kept, CancellationToken)>,
     keepers: JoinSet<()>,
+}
+
+/// How something that has failed is asked to begin again.
+#[derive(Debug)]
+enum Kept {
+    Server(Arc<Line>),
+    Offers(Arc<Turn>),
+}
+
+impl Kept {
+    fn wake(&self) -> bool {
+        match self {
+            Self::Server(line) => line.wake(),
+            Self::Offers(turn) => turn.wake(),
+        }
+    }
 }
 
 impl Sources {
@@ -111,12 +135,18 @@ impl Sources {
                 self.toolbox.put(set);
                 let keeper =
                     Keeper::new(config.name.clone(), mcp, self.toolbox.clone(), self.output_bytes);
-                let stop = self.stop.child_token();
-                let mut live = self.live();
-                live.lines.insert(config.name, (keeper.line(), stop.clone()));
-                live.keepers.spawn(keeper.run(stop));
-                // Those that have ended since are forgotten.
-                while live.keepers.try_join_next().is_some() {}
+                let kept = Kept::Server(keeper.line());
+                self.keep(config.name, kept, |stop| keeper.run(stop));
+            }
+            Source::OpenApi(api) => {
+                self.toolbox.put(set);
+                let offers = OpenApiSource::new(config.name.clone(), *api, self.output_bytes);
+                self.ask(config.name, Box::new(offers));
+            }
+            Source::GraphQl(api) => {
+                self.toolbox.put(set);
+                let offers = GraphQlSource::new(config.name.clone(), *api, self.output_bytes);
+                self.ask(config.name, Box::new(offers));
             }
             Source::Tools(tools) => {
                 (set.status, set.tools) = self.commands(&set.name, tools);
@@ -133,6 +163,25 @@ impl Sources {
                 self.toolbox.put(set);
             }
         }
+    }
+
+    /// Asks for the tools of a set until they are known.
+    fn ask(&self, name: ToolSetName, offers: Box<dyn Offers>) {
+        let asker = Asker::new(name.clone(), offers, self.toolbox.clone());
+        let kept = Kept::Offers(asker.turn());
+        self.keep(name, kept, |stop| asker.run(stop));
+    }
+
+    fn keep<F>(&self, name: ToolSetName, kept: Kept, run: impl FnOnce(CancellationToken) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let stop = self.stop.child_token();
+        let mut live = self.live();
+        live.lines.insert(name, (kept, stop.clone()));
+        live.keepers.spawn(run(stop));
+        // Those that have ended since are forgotten.
+        while live.keepers.try_join_next().is_some() {}
     }
 
     /// Removes a set, and ends its server in its own time; returns whether there was one.
@@ -258,10 +307,10 @@ mod tests {
 
     #[test]
     fn mistakes_are_explained() {
-        check(json!({}), expect!["a source is exactly one of `mcp`, `tools` and `builtin`"]);
+        check(json!({}), expect!["a source is exactly one of `mcp`, `tools`, `builtin`, `openapi` and `graphql`"]);
         check(
             json!({ "mpc": {} }),
-            expect!["unknown field `mpc`, expected `mcp`, `tools` or `builtin`"],
+            expect!["unknown field `mpc`, expected `mcp`, `tools`, `builtin`, `openapi` or `graphql`"],
         );
         check(json!({ "mcp": { "args": [] } }), expect!["missing field `command`"]);
         let tool = json!({ "name": "t", "run": { "command": [] } });

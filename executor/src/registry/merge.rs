@@ -190,7 +190,7 @@ mod tests {
                 c off added: c_1
                 local on added: t u
                 a! the configuration has one, too
-                x! unknown field `later`, expected `mcp`, `tools` or `builtin`
+                x! unknown field `later`, expected `mcp`, `tools`, `builtin`, `openapi` or `graphql`
                 a! it has two tools called `a_1`
                 m! its tools come from elsewhere, so `t` cannot be in it"]],
         );

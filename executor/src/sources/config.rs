@@ -6,8 +6,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use shared::id::ToolSetName;
 
-use super::builtin::BuiltinSet;
-use crate::tool::{command::CommandTool, mcp::McpCommand};
+use super::{builtin::BuiltinSet, graphql_api::GraphQlConfig, openapi::OpenApiConfig};
+use crate::tool::{
+    command::{Action, CommandTool},
+    mcp::McpCommand,
+};
 
 /// A toolset as the configuration describes it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -41,14 +44,18 @@ fn yes() -> bool {
 pub enum Source {
     /// An MCP server over stdio.
     Mcp(McpCommand),
-    /// Commands on this machine.
+    /// Commands on this machine, and HTTP calls.
     Tools(Vec<CommandTool>),
     /// One of Faber's own sets.
     Builtin(Box<BuiltinSet>),
+    /// An HTTP API that an OpenAPI document describes.
+    OpenApi(Box<OpenApiConfig>),
+    /// A GraphQL endpoint.
+    GraphQl(Box<GraphQlConfig>),
 }
 
 /// The kinds of sources, each the key of its own map.
-const KINDS: [&str; 3] = ["mcp", "tools", "builtin"];
+const KINDS: [&str; 5] = ["mcp", "tools", "builtin", "openapi", "graphql"];
 
 /// A source is a map of exactly one kind. (An enum would be a tag in YAML.)
 impl TryFrom<Map<String, Value>> for Source {
@@ -72,6 +79,8 @@ impl TryFrom<Map<String, Value>> for Source {
         }
         let read = match kind {
             "mcp" => serde_json::from_value(value).map(Self::Mcp),
+            "openapi" => serde_json::from_value(value).map(Self::OpenApi),
+            "graphql" => serde_json::from_value(value).map(Self::GraphQl),
             _ => serde_json::from_value(value).map(Self::Tools),
         };
         read.map_err(|err| err.to_string())
@@ -100,8 +109,11 @@ impl SetConfig {
                 let rooted = set.as_ref().clone().rooted(base);
                 **set = rooted;
             }
+            Source::OpenApi(api) => api.root(base),
+            Source::GraphQl(_) => {}
             Source::Tools(tools) => {
-                for run in tools.iter_mut().filter_map(|it| it.run.as_mut()) {
+                for tool in tools.iter_mut() {
+                    let Some(Action::Command(run)) = &mut tool.run else { continue };
                     let program = rooted_program(base, run.command.program());
                     run.command = run.command.clone().with_program(program);
                     run.cwd = Some(rooted_cwd(base, run.cwd.take()));
@@ -121,6 +133,8 @@ impl SetConfig {
             Source::Mcp(_) => "mcp",
             Source::Tools(_) => "local",
             Source::Builtin(_) => "builtin",
+            Source::OpenApi(_) => "openapi",
+            Source::GraphQl(_) => "graphql",
         };
         self.context.clone().unwrap_or_else(|| kind.to_owned())
     }

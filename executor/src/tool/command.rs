@@ -3,6 +3,8 @@
 //! A command gets its parameters as one JSON document on standard input, and may name them in
 //! its arguments. What it prints is its output, as JSON if it is JSON, else as a string without
 //! the last line end. A non-zero exit is a failure with the tail of standard error.
+//!
+//! What is described beside them in the same way, and is an HTTP call, is [`super::http`]'s.
 
 mod argv;
 
@@ -10,7 +12,7 @@ use std::{collections::BTreeMap, io, path::PathBuf, pin::pin, sync::Arc, time::D
 
 use async_trait::async_trait;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use shared::{
     id::{ToolName, ToolSetName},
     schema::Schema,
@@ -25,15 +27,19 @@ use tokio::{
 pub use self::argv::{Argv, ParseArgvError};
 use super::{
     Tool, ToolContext,
+    http::{HttpRun, HttpTool},
     process::{Group, Program, Tail, describe, read_tail},
 };
-use crate::confine::{Confinement, Launcher};
+use crate::{
+    confine::{Confinement, Launcher},
+    secret::{Redaction, Text, variables},
+};
 
 /// How long a command's pipes may stay open once it has ended: something that it started may
 /// hold them for ever.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// A command tool, as the configuration describes it.
+/// A tool that is a command or an HTTP call, as the configuration describes it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandTool {
@@ -48,11 +54,58 @@ pub struct CommandTool {
     /// The JSON Schema of its parameters.
     #[serde(default = "no_parameters")]
     pub parameters: Value,
-    /// What a second call does.
-    #[serde(default)]
-    pub effect: Effect,
+    /// What a second call does; nothing where what is run says.
+    pub effect: Option<Effect>,
     /// What to run. A tool without it is known for selection only.
-    pub run: Option<Run>,
+    pub run: Option<Action>,
+}
+
+/// What a tool runs.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Map<String, Value>")]
+pub enum Action {
+    /// A command on this machine.
+    Command(Box<Run>),
+    /// A call of a server.
+    Http(Box<HttpRun>),
+}
+
+/// A map with `http` in it is that; everything else describes a command.
+impl TryFrom<Map<String, Value>> for Action {
+    type Error = String;
+
+    fn try_from(mut written: Map<String, Value>) -> Result<Self, String> {
+        let Some(http) = written.swap_remove("http") else {
+            let run = serde_json::from_value(Value::Object(written));
+            return run.map(Self::Command).map_err(|err| err.to_string());
+        };
+        if let Some(other) = written.keys().next() {
+            return Err(format!("unknown field `{other}` beside `http`: a tool runs one thing"));
+        }
+        let run = serde_json::from_value(http).map(Self::Http);
+        run.map_err(|err| format!("`http`: {err}"))
+    }
+}
+
+impl Action {
+    /// Returns what a second call does, as far as that is known.
+    fn effect(&self) -> Effect {
+        match self {
+            Self::Command(_) => Effect::default(),
+            Self::Http(run) => run.effect(),
+        }
+    }
+
+    /// Returns a parameter that it names and that is none of `known`.
+    fn unknown_parameter(&self, known: Option<&Map<String, Value>>) -> Option<String> {
+        let is_unknown = |name: &str| !known.is_some_and(|all| all.contains_key(name));
+        match self {
+            Self::Command(run) => {
+                run.command.parameters().find(|it| is_unknown(it)).map(str::to_owned)
+            }
+            Self::Http(run) => run.parameters().into_iter().find(|it| is_unknown(it)),
+        }
+    }
 }
 
 /// What a command tool runs.
@@ -65,7 +118,7 @@ pub struct Run {
     pub cwd: Option<PathBuf>,
     /// What to add to the environment.
     #[serde(default)]
-    pub env: BTreeMap<String, String>,
+    pub env: BTreeMap<String, Text>,
     /// What the command may do, where that is less than everything.
     pub confine: Option<Confinement>,
 }
@@ -78,6 +131,16 @@ pub enum CommandToolError {
         "the command of `{tool}` names `{{{{{parameter}}}}}`, which is none of its parameters: add it to the properties in `parameters`"
     )]
     UnknownParameter {
+        /// The tool.
+        tool: ToolName,
+        /// The parameter.
+        parameter: String,
+    },
+    /// Its HTTP call names a parameter that it does not have.
+    #[error(
+        "the HTTP call of `{tool}` names `{{{{{parameter}}}}}`, which is none of its parameters: add it to the properties in `parameters`"
+    )]
+    UnknownInCall {
         /// The tool.
         tool: ToolName,
         /// The parameter.
@@ -115,12 +178,17 @@ impl CommandTool {
         launcher: &Launcher,
     ) -> Result<Arc<dyn Tool>, CommandToolError> {
         let known = self.parameters.get("properties").and_then(Value::as_object);
-        let is_unknown = |name: &&str| !known.is_some_and(|all| all.contains_key(*name));
-        let unknown = self.run.as_ref().and_then(|it| it.command.parameters().find(is_unknown));
-        if let Some(parameter) = unknown.map(str::to_owned) {
-            return Err(CommandToolError::UnknownParameter { tool: self.name, parameter });
+        let unknown = self.run.as_ref().and_then(|it| it.unknown_parameter(known));
+        if let Some(parameter) = unknown {
+            let tool = self.name;
+            return Err(match self.run {
+                Some(Action::Http(_)) => CommandToolError::UnknownInCall { tool, parameter },
+                _ => CommandToolError::UnknownParameter { tool, parameter },
+            });
         }
-        if self.run.as_ref().is_some_and(|it| it.confine.is_some()) && !launcher.confines() {
+        let is_confined =
+            matches!(&self.run, Some(Action::Command(run)) if run.confine.is_some());
+        if is_confined && !launcher.confines() {
             return Err(CommandToolError::NotConfined { tool: self.name });
         }
         if let Err(error) = Schema::new(&self.parameters) {
@@ -132,13 +200,18 @@ impl CommandTool {
             description: self.description,
             input_schema: self.parameters,
             output_schema: None,
-            effect: self.effect,
+            effect: self.effect.or(self.run.as_ref().map(Action::effect)).unwrap_or_default(),
             examples: self.examples,
             is_callable: self.run.is_some(),
         };
+        let run = match self.run {
+            Some(Action::Http(run)) => return Ok(Arc::new(HttpTool::new(definition, *run, most))),
+            Some(Action::Command(run)) => Some(*run),
+            None => None,
+        };
         Ok(Arc::new(CommandRunner {
             definition: Arc::new(definition),
-            run: self.run,
+            run,
             most,
             launcher: launcher.clone(),
         }))
@@ -161,7 +234,9 @@ impl Tool for CommandRunner {
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let run = self.run.as_ref().ok_or_else(|| self.not_callable())?;
-        let mut running = Running::start(run, &self.launcher, &parameters, &cx)?;
+        let mut seen = Redaction::default();
+        let env = variables(&run.env, &mut seen)?;
+        let mut running = Running::start((run, &env), &self.launcher, &parameters, &cx)?;
         let ended = tokio::select! {
             ended = running.finish(self.most) => Some(ended),
             () = cx.cancel.cancelled() => None,
@@ -171,7 +246,7 @@ impl Tool for CommandRunner {
             let message = format!("`{}` was told to stop", run.command.program());
             return Err(ToolError::new(ErrorCode::CANCELLED, message).indefinite());
         };
-        running.answer(run.command.program(), ended, self.most)
+        seen.clean_result(running.answer(run.command.program(), ended, self.most))
     }
 }
 
@@ -203,13 +278,12 @@ struct TooMuch;
 
 impl Running {
     fn start(
-        run: &Run,
+        (run, env): (&Run, &BTreeMap<String, String>),
         launcher: &Launcher,
         parameters: &Value,
         cx: &ToolContext,
     ) -> Result<Self, ToolError> {
-        let program =
-            Program { name: run.command.program(), cwd: run.cwd.as_deref(), env: &run.env };
+        let program = Program { name: run.command.program(), cwd: run.cwd.as_deref(), env };
         let complain = |err: io::Error| {
             let code = match err.kind() {
                 io::ErrorKind::InvalidInput | io::ErrorKind::ArgumentListTooLong => {

@@ -12,7 +12,7 @@ mod request;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use reqwest::{Method, header::HeaderValue};
+use reqwest::{Method, Url, header::HeaderValue};
 use serde::Deserialize;
 use serde_json::Value;
 use shared::tool::{Effect, ErrorCode, ToolDefinition, ToolError};
@@ -72,6 +72,23 @@ impl Verb {
             Self::Post => Method::POST,
             Self::Patch => Method::PATCH,
         }
+    }
+}
+
+/// The address of a server, as the configuration writes it: of HTTP, and without credentials.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct ServerUrl(pub(crate) Url);
+
+impl TryFrom<String> for ServerUrl {
+    type Error = String;
+
+    fn try_from(written: String) -> Result<Self, String> {
+        let url = written.parse().map_err(|_| {
+            format!("`{written}` is no URL: write one such as `https://example.com/api`")
+        })?;
+        crate::net::check(&url, true).map_err(|err| err.to_string())?;
+        Ok(Self(url))
     }
 }
 

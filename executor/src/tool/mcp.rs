@@ -29,6 +29,7 @@ pub(crate) use self::{
     line::Line,
 };
 use super::{Tool, ToolContext, progress::Reporter};
+use crate::secret::Text;
 
 /// How to start an MCP server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -41,7 +42,7 @@ pub struct McpCommand {
     pub args: Vec<String>,
     /// What to add to the environment.
     #[serde(default)]
-    pub env: BTreeMap<String, String>,
+    pub env: BTreeMap<String, Text>,
     /// Where to run it.
     pub cwd: Option<PathBuf>,
 }

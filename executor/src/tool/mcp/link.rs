@@ -30,9 +30,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{McpCommand, answer, tokens::Tokens, wire::Wire};
-use crate::tool::{
-    process::{Group, Program, STOP_GRACE, Tail, describe},
-    progress::Reporter,
+use crate::{
+    secret::{Redaction, variables},
+    tool::{
+        process::{Group, Program, STOP_GRACE, Tail, describe},
+        progress::Reporter,
+    },
 };
 
 /// Pages of tools that a server may have: more would never end.
@@ -52,6 +55,8 @@ pub(super) struct Link {
     tokens: Arc<Tokens>,
     /// The most bytes of an output.
     most: usize,
+    /// The secrets in the server's environment.
+    seen: Arc<Redaction>,
 }
 
 /// A call that a dying server took with it.
@@ -72,6 +77,7 @@ pub(super) struct Process {
     closed: CancellationToken,
     tokens: Arc<Tokens>,
     most: usize,
+    seen: Arc<Redaction>,
     changed: Arc<Notify>,
     stderr: Arc<Mutex<Tail>>,
     _log: JoinSet<()>,
@@ -111,11 +117,15 @@ impl Link {
         let token = self.tokens.draw(reporter);
         request.set_progress_token(token.value());
         match self.peer.call_tool_once(request).await {
-            Ok(CallToolResponse::Complete(result)) => Ok(answer::output(result, self.most)),
+            Ok(CallToolResponse::Complete(result)) => {
+                Ok(self.seen.clean_result(answer::output(result, self.most)))
+            }
             Ok(_) => Ok(Err(ToolError::failed(
                 "the tool asks for more than its parameters, which a plan cannot answer",
             ))),
-            Err(ServiceError::McpError(error)) => Ok(Err(answer::error(&error, self.most))),
+            Err(ServiceError::McpError(error)) => {
+                Ok(self.seen.clean_result(Err(answer::error(&error, self.most))))
+            }
             Err(ServiceError::TransportSend(err)) => Err(lost_in_sending(err.error.as_ref())),
             Err(ServiceError::TransportClosed) => Err(Lost::Sent),
             Err(ServiceError::Cancelled { reason }) => {
@@ -142,7 +152,9 @@ impl Process {
         spec: &McpCommand,
         most: usize,
     ) -> Result<(Self, Wire), String> {
-        let program = Program { name: &spec.command, cwd: spec.cwd.as_deref(), env: &spec.env };
+        let mut seen = Redaction::default();
+        let env = variables(&spec.env, &mut seen).map_err(|err| err.to_string())?;
+        let program = Program { name: &spec.command, cwd: spec.cwd.as_deref(), env: &env };
         let mut command = program.command();
         command.args(&spec.args);
         let mut group = Group::spawn(&mut command).map_err(|err| program.complaint(&err))?;
@@ -157,7 +169,8 @@ impl Process {
         let wire = Wire::new((stdout, stdin), most, closed.clone(), Arc::clone(&tokens));
         let tail = Arc::new(Mutex::new(Tail::default()));
         let mut log = JoinSet::new();
-        log.spawn(keep_log(set.clone(), stderr, Arc::clone(&tail)));
+        let seen = Arc::new(seen);
+        log.spawn(keep_log(set.clone(), stderr, Arc::clone(&tail), Arc::clone(&seen)));
         let process = Self {
             set: set.clone(),
             command: spec.command.clone(),
@@ -166,6 +179,7 @@ impl Process {
             closed,
             tokens,
             most,
+            seen,
             changed: Arc::new(Notify::new()),
             stderr: tail,
             _log: log,
@@ -185,6 +199,7 @@ impl Process {
             closed: self.closed.clone(),
             tokens: Arc::clone(&self.tokens),
             most: self.most,
+            seen: Arc::clone(&self.seen),
         };
         self.service = Some(service);
         let offers = self.offers(&link).await?;
@@ -273,7 +288,12 @@ async fn offers(peer: &Peer<RoleClient>) -> Result<Vec<Offer>, String> {
 }
 
 /// Passes the server's standard error on to the log and keeps the tail.
-async fn keep_log(set: ToolSetName, stderr: ChildStderr, tail: Arc<Mutex<Tail>>) {
+async fn keep_log(
+    set: ToolSetName,
+    stderr: ChildStderr,
+    tail: Arc<Mutex<Tail>>,
+    seen: Arc<Redaction>,
+) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();
     loop {
@@ -282,8 +302,8 @@ async fn keep_log(set: ToolSetName, stderr: ChildStderr, tail: Arc<Mutex<Tail>>)
         if !matches!(read, Ok(1..)) {
             return;
         }
-        tail.lock().unwrap_or_else(PoisonError::into_inner).push(&line);
-        let text = String::from_utf8_lossy(&line);
+        let text = seen.clean(String::from_utf8_lossy(&line).into_owned());
+        tail.lock().unwrap_or_else(PoisonError::into_inner).push(text.as_bytes());
         tracing::debug!(%set, "{}", text.trim_end());
     }
 }

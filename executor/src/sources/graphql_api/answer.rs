@@ -1,0 +1,69 @@
+//! What a GraphQL answer means.
+
+use serde_json::Value;
+use shared::tool::{Effect, ErrorCode, ToolError};
+
+use crate::{
+    secret::Redaction,
+    tool::http::{answer::output, client::Reply},
+};
+
+/// Errors of one answer that are shown.
+const ERRORS: usize = 10;
+
+/// Returns what is in `data` under `field`; errors are a failure, with data or without.
+pub(super) fn data(
+    reply: Reply,
+    field: &str,
+    effect: Effect,
+    (most, seen): (usize, &Redaction),
+) -> Result<Value, ToolError> {
+    let host = reply.host.clone();
+    // A refusal may be GraphQL, too, and then says more than its status.
+    let refused = if reply.status.is_success() { None } else { refusal(&reply, seen) };
+    if let Some(refused) = refused {
+        return Err(refused);
+    }
+    let answer = output(reply, effect, most, seen)?;
+    let answer = match answer {
+        // Some servers call their JSON text.
+        Value::String(text) => serde_json::from_str(&text).unwrap_or(Value::Null),
+        other => other,
+    };
+    if let Some(message) = complaint(&answer) {
+        let error = ToolError::failed(message);
+        // Without `data` nothing was carried out: the request is wrong, and stays so.
+        let is_begun = answer.get("data").is_some();
+        return Err(if is_begun { error } else { error.terminal() });
+    }
+    let found = answer.get("data").and_then(|it| it.get(field));
+    found.cloned().ok_or_else(|| {
+        ToolError::failed(format!("`{host}` did not answer as a GraphQL endpoint does")).terminal()
+    })
+}
+
+fn refusal(reply: &Reply, seen: &Redaction) -> Option<ToolError> {
+    let answer: Value = serde_json::from_slice(&reply.body).ok()?;
+    let said = seen.clean(complaint(&answer)?);
+    let message = format!("`{}` answered {}: {said}", reply.host, reply.status);
+    Some(match reply.status.as_u16() {
+        429 | 500..=599 => ToolError::new(ErrorCode::UNAVAILABLE, message),
+        _ => ToolError::failed(message).terminal(),
+    })
+}
+
+/// Returns what the errors of an answer say.
+fn complaint(answer: &Value) -> Option<String> {
+    let errors = answer.get("errors")?.as_array().filter(|it| !it.is_empty())?;
+    let said = errors.iter().take(ERRORS).map(|it| {
+        let message = it.get("message").and_then(Value::as_str).unwrap_or("an error without words");
+        match it.get("path").and_then(Value::as_array) {
+            Some(path) if path.len() > 1 => {
+                let path = path.iter().map(crate::sources::graphql_api::select::part);
+                format!("{message} (at {})", path.collect::<Vec<_>>().join("."))
+            }
+            _ => message.to_owned(),
+        }
+    });
+    Some(said.collect::<Vec<_>>().join("; "))
+}

@@ -1,0 +1,125 @@
+//! The arguments of a field as a JSON Schema.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use serde_json::{Map, Value, json};
+
+use super::introspection::{Argument, Kind, Ref, Types};
+use crate::sources::offer::cut;
+
+/// Bytes of an argument's description.
+const DESCRIPTION: usize = 300;
+/// Inputs that one tool explains; in those beyond anything goes.
+const INPUTS: usize = 60;
+/// Values of an enum that are listed.
+const VALUES: usize = 500;
+
+/// Makes the schema of a field's arguments; inputs are its `$defs`, so that they may be recursive.
+pub(super) fn schema(types: &Types, arguments: &[Argument]) -> Value {
+    let mut inputs = Inputs { types, known: BTreeSet::new(), queue: VecDeque::new() };
+    let mut schema = inputs.object(arguments);
+    let mut defs = Map::new();
+    while let Some(name) = inputs.queue.pop_front() {
+        let fields = types.all.get(&name).and_then(|it| it.input_fields.as_deref());
+        let made = inputs.object(fields.unwrap_or_default());
+        defs.insert(name, made);
+    }
+    if !defs.is_empty() {
+        schema["$defs"] = Value::Object(defs);
+    }
+    schema
+}
+
+struct Inputs<'a> {
+    types: &'a Types,
+    known: BTreeSet<String>,
+    queue: VecDeque<String>,
+}
+
+impl Inputs<'_> {
+    fn object(&mut self, arguments: &[Argument]) -> Value {
+        let mut properties = Map::new();
+        for argument in arguments {
+            let mut made = self.value(&argument.of);
+            if let (Some(about), Value::Object(fields)) = (&argument.description, &mut made)
+                && !about.trim().is_empty()
+            {
+                fields.insert("description".to_owned(), json!(cut(about.trim(), DESCRIPTION)));
+            }
+            properties.insert(argument.name.clone(), made);
+        }
+        let required: Vec<_> =
+            arguments.iter().filter(|it| it.is_required()).map(|it| &it.name).collect();
+        let mut schema = json!({ "type": "object", "properties": properties });
+        if !required.is_empty() {
+            schema["required"] = json!(required);
+        }
+        schema["additionalProperties"] = json!(false);
+        schema
+    }
+
+    /// What is not marked may be null.
+    fn value(&mut self, of: &Ref) -> Value {
+        if of.kind == Kind::NonNull {
+            let inner = of.of_type.as_deref();
+            return inner.map_or_else(|| json!({}), |it| self.certain(it));
+        }
+        let mut made = self.certain(of);
+        match made.get("type").cloned() {
+            Some(Value::String(one)) => made["type"] = json!([one, "null"]),
+            Some(Value::Array(mut all)) => {
+                all.push(json!("null"));
+                made["type"] = Value::Array(all);
+            }
+            _ if made.get("$ref").is_some() => made = json!({ "anyOf": [made, { "type": "null" }] }),
+            _ => {}
+        }
+        if let Some(Value::Array(values)) = made.get_mut("enum") {
+            values.push(Value::Null);
+        }
+        made
+    }
+
+    fn certain(&mut self, of: &Ref) -> Value {
+        if of.kind == Kind::List {
+            let items = of.of_type.as_deref().map_or_else(|| json!({}), |it| self.value(it));
+            return json!({ "type": "array", "items": items });
+        }
+        let Some((name, known)) = self.types.named(of) else { return json!({}) };
+        match known.kind {
+            Kind::Enum => {
+                let values = known.enum_values.as_deref().unwrap_or_default();
+                if values.is_empty() || values.len() > VALUES {
+                    return json!({ "type": "string" });
+                }
+                let values: Vec<_> = values.iter().map(|it| &it.name).collect();
+                json!({ "type": "string", "enum": values })
+            }
+            Kind::InputObject => self.input(name),
+            _ => scalar(name),
+        }
+    }
+
+    fn input(&mut self, name: &str) -> Value {
+        if !self.known.contains(name) {
+            if self.known.len() >= INPUTS {
+                return json!({ "type": "object" });
+            }
+            self.known.insert(name.to_owned());
+            self.queue.push_back(name.to_owned());
+        }
+        json!({ "$ref": format!("#/$defs/{name}") })
+    }
+}
+
+/// Returns the schema of a scalar; of one that GraphQL does not know anything goes.
+pub(super) fn scalar(name: &str) -> Value {
+    match name {
+        "Int" => json!({ "type": "integer" }),
+        "Float" => json!({ "type": "number" }),
+        "String" => json!({ "type": "string" }),
+        "Boolean" => json!({ "type": "boolean" }),
+        "ID" => json!({ "type": ["string", "integer"] }),
+        other => json!({ "title": other }),
+    }
+}

@@ -1,0 +1,160 @@
+//! What an endpoint says about itself.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The question. Types are wrapped seven times at most: a list of lists of lists.
+pub(super) const QUERY: &str = "query IntrospectionQuery { __schema { \
+    queryType { name } mutationType { name } \
+    types { kind name description \
+        fields(includeDeprecated: true) { name description args { ...I } type { ...T } } \
+        inputFields { ...I } enumValues(includeDeprecated: true) { name } \
+        possibleTypes { name } } } } \
+    fragment I on __InputValue { name description type { ...T } defaultValue } \
+    fragment T on __Type { kind name ofType { kind name ofType { kind name ofType { kind name \
+        ofType { kind name ofType { kind name ofType { kind name ofType { kind name } } } } } } } }";
+
+/// The types of an endpoint.
+#[derive(Debug)]
+pub(super) struct Types {
+    pub(super) all: BTreeMap<String, Type>,
+    pub(super) query: Option<String>,
+    pub(super) mutation: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Schema {
+    query_type: Option<Named>,
+    mutation_type: Option<Named>,
+    types: Vec<Type>,
+}
+
+/// A type by its name.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Named {
+    pub(super) name: String,
+}
+
+/// A type with a name.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Type {
+    pub(super) kind: Kind,
+    name: String,
+    pub(super) description: Option<String>,
+    pub(super) fields: Option<Vec<Field>>,
+    pub(super) input_fields: Option<Vec<Argument>>,
+    pub(super) enum_values: Option<Vec<Named>>,
+    pub(super) possible_types: Option<Vec<Named>>,
+}
+
+/// What kind of type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(super) enum Kind {
+    Scalar,
+    Object,
+    Interface,
+    Union,
+    Enum,
+    InputObject,
+    List,
+    NonNull,
+}
+
+/// A field of an object.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Field {
+    pub(super) name: String,
+    pub(super) description: Option<String>,
+    #[serde(default)]
+    pub(super) args: Vec<Argument>,
+    #[serde(rename = "type")]
+    pub(super) of: Ref,
+}
+
+/// An argument of a field, or a field of an input.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Argument {
+    pub(super) name: String,
+    pub(super) description: Option<String>,
+    #[serde(rename = "type")]
+    pub(super) of: Ref,
+    pub(super) default_value: Option<String>,
+}
+
+/// A type as it is used: a name, perhaps in lists, perhaps never null.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Ref {
+    pub(super) kind: Kind,
+    pub(super) name: Option<String>,
+    pub(super) of_type: Option<Box<Ref>>,
+}
+
+impl Types {
+    /// Reads the answer to [`QUERY`].
+    pub(super) fn read(schema: Value) -> Result<Self, String> {
+        let schema: Schema = serde_json::from_value(schema)
+            .map_err(|err| format!("its schema cannot be read: {err}"))?;
+        let all = schema.types.into_iter().map(|it| (it.name.clone(), it)).collect();
+        Ok(Self {
+            all,
+            query: schema.query_type.map(|it| it.name),
+            mutation: schema.mutation_type.map(|it| it.name),
+        })
+    }
+
+    /// Returns the fields of a type, if there is the type.
+    pub(super) fn fields(&self, name: Option<&str>) -> &[Field] {
+        let fields = name.and_then(|it| self.all.get(it)).and_then(|it| it.fields.as_deref());
+        fields.unwrap_or_default()
+    }
+
+    /// Returns the type behind a reference, whatever is around it.
+    pub(super) fn named<'a>(&'a self, of: &'a Ref) -> Option<(&'a str, &'a Type)> {
+        let name = of.base()?;
+        Some((name, self.all.get(name)?))
+    }
+}
+
+impl Ref {
+    /// Returns the name, whatever is around it.
+    pub(super) fn base(&self) -> Option<&str> {
+        match &self.of_type {
+            Some(inner) => inner.base(),
+            None => self.name.as_deref(),
+        }
+    }
+
+    /// Returns the type as a document writes it: `[ID!]!`.
+    pub(super) fn written(&self) -> String {
+        let inner = || self.of_type.as_ref().map(|it| it.written()).unwrap_or_default();
+        match self.kind {
+            Kind::NonNull => format!("{}!", inner()),
+            Kind::List => format!("[{}]", inner()),
+            _ => self.name.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl Argument {
+    /// Returns whether a value must be given.
+    pub(super) fn is_required(&self) -> bool {
+        self.of.kind == Kind::NonNull && self.default_value.is_none()
+    }
+
+    /// Returns the type of a variable for it: one that may be left out is not `!`, because it has
+    /// a default where it stands.
+    pub(super) fn variable(&self) -> String {
+        let written = self.of.written();
+        match written.strip_suffix('!') {
+            Some(open) if !self.is_required() => open.to_owned(),
+            _ => written,
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What is selected where a plan cannot say: all that is plain, and objects down to a depth.
+//!
+//! Left out are fields that need arguments, and objects of a type that is being selected already:
+//! an author's books, but not the books' author. Lists are selected as what is in them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    arguments::scalar,
+    introspection::{Field, Kind, Ref, Type, Types},
+};
+
+/// Fields of one selection: a request stays small.
+const FIELDS: usize = 400;
+
+/// Selects below a field. The text is empty where nothing can be, and the schema is what comes of
+/// it.
+pub(super) fn select(types: &Types, of: &Ref, depth: usize) -> (String, Value) {
+    let mut selector = Selector { types, left: FIELDS, path: Vec::new() };
+    let made = selector.value(of, depth);
+    made.unwrap_or_else(|| (" { __typename }".to_owned(), json!({})))
+}
+
+/// Writes a part of a path.
+pub(super) fn part(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+struct Selector<'a> {
+    types: &'a Types,
+    left: usize,
+    /// The types that are being selected.
+    path: Vec<&'a str>,
+}
+
+impl<'a> Selector<'a> {
+    /// Returns what is written behind a field of a type, and its schema; nothing if the field is
+    /// to be left out.
+    fn value(&mut self, of: &'a Ref, depth: usize) -> Option<(String, Value)> {
+        let (name, known) = self.types.named(of)?;
+        let (text, schema) = match known.kind {
+            Kind::Scalar => (String::new(), scalar(name)),
+            Kind::Enum => (String::new(), json!({ "type": "string" })),
+            Kind::Object | Kind::Interface | Kind::Union => self.object(name, known, depth)?,
+            Kind::InputObject | Kind::List | Kind::NonNull => return None,
+        };
+        Some((text, wrapped(of, schema)))
+    }
+
+    fn object(
+        &mut self,
+        name: &'a str,
+        known: &'a Type,
+        depth: usize,
+    ) -> Option<(String, Value)> {
+        if depth == 0 || self.path.contains(&name) {
+            return None;
+        }
+        self.path.push(name);
+        let mut words = Vec::new();
+        let mut properties = Map::new();
+        if known.kind != Kind::Object {
+            words.push("__typename".to_owned());
+            properties.insert("__typename".to_owned(), json!({ "type": "string" }));
+        }
+        self.fields(known.fields.as_deref().unwrap_or_default(), depth, &mut words, &mut properties);
+        if known.kind == Kind::Union {
+            self.members(known, &mut words);
+        }
+        self.path.pop();
+        let is_union = known.kind == Kind::Union;
+        let schema = if is_union {
+            json!({ "type": "object" })
+        } else {
+            json!({ "type": "object", "properties": properties })
+        };
+        (!words.is_empty()).then(|| (format!(" {{ {} }}", words.join(" ")), schema))
+    }
+
+    /// Selects plain fields before objects, so that what is left goes to the former.
+    fn fields(
+        &mut self,
+        fields: &'a [Field],
+        depth: usize,
+        words: &mut Vec<String>,
+        properties: &mut Map<String, Value>,
+    ) {
+        let is_open = |it: &&Field| !it.args.iter().any(super::introspection::Argument::is_required);
+        let (plain, objects): (Vec<_>, Vec<_>) =
+            fields.iter().filter(is_open).partition(|it| self.is_plain(it));
+        for field in plain.into_iter().chain(objects) {
+            if self.left == 0 {
+                return;
+            }
+            let Some((text, schema)) = self.value(&field.of, depth - 1) else { continue };
+            self.left = self.left.saturating_sub(1);
+            words.push(format!("{}{text}", field.name));
+            properties.insert(field.name.clone(), schema);
+        }
+    }
+
+    fn is_plain(&self, field: &Field) -> bool {
+        let known = self.types.named(&field.of);
+        known.is_some_and(|(_, it)| matches!(it.kind, Kind::Scalar | Kind::Enum))
+    }
+
+    /// Selects the plain fields of a union's members. Where two members mean different things by a
+    /// name it is left out: an answer could not have both.
+    fn members(&mut self, union: &'a Type, words: &mut Vec<String>) {
+        let mut meanings: BTreeMap<&str, String> = BTreeMap::new();
+        for member in union.possible_types.as_deref().unwrap_or_default() {
+            let fields = self.types.fields(Some(&member.name)).iter();
+            let fields = fields.filter(|it| {
+                self.is_plain(it)
+                    && it.args.is_empty()
+                    && *meanings.entry(&it.name).or_insert_with(|| it.of.written()) == it.of.written()
+            });
+            let fields: Vec<&str> = fields.map(|it| it.name.as_str()).take(self.left).collect();
+            self.left -= fields.len();
+            if !fields.is_empty() {
+                words.push(format!("... on {} {{ {} }}", member.name, fields.join(" ")));
+            }
+        }
+    }
+}
+
+/// Puts the lists and nulls of a type around what is in it.
+fn wrapped(of: &Ref, inner: Value) -> Value {
+    match (of.kind, &of.of_type) {
+        (Kind::NonNull, Some(it)) => certain(it, inner),
+        _ => nullable(certain(of, inner)),
+    }
+}
+
+fn certain(of: &Ref, inner: Value) -> Value {
+    match (of.kind, &of.of_type) {
+        (Kind::List, Some(it)) => json!({ "type": "array", "items": wrapped(it, inner) }),
+        _ => inner,
+    }
+}
+
+fn nullable(mut schema: Value) -> Value {
+    match schema.get_mut("type") {
+        Some(Value::Array(all)) => all.push(json!("null")),
+        Some(one) => *one = json!([one.take(), "null"]),
+        None => {}
+    }
+    schema
+}

@@ -1,0 +1,156 @@
+//! Toolsets of OpenAPI 3.0 and 3.1 documents: each operation is a tool.
+//!
+//! What a document says is believed as far as it can be: an operation that cannot be read is left
+//! out with a warning, one that cannot be called says so, and no document takes the others down.
+
+mod body;
+mod document;
+mod operation;
+mod parameter;
+mod schema;
+mod security;
+mod tool;
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use async_trait::async_trait;
+use reqwest::{Method, Url, header::HeaderMap};
+use serde::Deserialize;
+use shared::id::ToolSetName;
+
+use self::{document::Document, operation::operations, security::Credential, tool::Api};
+use super::offer::{Offers, included};
+use crate::{
+    secret::Text,
+    tool::{
+        Tool,
+        http::{
+            Caller, ServerUrl,
+            client::{Http, Outgoing, Reach, host},
+        },
+    },
+};
+
+/// Bytes of a document: the largest that are published have a third of it.
+const DOCUMENT: usize = 32 << 20;
+
+/// An API, as the configuration describes it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpenApiConfig {
+    /// The document: a file, or an address.
+    document: String,
+    /// Where the API is, if not where the document says.
+    base_url: Option<ServerUrl>,
+    /// Headers of every call.
+    #[serde(default)]
+    headers: BTreeMap<String, Text>,
+    /// What the document's security schemes are told, by their names.
+    #[serde(default)]
+    auth: BTreeMap<String, Credential>,
+    /// The tools that are wanted, as globs of their names.
+    #[serde(default)]
+    include: Vec<String>,
+    /// The tags of which a tool must have one.
+    #[serde(default)]
+    tags: Vec<String>,
+    /// How long an answer may take.
+    timeout_seconds: Option<u64>,
+}
+
+impl OpenApiConfig {
+    /// Resolves the document's path against a folder.
+    pub(super) fn root(&mut self, base: &Path) {
+        if !is_address(&self.document) {
+            self.document = base.join(&self.document).display().to_string();
+        }
+    }
+}
+
+fn is_address(document: &str) -> bool {
+    document.starts_with("http://") || document.starts_with("https://")
+}
+
+/// An API whose document is asked for.
+#[derive(Debug)]
+pub(super) struct OpenApiSource {
+    set: ToolSetName,
+    config: OpenApiConfig,
+    most: usize,
+}
+
+impl OpenApiSource {
+    pub(super) fn new(set: ToolSetName, config: OpenApiConfig, most: usize) -> Self {
+        Self { set, config, most }
+    }
+
+    /// Returns the document's text, and where it is if that is an address.
+    async fn load(&self) -> Result<(Vec<u8>, Option<Url>), String> {
+        let document = &self.config.document;
+        if !is_address(document) {
+            let about = |err| format!("the document `{document}` cannot be read: {err}");
+            let size = tokio::fs::metadata(document).await.map_err(about)?.len();
+            if size > DOCUMENT as u64 {
+                return Err(format!("the document `{document}` has more than {DOCUMENT} bytes"));
+            }
+            return Ok((tokio::fs::read(document).await.map_err(about)?, None));
+        }
+        let url: Url =
+            document.parse().map_err(|err| format!("`{document}` is no address: {err}"))?;
+        let asked = Outgoing {
+            method: Method::GET,
+            url: url.clone(),
+            headers: HeaderMap::new(),
+            body: None,
+            reach: Reach::Anywhere,
+        };
+        let reply = Http::default().send(asked, DOCUMENT).await.map_err(|err| err.to_string())?;
+        let host = host(&url);
+        if !reply.status.is_success() {
+            return Err(format!("`{host}` has no document there: it answered {}", reply.status));
+        }
+        if reply.is_cut {
+            return Err(format!("the document of `{host}` has more than {DOCUMENT} bytes"));
+        }
+        Ok((reply.body, Some(url)))
+    }
+}
+
+#[async_trait]
+impl Offers for OpenApiSource {
+    async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, String> {
+        let (text, from) = self.load().await?;
+        let (set, config, most) = (self.set.clone(), self.config.clone(), self.most);
+        // Thousands of operations take a while; nobody else should wait.
+        let read = tokio::task::spawn_blocking(move || read(&set, &config, most, &text, from));
+        read.await.map_err(|_| "the document could not be read: this is a bug".to_owned())?
+    }
+}
+
+/// Reads a document into tools.
+fn read(
+    set: &ToolSetName,
+    config: &OpenApiConfig,
+    most: usize,
+    text: &[u8],
+    from: Option<Url>,
+) -> Result<Vec<Arc<dyn Tool>>, String> {
+    let document = Document::parse(text)?;
+    let is_wanted = included(&config.include)?;
+    let schemes = security::schemes(&document, &config.auth)?;
+    let api = Arc::new(Api {
+        caller: Caller::new(most, config.timeout_seconds),
+        headers: config.headers.clone(),
+        auth: config.auth.clone(),
+        schemes,
+    });
+    let servers = document::Servers { base: config.base_url.clone().map(|it| it.0), from };
+    let tools = operations(&document, &servers, &api.auth, &config.tags)?
+        .into_iter()
+        .filter(|it| is_wanted(&it.name))
+        .filter_map(|it| tool::make(set, &api, it));
+    Ok(tools.collect())
+}
+
+#[cfg(test)]
+mod tests;

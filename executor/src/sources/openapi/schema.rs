@@ -1,0 +1,449 @@
+//! Schemas of a document as JSON Schemas of tools.
+//!
+//! OpenAPI 3.0 has a dialect of its own, and documents have mistakes; what comes out here is
+//! always a JSON Schema. What a schema refers to becomes its `$defs`, so that recursion is no
+//! matter; beyond so many nodes anything goes, because a model would not read them and thousands
+//! of tools would not fit.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde_json::{Map, Value, json};
+
+use super::document::Document;
+use crate::sources::offer::cut;
+
+/// How deep a schema without references nests.
+const DEPTH: usize = 24;
+/// Bytes of a property's description.
+const DESCRIPTION: usize = 300;
+/// Choices of an `enum`, and of `oneOf` and its like.
+const CHOICES: usize = 500;
+/// The types of JSON Schema.
+const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
+
+/// Which way a value goes: some properties are only asked for, some only answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Asked,
+    Answered,
+}
+
+/// Makes the schemas of one tool.
+#[derive(Debug)]
+pub(super) struct Schemas<'a> {
+    document: &'a Document,
+    way: Way,
+    /// Nodes that may still be made.
+    left: usize,
+    /// What references are called.
+    names: BTreeMap<String, String>,
+    taken: BTreeSet<String>,
+    queue: VecDeque<(String, &'a Value)>,
+}
+
+impl<'a> Schemas<'a> {
+    pub(super) fn new(document: &'a Document, way: Way, nodes: usize) -> Self {
+        Self {
+            document,
+            way,
+            left: nodes,
+            names: BTreeMap::new(),
+            taken: BTreeSet::new(),
+            queue: VecDeque::new(),
+        }
+    }
+
+    /// Makes a JSON Schema, whose references [`defs`](Self::defs) explains.
+    pub(super) fn schema(&mut self, schema: &'a Value) -> Value {
+        self.make(schema, 0)
+    }
+
+    /// Returns what the schemas made so far refer to.
+    pub(super) fn defs(mut self) -> Map<String, Value> {
+        let mut defs = Map::new();
+        while let Some((name, schema)) = self.queue.pop_front() {
+            let made = self.make(schema, 0);
+            defs.insert(name, made);
+        }
+        untangle(&mut defs);
+        defs
+    }
+
+    /// Returns whether a property has no place in what goes this way.
+    fn is_left_out(&self, schema: &Value) -> bool {
+        let word = match self.way {
+            Way::Asked => "readOnly",
+            Way::Answered => "writeOnly",
+        };
+        let is_marked = |it: &Value| it.get(word) == Some(&Value::Bool(true));
+        is_marked(schema) || self.document.resolve(schema).is_ok_and(is_marked)
+    }
+
+    fn make(&mut self, schema: &'a Value, depth: usize) -> Value {
+        let Value::Object(written) = schema else {
+            return if *schema == Value::Bool(false) { json!(false) } else { json!({}) };
+        };
+        if self.left == 0 || depth > DEPTH {
+            return json!({});
+        }
+        self.left -= 1;
+        if let Some(reference) = written.get("$ref").and_then(Value::as_str) {
+            return self.reference(reference, written);
+        }
+        let mut made = Map::new();
+        self.types(written, &mut made);
+        plain(written, &mut made);
+        self.nested(written, &mut made, depth);
+        self.properties(written, &mut made, depth);
+        let is_nullable = written.get("nullable") == Some(&Value::Bool(true));
+        let is_open = !made.contains_key("type");
+        let is_chosen = ["allOf", "anyOf", "oneOf", "enum"].iter().any(|it| made.contains_key(*it));
+        if is_nullable && is_open && is_chosen {
+            return json!({ "anyOf": [made, { "type": "null" }] });
+        }
+        Value::Object(made)
+    }
+
+    fn reference(&mut self, reference: &str, written: &Map<String, Value>) -> Value {
+        let Ok((pointer, target)) = self.document.target(reference) else { return json!({}) };
+        let name = match self.names.get(&pointer) {
+            Some(name) => name.clone(),
+            None => {
+                let name = self.name(&pointer);
+                self.names.insert(pointer, name.clone());
+                self.queue.push_back((name.clone(), target));
+                name
+            }
+        };
+        let mut made = Map::new();
+        made.insert("$ref".to_owned(), json!(format!("#/$defs/{name}")));
+        describe(written, &mut made);
+        Value::Object(made)
+    }
+
+    fn name(&mut self, pointer: &str) -> String {
+        let last = pointer.rsplit('/').next().unwrap_or_default();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        let base: String = last.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+        let base = if base.is_empty() { "schema".to_owned() } else { base };
+        let mut name = base.clone();
+        let mut count = 1;
+        while !self.taken.insert(name.clone()) {
+            count += 1;
+            name = format!("{base}_{count}");
+        }
+        name
+    }
+
+    fn types(&self, written: &Map<String, Value>, made: &mut Map<String, Value>) {
+        let one = |it: &Value| it.as_str().filter(|it| TYPES.contains(it)).map(str::to_owned);
+        let mut types: Vec<String> = match written.get("type") {
+            Some(Value::Array(all)) => all.iter().filter_map(one).collect(),
+            Some(it) => one(it).into_iter().collect(),
+            None => Vec::new(),
+        };
+        let is_nullable = written.get("nullable") == Some(&Value::Bool(true));
+        if is_nullable && !types.is_empty() {
+            types.push("null".to_owned());
+        }
+        let mut known = BTreeSet::new();
+        types.retain(|it| known.insert(it.clone()));
+        match types.len() {
+            0 => {}
+            1 => drop(made.insert("type".to_owned(), json!(types[0]))),
+            _ => drop(made.insert("type".to_owned(), json!(types))),
+        }
+        if let Some(Value::Array(choices)) = written.get("enum")
+            && !choices.is_empty()
+            && choices.len() <= CHOICES
+        {
+            let mut choices = choices.clone();
+            if is_nullable && !choices.contains(&Value::Null) {
+                choices.push(Value::Null);
+            }
+            made.insert("enum".to_owned(), Value::Array(choices));
+        }
+    }
+
+    fn nested(&mut self, written: &'a Map<String, Value>, made: &mut Map<String, Value>, depth: usize) {
+        // `not` is left out: of a schema that is only known in part it would forbid too much.
+        for word in ["items", "additionalProperties", "contains", "propertyNames"] {
+            if let Some(it @ (Value::Object(_) | Value::Bool(_))) = written.get(word) {
+                let it = if it.is_boolean() { it.clone() } else { self.make(it, depth + 1) };
+                made.insert(word.to_owned(), it);
+            }
+        }
+        for word in ["allOf", "anyOf", "oneOf", "prefixItems"] {
+            if let Some(Value::Array(all)) = written.get(word)
+                && !all.is_empty()
+                && all.len() <= CHOICES
+            {
+                let all = all.iter().map(|it| self.make(it, depth + 1)).collect();
+                // Those that are known in part may fit together.
+                let word = if word == "oneOf" { "anyOf" } else { word };
+                made.entry(word.to_owned()).or_insert(Value::Array(all));
+            }
+        }
+    }
+
+    fn properties(
+        &mut self,
+        written: &'a Map<String, Value>,
+        made: &mut Map<String, Value>,
+        depth: usize,
+    ) {
+        let mut gone = BTreeSet::new();
+        if let Some(Value::Object(all)) = written.get("properties") {
+            let mut properties = Map::new();
+            for (name, schema) in all {
+                if self.is_left_out(schema) {
+                    gone.insert(name.as_str());
+                } else {
+                    properties.insert(name.clone(), self.make(schema, depth + 1));
+                }
+            }
+            made.insert("properties".to_owned(), Value::Object(properties));
+        }
+        if let Some(Value::Array(required)) = written.get("required") {
+            let mut known = BTreeSet::new();
+            let required = required.iter().filter_map(Value::as_str);
+            let required: Vec<_> =
+                required.filter(|it| !gone.contains(it) && known.insert(*it)).collect();
+            if !required.is_empty() {
+                made.insert("required".to_owned(), json!(required));
+            }
+        }
+    }
+}
+
+/// Copies what is the same in every dialect, if it is what it should be.
+fn plain(written: &Map<String, Value>, made: &mut Map<String, Value>) {
+    describe(written, made);
+    for word in ["title", "format", "pattern"] {
+        if let Some(Value::String(text)) = written.get(word) {
+            made.insert(word.to_owned(), json!(cut(text, DESCRIPTION)));
+        }
+    }
+    for word in ["default", "const"] {
+        if let Some(value) = written.get(word) {
+            made.insert(word.to_owned(), value.clone());
+        }
+    }
+    for word in
+        ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"]
+    {
+        if let Some(count) = written.get(word).and_then(Value::as_u64) {
+            made.insert(word.to_owned(), json!(count));
+        }
+    }
+    if let Some(Value::Bool(is_unique)) = written.get("uniqueItems") {
+        made.insert("uniqueItems".to_owned(), json!(is_unique));
+    }
+    if let Some(step @ Value::Number(n)) = written.get("multipleOf")
+        && n.as_f64().is_some_and(|it| it > 0.0)
+    {
+        made.insert("multipleOf".to_owned(), step.clone());
+    }
+    for (word, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
+        let bound = written.get(word).filter(|it| it.is_number());
+        match (bound, written.get(exclusive)) {
+            // 3.0 says whether, 3.1 says how much.
+            (Some(bound), Some(Value::Bool(true))) => {
+                made.insert(exclusive.to_owned(), bound.clone());
+            }
+            (bound, other) => {
+                made.extend(bound.map(|it| (word.to_owned(), it.clone())));
+                let other = other.filter(|it| it.is_number());
+                made.extend(other.map(|it| (exclusive.to_owned(), it.clone())));
+            }
+        }
+    }
+}
+
+fn describe(written: &Map<String, Value>, made: &mut Map<String, Value>) {
+    if let Some(Value::String(text)) = written.get("description") {
+        made.insert("description".to_owned(), json!(cut(text.trim(), DESCRIPTION)));
+    }
+}
+
+/// Cuts references that lead back to where they stand without going into a value: whoever
+/// followed them would never end.
+fn untangle(defs: &mut Map<String, Value>) {
+    let mut done = BTreeSet::new();
+    let names: Vec<String> = defs.keys().cloned().collect();
+    for name in names {
+        let mut path = Vec::new();
+        visit(name, defs, &mut path, &mut done);
+    }
+}
+
+fn visit(
+    name: String,
+    defs: &mut Map<String, Value>,
+    path: &mut Vec<String>,
+    done: &mut BTreeSet<String>,
+) {
+    if !done.insert(name.clone()) {
+        return;
+    }
+    path.push(name.clone());
+    let mut next = Vec::new();
+    if let Some(schema) = defs.get_mut(&name) {
+        in_place(schema, &mut |target| {
+            let is_circle = path.iter().any(|it| it == target);
+            if !is_circle {
+                next.push(target.to_owned());
+            }
+            is_circle
+        });
+    }
+    for target in next {
+        visit(target, defs, path, done);
+    }
+    path.pop();
+}
+
+/// Asks of every reference that holds for the same value whether it is to go.
+fn in_place(schema: &mut Value, is_cut: &mut dyn FnMut(&str) -> bool) {
+    let target = schema.get("$ref").and_then(Value::as_str);
+    let target = target.and_then(|it| it.strip_prefix("#/$defs/"));
+    if target.is_some_and(&mut *is_cut) {
+        *schema = json!({});
+        return;
+    }
+    let Value::Object(words) = schema else { return };
+    for word in ["allOf", "anyOf"] {
+        if let Some(Value::Array(all)) = words.get_mut(word) {
+            all.iter_mut().for_each(|it| in_place(it, is_cut));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check(schema: Value, components: Value, way: Way, expected: Expect) {
+        let document = json!({ "openapi": "3.0.0", "components": { "schemas": components } });
+        let document = Document::parse(document.to_string().as_bytes()).unwrap();
+        let mut schemas = Schemas::new(&document, way, 50);
+        let mut made = schemas.schema(&schema);
+        let defs = schemas.defs();
+        if !defs.is_empty() {
+            made["$defs"] = Value::Object(defs);
+        }
+        let compiled = shared::schema::Schema::new(&made).unwrap();
+        compiled.is_valid(&json!({ "a": [1, null, { "a": {} }] }));
+        expected.assert_eq(&made.to_string());
+    }
+
+    fn asked(schema: Value, components: Value, expected: Expect) {
+        check(schema, components, Way::Asked, expected);
+    }
+
+    #[test]
+    fn dialects_become_one() {
+        let none = || json!({});
+        asked(
+            json!({ "type": "string", "nullable": true, "example": "x", "xml": {} }),
+            none(),
+            expect![[r#"{"type":["string","null"]}"#]],
+        );
+        asked(
+            json!({ "type": "integer", "minimum": 1, "exclusiveMinimum": true, "maximum": 9, "exclusiveMaximum": false }),
+            none(),
+            expect![[r#"{"type":"integer","exclusiveMinimum":1,"maximum":9}"#]],
+        );
+        asked(
+            json!({ "type": ["string", "null"], "exclusiveMinimum": 3 }),
+            none(),
+            expect![[r#"{"type":["string","null"],"exclusiveMinimum":3}"#]],
+        );
+        asked(
+            json!({ "nullable": true, "allOf": [{ "type": "string" }] }),
+            none(),
+            expect![[r#"{"anyOf":[{"allOf":[{"type":"string"}]},{"type":"null"}]}"#]],
+        );
+        asked(
+            json!({ "type": "string", "enum": ["a"], "nullable": true }),
+            none(),
+            expect![[r#"{"type":["string","null"],"enum":["a",null]}"#]],
+        );
+    }
+
+    #[test]
+    fn mistakes_are_left_out() {
+        asked(
+            json!({ "type": "strnig", "properties": [], "required": "a", "items": 3, "enum": [], "minLength": -1, "multipleOf": 0, "allOf": {} }),
+            json!({}),
+            expect!["{}"],
+        );
+        asked(json!([]), json!({}), expect!["{}"]);
+        asked(json!({ "$ref": "#/components/schemas/Gone" }), json!({}), expect!["{}"]);
+        asked(json!({ "$ref": "other.yaml#/A" }), json!({}), expect!["{}"]);
+    }
+
+    #[test]
+    fn what_only_goes_the_other_way_is_left_out() {
+        let schema = json!({
+            "type": "object",
+            "required": ["id", "secret"],
+            "properties": { "id": { "readOnly": true }, "secret": { "writeOnly": true } },
+        });
+        asked(
+            schema.clone(),
+            json!({}),
+            expect![[r#"{"type":"object","properties":{"secret":{}},"required":["secret"]}"#]],
+        );
+        check(
+            schema,
+            json!({}),
+            Way::Answered,
+            expect![[r#"{"type":"object","properties":{"id":{}},"required":["id"]}"#]],
+        );
+    }
+
+    #[test]
+    fn recursion_is_kept_and_circles_are_cut() {
+        let node = json!({ "$ref": "#/components/schemas/Node" });
+        asked(
+            node.clone(),
+            json!({ "Node": { "properties": { "next": node } } }),
+            expect![[r##"{"$ref":"#/$defs/Node","$defs":{"Node":{"properties":{"next":{"$ref":"#/$defs/Node"}}}}}"##]],
+        );
+        asked(
+            json!({ "$ref": "#/components/schemas/A" }),
+            json!({ "A": { "$ref": "#/components/schemas/B" }, "B": { "$ref": "#/components/schemas/A" } }),
+            expect!["{}"],
+        );
+        asked(
+            json!({ "$ref": "#/components/schemas/A" }),
+            json!({
+                "A": { "allOf": [{ "$ref": "#/components/schemas/B" }] },
+                "B": { "anyOf": [{ "$ref": "#/components/schemas/A" }, { "type": "string" }] },
+            }),
+            expect![[r##"{"$ref":"#/$defs/A","$defs":{"A":{"allOf":[{"$ref":"#/$defs/B"}]},"B":{"anyOf":[{},{"type":"string"}]}}}"##]],
+        );
+    }
+
+    #[test]
+    fn a_large_schema_is_open_at_the_end() {
+        let all: Map<String, Value> = (0..500)
+            .map(|it| {
+                let next = format!("#/components/schemas/S{}", (it * 7 + 1) % 500);
+                (format!("S{it}"), json!({ "properties": { "a": { "$ref": next }, "b": { "type": "string" } } }))
+            })
+            .collect();
+        let document = json!({ "openapi": "3.1.0", "components": { "schemas": all } });
+        let document = Document::parse(document.to_string().as_bytes()).unwrap();
+        let mut schemas = Schemas::new(&document, Way::Asked, 100);
+        let first = json!({ "$ref": "#/components/schemas/S0" });
+        schemas.schema(&first);
+        let defs = schemas.defs();
+        assert!((25..=101).contains(&defs.len()), "{}", defs.len());
+        assert!(defs.values().any(|it| *it == json!({})));
+    }
+}
