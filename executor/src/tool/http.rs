@@ -179,3 +179,5 @@ impl Tool for HttpTool {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) mod trial;

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The question. Types are wrapped seven times at most: a list of lists of lists.
 pub(super) const QUERY: &str = "query IntrospectionQuery { __schema { \
     queryType { name } mutationType { name } \
-    types { kind name description \
+    types { kind name \
         fields(includeDeprecated: true) { name description args { ...I } type { ...T } } \
         inputFields { ...I } enumValues(includeDeprecated: true) { name } \
         possibleTypes { name } } } } \
@@ -44,7 +44,6 @@ pub(super) struct Named {
 pub(super) struct Type {
     pub(super) kind: Kind,
     name: String,
-    pub(super) description: Option<String>,
     pub(super) fields: Option<Vec<Field>>,
     pub(super) input_fields: Option<Vec<Argument>>,
     pub(super) enum_values: Option<Vec<Named>>,

@@ -1,0 +1,404 @@
+use std::{fs, time::Instant};
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{Path, State},
+    http::{HeaderMap, Method, StatusCode, Uri},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use expect_test::{Expect, expect};
+use serde_json::{Map, Value, json};
+use shared::tool::Effect;
+use tempfile::TempDir;
+
+use crate::{
+    tool::http::trial::{Served, Set},
+    toolbox::SetStatus,
+};
+
+/// A shop of pets, in 3.0 and YAML as people write it.
+const PETS: &str = r##"
+openapi: 3.0.3
+info: { title: Pets, version: "1" }
+servers: [{ url: "{scheme}://nowhere.invalid/v1", variables: { scheme: { default: http } } }]
+security: [{ key: [] }]
+paths:
+  /pets:
+    parameters:
+      - { name: trace, in: header, schema: { type: string } }
+    get:
+      operationId: listPets
+      summary: Lists pets.
+      description: Newest first.
+      tags: [pets, read]
+      parameters:
+        - { name: limit, in: query, description: How many., schema: { type: integer, minimum: 1, exclusiveMinimum: false } }
+        - { name: tags, in: query, schema: { type: array, items: { type: string } }, explode: false }
+        - { name: where, in: query, style: deepObject, explode: true, schema: { type: object } }
+      responses:
+        200: { description: ok, content: { application/json: { schema: { type: array, items: { $ref: "#/components/schemas/Pet" } } } } }
+    post:
+      operationId: pets/create
+      tags: [pets]
+      requestBody: { $ref: "#/components/requestBodies/Pet" }
+      responses: { "201": { description: made, content: { application/json: { schema: { $ref: "#/components/schemas/Pet" } } } } }
+  /pets/{id}:
+    parameters: [{ $ref: "#/components/parameters/Id" }]
+    get: { responses: {} }
+    put:
+      operationId: replacePet
+      requestBody:
+        required: true
+        content: { application/json: { schema: { type: object, properties: { id: { type: integer } } } } }
+    delete: { operationId: deletePet, security: [{ user: [] }] }
+    patch:
+      operationId: uploadPet
+      requestBody: { content: { multipart/form-data: { schema: { type: object } } } }
+  /login:
+    post:
+      operationId: login
+      security: []
+      requestBody: { content: { application/x-www-form-urlencoded: { schema: { type: object, properties: { user: { type: string }, n: { type: integer } } } } } }
+  /other:
+    get: { operationId: listPets, security: [{ token: [] }], parameters: [{ name: session, in: cookie, schema: {} }] }
+components:
+  securitySchemes:
+    key: { type: apiKey, in: header, name: X-Key }
+    user: { type: http, scheme: basic }
+    token: { type: http, scheme: bearer }
+  parameters:
+    Id: { name: id, in: path, required: true, schema: { type: integer } }
+  requestBodies:
+    Pet: { required: true, content: { application/json: { schema: { $ref: "#/components/schemas/Pet" } } } }
+  schemas:
+    Pet:
+      type: object
+      required: [id, name]
+      properties:
+        id: { type: integer, readOnly: true }
+        name: { type: string }
+        owner: { type: string, nullable: true }
+        parent: { $ref: "#/components/schemas/Pet" }
+"##;
+
+/// Says what was asked.
+async fn echo(method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    let mut said = vec![format!("{method} {uri}")];
+    for name in ["x-key", "authorization", "cookie", "trace", "x-all", "content-type"] {
+        if let Some(value) = headers.get(name) {
+            said.push(format!("{name}: {}", value.to_str().unwrap()));
+        }
+    }
+    said.push(String::from_utf8(body.to_vec()).unwrap());
+    said.join("\n").trim_end().to_owned().into_response()
+}
+
+struct Trial {
+    served: Served,
+    folder: TempDir,
+}
+
+impl Trial {
+    async fn begin(document: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("d.yaml"), document).unwrap();
+        Self { served: Served::begin(Router::new().fallback(echo)).await, folder }
+    }
+
+    /// A set whose calls go to the server of the test.
+    fn source(&self, more: Value) -> Value {
+        let mut api = json!({
+            "document": self.folder.path().join("d.yaml"),
+            "base_url": format!("{}/v2/", self.served.url),
+        });
+        for (key, value) in more.as_object().unwrap() {
+            api[key] = value.clone();
+        }
+        json!({ "openapi": api })
+    }
+
+    async fn ready(&self, more: Value) -> Set {
+        Set::ready(&self.source(more)).await
+    }
+
+    async fn error(&self, more: Value) -> String {
+        Set::begin(&self.source(more)).error().await
+    }
+}
+
+fn keys() -> Value {
+    json!({ "auth": {
+        "key": { "secret": "CARGO_PKG_NAME" },
+        "user": { "username": "me", "password": { "secret": "CARGO_PKG_NAME" } },
+        "token": "t",
+    }, "headers": { "x-all": 1 } })
+}
+
+#[tokio::test]
+async fn operations_are_tools() {
+    let trial = Trial::begin(PETS).await;
+    let set = trial.ready(json!({})).await;
+    let effects = set.names().into_iter().map(|it| {
+        let tool = set.tool(&it);
+        let definition = tool.definition();
+        let mark = if definition.is_callable { "" } else { " (not callable)" };
+        format!("{it}: {:?}{mark}", definition.effect)
+    });
+    expect![[r#"
+        listPets: Read
+        pets_create: Once
+        get_pets_id: Read
+        replacePet: Idempotent
+        deletePet: Idempotent
+        uploadPet: Once (not callable)
+        login: Once
+        listPets_2: Read"#]]
+    .assert_eq(&effects.collect::<Vec<_>>().join("\n"));
+    let list = set.tool("listPets");
+    expect!["Lists pets.\nNewest first."].assert_eq(&list.definition().description);
+    expect![[r#"{"type":"object","properties":{"limit":{"type":"integer","minimum":1,"description":"How many."},"tags":{"type":"array","items":{"type":"string"}},"where":{"type":"object"},"trace":{"type":"string"}},"additionalProperties":false}"#]]
+        .assert_eq(&list.definition().input_schema.to_string());
+    expect![[r##"{"type":"array","items":{"$ref":"#/$defs/Pet"},"$defs":{"Pet":{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"owner":{"type":["string","null"]},"parent":{"$ref":"#/$defs/Pet"}},"required":["id","name"]}}}"##]]
+        .assert_eq(&list.definition().output_schema.as_ref().unwrap().to_string());
+    let create = set.tool("pets_create");
+    expect![[r##"{"type":"object","properties":{"trace":{"type":"string"},"name":{"type":"string"},"owner":{"type":["string","null"]},"parent":{"$ref":"#/$defs/Pet"}},"required":["name"],"additionalProperties":false,"$defs":{"Pet":{"type":"object","properties":{"name":{"type":"string"},"owner":{"type":["string","null"]},"parent":{"$ref":"#/$defs/Pet"}},"required":["name"]}}}"##]]
+        .assert_eq(&create.definition().input_schema.to_string());
+    assert!(create.complaint(&json!({ "name": "Rex", "parent": { "nam": 1 } })).is_some());
+    let upload = set.tool("uploadPet");
+    expect!["(It cannot be called: its body is `multipart/form-data`, which is not supported.)"]
+        .assert_eq(&upload.definition().description);
+    let err = set.call("uploadPet", json!({ "id": 1 })).await.unwrap_err();
+    expect!["tool.unavailable: `uploadPet` cannot be called: its body is `multipart/form-data`, which is not supported"]
+        .assert_eq(&err.to_string());
+}
+
+async fn check(set: &Set, tool: &str, parameters: Value, expected: Expect) {
+    let said = set.call(tool, parameters).await;
+    expected.assert_eq(said.as_ref().map_or_else(|err| &*err.message, |it| it.as_str().unwrap()));
+}
+
+#[tokio::test]
+async fn calls_are_written_as_the_document_says() {
+    let trial = Trial::begin(PETS).await;
+    let set = trial.ready(keys()).await;
+    check(
+        &set,
+        "listPets",
+        json!({ "limit": 2, "tags": ["a b", "c"], "where": { "k": 1 }, "trace": "x" }),
+        expect![[r#"
+            GET /v2/pets?limit=2&tags=a%20b,c&where%5Bk%5D=1
+            x-key: ***CARGO_PKG_NAME***
+            trace: x
+            x-all: 1"#]],
+    )
+    .await;
+    check(
+        &set,
+        "pets_create",
+        json!({ "name": "Rex", "owner": null }),
+        expect![[r#"
+            POST /v2/pets
+            x-key: ***CARGO_PKG_NAME***
+            x-all: 1
+            content-type: application/json
+            {"name":"Rex","owner":null}"#]],
+    )
+    .await;
+    check(
+        &set,
+        "replacePet",
+        json!({ "id": 7, "body": { "id": 8 } }),
+        expect![[r#"
+            PUT /v2/pets/7
+            x-key: ***CARGO_PKG_NAME***
+            x-all: 1
+            content-type: application/json
+            {"id":8}"#]],
+    )
+    .await;
+    check(
+        &set,
+        "deletePet",
+        json!({ "id": 7 }),
+        expect![[r#"
+            DELETE /v2/pets/7
+            authorization: Basic ***user***
+            x-all: 1"#]],
+    )
+    .await;
+    check(
+        &set,
+        "login",
+        json!({ "user": "a&b", "n": 1 }),
+        expect![[r#"
+            POST /v2/login
+            x-all: 1
+            content-type: application/x-www-form-urlencoded
+            user=a%26b&n=1"#]],
+    )
+    .await;
+    check(
+        &set,
+        "listPets_2",
+        json!({ "session": "s;1" }),
+        expect![[r#"
+            GET /v2/other
+            authorization: Bearer t
+            cookie: session=s%3B1
+            x-all: 1"#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn tools_are_chosen_by_tag_and_name() {
+    let trial = Trial::begin(PETS).await;
+    assert_eq!(trial.ready(json!({ "tags": ["read"] })).await.names(), ["listPets"]);
+    let some = trial.ready(json!({ "include": ["*Pet", "pets_*"] })).await.names();
+    assert_eq!(some, ["pets_create", "replacePet", "deletePet", "uploadPet"]);
+}
+
+#[tokio::test]
+async fn mistakes_are_explained() {
+    let trial = Trial::begin(PETS).await;
+    expect!["`auth` names `kye`; the document's security schemes are `key`, `token`, `user`"]
+        .assert_eq(&trial.error(json!({ "auth": { "kye": "x" } })).await);
+    for (document, expected) in [
+        ("swagger: '2.0'", expect!["the document is Swagger 2.0: convert it to OpenAPI 3"]),
+        ("a: 1", expect!["this is no OpenAPI 3 document: it does not say `openapi: 3.…`"]),
+        ("{\"openapi\": ", expect!["the document is not JSON: EOF while parsing a value at line 1 column 12"]),
+        ("openapi: 3.1.0\npaths: []", expect!["the document does not say where the API is: set `base_url`"]),
+    ] {
+        let trial = Trial::begin(document).await;
+        let mut source = trial.source(json!({}));
+        source["openapi"].as_object_mut().unwrap().remove("base_url");
+        expected.assert_eq(&Set::begin(&source).error().await);
+    }
+    let gone = trial.error(json!({ "document": "/nowhere/d.yaml" })).await;
+    assert!(gone.starts_with("the document `/nowhere/d.yaml` cannot be read: No such file"), "{gone}");
+}
+
+#[tokio::test]
+async fn a_document_that_comes_later_is_found_later() {
+    let trial = Trial::begin("openapi: 3").await;
+    let file = trial.folder.path().join("d.yaml");
+    fs::remove_file(&file).unwrap();
+    let set = Set::begin(&trial.source(json!({})));
+    assert!(set.error().await.contains("cannot be read"));
+    fs::write(&file, PETS).unwrap();
+    assert!(set.sources.retry(&"s".parse().unwrap()));
+    assert_eq!(set.status().await, SetStatus::Ready);
+    assert_eq!(set.names().len(), 8);
+}
+
+/// A document in 3.1 with what is new there, and mistakes.
+fn hostile() -> Value {
+    json!({
+        "openapi": "3.1.0",
+        "paths": {
+            "/a": { "get": { "operationId": "a", "parameters": [{ "$ref": "#/components/parameters/Gone" }] } },
+            "/b": { "post": { "operationId": "b", "requestBody": { "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Circle" } } } } } },
+            "/c/{x}": { "get": { "operationId": "c" } },
+            "/d": { "get": { "operationId": "", "parameters": 7, "responses": [], "tags": {}, "security": 1 } },
+            "/e": { "get": { "operationId": "e", "parameters": [{ "name": "p", "in": "query", "schema": { "type": ["string", "null"], "const": "x" } }, { "name": "m", "in": "path", "style": "matrix" }] } },
+            "/f": { "$ref": "#/paths/~1e" },
+            "/g": { "$ref": "#/paths/~1g" },
+            "/h": { "get": { "operationId": "h", "servers": [{ "url": "http://169.254.169.254/" }], "responses": { "200": { "content": { "application/json": { "schema": { "$ref": "https://example.com/x.json" } } } } } } },
+            "/i": 3,
+            "x-internal": { "get": {} },
+        },
+        "components": { "schemas": {
+            "Circle": { "$ref": "#/components/schemas/Other" },
+            "Other": { "$ref": "#/components/schemas/Circle" },
+        } },
+    })
+}
+
+#[tokio::test]
+async fn no_document_is_believed_blindly() {
+    let trial = Trial::begin(&hostile().to_string()).await;
+    let set = trial.ready(json!({})).await;
+    assert_eq!(set.names(), ["b", "c", "get_d", "e", "e_2", "h"]);
+    let whole = set.call("b", json!({ "body": [1] })).await.unwrap();
+    expect!["POST /v2/b\ncontent-type: application/json\n[1]"].assert_eq(whole.as_str().unwrap());
+    let about = |name: &str| set.tool(name).definition().description.clone();
+    expect!["(It cannot be called: its path names `x`, which is no parameter.)"].assert_eq(&about("c"));
+    expect!["(It cannot be called: `m` has the style `matrix`, which is not supported.)"]
+        .assert_eq(&about("e"));
+    let odd = set.tool("e");
+    assert!(odd.complaint(&json!({ "p": "y" })).is_some());
+    assert_eq!(odd.complaint(&json!({ "p": "x" })), None);
+}
+
+#[tokio::test]
+async fn a_document_from_the_network_does_not_lead_into_a_private_one() {
+    let mut document = hostile();
+    document["servers"] = json!([{ "url": "/api" }]);
+    let router = Router::new()
+        .route("/openapi.json", get(|State(it): State<Value>| async move { Json(it) }))
+        .route("/api/{*rest}", get(|Path(rest): Path<String>| async move { rest }))
+        .with_state(document);
+    let served = Served::begin(router).await;
+    let address = format!("{}/openapi.json", served.url);
+    let set = Set::ready(&json!({ "openapi": { "document": address } })).await;
+    assert_eq!(set.call("get_d", json!({})).await, Ok(json!("d")));
+    let err = set.call("h", json!({})).await.unwrap_err();
+    assert!(err.message.starts_with("`169.254.169.254` is no public address"), "{err}");
+    assert!(!err.retryable);
+    let gone = Set::begin(&json!({ "openapi": { "document": format!("{}/x", served.url) } }));
+    assert!(gone.error().await.ends_with("has no document there: it answered 404 Not Found"));
+}
+
+#[tokio::test]
+async fn whoever_is_not_known_is_told_how_to_be() {
+    let trial = Trial::begin(PETS).await;
+    let stranger = || async { (StatusCode::UNAUTHORIZED, "who are you?") };
+    let served = Served::begin(Router::new().fallback(stranger)).await;
+    let set = trial.ready(json!({ "base_url": served.url })).await;
+    let err = set.call("deletePet", json!({ "id": 1 })).await.unwrap_err();
+    assert!(err.message.ends_with("answered 401 Unauthorized: who are you?; set `auth.user` of the toolset"), "{err}");
+}
+
+/// Five thousand operations whose schemas all lead to each other.
+fn large() -> Value {
+    let reference = |it: usize| json!({ "$ref": format!("#/components/schemas/S{}", it % 700) });
+    let schemas: Map<String, Value> = (0..700)
+        .map(|it| {
+            let text = json!({ "type": "string", "description": "x".repeat(200) });
+            let properties = json!({ "a": text, "b": reference(it * 3 + 1), "c": { "type": "array", "items": reference(it + 1) } });
+            (format!("S{it}"), json!({ "type": "object", "properties": properties }))
+        })
+        .collect();
+    let paths: Map<String, Value> = (0..2_500)
+        .map(|it| {
+            let body = json!({ "content": { "application/json": { "schema": reference(it) } } });
+            let operation = |id: &str| json!({
+                "operationId": format!("{id}{it}"),
+                "description": "y".repeat(3_000),
+                "requestBody": body,
+                "responses": { "200": { "content": { "application/json": { "schema": reference(it) } } } },
+            });
+            (format!("/p{it}"), json!({ "put": operation("put"), "post": operation("post") }))
+        })
+        .collect();
+    json!({ "openapi": "3.0.0", "paths": paths, "components": { "schemas": schemas } })
+}
+
+#[tokio::test]
+async fn thousands_of_operations_load_in_seconds() {
+    let trial = Trial::begin(&large().to_string()).await;
+    let begun = Instant::now();
+    let set = trial.ready(json!({})).await;
+    let took = begun.elapsed();
+    assert_eq!(set.names().len(), 5_000);
+    // Without optimisation, and on a machine that does other things, too.
+    assert!(took.as_secs() < 20, "{took:?}");
+    let tool = set.tool("post7");
+    let definition = tool.definition();
+    assert_eq!(definition.effect, Effect::Once);
+    assert!(definition.description.len() < 1_100);
+    assert_eq!(tool.complaint(&json!({ "a": "x", "b": { "a": "y" } })), None);
+    assert!(tool.complaint(&json!({ "a": 1 })).is_some());
+}
