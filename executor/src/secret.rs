@@ -141,7 +141,10 @@ impl Redaction {
     }
 
     /// Takes the secrets out of what a call returned.
-    pub(crate) fn clean_result(&self, result: Result<Value, ToolError>) -> Result<Value, ToolError> {
+    pub(crate) fn clean_result(
+        &self,
+        result: Result<Value, ToolError>,
+    ) -> Result<Value, ToolError> {
         if self.0.is_empty() {
             return result;
         }
@@ -242,9 +245,13 @@ mod tests {
     #[test]
     fn encodings_are_those_of_the_standards() {
         assert_eq!(url_encoded("a b/ä~?"), "a%20b%2F%C3%A4~%3F");
-        for (text, expected) in
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("user:pass", "dXNlcjpwYXNz")]
-        {
+        for (text, expected) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("user:pass", "dXNlcjpwYXNz"),
+        ] {
             assert_eq!(base64(text.as_bytes()), expected);
         }
     }

@@ -307,10 +307,17 @@ mod tests {
 
     #[test]
     fn mistakes_are_explained() {
-        check(json!({}), expect!["a source is exactly one of `mcp`, `tools`, `builtin`, `openapi` and `graphql`"]);
+        check(
+            json!({}),
+            expect![
+                "a source is exactly one of `mcp`, `tools`, `builtin`, `openapi` and `graphql`"
+            ],
+        );
         check(
             json!({ "mpc": {} }),
-            expect!["unknown field `mpc`, expected `mcp`, `tools`, `builtin`, `openapi` or `graphql`"],
+            expect![
+                "unknown field `mpc`, expected `mcp`, `tools`, `builtin`, `openapi` or `graphql`"
+            ],
         );
         check(json!({ "mcp": { "args": [] } }), expect!["missing field `command`"]);
         let tool = json!({ "name": "t", "run": { "command": [] } });

@@ -105,7 +105,13 @@ impl Endpoint {
         headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static(accept));
         let body = json!({ "query": query, "variables": variables }).to_string().into_bytes();
         let url = self.config.url.0.clone();
-        Ok(Outgoing { method: Method::POST, url, headers, body: Some(body), reach: Reach::Anywhere })
+        Ok(Outgoing {
+            method: Method::POST,
+            url,
+            headers,
+            body: Some(body),
+            reach: Reach::Anywhere,
+        })
     }
 }
 
@@ -132,9 +138,10 @@ impl Offers for GraphQlSource {
             return Err(format!("`depth` is at most {DEPTH}: each level multiplies what is asked"));
         }
         let is_wanted = included(&self.endpoint.config.include)?;
-        let schema = self.schema().await.map_err(|err| {
-            format!("the endpoint does not tell its schema: {}", err.message)
-        })?;
+        let schema = self
+            .schema()
+            .await
+            .map_err(|err| format!("the endpoint does not tell its schema: {}", err.message))?;
         let (set, endpoint) = (self.set.clone(), Arc::clone(&self.endpoint));
         // A schema may have thousands of types; nobody else should wait.
         let made = tokio::task::spawn_blocking(move || {

@@ -186,8 +186,7 @@ impl CommandTool {
                 _ => CommandToolError::UnknownParameter { tool, parameter },
             });
         }
-        let is_confined =
-            matches!(&self.run, Some(Action::Command(run)) if run.confine.is_some());
+        let is_confined = matches!(&self.run, Some(Action::Command(run)) if run.confine.is_some());
         if is_confined && !launcher.confines() {
             return Err(CommandToolError::NotConfined { tool: self.name });
         }

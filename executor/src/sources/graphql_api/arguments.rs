@@ -71,7 +71,9 @@ impl Inputs<'_> {
                 all.push(json!("null"));
                 made["type"] = Value::Array(all);
             }
-            _ if made.get("$ref").is_some() => made = json!({ "anyOf": [made, { "type": "null" }] }),
+            _ if made.get("$ref").is_some() => {
+                made = json!({ "anyOf": [made, { "type": "null" }] })
+            }
             _ => {}
         }
         if let Some(Value::Array(values)) = made.get_mut("enum") {

@@ -146,14 +146,4 @@ impl Argument {
     pub(super) fn is_required(&self) -> bool {
         self.of.kind == Kind::NonNull && self.default_value.is_none()
     }
-
-    /// Returns the type of a variable for it: one that may be left out is not `!`, because it has
-    /// a default where it stands.
-    pub(super) fn variable(&self) -> String {
-        let written = self.of.written();
-        match written.strip_suffix('!') {
-            Some(open) if !self.is_required() => open.to_owned(),
-            _ => written,
-        }
-    }
 }

@@ -49,12 +49,7 @@ impl<'a> Selector<'a> {
         Some((text, wrapped(of, schema)))
     }
 
-    fn object(
-        &mut self,
-        name: &'a str,
-        known: &'a Type,
-        depth: usize,
-    ) -> Option<(String, Value)> {
+    fn object(&mut self, name: &'a str, known: &'a Type, depth: usize) -> Option<(String, Value)> {
         if depth == 0 || self.path.contains(&name) {
             return None;
         }
@@ -65,7 +60,12 @@ impl<'a> Selector<'a> {
             words.push("__typename".to_owned());
             properties.insert("__typename".to_owned(), json!({ "type": "string" }));
         }
-        self.fields(known.fields.as_deref().unwrap_or_default(), depth, &mut words, &mut properties);
+        self.fields(
+            known.fields.as_deref().unwrap_or_default(),
+            depth,
+            &mut words,
+            &mut properties,
+        );
         if known.kind == Kind::Union {
             self.members(known, &mut words);
         }
@@ -87,7 +87,8 @@ impl<'a> Selector<'a> {
         words: &mut Vec<String>,
         properties: &mut Map<String, Value>,
     ) {
-        let is_open = |it: &&Field| !it.args.iter().any(super::introspection::Argument::is_required);
+        let is_open =
+            |it: &&Field| !it.args.iter().any(super::introspection::Argument::is_required);
         let (plain, objects): (Vec<_>, Vec<_>) =
             fields.iter().filter(is_open).partition(|it| self.is_plain(it));
         for field in plain.into_iter().chain(objects) {
@@ -115,7 +116,8 @@ impl<'a> Selector<'a> {
             let fields = fields.filter(|it| {
                 self.is_plain(it)
                     && it.args.is_empty()
-                    && *meanings.entry(&it.name).or_insert_with(|| it.of.written()) == it.of.written()
+                    && *meanings.entry(&it.name).or_insert_with(|| it.of.written())
+                        == it.of.written()
             });
             let fields: Vec<&str> = fields.map(|it| it.name.as_str()).take(self.left).collect();
             self.left -= fields.len();

@@ -101,7 +101,11 @@ struct Queries;
 #[Object(rename_args = "snake_case")]
 impl Queries {
     /// All authors.
-    async fn authors(&self, cx: &async_graphql::Context<'_>, filter: Option<Filter>) -> Vec<Author> {
+    async fn authors(
+        &self,
+        cx: &async_graphql::Context<'_>,
+        filter: Option<Filter>,
+    ) -> Vec<Author> {
         let library = cx.data_unchecked::<Library>().0.lock().unwrap();
         let is_wanted = |it: &&Author| {
             let name = filter.as_ref().and_then(|it| it.name.as_ref());
@@ -112,7 +116,10 @@ impl Queries {
 
     async fn pets(&self) -> Vec<Pet> {
         let (name, lives) = ("Tom".to_owned(), 7);
-        vec![Pet::Cat(Cat { name, lives }), Pet::Dog(Dog { name: "Rex".to_owned(), lives: "one".to_owned() })]
+        vec![
+            Pet::Cat(Cat { name, lives }),
+            Pet::Dog(Dog { name: "Rex".to_owned(), lives: "one".to_owned() }),
+        ]
     }
 
     async fn being(&self) -> Being {
@@ -173,9 +180,8 @@ impl Mutations {
 }
 
 async fn endpoint() -> Served {
-    let schema = Schema::build(Queries, Mutations, EmptySubscription)
-        .data(Library::default())
-        .finish();
+    let schema =
+        Schema::build(Queries, Mutations, EmptySubscription).data(Library::default()).finish();
     let answer = move |headers: HeaderMap, Json(request): Json<async_graphql::Request>| {
         let schema = schema.clone();
         async move {
@@ -210,7 +216,10 @@ async fn an_author_is_created_and_then_her_book() {
     set.call("s.createBook", json!({ "title": "More", "author_id": 1 })).await.unwrap();
     let authors = set.call("authors", json!({ "filter": { "name": "Ada", "and": [] } })).await;
     let authors = authors.unwrap();
-    assert_eq!((authors[0]["name"].as_str(), authors.as_array().map(Vec::len)), (Some("Ada"), Some(1)));
+    assert_eq!(
+        (authors[0]["name"].as_str(), authors.as_array().map(Vec::len)),
+        (Some("Ada"), Some(1))
+    );
 }
 
 #[tokio::test]
@@ -241,7 +250,10 @@ async fn a_selection_goes_as_deep_as_it_is_asked_to() {
     let served = endpoint().await;
     for (depth, expected) in [
         (1, json!({ "id": "1", "name": "Ada" })),
-        (3, json!({ "id": "1", "name": "Ada", "books": [{ "book": { "id": "0", "title": "T", "authorId": "1", "kind": "NOVEL" } }] })),
+        (
+            3,
+            json!({ "id": "1", "name": "Ada", "books": [{ "book": { "id": "0", "title": "T", "authorId": "1", "kind": "NOVEL" } }] }),
+        ),
     ] {
         let set = ready(&served, json!({ "depth": depth, "include": ["auth*", "create*"] })).await;
         assert_eq!(set.names(), ["authors", "createAuthor", "createBook"]);
@@ -295,7 +307,8 @@ async fn an_endpoint_that_is_none_fails_and_is_asked_again() {
     assert!(set.sources.retry(&"s".parse().unwrap()));
     assert!(matches!(set.status().await, SetStatus::Failed { .. }));
     let deep = Set::begin(&json!({ "graphql": { "url": nothing.url, "depth": 9 } }));
-    expect!["`depth` is at most 6: each level multiplies what is asked"].assert_eq(&deep.error().await);
+    expect!["`depth` is at most 6: each level multiplies what is asked"]
+        .assert_eq(&deep.error().await);
 }
 
 /// Answers the same whatever is asked.
@@ -326,7 +339,8 @@ async fn no_schema_is_believed_blindly() {
         { "kind": "OBJECT", "name": "A", "fields": [field("b", "B")] },
         { "kind": "OBJECT", "name": "B", "fields": [field("a", "A")] },
     ]);
-    let answer = json!({ "data": { "a": 1, "__schema": { "queryType": { "name": "Q" }, "types": types } } });
+    let answer =
+        json!({ "data": { "a": 1, "__schema": { "queryType": { "name": "Q" }, "types": types } } });
     let served = Served::begin(saying(answer)).await;
     let set = Set::ready(&json!({ "graphql": { "url": served.url } })).await;
     assert_eq!(set.names(), ["a", "gone"]);

@@ -28,7 +28,9 @@ struct FieldTool {
     endpoint: Arc<Endpoint>,
     /// The field, which is not the tool's name where two have that.
     field: String,
-    document: String,
+    /// Its arguments, each with the type that a variable of it has.
+    arguments: Vec<(String, String)>,
+    selection: String,
 }
 
 /// Makes the tools of an endpoint: queries, then mutations.
@@ -69,24 +71,30 @@ pub(super) fn tools(
             definition: Arc::new(definition),
             endpoint: Arc::clone(endpoint),
             field: field.name.clone(),
-            document: document(effect, field, &selection),
+            arguments: field.args.iter().map(|it| (it.name.clone(), it.of.written())).collect(),
+            selection,
         }));
     }
     Ok(tools)
 }
 
-/// Writes the document: `mutation createAuthor($name: String!) { createAuthor(name: $name) { id } }`.
-fn document(effect: Effect, field: &Field, selection: &str) -> String {
-    let kind = if effect == Effect::Read { "query" } else { "mutation" };
-    let name = &field.name;
-    let listed = |all: Vec<String>| match all.is_empty() {
-        true => String::new(),
-        false => format!("({})", all.join(", ")),
-    };
-    let variables = field.args.iter().map(|it| format!("${}: {}", it.name, it.variable()));
-    let arguments = field.args.iter().map(|it| format!("{0}: ${0}", it.name));
-    let (variables, arguments) = (listed(variables.collect()), listed(arguments.collect()));
-    format!("{kind} {name}{variables} {{ {name}{arguments}{selection} }}")
+impl FieldTool {
+    /// Writes the document of a call, with the arguments that are given and no others, because
+    /// some servers take a variable without a value for null: `mutation createAuthor($name:
+    /// String!) { createAuthor(name: $name) { id } }`.
+    fn document(&self, parameters: &Value) -> String {
+        let Self { definition, field, arguments, selection, .. } = self;
+        let kind = if definition.effect == Effect::Read { "query" } else { "mutation" };
+        let given: Vec<_> =
+            arguments.iter().filter(|(name, _)| parameters.get(name).is_some()).collect();
+        if given.is_empty() {
+            return format!("{kind} {field} {{ {field}{selection} }}");
+        }
+        let listed = |all: Vec<String>| all.join(", ");
+        let variables = listed(given.iter().map(|(it, of)| format!("${it}: {of}")).collect());
+        let values = listed(given.iter().map(|(it, _)| format!("{it}: ${it}")).collect());
+        format!("{kind} {field}({variables}) {{ {field}({values}){selection} }}")
+    }
 }
 
 #[async_trait]
@@ -97,7 +105,7 @@ impl Tool for FieldTool {
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let mut seen = Redaction::default();
-        let asked = self.endpoint.request(&self.document, &parameters, &mut seen)?;
+        let asked = self.endpoint.request(&self.document(&parameters), &parameters, &mut seen)?;
         let caller = &self.endpoint.caller;
         let reply = caller.call(&self.definition, asked, &cx, &seen).await?;
         data(reply, &self.field, self.definition.effect, (caller.most, &seen))

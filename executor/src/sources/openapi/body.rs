@@ -110,9 +110,9 @@ impl Body {
                 parameters.get(key).map(|it| (kind.write(it), kind.media()))
             }
             Self::Fields { names, kind, is_required } => {
-                let fields = names.iter().filter_map(|name| {
-                    parameters.get(name).map(|it| (name.clone(), it.clone()))
-                });
+                let fields = names
+                    .iter()
+                    .filter_map(|name| parameters.get(name).map(|it| (name.clone(), it.clone())));
                 let fields: Map<String, Value> = fields.collect();
                 let is_sent = *is_required || !fields.is_empty();
                 is_sent.then(|| (kind.write(&Value::Object(fields)), kind.media()))

@@ -17,10 +17,11 @@ use crate::{
     tool::http::{Verb, client::Reach},
 };
 
-/// Nodes of the schema of what a tool takes.
-const ASKED: usize = 300;
-/// Nodes of the schema of what a tool answers.
-const ANSWERED: usize = 120;
+/// Nodes of all schemas of a document: some hundred bytes each.
+const NODES: usize = 240_000;
+/// The fewest and the most nodes that a tool's schemas have, three quarters of them for what it
+/// takes.
+const SHARE: (usize, usize) = (40, 400);
 /// The methods that a path can have, as documents write them.
 const METHODS: [(&str, Verb); 7] = [
     ("get", Verb::Get),
@@ -69,6 +70,7 @@ pub(super) fn operations(
     let mut operations = Vec::new();
     let mut names = Names::default();
     let paths = document.root().get("paths").and_then(Value::as_object);
+    let nodes = (NODES / count(document).max(1)).clamp(SHARE.0, SHARE.1);
     for (path, item) in paths.into_iter().flatten().filter(|(path, _)| path.starts_with('/')) {
         let Ok(item) = document.resolve(item) else {
             tracing::warn!(%path, "a path of the document leads nowhere and is left out");
@@ -80,7 +82,7 @@ pub(super) fn operations(
                 continue;
             }
             let called = name(method, path, written);
-            let reader = Reader { document, servers, auth, item, written };
+            let reader = Reader { document, servers, auth, item, written, nodes };
             match reader.read(verb, path) {
                 Ok(operation) => {
                     let name = names.take(&called);
@@ -100,11 +102,20 @@ pub(super) fn operations(
     Ok(operations)
 }
 
+/// Returns about how many operations there are.
+fn count(document: &Document) -> usize {
+    let paths = document.root().get("paths").and_then(Value::as_object);
+    let items = paths.into_iter().flatten().filter_map(|(_, it)| it.as_object());
+    items.map(|it| METHODS.iter().filter(|(method, _)| it.contains_key(*method)).count()).sum()
+}
+
 /// Where no server is said for all, that of the first path may do.
 fn first_server(document: &Document) -> Option<&Value> {
     let paths = document.root().get("paths")?.as_object()?;
     let items = paths.values().filter_map(Value::as_object);
-    items.flat_map(|it| it.values().filter_map(|it| it.get("servers")).chain(it.get("servers"))).next()
+    items
+        .flat_map(|it| it.values().filter_map(|it| it.get("servers")).chain(it.get("servers")))
+        .next()
 }
 
 fn has_tag(written: &Value, tags: &[String]) -> bool {
@@ -119,7 +130,8 @@ fn name(method: &str, path: &str, written: &Value) -> String {
     if let Some(id) = id {
         return id.to_string();
     }
-    let words: Vec<&str> = path.split(|c: char| !c.is_alphanumeric()).filter(|it| !it.is_empty()).collect();
+    let words: Vec<&str> =
+        path.split(|c: char| !c.is_alphanumeric()).filter(|it| !it.is_empty()).collect();
     let called = format!("{method}_{}", words.join("_"));
     tool_name(&called).map_or_else(|| method.to_owned(), |it| it.to_string())
 }
@@ -131,6 +143,8 @@ struct Reader<'a> {
     auth: &'a BTreeMap<String, Credential>,
     item: &'a Value,
     written: &'a Value,
+    /// Nodes that its schemas may have.
+    nodes: usize,
 }
 
 /// What a tool takes, as it grows.
@@ -145,7 +159,7 @@ impl<'a> Reader<'a> {
         let lists = [self.written, self.item, self.document.root()].map(|it| it.get("servers"));
         let (url, reach) = self.servers.url(lists)?;
         let mut input = Input {
-            schemas: Schemas::new(self.document, Way::Asked, ASKED),
+            schemas: Schemas::new(self.document, Way::Asked, self.nodes * 3 / 4),
             properties: Map::new(),
             required: Vec::new(),
         };
@@ -167,12 +181,14 @@ impl<'a> Reader<'a> {
             parameters.iter().any(|(_, it)| it.place == Place::Path && it.name == **hole)
         };
         if let Some(hole) = holes.iter().find(|it| !is_there(it)) {
-            obstacle.get_or_insert_with(|| format!("its path names `{hole}`, which is no parameter"));
+            obstacle
+                .get_or_insert_with(|| format!("its path names `{hole}`, which is no parameter"));
         }
         let security = security::choose(self.document, self.written, self.auth);
         let call = Call { verb, url, reach, path: path.to_owned(), parameters, body, security };
         let text = |key: &str| self.written.get(key).and_then(Value::as_str).unwrap_or_default();
-        let mut description = described(format!("{}\n{}", text("summary"), text("description")).trim());
+        let mut description =
+            described(format!("{}\n{}", text("summary"), text("description")).trim());
         if let Some(why) = &obstacle {
             description = format!("{description}\n(It cannot be called: {why}.)");
         }
@@ -189,7 +205,8 @@ impl<'a> Reader<'a> {
             let list = of.get("parameters").and_then(Value::as_array).into_iter().flatten();
             for written in list {
                 let resolved = self.document.resolve(written)?;
-                let text = |key: &str| resolved.get(key).and_then(Value::as_str).unwrap_or_default();
+                let text =
+                    |key: &str| resolved.get(key).and_then(Value::as_str).unwrap_or_default();
                 if !known.insert((text("name"), text("in"))) {
                     continue;
                 }
@@ -210,7 +227,7 @@ impl<'a> Reader<'a> {
         let content = self.document.resolve(answer).ok()?.get("content")?.as_object()?;
         let (_, media) =
             content.iter().find(|(kind, _)| crate::tool::http::answer::is_json(kind))?;
-        let mut schemas = Schemas::new(self.document, Way::Answered, ANSWERED);
+        let mut schemas = Schemas::new(self.document, Way::Answered, self.nodes / 4);
         let mut made = schemas.schema(media.get("schema")?);
         let defs = schemas.defs();
         if let (false, Value::Object(fields)) = (defs.is_empty(), &mut made) {

@@ -78,7 +78,9 @@ pub(super) fn read<'a>(
     let content = written.get("content").and_then(Value::as_object).and_then(|it| it.iter().next());
     let style = match (content, text("style"), place) {
         (Some((kind, _)), ..) if is_json(kind) => Style::Json,
-        (Some((kind, _)), ..) => return Err(format!("`{name}` is `{kind}`, which is not supported")),
+        (Some((kind, _)), ..) => {
+            return Err(format!("`{name}` is `{kind}`, which is not supported"));
+        }
         (None, None | Some("simple"), Place::Path | Place::Header) => Style::Simple,
         (None, None | Some("form"), Place::Query | Place::Cookie) => Style::Form,
         (None, Some("spaceDelimited"), Place::Query) => Style::Spaces,
@@ -152,9 +154,11 @@ impl Parameter {
             }
             Value::Object(fields) if self.explode && self.style == Style::Form => {
                 let fields = fields.iter().filter(|(_, it)| !it.is_null());
-                query.extend(fields.map(|(key, it)| {
-                    format!("{}={}", url_encoded(key), url_encoded(&text(it)))
-                }));
+                query.extend(
+                    fields.map(|(key, it)| {
+                        format!("{}={}", url_encoded(key), url_encoded(&text(it)))
+                    }),
+                );
             }
             value => query.push(format!("{name}={}", self.joined(value, between, url_encoded))),
         }
@@ -170,8 +174,8 @@ impl Parameter {
             Value::Object(fields) => {
                 let equals = if self.explode { "=" } else { between };
                 let fields = fields.iter().filter(|(_, it)| !it.is_null());
-                let fields = fields
-                    .map(|(key, it)| format!("{}{equals}{}", encode(key), encode(&text(it))));
+                let fields =
+                    fields.map(|(key, it)| format!("{}{equals}{}", encode(key), encode(&text(it))));
                 fields.collect::<Vec<_>>().join(between)
             }
             value => encode(&text(value)),
@@ -232,8 +236,18 @@ mod tests {
         check("query", exploded(false), list.clone(), expect!["p%20q=a%20b,1"]);
         check("query", json!({}), object.clone(), expect!["k=v%2Fw&n=2"]);
         check("query", exploded(false), object.clone(), expect!["p%20q=k,v%2Fw,n,2"]);
-        check("query", json!({ "style": "spaceDelimited" }), list.clone(), expect!["p%20q=a%20b%201"]);
-        check("query", json!({ "style": "pipeDelimited" }), list.clone(), expect!["p%20q=a%20b%7C1"]);
+        check(
+            "query",
+            json!({ "style": "spaceDelimited" }),
+            list.clone(),
+            expect!["p%20q=a%20b%201"],
+        );
+        check(
+            "query",
+            json!({ "style": "pipeDelimited" }),
+            list.clone(),
+            expect!["p%20q=a%20b%7C1"],
+        );
         check(
             "query",
             json!({ "style": "deepObject" }),
@@ -256,14 +270,29 @@ mod tests {
     #[test]
     fn no_value_leads_out_of_its_place() {
         check("path", json!({}), json!("../admin?x#y"), expect!["..%2Fadmin%3Fx%23y"]);
-        check("path", json!({}), json!(".."), expect!["`p q` stands in the address and cannot be `..`"]);
-        check("path", json!({}), json!(""), expect!["`p q` stands in the address and cannot be ``"]);
+        check(
+            "path",
+            json!({}),
+            json!(".."),
+            expect!["`p q` stands in the address and cannot be `..`"],
+        );
+        check(
+            "path",
+            json!({}),
+            json!(""),
+            expect!["`p q` stands in the address and cannot be ``"],
+        );
     }
 
     #[test]
     fn what_is_not_supported_says_so() {
         let matrix = json!({ "style": "matrix" });
-        check("path", matrix, json!(1), expect!["`p q` has the style `matrix`, which is not supported"]);
+        check(
+            "path",
+            matrix,
+            json!(1),
+            expect!["`p q` has the style `matrix`, which is not supported"],
+        );
         check("body", json!({}), json!(1), expect!["the parameter `p q` has no place"]);
     }
 }

@@ -165,7 +165,12 @@ impl<'a> Schemas<'a> {
         }
     }
 
-    fn nested(&mut self, written: &'a Map<String, Value>, made: &mut Map<String, Value>, depth: usize) {
+    fn nested(
+        &mut self,
+        written: &'a Map<String, Value>,
+        made: &mut Map<String, Value>,
+        depth: usize,
+    ) {
         // `not` is left out: of a schema that is only known in part it would forbid too much.
         for word in ["items", "additionalProperties", "contains", "propertyNames"] {
             if let Some(it @ (Value::Object(_) | Value::Bool(_))) = written.get(word) {
@@ -229,8 +234,7 @@ fn plain(written: &Map<String, Value>, made: &mut Map<String, Value>) {
             made.insert(word.to_owned(), value.clone());
         }
     }
-    for word in
-        ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"]
+    for word in ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"]
     {
         if let Some(count) = written.get(word).and_then(Value::as_u64) {
             made.insert(word.to_owned(), json!(count));
@@ -412,7 +416,9 @@ mod tests {
         asked(
             node.clone(),
             json!({ "Node": { "properties": { "next": node } } }),
-            expect![[r##"{"$ref":"#/$defs/Node","$defs":{"Node":{"properties":{"next":{"$ref":"#/$defs/Node"}}}}}"##]],
+            expect![[
+                r##"{"$ref":"#/$defs/Node","$defs":{"Node":{"properties":{"next":{"$ref":"#/$defs/Node"}}}}}"##
+            ]],
         );
         asked(
             json!({ "$ref": "#/components/schemas/A" }),
@@ -425,7 +431,9 @@ mod tests {
                 "A": { "allOf": [{ "$ref": "#/components/schemas/B" }] },
                 "B": { "anyOf": [{ "$ref": "#/components/schemas/A" }, { "type": "string" }] },
             }),
-            expect![[r##"{"$ref":"#/$defs/A","$defs":{"A":{"allOf":[{"$ref":"#/$defs/B"}]},"B":{"anyOf":[{},{"type":"string"}]}}}"##]],
+            expect![[
+                r##"{"$ref":"#/$defs/A","$defs":{"A":{"allOf":[{"$ref":"#/$defs/B"}]},"B":{"anyOf":[{},{"type":"string"}]}}}"##
+            ]],
         );
     }
 
@@ -433,8 +441,11 @@ mod tests {
     fn a_large_schema_is_open_at_the_end() {
         let all: Map<String, Value> = (0..500)
             .map(|it| {
-                let next = format!("#/components/schemas/S{}", (it * 7 + 1) % 500);
-                (format!("S{it}"), json!({ "properties": { "a": { "$ref": next }, "b": { "type": "string" } } }))
+                let next = format!("#/components/schemas/S{}", (it + 1) % 500);
+                (
+                    format!("S{it}"),
+                    json!({ "properties": { "a": { "$ref": next }, "b": { "type": "string" } } }),
+                )
             })
             .collect();
         let document = json!({ "openapi": "3.1.0", "components": { "schemas": all } });

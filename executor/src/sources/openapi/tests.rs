@@ -268,8 +268,14 @@ async fn mistakes_are_explained() {
     for (document, expected) in [
         ("swagger: '2.0'", expect!["the document is Swagger 2.0: convert it to OpenAPI 3"]),
         ("a: 1", expect!["this is no OpenAPI 3 document: it does not say `openapi: 3.…`"]),
-        ("{\"openapi\": ", expect!["the document is not JSON: EOF while parsing a value at line 1 column 12"]),
-        ("openapi: 3.1.0\npaths: []", expect!["the document does not say where the API is: set `base_url`"]),
+        (
+            "{\"openapi\": ",
+            expect!["the document is not JSON: EOF while parsing a value at line 1 column 12"],
+        ),
+        (
+            "openapi: 3.1.0\npaths: []",
+            expect!["the document does not say where the API is: set `base_url`"],
+        ),
     ] {
         let trial = Trial::begin(document).await;
         let mut source = trial.source(json!({}));
@@ -277,7 +283,10 @@ async fn mistakes_are_explained() {
         expected.assert_eq(&Set::begin(&source).error().await);
     }
     let gone = trial.error(json!({ "document": "/nowhere/d.yaml" })).await;
-    assert!(gone.starts_with("the document `/nowhere/d.yaml` cannot be read: No such file"), "{gone}");
+    assert!(
+        gone.starts_with("the document `/nowhere/d.yaml` cannot be read: No such file"),
+        "{gone}"
+    );
 }
 
 #[tokio::test]
@@ -324,7 +333,8 @@ async fn no_document_is_believed_blindly() {
     let whole = set.call("b", json!({ "body": [1] })).await.unwrap();
     expect!["POST /v2/b\ncontent-type: application/json\n[1]"].assert_eq(whole.as_str().unwrap());
     let about = |name: &str| set.tool(name).definition().description.clone();
-    expect!["(It cannot be called: its path names `x`, which is no parameter.)"].assert_eq(&about("c"));
+    expect!["(It cannot be called: its path names `x`, which is no parameter.)"]
+        .assert_eq(&about("c"));
     expect!["(It cannot be called: `m` has the style `matrix`, which is not supported.)"]
         .assert_eq(&about("e"));
     let odd = set.tool("e");
@@ -358,7 +368,11 @@ async fn whoever_is_not_known_is_told_how_to_be() {
     let served = Served::begin(Router::new().fallback(stranger)).await;
     let set = trial.ready(json!({ "base_url": served.url })).await;
     let err = set.call("deletePet", json!({ "id": 1 })).await.unwrap_err();
-    assert!(err.message.ends_with("answered 401 Unauthorized: who are you?; set `auth.user` of the toolset"), "{err}");
+    assert!(
+        err.message
+            .ends_with("answered 401 Unauthorized: who are you?; set `auth.user` of the toolset"),
+        "{err}"
+    );
 }
 
 /// Five thousand operations whose schemas all lead to each other.

@@ -77,8 +77,17 @@ fn is_text(kind: &str) -> bool {
     kind.starts_with("text/")
         || matches!(
             tail,
-            "xml" | "yaml" | "x-yaml" | "javascript" | "x-ndjson" | "jsonl" | "toml" | "graphql"
-                | "sql" | "csv" | "x-www-form-urlencoded"
+            "xml"
+                | "yaml"
+                | "x-yaml"
+                | "javascript"
+                | "x-ndjson"
+                | "jsonl"
+                | "toml"
+                | "graphql"
+                | "sql"
+                | "csv"
+                | "x-www-form-urlencoded"
         )
 }
 
@@ -139,9 +148,9 @@ mod tests {
     use super::*;
 
     fn reply(status: u16, headers: &[(&'static str, &str)], body: &[u8]) -> Reply {
-        let headers = headers.iter().map(|(name, value)| {
-            (header::HeaderName::from_static(name), value.parse().unwrap())
-        });
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (header::HeaderName::from_static(name), value.parse().unwrap()));
         Reply {
             host: "h".to_owned(),
             status: StatusCode::from_u16(status).unwrap(),
@@ -174,7 +183,9 @@ mod tests {
         check(
             "application/json",
             b"<html>",
-            expect!["tool.failed: `h` says that it answers JSON, and does not: expected value at line 1 column 1"],
+            expect![
+                "tool.failed: `h` says that it answers JSON, and does not: expected value at line 1 column 1"
+            ],
         );
     }
 
@@ -193,7 +204,11 @@ mod tests {
             (302, Effect::Once, ErrorCode::FAILED, false, true),
         ] {
             let err = output(reply(status, &[], b"hidden"), effect, 99, &seen).unwrap_err();
-            assert_eq!((err.code, err.retryable, err.is_definite), (code, retryable, is_definite), "{status}");
+            assert_eq!(
+                (err.code, err.retryable, err.is_definite),
+                (code, retryable, is_definite),
+                "{status}"
+            );
             assert!(err.message.ends_with(": ***KEY***"), "{}", err.message);
         }
         let busy = reply(429, &[("retry-after", "30")], b"slow down");

@@ -228,8 +228,9 @@ fn told(err: &reqwest::Error) -> String {
 pub(crate) fn header_of(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let parsed = HeaderName::from_bytes(name.as_bytes());
     let name = parsed.map_err(|_| format!("`{name}` cannot be the name of a header"))?;
-    let value = HeaderValue::from_str(value)
-        .map_err(|_| format!("the header `{name}` cannot have a line end or a control character"))?;
+    let value = HeaderValue::from_str(value).map_err(|_| {
+        format!("the header `{name}` cannot have a line end or a control character")
+    })?;
     Ok((name, value))
 }
 
@@ -261,7 +262,8 @@ mod tests {
 
     #[test]
     fn what_was_for_one_server_is_not_told_to_another() {
-        let keeps = |url: &str| !led(&asked(), url.parse().unwrap(), false).unwrap().headers.is_empty();
+        let keeps =
+            |url: &str| !led(&asked(), url.parse().unwrap(), false).unwrap().headers.is_empty();
         assert!(keeps("http://10.0.0.1/b"));
         for other in ["https://10.0.0.1/b", "http://10.0.0.1:81/b", "http://10.0.0.2/b"] {
             assert!(!keeps(other), "{other}");

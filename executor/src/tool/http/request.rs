@@ -95,7 +95,10 @@ impl TryFrom<String> for Address {
             ));
         };
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("an address has no credentials in it: put them into `headers`, as `{secret: …}`".to_owned());
+            return Err(
+                "an address has no credentials in it: put them into `headers`, as `{secret: …}`"
+                    .to_owned(),
+            );
         }
         Ok(Self { path, query })
     }
@@ -220,7 +223,9 @@ impl HttpRun {
     fn rest(&self, parameters: &Value) -> Map<String, Value> {
         let named = self.parameters();
         let all = parameters.as_object().into_iter().flatten();
-        all.filter(|(name, _)| !named.contains(*name)).map(|(k, v)| (k.clone(), v.clone())).collect()
+        all.filter(|(name, _)| !named.contains(*name))
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect()
     }
 }
 
@@ -326,9 +331,8 @@ pub(crate) fn form(fields: &Map<String, Value>) -> Vec<u8> {
     for (name, value) in fields {
         spread(name, value, &mut pairs);
     }
-    let pairs = pairs.iter().map(|(name, value)| {
-        format!("{}={}", url_encoded(name), url_encoded(value))
-    });
+    let pairs =
+        pairs.iter().map(|(name, value)| format!("{}={}", url_encoded(name), url_encoded(value)));
     pairs.collect::<Vec<_>>().join("&").into_bytes()
 }
 

@@ -39,18 +39,27 @@ fn router() -> Router {
         .route("/json", get(|| async { axum::Json(json!({ "a": [1, null] })) }))
         .route("/none", any(|| async { StatusCode::NO_CONTENT }))
         .route("/large", get(|| async { "x".repeat(2 << 20) }))
-        .route("/secret", get(|headers: HeaderMap| async move {
-            axum::Json(json!({ "said": headers["authorization"].to_str().unwrap() }))
-        }))
-        .route("/refused", get(|headers: HeaderMap| async move {
-            (StatusCode::FORBIDDEN, format!("no {:?}", headers["authorization"]))
-        }))
+        .route(
+            "/secret",
+            get(|headers: HeaderMap| async move {
+                axum::Json(json!({ "said": headers["authorization"].to_str().unwrap() }))
+            }),
+        )
+        .route(
+            "/refused",
+            get(|headers: HeaderMap| async move {
+                (StatusCode::FORBIDDEN, format!("no {:?}", headers["authorization"]))
+            }),
+        )
         .route("/moved", any(|| async { Redirect::temporary("/json") }))
         .route("/circle", get(|| async { Redirect::temporary("/circle") }))
         .route("/never", any(|_: Request| std::future::pending::<()>()))
-        .route("/busy", post(|| async {
-            (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "7")], "slow").into_response()
-        }))
+        .route(
+            "/busy",
+            post(|| async {
+                (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "7")], "slow").into_response()
+            }),
+        )
         .fallback(echo)
 }
 
@@ -122,9 +131,18 @@ async fn parameters_go_where_they_are_named() {
 async fn a_parameter_cannot_lead_elsewhere() {
     let path = || json!({ "method": "DELETE", "url": "/u/{{a}}" });
     for (parameters, expected) in [
-        (json!({ "a": ".." }), expect!["tool.invalid_parameters: `.` and `..` cannot be a part of the address"]),
-        (json!({ "a": "" }), expect!["tool.invalid_parameters: `a` stands in the address and cannot be empty"]),
-        (json!({}), expect!["tool.invalid_parameters: `a` stands in the address and cannot be empty"]),
+        (
+            json!({ "a": ".." }),
+            expect!["tool.invalid_parameters: `.` and `..` cannot be a part of the address"],
+        ),
+        (
+            json!({ "a": "" }),
+            expect!["tool.invalid_parameters: `a` stands in the address and cannot be empty"],
+        ),
+        (
+            json!({}),
+            expect!["tool.invalid_parameters: `a` stands in the address and cannot be empty"],
+        ),
     ] {
         check(path(), parameters, expected).await;
     }
@@ -318,8 +336,10 @@ fn mistakes_are_explained() {
     expect!["`http`: `https://{{a}}.example.com/` is no address: write `http://` or `https://` and a host, which cannot be a template"]
         .assert_eq(&http(json!({ "url": "https://{{a}}.example.com/" })));
     assert!(http(json!({ "url": "http://h{{a}}" })).contains("cannot be a template"));
-    expect!["`http`: an address has no credentials in it: put them into `headers`, as `{secret: …}`"]
-        .assert_eq(&http(json!({ "url": "http://u:p@h/" })));
+    expect![
+        "`http`: an address has no credentials in it: put them into `headers`, as `{secret: …}`"
+    ]
+    .assert_eq(&http(json!({ "url": "http://u:p@h/" })));
     expect!["`http`: `query` is a map of fields, or `rest`"]
         .assert_eq(&http(json!({ "url": "http://h/", "query": "all" })));
     expect!["unknown field `command` beside `http`: a tool runs one thing"]
@@ -328,7 +348,8 @@ fn mistakes_are_explained() {
 
 #[tokio::test]
 async fn a_call_that_names_no_parameter_of_its_tool_fails_its_set() {
-    let source = json!({ "tools": [{ "name": "t", "run": { "http": { "url": "http://h/{{nmae}}" } } }] });
+    let source =
+        json!({ "tools": [{ "name": "t", "run": { "http": { "url": "http://h/{{nmae}}" } } }] });
     expect!["the HTTP call of `t` names `{{nmae}}`, which is none of its parameters: add it to the properties in `parameters`"]
         .assert_eq(&Set::begin(&source).error().await);
 }
