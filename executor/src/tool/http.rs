@@ -132,7 +132,8 @@ impl Caller {
         tokio::select! {
             biased;
             sent = sent => match sent {
-                Ok(reply) => reply.map_err(|broken| failure(&broken, tool.effect, seen)),
+                Ok(Ok(reply)) => Ok(reply),
+                Ok(Err(broken)) => Err(failure(&broken, tool.effect, seen)),
                 Err(_) => {
                     let seconds = self.patience.unwrap_or_default().as_secs();
                     let message = format!("`{host}` did not answer within {seconds} s");

@@ -72,7 +72,7 @@ impl Inputs<'_> {
                 made["type"] = Value::Array(all);
             }
             _ if made.get("$ref").is_some() => {
-                made = json!({ "anyOf": [made, { "type": "null" }] })
+                made = json!({ "anyOf": [made, { "type": "null" }] });
             }
             _ => {}
         }

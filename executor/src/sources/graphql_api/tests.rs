@@ -1,3 +1,5 @@
+#![expect(clippy::unused_async, reason = "resolvers are async")]
+
 use std::sync::{Arc, Mutex};
 
 use async_graphql::{

@@ -9,13 +9,7 @@ use shared::{
     tool::{Effect, ToolDefinition, ToolError},
 };
 
-use super::{
-    Endpoint,
-    answer::data,
-    arguments,
-    introspection::{Field, Types},
-    select::select,
-};
+use super::{Endpoint, answer::data, arguments, introspection::Types, select::select};
 use crate::{
     secret::Redaction,
     sources::offer::{Names, TOOLS, described},

@@ -74,7 +74,7 @@ impl Document {
         for _ in 0..HOPS {
             let value = self.lookup(&reference)?;
             match value.get("$ref").and_then(Value::as_str) {
-                Some(next) => reference = next.to_owned(),
+                Some(next) => next.clone_into(&mut reference),
                 None => return Ok((reference, value)),
             }
         }

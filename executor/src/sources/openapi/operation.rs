@@ -298,14 +298,14 @@ impl<'a> Input<'a> {
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
             return false;
         };
-        let is_more = |word: &&str| schema.get(*word).is_some();
+        let has = |word: &&str| schema.get(*word).is_some();
         let is_open = schema.get("additionalProperties").is_some_and(|it| *it != json!(false));
         let is_object = schema.get("type").is_none_or(|it| it == "object");
         is_object
             && !is_open
             && !properties.is_empty()
             && schema.get("nullable") != Some(&json!(true))
-            && !["allOf", "anyOf", "oneOf", "not", "patternProperties"].iter().any(|it| is_more(it))
+            && !["allOf", "anyOf", "oneOf", "not", "patternProperties"].iter().any(has)
             && !properties.keys().any(|it| self.properties.contains_key(it))
     }
 

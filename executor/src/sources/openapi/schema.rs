@@ -91,7 +91,7 @@ impl<'a> Schemas<'a> {
             return self.reference(reference, written);
         }
         let mut made = Map::new();
-        self.types(written, &mut made);
+        types(written, &mut made);
         plain(written, &mut made);
         self.nested(written, &mut made, depth);
         self.properties(written, &mut made, depth);
@@ -106,15 +106,13 @@ impl<'a> Schemas<'a> {
 
     fn reference(&mut self, reference: &str, written: &Map<String, Value>) -> Value {
         let Ok((pointer, target)) = self.document.target(reference) else { return json!({}) };
-        let name = match self.names.get(&pointer) {
-            Some(name) => name.clone(),
-            None => {
-                let name = self.name(&pointer);
-                self.names.insert(pointer, name.clone());
-                self.queue.push_back((name.clone(), target));
-                name
-            }
-        };
+        let known = self.names.get(&pointer).cloned();
+        let name = known.unwrap_or_else(|| {
+            let name = self.name(&pointer);
+            self.names.insert(pointer, name.clone());
+            self.queue.push_back((name.clone(), target));
+            name
+        });
         let mut made = Map::new();
         made.insert("$ref".to_owned(), json!(format!("#/$defs/{name}")));
         describe(written, &mut made);
@@ -133,36 +131,6 @@ impl<'a> Schemas<'a> {
             name = format!("{base}_{count}");
         }
         name
-    }
-
-    fn types(&self, written: &Map<String, Value>, made: &mut Map<String, Value>) {
-        let one = |it: &Value| it.as_str().filter(|it| TYPES.contains(it)).map(str::to_owned);
-        let mut types: Vec<String> = match written.get("type") {
-            Some(Value::Array(all)) => all.iter().filter_map(one).collect(),
-            Some(it) => one(it).into_iter().collect(),
-            None => Vec::new(),
-        };
-        let is_nullable = written.get("nullable") == Some(&Value::Bool(true));
-        if is_nullable && !types.is_empty() {
-            types.push("null".to_owned());
-        }
-        let mut known = BTreeSet::new();
-        types.retain(|it| known.insert(it.clone()));
-        match types.len() {
-            0 => {}
-            1 => drop(made.insert("type".to_owned(), json!(types[0]))),
-            _ => drop(made.insert("type".to_owned(), json!(types))),
-        }
-        if let Some(Value::Array(choices)) = written.get("enum")
-            && !choices.is_empty()
-            && choices.len() <= CHOICES
-        {
-            let mut choices = choices.clone();
-            if is_nullable && !choices.contains(&Value::Null) {
-                choices.push(Value::Null);
-            }
-            made.insert("enum".to_owned(), Value::Array(choices));
-        }
     }
 
     fn nested(
@@ -218,6 +186,37 @@ impl<'a> Schemas<'a> {
                 made.insert("required".to_owned(), json!(required));
             }
         }
+    }
+}
+
+/// Says which types and which choices there are; 3.0 has a word of its own for null.
+fn types(written: &Map<String, Value>, made: &mut Map<String, Value>) {
+    let one = |it: &Value| it.as_str().filter(|it| TYPES.contains(it)).map(str::to_owned);
+    let mut types: Vec<String> = match written.get("type") {
+        Some(Value::Array(all)) => all.iter().filter_map(one).collect(),
+        Some(it) => one(it).into_iter().collect(),
+        None => Vec::new(),
+    };
+    let is_nullable = written.get("nullable") == Some(&Value::Bool(true));
+    if is_nullable && !types.is_empty() {
+        types.push("null".to_owned());
+    }
+    let mut known = BTreeSet::new();
+    types.retain(|it| known.insert(it.clone()));
+    match types.len() {
+        0 => {}
+        1 => drop(made.insert("type".to_owned(), json!(types[0]))),
+        _ => drop(made.insert("type".to_owned(), json!(types))),
+    }
+    if let Some(Value::Array(choices)) = written.get("enum")
+        && !choices.is_empty()
+        && choices.len() <= CHOICES
+    {
+        let mut choices = choices.clone();
+        if is_nullable && !choices.contains(&Value::Null) {
+            choices.push(Value::Null);
+        }
+        made.insert("enum".to_owned(), Value::Array(choices));
     }
 }
 
@@ -277,22 +276,22 @@ fn untangle(defs: &mut Map<String, Value>) {
     let names: Vec<String> = defs.keys().cloned().collect();
     for name in names {
         let mut path = Vec::new();
-        visit(name, defs, &mut path, &mut done);
+        visit(&name, defs, &mut path, &mut done);
     }
 }
 
 fn visit(
-    name: String,
+    name: &str,
     defs: &mut Map<String, Value>,
     path: &mut Vec<String>,
     done: &mut BTreeSet<String>,
 ) {
-    if !done.insert(name.clone()) {
+    if !done.insert(name.to_owned()) {
         return;
     }
-    path.push(name.clone());
+    path.push(name.to_owned());
     let mut next = Vec::new();
-    if let Some(schema) = defs.get_mut(&name) {
+    if let Some(schema) = defs.get_mut(name) {
         in_place(schema, &mut |target| {
             let is_circle = path.iter().any(|it| it == target);
             if !is_circle {
@@ -302,7 +301,7 @@ fn visit(
         });
     }
     for target in next {
-        visit(target, defs, path, done);
+        visit(&target, defs, path, done);
     }
     path.pop();
 }
@@ -318,7 +317,9 @@ fn in_place(schema: &mut Value, is_cut: &mut dyn FnMut(&str) -> bool) {
     let Value::Object(words) = schema else { return };
     for word in ["allOf", "anyOf"] {
         if let Some(Value::Array(all)) = words.get_mut(word) {
-            all.iter_mut().for_each(|it| in_place(it, is_cut));
+            for it in all {
+                in_place(it, is_cut);
+            }
         }
     }
 }

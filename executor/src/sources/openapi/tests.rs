@@ -108,7 +108,7 @@ impl Trial {
     }
 
     /// A set whose calls go to the server of the test.
-    fn source(&self, more: Value) -> Value {
+    fn source(&self, more: &Value) -> Value {
         let mut api = json!({
             "document": self.folder.path().join("d.yaml"),
             "base_url": format!("{}/v2/", self.served.url),
@@ -120,11 +120,11 @@ impl Trial {
     }
 
     async fn ready(&self, more: Value) -> Set {
-        Set::ready(&self.source(more)).await
+        Set::ready(&self.source(&more)).await
     }
 
     async fn error(&self, more: Value) -> String {
-        Set::begin(&self.source(more)).error().await
+        Set::begin(&self.source(&more)).error().await
     }
 }
 
@@ -146,7 +146,7 @@ async fn operations_are_tools() {
         let mark = if definition.is_callable { "" } else { " (not callable)" };
         format!("{it}: {:?}{mark}", definition.effect)
     });
-    expect![[r#"
+    expect![[r"
         listPets: Read
         pets_create: Once
         get_pets_id: Read
@@ -154,7 +154,7 @@ async fn operations_are_tools() {
         deletePet: Idempotent
         uploadPet: Once (not callable)
         login: Once
-        listPets_2: Read"#]]
+        listPets_2: Read"]]
     .assert_eq(&effects.collect::<Vec<_>>().join("\n"));
     let list = set.tool("listPets");
     expect!["Lists pets.\nNewest first."].assert_eq(&list.definition().description);
@@ -187,11 +187,11 @@ async fn calls_are_written_as_the_document_says() {
         &set,
         "listPets",
         json!({ "limit": 2, "tags": ["a b", "c"], "where": { "k": 1 }, "trace": "x" }),
-        expect![[r#"
+        expect![[r"
             GET /v2/pets?limit=2&tags=a%20b,c&where%5Bk%5D=1
             x-key: ***CARGO_PKG_NAME***
             trace: x
-            x-all: 1"#]],
+            x-all: 1"]],
     )
     .await;
     check(
@@ -222,32 +222,32 @@ async fn calls_are_written_as_the_document_says() {
         &set,
         "deletePet",
         json!({ "id": 7 }),
-        expect![[r#"
+        expect![[r"
             DELETE /v2/pets/7
             authorization: Basic ***user***
-            x-all: 1"#]],
+            x-all: 1"]],
     )
     .await;
     check(
         &set,
         "login",
         json!({ "user": "a&b", "n": 1 }),
-        expect![[r#"
+        expect![[r"
             POST /v2/login
             x-all: 1
             content-type: application/x-www-form-urlencoded
-            user=a%26b&n=1"#]],
+            user=a%26b&n=1"]],
     )
     .await;
     check(
         &set,
         "listPets_2",
         json!({ "session": "s;1" }),
-        expect![[r#"
+        expect![[r"
             GET /v2/other
             authorization: Bearer t
             cookie: session=s%3B1
-            x-all: 1"#]],
+            x-all: 1"]],
     )
     .await;
 }
@@ -278,7 +278,7 @@ async fn mistakes_are_explained() {
         ),
     ] {
         let trial = Trial::begin(document).await;
-        let mut source = trial.source(json!({}));
+        let mut source = trial.source(&json!({}));
         source["openapi"].as_object_mut().unwrap().remove("base_url");
         expected.assert_eq(&Set::begin(&source).error().await);
     }
@@ -294,7 +294,7 @@ async fn a_document_that_comes_later_is_found_later() {
     let trial = Trial::begin("openapi: 3").await;
     let file = trial.folder.path().join("d.yaml");
     fs::remove_file(&file).unwrap();
-    let set = Set::begin(&trial.source(json!({})));
+    let set = Set::begin(&trial.source(&json!({})));
     assert!(set.error().await.contains("cannot be read"));
     fs::write(&file, PETS).unwrap();
     assert!(set.sources.retry(&"s".parse().unwrap()));
@@ -405,10 +405,10 @@ async fn thousands_of_operations_load_in_seconds() {
     let trial = Trial::begin(&large().to_string()).await;
     let begun = Instant::now();
     let set = trial.ready(json!({})).await;
-    let took = begun.elapsed();
+    let elapsed = begun.elapsed();
     assert_eq!(set.names().len(), 5_000);
     // Without optimisation, and on a machine that does other things, too.
-    assert!(took.as_secs() < 20, "{took:?}");
+    assert!(elapsed.as_secs() < 20, "{elapsed:?}");
     let tool = set.tool("post7");
     let definition = tool.definition();
     assert_eq!(definition.effect, Effect::Once);

@@ -100,9 +100,9 @@ async fn parameters_go_where_they_are_named() {
     check(
         json!({ "url": "/r/{{a}}", "query": "rest" }),
         json!({ "a": 1, "b": "x y", "c": [2, 3], "d": null }),
-        expect![[r#"
+        expect![[r"
             GET /r/1?b=x+y&c=2&c=3
-            accept: application/json, text/*;q=0.9, */*;q=0.1"#]],
+            accept: application/json, text/*;q=0.9, */*;q=0.1"]],
     )
     .await;
     check(
@@ -118,11 +118,11 @@ async fn parameters_go_where_they_are_named() {
     check(
         json!({ "method": "PATCH", "url": "/p/{{a}}", "body": "rest", "headers": { "content-type": "application/x-www-form-urlencoded" } }),
         json!({ "a": 1, "b": "x y", "c": ["&", 2] }),
-        expect![[r#"
+        expect![[r"
             PATCH /p/1
             accept: application/json, text/*;q=0.9, */*;q=0.1
             content-type: application/x-www-form-urlencoded
-            b=x%20y&c=%26&c=2"#]],
+            b=x%20y&c=%26&c=2"]],
     )
     .await;
 }
