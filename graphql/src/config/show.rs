@@ -55,17 +55,19 @@ pub(super) fn mask_url(url: &str) -> String {
     }
 }
 
-/// Hides what sets add to the environment: keys belong there.
+/// Hides what sets add to the environment and what they tell servers: keys belong there. A secret
+/// that is only named is no secret.
 fn mask_sets(sets: &Value) -> Value {
     match sets {
         Value::Array(items) => items.iter().map(mask_sets).collect(),
         Value::Object(fields) => {
             let masked = fields.iter().map(|(key, value)| {
-                let value = match value {
-                    Value::Object(entries) if key == "env" => {
-                        entries.keys().map(|it| (it.clone(), json!(MASK))).collect()
+                let value = match (key.as_str(), value) {
+                    ("env" | "headers" | "auth", Value::Object(entries)) if !is_secret(value) => {
+                        entries.iter().map(|(key, it)| (key.clone(), masked(it))).collect()
                     }
-                    other => mask_sets(other),
+                    ("auth", value) => masked(value),
+                    (_, other) => mask_sets(other),
                 };
                 (key.clone(), value)
             });
@@ -73,4 +75,12 @@ fn mask_sets(sets: &Value) -> Value {
         }
         other => other.clone(),
     }
+}
+
+fn is_secret(value: &Value) -> bool {
+    value.get("secret").is_some_and(Value::is_string)
+}
+
+fn masked(value: &Value) -> Value {
+    if is_secret(value) { value.clone() } else { json!(MASK) }
 }
