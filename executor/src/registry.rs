@@ -404,7 +404,8 @@ impl Registry {
         }
         let switches = wanted.iter().map(|it| (it.config.name.clone(), it.is_active)).collect();
         toolbox.switch(&switches);
-        let order: Vec<_> = wanted.iter().map(|it| it.config.name.clone()).collect();
+        let own = TOOL_SET.parse().expect("the name of the set is a literal");
+        let order: Vec<_> = wanted.iter().map(|it| it.config.name.clone()).chain([own]).collect();
         toolbox.arrange(&order);
         applied.known = known;
         applied.wanted = wanted;

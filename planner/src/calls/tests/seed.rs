@@ -167,7 +167,7 @@ fn case_does_not_matter_where_one_tool_is_meant() {
         json!({ "pattern": "*" }),
         FunctionCall,
     );
-    check(r#"{"tool": "ECHO", "args": {}}"#, "others.ECHO", json!({}), Json);
-    check(r#"{"tool": "Echo", "args": {}}"#, "twins.Echo", json!({}), Json);
+    check(r#"{"tool": "ECHO", "args": {}}"#, "ECHO", json!({}), Json);
+    check(r#"{"tool": "Echo", "args": {}}"#, "Echo", json!({}), Json);
     check_none(r#"{"tool": "echo", "args": {}}"#);
 }

@@ -19,6 +19,9 @@ const USAGE: &str = "usage";
 impl Mongo {
     /// Adds calls to those that are counted.
     pub(super) async fn count_usage(&self, usage: &[Usage]) -> Result<(), StoreError> {
+        if usage.is_empty() {
+            return Ok(());
+        }
         let updates: Vec<Row> = usage.iter().map(addition).collect();
         let command = commands::update(USAGE, &updates, Safety::Durable)?;
         commands::run(&self.database, command).await.map(drop)
