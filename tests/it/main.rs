@@ -12,6 +12,7 @@ mod mcp;
 mod mongod;
 mod nodes;
 mod protocol;
+mod reference;
 mod replay;
 mod simulation;
 mod stores;

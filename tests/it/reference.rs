@@ -1,0 +1,91 @@
+//! The chapter of the built-in tools is what the tools say of themselves.
+
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf, sync::Arc};
+
+use executor::{
+    registry::{self, Registry},
+    sources::{Sources, with_builtin},
+    toolbox::{ToolSet, Toolbox},
+};
+use serde_json::Value;
+use shared::{
+    clock::{Clock, WallClock},
+    limits,
+    store::{Store, memory::Memory},
+    tool::{Effect, ToolDefinition},
+};
+
+/// Where the chapter is.
+fn chapter() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/built-in-tools.md")
+}
+
+async fn sets() -> Vec<ToolSet> {
+    let toolbox = Toolbox::default();
+    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let clock: Arc<dyn Clock> = Arc::new(WallClock);
+    let registry = Registry::new(registry::Parts {
+        sources: Sources::new(&toolbox, limits::OUTPUT_BYTES)
+            .with_store(Arc::clone(&store), Arc::clone(&clock)),
+        toolbox: toolbox.clone(),
+        store,
+        clock,
+        configured: with_builtin(Vec::new()),
+        contexts: BTreeMap::new(),
+        base: PathBuf::from("."),
+    });
+    registry.sync().await.unwrap();
+    toolbox.sets()
+}
+
+fn written(sets: &[ToolSet]) -> String {
+    let mut text = "# Built-in tools\n\n\
+        Made of what the tools say of themselves (`FABER_BLESS=1 cargo test -p tests --test it \
+        reference`). `flow` and `ToolSet` are always switched on; the others once they are in \
+        `toolsets`, or by `faber toolsets activate NAME`.\n"
+        .to_owned();
+    for set in sets {
+        let _ = write!(text, "\n## {}\n\n{}\n", set.name, set.description);
+        for tool in &set.tools {
+            tell(&mut text, tool.definition());
+        }
+    }
+    text
+}
+
+fn tell(text: &mut String, tool: &ToolDefinition) {
+    let effect = match tool.effect {
+        Effect::Read => "reads",
+        Effect::Idempotent => "idempotent",
+        Effect::Once => "once",
+    };
+    let _ = write!(text, "\n### `{}`\n\n*{effect}*. {}\n", tool.name, tool.description);
+    let Some(Value::Object(properties)) = tool.input_schema.get("properties") else { return };
+    if properties.is_empty() {
+        return;
+    }
+    text.push_str("\n| parameter | | |\n| --- | --- | --- |\n");
+    let required = tool.input_schema["required"].as_array();
+    for (name, schema) in properties {
+        let is_required = required.is_some_and(|it| it.iter().any(|it| it == name));
+        let kind = match (is_required, &schema["default"]) {
+            (true, _) => "required".to_owned(),
+            (false, Value::Null) => String::new(),
+            (false, default) => format!("`{default}`"),
+        };
+        let about = schema["description"].as_str().unwrap_or_default();
+        let about = about.replace('\n', " ").replace('|', "\\|");
+        let _ = writeln!(text, "| `{name}` | {kind} | {about} |");
+    }
+}
+
+#[tokio::test]
+async fn the_chapter_of_the_built_in_tools_is_fresh() {
+    let written = written(&sets().await);
+    assert_eq!(written.matches("\n### `").count(), 6 + 3 + 29);
+    if std::env::var_os("FABER_BLESS").is_some() {
+        fs::write(chapter(), &written).unwrap();
+    }
+    let there = fs::read_to_string(chapter()).unwrap_or_default();
+    assert!(there == written, "`docs/built-in-tools.md` is stale: see its first lines");
+}
