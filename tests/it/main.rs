@@ -14,6 +14,7 @@ mod nodes;
 mod protocol;
 mod reference;
 mod replay;
+mod servers;
 mod simulation;
 mod stores;
 mod supervised;

@@ -1,0 +1,94 @@
+//! Tools of servers that others wrote: npm's json-graphql-server and json-server.
+
+use std::{path::PathBuf, process::Stdio};
+
+use serde_json::{Value, json};
+use shared::tool::Effect;
+use tests::toolset::Connected;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child, Command},
+};
+
+/// A server of a test; it ends with this.
+struct Server {
+    url: String,
+    _child: Child,
+}
+
+impl Server {
+    async fn begin(kind: &str) -> Self {
+        let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/servers/node_modules").into();
+        let modules = std::env::var_os("FABER_TEST_SERVER_MODULES").map_or_else(own, PathBuf::from);
+        assert!(modules.exists(), "`{}` is missing: run `tests/run`", modules.display());
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/servers/serve.cjs");
+        let mut command = Command::new("node");
+        command.args([script, kind]).arg(modules).kill_on_drop(true);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let port = lines.next_line().await.unwrap().expect("it prints its port");
+        Self { url: format!("http://127.0.0.1:{port}"), _child: child }
+    }
+}
+
+#[tokio::test]
+async fn an_author_is_created_and_then_her_book() {
+    let server = Server::begin("graphql").await;
+    let set = Connected::ready(&json!({ "graphql": { "url": server.url } })).await;
+    let effect = |name: &str| set.tool(name).definition().effect;
+    assert_eq!((effect("allAuthors"), effect("createAuthor")), (Effect::Read, Effect::Once));
+    let author = set.call("createAuthor", json!({ "name": "Grace" })).await.unwrap();
+    assert_eq!(author["name"], "Grace");
+    // What a template of a plan would give: `{{createAuthor.id}}`.
+    let parameters = json!({ "title": "Compilers", "author_id": author["id"] });
+    let book = set.call("createBook", parameters).await.unwrap();
+    assert_eq!((&book["title"], &book["Author"]["name"]), (&json!("Compilers"), &json!("Grace")));
+    let all = set.call("allBooks", json!({ "filter": { "q": "comp" } })).await.unwrap();
+    assert_eq!(all.as_array().map(Vec::len), Some(1), "{all}");
+    let missing = set.tool("createBook").complaint(&json!({ "title": "Compilers" }));
+    assert!(missing.is_some_and(|it| it.contains("author_id")));
+}
+
+fn document(url: &str) -> Value {
+    let id =
+        json!([{ "name": "id", "in": "path", "required": true, "schema": { "type": "integer" } }]);
+    let author = json!({ "type": "object", "required": ["name"], "properties": {
+        "id": { "type": "integer", "readOnly": true }, "name": { "type": "string" },
+    } });
+    let body = json!({ "required": true, "content": { "application/json": { "schema": author } } });
+    let filter = json!([{ "name": "name_like", "in": "query", "schema": { "type": "string" } }]);
+    json!({
+        "openapi": "3.1.0",
+        "servers": [{ "url": url }],
+        "paths": {
+            "/authors": {
+                "get": { "operationId": "listAuthors", "parameters": filter },
+                "post": { "operationId": "createAuthor", "requestBody": body },
+            },
+            "/authors/{id}": {
+                "parameters": id,
+                "get": { "operationId": "getAuthor" },
+                "put": { "operationId": "replaceAuthor", "requestBody": body },
+                "delete": { "operationId": "deleteAuthor" },
+            },
+        },
+    })
+}
+
+#[tokio::test]
+async fn operations_of_a_real_server_are_called() {
+    let server = Server::begin("rest").await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("authors.json");
+    std::fs::write(&file, document(&server.url).to_string()).unwrap();
+    let set = Connected::ready(&json!({ "openapi": { "document": file } })).await;
+    let created = set.call("createAuthor", json!({ "name": "Grace" })).await.unwrap();
+    assert_eq!(created, json!({ "name": "Grace", "id": 2 }));
+    let found = set.call("listAuthors", json!({ "name_like": "^Gr" })).await.unwrap();
+    assert_eq!(found, json!([created]));
+    let replaced = set.call("replaceAuthor", json!({ "id": 2, "name": "G. H." })).await.unwrap();
+    assert_eq!(replaced["name"], "G. H.");
+    set.call("deleteAuthor", json!({ "id": 2 })).await.unwrap();
+    let gone = set.call("getAuthor", json!({ "id": 2 })).await.unwrap_err();
+    assert!(gone.message.contains("404 Not Found") && !gone.retryable, "{gone}");
+}
