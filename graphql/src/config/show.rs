@@ -84,3 +84,25 @@ fn is_secret(value: &Value) -> bool {
 fn masked(value: &Value) -> Value {
     if is_secret(value) { value.clone() } else { json!(MASK) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_sets_tell_others_is_hidden_and_names_of_secrets_are_shown() {
+        let secret = json!({ "secret": "KEY" });
+        let source = |key: &str, value: &Value| json!([{ "source": { "x": { key: value } } }]);
+        for (key, value, shown) in [
+            ("env", json!({ "A": "plain" }), json!({ "A": MASK })),
+            ("env", json!({ "A": secret }), json!({ "A": secret })),
+            ("headers", json!({ "x-key": "plain" }), json!({ "x-key": MASK })),
+            ("auth", json!({ "login": { "password": "plain" } }), json!({ "login": MASK })),
+            ("auth", json!("plain"), json!(MASK)),
+            ("auth", secret.clone(), secret.clone()),
+            ("url", json!("http://h"), json!("http://h")),
+        ] {
+            assert_eq!(mask_sets(&source(key, &value)), source(key, &shown));
+        }
+    }
+}

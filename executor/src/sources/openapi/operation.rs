@@ -306,7 +306,9 @@ impl<'a> Input<'a> {
             && !properties.is_empty()
             && schema.get("nullable") != Some(&json!(true))
             && !["allOf", "anyOf", "oneOf", "not", "patternProperties"].iter().any(has)
-            && !properties.keys().any(|it| self.properties.contains_key(it))
+            && !properties.iter().any(|(name, it)| {
+                self.properties.contains_key(name) && !self.schemas.is_left_out(it)
+            })
     }
 
     fn schema(self) -> Value {

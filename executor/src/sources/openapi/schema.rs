@@ -70,7 +70,7 @@ impl<'a> Schemas<'a> {
     }
 
     /// Returns whether a property has no place in what goes this way.
-    fn is_left_out(&self, schema: &Value) -> bool {
+    pub(super) fn is_left_out(&self, schema: &Value) -> bool {
         let word = match self.way {
             Way::Asked => "readOnly",
             Way::Answered => "writeOnly",
