@@ -147,3 +147,53 @@ async fn nothing_that_is_young_is_pruned() {
     let shown = home.run(&["prune", "--older-than", "30d"]).await;
     assert_eq!(shown.out.trim(), "removed 0 executions, 0 plans, 0 requests");
 }
+
+#[tokio::test]
+async fn tools_are_loaded_called_and_counted() {
+    let home = Home::new();
+    let described =
+        |name: &str| json!({ "name": name, "examples": [], "arguments": { "q": "A query." } });
+    let mut cat = described("cat");
+    cat["run"] = json!({ "command": ["cat"] });
+    cat["effect"] = json!("read");
+    let file =
+        home.file("tools.json", &json!({ "tools_list": [described("find"), cat] }).to_string());
+    let loaded = home.json(&["tools", "load", &file], 0).await;
+    let status = |status: &str| json!([{ "name": "find", "status": status }, { "name": "cat", "status": status }]);
+    assert_eq!(loaded, status("OK"));
+    assert_eq!(home.json(&["tools", "load", &file], 0).await, status("ALREADY EXISTS"));
+    let called = home.json(&["tools", "call", "cat", r#"{"q":1}"#], 0).await;
+    assert_eq!((&called["tool"], &called["result"]), (&json!("tools.cat"), &json!({ "q": 1 })));
+    let failed = home.json(&["tools", "call", "tools.cat"], 1).await;
+    assert_eq!(failed["status"], "error");
+    let plan = home.file("plan.json", r#"{"tools":[{"name":"find","parameters":{"q":"x"}}]}"#);
+    let error = home.json(&["run", "--plan", &plan], 2).await;
+    assert_eq!(error["error"]["diagnostics"][0]["code"], "plan.not_callable");
+    let usage = home.json(&["tools", "usage"], 0).await;
+    assert_eq!((&usage[0]["calls"], &usage[0]["failures"]), (&json!(2), &json!(1)), "{usage}");
+    let history = home.json(&["tools", "history", "cat", "--first", "1"], 0).await;
+    assert_eq!(history[0]["status"], "error");
+    let told = home.run(&["tools", "call", "nothing"]).await;
+    assert_eq!((told.status, told.out.as_str()), (1, ""));
+    assert!(told.err.contains("Tool not found: nothing"), "{told:?}");
+}
+
+#[tokio::test]
+async fn toolsets_are_switched() {
+    let home = Home::new();
+    let active = async |name: &str| {
+        let sets = home.json(&["toolsets", "list"], 0).await;
+        let set = sets.as_array().unwrap().iter().find(|it| it["name"] == name).cloned();
+        set.unwrap_or_else(|| panic!("no `{name}`"))["active"] == true
+    };
+    assert!(!active("file_tools").await);
+    let change = home.json(&["toolsets", "activate", "file_tools", "nope"], 1).await;
+    assert_eq!(change["changed"], json!(["file_tools"]));
+    assert_eq!(change["notFound"], json!(["nope"]));
+    assert!(active("file_tools").await, "it is kept");
+    home.file("a.txt", "x");
+    let found = home.json(&["tools", "call", "file_tools.glob", r#"{"pattern":"*.txt"}"#], 0).await;
+    assert!(found["result"].as_str().unwrap().contains("a.txt"), "{found}");
+    home.json(&["toolsets", "deactivate", "file_tools"], 0).await;
+    home.json(&["tools", "call", "file_tools.glob", r#"{"pattern":"*"}"#], 1).await;
+}
