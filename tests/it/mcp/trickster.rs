@@ -264,8 +264,13 @@ fn json_of(message: &Value) -> Response {
     ([("content-type", "application/json; charset=utf-8")], message.to_string()).into_response()
 }
 
+/// Each chunk arrives by itself, also where the next one breaks the connection.
 fn events(chunks: Chunks) -> Response {
-    stream_of("text/event-stream", stream::iter(chunks).boxed())
+    let chunks = stream::iter(chunks).then(|chunk| async {
+        tokio::task::yield_now().await;
+        chunk
+    });
+    stream_of("text/event-stream", chunks.boxed())
 }
 
 fn stream_of(kind: &str, body: stream::BoxStream<'static, Result<Bytes, io::Error>>) -> Response {

@@ -50,8 +50,7 @@ pub(super) fn error(error: &ErrorData, most: usize) -> ToolError {
     match error.code {
         TOO_LARGE => too_large(most),
         REFUSED => ToolError::new(ErrorCode::UNAVAILABLE, message).terminal(),
-        BUSY => ToolError::new(ErrorCode::UNAVAILABLE, message),
-        RpcCode::METHOD_NOT_FOUND => ToolError::new(ErrorCode::UNAVAILABLE, message),
+        BUSY | RpcCode::METHOD_NOT_FOUND => ToolError::new(ErrorCode::UNAVAILABLE, message),
         RpcCode::INVALID_PARAMS if names_no_tool(message) => {
             ToolError::new(ErrorCode::UNAVAILABLE, message)
         }

@@ -74,7 +74,9 @@ impl McpServer {
             Self::Command(it) => &mut it.roots,
             Self::Http(it) => &mut it.roots,
         };
-        roots.iter_mut().for_each(|it| *it = base.join(&*it));
+        for root in roots {
+            *root = base.join(&*root);
+        }
     }
 
     /// Returns the folders that the server is told to work in.

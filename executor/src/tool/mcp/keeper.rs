@@ -6,9 +6,7 @@ use shared::id::ToolSetName;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Line, McpServer, line::State, link::Link, server::Server, tools,
-};
+use super::{Line, McpServer, line::State, link::Link, server::Server, tools};
 use crate::toolbox::{ReadyTool, SetStatus, Toolbox};
 
 /// How long a server may take to start and to say which tools it has.

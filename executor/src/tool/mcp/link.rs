@@ -48,12 +48,7 @@ pub(super) enum Lost {
 }
 
 impl Link {
-    pub(super) fn new(
-        peer: Peer<RoleClient>,
-        ends: Ends,
-        most: usize,
-        is_remote: bool,
-    ) -> Self {
+    pub(super) fn new(peer: Peer<RoleClient>, ends: Ends, most: usize, is_remote: bool) -> Self {
         Self { peer, ends, most, is_remote }
     }
 

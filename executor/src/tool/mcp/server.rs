@@ -188,7 +188,9 @@ async fn offers(peer: &Peer<RoleClient>) -> Result<Vec<Offer>, Trouble> {
         match &cursor {
             None => return Ok(offers),
             Some(next) if !cursors.insert(next.clone()) => {
-                return Err(Trouble::Odd(format!("its list of tools turns in a circle at `{next}`")));
+                return Err(Trouble::Odd(format!(
+                    "its list of tools turns in a circle at `{next}`"
+                )));
             }
             Some(_) => {}
         }

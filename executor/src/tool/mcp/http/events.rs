@@ -136,11 +136,8 @@ mod tests {
     #[test]
     fn events_are_read_however_they_arrive() {
         let stream = "\u{feff}: hello\n\nid: 7\nretry: 250\ndata\n\ndata: a\r\ndata:b\r\n\r\nevent: ping\ndata: x\n\nevent: message\rdata: ä\r\rdata: never whole";
-        let first = Event {
-            id: Some("7".into()),
-            retry: Some(Duration::from_millis(250)),
-            ..said("")
-        };
+        let first =
+            Event { id: Some("7".into()), retry: Some(Duration::from_millis(250)), ..said("") };
         for chunk in 1..stream.len() {
             let events = read(stream.as_bytes(), chunk);
             assert_eq!(events, [first.clone(), said("a\nb"), said("ä")], "{chunk}");

@@ -33,7 +33,7 @@ type Fate = (ErrorCode, String);
 pub(super) async fn exchange(way: Arc<Way>, id: RequestId, body: Vec<u8>) {
     let ended = match way.post(body).await {
         Ok(response) => hear_out(&way, &id, response).await,
-        Err(broken) => Err(fate(&way, broken)),
+        Err(broken) => Err(fate(&way, &broken)),
     };
     if let Err((code, text)) = ended {
         let text = way.clean(text);
@@ -42,7 +42,7 @@ pub(super) async fn exchange(way: Arc<Way>, id: RequestId, body: Vec<u8>) {
     }
 }
 
-fn fate(way: &Way, broken: Broken) -> Fate {
+fn fate(way: &Way, broken: &Broken) -> Fate {
     let text = broken.to_string();
     match broken {
         Broken::Unsent(_) => {
@@ -203,7 +203,9 @@ async fn refused(way: &Way, id: &RequestId, mut response: Response) -> Result<()
     }
     let (code, hint) = match status.as_u16() {
         401 | 403 => (REFUSED, ": look at the `headers` of the server".to_owned()),
-        404 | 405 => (REFUSED, ": is the `url` that of an endpoint for streamable HTTP?".to_owned()),
+        404 | 405 => {
+            (REFUSED, ": is the `url` that of an endpoint for streamable HTTP?".to_owned())
+        }
         300..=399 => {
             let to = leads.unwrap_or_else(|| "nowhere".to_owned());
             (REFUSED, format!(", which leads to {to} and is not followed: write that address"))
