@@ -276,6 +276,7 @@ mod tests {
     use shared::limits;
 
     use super::*;
+    use crate::tool::mcp::McpServer;
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn parse(source: Value) -> Result<SetConfig, serde_json::Error> {
@@ -291,7 +292,7 @@ mod tests {
     fn sets_are_read_as_they_are_configured() {
         let set = parse(json!({ "mcp": { "command": "faber", "args": ["blog-mcp"] } })).unwrap();
         assert!(set.active);
-        let Source::Mcp(mcp) = set.source else { panic!("an MCP server") };
+        let Source::Mcp(McpServer::Command(mcp)) = set.source else { panic!("an MCP server") };
         assert_eq!(
             (mcp.command.as_str(), mcp.args.as_slice()),
             ("faber", &["blog-mcp".to_owned()][..])
@@ -357,11 +358,15 @@ mod tests {
     fn paths_are_relative_to_the_file() {
         let base = Path::new("/etc/faber");
         let set = parse(json!({ "mcp": { "command": "./server", "cwd": "data" } })).unwrap();
-        let Source::Mcp(mcp) = set.rooted(base).source else { panic!("an MCP server") };
+        let Source::Mcp(McpServer::Command(mcp)) = set.rooted(base).source else {
+            panic!("an MCP server")
+        };
         assert_eq!(mcp.command, "/etc/faber/./server");
         assert_eq!(mcp.cwd.as_deref(), Some(Path::new("/etc/faber/data")));
         let set = parse(json!({ "mcp": { "command": "npx" } })).unwrap();
-        let Source::Mcp(mcp) = set.rooted(base).source else { panic!("an MCP server") };
+        let Source::Mcp(McpServer::Command(mcp)) = set.rooted(base).source else {
+            panic!("an MCP server")
+        };
         assert_eq!((mcp.command.as_str(), mcp.cwd.as_deref()), ("npx", Some(base)));
     }
 }

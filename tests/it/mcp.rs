@@ -4,3 +4,7 @@ mod demo;
 mod hostile;
 mod official;
 mod progress;
+mod remote;
+mod roots;
+mod trickster;
+mod unreliable;

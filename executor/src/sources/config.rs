@@ -9,7 +9,7 @@ use shared::id::ToolSetName;
 use super::{builtin::BuiltinSet, graphql_api::GraphQlConfig, openapi::OpenApiConfig};
 use crate::tool::{
     command::{Action, CommandTool},
-    mcp::McpCommand,
+    mcp::McpServer,
 };
 
 /// A toolset as the configuration describes it.
@@ -42,8 +42,8 @@ fn yes() -> bool {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub enum Source {
-    /// An MCP server over stdio.
-    Mcp(McpCommand),
+    /// An MCP server over stdio or HTTP.
+    Mcp(McpServer),
     /// Commands on this machine, and HTTP calls.
     Tools(Vec<CommandTool>),
     /// One of Faber's own sets.
@@ -102,8 +102,11 @@ impl SetConfig {
     pub fn rooted(mut self, base: &Path) -> Self {
         match &mut self.source {
             Source::Mcp(mcp) => {
-                mcp.command = rooted_program(base, &mcp.command);
-                mcp.cwd = Some(rooted_cwd(base, mcp.cwd.take()));
+                mcp.root(base);
+                if let McpServer::Command(mcp) = mcp {
+                    mcp.command = rooted_program(base, &mcp.command);
+                    mcp.cwd = Some(rooted_cwd(base, mcp.cwd.take()));
+                }
             }
             Source::Builtin(set) => {
                 let rooted = set.as_ref().clone().rooted(base);

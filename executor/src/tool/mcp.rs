@@ -1,51 +1,40 @@
-//! Tools of MCP servers over stdio.
+//! Tools of MCP servers, over stdio and over streamable HTTP.
 //!
-//! A server is started once, by the [`Keeper`] that owns it, and again when somebody wants it
-//! after it died. Tools only hold its [`Line`], where they wait for a `Link` that works.
+//! A server is connected once, by the [`Keeper`] that owns it, and again when somebody wants it
+//! after it died or forgot us. Tools only hold its [`Line`], where they wait for a `Link` that works.
 //!
 //! Every call carries a progress token; what a server reports under it goes to that call.
 
 mod answer;
+mod child;
+mod config;
+mod handler;
+mod http;
 mod keeper;
 mod line;
 mod link;
+mod message;
+mod server;
 mod tokens;
 mod wire;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use rmcp::model::{CallToolRequestParams, Tool as Offer};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use shared::{
     id::ToolSetName,
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
 
-use self::link::Lost;
+pub use self::config::{McpCommand, McpHttp, McpServer};
+use self::link::{Link, Lost};
 pub(crate) use self::{
     keeper::{CONNECT, Keeper},
     line::Line,
 };
 use super::{Tool, ToolContext, progress::Reporter};
-use crate::secret::Text;
-
-/// How to start an MCP server.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct McpCommand {
-    /// The program; `faber` is this very binary.
-    pub command: String,
-    /// Its arguments.
-    #[serde(default)]
-    pub args: Vec<String>,
-    /// What to add to the environment.
-    #[serde(default)]
-    pub env: BTreeMap<String, Text>,
-    /// Where to run it.
-    pub cwd: Option<PathBuf>,
-}
 
 /// One tool of a server.
 #[derive(Debug)]
@@ -142,13 +131,13 @@ impl McpTool {
             Err(lost) => lost,
         };
         if lost == Lost::Sent && self.definition.effect == Effect::Once {
-            return Err(self.lost(ErrorCode::OUTCOME_UNKNOWN).indefinite());
+            return Err(self.lost(&link, ErrorCode::OUTCOME_UNKNOWN).indefinite());
         }
         let link = self.line.link().await?;
         match link.call(request, reporter.clone()).await {
             Ok(answer) => answer,
-            Err(Lost::Unsent) => Err(self.lost(ErrorCode::UNAVAILABLE)),
-            Err(Lost::Sent) => Err(self.lost(self.lost_code()).indefinite()),
+            Err(Lost::Unsent) => Err(self.lost(&link, ErrorCode::UNAVAILABLE)),
+            Err(Lost::Sent) => Err(self.lost(&link, self.lost_code()).indefinite()),
         }
     }
 
@@ -159,7 +148,7 @@ impl McpTool {
         }
     }
 
-    fn lost(&self, code: ErrorCode) -> ToolError {
+    fn lost(&self, link: &Link, code: ErrorCode) -> ToolError {
         let (name, set) = (self.definition.qualified(), &self.definition.set);
         let outcome = match self.definition.effect {
             Effect::Once if code == ErrorCode::OUTCOME_UNKNOWN => {
@@ -167,9 +156,10 @@ impl McpTool {
             }
             _ => "",
         };
+        let ended = link.ending();
         ToolError::new(
             code,
-            format!("the MCP server of `{set}` ended while `{name}` was called{outcome}"),
+            format!("the MCP server of `{set}` {ended} while `{name}` was called{outcome}"),
         )
     }
 }

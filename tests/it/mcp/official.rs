@@ -5,7 +5,7 @@ use shared::tool::{Effect, ErrorCode};
 use tests::toolset::{Connected, step};
 
 /// Returns the script of an official server from npm.
-fn server(name: &str) -> PathBuf {
+pub(super) fn server(name: &str) -> PathBuf {
     let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/mcp/node_modules").into();
     let modules = std::env::var_os("FABER_TEST_MCP_MODULES").map_or_else(own, PathBuf::from);
     let script = modules.join("@modelcontextprotocol").join(name).join("dist/index.js");

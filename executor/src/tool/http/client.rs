@@ -94,7 +94,8 @@ impl Http {
         Err(Broken::Unsent(format!("`{}` is behind more than {HOPS} redirects", host(&asked.url))))
     }
 
-    async fn hop(&self, asked: &Outgoing) -> Result<Response, Broken> {
+    /// Asks once, and leaves the answer to be read.
+    pub(crate) async fn hop(&self, asked: &Outgoing) -> Result<Response, Broken> {
         if asked.reach == Reach::Public {
             check(&asked.url, false).map_err(Broken::Refused)?;
         }

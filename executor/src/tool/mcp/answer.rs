@@ -9,6 +9,22 @@ use shared::{
 
 /// The JSON-RPC code by which [`super::wire`] reports an answer that was too long to keep.
 pub(super) const TOO_LARGE: RpcCode = RpcCode(-32_099);
+/// The codes by which [`super::http`] reports what became of a call. No server's word is taken
+/// for them: [`super::message`] sees to that.
+///
+/// The server cannot have read the call.
+pub(super) const UNSENT: RpcCode = RpcCode(i32::MIN);
+/// The server may have read the call.
+pub(super) const LOST: RpcCode = RpcCode(i32::MIN + 1);
+/// The server does not want the call, now or ever.
+pub(super) const REFUSED: RpcCode = RpcCode(i32::MIN + 2);
+/// The server does not want the call now.
+pub(super) const BUSY: RpcCode = RpcCode(i32::MIN + 3);
+
+/// Returns whether only we say this.
+pub(super) fn is_ours(code: RpcCode) -> bool {
+    matches!(code, UNSENT | LOST | REFUSED | BUSY)
+}
 
 /// Returns the output that a result carries.
 ///
@@ -33,7 +49,8 @@ pub(super) fn error(error: &ErrorData, most: usize) -> ToolError {
     let message = error.message.as_ref();
     match error.code {
         TOO_LARGE => too_large(most),
-        RpcCode::METHOD_NOT_FOUND => ToolError::new(ErrorCode::UNAVAILABLE, message),
+        REFUSED => ToolError::new(ErrorCode::UNAVAILABLE, message).terminal(),
+        BUSY | RpcCode::METHOD_NOT_FOUND => ToolError::new(ErrorCode::UNAVAILABLE, message),
         RpcCode::INVALID_PARAMS if names_no_tool(message) => {
             ToolError::new(ErrorCode::UNAVAILABLE, message)
         }

@@ -6,12 +6,7 @@ use shared::id::ToolSetName;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Line, McpCommand,
-    line::State,
-    link::{Link, Process},
-    tools,
-};
+use super::{Line, McpServer, line::State, link::Link, server::Server, tools};
 use crate::toolbox::{ReadyTool, SetStatus, Toolbox};
 
 /// How long a server may take to start and to say which tools it has.
@@ -33,7 +28,7 @@ const HEALTHY: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Keeper {
     set: ToolSetName,
-    spec: McpCommand,
+    spec: McpServer,
     toolbox: Toolbox,
     most: usize,
     line: Arc<Line>,
@@ -49,7 +44,7 @@ enum End {
 
 impl Keeper {
     /// Makes the keeper of a server whose outputs have at most `most` bytes.
-    pub(crate) fn new(set: ToolSetName, spec: McpCommand, toolbox: Toolbox, most: usize) -> Self {
+    pub(crate) fn new(set: ToolSetName, spec: McpServer, toolbox: Toolbox, most: usize) -> Self {
         Self { set, spec, toolbox, most, line: Arc::new(Line::new()), failures: 0 }
     }
 
@@ -89,14 +84,14 @@ impl Keeper {
 
     /// Starts the server and looks after it until it dies or is to stop.
     async fn serve(&self, stop: &CancellationToken) -> End {
-        let (mut process, wire) = match Process::spawn(&self.set, &self.spec, self.most) {
+        let (mut server, wire) = match Server::open(&self.set, &self.spec, self.most) {
             Ok(spawned) => spawned,
             Err(error) => return self.fail(error),
         };
         let connected = tokio::select! {
-            connected = timeout(CONNECT, process.connect(wire)) => connected,
+            connected = timeout(CONNECT, server.connect(wire)) => connected,
             () = stop.cancelled() => {
-                process.stop().await;
+                server.stop().await;
                 return End::Stopped;
             }
         };
@@ -104,29 +99,29 @@ impl Keeper {
             Ok(Ok(connected)) => connected,
             Ok(Err(error)) => return self.fail(error),
             Err(_) => {
-                let (command, wait) = (&self.spec.command, CONNECT.as_secs());
-                let error = format!("`{command}` did not answer as an MCP server within {wait} s");
-                return self.fail(process.with_last_words(error));
+                let (name, wait) = (server.name(), CONNECT.as_secs());
+                let error = format!("`{name}` did not answer as an MCP server within {wait} s");
+                return self.fail(server.with_last_words(error));
             }
         };
         self.settle(offers);
         let link = Arc::new(link);
         self.line.set(State::Up(Arc::clone(&link)));
-        self.watch(process, &link, stop).await
+        self.watch(server, &link, stop).await
     }
 
-    async fn watch(&self, mut process: Process, link: &Link, stop: &CancellationToken) -> End {
+    async fn watch(&self, mut server: Server, link: &Link, stop: &CancellationToken) -> End {
         loop {
             tokio::select! {
-                () = process.closed() => return End::Died(process.complaint("it closed its output").await),
-                () = process.changed() => {}
+                () = server.closed() => return End::Died(server.complaint("it closed its output").await),
+                () = server.changed() => {}
                 () = stop.cancelled() => {
-                    process.stop().await;
+                    server.stop().await;
                     return End::Stopped;
                 }
             }
             sleep(GATHER).await;
-            match timeout(REFRESH, process.offers(link)).await {
+            match timeout(REFRESH, server.offers(link)).await {
                 Ok(Ok(offers)) => self.settle(offers),
                 Ok(Err(error)) => self.keep_tools(&error),
                 Err(_) => self.keep_tools("no answer"),

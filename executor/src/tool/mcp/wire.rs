@@ -3,21 +3,14 @@
 //! rmcp's own transport drops a line that is too long or makes no sense, and the call that it
 //! answers then waits for ever. This one turns such a line into that call's error, says when the
 //! other side is gone, and gives up a server that does not read.
-//!
-//! Reports of progress end here: rmcp makes a task of each, which loses their order and lets a
-//! server that floods fill the memory.
 
 use std::{sync::Arc, time::Duration};
 
 use rmcp::{
-    model::{
-        ClientRequest, ConstString, ErrorData, GetMeta, JsonRpcMessage, ProgressNotificationMethod,
-        RequestId, RequestParamsMeta, ServerNotification,
-    },
+    model::{ErrorData, JsonRpcMessage, RequestId},
     service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
-use serde_json::Value;
 use tokio::{
     io::{self, AsyncBufReadExt, AsyncWriteExt, BufReader},
     process::{ChildStdin, ChildStdout},
@@ -27,11 +20,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{answer::TOO_LARGE, tokens::Tokens};
+use super::{
+    answer::TOO_LARGE,
+    message::{OVERHEAD, keep_token, parse, report},
+    tokens::Tokens,
+};
 
-/// How much longer a line may be than an output: the output may stand in it twice, as structure
-/// and as text, each of its bytes escaped to six.
-const OVERHEAD: usize = 16;
 /// Bytes of a line that are kept for the next one.
 const KEPT: usize = 1 << 20;
 /// Bytes kept of either end of a line that is too long: the id of a message is there.
@@ -138,31 +132,6 @@ impl Transport<RoleClient> for Wire {
     }
 }
 
-/// Puts a call's own progress token in the place of the one that rmcp draws for every request.
-fn keep_token(message: &mut TxJsonRpcMessage<RoleClient>) {
-    let JsonRpcMessage::Request(request) = message else { return };
-    let ClientRequest::CallToolRequest(call) = &request.request else { return };
-    if let Some(token) = call.params.progress_token() {
-        request.request.get_meta_mut().set_progress_token(token);
-    }
-}
-
-/// Takes a report of progress to its call, and returns any other message.
-fn report(
-    message: RxJsonRpcMessage<RoleClient>,
-    tokens: &Tokens,
-) -> Option<RxJsonRpcMessage<RoleClient>> {
-    let JsonRpcMessage::Notification(notification) = message else { return Some(message) };
-    match notification.notification {
-        ServerNotification::ProgressNotification(progress) => tokens.hear(progress.params),
-        // A report that is not as MCP wants it.
-        ServerNotification::CustomNotification(it)
-            if it.method == ProgressNotificationMethod::VALUE => {}
-        _ => return Some(JsonRpcMessage::Notification(notification)),
-    }
-    None
-}
-
 /// A line as far as it was read.
 struct Line {
     most: usize,
@@ -193,29 +162,6 @@ impl Line {
         self.bytes.shrink_to(KEPT);
         message
     }
-}
-
-fn parse(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
-    if line.trim_ascii().is_empty() {
-        return None;
-    }
-    match serde_json::from_slice(line) {
-        Ok(message) => Some(message),
-        Err(err) => {
-            let text = String::from_utf8_lossy(&line[..line.len().min(ENDS)]);
-            tracing::debug!(%err, %text, "a line of an MCP server is not a message");
-            refusal(line, &err)
-        }
-    }
-}
-
-/// Answers a call whose answer is JSON but not MCP.
-fn refusal(line: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMessage<RoleClient>> {
-    let message: Value = serde_json::from_slice(line).ok()?;
-    let is_answer = message.get("result").or(message.get("error")).is_some();
-    let id: RequestId = serde_json::from_value(message.get("id")?.clone()).ok()?;
-    let error = ErrorData::internal_error(format!("the server's answer is not MCP: {err}"), None);
-    is_answer.then(|| JsonRpcMessage::error(error, Some(id)))
 }
 
 /// Answers a call whose answer is too long. Its id is at either end of the line, and a text

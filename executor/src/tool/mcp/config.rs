@@ -1,0 +1,128 @@
+//! How a configuration describes an MCP server.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::{secret::Text, tool::http::ServerUrl};
+
+/// How to reach an MCP server: what has a `url` is called there, anything else is started.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Map<String, Value>")]
+pub enum McpServer {
+    /// A program that speaks over its standard input and output.
+    Command(McpCommand),
+    /// A server that speaks streamable HTTP.
+    Http(McpHttp),
+}
+
+/// How to start an MCP server.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpCommand {
+    /// The program; `faber` is this very binary.
+    pub command: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// What to add to the environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, Text>,
+    /// Where to run it.
+    pub cwd: Option<PathBuf>,
+    /// The folders that the server is told to work in.
+    #[serde(default)]
+    pub roots: Vec<PathBuf>,
+}
+
+/// Where an MCP server is, and what it wants to be told.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpHttp {
+    /// The address of its endpoint.
+    pub(crate) url: ServerUrl,
+    /// Headers of every request.
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, Text>,
+    /// The folders that the server is told to work in.
+    #[serde(default)]
+    pub(crate) roots: Vec<PathBuf>,
+}
+
+impl TryFrom<Map<String, Value>> for McpServer {
+    type Error = serde_json::Error;
+
+    fn try_from(written: Map<String, Value>) -> Result<Self, Self::Error> {
+        let is_remote = written.contains_key("url");
+        let written = Value::Object(written);
+        if is_remote {
+            McpHttp::deserialize(written).map(Self::Http)
+        } else {
+            McpCommand::deserialize(written).map(Self::Command)
+        }
+    }
+}
+
+impl McpServer {
+    /// Resolves its relative roots against a folder.
+    pub(crate) fn root(&mut self, base: &Path) {
+        let roots = match self {
+            Self::Command(it) => &mut it.roots,
+            Self::Http(it) => &mut it.roots,
+        };
+        for root in roots {
+            *root = base.join(&*root);
+        }
+    }
+
+    /// Returns the folders that the server is told to work in.
+    pub(super) fn roots(&self) -> &[PathBuf] {
+        match self {
+            Self::Command(it) => &it.roots,
+            Self::Http(it) => &it.roots,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use serde_json::json;
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check(written: Value, expected: Expect) {
+        let read = serde_json::from_value::<McpServer>(written);
+        expected.assert_eq(&read.unwrap_err().to_string());
+    }
+
+    #[test]
+    fn what_has_an_address_is_called_there() {
+        let written = json!({
+            "url": "https://example.com/mcp",
+            "headers": { "authorization": { "secret": "T", "prefix": "Bearer " } },
+            "roots": ["./a", "/b"],
+        });
+        let mut server: McpServer = serde_json::from_value(written).unwrap();
+        server.root(Path::new("/etc"));
+        assert_eq!(server.roots(), [Path::new("/etc/./a"), Path::new("/b")]);
+        let McpServer::Http(http) = server else { panic!("it has an address") };
+        assert_eq!(http.url.0.as_str(), "https://example.com/mcp");
+        assert_eq!(http.headers.len(), 1);
+    }
+
+    #[test]
+    fn mistakes_are_explained() {
+        check(json!({}), expect!["missing field `command`"]);
+        check(
+            json!({ "url": "http://a/mcp", "command": "x" }),
+            expect!["unknown field `command`, expected one of `url`, `headers`, `roots`"],
+        );
+        check(json!({ "url": "ws://a" }), expect!["`ws://a/` is neither `http` nor `https`"]);
+    }
+}

@@ -1,0 +1,195 @@
+//! JSON-RPC messages over streamable HTTP.
+//!
+//! rmcp's own transport calls again by itself when a session has expired, and answers calls that
+//! were under way then as if the server had. This one tells every call what became of it: whether
+//! the server cannot have read it, may have, or has refused it. It never calls twice.
+//!
+//! A session that has expired, and a server that cannot be reached, end the connection: nothing
+//! more is sent, what is under way may end, and the keeper connects anew when somebody calls.
+
+mod events;
+mod exchange;
+mod hearing;
+mod way;
+
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
+
+use rmcp::{
+    model::{ClientNotification, ClientRequest, ErrorData, JsonRpcMessage, RequestId},
+    service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage},
+    transport::Transport,
+};
+use tokio::{
+    sync::mpsc,
+    task::{AbortHandle, JoinSet},
+    time::{Instant, sleep_until},
+};
+
+use self::{exchange::exchange, hearing::hear, way::Way};
+use super::{McpHttp, answer::UNSENT, link::Ends, message::keep_token};
+
+/// Messages of a server that wait to be read.
+const WAITING: usize = 64;
+/// How long calls that are under way may take once nothing more can be sent.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// A server that is called over HTTP.
+pub(super) struct Remote {
+    way: Arc<Way>,
+}
+
+impl Remote {
+    /// Prepares to call a server; nothing is sent yet.
+    pub(super) fn open(
+        spec: &McpHttp,
+        most: usize,
+        ends: &mut Ends,
+    ) -> Result<(Self, HttpWire), String> {
+        let (out, inbox) = mpsc::channel(WAITING);
+        let way = Arc::new(Way::new(spec, most, ends, out)?);
+        let mut hearing = JoinSet::new();
+        hearing.spawn(hear(Arc::clone(&way)));
+        let wire = HttpWire {
+            way: Arc::clone(&way),
+            inbox,
+            exchanges: JoinSet::new(),
+            calls: BTreeMap::new(),
+            hearing,
+            deadline: None,
+        };
+        Ok((Self { way }, wire))
+    }
+
+    /// Returns what people know it by.
+    pub(super) fn name(&self) -> &str {
+        &self.way.host
+    }
+
+    /// Says what is wrong with the server.
+    pub(super) fn complaint(&self, what: &str) -> String {
+        let host = &self.way.host;
+        self.way.reason().unwrap_or_else(|| format!("`{host}` does not serve MCP: {what}"))
+    }
+}
+
+/// The way to a server, for rmcp.
+pub(super) struct HttpWire {
+    way: Arc<Way>,
+    inbox: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
+    /// Each request with all that is said in answer to it.
+    exchanges: JoinSet<()>,
+    calls: BTreeMap<RequestKey, AbortHandle>,
+    /// What the server says unasked.
+    hearing: JoinSet<()>,
+    /// When nothing more is waited for.
+    deadline: Option<Instant>,
+}
+
+/// An id of a request, as it is written.
+type RequestKey = String;
+
+impl HttpWire {
+    fn ask(&mut self, id: RequestId, is_greeting: bool, body: Vec<u8>) {
+        while self.exchanges.try_join_next().is_some() {}
+        self.calls.retain(|_, it| !it.is_finished());
+        let way = Arc::clone(&self.way);
+        let key = id.to_string();
+        let handle = if way.is_closing() && !is_greeting {
+            let error = ErrorData::new(UNSENT, "the connection has ended", None);
+            let answer = JsonRpcMessage::error(error, Some(id));
+            self.exchanges.spawn(async move { way.deliver(answer).await })
+        } else {
+            self.exchanges.spawn(exchange(way, id, body))
+        };
+        self.calls.insert(key, handle);
+    }
+}
+
+impl Transport<RoleClient> for HttpWire {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        mut message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        keep_token(&mut message);
+        let written = serde_json::to_vec(&message);
+        let mut notice = None;
+        match (message, written) {
+            (_, Err(err)) => notice = Some(Err(io::Error::from(err))),
+            (JsonRpcMessage::Request(request), Ok(body)) => {
+                let greets = matches!(request.request, ClientRequest::InitializeRequest(_));
+                self.ask(request.id, greets, body);
+            }
+            (message, Ok(body)) => {
+                if let Some(id) = cancelled(&message)
+                    && let Some(call) = self.calls.remove(&id)
+                {
+                    call.abort();
+                }
+                notice = Some(Ok((body, is_greeted(&message))));
+            }
+        }
+        let way = Arc::clone(&self.way);
+        async move {
+            match notice {
+                None => Ok(()),
+                Some(Err(err)) => Err(err),
+                Some(Ok((body, is_greeted))) => {
+                    way.tell(body).await.map_err(io::Error::other)?;
+                    if is_greeted {
+                        way.greeted.notify_one();
+                    }
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let drained = drained(&self.way, &mut self.exchanges, &mut self.deadline);
+        tokio::select! {
+            biased;
+            message = self.inbox.recv() => return message,
+            () = drained => {}
+        }
+        // The last exchange may have spoken as it ended.
+        if let Ok(message) = self.inbox.try_recv() {
+            return Some(message);
+        }
+        self.way.close();
+        None
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.hearing.abort_all();
+        self.exchanges.abort_all();
+        self.way.leave().await;
+        self.way.close();
+        Ok(())
+    }
+}
+
+/// Returns once nothing more can come.
+async fn drained(way: &Way, exchanges: &mut JoinSet<()>, deadline: &mut Option<Instant>) {
+    way.closing().await;
+    let deadline = *deadline.get_or_insert_with(|| Instant::now() + DRAIN);
+    tokio::select! {
+        () = async { while exchanges.join_next().await.is_some() {} } => {}
+        () = sleep_until(deadline) => {}
+    }
+}
+
+/// Returns the request that a message says nobody waits for.
+fn cancelled(message: &TxJsonRpcMessage<RoleClient>) -> Option<RequestKey> {
+    let JsonRpcMessage::Notification(notification) = message else { return None };
+    let ClientNotification::CancelledNotification(it) = &notification.notification else {
+        return None;
+    };
+    it.params.request_id.as_ref().map(ToString::to_string)
+}
+
+fn is_greeted(message: &TxJsonRpcMessage<RoleClient>) -> bool {
+    let JsonRpcMessage::Notification(notification) = message else { return false };
+    matches!(notification.notification, ClientNotification::InitializedNotification(_))
+}

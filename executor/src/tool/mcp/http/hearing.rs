@@ -1,0 +1,72 @@
+//! What a server says unasked.
+
+use std::{sync::Arc, time::Duration};
+
+use reqwest::Response;
+use tokio::time::sleep;
+
+use super::{
+    events::Events,
+    way::{Way, is_kind},
+};
+use crate::tool::mcp::message::parse;
+
+/// How long to wait before listening again, where the server does not say; it doubles while that
+/// fails, up to [`LONGEST`].
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
+/// The shortest wait that a server can ask for.
+pub(super) const SHORTEST: Duration = Duration::from_millis(50);
+/// The longest one.
+pub(super) const LONGEST: Duration = Duration::from_secs(30);
+
+/// Listens to a server from when it was greeted, for as long as it lets us.
+pub(super) async fn hear(way: Arc<Way>) {
+    way.greeted.notified().await;
+    let mut last = None;
+    let mut has_heard = false;
+    let mut pause = PAUSE;
+    loop {
+        match way.get(last.as_deref()).await {
+            Ok(response) if is_stream(&response) => {
+                has_heard = true;
+                pause = follow(&way, response, &mut last).await;
+            }
+            Ok(response) if response.status().is_server_error() => {
+                pause = (pause * 2).min(LONGEST);
+            }
+            Ok(response) => {
+                if response.status() == 404 && has_heard && way.has_session() {
+                    way.end(format!("the session with `{}` has expired", way.host));
+                }
+                return;
+            }
+            Err(_) => pause = (pause * 2).min(LONGEST),
+        }
+        sleep(pause).await;
+    }
+}
+
+fn is_stream(response: &Response) -> bool {
+    response.status().is_success() && is_kind(response, "text/event-stream")
+}
+
+/// Hears one stream to its end, and returns how long to wait before the next.
+async fn follow(way: &Way, mut response: Response, last: &mut Option<String>) -> Duration {
+    let mut events = Events::new(way.most);
+    let mut pause = PAUSE;
+    while let Ok(Some(chunk)) = response.chunk().await {
+        let is_over = events.push(&chunk).is_err();
+        while let Some(event) = events.next() {
+            pause = event.retry.map_or(pause, |it| it.clamp(SHORTEST, LONGEST));
+            *last = event.id.or(last.take());
+            if let Some(message) = event.data.as_deref().and_then(parse) {
+                way.deliver(message).await;
+            }
+        }
+        if is_over {
+            tracing::warn!(host = %way.host, "an event of the MCP server is too long");
+            break;
+        }
+    }
+    pause
+}

@@ -1,0 +1,231 @@
+//! How a server is reached, and what every request to it has in common.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use reqwest::{
+    Method, Response, Url,
+    header::{self, HeaderMap, HeaderName, HeaderValue},
+};
+use rmcp::{
+    model::{JsonRpcMessage, ServerResult},
+    service::{RoleClient, RxJsonRpcMessage},
+};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::timeout,
+};
+
+use crate::{
+    secret::Redaction,
+    tool::{
+        http::client::{Broken, Http, Outgoing, Reach, header_of, host},
+        mcp::{
+            McpHttp,
+            link::Ends,
+            message::{OVERHEAD, report},
+        },
+    },
+};
+
+/// The header that names a session.
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+/// The header that says what was agreed on.
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// The header that says where to take up a stream.
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+/// What a server may answer.
+const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+/// How long a server may take to hear a notification.
+const TELL: Duration = Duration::from_secs(30);
+/// How long a server may take to end a session.
+const LEAVE: Duration = Duration::from_secs(2);
+/// Bytes of a refusal that are read.
+const SAID: usize = 4 << 10;
+
+/// The way to one server.
+pub(super) struct Way {
+    http: Http,
+    url: Url,
+    headers: HeaderMap,
+    /// What people know it by.
+    pub(super) host: String,
+    /// The most bytes of a message.
+    pub(super) most: usize,
+    /// Told once the server may speak unasked.
+    pub(super) greeted: Notify,
+    ends: Ends,
+    out: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
+    agreed: Mutex<Agreed>,
+}
+
+/// What was agreed on with the server.
+#[derive(Default)]
+struct Agreed {
+    session: Option<HeaderValue>,
+    version: Option<HeaderValue>,
+    /// Why the connection ends.
+    reason: Option<String>,
+}
+
+impl Way {
+    pub(super) fn new(
+        spec: &McpHttp,
+        most: usize,
+        ends: &mut Ends,
+        out: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
+    ) -> Result<Self, String> {
+        let mut seen = Redaction::default();
+        let mut headers = HeaderMap::new();
+        for (name, text) in &spec.headers {
+            let value = text.resolve(&mut seen).map_err(|err| err.to_string())?;
+            let (name, mut value) = header_of(name, &value)?;
+            value.set_sensitive(true);
+            headers.append(name, value);
+        }
+        headers.insert(header::ACCEPT, ACCEPT);
+        ends.seen = Arc::new(seen);
+        let url = spec.url.0.clone();
+        Ok(Self {
+            http: Http::default(),
+            host: host(&url),
+            url,
+            headers,
+            most: most.saturating_mul(OVERHEAD),
+            greeted: Notify::new(),
+            ends: ends.clone(),
+            out,
+            agreed: Mutex::default(),
+        })
+    }
+
+    /// Sends a message.
+    pub(super) async fn post(&self, body: Vec<u8>) -> Result<Response, Broken> {
+        let mut asked = self.outgoing(Method::POST);
+        let json = HeaderValue::from_static("application/json");
+        asked.headers.insert(header::CONTENT_TYPE, json);
+        asked.body = Some(body);
+        self.http.hop(&asked).await
+    }
+
+    /// Listens, from the event behind `last` if one is named.
+    pub(super) async fn get(&self, last: Option<&str>) -> Result<Response, Broken> {
+        let mut asked = self.outgoing(Method::GET);
+        if let Some(last) = last.and_then(|it| HeaderValue::from_str(it).ok()) {
+            asked.headers.insert(LAST_EVENT, last);
+        }
+        self.http.hop(&asked).await
+    }
+
+    /// Sends what has no answer.
+    pub(super) async fn tell(&self, body: Vec<u8>) -> Result<(), String> {
+        let host = &self.host;
+        match timeout(TELL, self.post(body)).await {
+            Ok(Ok(response)) if response.status().is_success() => Ok(()),
+            Ok(Ok(response)) => Err(format!("`{host}` answered {}", response.status())),
+            Ok(Err(broken)) => Err(broken.to_string()),
+            Err(_) => Err(format!("`{host}` did not answer within {} s", TELL.as_secs())),
+        }
+    }
+
+    /// Ends the session, if there is one.
+    pub(super) async fn leave(&self) {
+        if self.has_session() && !self.is_closing() {
+            let asked = self.outgoing(Method::DELETE);
+            let _ = timeout(LEAVE, self.http.hop(&asked)).await;
+        }
+    }
+
+    fn outgoing(&self, method: Method) -> Outgoing {
+        let mut headers = self.headers.clone();
+        let agreed = self.agreed();
+        for (name, value) in [(SESSION, &agreed.session), (VERSION, &agreed.version)] {
+            if let Some(value) = value {
+                headers.insert(name, value.clone());
+            }
+        }
+        let url = self.url.clone();
+        Outgoing { method, url, headers, body: None, reach: Reach::Anywhere }
+    }
+
+    /// Notes the session that an answer begins.
+    pub(super) fn note_session(&self, response: &Response) {
+        let mut agreed = self.agreed();
+        if agreed.session.is_none() {
+            agreed.session = response.headers().get(SESSION).cloned();
+        }
+    }
+
+    /// Takes what a server says to where it belongs.
+    pub(super) async fn deliver(&self, message: RxJsonRpcMessage<RoleClient>) {
+        if let JsonRpcMessage::Response(answer) = &message
+            && let ServerResult::InitializeResult(greeting) = &answer.result
+        {
+            let version = HeaderValue::from_str(greeting.protocol_version.as_str());
+            self.agreed().version = version.ok();
+        }
+        if let Some(message) = report(message, &self.ends.tokens) {
+            let _ = self.out.send(message).await;
+        }
+    }
+
+    pub(super) fn has_session(&self) -> bool {
+        self.agreed().session.is_some()
+    }
+
+    /// Says that nothing more can be sent, and why.
+    pub(super) fn end(&self, reason: String) {
+        let mut agreed = self.agreed();
+        agreed.reason.get_or_insert(reason);
+        drop(agreed);
+        self.ends.closing.cancel();
+    }
+
+    /// Says that nothing more can come.
+    pub(super) fn close(&self) {
+        self.ends.closing.cancel();
+        self.ends.closed.cancel();
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.ends.closing.is_cancelled()
+    }
+
+    pub(super) async fn closing(&self) {
+        self.ends.closing.cancelled().await;
+    }
+
+    /// Takes the secrets out of a text.
+    pub(super) fn clean(&self, text: String) -> String {
+        self.ends.seen.clean(text)
+    }
+
+    /// Returns why the connection ends, where it does.
+    pub(super) fn reason(&self) -> Option<String> {
+        self.agreed().reason.clone()
+    }
+
+    fn agreed(&self) -> MutexGuard<'_, Agreed> {
+        self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the beginning of what a server says about a refusal.
+pub(super) async fn said(response: &mut Response) -> String {
+    let mut body = Vec::new();
+    while body.len() < SAID
+        && let Ok(Some(chunk)) = response.chunk().await
+    {
+        body.extend_from_slice(&chunk[..chunk.len().min(SAID - body.len())]);
+    }
+    String::from_utf8_lossy(&body).trim().to_owned()
+}
+
+/// Returns whether an answer is of a media type.
+pub(super) fn is_kind(response: &Response, kind: &str) -> bool {
+    let written = response.headers().get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok());
+    let written = written.unwrap_or_default().split(';').next().unwrap_or_default();
+    written.trim().eq_ignore_ascii_case(kind)
+}

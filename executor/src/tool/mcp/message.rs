@@ -1,0 +1,75 @@
+//! What is done to messages whichever way they go.
+//!
+//! Reports of progress end here: rmcp makes a task of each, which loses their order and lets a
+//! server that floods fill the memory.
+
+use rmcp::{
+    model::{
+        ClientRequest, ConstString, ErrorData, GetMeta, JsonRpcMessage, ProgressNotificationMethod,
+        RequestId, RequestParamsMeta, ServerNotification,
+    },
+    service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage},
+};
+use serde_json::Value;
+
+use super::{answer::is_ours, tokens::Tokens};
+
+/// How much longer a message may be than an output: the output may stand in it twice, as structure
+/// and as text, each of its bytes escaped to six.
+pub(super) const OVERHEAD: usize = 16;
+/// Bytes of what is no message that go into the log.
+const SHOWN: usize = 256;
+
+/// Puts a call's own progress token in the place of the one that rmcp draws for every request.
+pub(super) fn keep_token(message: &mut TxJsonRpcMessage<RoleClient>) {
+    let JsonRpcMessage::Request(request) = message else { return };
+    let ClientRequest::CallToolRequest(call) = &request.request else { return };
+    if let Some(token) = call.params.progress_token() {
+        request.request.get_meta_mut().set_progress_token(token);
+    }
+}
+
+/// Takes a report of progress to its call, and returns any other message.
+pub(super) fn report(
+    message: RxJsonRpcMessage<RoleClient>,
+    tokens: &Tokens,
+) -> Option<RxJsonRpcMessage<RoleClient>> {
+    let JsonRpcMessage::Notification(notification) = message else { return Some(message) };
+    match notification.notification {
+        ServerNotification::ProgressNotification(progress) => tokens.hear(progress.params),
+        // A report that is not as MCP wants it.
+        ServerNotification::CustomNotification(it)
+            if it.method == ProgressNotificationMethod::VALUE => {}
+        _ => return Some(JsonRpcMessage::Notification(notification)),
+    }
+    None
+}
+
+/// Reads a message of a server, if it is one for us. An answer that is JSON but not MCP is that
+/// call's failure.
+pub(super) fn parse(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
+    if text.trim_ascii().is_empty() {
+        return None;
+    }
+    match serde_json::from_slice(text) {
+        // What only we may say is not believed.
+        Ok(JsonRpcMessage::Error(mut error)) if is_ours(error.error.code) => {
+            error.error.code = rmcp::model::ErrorCode::INTERNAL_ERROR;
+            Some(JsonRpcMessage::Error(error))
+        }
+        Ok(message) => Some(message),
+        Err(err) => {
+            let shown = String::from_utf8_lossy(&text[..text.len().min(SHOWN)]);
+            tracing::debug!(%err, text = %shown, "what an MCP server says is not a message");
+            refusal(text, &err)
+        }
+    }
+}
+
+fn refusal(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMessage<RoleClient>> {
+    let message: Value = serde_json::from_slice(text).ok()?;
+    let is_answer = message.get("result").or(message.get("error")).is_some();
+    let id: RequestId = serde_json::from_value(message.get("id")?.clone()).ok()?;
+    let error = ErrorData::internal_error(format!("the server's answer is not MCP: {err}"), None);
+    is_answer.then(|| JsonRpcMessage::error(error, Some(id)))
+}

@@ -1,0 +1,26 @@
+use serde_json::json;
+use tests::toolset::{Connected, until};
+
+use super::official::server;
+
+#[tokio::test]
+async fn a_server_works_in_its_roots() {
+    let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let root = own.path().canonicalize().unwrap();
+    let mcp = json!({
+        "command": "node",
+        "args": [server("server-filesystem"), other.path().canonicalize().unwrap()],
+        "roots": [root.join(".")],
+    });
+    let files = Connected::ready(&json!({ "mcp": mcp })).await;
+    let path = root.join("a.txt");
+    // The server asks for the roots in its own time, and forgets its arguments for them.
+    let mut allowed = String::new();
+    while !allowed.contains(root.to_str().unwrap()) {
+        let answer = files.call("list_allowed_directories", json!({})).await.unwrap();
+        allowed = answer.to_string();
+    }
+    assert!(!allowed.contains(other.path().to_str().unwrap()), "{allowed}");
+    files.call("write_file", json!({ "path": path, "content": "a" })).await.unwrap();
+    until("the file is there", || path.exists()).await;
+}
