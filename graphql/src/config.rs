@@ -1,6 +1,7 @@
 //! What this process is to work with: flags, environment, file and defaults made into one
 //! [`Config`], in which every value knows where it came from.
 
+mod access;
 pub mod age;
 mod calls;
 mod environment;
@@ -21,7 +22,11 @@ use std::{
 use executor::sources::SetConfig;
 use serde_json::Value;
 
-pub use self::{environment::Environment, limits::Limits};
+pub use self::{
+    access::AccessConfig,
+    environment::{Environment, Secret, variable},
+    limits::Limits,
+};
 
 /// The file that is read where none is named.
 const FILE: &str = "faber.yaml";
@@ -86,6 +91,8 @@ pub struct Config {
     pub limits: Limits,
     /// How long what is over is kept; for ever where nothing is said.
     pub retention: Setting<Option<Duration>>,
+    /// Who may connect, and do what.
+    pub access: Setting<AccessConfig>,
     /// What conditions of toolsets may ask for.
     pub contexts: BTreeMap<String, Value>,
     /// The toolsets as they were written, for people.
@@ -140,6 +147,7 @@ impl Config {
                 Some(kept) => Setting { value: Some(kept), origin: Origin::File },
                 None => Setting { value: None, origin: Origin::Default },
             },
+            access: or_default(file.access, AccessConfig::default),
             contexts: file.contexts,
             data,
             written,

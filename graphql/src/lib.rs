@@ -1,5 +1,6 @@
 //! Who is asking: the GraphQL API, the server, the command line.
 
+pub mod access;
 pub mod blog_mcp;
 pub mod cli;
 pub mod config;

@@ -7,6 +7,7 @@ use reqwest::{Response, Url, header};
 use serde_json::{Value, json};
 
 use super::{client, failure::Failure};
+use crate::config::Secret;
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -22,11 +23,12 @@ const ANSWER: &str = "application/graphql-response+json, application/json;q=0.9"
 pub(super) struct Remote {
     http: reqwest::Client,
     url: Url,
+    token: Option<Secret>,
 }
 
 impl Remote {
-    /// Prepares to talk to a server. Nothing is sent yet.
-    pub(super) fn new(address: &str) -> Result<Self, Failure> {
+    /// Prepares to talk to a server, which is shown the token. Nothing is sent yet.
+    pub(super) fn new(address: &str, token: Option<&Secret>) -> Result<Self, Failure> {
         let url = endpoint(address)?;
         let builder = reqwest::Client::builder().connect_timeout(CONNECT).read_timeout(SILENCE);
         let builder = if url.scheme() == "https" {
@@ -37,7 +39,7 @@ impl Remote {
             builder.no_proxy().tls_backend_preconfigured(no_roots())
         };
         let unusable = |err| Failure::unreachable(format!("no connection can be prepared: {err}"));
-        Ok(Self { http: builder.build().map_err(unusable)?, url })
+        Ok(Self { http: builder.build().map_err(unusable)?, url, token: token.cloned() })
     }
 
     /// Carries a query or mutation out and returns its data.
@@ -92,7 +94,11 @@ impl Remote {
         accept: &str,
     ) -> Result<Response, Failure> {
         let body = json!({ "query": query, "variables": variables });
-        let request = self.http.post(self.url.clone()).header(header::ACCEPT, accept).json(&body);
+        let mut request =
+            self.http.post(self.url.clone()).header(header::ACCEPT, accept).json(&body);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token.expose());
+        }
         request.send().await.map_err(|err| self.unreachable(&err))
     }
 

@@ -16,13 +16,17 @@ use super::{
     prune::Retention,
     signals,
 };
-use crate::server::{self, Hooks, ServerOptions};
+use crate::{
+    config::variable,
+    server::{self, Hooks, ServerOptions},
+};
 
 /// Serves the API and executes whatever is there, until told to end.
 pub(super) async fn serve(session: &Session) -> Result<Ending, Failure> {
     refuse_server(session, "serve")?;
     let config = &session.config;
     let told = told_to_end()?;
+    let access = config.access.value.open(variable)?;
     let wanted = config.listen.value;
     let listener = TcpListener::bind(wanted).await.map_err(|err| {
         let hint = "name another address with `--listen`";
@@ -32,11 +36,11 @@ pub(super) async fn serve(session: &Session) -> Result<Ending, Failure> {
         Failure::new("SERVER_UNAVAILABLE", format!("cannot listen on `{wanted}`: {err}"))
     })?;
     let local = Local::open(session, Need::Everything).await?;
-    if !address.ip().is_loopback() {
+    if !address.ip().is_loopback() && !access.wants_token() {
         session.screen.say(&session.screen.err.yellow(format!(
-            "warning: `{address}` can be reached from other machines, and this version has no \
-             access tokens: whoever reaches it can run every tool; listen on 127.0.0.1 unless \
-             something else keeps strangers out"
+            "warning: `{address}` can be reached from other machines, but there are no access \
+             tokens: everybody but this machine is refused; add `access.tokens` to the \
+             configuration, or listen on 127.0.0.1"
         )));
     }
     session.screen.say(&format!("listening on http://{address}"));
@@ -44,6 +48,7 @@ pub(super) async fn serve(session: &Session) -> Result<Ending, Failure> {
     let options = ServerOptions {
         max_body_bytes: config.limits.request_bytes(),
         shutdown_grace: config.limits.drain(),
+        access,
         ..ServerOptions::default()
     };
     let hooks = hooks(&local, &retention);

@@ -85,7 +85,7 @@ fn concurrency(value: Option<&Value>) -> Result<Option<u32>, String> {
 }
 
 /// Reads so many a time: `100/min`.
-fn rate(text: &str) -> Option<Rate> {
+pub(super) fn rate(text: &str) -> Option<Rate> {
     let (calls, unit) = text.split_once('/')?;
     let calls = calls.trim().parse().ok().filter(|it| *it > 0)?;
     let per_ms = match unit.trim() {

@@ -4,6 +4,23 @@ use std::{env, ffi::OsString, path::PathBuf};
 
 use super::ConfigError;
 
+/// A text that no `Debug` shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Returns the text, for where it is used.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(***)")
+    }
+}
+
 /// What the environment said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
@@ -13,6 +30,8 @@ pub struct Environment {
     pub config: Option<PathBuf>,
     /// `FABER_SERVER`.
     pub server: Option<String>,
+    /// `FABER_TOKEN`: what is shown to servers.
+    pub token: Option<Secret>,
     /// `FABER_LISTEN`.
     pub listen: Option<String>,
     /// `FABER_LOG`: which events of the log to print.
@@ -36,6 +55,7 @@ impl Environment {
             store: text("FABER_STORE"),
             config: path("FABER_CONFIG"),
             server: text("FABER_SERVER"),
+            token: text("FABER_TOKEN").map(|it| Secret(it.trim().to_owned())),
             listen: text("FABER_LISTEN"),
             log: text("FABER_LOG"),
             blog_file: path("FABER_BLOG_FILE"),
@@ -69,6 +89,11 @@ impl Environment {
         let name = name.trim();
         if name.is_empty() { "localhost".to_owned() } else { name.to_owned() }
     }
+}
+
+/// Returns a variable that the configuration names.
+pub fn variable(name: &str) -> Option<String> {
+    text(name)
 }
 
 fn os(name: &str) -> Option<OsString> {

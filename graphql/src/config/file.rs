@@ -13,20 +13,20 @@ use executor::sources::{SetConfig, habilis};
 use planner::nearest::did_you_mean;
 use serde_json::{Map, Value, json};
 
-use super::{ConfigError, Limits, PLANNER, age, toolsets};
+use super::{AccessConfig, ConfigError, Limits, PLANNER, access, age, toolsets};
 
 /// The most bytes of a configuration file: above it, it is some other file.
 const FILE_BYTES: u64 = 4 << 20;
 
 /// What may stand at the top of the file.
-const KEYS: [&str; 7] =
-    ["store", "planner", "toolsets", "tools_files", "limits", "retention", "contexts"];
+const KEYS: [&str; 8] =
+    ["store", "planner", "toolsets", "tools_files", "limits", "retention", "contexts", "access"];
 /// The set of the tools that files describe.
 const DESCRIBED: &str = "tools";
 /// The shortest time that what is over is kept: a worker may be frozen for a while and come back.
 const SHORTEST: Duration = Duration::from_mins(1);
 /// What other versions read there.
-const LATER: [&str; 4] = ["toolkit_files", "embedding", "selection", "access"];
+const LATER: [&str; 3] = ["toolkit_files", "embedding", "selection"];
 
 /// What a file said.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,6 +38,8 @@ pub(super) struct File {
     pub(super) limits: Limits,
     /// How long what is over is kept.
     pub(super) retention: Option<Duration>,
+    /// Who may connect, and do what.
+    pub(super) access: Option<AccessConfig>,
     /// What conditions of toolsets may ask for.
     pub(super) contexts: BTreeMap<String, Value>,
     /// The set of the tools that other files describe.
@@ -96,6 +98,7 @@ pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
         toolsets,
         limits,
         retention: retention(fields.remove("retention"))?,
+        access: fields.remove("access").map(|it| access::read(Some(it))).transpose()?,
         contexts: contexts(fields.remove("contexts"))?,
         described: described(fields.remove("tools_files"), base)?,
     })

@@ -27,6 +27,7 @@ impl Config {
             "planner": shown(&json!(self.planner.value), self.planner.origin),
             "toolsets": shown(&mask_sets(&self.written), self.toolsets.origin),
             "limits": limits,
+            "access": shown(&self.access.value.to_json(), self.access.origin),
             "retention": shown(&json!(retention), self.retention.origin),
         })
     }

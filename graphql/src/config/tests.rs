@@ -98,7 +98,6 @@ fn what_later_versions_know_is_never_ignored() {
     for text in [
         "embedding: { model: x }",
         "selection: { margin: 0.1 }",
-        "access: { tokens: [] }",
         "toolkit_files: []",
         "planner: { provider: openai, model: x }",
         "toolsets: [{ name: s, source: { mcp: { url: 'http://x' } } }]",

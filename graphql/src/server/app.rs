@@ -1,6 +1,6 @@
 //! What every handler shares.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use axum::http::HeaderMap;
 use tokio_util::sync::CancellationToken;
@@ -10,14 +10,22 @@ use super::{
     nursery::Nursery,
     options::{Hooks, ServerOptions},
 };
+use crate::access::Grant;
+
+/// Where a connection comes from; part of every request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) IpAddr);
 
 /// Who sends an operation; found by resolvers as `ctx.data::<Arc<Caller>>()`.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
-    /// The headers of the HTTP request, or of the WebSocket's opening handshake.
+    /// The headers of the HTTP request, or of the WebSocket's opening handshake, without what
+    /// proves who it is.
     pub headers: HeaderMap,
     /// The payload of `connection_init`, where the operation came over a WebSocket.
     pub init: Option<serde_json::Value>,
+    /// What whoever it is may do.
+    pub grant: Grant,
 }
 
 /// The schema, the settings and the bookkeeping of one running server.

@@ -10,10 +10,12 @@ use axum::{
 };
 
 use super::{
+    entry,
     hosts::{HostPolicy, Origin, Place},
     metrics::{Metrics, RequestKind},
     refusal::Refusal,
 };
+use crate::access::Access;
 
 /// How long a browser may remember that a page may talk to us, in seconds.
 const PREFLIGHT_MAX_AGE: HeaderValue = HeaderValue::from_static("600");
@@ -22,12 +24,14 @@ const PREFLIGHT_MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 #[derive(Debug)]
 pub(super) struct Gate {
     pub(super) policy: HostPolicy,
+    pub(super) access: Access,
     pub(super) metrics: Arc<Metrics>,
 }
 
 /// Refuses strangers, answers preflights, and lets everybody else in.
 pub(super) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
-    let origin = match admit(&gate.policy, &request) {
+    let admitted = entry::admit(&gate.access, &request).and_then(|()| admit(&gate.policy, &request));
+    let origin = match admitted {
         Ok(origin) => origin,
         Err(refusal) => {
             gate.metrics.count(RequestKind::Forbidden, refusal.status);

@@ -13,6 +13,7 @@ use futures::{FutureExt as _, StreamExt as _};
 
 use super::{
     app::{App, Caller},
+    entry,
     metrics::RequestKind,
     negotiate::{Format, accepts_stream, negotiate},
     operation::{self, Operation},
@@ -49,6 +50,13 @@ async fn answer<E: Executor>(
     parts: &Parts,
     body: Body,
 ) -> (RequestKind, Response) {
+    let caller = match entry::caller(&app.options.access, parts) {
+        Ok(caller) => Arc::new(caller),
+        Err(refusal) => {
+            discard(app, body).await;
+            return (RequestKind::Forbidden, stop_at_the_door(refusal, &parts.headers));
+        }
+    };
     let read = async {
         let format = format(&parts.headers)?;
         Ok((format, read(app, parts, body).await?))
@@ -64,7 +72,7 @@ async fn answer<E: Executor>(
         Err(response) => (RequestKind::Invalid, reply::reply(*response, format)),
         Ok(operation) => {
             let kind = operation::request_kind(operation.kind());
-            let response = run(app, parts, operation, format).await;
+            let response = run(app, parts, operation, format, &caller).await;
             (kind, response.unwrap_or_else(turn_away))
         }
     }
@@ -76,6 +84,7 @@ async fn run<E: Executor>(
     parts: &Parts,
     operation: Operation,
     format: Format,
+    caller: &Arc<Caller>,
 ) -> Result<Response, Refusal> {
     let kind = operation.kind();
     if parts.method == Method::GET && kind == OperationType::Mutation {
@@ -88,11 +97,10 @@ async fn run<E: Executor>(
                        `text/event-stream`";
         return Err(Refusal::invalid(StatusCode::NOT_ACCEPTABLE, message));
     }
-    let caller = Arc::new(Caller { headers: parts.headers.clone(), init: None });
     if subscribes || format == Format::EventStream {
-        return Ok(sse::serve(app, operation, &caller));
+        return Ok(sse::serve(app, operation, caller));
     }
-    Ok(reply::reply(operation.execute(app, &caller).await?, format))
+    Ok(reply::reply(operation.execute(app, caller).await?, format))
 }
 
 /// Answers a request that was refused, with the methods that would do where that is the matter.
@@ -102,6 +110,32 @@ fn turn_away(refusal: Refusal) -> Response {
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, POST"));
     }
     response
+}
+
+/// Answers a caller that shows no token, in the media type that it asked for.
+fn stop_at_the_door(refusal: Refusal, headers: &HeaderMap) -> Response {
+    let mut response = refusal.into_response();
+    if matches!(format(headers), Ok(Format::GraphqlResponse)) {
+        let kind = HeaderValue::from_static(reply::GRAPHQL_RESPONSE);
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    }
+    response
+}
+
+/// Drops a body, so that who writes before reading sees the answer and not a broken connection.
+async fn discard<E>(app: &App<E>, body: Body) {
+    let mut left = app.options.max_body_bytes;
+    let dropping = async {
+        let mut chunks = body.into_data_stream();
+        while let Some(Ok(chunk)) = chunks.next().await {
+            left = left.saturating_sub(chunk.len());
+            if left == 0 {
+                break;
+            }
+        }
+    };
+    // Whoever is slow has waited long enough.
+    let _ = tokio::time::timeout(app.options.body_timeout, dropping).await;
 }
 
 fn accept(headers: &HeaderMap) -> String {

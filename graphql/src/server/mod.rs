@@ -8,7 +8,8 @@
 //! | file | what it decides |
 //! | --- | --- |
 //! | `serve`, `nursery` | who accepts connections and owns every task |
-//! | `guard`, `hosts` | which `Host` and `Origin` may talk to us |
+//! | `guard`, `hosts` | which `Host`, `Origin` and peer may talk to us |
+//! | `entry` | who sends a request: its token |
 //! | `http`, `negotiate`, `params`, `reply` | one request, one answer |
 //! | `operation` | what a document does, and running it so that a panic stays inside |
 //! | `sse` | an operation as a stream of events |
@@ -16,6 +17,7 @@
 //! | `pages`, `metrics` | health, figures, GraphiQL |
 
 mod app;
+mod entry;
 mod guard;
 mod hosts;
 mod http;

@@ -71,7 +71,7 @@ impl Operation {
         // Dropped with this future: the client has left, or has its answer.
         let leaving = Leaving::default();
         let _left = leaving.0.clone().drop_guard();
-        let request = self.request.data(Arc::clone(caller)).data(leaving);
+        let request = sent_by(self.request, caller).data(leaving);
         let run = async move {
             let answer = AssertUnwindSafe(schema.execute(request)).catch_unwind().await;
             answer.map_err(|panic| crashed(panic.as_ref()))
@@ -96,7 +96,7 @@ impl Operation {
             return stream::once(async move { self.execute(&app, &caller).await }).boxed();
         }
         let running = app.metrics.subscription();
-        let answers = app.schema.execute_stream(self.request.data(caller), None);
+        let answers = app.schema.execute_stream(sent_by(self.request, &caller), None);
         AssertUnwindSafe(answers)
             .catch_unwind()
             .map(move |answer| {
@@ -105,6 +105,11 @@ impl Operation {
             })
             .boxed()
     }
+}
+
+/// Says who sends an operation, and what that caller may do.
+fn sent_by(request: Request, caller: &Arc<Caller>) -> Request {
+    request.data(caller.grant.clone()).data(Arc::clone(caller))
 }
 
 /// How the figures call a kind of operation.

@@ -6,12 +6,15 @@ use axum::Router;
 use futures::future::BoxFuture;
 
 use super::hosts::AllowedHost;
+use crate::access::Access;
 
 /// The limits and waits of a server; any value is valid.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// Hosts and origins that may talk to the server besides this machine's own names.
     pub allowed_hosts: Vec<AllowedHost>,
+    /// Who may come in.
+    pub access: Access,
     /// The largest request body and WebSocket message, in bytes.
     pub max_body_bytes: usize,
     /// Connections served at once; more wait in the listener's queue.
@@ -36,6 +39,7 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             allowed_hosts: Vec::new(),
+            access: Access::default(),
             max_body_bytes: 1024 * 1024,
             max_connections: 1024,
             max_operations: 100,

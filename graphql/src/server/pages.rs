@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use async_graphql::{Executor, http::GraphiQLSource};
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::State,
-    http::{StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
     middleware,
     response::{Html, IntoResponse},
     routing::{any, get},
@@ -14,7 +14,8 @@ use axum::{
 use serde_json::json;
 
 use super::{
-    app::App,
+    app::{App, Peer},
+    entry,
     guard::{Gate, guard},
     http,
     refusal::Refusal,
@@ -69,13 +70,20 @@ async fn ready<E: Executor>(State(app): State<Arc<App<E>>>) -> impl IntoResponse
     }
 }
 
-async fn metrics<E: Executor>(State(app): State<Arc<App<E>>>) -> impl IntoResponse {
+/// Figures say what a server does, so that they want a token where anything does.
+async fn metrics<E: Executor>(
+    State(app): State<Arc<App<E>>>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse, Refusal> {
+    entry::enter(&app.options.access, &headers, peer)?;
     let mut text = (app.hooks.figures)().await;
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
     text.push_str(&app.metrics.render());
-    ([(header::CONTENT_TYPE, METRICS_TYPE)], text)
+    text.push_str(&app.options.access.figures());
+    Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text))
 }
 
 async fn nothing_here() -> impl IntoResponse {

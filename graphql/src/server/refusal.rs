@@ -31,6 +31,11 @@ impl Refusal {
         Self { status: StatusCode::FORBIDDEN, code: "FORBIDDEN", message: message.into() }
     }
 
+    /// A caller that did not show who it is.
+    pub(super) fn unauthenticated(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::UNAUTHORIZED, code: "UNAUTHENTICATED", message: message.into() }
+    }
+
     /// Something larger or slower than the server allows.
     pub(super) fn limit(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, code: "LIMIT_EXCEEDED", message: message.into() }
@@ -74,6 +79,10 @@ impl IntoResponse for Refusal {
         let mut response = (self.status, body.to_string()).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(super::reply::JSON));
+        if self.status == StatusCode::UNAUTHORIZED {
+            let wanted = HeaderValue::from_static("Bearer realm=\"faber\"");
+            headers.insert(header::WWW_AUTHENTICATE, wanted);
+        }
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         response
     }

@@ -1,10 +1,15 @@
 //! Accepts connections and owns every task that comes of them, until all have ended.
 
-use std::{io, pin::pin, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use async_graphql::Executor;
 use axum::Router;
-use hyper::server::conn::http1;
+use hyper::{
+    Request,
+    body::Incoming,
+    server::conn::http1,
+    service::{Service as _, service_fn},
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
@@ -18,7 +23,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    app::App,
+    app::{App, Peer},
     guard::Gate,
     hosts::HostPolicy,
     metrics::Metrics,
@@ -49,7 +54,7 @@ pub async fn serve<E: Executor>(
     let stopping = CancellationToken::new();
     let metrics = Arc::new(Metrics::default());
     let policy = HostPolicy::new(listen, options.allowed_hosts.clone());
-    let gate = Gate { policy, metrics: Arc::clone(&metrics) };
+    let gate = Gate { policy, access: options.access.clone(), metrics: Arc::clone(&metrics) };
     let (max_connections, grace) = (options.max_connections, options.shutdown_grace);
     let header_timeout = options.header_timeout;
     let app = App { schema, options, hooks, metrics, nursery, stopping: stopping.clone() };
@@ -80,7 +85,7 @@ struct House {
 
 /// What may happen while the server is open.
 enum Input {
-    Accepted(io::Result<TcpStream>),
+    Accepted(io::Result<(TcpStream, SocketAddr)>),
     Adopted(Task),
     Ended,
     Shutdown,
@@ -97,14 +102,14 @@ impl House {
                 Some(task) = self.adoptions.recv() => Input::Adopted(task),
                 Some(ended) = self.tasks.join_next() => report(ended),
                 accepted = listener.accept(), if has_room => {
-                    Input::Accepted(accepted.map(|(stream, _)| stream))
+                    Input::Accepted(accepted)
                 }
             };
             match input {
                 Input::Shutdown => return,
                 Input::Adopted(task) => drop(self.tasks.spawn(task)),
                 Input::Ended => {}
-                Input::Accepted(Ok(stream)) => self.admit(stream),
+                Input::Accepted(Ok((stream, peer))) => self.admit(stream, Peer(peer.ip())),
                 Input::Accepted(Err(error)) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_REST).await;
@@ -113,9 +118,9 @@ impl House {
         }
     }
 
-    fn admit(&mut self, stream: TcpStream) {
+    fn admit(&mut self, stream: TcpStream, peer: Peer) {
         let (router, stopping) = (self.router.clone(), self.stopping.clone());
-        self.tasks.spawn(connection(stream, router, stopping, self.header_timeout));
+        self.tasks.spawn(connection((stream, peer), router, stopping, self.header_timeout));
     }
 
     /// Lets everything end within `grace`, then ends it.
@@ -151,7 +156,7 @@ fn report(ended: Result<(), tokio::task::JoinError>) -> Input {
 
 /// Speaks HTTP on one connection until it ends; a WebSocket leaves it and becomes its own task.
 async fn connection(
-    stream: TcpStream,
+    (stream, peer): (TcpStream, Peer),
     router: Router,
     stopping: CancellationToken,
     header_timeout: Duration,
@@ -163,7 +168,11 @@ async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(header_timeout)
         .max_buf_size(MAX_HEAD_BYTES);
-    let service = TowerToHyperService::new(router);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.call(request)
+    });
     let speaking = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
     let mut speaking = pin!(speaking);
     let ended = tokio::select! {

@@ -46,6 +46,10 @@ impl Closing {
         Self::new(4401, "Unauthorized")
     }
 
+    pub(super) fn forbidden(why: impl Into<String>) -> Self {
+        Self::new(4403, format!("Forbidden: {}", why.into()))
+    }
+
     pub(super) fn unknown_subprotocol() -> Self {
         Self::new(4406, "Subprotocol not acceptable")
     }

@@ -27,7 +27,9 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_unti
 use super::{
     super::{
         app::{App, Caller},
+        entry::Opening,
         metrics::Open,
+        refusal::Refusal,
     },
     close::{Closing, close_halves},
     message::Subprotocol,
@@ -49,6 +51,9 @@ type Tagged = (Arc<str>, Output);
 /// A WebSocket and the operations that run on it.
 pub(super) struct Connection<E> {
     app: Arc<App<E>>,
+    /// What the handshake said of the client.
+    opening: Opening,
+    /// Who the client is, once it has said so.
     caller: Arc<Caller>,
     session: Session,
     operations: SelectAll<BoxStream<'static, Tagged>>,
@@ -78,12 +83,13 @@ impl<E: Executor> Connection<E> {
         app: Arc<App<E>>,
         socket: WebSocket,
         protocol: Subprotocol,
-        caller: Caller,
+        caller: Opening,
     ) -> Self {
         let (sink, incoming) = socket.split();
         let options = &app.options;
         Self {
-            caller: Arc::new(caller),
+            caller: Arc::default(),
+            opening: caller,
             session: Session::new(protocol, options.max_operations, options.max_body_bytes),
             operations: SelectAll::new(),
             incoming,
@@ -170,8 +176,10 @@ impl<E: Executor> Connection<E> {
         for effect in effects {
             match effect {
                 Effect::Greet(init) => {
-                    let headers = self.caller.headers.clone();
-                    self.caller = Arc::new(Caller { headers, init });
+                    match self.opening.greet(&self.app.options.access, init) {
+                        Ok(caller) => self.caller = Arc::new(caller),
+                        Err(refusal) => return self.turn_away(refusal),
+                    }
                 }
                 Effect::Send(text) => self.send(Message::Text(text.into())),
                 Effect::Start { id, operation, abort } => {
@@ -186,6 +194,14 @@ impl<E: Executor> Connection<E> {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Closes a connection whose client may not come in.
+    fn turn_away(&mut self, refusal: Refusal) -> ControlFlow<End> {
+        if let Some(text) = self.session.refusal(&refusal.message) {
+            self.send(Message::Text(text.into()));
+        }
+        ControlFlow::Break(Some(Closing::forbidden(refusal.message)))
     }
 
     /// Says that the server lives, and finds out whether the client does.

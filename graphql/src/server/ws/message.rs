@@ -102,6 +102,11 @@ impl Subprotocol {
         json!({ "type": "connection_ack" }).to_string()
     }
 
+    /// What the older protocol says to a client that may not come in.
+    pub(super) fn connection_error(why: &str) -> String {
+        json!({ "type": "connection_error", "payload": { "message": why } }).to_string()
+    }
+
     pub(super) fn pong(payload: Option<Value>) -> String {
         match payload {
             Some(payload) => json!({ "type": "pong", "payload": payload }).to_string(),

@@ -18,7 +18,8 @@ use axum::{
 };
 
 use super::{
-    app::{App, Caller},
+    app::App,
+    entry,
     refusal::Refusal,
 };
 use close::Closing;
@@ -36,6 +37,10 @@ pub(super) fn wants_upgrade(parts: &Parts) -> bool {
 
 /// Turns a request into a WebSocket, which the server's loop then owns.
 pub(super) async fn upgrade<E: Executor>(app: &Arc<App<E>>, mut parts: Parts) -> Response {
+    let caller = match entry::opening(&app.options.access, &parts) {
+        Ok(caller) => caller,
+        Err(refusal) => return refusal.into_response(),
+    };
     let upgrade = match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
         Ok(upgrade) => upgrade,
         Err(rejection) => {
@@ -56,7 +61,7 @@ pub(super) async fn upgrade<E: Executor>(app: &Arc<App<E>>, mut parts: Parts) ->
             upgrade.set_selected_protocol(offered);
         }
     }
-    let (app, caller) = (Arc::clone(app), Caller { headers: parts.headers, init: None });
+    let app = Arc::clone(app);
     upgrade.on_upgrade(move |socket| async move {
         let nursery = app.nursery.clone();
         let task = async move {

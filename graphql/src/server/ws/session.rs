@@ -68,6 +68,12 @@ impl Session {
         self.protocol == Subprotocol::Legacy && self.acknowledged
     }
 
+    /// Returns what is said to a client that may not come in; today's protocol has only the close
+    /// code for that.
+    pub(super) fn refusal(&self, why: &str) -> Option<String> {
+        (self.protocol == Subprotocol::Legacy).then(|| Subprotocol::connection_error(why))
+    }
+
     /// Decides about a message of the client.
     pub(super) fn on_message(&mut self, text: &str) -> Vec<Effect> {
         if text.len() > self.max_message {

@@ -1,0 +1,146 @@
+//! What is suspicious about callers: a line in the log, not too many, and a figure.
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// So many unknown tokens from one peer within [`WINDOW`] are no slip of the hand.
+const BAD_TOKENS: u32 = 5;
+/// How long what a peer tried is remembered.
+const WINDOW: Duration = Duration::from_mins(1);
+/// About one kind of thing and one caller the log has at most one line in this time.
+const QUIET: Duration = Duration::from_secs(10);
+/// Peers and callers that are remembered at once; whoever has more addresses is not slowed by it.
+const REMEMBERED: usize = 1_024;
+
+/// What is suspicious.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// One peer tries tokens.
+    BadTokens,
+    /// A token was used for a tool that it is not for.
+    ForbiddenTool,
+    /// A token was used more often than it may be.
+    Limit,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 3] = [Self::BadTokens, Self::ForbiddenTool, Self::Limit];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::BadTokens => "bad_tokens",
+            Self::ForbiddenTool => "forbidden_tool",
+            Self::Limit => "limit",
+        }
+    }
+}
+
+/// Counts what is suspicious, and says so.
+#[derive(Debug, Default)]
+pub(super) struct Alerts {
+    counts: [AtomicU64; Kind::ALL.len()],
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    tries: BTreeMap<IpAddr, (Instant, u32)>,
+    said: BTreeMap<(Kind, String), Instant>,
+}
+
+impl Alerts {
+    pub(super) fn count(&self, kind: Kind) -> u64 {
+        self.counts[kind as usize].load(Ordering::Relaxed)
+    }
+
+    /// Notes a token that nobody has; from the fifth in a minute on it is an alert.
+    pub(super) fn bad_token(&self, peer: IpAddr, now: Instant) {
+        if self.tried(peer, now) >= BAD_TOKENS {
+            let what = "one peer sends access tokens that nobody has";
+            self.raise(Kind::BadTokens, &peer.to_string(), what, now);
+        }
+    }
+
+    /// Counts an alert, and says it unless that was just said.
+    pub(super) fn raise(&self, kind: Kind, who: &str, what: &str, now: Instant) {
+        self.counts[kind as usize].fetch_add(1, Ordering::Relaxed);
+        if self.is_news(kind, who, now) {
+            tracing::warn!(target: "faber::alert", kind = kind.name(), who, "{what}");
+        }
+    }
+
+    fn tried(&self, peer: IpAddr, now: Instant) -> u32 {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.tries.len() >= REMEMBERED {
+            seen.tries.retain(|_, (since, _)| now.saturating_duration_since(*since) < WINDOW);
+        }
+        if seen.tries.len() >= REMEMBERED {
+            seen.tries.pop_first();
+        }
+        let (since, count) = seen.tries.entry(peer).or_insert((now, 0));
+        if now.saturating_duration_since(*since) >= WINDOW {
+            (*since, *count) = (now, 0);
+        }
+        *count = count.saturating_add(1);
+        *count
+    }
+
+    fn is_news(&self, kind: Kind, who: &str, now: Instant) -> bool {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.said.len() >= REMEMBERED {
+            seen.said.retain(|_, at| now.saturating_duration_since(*at) < QUIET);
+        }
+        if seen.said.len() >= REMEMBERED {
+            return false;
+        }
+        let key = (kind, who.to_owned());
+        if seen.said.get(&key).is_some_and(|at| now.saturating_duration_since(*at) < QUIET) {
+            return false;
+        }
+        seen.said.insert(key, now);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_wrong_tokens_are_a_slip_and_many_an_alert() {
+        let (alerts, now) = (Alerts::default(), Instant::now());
+        let peer = |last| IpAddr::from([10, 0, 0, last]);
+        for _ in 0..4 {
+            alerts.bad_token(peer(1), now);
+            alerts.bad_token(peer(2), now);
+        }
+        assert_eq!(alerts.count(Kind::BadTokens), 0);
+        alerts.bad_token(peer(1), now + WINDOW);
+        assert_eq!(alerts.count(Kind::BadTokens), 0, "a minute later it begins anew");
+        alerts.bad_token(peer(2), now);
+        assert_eq!(alerts.count(Kind::BadTokens), 1);
+    }
+
+    #[test]
+    fn the_log_is_not_flooded() {
+        let (alerts, now) = (Alerts::default(), Instant::now());
+        assert!(alerts.is_news(Kind::Limit, "ci", now));
+        assert!(!alerts.is_news(Kind::Limit, "ci", now));
+        assert!(alerts.is_news(Kind::ForbiddenTool, "ci", now));
+        assert!(alerts.is_news(Kind::Limit, "other", now));
+        assert!(alerts.is_news(Kind::Limit, "ci", now + QUIET));
+        for n in 0..10_000_u32 {
+            alerts.is_news(Kind::BadTokens, &n.to_string(), now);
+            alerts.tried(IpAddr::from(n.to_be_bytes()), now);
+        }
+        let seen = alerts.seen.lock().unwrap();
+        assert!(seen.said.len() <= REMEMBERED && seen.tries.len() <= REMEMBERED);
+    }
+}

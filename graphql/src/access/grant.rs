@@ -1,0 +1,217 @@
+//! What a caller may do.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use executor::registry::TOOL_SET;
+use shared::{id::ToolName, store::Rate};
+
+use super::{
+    Glob, Role, Token,
+    alerts::{Alerts, Kind},
+    bucket::Bucket,
+    needed,
+};
+
+/// Buckets of single tools that a token has at once; full ones say nothing and are dropped first.
+const BUCKETS: usize = 10_000;
+
+/// The tools of the set `ToolSet` that change what there is.
+const SWITCHES: [&str; 2] = ["activate_toolset", "deactivate_toolset"];
+
+/// How often a token's holder may use tools. Each process counts for itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Calls and starts of executions together.
+    pub calls: Option<Rate>,
+    /// The same for each tool: a start counts once for each tool of the plan.
+    pub per_tool: Option<Rate>,
+}
+
+/// Why a caller may not do something.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    /// Its role is too little.
+    #[error(
+        "`{field}` needs the role `{needed}`, and the token `{token}` has `{role}`: use another \
+         token"
+    )]
+    Role {
+        /// What was asked for.
+        field: String,
+        /// The role that it needs.
+        needed: Role,
+        /// Who asked.
+        token: String,
+        /// The role that is there.
+        role: Role,
+    },
+    /// A tool is not among its tools.
+    #[error(
+        "the token `{token}` may not use the tool `{tool}`: use another token, or add the tool to \
+         its `tools`"
+    )]
+    Tool {
+        /// Who asked.
+        token: String,
+        /// The tool.
+        tool: String,
+    },
+    /// It did so too often.
+    #[error("the token `{token}` has used up its limit `{limit}`; try again in {seconds} s")]
+    Spent {
+        /// Who asked.
+        token: String,
+        /// Which limit.
+        limit: String,
+        /// When there is room again.
+        seconds: u64,
+    },
+}
+
+impl AccessError {
+    /// Returns the code that the API has for it.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Role { .. } | Self::Tool { .. } => "FORBIDDEN",
+            Self::Spent { .. } => "LIMIT_EXCEEDED",
+        }
+    }
+}
+
+/// What a caller may do; by default everything, as whoever sits at this machine may.
+#[derive(Clone, Debug, Default)]
+pub struct Grant(Option<Arc<Rights>>);
+
+/// What a token says, and what was used of it.
+#[derive(Debug)]
+pub(super) struct Rights {
+    token: Token,
+    used: Mutex<Used>,
+    alerts: Arc<Alerts>,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    calls: Option<Bucket>,
+    tools: BTreeMap<ToolName, Bucket>,
+}
+
+impl Rights {
+    pub(super) fn new(token: Token, alerts: Arc<Alerts>) -> Self {
+        Self { token, used: Mutex::default(), alerts }
+    }
+
+    /// Switching sets is for admins, also by way of a tool, unless the token names that set.
+    fn allows(&self, tool: &str) -> bool {
+        let Token { role, tools, .. } = &self.token;
+        let matching = || tools.iter().flatten().filter(|it| it.matches(tool));
+        let own = tool.strip_prefix(TOOL_SET).and_then(|it| it.strip_prefix('.'));
+        if own.is_some_and(|it| SWITCHES.contains(&it)) && *role != Role::Admin {
+            return matching().any(|it| it.names_set(TOOL_SET));
+        }
+        tools.is_none() || matching().next().is_some()
+    }
+
+    fn spend(&self, tools: &BTreeSet<&ToolName>, now: Instant) -> Result<(), AccessError> {
+        let Limits { calls, per_tool } = self.token.limits;
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = &mut *used;
+        if let Some(rate) = calls {
+            let bucket = used.calls.get_or_insert_with(|| Bucket::new(rate, now));
+            if let Some(wait) = bucket.wait(now) {
+                return Err(self.spent("calls".to_owned(), wait));
+            }
+        }
+        if let Some(rate) = per_tool {
+            if used.tools.len() + tools.len() > BUCKETS {
+                used.tools.retain(|_, it| !it.is_full(now));
+            }
+            for tool in tools {
+                let bucket = used.tools.entry((*tool).clone());
+                let bucket = bucket.or_insert_with(|| Bucket::new(rate, now));
+                if let Some(wait) = bucket.wait(now) {
+                    return Err(self.spent(format!("per_tool` of `{tool}"), wait));
+                }
+            }
+        }
+        // Nothing is taken before everything has room.
+        used.calls.iter_mut().for_each(Bucket::take);
+        for tool in tools {
+            used.tools.get_mut(*tool).into_iter().for_each(Bucket::take);
+        }
+        Ok(())
+    }
+
+    fn spent(&self, limit: String, wait: Duration) -> AccessError {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        AccessError::Spent { token: self.token.name.clone(), limit, seconds }
+    }
+
+    fn alert(&self, kind: Kind, err: &AccessError, now: Instant) {
+        self.alerts.raise(kind, &self.token.name, &err.to_string(), now);
+    }
+}
+
+impl Grant {
+    pub(super) fn of(rights: Rights) -> Self {
+        Self(Some(Arc::new(rights)))
+    }
+
+    /// Returns the name of the token, if one was shown.
+    pub fn name(&self) -> Option<&str> {
+        self.0.as_ref().map(|it| it.token.name.as_str())
+    }
+
+    /// Refuses a field of an operation's root that the role is too little for.
+    pub fn check_field(&self, root: &str, field: &str) -> Result<(), AccessError> {
+        let Some(rights) = &self.0 else { return Ok(()) };
+        let (role, needed) = (rights.token.role, needed(root, field));
+        if role >= needed {
+            return Ok(());
+        }
+        let (field, token) = (field.to_owned(), rights.token.name.clone());
+        Err(AccessError::Role { field, needed, token, role })
+    }
+
+    /// Returns whether a tool may be used, by its qualified name.
+    pub fn allows(&self, tool: &ToolName) -> bool {
+        self.0.as_ref().is_none_or(|it| it.allows(tool.as_str()))
+    }
+
+    /// Returns whether every tool may be used.
+    pub fn allows_every_tool(&self) -> bool {
+        self.0.as_ref().is_none_or(|it| it.token.tools.is_none() && it.token.role == Role::Admin)
+    }
+
+    /// Refuses the first of these tools that may not be used.
+    pub fn check_tools<'a>(
+        &self,
+        tools: impl IntoIterator<Item = &'a ToolName>,
+    ) -> Result<(), AccessError> {
+        let Some(rights) = &self.0 else { return Ok(()) };
+        let Some(tool) = tools.into_iter().find(|it| !rights.allows(it.as_str())) else {
+            return Ok(());
+        };
+        let err =
+            AccessError::Tool { token: rights.token.name.clone(), tool: tool.to_string() };
+        rights.alert(Kind::ForbiddenTool, &err, Instant::now());
+        Err(err)
+    }
+
+    /// Takes one use of these tools together off the limits, or nothing where there is no room.
+    pub fn spend<'a>(
+        &self,
+        tools: impl IntoIterator<Item = &'a ToolName>,
+    ) -> Result<(), AccessError> {
+        let Some(rights) = self.0.as_ref().filter(|it| it.token.limits != Limits::default()) else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        let tools = tools.into_iter().collect();
+        rights.spend(&tools, now).inspect_err(|err| rights.alert(Kind::Limit, err, now))
+    }
+}
