@@ -1,6 +1,7 @@
 //! Planners, plans, executions and tools as one thing: what the API, the command line and tests
 //! talk to.
 
+mod access;
 mod again;
 mod dry;
 mod error;
@@ -19,7 +20,7 @@ use executor::{
     limits::CallLimits,
     options::Options,
     registry::Registry,
-    toolbox::Toolbox,
+    toolbox::{ToolSet, Toolbox},
 };
 use planner::{
     Planner,
@@ -43,6 +44,8 @@ pub use self::{
     watching::Room,
 };
 
+use crate::access::Grant;
+
 /// Planners, plans, executions and tools as one thing.
 #[derive(Clone)]
 pub struct Engine {
@@ -53,6 +56,8 @@ pub struct Engine {
     planner: Arc<dyn Planner>,
     clock: Arc<dyn Clock>,
     options: Arc<Options>,
+    /// What whoever asks may do.
+    grant: Grant,
 }
 
 /// How an execution is asked for.
@@ -82,6 +87,7 @@ impl Engine {
             planner,
             clock,
             options: Arc::new(options),
+            grant: Grant::default(),
         }
     }
 
@@ -110,10 +116,13 @@ impl Engine {
         &self.clock
     }
 
-    /// Returns the tools that a plan may use, once no set is connecting any more.
+    /// Returns the tools that a plan of whoever asks may use, once no set is connecting any more.
     pub async fn catalog(&self) -> Catalog {
         self.settled().await;
-        let sets = self.toolbox.sets();
+        Self::catalog_of(&self.sets())
+    }
+
+    fn catalog_of(sets: &[ToolSet]) -> Catalog {
         Catalog::new(sets.iter().flat_map(|set| {
             set.tools.iter().map(|tool| CatalogTool {
                 definition: Arc::clone(tool.definition()),
@@ -196,6 +205,7 @@ impl Engine {
         order: Order,
         subject: Value,
     ) -> Result<ExecutionId, EngineError> {
+        self.check_start(plan).await?;
         let Order { options, idempotency_key } = order;
         let key = idempotency_key.map(|key| IdempotencyKey { key, subject });
         if options.dry_run {

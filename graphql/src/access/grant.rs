@@ -10,7 +10,7 @@ use executor::registry::TOOL_SET;
 use shared::{id::ToolName, store::Rate};
 
 use super::{
-    Glob, Role, Token,
+    Role, Token,
     alerts::{Alerts, Kind},
     bucket::Bucket,
     needed,

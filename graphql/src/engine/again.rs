@@ -44,6 +44,7 @@ impl Engine {
         from: Option<&str>,
     ) -> Result<ExecutionId, EngineError> {
         let ended = self.known(id).await?;
+        self.check_plan(ended.plan()).await?;
         let created = again(&ended, from).map_err(|err| refused(&ended, err))?;
         self.start_again(&ended, created).await
     }
@@ -53,6 +54,7 @@ impl Engine {
         ended: &Execution,
         created: Created,
     ) -> Result<ExecutionId, EngineError> {
+        self.check_start(ended.plan()).await?;
         if created.options.dry_run {
             return self.dry_run(ended.plan(), created, None).await;
         }
@@ -153,7 +155,10 @@ impl Engine {
                 _ => return Ok(false),
             },
             BulkAction::Pause => self.control.pause(id).await,
-            BulkAction::Resume => self.control.resume(id).await,
+            BulkAction::Resume => {
+                self.check_plan(self.known(id).await?.plan()).await?;
+                self.control.resume(id).await
+            }
             BulkAction::Retry => return self.retry_later(id, start_at).await,
         };
         match told {

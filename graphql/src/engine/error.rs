@@ -43,6 +43,9 @@ pub enum EngineError {
         /// The request under which it was tried.
         request: Option<RequestId>,
     },
+    /// Whoever asks may not do it.
+    #[error("{0}")]
+    Forbidden(String),
     /// It is more than there may be.
     #[error("{0}")]
     LimitExceeded(String),
@@ -64,6 +67,7 @@ impl EngineError {
             Self::InvalidPlan { .. } => "INVALID_PLAN",
             Self::InvalidArgument(_) | Self::Store(StoreError::Unfit { .. }) => "INVALID_ARGUMENT",
             Self::Conflict(_) | Self::Store(StoreError::Taken) => "CONFLICT",
+            Self::Forbidden(_) => "FORBIDDEN",
             Self::PlannerUnavailable { .. } => "PLANNER_UNAVAILABLE",
             Self::NoPlanFound { .. } => "NO_PLAN_FOUND",
             Self::LimitExceeded(_)

@@ -90,7 +90,21 @@ impl Engine {
         let request = RequestId::draw(self.clock.now());
         let about = self.about(request, 1, query_of(draft), "explicit");
         let catalog = self.catalog().await;
-        Ok(self.compile(draft, about, &catalog).await?.and_then(own_last))
+        let compiled = match self.compile(draft, about.clone(), &catalog).await? {
+            // A tool that is there and may not be used is not unknown.
+            Err(_) if !self.grant.allows_every_tool() => {
+                let all = Self::catalog_of(&self.toolbox.sets());
+                if let Ok(plans) = self.compile(draft, about.clone(), &all).await? {
+                    self.check_plans(&plans).await?;
+                }
+                self.compile(draft, about, &catalog).await?
+            }
+            compiled => compiled,
+        };
+        if let Ok(plans) = &compiled {
+            self.check_plans(plans).await?;
+        }
+        Ok(compiled.and_then(own_last))
     }
 
     /// Compiles a draft and keeps the plan. A draft with an error leaves nothing behind.

@@ -60,6 +60,7 @@ impl Engine {
     /// Asks an execution to go on.
     pub async fn resume(&self, id: ExecutionId) -> Result<Execution, EngineError> {
         let execution = self.open(id).await?;
+        self.check_plan(execution.plan()).await?;
         self.control.resume(id).await?;
         if !execution.is_paused() {
             return Ok(execution);
@@ -77,6 +78,7 @@ impl Engine {
         comment: Option<String>,
     ) -> Result<Execution, EngineError> {
         let execution = self.known(id).await?;
+        self.check_plan(execution.plan()).await?;
         let missing = || EngineError::NotFound(format!("`{id}` has no step `{step}`"));
         let (name, item) = split(step).ok_or_else(missing)?;
         let name: StepId = name.parse().map_err(|_| missing())?;
@@ -104,6 +106,7 @@ impl Engine {
         payload: Value,
     ) -> Result<Execution, EngineError> {
         let execution = self.open(id).await?;
+        self.check_plan(execution.plan()).await?;
         self.control.signal(id, name.clone(), payload).await?;
         let is_refused = AtomicBool::new(false);
         let heard = self.heard(execution, |_, event| match event {

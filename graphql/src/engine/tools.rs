@@ -73,11 +73,14 @@ impl Engine {
             at,
         };
         let Some((tool, effect)) = self.known_tool(name).await else {
+            self.grant.spend([])?;
             call.result = Err(format!("Tool not found: {name}"));
             self.keep_call(&call).await?;
             return Ok(call);
         };
         call.tool = tool.to_string();
+        self.grant.check_tools([&tool])?;
+        self.grant.spend([&tool])?;
         if effect != Effect::Read {
             self.keep_call(&call).await?;
         }
@@ -148,6 +151,7 @@ impl Engine {
             after = records.last().map(|it| it.name.clone());
             let is_last = records.len() < HISTORY;
             let found = records.into_iter().filter_map(read);
+            let found = found.filter(|it| self.may_see(&it.tool));
             calls.extend(found.filter(|it| name.as_ref().is_none_or(|name| it.tool == *name)));
             if is_last {
                 break;
@@ -176,7 +180,14 @@ impl Engine {
     /// Returns how often tools were called, by all nodes, in plans and outside.
     pub async fn usage(&self) -> Result<Vec<Usage>, EngineError> {
         self.toolbox.meter().flush(&*self.store, self.clock.now()).await?;
-        Ok(self.store.usage().await?)
+        let mut usage = self.store.usage().await?;
+        usage.retain(|it| self.grant.allows(&it.tool));
+        Ok(usage)
+    }
+
+    /// Returns whether whoever asks may know of calls of a tool. What is no name was never called.
+    fn may_see(&self, tool: &str) -> bool {
+        self.grant.allows_every_tool() || tool.parse().is_ok_and(|it| self.grant.allows(&it))
     }
 
     /// Adds what is counted of calls to the store every now and then, until `stop`.

@@ -1,13 +1,14 @@
-//! Stands before and behind every operation: gives it its loaders, refuses what nests too deep
-//! for the parser, and sees that every error has a code.
+//! Stands before and behind every operation: gives it its loaders and the engine as its caller may
+//! use it, refuses what nests too deep for the parser and what the caller's role is too little
+//! for, and sees that every error has a code.
 
-use std::sync::Arc;
+use std::{any::TypeId, sync::Arc};
 
 use async_graphql::{
-    Request, Response, ServerError, ServerResult, Variables,
+    PathSegment, Request, Response, ServerError, ServerResult, Value, Variables,
     extensions::{
         Extension, ExtensionContext, ExtensionFactory, NextParseQuery, NextPrepareRequest,
-        NextRequest, NextSubscribe,
+        NextRequest, NextResolve, NextSubscribe, ResolveInfo,
     },
     parser::types::ExecutableDocument,
 };
@@ -15,7 +16,10 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream::BoxStream};
 
 use super::loaders::Loaders;
-use crate::engine::Engine;
+use crate::{
+    access::{AccessError, Grant},
+    engine::Engine,
+};
 
 /// Stands before and behind every operation.
 #[derive(Clone)]
@@ -59,8 +63,27 @@ impl Extension for Guard {
         request: Request,
         next: NextPrepareRequest<'_>,
     ) -> ServerResult<Request> {
-        let request = request.data(Loaders::new(self.0.engine.clone()));
+        // What runs in this process without a server has no grant, and may do everything.
+        let grant = request.data.get(&TypeId::of::<Grant>());
+        let grant = grant.and_then(|it| it.downcast_ref::<Grant>()).cloned().unwrap_or_default();
+        let engine = self.0.engine.granted(grant);
+        let request = request.data(Loaders::new(engine.clone())).data(engine);
         next.run(ctx, request).await
+    }
+
+    async fn resolve(
+        &self,
+        ctx: &ExtensionContext<'_>,
+        info: ResolveInfo<'_>,
+        next: NextResolve<'_>,
+    ) -> ServerResult<Option<Value>> {
+        if info.path_node.parent.is_none()
+            && let Ok(engine) = ctx.data::<Engine>()
+        {
+            let allowed = engine.grant().check_field(info.parent_type, info.name);
+            allowed.map_err(|err| forbidden(&err, &info))?;
+        }
+        next.run(ctx, info).await
     }
 
     async fn parse_query(
@@ -79,6 +102,14 @@ impl Extension for Guard {
         }
         next.run(ctx, query, variables).await
     }
+}
+
+/// Says which field of an operation the caller has no right to.
+fn forbidden(err: &AccessError, info: &ResolveInfo<'_>) -> ServerError {
+    let mut error = ServerError::new(err.to_string(), Some(info.field.name.pos));
+    error.path = vec![PathSegment::Field(info.alias.unwrap_or(info.name).to_owned())];
+    error.extensions.get_or_insert_default().set("code", err.code());
+    error
 }
 
 /// Returns how deep the brackets of an operation are nested, outside of strings and comments.

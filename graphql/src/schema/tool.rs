@@ -37,6 +37,10 @@ impl Tool {
         Self { definition, source: set.source.clone(), is_active: set.is_active }
     }
 
+    pub(super) fn qualified(&self) -> ToolName {
+        self.definition.qualified()
+    }
+
     pub(super) fn is_active(&self) -> bool {
         self.is_active
     }

@@ -34,7 +34,7 @@ impl ToolQuery {
         engine.settled().await;
         let search = search.unwrap_or_default().to_lowercase();
         let words: Vec<String> = search.split_whitespace().map(str::to_owned).collect();
-        let sets = engine.toolbox().sets();
+        let sets = engine.sets();
         let asked = |name: &str| tool_set.as_ref().is_none_or(|it| it == name);
         let tools = sets.iter().filter(|it| asked(it.name.as_str())).flat_map(Tool::of);
         let tools = tools.filter(|it| it.is_active() || !active_only.unwrap_or(false));
@@ -49,7 +49,7 @@ impl ToolQuery {
     ) -> Result<Option<Tool>> {
         let engine = ctx.data::<Engine>()?;
         engine.settled().await;
-        Ok(find(engine.toolbox(), &name))
+        Ok(find(engine.toolbox(), &name).filter(|it| engine.grant().allows(&it.qualified())))
     }
 
     /// Every toolset, in the order in which they were registered.
@@ -58,7 +58,7 @@ impl ToolQuery {
         let engine = ctx.data_unchecked::<Engine>();
         // Those that are connecting are shown as such.
         engine.catch_up().await;
-        engine.toolbox().sets().into_iter().map(ToolSet).collect()
+        engine.sets().into_iter().map(ToolSet).collect()
     }
 
     /// How often each tool was called, in plans and outside, by every node. Tools that were never
@@ -244,7 +244,7 @@ fn find(toolbox: &Toolbox, name: &str) -> Option<Tool> {
 
 async fn switch(engine: &Engine, names: &[String], on: bool) -> Result<ToolSetChange> {
     let switched = engine.switch(names, on).await.map_err(ApiError::from)?;
-    let tool_sets = engine.toolbox().sets().into_iter().map(ToolSet).collect();
+    let tool_sets = engine.sets().into_iter().map(ToolSet).collect();
     Ok(ToolSetChange { switched, tool_sets })
 }
 

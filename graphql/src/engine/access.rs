@@ -1,0 +1,87 @@
+//! What a caller may do with tools and plans: asked here, before anything is planned or begun.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use executor::toolbox::ToolSet;
+use shared::{
+    id::{PlanId, ToolName},
+    plan::Plan,
+};
+
+use super::{Engine, EngineError};
+use crate::access::{AccessError, Grant};
+
+impl From<AccessError> for EngineError {
+    fn from(err: AccessError) -> Self {
+        match err {
+            AccessError::Role { .. } | AccessError::Tool { .. } => Self::Forbidden(err.to_string()),
+            AccessError::Spent { .. } => Self::LimitExceeded(err.to_string()),
+        }
+    }
+}
+
+impl Engine {
+    /// Returns the same engine as one caller may use it.
+    #[must_use]
+    pub fn granted(&self, grant: Grant) -> Self {
+        Self { grant, ..self.clone() }
+    }
+
+    /// Returns what whoever asks may do.
+    pub fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    /// Returns every toolset with the tools that whoever asks may use. Sets without any are not
+    /// there; those that have none yet are.
+    pub fn sets(&self) -> Vec<ToolSet> {
+        let mut sets = self.toolbox.sets();
+        if !self.grant.allows_every_tool() {
+            sets.retain_mut(|set| {
+                let had_none = set.tools.is_empty();
+                set.tools.retain(|it| self.grant.allows(&it.definition().qualified()));
+                had_none || !set.tools.is_empty()
+            });
+        }
+        sets
+    }
+
+    /// Refuses a plan that calls a tool that whoever asks may not use, also in the plans that it
+    /// executes.
+    pub(super) async fn check_plan(&self, plan: &Arc<Plan>) -> Result<(), EngineError> {
+        if self.grant.allows_every_tool() {
+            return Ok(());
+        }
+        Ok(self.grant.check_tools(&self.tools_of(plan).await?)?)
+    }
+
+    /// Refuses plans that are not kept yet in the same way.
+    pub(super) async fn check_plans(&self, plans: &[Plan]) -> Result<(), EngineError> {
+        if self.grant.allows_every_tool() {
+            return Ok(());
+        }
+        for plan in plans {
+            self.check_plan(&Arc::new(plan.clone())).await?;
+        }
+        Ok(())
+    }
+
+    /// Does the same for a beginning, and takes it off the caller's limits.
+    pub(super) async fn check_start(&self, plan: &Arc<Plan>) -> Result<(), EngineError> {
+        if self.grant.name().is_none() {
+            return Ok(());
+        }
+        let tools = self.tools_of(plan).await?;
+        self.grant.check_tools(&tools)?;
+        Ok(self.grant.spend(&tools)?)
+    }
+
+    /// Returns the tools of a plan and of all that it executes.
+    async fn tools_of(&self, plan: &Arc<Plan>) -> Result<BTreeSet<ToolName>, EngineError> {
+        let below = self.below(plan).await?;
+        let mut seen: BTreeSet<PlanId> = BTreeSet::new();
+        let plans = std::iter::once(plan).chain(below.iter().flatten());
+        let plans = plans.filter(|it| seen.insert(it.id()));
+        Ok(plans.flat_map(|it| it.tools()).cloned().collect())
+    }
+}
