@@ -1,5 +1,6 @@
 //! The command line: the real binary, in a home of its own.
 
+mod access;
 mod begun;
 mod commands;
 mod executions;

@@ -90,17 +90,14 @@ impl Engine {
         let request = RequestId::draw(self.clock.now());
         let about = self.about(request, 1, query_of(draft), "explicit");
         let catalog = self.catalog().await;
-        let compiled = match self.compile(draft, about.clone(), &catalog).await? {
+        let compiled = self.compile(draft, about.clone(), &catalog).await?;
+        if compiled.is_err() && !self.grant.allows_every_tool() {
             // A tool that is there and may not be used is not unknown.
-            Err(_) if !self.grant.allows_every_tool() => {
-                let all = Self::catalog_of(&self.toolbox.sets());
-                if let Ok(plans) = self.compile(draft, about.clone(), &all).await? {
-                    self.check_plans(&plans).await?;
-                }
-                self.compile(draft, about, &catalog).await?
+            let all = Self::catalog_of(&self.toolbox.sets());
+            if let Ok(plans) = self.compile(draft, about, &all).await? {
+                self.check_plans(&plans).await?;
             }
-            compiled => compiled,
-        };
+        }
         if let Ok(plans) = &compiled {
             self.check_plans(plans).await?;
         }

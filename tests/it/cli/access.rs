@@ -1,0 +1,430 @@
+//! Who may: the real binary, asked over HTTP and WebSockets with and without tokens.
+
+use std::net::UdpSocket;
+
+use serde_json::{Value, json};
+use tests::toolset::PATIENCE;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+use super::{begun::Begun, home::Home};
+
+const VIEWER: &str = "viewer-token-0123456789";
+const OPERATOR: &str = "operator-token-0123456789";
+const ADMIN: &str = "admin-token-0123456789";
+/// An operator with one tool, and few calls of it.
+const NARROW: &str = "narrow-token-0123456789";
+
+const CONFIG: &str = r#"
+toolsets:
+  - name: local
+    source:
+      tools:
+        - { name: hello, description: Says hello., effect: read, parameters: { type: object }, run: { command: [echo, hello] } }
+        - { name: secret, description: Says more., effect: read, parameters: { type: object }, run: { command: [echo, more] } }
+access:
+  tokens:
+    - { name: eyes, token_env: T_VIEWER, role: viewer }
+    - { name: hands, token_env: T_OPERATOR, role: operator }
+    - { name: owner, token_env: T_ADMIN, role: admin }
+    - { name: narrow, token_env: T_NARROW, role: operator, tools: ["local.h*"], limits: { per_tool: 3/h } }
+"#;
+
+/// A server with tokens.
+struct Server {
+    home: Home,
+    process: Begun,
+    address: String,
+}
+
+impl Server {
+    async fn new() -> Self {
+        let home = Home::new();
+        home.file("faber.yaml", CONFIG);
+        let mut command = home.command(&["serve", "--listen", "127.0.0.1:0"]);
+        for (name, token) in [
+            ("T_VIEWER", VIEWER),
+            ("T_OPERATOR", OPERATOR),
+            ("T_ADMIN", ADMIN),
+            ("T_NARROW", NARROW),
+        ] {
+            command.env(name, token);
+        }
+        command.env("FABER_LOG", "debug");
+        let mut process = Begun::new(command.spawn().unwrap());
+        let line = process.line("listening on http://").await;
+        let address = line.rsplit('/').next().unwrap().to_owned();
+        Self { home, process, address }
+    }
+
+    /// Carries an operation out and returns the status and the answer.
+    async fn graphql(&self, token: &str, query: &str, variables: Value) -> (u16, Value) {
+        let body = json!({ "query": query, "variables": variables }).to_string();
+        let answer = self.post(&format!("Authorization: Bearer {token}\r\n"), &body).await;
+        (answer.status, serde_json::from_str(&answer.body).unwrap())
+    }
+
+    async fn post(&self, headers: &str, body: &str) -> Answer {
+        let length = body.len();
+        let head = format!(
+            "POST /graphql HTTP/1.0\r\nHost: {}\r\nContent-Type: application/json\r\n\
+             Content-Length: {length}\r\n{headers}\r\n{body}",
+            self.address
+        );
+        send(&self.address, &head).await
+    }
+
+    async fn get(&self, path: &str, headers: &str) -> Answer {
+        let head = format!("GET {path} HTTP/1.0\r\nHost: {}\r\n{headers}\r\n", self.address);
+        send(&self.address, &head).await
+    }
+
+    /// Carries an operation out that is refused, and returns why.
+    async fn refused(&self, token: &str, query: &str) -> (String, String) {
+        let (_, answer) = self.graphql(token, query, json!({})).await;
+        let error = &answer["errors"][0];
+        let code = error["extensions"]["code"].as_str();
+        let code = code.unwrap_or_else(|| panic!("{query}: {answer}"));
+        (code.to_owned(), error["message"].as_str().unwrap().to_owned())
+    }
+
+    async fn data(&self, token: &str, query: &str, variables: Value) -> Value {
+        let (status, mut answer) = self.graphql(token, query, variables).await;
+        assert!(status == 200 && answer.get("errors").is_none(), "{query}: {answer}");
+        answer["data"].take()
+    }
+
+    async fn end(self) -> String {
+        self.process.signal("-TERM");
+        self.process.end().await.err
+    }
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+/// Sends a request; with HTTP/1.0 the end of the connection is that of the answer.
+async fn send(address: &str, request: &str) -> Answer {
+    let talk = async {
+        let mut connection = TcpStream::connect(address).await.unwrap();
+        connection.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let answer = timeout(PATIENCE, talk).await.expect("it answers");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+}
+
+#[tokio::test]
+async fn nobody_comes_in_without_a_token() {
+    let server = Server::new().await;
+    let query = r#"{"query":"{ tools { name } }"}"#;
+    for headers in
+        ["", "Authorization: Bearer wrong\r\n", "Authorization: Basic dTpw\r\n", "X-Token: x\r\n"]
+    {
+        let accept = format!("{headers}Accept: application/graphql-response+json\r\n");
+        let answer = server.post(&accept, query).await;
+        assert_eq!(answer.status, 401, "{headers}");
+        assert!(answer.head.contains("www-authenticate: bearer"), "{}", answer.head);
+        assert!(answer.head.contains("application/graphql-response+json"), "{}", answer.head);
+        let body: Value = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!(body["errors"][0]["extensions"]["code"], "UNAUTHENTICATED");
+        assert!(body.get("data").is_none(), "{body}");
+    }
+    let stream = server.post("Accept: text/event-stream\r\n", query).await;
+    assert_eq!(stream.status, 401);
+    let path = "/graphql?query=%7B__typename%7D";
+    assert_eq!(server.get(path, "").await.status, 401);
+    let header = format!("Authorization: Bearer {VIEWER}\r\n");
+    let answer = server.get(path, &header).await;
+    assert!(answer.status == 200 && answer.body.contains("Query"), "{}", answer.body);
+    let stream = server.post(&format!("{header}Accept: text/event-stream\r\n"), query).await;
+    assert!(stream.status == 200 && stream.body.contains("event: complete"), "{}", stream.body);
+    for page in ["/health/live", "/health/ready"] {
+        assert_eq!(server.get(page, "").await.status, 200, "{page}");
+    }
+    assert_eq!(server.get("/metrics", "").await.status, 401);
+    for _ in 0..6 {
+        server.post("Authorization: Bearer guessed-by-somebody\r\n", query).await;
+    }
+    let figures = server.get("/metrics", &header).await.body;
+    assert!(!figures.contains("faber_alerts_total{kind=\"bad_tokens\"} 0"), "{figures}");
+    let log = server.end().await;
+    assert!(log.contains("one peer sends access tokens that nobody has"), "{log}");
+    for token in [VIEWER, OPERATOR, ADMIN, "guessed-by-somebody"] {
+        assert!(!log.contains(token), "{log}");
+    }
+}
+
+#[tokio::test]
+async fn roles_say_what_may_be_done() {
+    let server = Server::new().await;
+    let plan = r#"mutation { createPlan(input: { tools: [{ name: "hello", parameters: {} }] }) { plan { planId } } }"#;
+    let context = r#"mutation { setContext(name: "c", data: { n: 1 }) }"#;
+    let reply = r#"{ parseToolCalls(text: "hello()") { tool } }"#;
+    for (token, query, needed) in [
+        (VIEWER, plan, "operator"),
+        (VIEWER, reply, "operator"),
+        (VIEWER, r#"mutation { x: callTool(name: "hello") { status } }"#, "operator"),
+        (VIEWER, context, "admin"),
+        (OPERATOR, context, "admin"),
+        (OPERATOR, r#"mutation { removeTool(name: "hello") }"#, "admin"),
+        (OPERATOR, r#"mutation { deactivateToolSets(names: ["local"]) { changed } }"#, "admin"),
+        (OPERATOR, r"mutation { bulkControl(filter: {}, action: CANCEL) }", "admin"),
+    ] {
+        let (code, message) = server.refused(token, query).await;
+        assert_eq!(code, "FORBIDDEN", "{query}: {message}");
+        assert!(message.contains(&format!("needs the role `{needed}`")), "{message}");
+    }
+    let tools = server.data(VIEWER, "{ tools(toolSet: \"local\") { name } }", json!({})).await;
+    assert_eq!(tools["tools"].as_array().unwrap().len(), 2);
+    for token in [OPERATOR, ADMIN] {
+        server.data(token, plan, json!({})).await;
+        server.data(token, reply, json!({})).await;
+    }
+    server.data(ADMIN, context, json!({})).await;
+    // Switching by way of a tool is switching, too.
+    let switch = r#"mutation { callTool(name: "ToolSet.activate_toolset", parameters: { name: "file_tools" }) { status } }"#;
+    assert_eq!(server.refused(OPERATOR, switch).await.0, "FORBIDDEN");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn tools_and_limits_of_a_token() {
+    let server = Server::new().await;
+    let names = server.data(NARROW, "{ tools { qualifiedName } toolSets { name } }", json!({})).await;
+    assert_eq!(names["tools"], json!([{ "qualifiedName": "local.hello" }]));
+    let hidden = server.data(NARROW, "{ tool(name: \"secret\") { name } }", json!({})).await;
+    assert_eq!(hidden["tool"], Value::Null);
+    let schemas = server.data(NARROW, "{ toolSchemas }", json!({})).await;
+    assert!(!schemas.to_string().contains("Says more"), "{schemas}");
+
+    let create = "mutation($tools: [ToolExecutionInput!]!) { createPlan(input: { tools: $tools }) { \
+                  plan { planId } diagnostics { code } } }";
+    let plan = async |tools: Value| {
+        let made = server.data(ADMIN, create, json!({ "tools": tools })).await;
+        made["createPlan"]["plan"]["planId"].as_str().unwrap().to_owned()
+    };
+    let outside = plan(json!([{ "name": "secret", "parameters": {} }])).await;
+    let around = plan(json!([{ "plan": outside }])).await;
+    let undoing = plan(json!([{ "name": "hello", "parameters": {},
+        "compensate": { "name": "secret", "parameters": {} } }]))
+    .await;
+    for query in [
+        r#"mutation { callTool(name: "secret") { status } }"#.to_owned(),
+        r#"mutation { createPlan(input: { tools: [{ name: "local.secret", parameters: {} }] }) { plan { planId } } }"#.to_owned(),
+        r#"{ validatePlan(input: { tools: [{ name: "secret", parameters: {} }] }) { plan { planId } } }"#.to_owned(),
+        format!(r#"mutation {{ executePlan(planId: "{outside}") {{ state }} }}"#),
+        format!(r#"mutation {{ executePlan(planId: "{around}") {{ state }} }}"#),
+        format!(r#"mutation {{ executePlan(planId: "{undoing}") {{ state }} }}"#),
+        format!(r#"mutation {{ createPlan(input: {{ tools: [{{ plan: "{outside}" }}] }}) {{ plan {{ planId }} }} }}"#),
+    ] {
+        let (code, message) = server.refused(NARROW, &query).await;
+        assert_eq!(code, "FORBIDDEN", "{query}: {message}");
+        assert!(message.contains("`local.secret`"), "{query}: {message}");
+    }
+    let call = r#"mutation { callTool(name: "hello") { status } }"#;
+    server.data(ADMIN, r#"mutation { callTool(name: "secret") { status } }"#, json!({})).await;
+    for _ in 0..2 {
+        let called = server.data(NARROW, call, json!({})).await;
+        assert_eq!(called["callTool"]["status"], "success");
+    }
+    let history = server.data(NARROW, "{ toolHistory { tool } }", json!({})).await;
+    assert_eq!(history["toolHistory"].as_array().unwrap().len(), 2, "{history}");
+    let own = plan(json!([{ "name": "hello", "parameters": {} }])).await;
+    let execute = format!(r#"mutation {{ executePlan(planId: "{own}") {{ executionId }} }}"#);
+    server.data(NARROW, &execute, json!({})).await;
+    for query in [call, &execute] {
+        let (code, message) = server.refused(NARROW, query).await;
+        assert_eq!(code, "LIMIT_EXCEEDED");
+        assert!(message.contains("`per_tool` of `local.hello`"), "{message}");
+    }
+    server.data(OPERATOR, call, json!({})).await;
+    let figures = server.get("/metrics", &format!("Authorization: Bearer {ADMIN}\r\n")).await.body;
+    for figure in ["{kind=\"forbidden_tool\"} 7", "{kind=\"limit\"} 2"] {
+        assert!(figures.contains(&format!("faber_alerts_total{figure}")), "{figure}: {figures}");
+    }
+    server.end().await;
+}
+
+/// A WebSocket, as little of it as a test needs.
+struct Socket(TcpStream);
+
+impl Socket {
+    /// Opens one; the error is the status.
+    async fn open(address: &str, protocol: &str, headers: &str) -> Result<Self, u16> {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "GET /graphql HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+             Sec-WebSocket-Protocol: {protocol}\r\n{headers}\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            answer.push(stream.read_u8().await.unwrap());
+        }
+        let answer = String::from_utf8(answer).unwrap();
+        match answer.split(' ').nth(1).unwrap().parse().unwrap() {
+            101 => Ok(Self(stream)),
+            status => Err(status),
+        }
+    }
+
+    async fn say(&mut self, message: &Value) {
+        let text = message.to_string();
+        // A masked text frame with an extended length; a mask of zeros changes nothing.
+        let mut frame = vec![0x81, 0x80 | 126];
+        frame.extend(u16::try_from(text.len()).unwrap().to_be_bytes());
+        frame.extend([0; 4]);
+        frame.extend(text.as_bytes());
+        self.0.write_all(&frame).await.unwrap();
+    }
+
+    /// Returns the next message, or the code with which the server closes.
+    async fn hear(&mut self) -> Result<Value, u16> {
+        let reading = async {
+            let (kind, length) = (self.0.read_u8().await.unwrap() & 0xf, self.0.read_u8().await.unwrap());
+            let length = match length {
+                126 => usize::from(self.0.read_u16().await.unwrap()),
+                length => usize::from(length),
+            };
+            let mut payload = vec![0; length];
+            self.0.read_exact(&mut payload).await.unwrap();
+            match kind {
+                1 => Ok(serde_json::from_slice(&payload).unwrap()),
+                8 => Err(u16::from_be_bytes([payload[0], payload[1]])),
+                kind => panic!("a frame of kind {kind}"),
+            }
+        };
+        timeout(PATIENCE, reading).await.expect("the server says something")
+    }
+}
+
+#[tokio::test]
+async fn websockets_show_their_token() {
+    const TODAY: &str = "graphql-transport-ws";
+    let server = Server::new().await;
+    let at = server.address.as_str();
+    let init = |payload: Value| json!({ "type": "connection_init", "payload": payload });
+    let bearer = format!("Bearer {VIEWER}");
+    for payload in [
+        json!({ "Authorization": bearer }),
+        json!({ "authorization": bearer }),
+        json!({ "token": VIEWER }),
+    ] {
+        let mut socket = Socket::open(at, TODAY, "").await.unwrap();
+        socket.say(&init(payload)).await;
+        assert_eq!(socket.hear().await.unwrap()["type"], "connection_ack");
+        let query = "mutation { setContext(name: \"c\", data: {}) }";
+        socket.say(&json!({ "type": "subscribe", "id": "1", "payload": { "query": query } })).await;
+        let answer = socket.hear().await.unwrap();
+        assert!(answer.to_string().contains("FORBIDDEN"), "{answer}");
+    }
+    let header = format!("Authorization: {bearer}\r\n");
+    let mut socket = Socket::open(at, TODAY, &header).await.unwrap();
+    socket.say(&json!({ "type": "connection_init" })).await;
+    assert_eq!(socket.hear().await.unwrap()["type"], "connection_ack");
+    assert_eq!(Socket::open(at, TODAY, "Authorization: Bearer no\r\n").await.err(), Some(401));
+    for payload in [json!({}), json!({ "token": "no" }), json!({ "token": 7 })] {
+        let mut socket = Socket::open(at, TODAY, "").await.unwrap();
+        socket.say(&init(payload)).await;
+        assert_eq!(socket.hear().await, Err(4403));
+    }
+    let mut socket = Socket::open(at, TODAY, "").await.unwrap();
+    socket
+        .say(&json!({ "type": "subscribe", "id": "1", "payload": { "query": "{ __typename }" } }))
+        .await;
+    assert_eq!(socket.hear().await, Err(4401));
+    let mut old = Socket::open(at, "graphql-ws", "").await.unwrap();
+    old.say(&init(json!({}))).await;
+    assert_eq!(old.hear().await.unwrap()["type"], "connection_error");
+    assert_eq!(old.hear().await, Err(4403));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn commands_show_the_token_of_their_environment() {
+    let server = Server::new().await;
+    let url = format!("http://{}", server.address);
+    let run = async |token: Option<&str>, arguments: &[&str]| {
+        let arguments = [arguments, &["--json", "--server", &url]].concat();
+        let mut command = server.home.command(&arguments);
+        token.map(|it| command.env("FABER_TOKEN", it));
+        let output = timeout(PATIENCE, command.output()).await.expect("it ends").unwrap();
+        let out = String::from_utf8(output.stdout).unwrap();
+        (output.status.code(), serde_json::from_str::<Value>(&out).unwrap())
+    };
+    let (status, answer) = run(None, &["list", "executions"]).await;
+    assert_eq!((status, &answer["error"]["code"]), (Some(2), &json!("UNAUTHENTICATED")));
+    assert!(answer.to_string().contains("FABER_TOKEN"), "{answer}");
+    assert_eq!(run(Some(VIEWER), &["list", "executions"]).await.0, Some(0));
+    let plan = r#"{"tools":[{"name":"hello","parameters":{}}]}"#;
+    let plan = server.home.file("plan.json", plan);
+    let (status, answer) = run(Some(VIEWER), &["run", "--plan", &plan]).await;
+    assert_eq!((status, &answer["error"]["code"]), (Some(2), &json!("FORBIDDEN")));
+    // With a subscription, too.
+    let (status, answer) = run(Some(OPERATOR), &["run", "--plan", &plan]).await;
+    assert_eq!((status, &answer["state"]), (Some(0), &json!("COMPLETED")));
+    // Who sits at the machine needs no token, nor the variables of the server.
+    assert_eq!(server.home.run(&["list", "executions"]).await.status, 0);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_missing_token_is_an_error_and_none_is_shown() {
+    let home = Home::new();
+    home.file("faber.yaml", CONFIG);
+    let refused = home.run(&["serve", "--listen", "127.0.0.1:0"]).await;
+    assert_eq!(refused.status, 2, "{refused:?}");
+    assert!(refused.err.contains("set `T_VIEWER` in Faber's environment"), "{refused:?}");
+    let mut command = home.command(&["config", "--json"]);
+    command.env("T_VIEWER", VIEWER).env("FABER_TOKEN", ADMIN);
+    let shown = String::from_utf8(command.output().await.unwrap().stdout).unwrap();
+    assert!(!shown.contains(VIEWER) && !shown.contains(ADMIN), "{shown}");
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let narrow = &shown["access"]["value"][3];
+    assert_eq!((&narrow["role"], &narrow["tools"]), (&json!("operator"), &json!(["local.h*"])));
+}
+
+/// Returns an address of this machine that others could use; nothing is sent.
+fn own_address() -> Option<std::net::IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|it| !it.is_loopback() && !it.is_unspecified())
+}
+
+#[tokio::test]
+async fn without_tokens_other_machines_are_refused() {
+    let home = Home::new();
+    let mut server = home.begin(&["serve", "--listen", "0.0.0.0:0", "--store", "memory:"]);
+    let line = server.line("listening on http://").await;
+    let port = line.rsplit(':').next().unwrap();
+    let get = async |address: &str, path: &str| {
+        send(address, &format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")).await
+    };
+    let near = format!("127.0.0.1:{port}");
+    let query = "/graphql?query=%7B__typename%7D";
+    assert_eq!(get(&near, query).await.status, 200);
+    // A machine without any network has no such address, and nobody to refuse.
+    if let Some(far) = own_address() {
+        let far = format!("{far}:{port}");
+        for path in [query, "/graphiql", "/metrics", "/"] {
+            let answer = get(&far, path).await;
+            assert_eq!(answer.status, 403, "{path}");
+            assert!(answer.body.contains("access.tokens"), "{}", answer.body);
+        }
+        assert_eq!(get(&far, "/health/live").await.status, 200);
+    }
+    server.signal("-TERM");
+    assert_eq!(server.end().await.status, 0);
+}
