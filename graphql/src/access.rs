@@ -14,17 +14,17 @@ mod token;
 
 use std::{net::IpAddr, sync::Arc, time::Instant};
 
-pub use self::{
-    glob::{Glob, GlobError},
-    grant::{AccessError, Grant, Limits},
-    role::Role,
-    token::Token,
-};
 use self::{
     alerts::{Alerts, Kind},
     grant::Rights,
     role::{mutation_role, query_role},
     token::Digest,
+};
+pub use self::{
+    glob::{Glob, GlobError},
+    grant::{AccessError, Grant, Limits},
+    role::Role,
+    token::Token,
 };
 
 /// Says who may come in.
@@ -82,9 +82,13 @@ impl Access {
         let token = token.ok_or(Denied::NoToken)?;
         let digest = Digest::of(token);
         // Every token is looked at, so that the time says nothing about which one is near.
-        let found = self.0.holders.iter().fold(None, |found, (known, grant)| {
-            if known.is(&digest) { Some(grant) } else { found }
-        });
+        let found =
+            self.0.holders.iter().fold(
+                None,
+                |found, (known, grant)| {
+                    if known.is(&digest) { Some(grant) } else { found }
+                },
+            );
         found.cloned().ok_or_else(|| {
             self.0.alerts.bad_token(peer.to_canonical(), Instant::now());
             Denied::UnknownToken

@@ -42,7 +42,8 @@ impl Glob {
     /// Returns whether a name matches. After a star it is enough to go back to the last one, so
     /// this takes at most the product of the lengths.
     pub fn matches(&self, name: &str) -> bool {
-        let (pattern, name): (Vec<char>, Vec<char>) = (self.0.chars().collect(), name.chars().collect());
+        let (pattern, name): (Vec<char>, Vec<char>) =
+            (self.0.chars().collect(), name.chars().collect());
         let (mut at, mut read) = (0, 0);
         let mut star: Option<(usize, usize)> = None;
         while read < name.len() {

@@ -196,8 +196,7 @@ impl Grant {
         let Some(tool) = tools.into_iter().find(|it| !rights.allows(it.as_str())) else {
             return Ok(());
         };
-        let err =
-            AccessError::Tool { token: rights.token.name.clone(), tool: tool.to_string() };
+        let err = AccessError::Tool { token: rights.token.name.clone(), tool: tool.to_string() };
         rights.alert(Kind::ForbiddenTool, &err, Instant::now());
         Err(err)
     }

@@ -156,3 +156,20 @@ fn alerts_are_figures() {
     "#]]
     .assert_eq(&access.figures());
 }
+
+#[test]
+fn every_mutation_has_a_role() {
+    let sdl = crate::schema::sdl();
+    let (_, mutation) = sdl.split_once("\ntype Mutation {").unwrap();
+    let (mutation, _) = mutation.split_once("\n}").unwrap();
+    let fields = mutation.lines().filter_map(|it| it.strip_prefix("  "));
+    let fields = fields.filter(|it| it.starts_with(|c: char| c.is_ascii_lowercase()));
+    let names: Vec<&str> =
+        fields.filter_map(|it| it.split(['(', ':']).next()).filter(|it| !it.is_empty()).collect();
+    assert!(names.len() > 20, "{names:?}");
+    let admins: Vec<&str> =
+        names.into_iter().filter(|it| needed("Mutation", it) != Role::Operator).collect();
+    // Whoever adds a mutation sees it here, and decides.
+    expect!["savePlan bulkControl registerTool removeTool addToolSet removeToolSet activateToolSets deactivateToolSets setContext"]
+    .assert_eq(&admins.join(" "));
+}

@@ -86,7 +86,8 @@ impl House {
     /// Opens the store, or prepares to talk to the server that does so.
     pub(super) async fn open(session: &Session, need: Need) -> Result<Self, Failure> {
         if let Some(server) = &session.config.server {
-            let client = Client::Remote(Remote::new(&server.value, session.environment.token.as_ref())?);
+            let client =
+                Client::Remote(Remote::new(&server.value, session.environment.token.as_ref())?);
             return Ok(Self { client, local: None });
         }
         let local = Local::open(session, need).await?;

@@ -262,15 +262,50 @@ mod tests {
 
     #[test]
     fn what_is_wrong_says_what_to_write() {
-        refused(json!([]), expect!["`access` must be a map, such as `{ tokens: [{ name: ci, token_env: CI_TOKEN, role: operator }] }`"]);
-        refused(json!({ "token": [] }), expect!["`access`: `token` is unknown: did you mean `tokens`?"]);
-        refused(json!({ "tokens": [{ "name": "a", "role": "admin" }] }), expect!["`access.tokens[0]`: `token_env` is missing"]);
-        refused_token(json!({ "token": "s3cret" }), expect!["`access.tokens[0]`: `token` would be a secret in a file: name a variable of the environment with `token_env`"]);
-        refused_token(json!({ "role": "root" }), expect!["`access.tokens[0]`: there is no role `root`: use viewer, operator or admin"]);
-        refused_token(json!({ "tool": [] }), expect!["`access.tokens[0]`: `tool` is unknown: did you mean `tools`?"]);
-        refused_token(json!({ "tools": ["bash"] }), expect!["`access.tokens[0]`: `tools`: `bash` is no pattern of tools: write `set.name`, `set.*` or `*`"]);
-        refused_token(json!({ "limits": { "calls": "often" } }), expect!["`access.tokens[0]`: `limits.calls` is `often`; write so many a time, such as `10/min`, `100/h`"]);
+        refused(
+            json!([]),
+            expect![
+                "`access` must be a map, such as `{ tokens: [{ name: ci, token_env: CI_TOKEN, role: operator }] }`"
+            ],
+        );
+        refused(
+            json!({ "token": [] }),
+            expect!["`access`: `token` is unknown: did you mean `tokens`?"],
+        );
+        refused(
+            json!({ "tokens": [{ "name": "a", "role": "admin" }] }),
+            expect!["`access.tokens[0]`: `token_env` is missing"],
+        );
+        refused_token(
+            json!({ "token": "s3cret" }),
+            expect![
+                "`access.tokens[0]`: `token` would be a secret in a file: name a variable of the environment with `token_env`"
+            ],
+        );
+        refused_token(
+            json!({ "role": "root" }),
+            expect!["`access.tokens[0]`: there is no role `root`: use viewer, operator or admin"],
+        );
+        refused_token(
+            json!({ "tool": [] }),
+            expect!["`access.tokens[0]`: `tool` is unknown: did you mean `tools`?"],
+        );
+        refused_token(
+            json!({ "tools": ["bash"] }),
+            expect![
+                "`access.tokens[0]`: `tools`: `bash` is no pattern of tools: write `set.name`, `set.*` or `*`"
+            ],
+        );
+        refused_token(
+            json!({ "limits": { "calls": "often" } }),
+            expect![
+                "`access.tokens[0]`: `limits.calls` is `often`; write so many a time, such as `10/min`, `100/h`"
+            ],
+        );
         let token = json!({ "name": "a", "token_env": "A", "role": "admin" });
-        refused(json!({ "tokens": [token, token] }), expect!["`access.tokens[1]`: a token called `a` exists already: use another name"]);
+        refused(
+            json!({ "tokens": [token, token] }),
+            expect!["`access.tokens[1]`: a token called `a` exists already: use another name"],
+        );
     }
 }

@@ -30,7 +30,8 @@ pub(super) struct Gate {
 
 /// Refuses strangers, answers preflights, and lets everybody else in.
 pub(super) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
-    let admitted = entry::admit(&gate.access, &request).and_then(|()| admit(&gate.policy, &request));
+    let admitted =
+        entry::admit(&gate.access, &request).and_then(|()| admit(&gate.policy, &request));
     let origin = match admitted {
         Ok(origin) => origin,
         Err(refusal) => {

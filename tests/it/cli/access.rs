@@ -201,7 +201,8 @@ async fn roles_say_what_may_be_done() {
 #[tokio::test]
 async fn tools_and_limits_of_a_token() {
     let server = Server::new().await;
-    let names = server.data(NARROW, "{ tools { qualifiedName } toolSets { name } }", json!({})).await;
+    let names =
+        server.data(NARROW, "{ tools { qualifiedName } toolSets { name } }", json!({})).await;
     assert_eq!(names["tools"], json!([{ "qualifiedName": "local.hello" }]));
     let hidden = server.data(NARROW, "{ tool(name: \"secret\") { name } }", json!({})).await;
     assert_eq!(hidden["tool"], Value::Null);
@@ -293,7 +294,8 @@ impl Socket {
     /// Returns the next message, or the code with which the server closes.
     async fn hear(&mut self) -> Result<Value, u16> {
         let reading = async {
-            let (kind, length) = (self.0.read_u8().await.unwrap() & 0xf, self.0.read_u8().await.unwrap());
+            let (kind, length) =
+                (self.0.read_u8().await.unwrap() & 0xf, self.0.read_u8().await.unwrap());
             let length = match length {
                 126 => usize::from(self.0.read_u16().await.unwrap()),
                 length => usize::from(length),

@@ -175,12 +175,10 @@ impl<E: Executor> Connection<E> {
     fn carry_out(&mut self, effects: impl IntoIterator<Item = Effect>) -> ControlFlow<End> {
         for effect in effects {
             match effect {
-                Effect::Greet(init) => {
-                    match self.opening.greet(&self.app.options.access, init) {
-                        Ok(caller) => self.caller = Arc::new(caller),
-                        Err(refusal) => return self.turn_away(refusal),
-                    }
-                }
+                Effect::Greet(init) => match self.opening.greet(&self.app.options.access, init) {
+                    Ok(caller) => self.caller = Arc::new(caller),
+                    Err(refusal) => return self.turn_away(refusal),
+                },
                 Effect::Send(text) => self.send(Message::Text(text.into())),
                 Effect::Start { id, operation, abort } => {
                     let id: Arc<str> = id.into();

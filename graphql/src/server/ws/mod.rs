@@ -17,11 +17,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use super::{
-    app::App,
-    entry,
-    refusal::Refusal,
-};
+use super::{app::App, entry, refusal::Refusal};
 use close::Closing;
 use connection::Connection;
 use message::Subprotocol;
