@@ -1,7 +1,7 @@
 //! What a command may do: where it may write, what it may read, how much of the machine it may use.
 //!
 //! A process can only confine itself, and between `fork` and `exec` little is safe. So a confined
-//! command is started through the `faber` binary: its hidden subcommand `confined` ([`enter`])
+//! command is started through the `faber` binary: its hidden subcommand `confined` ([`enter()`])
 //! confines itself and then starts the program. A program that embeds Faber has no such
 //! subcommand: it names a `faber` binary with [`Launcher::at`], or does without
 //! ([`Launcher::none`]), and then commands get a clean environment and nothing else.
@@ -29,9 +29,9 @@ use tokio::process::Command;
 
 pub use self::enter::enter;
 
-/// The name of the hidden subcommand that calls [`enter`].
+/// The name of the hidden subcommand that calls [`enter()`].
 pub const SUBCOMMAND: &str = "confined";
-/// Where [`enter`] finds what it is to do. The program does not see it.
+/// Where [`enter()`] finds what it is to do. The program does not see it.
 const ORDER: &str = "FABER_CONFINED";
 /// What every command gets of the environment, where it is set.
 const PASSED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];

@@ -11,7 +11,7 @@ pub(super) fn fold(text: &str) -> String {
 
 /// Returns the words that a text must have, each somewhere, each once.
 ///
-/// A query of a store nests as deep as there are words: [`limits::SEARCH_WORDS`] says how many whoever
+/// A query of a store nests as deep as there are words: [`crate::limits::SEARCH_WORDS`] says how many whoever
 /// takes a search from outside lets through.
 pub fn words(search: Option<&str>) -> Vec<String> {
     let words = search.unwrap_or_default().split_whitespace();
