@@ -12,7 +12,7 @@ mod grant;
 mod role;
 mod token;
 
-use std::{net::IpAddr, sync::Arc, time::Instant};
+use std::{fmt::Write as _, net::IpAddr, sync::Arc, time::Instant};
 
 use self::{
     alerts::{Alerts, Kind},
@@ -102,7 +102,7 @@ impl Access {
             .to_owned();
         for kind in Kind::ALL {
             let (name, count) = (kind.name(), self.0.alerts.count(kind));
-            text.push_str(&format!("faber_alerts_total{{kind=\"{name}\"}} {count}\n"));
+            let _ = writeln!(text, "faber_alerts_total{{kind=\"{name}\"}} {count}");
         }
         text
     }

@@ -20,7 +20,7 @@ impl FromStr for Glob {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         // Qualified names have a dot, so that without one only a star can match.
         let can_match = text.contains('.') || text.contains('*');
-        if !can_match || text.len() > BYTES || text.chars().any(|it| it.is_whitespace()) {
+        if !can_match || text.len() > BYTES || text.chars().any(char::is_whitespace) {
             return Err(GlobError(text.chars().take(64).collect()));
         }
         Ok(Self(text.to_owned()))

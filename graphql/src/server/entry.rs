@@ -120,7 +120,7 @@ fn take_token(init: Option<&mut Value>) -> Option<String> {
     let fields: &mut Map<String, Value> = init?.as_object_mut()?;
     let taken = FIELDS.map(|name| fields.shift_remove(name));
     taken.into_iter().flatten().find_map(|it| match it {
-        Value::String(token) if !token.trim().is_empty() => Some(token),
+        Value::String(secret) if !secret.trim().is_empty() => Some(secret),
         _ => None,
     })
 }
