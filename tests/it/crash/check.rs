@@ -103,9 +103,12 @@ impl Figures {
 impl Course {
     fn of(step: &ToolExecution, log: &[Recorded]) -> Self {
         let mut course = Self::default();
+        let mut owner = None;
         for Recorded { event, .. } in log {
-            if matches!(event, Event::Claimed(_)) {
-                course.was_lost |= course.is_running;
+            if let Event::Claimed(claimed) = event {
+                // Who claims again what it has, because its lease ran out, has its calls still.
+                let is_another = owner.replace(claimed.worker) != Some(claimed.worker);
+                course.was_lost |= course.is_running && is_another;
             }
             if event.step() != Some(&step.id) {
                 continue;

@@ -48,6 +48,8 @@ struct Reading<'a> {
     outcome: Outcome,
     seq: u64,
     epoch: u64,
+    /// Who claimed it last.
+    worker: Option<String>,
     /// How it was created.
     options: Value,
     is_paused: bool,
@@ -71,6 +73,7 @@ impl<'a> Reading<'a> {
             outcome: Outcome::default(),
             seq: 0,
             epoch: 0,
+            worker: None,
             options: Value::Null,
             is_paused: false,
             is_cancelled: false,
@@ -142,6 +145,12 @@ impl<'a> Reading<'a> {
         if event["data"]["epoch"].as_u64() != Some(self.epoch) {
             self.wrong("claims are not counted", event);
         }
+        let worker = event["data"]["worker"].as_str().map(str::to_owned);
+        if worker.is_some() && self.worker == worker {
+            // Who claims again what it has, because its lease ran out, has its calls still.
+            return;
+        }
+        self.worker = worker;
         for (task, course) in &mut self.courses {
             let step = &self.story.draft.steps[task.0];
             let gathers = step.items.is_some() && task.1.is_none();
