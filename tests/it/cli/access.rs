@@ -284,7 +284,7 @@ impl Socket {
     async fn say(&mut self, message: &Value) {
         let text = message.to_string();
         // A masked text frame with an extended length; a mask of zeros changes nothing.
-        let mut frame = vec![0x81, 0x80 | 126];
+        let mut frame = vec![0x81, 0x80 | 0x7e];
         frame.extend(u16::try_from(text.len()).unwrap().to_be_bytes());
         frame.extend([0; 4]);
         frame.extend(text.as_bytes());
