@@ -189,7 +189,7 @@ impl Registry {
             }
         }
         let is_configured = self.0.parts.configured.iter().any(|it| it.name == set.name);
-        if is_configured || self.0.parts.toolbox.sets().iter().any(|it| it.name == set.name) {
+        if is_configured || self.0.parts.toolbox.set(&set.name).is_some() {
             return Err(exists());
         }
         if !self.put(RecordKind::ToolSet, &name, written, Unless::Exists).await? {
@@ -215,7 +215,7 @@ impl Registry {
             is_removed |= store.remove_record(RecordKind::Tool, &tool).await?;
         }
         if !is_removed {
-            if !self.0.parts.toolbox.sets().iter().any(|it| it.name == *name) {
+            if self.0.parts.toolbox.set(name).is_none() {
                 return Ok(false);
             }
             return Err(RegistryError::Elsewhere {
@@ -344,7 +344,7 @@ impl Registry {
         let there = applied.wanted.iter().find(|it| it.config.name == *set);
         let is_open = match there {
             Some(it) => matches!(it.config.source, Source::Tools(_)),
-            None => !self.0.parts.toolbox.sets().iter().any(|it| it.name == *set),
+            None => self.0.parts.toolbox.set(set).is_none(),
         };
         if is_open {
             return Ok(());

@@ -112,7 +112,7 @@ impl Sources {
     /// Registers a set behind those that are there and begins to connect it: commands are ready
     /// at once, servers connect side by side. Needs a runtime.
     pub fn add(&self, config: SetConfig) -> Result<(), SetExists> {
-        if self.set(&config.name).is_some() {
+        if self.toolbox.set(&config.name).is_some() {
             return Err(SetExists(config.name));
         }
         self.put(config);
@@ -226,8 +226,8 @@ impl Sources {
     pub fn retry(&self, name: &ToolSetName) -> bool {
         let is_failed = matches!(self.status(name), Some(SetStatus::Failed { .. }));
         let is_retried = is_failed && self.live().lines.get(name).is_some_and(|(it, _)| it.wake());
-        if is_retried && let Some(set) = self.set(name) {
-            self.toolbox.settle(name, SetStatus::Connecting, set.tools);
+        if is_retried {
+            self.toolbox.connecting(name);
         }
         is_retried
     }
@@ -254,16 +254,12 @@ impl Sources {
         }
     }
 
-    fn set(&self, name: &ToolSetName) -> Option<ToolSet> {
-        self.toolbox.sets().into_iter().find(|it| it.name == *name)
-    }
-
     fn status(&self, name: &ToolSetName) -> Option<SetStatus> {
-        self.set(name).map(|it| it.status)
+        self.toolbox.set(name).map(|it| it.status)
     }
 
     fn is_connecting(&self) -> bool {
-        self.toolbox.sets().iter().any(|it| it.status == SetStatus::Connecting)
+        self.toolbox.is_connecting()
     }
 }
 
