@@ -20,7 +20,7 @@ use crate::{
     confine::Launcher,
     tool::{
         Tool, ToolContext,
-        builtin::{Root, code, file, memory, system, web},
+        builtin::{GitWrites, Root, code, file, memory, system, web},
     },
 };
 
@@ -49,6 +49,9 @@ pub struct BuiltinSet {
     /// The folder that its tools see; that of the configuration where nothing is said.
     #[serde(default)]
     pub root: Option<PathBuf>,
+    /// Whether its tools may change what lies in `.git`.
+    #[serde(default)]
+    pub git: GitWrites,
     /// What commands may do.
     #[serde(default)]
     pub system: system::SystemConfig,
@@ -107,7 +110,7 @@ impl BuiltinSet {
         needs: &Needs,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         let root = self.root.unwrap_or_else(|| PathBuf::from("."));
-        let open = || Root::open(&root).map_err(|err| err.to_string());
+        let open = || Root::open_with(&root, self.git).map_err(|err| err.to_string());
         let tools = match self.builtin {
             BuiltinKind::CodeTools => code::tools(&open()?),
             BuiltinKind::FileTools => file::tools(&open()?),
@@ -137,6 +140,7 @@ pub fn with_builtin(mut sets: Vec<SetConfig>) -> Vec<SetConfig> {
             builtin: kind,
             root: None,
             system: system::SystemConfig::default(),
+            git: GitWrites::default(),
             web: web::WebConfig::default(),
         };
         sets.push(SetConfig {
