@@ -2,6 +2,7 @@
 
 mod builtin;
 mod config;
+pub(crate) mod documents;
 pub mod graphql_api;
 pub mod habilis;
 mod offer;
@@ -21,6 +22,7 @@ use self::builtin::Needs;
 pub use self::{
     builtin::{BuiltinKind, BuiltinSet, with_builtin},
     config::{SetConfig, Source},
+    documents::Documents,
 };
 use self::{
     graphql_api::GraphQlSource,
@@ -125,7 +127,7 @@ impl Sources {
         let mut set = ToolSet {
             name: config.name.clone(),
             source: config.kind(),
-            description: config.description,
+            description: config.purpose(),
             is_active: config.active,
             status: SetStatus::Connecting,
             tools: Vec::new(),
@@ -150,6 +152,12 @@ impl Sources {
             }
             Source::Tools(tools) => {
                 (set.status, set.tools) = self.commands(&set.name, tools);
+                self.toolbox.put(set);
+            }
+            Source::Documents(documents) => {
+                let tools = documents::tools(&set.name, &documents, self.output_bytes);
+                set.status = SetStatus::Ready;
+                set.tools = tools.into_iter().map(ReadyTool::new).collect();
                 self.toolbox.put(set);
             }
             Source::Builtin(builtin) => {

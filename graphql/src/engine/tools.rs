@@ -311,6 +311,7 @@ impl From<RegistryError> for EngineError {
                 Self::Conflict(message)
             }
             RegistryError::Invalid(why) => Self::InvalidArgument(why),
+            RegistryError::Secret(_) => Self::Forbidden(message),
             RegistryError::Full { .. } => Self::LimitExceeded(message),
             RegistryError::Store(err) => Self::Store(err),
         }
