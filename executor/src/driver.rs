@@ -112,6 +112,9 @@ pub(crate) struct Driver {
     /// Whether something of the plan does more than look: then only a lease that is safe lets
     /// anything begin.
     has_effects: bool,
+    /// Whether the lease kept the last decision from beginning anything: it is made once more when
+    /// the lease is safe, however soon that is.
+    owes_a_look: bool,
 }
 
 /// Why a driver stopped, nothing being wrong.
@@ -237,6 +240,7 @@ impl Driver {
             renewal: None,
             place,
             is_draining: false,
+            owes_a_look: false,
         }
     }
 
@@ -245,6 +249,9 @@ impl Driver {
         loop {
             // Whatever woke it: what ends because of the drain must not be heard of before that.
             self.is_draining = self.context.drain.is_cancelled();
+            if self.owes_a_look && self.begins() == Begins::Now {
+                self.decide(Input::Woken);
+            }
             self.go_on();
             if self.pending.is_empty() {
                 if let Phase::Finished(outcome) = self.execution.phase() {
@@ -329,7 +336,11 @@ impl Driver {
     }
 
     fn decide_at(&mut self, input: Input, may_start: bool) {
-        let may_start = may_start && self.begins() == Begins::Now;
+        let begins = self.begins();
+        if may_start {
+            self.owes_a_look = begins == Begins::Later;
+        }
+        let may_start = may_start && begins == Begins::Now;
         let moment = Moment { now: self.context.clock.now(), may_start };
         let events = machine::decide(&mut self.execution, input, moment);
         for Recorded { seq, event, .. } in &events {
