@@ -172,9 +172,9 @@ async fn what_is_added_uses_the_secrets_that_are_allowed_and_no_others() {
         let run = json!({ "http": { "url": "http://a/", "headers": { "x": secret(name) } } });
         json!({ "name": "t", "run": run })
     };
-    let err = registry.register(None, tool("HOME")).await.unwrap_err().to_string();
+    let err = registry.register(Some("mine"), tool("HOME")).await.unwrap_err().to_string();
     assert!(err.contains("`HOME`") && err.contains("`access.secrets`"), "{err}");
-    registry.register(None, tool("FABER_TEST_TOLD")).await.unwrap();
+    registry.register(Some("mine"), tool("FABER_TEST_TOLD")).await.unwrap();
 }
 
 /// What it was given with the configuration is Faber's, not that of whoever adds a command.

@@ -162,12 +162,12 @@ fn secrets_are_not_shown() {
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("c.yaml");
-    let text = "toolsets: [{ name: s, source: { mcp: { command: x, env: { KEY: secret } } } }]";
+    let text = "toolsets: [{ name: s, source: { mcp: { command: x, env: { KEY: hunter2 } } } }]";
     std::fs::write(&path, text).unwrap();
     let flags = Flags { config: Some(path), ..Flags::default() };
     let config = Config::load(&flags, &environment(folder.path())).unwrap();
     let shown = config.to_json().to_string();
-    assert!(shown.contains(r#""KEY":"***""#) && !shown.contains("secret"), "{shown}");
+    assert!(shown.contains(r#""KEY":"***""#) && !shown.contains("hunter2"), "{shown}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ async fn an_execution_that_is_removed_while_it_is_read_is_whole_or_not_there() {
         let mut asked = slow.asked();
         let slow: Arc<dyn Store> = Arc::new(slow);
         let asking = World::over(&slow, Role::Asks, None);
-        let (answered, is_answered) = oneshot::channel();
+        let (answered, is_answered) = oneshot::channel::<()>();
         let reading = async {
             let found = asking.execution(&id, "state successful").await;
             drop(answered);

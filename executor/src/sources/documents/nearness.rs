@@ -28,7 +28,9 @@ impl Words {
         }
         let mut lengths = vec![0.0_f64; counted.len()];
         for (rarity, found) in places.values() {
-            found.iter().for_each(|(at, count)| lengths[*at] += (count * rarity).powi(2));
+            for (at, count) in found {
+                lengths[*at] += (count * rarity).powi(2);
+            }
         }
         for (rarity, found) in places.values_mut() {
             for (at, count) in found {
@@ -66,7 +68,9 @@ fn counts(text: &str) -> BTreeMap<String, f64> {
     for word in text.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty()) {
         *counts.entry(word.to_lowercase()).or_default() += 1.0;
     }
-    counts.values_mut().for_each(|it| *it = 1.0 + it.ln());
+    for count in counts.values_mut() {
+        *count = 1.0 + count.ln();
+    }
     counts
 }
 

@@ -26,7 +26,7 @@ struct Nothing {}
 /// What `query_rag` takes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Query {
+struct Ask {
     /// The collection, as `list_rags` has it.
     rag_id: String,
     /// What is looked for, in words.
@@ -103,8 +103,8 @@ pub(in super::super) fn tools(
             "query_rag",
             "Finds the documents of a collection that are nearest to a question.",
             Effect::Read,
-            move |query: Query, _: ToolContext| {
-                let found = find(&asked, &query);
+            move |ask: Ask, _: ToolContext| {
+                let found = find(&asked, &ask);
                 async move { found }
             },
         ),
@@ -131,13 +131,13 @@ fn list(documents: &Documents) -> Vec<Listed> {
     listed.collect()
 }
 
-fn find(documents: &Documents, query: &Query) -> Result<Vec<Match>, ToolError> {
-    let collection = documents.collection(&query.rag_id).map_err(unknown)?;
-    let near = collection.words.nearest(&query.query).into_iter();
-    let near = near.filter(|(_, similarity)| *similarity >= query.similarity_threshold);
-    let found = near.take(query.limit.clamp(1, MOST)).map(|(at, similarity)| {
+fn find(documents: &Documents, ask: &Ask) -> Result<Vec<Match>, ToolError> {
+    let collection = documents.collection(&ask.rag_id).map_err(unknown)?;
+    let near = collection.words.nearest(&ask.query).into_iter();
+    let near = near.filter(|(_, similarity)| *similarity >= ask.similarity_threshold);
+    let found = near.take(ask.limit.clamp(1, MOST)).map(|(at, similarity)| {
         let Document { id, content, metadata } = collection.documents[at].clone();
-        let metadata = query.include_metadata.then_some(metadata);
+        let metadata = ask.include_metadata.then_some(metadata);
         Match { id, content, similarity, metadata }
     });
     Ok(found.collect())

@@ -99,7 +99,8 @@ async fn starts(all: &[Start], report: &mut Report) -> Result<(), BenchError> {
 async fn start_bare(all: &[Start]) -> Result<Duration, BenchError> {
     let begun = Instant::now();
     let mut tasks = JoinSet::new();
-    for start in all.iter().cloned() {
+    for start in all {
+        let start = start.clone();
         tasks.spawn(async move { Bare::start(&start).await });
     }
     let mut up = Vec::new();
