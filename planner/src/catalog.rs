@@ -1,11 +1,13 @@
 //! The tools that a plan may use, as they are when it is made.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use shared::{
     id::ToolSetName,
     tool::{Names, ToolDefinition},
 };
+
+use crate::offline::Read;
 
 /// The tools that a plan may use. Clones share one list.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +17,8 @@ pub struct Catalog(Arc<Listed>);
 struct Listed {
     tools: Vec<CatalogTool>,
     names: Names<usize>,
+    /// Made when words are first planned with it.
+    read: OnceLock<Read>,
 }
 
 /// A tool, and whether it may be planned.
@@ -34,12 +38,17 @@ impl Catalog {
         for (at, tool) in tools.iter().enumerate() {
             names.add(&tool.definition, at);
         }
-        Self(Arc::new(Listed { tools, names }))
+        Self(Arc::new(Listed { tools, names, read: OnceLock::new() }))
     }
 
     /// Returns what a name means: `set.name`, or the plain name of the earliest set that has it.
     pub fn find(&self, name: &str) -> Option<&CatalogTool> {
         self.0.names.get(name).map(|at| &self.0.tools[at])
+    }
+
+    /// Returns what the planner without a model makes of the tools, which it does once.
+    pub(crate) fn read(&self, read: impl FnOnce(&Self) -> Read) -> &Read {
+        self.0.read.get_or_init(|| read(self))
     }
 
     /// Returns every tool.
