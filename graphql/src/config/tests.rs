@@ -100,12 +100,24 @@ fn what_later_versions_know_is_never_ignored() {
         "selection: { margin: 0.1 }",
         "toolkit_files: []",
         "planner: { provider: openai, model: x }",
-        "toolsets: [{ name: s, source: { mcp: { url: 'http://x' } } }]",
-        "toolsets: [{ name: s, source: { openapi: {} } }]",
-        "toolsets: [{ name: s, source: { graphql: {} } }]",
     ] {
         let err = file::parse(text, Path::new("/")).unwrap_err();
         assert!(err.contains("is not supported by this version"), "{text}: {err}");
+    }
+}
+
+/// They were refused long after they could be used.
+#[test]
+fn a_set_may_come_from_each_kind_of_source() {
+    for source in [
+        "mcp: { url: 'http://localhost:1/mcp' }",
+        "openapi: { document: ./petstore.yaml, base_url: 'http://localhost:1' }",
+        "graphql: { url: 'http://localhost:1/graphql' }",
+        "builtin: file_tools",
+        "tools: []",
+    ] {
+        let text = format!("toolsets: [{{ name: s, source: {{ {source} }} }}]");
+        file::parse(&text, Path::new("/")).unwrap_or_else(|err| panic!("{source}: {err}"));
     }
 }
 
