@@ -77,7 +77,9 @@ impl Driver {
 
     /// Returns whether only the lease keeps something from beginning, or did when that was asked.
     pub(super) fn is_held_up(&self) -> bool {
-        let is_held = !self.held.is_empty() && self.is_lease_doubtful();
+        // What is durable and held is so because the lease was in doubt when it was to begin: the
+        // lease may be safe by now, and must not be asked twice.
+        let is_held = self.held.front().is_some_and(|it| it.0 <= self.pending.durable());
         is_held || self.owes_a_look || (self.has_work() && self.begins() == Begins::Later)
     }
 

@@ -106,6 +106,21 @@ fn what_later_versions_know_is_never_ignored() {
     }
 }
 
+/// They were refused long after they could be used.
+#[test]
+fn a_set_may_come_from_each_kind_of_source() {
+    for source in [
+        "mcp: { url: 'http://localhost:1/mcp' }",
+        "openapi: { document: ./petstore.yaml, base_url: 'http://localhost:1' }",
+        "graphql: { url: 'http://localhost:1/graphql' }",
+        "builtin: file_tools",
+        "tools: []",
+    ] {
+        let text = format!("toolsets: [{{ name: s, source: {{ {source} }} }}]");
+        file::parse(&text, Path::new("/")).unwrap_or_else(|err| panic!("{source}: {err}"));
+    }
+}
+
 #[test]
 fn every_kind_of_source_can_stand_in_the_file() {
     let text = "toolsets:
