@@ -64,8 +64,8 @@ pub struct Parts {
     /// What relative paths of added sets are relative to.
     pub base: PathBuf,
     /// The variables of the environment that added sets and tools may use. Those of the
-    /// configuration may use any.
-    pub secrets: BTreeSet<String>,
+    /// configuration may use any, and so may these where nothing is said.
+    pub secrets: Option<BTreeSet<String>>,
 }
 
 #[derive(Debug)]
@@ -319,7 +319,7 @@ impl Registry {
         &self,
         variables: impl IntoIterator<Item = &'a str>,
     ) -> Result<(), RegistryError> {
-        match merge::denied(variables, &self.0.parts.secrets) {
+        match merge::denied(variables, self.0.parts.secrets.as_ref()) {
             Some(name) => Err(RegistryError::Secret(name.to_owned())),
             None => Ok(()),
         }
@@ -417,7 +417,7 @@ impl Registry {
     /// Makes the toolbox what is known. Sets that are as they were are not touched.
     fn apply(&self, applied: &mut Applied, known: Known) {
         let Parts { sources, toolbox, configured, base, secrets, .. } = &self.0.parts;
-        let (wanted, complaints) = merge(configured, &known, base, secrets);
+        let (wanted, complaints) = merge(configured, &known, base, secrets.as_ref());
         for (name, why) in complaints {
             tracing::warn!(%name, %why, "a toolset is not as it was asked for");
         }

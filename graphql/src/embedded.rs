@@ -4,11 +4,7 @@
 //! Everything that the server does is [`Embedded::engine`]'s; here is what nearly every program
 //! wants of it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use executor::{
     control::Control,
@@ -74,7 +70,7 @@ impl Embedded {
             configured: Vec::new(),
             contexts: BTreeMap::new(),
             base: PathBuf::from("."),
-            secrets: BTreeSet::new(),
+            secrets: None,
         });
         registry.sync().await?;
         let stop = CancellationToken::new();

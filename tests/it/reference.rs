@@ -39,7 +39,7 @@ async fn sets() -> Vec<ToolSet> {
         configured: with_builtin(Vec::new()),
         contexts: BTreeMap::new(),
         base: PathBuf::from("."),
-        secrets: BTreeSet::new(),
+        secrets: Some(BTreeSet::new()),
     });
     registry.sync().await.unwrap();
     toolbox.sets()

@@ -49,7 +49,7 @@ pub(super) fn merge(
     configured: &[SetConfig],
     known: &Known,
     base: &Path,
-    secrets: &BTreeSet<String>,
+    secrets: Option<&BTreeSet<String>>,
 ) -> (Vec<Wanted>, Vec<Complaint>) {
     let mut complaints = Vec::new();
     let mut sets: Vec<(SetConfig, bool)> =
@@ -136,7 +136,7 @@ fn names_of(sets: &[(SetConfig, bool)]) -> Names {
 fn add_tool(
     sets: &mut Vec<(SetConfig, bool)>,
     names: &mut Names,
-    secrets: &BTreeSet<String>,
+    secrets: Option<&BTreeSet<String>>,
     (set, written): (&str, &Value),
 ) -> Result<(), String> {
     let tool: CommandTool =
@@ -164,8 +164,9 @@ fn add_tool(
 /// Returns a variable of the environment that is none of those that added sets may use.
 pub(super) fn denied<'a>(
     variables: impl IntoIterator<Item = &'a str>,
-    secrets: &BTreeSet<String>,
+    secrets: Option<&BTreeSet<String>>,
 ) -> Option<&'a str> {
+    let secrets = secrets?;
     variables.into_iter().find(|it| !secrets.contains(*it))
 }
 
@@ -215,7 +216,7 @@ mod tests {
                 .unwrap(),
         ];
         let secrets = BTreeSet::from(["SHOWN".to_owned()]);
-        let (wanted, complaints) = merge(&configured, &known, Path::new("/"), &secrets);
+        let (wanted, complaints) = merge(&configured, &known, Path::new("/"), Some(&secrets));
         let mut lines: Vec<String> = Vec::new();
         for Wanted { config, is_active, is_added } in wanted {
             let tools = match config.source {

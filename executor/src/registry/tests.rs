@@ -19,7 +19,7 @@ fn node(store: &Arc<Memory>, configured: Value) -> Registry {
         configured: serde_json::from_value(configured).unwrap(),
         contexts: BTreeMap::from([("shop".to_owned(), json!({ "adminMode": false, "n": 1 }))]),
         base: PathBuf::from("/"),
-        secrets: BTreeSet::from(["FABER_TEST_TOLD".to_owned()]),
+        secrets: Some(BTreeSet::from(["FABER_TEST_TOLD".to_owned()])),
     })
 }
 

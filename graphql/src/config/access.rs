@@ -26,7 +26,7 @@ const SHORT: usize = 16;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccessConfig {
     tokens: Vec<TokenConfig>,
-    secrets: BTreeSet<String>,
+    secrets: Option<BTreeSet<String>>,
 }
 
 /// A token, as it was written.
@@ -47,9 +47,11 @@ impl AccessConfig {
         self.tokens.is_empty()
     }
 
-    /// Returns the variables of the environment that added toolsets may use.
-    pub fn secrets(&self) -> &BTreeSet<String> {
-        &self.secrets
+    /// Returns the variables of the environment that added toolsets may use; nothing if they may
+    /// use any: where neither tokens nor names are given, whoever may add them is on this machine.
+    pub fn secrets(&self) -> Option<BTreeSet<String>> {
+        let named = self.secrets.clone();
+        if self.is_empty() { named } else { Some(named.unwrap_or_default()) }
     }
 
     /// Returns how many tokens there are.
@@ -154,17 +156,17 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
 }
 
 /// Reads which variables of the environment added toolsets may use.
-fn secrets(value: Option<&Value>) -> Result<BTreeSet<String>, String> {
+fn secrets(value: Option<&Value>) -> Result<Option<BTreeSet<String>>, String> {
     let wrong = || {
         format!("`access.secrets` must be a list of at most {SECRETS} names, such as `[PET_KEY]`")
     };
     let items = match value {
-        None | Some(Value::Null) => return Ok(BTreeSet::new()),
+        None | Some(Value::Null) => return Ok(None),
         Some(Value::Array(items)) if items.len() <= SECRETS => items,
         Some(_) => return Err(wrong()),
     };
     let names = items.iter().map(|it| it.as_str().filter(|it| !it.trim().is_empty()));
-    names.map(|it| it.map(str::to_owned).ok_or_else(wrong)).collect()
+    names.map(|it| it.map(str::to_owned).ok_or_else(wrong)).collect::<Result<_, _>>().map(Some)
 }
 
 fn token(item: &Value) -> Result<TokenConfig, String> {
@@ -286,8 +288,13 @@ mod tests {
     #[test]
     fn added_toolsets_may_use_the_variables_that_are_named() {
         let config = read(Some(json!({ "secrets": ["PET_KEY", "A", "A"] }))).unwrap();
-        assert_eq!(config.secrets().iter().collect::<Vec<_>>(), ["A", "PET_KEY"]);
-        assert!(config.is_empty() && read(Some(json!({}))).unwrap().secrets().is_empty());
+        assert_eq!(config.secrets().unwrap().iter().collect::<Vec<_>>(), ["A", "PET_KEY"]);
+        assert!(config.is_empty());
+        // Any, where only this machine may connect; none, where tokens say who may.
+        assert_eq!(read(Some(json!({}))).unwrap().secrets(), None);
+        let token = json!({ "name": "ci", "token_env": "CI_TOKEN", "role": "admin" });
+        let config = read(Some(json!({ "tokens": [token] }))).unwrap();
+        assert_eq!(config.secrets(), Some(BTreeSet::new()));
         for wrong in [json!("A"), json!([1]), json!([" "])] {
             refused(
                 json!({ "secrets": wrong }),

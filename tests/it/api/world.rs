@@ -110,7 +110,7 @@ impl World {
             configured: Vec::new(),
             contexts: BTreeMap::new(),
             base: PathBuf::from("/"),
-            secrets: BTreeSet::new(),
+            secrets: Some(BTreeSet::new()),
         });
         let options = Options { calls, connect: PATIENCE, ..Options::default() };
         let mut tasks = JoinSet::new();

@@ -78,7 +78,7 @@ impl Crowd {
             configured: Vec::new(),
             contexts: BTreeMap::new(),
             base: PathBuf::from("/"),
-            secrets: BTreeSet::new(),
+            secrets: Some(BTreeSet::new()),
         });
         registry.sync().await?;
         let control = Control::new(store, Arc::clone(&clock), None);
