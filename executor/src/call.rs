@@ -18,13 +18,12 @@ use shared::{
     tool::{ErrorCode, ToolError},
 };
 use tokio::time::{self, Instant, Sleep};
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     machine::Answer,
     options::Options,
     tool::{
-        ToolContext,
+        ToolContext, flow,
         progress::{self, Listener, ProgressSink, Reports},
     },
     toolbox::{Found, ReadyTool, Toolbox},
@@ -79,24 +78,34 @@ impl Call {
     async fn result(self, toolbox: &Toolbox, options: &Options) -> Result<Value, ToolError> {
         let mut whole = pin!(time::sleep(self.timeout));
         let ready = caught(&self.tool, self.ready(toolbox, options.connect));
-        let tool = tokio::select! {
+        let (tool, parameters) = tokio::select! {
             biased;
-            tool = ready => tool?,
+            ready = ready => ready?,
             () = self.cx.cancel.cancelled() => return Err(not_begun()),
             () = &mut whole => return Err(timed_out(self.timeout)),
         };
         if self.cx.cancel.is_cancelled() {
             return Err(not_begun());
         }
-        self.answer(&tool, whole, options.cancel_grace).await
+        Self { parameters, ..self }.answer(&tool, whole, options.cancel_grace).await
     }
 
-    /// Finds the tool and looks whether the parameters fit it.
-    async fn ready(&self, toolbox: &Toolbox, connect: Duration) -> Result<ReadyTool, ToolError> {
+    /// Finds the tool and looks whether the parameters, with all that they refer to, fit it.
+    async fn ready(
+        &self,
+        toolbox: &Toolbox,
+        connect: Duration,
+    ) -> Result<(ReadyTool, Arc<Value>), ToolError> {
         let tool = find(toolbox, &self.tool, connect).await?;
-        match tool.complaint(&self.parameters) {
+        // What `flow` is given it passes on: a reference is enough for that.
+        let is_given_all = tool.definition().set.as_str() != flow::SET;
+        let parameters = match self.cx.blobs.as_ref().filter(|_| is_given_all) {
+            Some(blobs) => blobs.restore(&self.parameters).await?,
+            None => Arc::clone(&self.parameters),
+        };
+        match tool.complaint(&parameters) {
             Some(complaint) => Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, complaint)),
-            None => Ok(tool),
+            None => Ok((tool, parameters)),
         }
     }
 
@@ -128,11 +137,12 @@ impl Call {
     }
 }
 
-/// Calls a tool outside any plan. It ends: by itself, by the time that a step has, or by `cancel`.
+/// Calls a tool outside any plan. It ends: by itself, by the time that a step has, or by the
+/// context's token.
 pub async fn outside(
     tool: ToolName,
     parameters: Arc<Value>,
-    cancel: CancellationToken,
+    cx: ToolContext,
     toolbox: &Toolbox,
     options: &Arc<Options>,
 ) -> Result<Value, ToolError> {
@@ -145,7 +155,7 @@ pub async fn outside(
         timeout: limits::STEP_TIMEOUT,
         idle_timeout: None,
         progress: Reports::default().sink((task, attempt)),
-        cx: ToolContext { cancel, ..ToolContext::detached() },
+        cx,
     };
     let ended = call.carry_out(toolbox.clone(), Arc::clone(options)).await;
     ended.result.map(|it| it.output)

@@ -40,6 +40,7 @@ use shared::{
 use tokio_util::sync::CancellationToken;
 
 use self::progress::Reporter;
+use crate::blobs::Blobs;
 
 /// Something a plan can call: a function here, a command, an MCP server.
 #[async_trait]
@@ -64,6 +65,8 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// Where reports of progress go.
     pub reporter: Reporter,
+    /// Where large binaries are kept. Without it they stay in the output, which has a limit.
+    pub blobs: Option<Blobs>,
 }
 
 /// Which step of which execution a call belongs to.
@@ -82,7 +85,12 @@ pub struct StepCall {
 impl ToolContext {
     /// Makes the context of a call outside any plan. Nobody hears its reports.
     pub fn detached() -> Self {
-        Self { call: None, cancel: CancellationToken::new(), reporter: Reporter::default() }
+        Self {
+            call: None,
+            cancel: CancellationToken::new(),
+            reporter: Reporter::default(),
+            blobs: None,
+        }
     }
 
     /// Reports how far the call has come, which also proves that it is alive.

@@ -6,6 +6,7 @@
 
 mod args;
 pub mod bench;
+mod blob;
 mod client;
 mod confined;
 mod doctor;
@@ -167,6 +168,7 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Signal { id, name, payload } => steer::signal(&session, &id, name, payload).await,
         Command::Debug { id } => inspect::debug(&session, &id).await,
         Command::List { what } => lists::list(&session, what).await,
+        Command::Blob { id, output } => blob::blob(&session, &id, output.as_deref()).await,
         Command::Tools { what } => tools::tools(&session, what).await,
         Command::Toolsets { what } => tools::toolsets(&session, what).await,
         Command::Bench(args) => doctor::bench(&session, &args).await,

@@ -4,6 +4,7 @@
 //! documentation; `graphql/schema.graphql` is its golden copy, so that a change of the API is a
 //! visible difference.
 
+mod blob;
 mod connection;
 mod drawing;
 mod error;

@@ -4,6 +4,7 @@
 //! the stores that keep it all. Everything else in Faber is written in terms of this crate; this
 //! crate knows nothing of planners, executors or GraphQL.
 
+pub mod blob;
 pub mod clock;
 pub mod condition;
 pub mod diagnostic;

@@ -11,6 +11,11 @@ pub const PLAN_STEPS: usize = 400_000;
 pub const JSON_DEPTH: usize = 96;
 /// Bytes of one tool's output; larger ones belong into a file that the output names.
 pub const OUTPUT_BYTES: usize = 1 << 20;
+/// Bytes of base 64 that stand in an output themselves; more is kept beside the log. A small icon
+/// still fits.
+pub const INLINE_BINARY: usize = 64 << 10;
+/// Bytes of base 64 that one call is given in the places of references: they are in memory.
+pub const RESTORED_BYTES: usize = 64 << 20;
 /// The most bytes of the parameters of one call, however they came to be: they are one event.
 pub const PARAMETER_BYTES: usize = 8 << 20;
 /// Bytes of a query in words.

@@ -1,6 +1,7 @@
 //! The API over real stores with a real worker, in process.
 
 mod again;
+mod blobs;
 mod bulk;
 mod drafts;
 mod dry;

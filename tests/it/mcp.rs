@@ -1,8 +1,11 @@
 //! MCP servers: the official ones, the demo, and one that misbehaves.
 
+mod antique;
+mod conformance;
 mod demo;
 mod hostile;
 mod official;
+mod older;
 mod progress;
 mod remote;
 mod roots;

@@ -6,6 +6,7 @@
 //! A promise that is not kept panics and says which.
 #![expect(clippy::unwrap_used, reason = "a store that fails here has broken its word")]
 
+mod blobs;
 mod documents;
 mod lists;
 mod log;
@@ -27,7 +28,9 @@ use shared::{
     store::{Append, Command, Envelope, Head, Page, Store},
 };
 
-pub use self::{documents::*, lists::*, log::*, permits::*, records::*, retention::*, work::*};
+pub use self::{
+    blobs::*, documents::*, lists::*, log::*, permits::*, records::*, retention::*, work::*,
+};
 
 /// Two views of one store that nobody else uses.
 #[derive(Clone, Debug)]

@@ -18,6 +18,7 @@ use tracing::warn;
 
 use super::{Context, Driver};
 use crate::{
+    blobs::Blobs,
     cache,
     call::{Call, Ended, Key},
     machine::{Answer, Input},
@@ -97,9 +98,15 @@ impl Driver {
             cx: ToolContext {
                 call: Some(call),
                 cancel: self.token(started.part),
+                blobs: Some(self.blobs()),
                 ..ToolContext::detached()
             },
         }
+    }
+
+    fn blobs(&self) -> Blobs {
+        let Context { store, clock, .. } = &*self.context;
+        Blobs::new(Arc::clone(store), Arc::clone(clock))
     }
 
     /// Returns what tells a call to stop. What undoes something is not stopped: the end of the

@@ -28,13 +28,17 @@ use shared::{
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
 
-pub use self::config::{McpCommand, McpHttp, McpServer};
-use self::link::{Link, Lost};
+pub use self::config::{Elicitation, McpCommand, McpHttp, McpServer};
+use self::{
+    answer::Output,
+    link::{Link, Lost},
+};
 pub(crate) use self::{
     keeper::{CONNECT, Keeper},
     line::Line,
 };
 use super::{Tool, ToolContext, progress::Reporter};
+use crate::blobs;
 
 /// One tool of a server.
 #[derive(Debug)]
@@ -88,14 +92,16 @@ impl Tool for McpTool {
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let request = self.request(Arc::unwrap_or_clone(parameters), &cx)?;
         // Dropping a call that is under way tells the server that nobody waits for it.
-        tokio::select! {
+        let output = tokio::select! {
             biased;
-            result = self.send(request, &cx.reporter) => result,
+            result = self.send(request, &cx.reporter) => result?,
             () = cx.cancel.cancelled() => {
                 let message = format!("the call of `{}` was cancelled", self.definition.qualified());
-                Err(ToolError::new(ErrorCode::CANCELLED, message).indefinite())
+                return Err(ToolError::new(ErrorCode::CANCELLED, message).indefinite());
             }
-        }
+        };
+        let owner = cx.call.map(|it| it.execution);
+        blobs::keep(cx.blobs.as_ref(), owner, output.value, output.binaries).await
     }
 }
 
@@ -124,7 +130,7 @@ impl McpTool {
         &self,
         request: CallToolRequestParams,
         reporter: &Reporter,
-    ) -> Result<Value, ToolError> {
+    ) -> Result<Output, ToolError> {
         let link = self.line.link().await?;
         let lost = match link.call(request.clone(), reporter.clone()).await {
             Ok(answer) => return answer,

@@ -130,6 +130,14 @@ pub(super) enum Command {
         #[command(subcommand)]
         what: List,
     },
+    /// Write a large binary that a tool returned to a file, or to standard output.
+    Blob {
+        /// What the output has under `$blob`: `exec_…/SHA-256`.
+        id: String,
+        /// The file; standard output where there is none.
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
     /// Show the tools that plans may use, and call them.
     Tools {
         /// What to do with them.

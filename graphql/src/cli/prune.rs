@@ -10,6 +10,7 @@ use std::{
 
 use serde_json::json;
 use shared::{
+    blob,
     clock::{Clock, Timestamp},
     store::{Pruned, Store, StoreError},
 };
@@ -59,7 +60,7 @@ pub(super) async fn prune(session: &Session, older_than: &str) -> Result<Ending,
 async fn remove(store: &dyn Store, before: Timestamp) -> Result<Pruned, StoreError> {
     let mut all = Pruned::default();
     loop {
-        let some = store.prune(before, BATCH).await?;
+        let some = step(store, before).await?;
         all.executions += some.executions;
         all.plans += some.plans;
         all.requests += some.requests;
@@ -67,6 +68,15 @@ async fn remove(store: &dyn Store, before: Timestamp) -> Result<Pruned, StoreErr
             return Ok(all);
         }
     }
+}
+
+/// Removes a part of what is over and old; with the last, the blobs whose executions are gone.
+async fn step(store: &dyn Store, before: Timestamp) -> Result<Pruned, StoreError> {
+    let some = store.prune(before, BATCH).await?;
+    if !some.more {
+        blob::forget(store, before).await?;
+    }
+    Ok(some)
 }
 
 fn before(clock: &dyn Clock, age: Duration) -> Timestamp {
@@ -86,7 +96,7 @@ impl Retention {
     /// Removes what is over and older than `age`, at once and again and again. It never ends.
     pub(super) async fn keep(&self, store: Arc<dyn Store>, clock: Arc<dyn Clock>, age: Duration) {
         loop {
-            let pause = match store.prune(before(&*clock, age), BATCH).await {
+            let pause = match step(&*store, before(&*clock, age)).await {
                 Ok(some) => {
                     self.count(some);
                     if some.more { PAUSE } else { LOOK }

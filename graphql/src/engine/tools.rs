@@ -6,8 +6,10 @@ use std::{
 };
 
 use executor::{
+    blobs::Blobs,
     call,
     registry::{Registry, RegistryError, Switched},
+    tool::ToolContext,
     toolbox::Found,
     worker::CallPermit,
 };
@@ -92,7 +94,9 @@ impl Engine {
         }
         let started = Instant::now();
         let parameters = Arc::new(call.parameters.clone());
-        let result = call::outside(tool, parameters, left, &self.toolbox, &self.options).await;
+        let blobs = Some(Blobs::new(Arc::clone(&self.store), Arc::clone(&self.clock)));
+        let cx = ToolContext { cancel: left, blobs, ..ToolContext::detached() };
+        let result = call::outside(tool, parameters, cx, &self.toolbox, &self.options).await;
         call.duration_ms = started.elapsed().as_secs_f64() * 1e3;
         call.result = result.map_err(|err| err.to_string());
         self.keep_call(&call).await?;

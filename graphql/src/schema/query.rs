@@ -4,6 +4,7 @@ use async_graphql::{Context, ID, MergedObject, Object, Result};
 use shared::id::{ExecutionId, PlanId, RequestId};
 
 use super::{
+    blob::Blob,
     connection::{FIRST, Part, cost, nothing, page, part},
     error::ApiError,
     execution::Execution,
@@ -139,6 +140,18 @@ impl WorkQuery {
             found.map(|it| (cursor, Execution(it)))
         });
         Ok(part(&page, items, has_more))
+    }
+
+    /// A large binary that a tool returned, and to which its output refers by `$blob`.
+    #[graphql(complexity = "50 + child_complexity")]
+    async fn blob(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "`exec_…/SHA-256`, as the reference has it")] id: ID,
+    ) -> Result<Option<Blob>> {
+        let Ok(id) = id.parse() else { return Ok(None) };
+        let found = shared::blob::get(&**ctx.data::<Engine>()?.store(), &id).await;
+        Ok(found.map_err(ApiError::from)?.map(|(blob, base64)| Blob { blob, base64 }))
     }
 
     /// Compiles a draft and stores nothing.

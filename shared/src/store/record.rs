@@ -42,12 +42,24 @@ pub enum RecordKind {
     /// A call outside plans; names order by time. Only the newest [`limits::CALL_HISTORY`] are
     /// kept, for as long as executions are.
     Call,
+    /// What a [blob](crate::blob) is.
+    Blob,
+    /// What is in a blob, or a part of that.
+    BlobPart,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 6] =
-        [Self::ToolSet, Self::Tool, Self::Switch, Self::Context, Self::Memory, Self::Call];
+    pub const ALL: [Self; 8] = [
+        Self::ToolSet,
+        Self::Tool,
+        Self::Switch,
+        Self::Context,
+        Self::Memory,
+        Self::Call,
+        Self::Blob,
+        Self::BlobPart,
+    ];
 
     /// Returns the word that stores write.
     pub fn as_str(self) -> &'static str {
@@ -58,6 +70,8 @@ impl RecordKind {
             Self::Context => "context",
             Self::Memory => "memory",
             Self::Call => "call",
+            Self::Blob => "blob",
+            Self::BlobPart => "blob_part",
         }
     }
 
@@ -66,7 +80,7 @@ impl RecordKind {
     pub fn is_agreed(self) -> bool {
         match self {
             Self::ToolSet | Self::Tool | Self::Switch | Self::Context => true,
-            Self::Memory | Self::Call => false,
+            Self::Memory | Self::Call | Self::Blob | Self::BlobPart => false,
         }
     }
 }

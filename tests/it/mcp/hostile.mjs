@@ -1,6 +1,7 @@
 // An MCP server that misbehaves: `node hostile.mjs MODE RECORD`.
 //
 // It writes a line into the file RECORD for each start and each orderly end.
+import { createHash } from "node:crypto";
 import { appendFileSync, readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 
@@ -17,6 +18,7 @@ const offers = [
   offer("die_idempotent", { idempotentHint: true }), offer("die_once"), offer("quit", read), offer("starts", read),
   offer("huge", read), offer("garbage", read), offer("not_mcp", read), offer("meta", read), offer("grow", read),
   offer("rpc_error", read), offer("", read), offer("report", read), offer("flood", read), offer("forge", read),
+  offer("half_once"), offer("torrent", read), offer("picture", read), offer("measure", read),
 ];
 const cancelled = [];
 let waiting;
@@ -73,6 +75,16 @@ const calls = {
   die_once: () => process.exit(7),
   die_idempotent: () => process.exit(7),
   die_first: (id) => (starts() === 1 ? process.exit(7) : answer(id, "alive")),
+  half_once: (id) => process.stdout.write(`{"jsonrpc":"2.0","id":${id},"result":{"content":[{"type":"te`, () => process.exit(7)),
+  torrent: (id) => process.stdout.write("x".repeat(50 << 20) + "\n", () => answer(id, "still here")),
+  picture: (id, { bytes }) => {
+    const data = Buffer.alloc(bytes, 7).toString("base64");
+    send({ id, result: { content: [{ type: "image", mimeType: "image/png", data }] } });
+  },
+  measure: (id, { data }) => {
+    const bytes = Buffer.from(data, "base64");
+    answer(id, { bytes: bytes.length, sha256: createHash("sha256").update(bytes).digest("hex") });
+  },
   quit: (id) => { answer(id, "bye"); setTimeout(() => process.exit(0), 1); },
   starts: (id) => answer(id, starts()),
   huge: (id, { bytes }) => answer(id, "x".repeat(bytes)),
@@ -100,6 +112,8 @@ function list(id, cursor) {
 }
 
 function greet(id, { protocolVersion }) {
+  if (mode === "torrent") return send({ id, result: { protocolVersion, instructions: "x".repeat(50 << 20) } });
+  if (mode === "rubbish") return process.stdout.write("Hello!\n{]\n" + JSON.stringify({ id, result: "hello" }) + "\n");
   const result = {
     protocolVersion,
     capabilities: { tools: { listChanged: true } },

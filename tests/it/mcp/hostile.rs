@@ -48,7 +48,7 @@ impl World {
 #[tokio::test]
 async fn all_pages_of_tools_are_read() {
     let world = World::ready().await;
-    assert_eq!(world.connected.toolbox.sets()[0].tools.len(), 17, "one has no name");
+    assert_eq!(world.connected.toolbox.sets()[0].tools.len(), 21, "one has no name");
     let effect = |name: &str| world.connected.tool(name).definition().effect;
     assert_eq!(effect("die"), Effect::Read);
     assert_eq!(effect("die_idempotent"), Effect::Idempotent);
@@ -94,6 +94,14 @@ async fn a_call_is_made_again_only_once() {
 }
 
 #[tokio::test]
+async fn a_server_that_dies_in_the_middle_of_its_answer_has_not_answered() {
+    let world = World::ready().await;
+    let err = world.call("half_once", json!({})).await.unwrap_err();
+    assert_eq!((err.code.clone(), err.is_definite), (ErrorCode::OUTCOME_UNKNOWN, false), "{err}");
+    assert_eq!(world.call("starts", json!({})).await, Ok(json!(2)));
+}
+
+#[tokio::test]
 async fn a_call_with_an_effect_is_never_made_again() {
     let world = World::ready().await;
     let err = world.call("die_once", json!({})).await.unwrap_err();
@@ -131,7 +139,7 @@ async fn outputs_have_a_limit() {
     let output = world.call("huge", json!({ "bytes": fits })).await.unwrap();
     assert_eq!(output.as_str().unwrap().len(), fits);
     // The second is longer than any line that is kept.
-    for bytes in [fits + 1, 20 * limits::OUTPUT_BYTES] {
+    for bytes in [fits + 1, 50 << 20] {
         let err = world.call("huge", json!({ "bytes": bytes })).await.unwrap_err();
         assert_eq!(err.code, ErrorCode::OUTPUT_TOO_LARGE, "{bytes}");
     }
@@ -141,7 +149,9 @@ async fn outputs_have_a_limit() {
 #[tokio::test]
 async fn garbage_is_survived() {
     let world = World::ready().await;
-    assert_eq!(world.call("garbage", json!({})).await, Ok(json!("still here")));
+    for garbage in ["garbage", "torrent"] {
+        assert_eq!(world.call(garbage, json!({})).await, Ok(json!("still here")), "{garbage}");
+    }
     let err = world.call("not_mcp", json!({})).await.unwrap_err();
     assert!(err.to_string().contains("not MCP"), "{err}");
     assert_eq!(world.call("starts", json!({})).await, Ok(json!(1)));
@@ -203,6 +213,10 @@ async fn a_server_that_cannot_start_says_why() {
     let circle = World::failure("circle").await;
     expect!["`node` does not serve MCP: its list of tools turns in a circle at `again`"]
         .assert_eq(&circle);
+    let torrent = World::failure("torrent").await;
+    expect!["`node` does not serve MCP: the answer is too long"].assert_eq(&torrent);
+    let rubbish = World::failure("rubbish").await;
+    assert!(rubbish.starts_with("`node` does not serve MCP: "), "{rubbish}");
     let absent = Connected::begin(&json!({ "mcp": { "command": "no-such-server" } }));
     let SetStatus::Failed { error } = absent.status().await else { panic!("it has failed") };
     expect!["`no-such-server` was not found: install it, or write its full path"].assert_eq(&error);

@@ -35,7 +35,9 @@ pub(super) struct Scene {
     /// Methods of notifications that came.
     pub(super) told: Mutex<Vec<String>>,
     has_grown: AtomicUsize,
-    unasked: broadcast::Sender<Value>,
+    unasked: broadcast::Sender<String>,
+    /// How often somebody listened.
+    listeners: AtomicUsize,
     /// What every request is answered with, if not as the call asks.
     mood: Mutex<Option<u16>>,
 }
@@ -53,6 +55,7 @@ impl Trickster {
             told: Mutex::default(),
             has_grown: AtomicUsize::default(),
             unasked: broadcast::channel(10).0,
+            listeners: AtomicUsize::default(),
             mood: Mutex::default(),
         });
         let listener = TcpListener::bind(address).await.unwrap();
@@ -81,6 +84,10 @@ impl Trickster {
 
     pub(super) fn has_heard(&self, method: &str) -> bool {
         self.scene.told.lock().unwrap().iter().any(|it| it == method)
+    }
+
+    pub(super) fn listeners(&self) -> usize {
+        self.scene.listeners.load(Ordering::SeqCst)
     }
 
     pub(super) fn is_heard(&self) -> bool {
@@ -217,7 +224,14 @@ fn act(scene: &Arc<Scene>, message: &Value) -> Response {
         "grow" => {
             scene.has_grown.store(1, Ordering::SeqCst);
             let method = "notifications/tools/list_changed";
-            let _ = scene.unasked.send(json!({ "jsonrpc": "2.0", "method": method }));
+            let _ = scene.unasked.send(event(&json!({ "jsonrpc": "2.0", "method": method })));
+            json_of(&done)
+        }
+        "rubbish unasked" => {
+            for rubbish in ["\0\u{1}\ndata: {]", "event: ping\ndata: 1", "data: {\"id\":7}"] {
+                let _ = scene.unasked.send(format!("{rubbish}\n\n"));
+            }
+            let _ = scene.unasked.send(format!("data: {}\n\n", "x".repeat(50 << 20)));
             json_of(&done)
         }
         status => match status.parse() {
@@ -241,9 +255,10 @@ fn resumed(id: &str) -> Response {
 }
 
 fn listen(scene: &Scene) -> Response {
+    scene.listeners.fetch_add(1, Ordering::SeqCst);
     let unasked = stream::unfold(scene.unasked.subscribe(), async |mut it| {
         let message = it.recv().await.ok()?;
-        Some((Ok(event(&message).into()), it))
+        Some((Ok(message.into()), it))
     });
     stream_of("text/event-stream", unasked.boxed())
 }
@@ -275,4 +290,17 @@ fn events(chunks: Chunks) -> Response {
 
 fn stream_of(kind: &str, body: stream::BoxStream<'static, Result<Bytes, io::Error>>) -> Response {
     ([("content-type", kind.to_owned())], Body::from_stream(body)).into_response()
+}
+
+/// Serves the same to whoever asks for whatever.
+pub(super) async fn serve(kind: &'static str, chunks: Vec<Bytes>) -> (SocketAddr, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let app = Router::new().fallback(move || {
+        let chunks = stream::iter(chunks.clone()).map(Ok).boxed();
+        async move { stream_of(kind, chunks) }
+    });
+    let mut task = JoinSet::new();
+    task.spawn(async move { axum::serve(listener, app).await.unwrap() });
+    (address, task)
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axum::body::Bytes;
 use executor::{
     tool::{ToolContext, progress::pipe},
     toolbox::{Found, SetStatus},
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use shared::tool::{ErrorCode, ToolError};
 use tests::toolset::{Connected, PATIENCE, step, until};
 
-use super::trickster::Trickster;
+use super::trickster::{Trickster, serve};
 
 struct World {
     server: Trickster,
@@ -212,4 +213,50 @@ async fn secrets_in_headers_are_not_shown() {
         json!({ "authorization": { "secret": "CARGO_MANIFEST_DIR", "prefix": "Bearer " } });
     let error = failure(&source).await;
     assert!(error.ends_with("no, Bearer ***CARGO_MANIFEST_DIR***"), "{error}");
+}
+
+#[tokio::test]
+async fn a_greeting_of_fifty_megabytes_fails_its_set() {
+    let chunk = Bytes::from(vec![b'x'; 1 << 20]);
+    let (address, _task) = serve("application/json", vec![chunk; 50]).await;
+    let source = json!({ "mcp": { "url": format!("http://{address}/mcp") } });
+    let error = failure(&source).await;
+    assert_eq!(error, format!("`{address}` does not serve MCP: the answer is too long"));
+}
+
+#[tokio::test]
+async fn what_is_no_mcp_server_at_all_says_so() {
+    for (kind, body, why) in [
+        ("text/html", "<h1>Hello</h1>", "it answered 200 OK with text/html"),
+        ("application/json", "{]", "its answer is no message"),
+        ("application/json", "{\"id\":1}", "its answer is no message"),
+    ] {
+        let (address, _task) = serve(kind, vec![body.into()]).await;
+        let source = json!({ "mcp": { "url": format!("http://{address}/mcp") } });
+        let error = failure(&source).await;
+        assert_eq!(error, format!("`{address}` does not serve MCP: {why}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_answers_is_given_up_over_http() {
+    // Connections are made by the system, whether or not anybody accepts them.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let source = json!({ "mcp": { "url": format!("http://{address}/mcp") } });
+    let connected = Connected::begin(&source);
+    let status = connected.sources.ready(&"s".parse().unwrap(), Duration::from_mins(1)).await;
+    let error = format!("`{address}` did not answer as an MCP server within 30 s");
+    assert_eq!(status, Some(SetStatus::Failed { error }));
+}
+
+#[tokio::test]
+async fn rubbish_that_nobody_asked_for_is_survived() {
+    let world = World::new().await;
+    until("somebody listens", || world.server.is_heard()).await;
+    assert_eq!(world.call("look", "rubbish unasked").await, Ok(json!("done 1")));
+    // Behind an event of 50 MB the stream is left, and listened to anew.
+    until("somebody listens again", || world.server.listeners() == 2).await;
+    assert_eq!(world.call("act", "").await, Ok(json!("done 2")));
+    assert_eq!(world.server.greetings(), 1);
 }

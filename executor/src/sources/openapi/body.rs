@@ -61,6 +61,8 @@ pub(super) fn read<'a>(
     let find = |is: &dyn Fn(&str) -> bool| content.iter().find(|(kind, _)| is(kind));
     let plain = |kind: &str| kind.split(';').next().unwrap_or_default().trim().to_owned();
     let found = find(&|it| plain(it).eq_ignore_ascii_case("application/json"))
+        // Of the patches this is the one that is an object like what it changes.
+        .or_else(|| find(&|it| plain(it) == "application/merge-patch+json"))
         .or_else(|| find(&is_json))
         .or_else(|| find(&|it| plain(it) == "application/x-www-form-urlencoded"))
         .or_else(|| find(&|it| it.starts_with("text/") || it == "application/xml"))

@@ -400,6 +400,80 @@ fn large() -> Value {
     json!({ "openapi": "3.0.0", "paths": paths, "components": { "schemas": schemas } })
 }
 
+/// Three thousand operations that say all there is to say where they stand, with examples: what a
+/// document is that was made for people to read.
+fn inlined() -> Value {
+    let film = json!({ "adult": false, "title": "x".repeat(40), "overview": "y".repeat(300) });
+    let text =
+        |n: usize| json!({ "type": "string", "description": "z", "example": format!("{n}") });
+    let fields: Map<String, Value> = (0..30).map(|n| (format!("field_{n}"), text(n))).collect();
+    let item = json!({ "type": "object", "properties": fields, "example": film });
+    let schema = json!({ "type": "object", "properties": {
+        "page": { "type": "integer", "default": 0 },
+        "results": { "type": "array", "items": item },
+    } });
+    let example = json!({ "page": 1, "results": vec![film; 5] });
+    let content = json!({ "application/json": { "schema": schema, "examples": { "OK": { "value": example } } } });
+    let query = |n: usize| json!({ "name": format!("with_{n}"), "in": "query", "schema": { "type": "string", "default": "en-US" } });
+    let queries: Vec<Value> = (0..8).map(query).collect();
+    let paths: Map<String, Value> = (0..3_000)
+        .map(|it| {
+            let operation = json!({
+                "operationId": format!("film-{it}"),
+                "parameters": queries,
+                "responses": { "200": { "description": "200", "content": content } },
+            });
+            (format!("/3/film/{it}"), json!({ "get": operation }))
+        })
+        .collect();
+    json!({ "openapi": "3.1.0", "paths": paths })
+}
+
+#[tokio::test]
+async fn documents_that_repeat_themselves_load_in_seconds() {
+    let json = inlined().to_string();
+    assert!(json.len() > 10 << 20, "{}", json.len());
+    // Behind a comment it is YAML.
+    for document in [json.clone(), format!("# films\n{json}")] {
+        let trial = Trial::begin(&document).await;
+        let begun = Instant::now();
+        let set = trial.ready(json!({})).await;
+        let elapsed = begun.elapsed();
+        assert_eq!(set.names().len(), 3_000);
+        // Without optimisation, and on a machine that does other things, too.
+        assert!(elapsed.as_secs() < 20, "{elapsed:?}");
+        let output = set.tool("film-7").definition().output_schema.clone().unwrap();
+        let field = &output["properties"]["results"]["items"]["properties"]["field_3"];
+        assert_eq!(*field, json!({ "type": "string", "description": "z" }));
+    }
+}
+
+#[tokio::test]
+async fn a_patch_is_an_object_where_it_may_be() {
+    let patch = json!({ "schema": { "type": "object" } });
+    let trial = Trial::begin(&json!({ "openapi": "3.0.0", "paths": { "/pods/{name}": { "patch": {
+        "operationId": "patchPod",
+        "parameters": [{ "name": "name", "in": "path", "required": true, "schema": { "type": "string" } }],
+        "requestBody": { "content": {
+            "application/apply-patch+yaml": patch,
+            "application/json-patch+json": patch,
+            "application/merge-patch+json": patch,
+        } },
+    } } } }).to_string()).await;
+    let set = trial.ready(json!({})).await;
+    let parameters = json!({ "name": "a", "body": { "spec": { "replicas": 2 } } });
+    check(
+        &set,
+        "patchPod",
+        parameters,
+        expect![[r#"
+            PATCH /v2/pods/a
+            content-type: application/merge-patch+json
+            {"spec":{"replicas":2}}"#]],
+    )
+    .await;
+}
+
 #[tokio::test]
 async fn thousands_of_operations_load_in_seconds() {
     let trial = Trial::begin(&large().to_string()).await;

@@ -1,11 +1,15 @@
 //! What an MCP server's answer means.
 
-use rmcp::model::{CallToolResult, ContentBlock, ErrorCode as RpcCode, ErrorData};
+use rmcp::model::{
+    CallToolResult, ContentBlock, ErrorCode as RpcCode, ErrorData, ResourceContents,
+};
 use serde_json::Value;
 use shared::{
     json,
     tool::{ErrorCode, ToolError},
 };
+
+use crate::blobs::Binary;
 
 /// The JSON-RPC code by which [`super::wire`] reports an answer that was too long to keep.
 pub(super) const TOO_LARGE: RpcCode = RpcCode(-32_099);
@@ -26,19 +30,27 @@ pub(super) fn is_ours(code: RpcCode) -> bool {
     matches!(code, UNSENT | LOST | REFUSED | BUSY)
 }
 
+/// What a result carries.
+#[derive(Debug, PartialEq)]
+pub(super) struct Output {
+    pub(super) value: Value,
+    /// Large binaries, which are taken out of the value.
+    pub(super) binaries: Vec<Binary>,
+}
+
 /// Returns the output that a result carries.
 ///
 /// Structured content is preferred. Else one content is the output and several are a list; a text
 /// is read as JSON if it is JSON, and everything but text is the object that describes it.
-pub(super) fn output(result: CallToolResult, most: usize) -> Result<Value, ToolError> {
+pub(super) fn output(result: CallToolResult, most: usize) -> Result<Output, ToolError> {
     if result.is_error == Some(true) {
         return Err(ToolError::failed(complaint(&result)));
     }
     let output = match result.structured_content {
-        Some(structured) => structured,
+        Some(value) => Output { value, binaries: Vec::new() },
         None => contents(result.content),
     };
-    if json::bytes(&output) > most {
+    if json::bytes(&output.value) > most {
         return Err(too_large(most));
     }
     Ok(output)
@@ -86,12 +98,37 @@ fn complaint(result: &CallToolResult) -> String {
     }
 }
 
-fn contents(contents: Vec<ContentBlock>) -> Value {
-    let mut values: Vec<_> = contents.into_iter().map(content).collect();
-    match values.len() {
+fn contents(contents: Vec<ContentBlock>) -> Output {
+    let (places, mut values): (Vec<_>, Vec<_>) =
+        contents.into_iter().map(|it| (place(&it), content(it))).unzip();
+    let is_one = values.len() == 1;
+    let mut value = match values.len() {
         0 => Value::Null,
         1 => values.remove(0),
         _ => Value::Array(values),
+    };
+    let mut binaries = Vec::new();
+    for (n, place) in places.into_iter().enumerate() {
+        let Some((at, mime_type)) = place else { continue };
+        let at = if is_one { at.to_owned() } else { format!("/{n}{at}") };
+        binaries.extend(Binary::take(&mut value, at, &mime_type));
+    }
+    Output { value, binaries }
+}
+
+/// Returns where a content has a binary, and what kind of thing that is.
+fn place(content: &ContentBlock) -> Option<(&'static str, String)> {
+    let unknown = || "application/octet-stream".to_owned();
+    match content {
+        ContentBlock::Image(it) => Some(("/data", it.mime_type.clone())),
+        ContentBlock::Audio(it) => Some(("/data", it.mime_type.clone())),
+        ContentBlock::Resource(it) => match &it.resource {
+            ResourceContents::BlobResourceContents { mime_type, .. } => {
+                Some(("/resource/blob", mime_type.clone().unwrap_or_else(unknown)))
+            }
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -114,7 +151,7 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check(result: Value, expected: Expect) {
         let result = serde_json::from_value(result).unwrap();
-        let text = output(result, 60).map_or_else(|err| err.to_string(), |value| value.to_string());
+        let text = output(result, 60).map_or_else(|err| err.to_string(), |it| it.value.to_string());
         expected.assert_eq(&text);
     }
 
@@ -164,6 +201,33 @@ mod tests {
                 "tool.output_too_large: the server answered more than 60 bytes: ask it for less, or for a file"
             ],
         );
+    }
+
+    #[test]
+    fn large_binaries_are_taken_out() {
+        let data = "A".repeat(shared::limits::INLINE_BINARY + 4);
+        let image = json!({ "type": "image", "data": data, "mimeType": "image/png" });
+        let blob = json!({ "uri": "a:b", "blob": data });
+        let contents = [text("x"), json!({ "type": "resource", "resource": blob }), image];
+        let read = |contents: &[Value]| {
+            let result = serde_json::from_value(json!({ "content": contents })).unwrap();
+            let Output { value, binaries } = output(result, 1_000).unwrap();
+            let places = binaries.into_iter().map(|it| (it.at, it.mime_type, it.base64.len()));
+            (value, places.collect::<Vec<_>>())
+        };
+        let (value, places) = read(&contents);
+        assert_eq!(
+            value[1],
+            json!({ "type": "resource", "resource": { "uri": "a:b", "blob": "" } })
+        );
+        let expected = [
+            ("/1/resource/blob".to_owned(), "application/octet-stream".to_owned(), data.len()),
+            ("/2/data".to_owned(), "image/png".to_owned(), data.len()),
+        ];
+        assert_eq!(places, expected);
+        let (value, places) = read(&contents[2..]);
+        assert_eq!(value, json!({ "type": "image", "data": "", "mimeType": "image/png" }));
+        assert_eq!(places, [("/data".to_owned(), "image/png".to_owned(), data.len())]);
     }
 
     #[test]

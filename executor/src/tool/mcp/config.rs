@@ -40,6 +40,8 @@ pub struct McpCommand {
     /// The folders that the server is told to work in.
     #[serde(default)]
     pub roots: Vec<PathBuf>,
+    /// What it is told when it asks for input; without a word it may not ask.
+    pub elicitation: Option<Elicitation>,
     /// What of Faber's environment it gets.
     #[serde(skip)]
     pub(crate) inherited: Inherited,
@@ -51,12 +53,34 @@ pub struct McpCommand {
 pub struct McpHttp {
     /// The address of its endpoint.
     pub(crate) url: ServerUrl,
+    /// How it speaks; without a word that is found out.
+    pub(crate) transport: Option<Transport>,
     /// Headers of every request.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, Text>,
     /// The folders that the server is told to work in.
     #[serde(default)]
     pub(crate) roots: Vec<PathBuf>,
+    /// What it is told when it asks for input; without a word it may not ask.
+    pub(crate) elicitation: Option<Elicitation>,
+}
+
+/// How a server speaks over HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Transport {
+    /// Streamable HTTP.
+    Http,
+    /// HTTP and server-sent events, as before March 2025.
+    Sse,
+}
+
+/// What a server is told that asks for input in the middle of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Elicitation {
+    /// The defaults that it proposes, where they are all it needs.
+    Defaults,
 }
 
 impl TryFrom<Map<String, Value>> for McpServer {
@@ -101,6 +125,14 @@ impl McpServer {
             Self::Http(it) => &it.roots,
         }
     }
+
+    /// Returns what the server is told when it asks for input.
+    pub(super) fn elicitation(&self) -> Option<Elicitation> {
+        match self {
+            Self::Command(it) => it.elicitation,
+            Self::Http(it) => it.elicitation,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -122,6 +154,8 @@ mod tests {
             "url": "https://example.com/mcp",
             "headers": { "authorization": { "secret": "T", "prefix": "Bearer " } },
             "roots": ["./a", "/b"],
+            "transport": "sse",
+            "elicitation": "defaults",
         });
         let mut server: McpServer = serde_json::from_value(written).unwrap();
         server.root(Path::new("/etc"));
@@ -129,6 +163,8 @@ mod tests {
         let McpServer::Http(http) = server else { panic!("it has an address") };
         assert_eq!(http.url.0.as_str(), "https://example.com/mcp");
         assert_eq!(http.headers.len(), 1);
+        assert_eq!(http.transport, Some(Transport::Sse));
+        assert_eq!(http.elicitation, Some(Elicitation::Defaults));
     }
 
     #[test]
@@ -136,7 +172,13 @@ mod tests {
         check(json!({}), expect!["missing field `command`"]);
         check(
             json!({ "url": "http://a/mcp", "command": "x" }),
-            expect!["unknown field `command`, expected one of `url`, `headers`, `roots`"],
+            expect![
+                "unknown field `command`, expected one of `url`, `transport`, `headers`, `roots`, `elicitation`"
+            ],
+        );
+        check(
+            json!({ "url": "http://a/mcp", "transport": "ws" }),
+            expect!["unknown variant `ws`, expected `http` or `sse`"],
         );
         check(json!({ "url": "ws://a" }), expect!["`ws://a/` is neither `http` nor `https`"]);
     }

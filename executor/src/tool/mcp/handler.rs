@@ -1,4 +1,4 @@
-//! What a server may ask of us: which folders to work in, and nothing else.
+//! What a server may ask of us: which folders to work in and, where the configuration lets it, input.
 #![expect(deprecated, reason = "newer drafts of MCP have no roots; the servers that there are do")]
 
 use std::{path::PathBuf, sync::Arc};
@@ -7,24 +7,42 @@ use reqwest::Url;
 use rmcp::{
     ClientHandler,
     model::{
-        ClientCapabilities, ClientConfig, Implementation, ListRootsResult, Root, RootsCapabilities,
+        ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
+        ElicitationCapability, FormElicitationCapability, Implementation, ListRootsResult,
+        ProtocolVersion, Root, RootsCapabilities,
     },
     service::{NotificationContext, RequestContext, RoleClient},
 };
+use serde_json::{Map, Value};
 use tokio::sync::Notify;
+
+use super::{Elicitation, McpServer};
 
 /// Answers a server, and hears that its tools have changed.
 #[derive(Clone)]
 pub(super) struct Handler {
     changed: Arc<Notify>,
     roots: Vec<Root>,
+    elicitation: Option<Elicitation>,
 }
 
 impl Handler {
-    /// Makes a handler that tells of these folders and notifies `changed`.
-    pub(super) fn new(changed: Arc<Notify>, roots: &[PathBuf]) -> Self {
-        Self { changed, roots: roots.iter().filter_map(root).collect() }
+    /// Makes a handler that tells what the configuration lets it, and notifies `changed`.
+    pub(super) fn new(changed: Arc<Notify>, spec: &McpServer) -> Self {
+        let roots = spec.roots().iter().filter_map(root).collect();
+        Self { changed, roots, elicitation: spec.elicitation() }
     }
+}
+
+/// Returns the defaults of a form, unless it needs something that has none.
+fn defaults(form: &Value) -> Option<Map<String, Value>> {
+    let fields = form.get("properties").and_then(Value::as_object)?;
+    let filled: Map<String, Value> = fields
+        .iter()
+        .filter_map(|(name, field)| Some((name.clone(), field.get("default")?.clone())))
+        .collect();
+    let mut needed = form.get("required").and_then(Value::as_array).into_iter().flatten();
+    needed.all(|it| it.as_str().is_some_and(|name| filled.contains_key(name))).then_some(filled)
 }
 
 /// Returns a folder as MCP writes it: an address of the file system, with its own name.
@@ -46,7 +64,13 @@ impl ClientHandler for Handler {
         if !self.roots.is_empty() {
             able.roots = Some(RootsCapabilities::default());
         }
-        ClientConfig::new(able, us)
+        if self.elicitation.is_some() {
+            let form = FormElicitationCapability::default();
+            able.elicitation = Some(ElicitationCapability::default().with_form(form));
+        }
+        // Later versions have no greeting, so none can be agreed on in one.
+        let version = ProtocolVersion::LATEST_WITH_INITIALIZE;
+        ClientConfig::new(able, us).with_protocol_version(version)
     }
 
     async fn list_roots(
@@ -56,6 +80,27 @@ impl ClientHandler for Handler {
         Ok(ListRootsResult::new(self.roots.clone()))
     }
 
+    async fn create_elicitation(
+        &self,
+        asked: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, rmcp::ErrorData> {
+        let Some(Elicitation::Defaults) = self.elicitation else {
+            return Ok(ElicitResult::new(ElicitationAction::Decline));
+        };
+        // An address wants a person to go there, and here is none.
+        let ElicitRequestParams::FormElicitationParams { requested_schema, .. } = asked else {
+            return Ok(ElicitResult::new(ElicitationAction::Decline));
+        };
+        let form = serde_json::to_value(requested_schema).unwrap_or_default();
+        Ok(match defaults(&form) {
+            Some(filled) => {
+                ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(filled))
+            }
+            None => ElicitResult::new(ElicitationAction::Decline),
+        })
+    }
+
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.changed.notify_one();
     }
@@ -63,6 +108,8 @@ impl ClientHandler for Handler {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -73,8 +120,42 @@ mod tests {
         let told = root(&own.join("../größe 1/.")).unwrap();
         assert!(told.uri.starts_with("file:///") && told.uri.ends_with("/gr%C3%B6%C3%9Fe%201"));
         assert_eq!(told.name.as_deref(), Some("größe 1"));
-        let handler = Handler::new(Arc::default(), &[own]);
-        assert!(handler.get_info().capabilities.roots.is_some());
-        assert!(Handler::new(Arc::default(), &[]).get_info().capabilities.roots.is_none());
+        let able = able(json!({ "command": "x", "roots": [own] }));
+        assert!(able.roots.is_some() && able.elicitation.is_none());
+    }
+
+    fn able(spec: Value) -> ClientCapabilities {
+        let spec: McpServer = serde_json::from_value(spec).unwrap();
+        Handler::new(Arc::default(), &spec).get_info().capabilities
+    }
+
+    #[test]
+    fn nobody_may_ask_for_what_the_configuration_does_not_name() {
+        let able = |spec| serde_json::to_value(able(spec)).unwrap();
+        assert_eq!(able(json!({ "command": "x" })), json!({}));
+        let input = json!({ "url": "http://a/mcp", "elicitation": "defaults" });
+        assert_eq!(able(input), json!({ "elicitation": { "form": {} } }));
+    }
+
+    #[test]
+    fn the_version_that_is_offered_has_a_greeting() {
+        let spec = serde_json::from_value(json!({ "command": "x" })).unwrap();
+        let info = Handler::new(Arc::default(), &spec).get_info();
+        assert!(info.protocol_version.has_initialize());
+    }
+
+    #[test]
+    fn defaults_are_all_that_a_form_may_need() {
+        let form = |required: Value| {
+            json!({
+                "properties": { "a": { "type": "integer", "default": 0 }, "b": { "type": "string" } },
+                "required": required,
+            })
+        };
+        let filled = json!({ "a": 0 }).as_object().cloned();
+        assert_eq!(defaults(&form(json!(["a"]))), filled);
+        assert_eq!(defaults(&form(json!([]))), filled);
+        assert_eq!(defaults(&form(json!(["b"]))), None);
+        assert_eq!(defaults(&json!({ "required": ["c"] })), None);
     }
 }

@@ -1,4 +1,5 @@
-//! JSON-RPC messages over streamable HTTP.
+//! JSON-RPC messages over streamable HTTP and, where a server knows nothing newer, over HTTP with a
+//! stream of events.
 //!
 //! rmcp's own transport calls again by itself when a session has expired, and answers calls that
 //! were under way then as if the server had. This one tells every call what became of it: whether
@@ -10,6 +11,7 @@
 mod events;
 mod exchange;
 mod hearing;
+mod older;
 mod way;
 
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
@@ -99,7 +101,7 @@ impl HttpWire {
             let answer = JsonRpcMessage::error(error, Some(id));
             self.exchanges.spawn(async move { way.deliver(answer).await })
         } else {
-            self.exchanges.spawn(exchange(way, id, body))
+            self.exchanges.spawn(exchange(way, id, body, is_greeting))
         };
         self.calls.insert(key, handle);
     }
@@ -139,6 +141,7 @@ impl Transport<RoleClient> for HttpWire {
                     way.tell(body).await.map_err(io::Error::other)?;
                     if is_greeted {
                         way.greeted.notify_one();
+                        way.heard().await;
                     }
                     Ok(())
                 }

@@ -6,12 +6,11 @@ use rmcp::{
     model::{CallToolRequestParams, CallToolResponse, RequestParamsMeta},
     service::{Peer, RoleClient, ServiceError},
 };
-use serde_json::Value;
 use shared::tool::{ErrorCode, ToolError};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    answer::{self, LOST, UNSENT},
+    answer::{self, LOST, Output, UNSENT},
     tokens::Tokens,
 };
 use crate::{secret::Redaction, tool::progress::Reporter};
@@ -66,12 +65,22 @@ impl Link {
         if self.is_remote { "broke off" } else { "ended" }
     }
 
+    /// Takes the secrets out of what a call returned. What is binary is left as it is.
+    fn clean(&self, result: Result<Output, ToolError>) -> Result<Output, ToolError> {
+        let (result, binaries) = match result {
+            Ok(output) => (Ok(output.value), output.binaries),
+            Err(err) => (Err(err), Vec::new()),
+        };
+        let value = self.ends.seen.clean_result(result)?;
+        Ok(Output { value, binaries })
+    }
+
     /// Calls a tool. Dropping the future tells the server that nobody waits for it.
     pub(super) async fn call(
         &self,
         mut request: CallToolRequestParams,
         reporter: Reporter,
-    ) -> Result<Result<Value, ToolError>, Lost> {
+    ) -> Result<Result<Output, ToolError>, Lost> {
         if self.is_closed() {
             return Err(Lost::Unsent);
         }
@@ -79,7 +88,7 @@ impl Link {
         request.set_progress_token(token.value());
         match self.peer.call_tool_once(request).await {
             Ok(CallToolResponse::Complete(result)) => {
-                Ok(self.ends.seen.clean_result(answer::output(result, self.most)))
+                Ok(self.clean(answer::output(result, self.most)))
             }
             Ok(_) => Ok(Err(ToolError::failed(
                 "the tool asks for more than its parameters, which a plan cannot answer",
@@ -87,7 +96,7 @@ impl Link {
             Err(ServiceError::McpError(error)) if error.code == UNSENT => Err(Lost::Unsent),
             Err(ServiceError::McpError(error)) if error.code == LOST => Err(Lost::Sent),
             Err(ServiceError::McpError(error)) => {
-                Ok(self.ends.seen.clean_result(Err(answer::error(&error, self.most))))
+                Ok(self.clean(Err(answer::error(&error, self.most))))
             }
             Err(ServiceError::TransportSend(err)) => Err(lost_in_sending(err.error.as_ref())),
             Err(ServiceError::TransportClosed) => Err(Lost::Sent),

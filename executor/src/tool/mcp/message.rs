@@ -12,11 +12,16 @@ use rmcp::{
 };
 use serde_json::Value;
 
-use super::{answer::is_ours, tokens::Tokens};
+use super::{
+    answer::{TOO_LARGE, is_ours},
+    tokens::Tokens,
+};
 
 /// How much longer a message may be than an output: the output may stand in it twice, as structure
 /// and as text, each of its bytes escaped to six.
 pub(super) const OVERHEAD: usize = 16;
+/// Bytes kept of either end of a message that is too long: its id is there.
+pub(super) const ENDS: usize = 256;
 /// Bytes of what is no message that go into the log.
 const SHOWN: usize = 256;
 
@@ -72,4 +77,33 @@ fn refusal(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMessage<Role
     let id: RequestId = serde_json::from_value(message.get("id")?.clone()).ok()?;
     let error = ErrorData::internal_error(format!("the server's answer is not MCP: {err}"), None);
     is_answer.then(|| JsonRpcMessage::error(error, Some(id)))
+}
+
+/// Answers a call whose answer is too long, by the ends of it. Its id is in either, and a text
+/// inside the answer cannot look like it: its quotes would be escaped.
+pub(super) fn cut_short(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
+    let (head, tail) = line.split_at(ENDS.min(line.len()));
+    let id = id_at(head, Place::Head).or_else(|| id_at(tail, Place::Tail))?;
+    let error = ErrorData::new(TOO_LARGE, "the answer is too long", None);
+    Some(JsonRpcMessage::error(error, Some(RequestId::Number(id))))
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Head,
+    Tail,
+}
+
+fn id_at(end: &[u8], place: Place) -> Option<i64> {
+    let text = String::from_utf8_lossy(end);
+    let key = "\"id\":";
+    let at = if place == Place::Head {
+        // Beyond this begins the result, which may have ids of its own.
+        text[..text.find("\"result\"").unwrap_or(text.len())].find(key)
+    } else {
+        text.rfind(key)
+    };
+    let digits = text[at? + key.len()..].trim_start();
+    let digits: String = digits.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
 }

@@ -65,7 +65,7 @@ impl Server {
         most: usize,
     ) -> Result<(Self, Wire), String> {
         let changed = Arc::new(Notify::new());
-        let handler = Handler::new(Arc::clone(&changed), spec.roots());
+        let handler = Handler::new(Arc::clone(&changed), spec);
         let mut ends = Ends::default();
         let (body, wire) = match spec {
             McpServer::Command(spec) => {

@@ -7,7 +7,6 @@
 use std::{sync::Arc, time::Duration};
 
 use rmcp::{
-    model::{ErrorData, JsonRpcMessage, RequestId},
     service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
@@ -21,15 +20,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    answer::TOO_LARGE,
-    message::{OVERHEAD, keep_token, parse, report},
+    message::{ENDS, OVERHEAD, cut_short, keep_token, parse, report},
     tokens::Tokens,
 };
 
 /// Bytes of a line that are kept for the next one.
 const KEPT: usize = 1 << 20;
-/// Bytes kept of either end of a line that is too long: the id of a message is there.
-const ENDS: usize = 256;
 /// How long a server may leave its input unread before it is given up.
 const WRITE: Duration = Duration::from_secs(30);
 
@@ -157,44 +153,17 @@ impl Line {
     /// Returns the message of a line that is complete, if it is one for us.
     fn take(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let is_cut = std::mem::take(&mut self.is_cut);
-        let message = if is_cut { too_long(&self.bytes) } else { parse(&self.bytes) };
+        let message = if is_cut { cut_short(&self.bytes) } else { parse(&self.bytes) };
         self.bytes.clear();
         self.bytes.shrink_to(KEPT);
         message
     }
 }
 
-/// Answers a call whose answer is too long. Its id is at either end of the line, and a text
-/// inside the answer cannot look like it: its quotes would be escaped.
-fn too_long(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
-    let (head, tail) = line.split_at(ENDS.min(line.len()));
-    let id = id_at(head, Place::Head).or_else(|| id_at(tail, Place::Tail))?;
-    let error = ErrorData::new(TOO_LARGE, "the answer is too long", None);
-    Some(JsonRpcMessage::error(error, Some(RequestId::Number(id))))
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Place {
-    Head,
-    Tail,
-}
-
-fn id_at(end: &[u8], place: Place) -> Option<i64> {
-    let text = String::from_utf8_lossy(end);
-    let key = "\"id\":";
-    let at = if place == Place::Head {
-        // Beyond this begins the result, which may have ids of its own.
-        text[..text.find("\"result\"").unwrap_or(text.len())].find(key)
-    } else {
-        text.rfind(key)
-    };
-    let digits = text[at? + key.len()..].trim_start();
-    let digits: String = digits.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use rmcp::model::{JsonRpcMessage, RequestId};
+
     use super::*;
 
     const MOST: usize = 4 << 10;

@@ -26,7 +26,6 @@ use shared::{
     store::{Store, memory::Memory},
     tool::{Effect, ToolError},
 };
-use tokio_util::sync::CancellationToken;
 
 use super::{
     BenchArgs, BenchError, Rig, load,
@@ -145,10 +144,10 @@ async fn through(
     let options = Arc::new(Options::default());
     let mut times = Vec::with_capacity(calls);
     for n in 0..2 * calls {
-        let (name, parameters, stop) =
-            (name.clone(), Arc::clone(parameters), CancellationToken::new());
+        let (name, parameters, cx) =
+            (name.clone(), Arc::clone(parameters), ToolContext::detached());
         let begun = Instant::now();
-        call::outside(name, parameters, stop, toolbox, &options).await.map_err(failed)?;
+        call::outside(name, parameters, cx, toolbox, &options).await.map_err(failed)?;
         note(&mut times, n >= calls, begun.elapsed());
     }
     Ok(times)

@@ -2,11 +2,17 @@
 
 use std::{collections::VecDeque, time::Duration};
 
+use crate::tool::mcp::message::ENDS;
+
 /// One event, as far as MCP wants to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Event {
-    /// What it says, if it is a message.
+    /// What it says, if it is a message or where to send messages.
     pub(super) data: Option<Vec<u8>>,
+    /// Whether it says where to send messages.
+    pub(super) is_endpoint: bool,
+    /// Whether the middle of it was too long to keep.
+    pub(super) is_cut: bool,
     /// By which the stream can be taken up behind it.
     pub(super) id: Option<String>,
     /// How long to wait until then.
@@ -17,6 +23,15 @@ pub(super) struct Event {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
+/// What an event is called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    #[default]
+    Message,
+    Endpoint,
+    Other,
+}
+
 /// Cuts a stream into events, however it arrives.
 #[derive(Debug)]
 pub(super) struct Events {
@@ -25,7 +40,8 @@ pub(super) struct Events {
     /// The last byte ended a line, and a `\n` behind it belongs to that.
     is_after_cr: bool,
     data: Option<Vec<u8>>,
-    is_other: bool,
+    kind: Kind,
+    is_cut: bool,
     id: Option<String>,
     retry: Option<Duration>,
     ready: VecDeque<Event>,
@@ -39,7 +55,8 @@ impl Events {
             line: Vec::new(),
             is_after_cr: false,
             data: None,
-            is_other: false,
+            kind: Kind::Message,
+            is_cut: false,
             id: None,
             retry: None,
             ready: VecDeque::new(),
@@ -51,8 +68,10 @@ impl Events {
         self.ready.pop_front()
     }
 
-    /// Adds what has come.
+    /// Adds what has come; says whether an event in it is too long. Of such a one only the ends
+    /// are kept, so that whoever wants to can go on.
     pub(super) fn push(&mut self, mut bytes: &[u8]) -> Result<(), TooLong> {
+        let mut fits = Ok(());
         while !bytes.is_empty() {
             if std::mem::take(&mut self.is_after_cr) && bytes[0] == b'\n' {
                 bytes = &bytes[1..];
@@ -61,15 +80,25 @@ impl Events {
             let end = bytes.iter().position(|it| matches!(it, b'\n' | b'\r'));
             self.line.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
             if self.line.len() + self.data.as_ref().map_or(0, Vec::len) > self.most {
-                return Err(TooLong);
+                self.cut();
+                fits = Err(TooLong);
             }
-            let Some(end) = end else { return Ok(()) };
+            let Some(end) = end else { break };
             self.is_after_cr = bytes[end] == b'\r';
             bytes = &bytes[end + 1..];
             let line = std::mem::take(&mut self.line);
             self.field(&line);
         }
-        Ok(())
+        fits
+    }
+
+    fn cut(&mut self) {
+        self.is_cut = true;
+        for part in self.data.iter_mut().chain([&mut self.line]) {
+            if part.len() > 2 * ENDS {
+                part.drain(ENDS..part.len() - ENDS);
+            }
+        }
     }
 
     fn field(&mut self, line: &[u8]) {
@@ -91,7 +120,13 @@ impl Events {
                 }
                 None => self.data = Some(value.to_vec()),
             },
-            b"event" => self.is_other = !matches!(value, b"" | b"message"),
+            b"event" => {
+                self.kind = match value {
+                    b"" | b"message" => Kind::Message,
+                    b"endpoint" => Kind::Endpoint,
+                    _ => Kind::Other,
+                };
+            }
             b"id" if !value.contains(&0) => {
                 self.id = Some(String::from_utf8_lossy(value).into_owned());
             }
@@ -106,9 +141,15 @@ impl Events {
     }
 
     fn finish(&mut self) {
-        let data = self.data.take().filter(|_| !self.is_other);
-        self.is_other = false;
-        let event = Event { data, id: self.id.take(), retry: self.retry.take() };
+        let kind = std::mem::take(&mut self.kind);
+        let data = self.data.take().filter(|_| kind != Kind::Other);
+        let event = Event {
+            is_endpoint: kind == Kind::Endpoint && data.is_some(),
+            is_cut: std::mem::take(&mut self.is_cut) && data.is_some(),
+            data,
+            id: self.id.take(),
+            retry: self.retry.take(),
+        };
         if event != Event::default() {
             self.ready.push_back(event);
         }
@@ -155,6 +196,33 @@ mod tests {
         let pushed: Result<Vec<_>, _> =
             (0..20).map(|_| events.push(b"data: 0123456789\n")).collect();
         assert_eq!(pushed, Err(TooLong));
+    }
+
+    #[test]
+    fn of_an_event_that_is_too_long_the_ends_are_kept() {
+        let (head, tail) = (format!("{{\"id\":7,{}", "a".repeat(900)), "b".repeat(900));
+        for stream in [format!("data: {head}{tail}\n\n"), format!("data: {head}\ndata: {tail}\n\n")]
+        {
+            let mut events = Events::new(1_000);
+            let mut pushed = Ok(());
+            for chunk in format!("{stream}data: next\n\n").as_bytes().chunks(50) {
+                pushed = pushed.and(events.push(chunk));
+            }
+            assert_eq!(pushed, Err(TooLong));
+            let event = events.next().unwrap();
+            let data = event.data.unwrap();
+            assert!(event.is_cut && data.starts_with(b"{\"id\":7,") && data.ends_with(b"bbb"));
+            assert!(data.len() <= 1_000, "{}", data.len());
+            assert_eq!(events.next(), Some(said("next")));
+        }
+    }
+
+    #[test]
+    fn events_say_where_to_send_messages() {
+        let [endpoint, message] =
+            read(b"event: endpoint\ndata: /m\n\ndata: x\n\n", 7).try_into().unwrap();
+        assert_eq!(endpoint, Event { is_endpoint: true, ..said("/m") });
+        assert_eq!(message, said("x"));
     }
 
     proptest! {

@@ -12,12 +12,14 @@ use tokio::time::sleep;
 use super::{
     events::Events,
     hearing::{LONGEST, PAUSE, SHORTEST},
+    older,
     way::{Way, is_kind, said},
 };
 use crate::tool::{
     http::client::Broken,
     mcp::{
         answer::{BUSY, LOST, REFUSED, TOO_LARGE, UNSENT},
+        config::Transport,
         message::parse,
     },
 };
@@ -30,16 +32,34 @@ type Fate = (ErrorCode, String);
 
 /// Sends a request and delivers what is said about it: always an answer in the end, if only what
 /// became of the request.
-pub(super) async fn exchange(way: Arc<Way>, id: RequestId, body: Vec<u8>) {
-    let ended = match way.post(body).await {
-        Ok(response) => hear_out(&way, &id, response).await,
-        Err(broken) => Err(fate(&way, &broken)),
-    };
+pub(super) async fn exchange(way: Arc<Way>, id: RequestId, body: Vec<u8>, is_greeting: bool) {
+    let ended = if is_greeting { greet(&way, &id, body).await } else { ask(&way, &id, body).await };
     if let Err((code, text)) = ended {
         let text = way.clean(text);
         tracing::debug!(host = %way.host, %text, "a request has no answer");
         way.deliver(JsonRpcMessage::error(ErrorData::new(code, text, None), Some(id))).await;
     }
+}
+
+async fn ask(way: &Way, id: &RequestId, body: Vec<u8>) -> Result<(), Fate> {
+    let response = way.post(body).await.map_err(|broken| fate(way, &broken))?;
+    hear_out(way, id, response).await
+}
+
+/// Sends the first request, and finds out by it how the server speaks.
+async fn greet(way: &Way, id: &RequestId, body: Vec<u8>) -> Result<(), Fate> {
+    if way.transport == Some(Transport::Sse) {
+        older::open(way).await.map_err(|text| (REFUSED, text))?;
+        return ask(way, id, body).await;
+    }
+    let response = way.post(body.clone()).await.map_err(|broken| fate(way, &broken))?;
+    if way.transport.is_none() && older::may_be_older(response.status()) {
+        match older::open(way).await {
+            Ok(()) => return ask(way, id, body).await,
+            Err(why) => tracing::debug!(host = %way.host, %why, "this is no older server either"),
+        }
+    }
+    hear_out(way, id, response).await
 }
 
 fn fate(way: &Way, broken: &Broken) -> Fate {
@@ -58,6 +78,10 @@ async fn hear_out(way: &Way, id: &RequestId, response: Response) -> Result<(), F
     let status = response.status();
     if !status.is_success() {
         return refused(way, id, response).await;
+    }
+    if way.is_older() {
+        // The answer comes with all else that the server says.
+        return Ok(());
     }
     way.note_session(&response);
     if is_kind(&response, "text/event-stream") {

@@ -7,6 +7,7 @@ use tokio::time::sleep;
 
 use super::{
     events::Events,
+    older,
     way::{Way, is_kind},
 };
 use crate::tool::mcp::message::parse;
@@ -22,11 +23,16 @@ pub(super) const LONGEST: Duration = Duration::from_secs(30);
 /// Listens to a server from when it was greeted, for as long as it lets us.
 pub(super) async fn hear(way: Arc<Way>) {
     way.greeted.notified().await;
+    if let Some(stream) = way.take_stream() {
+        return older::hear(&way, stream).await;
+    }
     let mut last = None;
     let mut has_heard = false;
     let mut pause = PAUSE;
     loop {
-        match way.get(last.as_deref()).await {
+        let answer = way.get(last.as_deref()).await;
+        way.is_heard.notify_one();
+        match answer {
             Ok(response) if is_stream(&response) => {
                 has_heard = true;
                 pause = follow(&way, response, &mut last).await;

@@ -1,7 +1,7 @@
 //! How a server is reached, and what every request to it has in common.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -18,12 +18,14 @@ use tokio::{
     time::timeout,
 };
 
+use super::older;
 use crate::{
     secret::Redaction,
     tool::{
         http::client::{Broken, Http, Outgoing, Reach, header_of, host},
         mcp::{
             McpHttp,
+            config::Transport,
             link::Ends,
             message::{OVERHEAD, report},
         },
@@ -38,8 +40,10 @@ const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// What a server may answer.
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-/// How long a server may take to hear a notification.
+/// How long a server may take to hear what it does not answer.
 const TELL: Duration = Duration::from_secs(30);
+/// How long to wait for the way by which a server may ask for something.
+const HEARD: Duration = Duration::from_secs(2);
 /// How long a server may take to end a session.
 const LEAVE: Duration = Duration::from_secs(2);
 /// Bytes of a refusal that are read.
@@ -48,7 +52,12 @@ const SAID: usize = 4 << 10;
 /// The way to one server.
 pub(super) struct Way {
     http: Http,
-    url: Url,
+    pub(super) url: Url,
+    pub(super) transport: Option<Transport>,
+    /// Where an older server is told things.
+    endpoint: OnceLock<Url>,
+    /// What an older server says, until somebody listens.
+    stream: Mutex<Option<older::Stream>>,
     headers: HeaderMap,
     /// What people know it by.
     pub(super) host: String,
@@ -56,6 +65,10 @@ pub(super) struct Way {
     pub(super) most: usize,
     /// Told once the server may speak unasked.
     pub(super) greeted: Notify,
+    /// Told once it is known whether the server speaks unasked.
+    pub(super) is_heard: Notify,
+    /// Whether the server may ask for something.
+    may_ask: bool,
     ends: Ends,
     out: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     agreed: Mutex<Agreed>,
@@ -92,9 +105,14 @@ impl Way {
             http: Http::default(),
             host: host(&url),
             url,
+            transport: spec.transport,
+            endpoint: OnceLock::new(),
+            stream: Mutex::default(),
             headers,
             most: most.saturating_mul(OVERHEAD),
             greeted: Notify::new(),
+            is_heard: Notify::new(),
+            may_ask: spec.elicitation.is_some() || !spec.roots.is_empty(),
             ends: ends.clone(),
             out,
             agreed: Mutex::default(),
@@ -107,7 +125,38 @@ impl Way {
         let json = HeaderValue::from_static("application/json");
         asked.headers.insert(header::CONTENT_TYPE, json);
         asked.body = Some(body);
-        self.http.hop(&asked).await
+        let Some(endpoint) = self.endpoint.get() else { return self.http.hop(&asked).await };
+        asked.url = endpoint.clone();
+        // An older server answers elsewhere: here it only says that it has heard.
+        let hop = timeout(TELL, self.http.hop(&asked)).await;
+        let (host, seconds) = (&self.host, TELL.as_secs());
+        hop.unwrap_or_else(|_| {
+            Err(Broken::Lost(format!("`{host}` did not take a message within {seconds} s")))
+        })
+    }
+
+    /// Speaks to the server as to an older one from now on.
+    pub(super) fn turn_older(&self, endpoint: Url, stream: older::Stream) {
+        if self.endpoint.set(endpoint).is_ok() {
+            *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
+            self.greeted.notify_one();
+        }
+    }
+
+    pub(super) fn is_older(&self) -> bool {
+        self.endpoint.get().is_some()
+    }
+
+    /// Returns what an older server says, to whoever listens.
+    pub(super) fn take_stream(&self) -> Option<older::Stream> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Waits until a server that may ask for something can: what it asks before that is lost.
+    pub(super) async fn heard(&self) {
+        if self.may_ask && !self.is_older() {
+            let _ = timeout(HEARD, self.is_heard.notified()).await;
+        }
     }
 
     /// Listens, from the event behind `last` if one is named.
@@ -132,7 +181,7 @@ impl Way {
 
     /// Ends the session, if there is one.
     pub(super) async fn leave(&self) {
-        if self.has_session() && !self.is_closing() {
+        if self.agreed().session.is_some() && !self.is_closing() {
             let asked = self.outgoing(Method::DELETE);
             let _ = timeout(LEAVE, self.http.hop(&asked)).await;
         }
@@ -172,7 +221,7 @@ impl Way {
     }
 
     pub(super) fn has_session(&self) -> bool {
-        self.agreed().session.is_some()
+        self.is_older() || self.agreed().session.is_some()
     }
 
     /// Says that nothing more can be sent, and why.

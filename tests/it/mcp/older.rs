@@ -1,0 +1,183 @@
+//! Servers from before March 2025: one stream of events, and messages sent elsewhere.
+
+use std::{net::TcpListener, process::Stdio};
+
+use executor::{tool::ToolContext, tool::progress::pipe, toolbox::SetStatus};
+use serde_json::{Value, json};
+use shared::tool::{ErrorCode, ToolError};
+use tests::toolset::{Connected, step};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child, Command},
+    task::JoinSet,
+};
+
+use super::{antique::Antique, official::server};
+
+/// The official server that has everything, over the older transport.
+struct Everything {
+    url: String,
+    child: Child,
+    _log: JoinSet<()>,
+}
+
+impl Everything {
+    async fn begin() -> Self {
+        // The server cannot say which port it got, so it is told one that is free.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new("node");
+        command.arg(server("server-everything")).arg("sse").env("PORT", port.to_string());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.kill_on_drop(true).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        while !lines.next_line().await.unwrap().expect("it starts").contains("running on port") {}
+        let mut log = JoinSet::new();
+        log.spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        Self { url: format!("http://127.0.0.1:{port}/sse"), child, _log: log }
+    }
+}
+
+#[tokio::test]
+async fn an_older_server_is_recognised_and_called() {
+    let server = Everything::begin().await;
+    for transport in [json!(null), json!("sse")] {
+        let mcp = json!({ "url": server.url, "transport": transport });
+        let set = Connected::ready(&json!({ "mcp": mcp })).await;
+        let echo = set.call("echo", json!({ "message": "Größe\n" })).await;
+        assert_eq!(echo, Ok(json!("Echo: Größe\n")), "{transport}");
+        let calls = (0..50).map(|n| set.call("get-sum", json!({ "a": n, "b": 1 })));
+        let sums = futures::future::join_all(calls).await;
+        assert!(sums.iter().all(Result::is_ok), "{sums:?}");
+        set.sources.close().await;
+    }
+    let mcp = json!({ "url": server.url, "transport": "http" });
+    let strict = Connected::begin(&json!({ "mcp": mcp })).status().await;
+    let SetStatus::Failed { error } = strict else { panic!("{strict:?}") };
+    assert!(error.contains("404 Not Found"), "{error}");
+}
+
+#[tokio::test]
+async fn an_older_server_reports_and_is_cancelled() {
+    let server = Everything::begin().await;
+    let set = Connected::ready(&json!({ "mcp": { "url": server.url } })).await;
+    let (reporter, mut listener) = pipe();
+    let cx = ToolContext { reporter, ..step() };
+    let cancel = cx.cancel.clone();
+    let parameters = json!({ "duration": 600, "steps": 6_000 });
+    let long = set.call_in("trigger-long-running-operation", parameters, cx);
+    let (long, ()) = tokio::join!(long, async {
+        assert_eq!(listener.next().await.progress.total, Some(6_000.0));
+        cancel.cancel();
+    });
+    assert_eq!(long.unwrap_err().code, ErrorCode::CANCELLED);
+    assert!(set.call("echo", json!({ "message": "b" })).await.is_ok());
+}
+
+#[tokio::test]
+async fn an_older_server_that_dies_takes_its_calls_with_it_and_is_found_again() {
+    let mut server = Everything::begin().await;
+    let set = Connected::ready(&json!({ "mcp": { "url": server.url } })).await;
+    let (reporter, mut listener) = pipe();
+    let cx = ToolContext { reporter, ..step() };
+    let parameters = json!({ "duration": 600, "steps": 6_000 });
+    let long = set.call_in("trigger-long-running-operation", parameters, cx);
+    let (long, ()) = tokio::join!(long, async {
+        listener.next().await;
+        server.child.kill().await.unwrap();
+    });
+    // What only looks is called once more, which finds nobody.
+    assert_eq!(long.unwrap_err().code, ErrorCode::UNAVAILABLE);
+    let err = set.call("echo", json!({ "message": "b" })).await.unwrap_err();
+    assert_eq!((err.code.clone(), err.is_definite), (ErrorCode::UNAVAILABLE, true), "{err}");
+}
+
+async fn old() -> (Antique, Connected) {
+    let server = Antique::start().await;
+    let connected = Connected::ready(&server.source()).await;
+    (server, connected)
+}
+
+async fn call(set: &Connected, tool: &str, how: &str) -> Result<Value, ToolError> {
+    set.call(tool, json!({ "how": how })).await
+}
+
+#[tokio::test]
+async fn rubbish_between_events_is_survived() {
+    let (server, set) = old().await;
+    assert_eq!(call(&set, "act", "rubbish").await, Ok(json!("done 1")));
+    assert_eq!(call(&set, "act", "").await, Ok(json!("done 2")));
+    assert_eq!(server.sessions(), 1);
+}
+
+#[tokio::test]
+async fn fifty_megabytes_fail_their_call_alone_on_a_stream_of_all() {
+    let (server, set) = old().await;
+    let (huge, other) = tokio::join!(call(&set, "act", "huge"), call(&set, "act", ""));
+    assert_eq!(huge.unwrap_err().code, ErrorCode::OUTPUT_TOO_LARGE);
+    assert!(other.is_ok(), "{other:?}");
+    assert_eq!(server.sessions(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_leaves_calls_with_an_effect_open() {
+    for how in ["die", "half"] {
+        let (server, set) = old().await;
+        let (broken, hanging) = tokio::join!(call(&set, "act", how), call(&set, "act", "hang"));
+        for err in [broken.unwrap_err(), hanging.unwrap_err()] {
+            assert_eq!(err.code, ErrorCode::OUTCOME_UNKNOWN, "{how}: {err}");
+        }
+        assert_eq!(call(&set, "act", "").await, Ok(json!("done 3")), "{how}");
+        let err = call(&set, "look", how).await.unwrap_err();
+        assert_eq!((err.code, err.is_definite), (ErrorCode::UNAVAILABLE, false), "{how}");
+        assert_eq!(server.calls(), 5, "{how}: what only looks is called once more");
+    }
+}
+
+#[tokio::test]
+async fn an_older_session_that_is_forgotten_begins_anew() {
+    let (server, set) = old().await;
+    assert_eq!(call(&set, "act", "forget").await, Ok(json!("done 1")));
+    assert_eq!(call(&set, "act", "").await, Ok(json!("done 2")));
+    assert_eq!((server.calls(), server.sessions()), (2, 2));
+}
+
+#[tokio::test]
+async fn what_an_older_server_refuses_has_failed_for_certain() {
+    let (server, set) = old().await;
+    let err = call(&set, "act", "refuse").await.unwrap_err();
+    assert!(err.is_definite && err.retryable, "{err:?}");
+    assert!(err.message.ends_with("answered 503 Service Unavailable: because"), "{err}");
+    assert_eq!((server.calls(), server.sessions()), (1, 1));
+}
+
+#[tokio::test]
+async fn an_older_server_that_cannot_be_used_says_why() {
+    for (opening, why) in [
+        (
+            "event: endpoint\ndata: http://127.0.0.2:9/steal\n\n",
+            "wants messages sent to another server: `http://127.0.0.2:9`",
+        ),
+        ("data: hello\n\n", "does not begin with where to send messages"),
+    ] {
+        let server = Antique::opening_with(opening).await;
+        let mut source = server.source();
+        source["mcp"]["transport"] = json!("sse");
+        let status = Connected::begin(&source).status().await;
+        assert_eq!(status, SetStatus::Failed { error: format!("`{}` {why}", server.address) });
+        // Where it was only tried, what counts is the first answer.
+        let SetStatus::Failed { error } = Connected::begin(&server.source()).status().await else {
+            panic!("it cannot be used")
+        };
+        assert!(error.contains("answered 405 Method Not Allowed"), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_server_that_does_not_begin_is_given_up() {
+    let server = Antique::opening_with(": wait\n\n").await;
+    let mut source = server.source();
+    source["mcp"]["transport"] = json!("sse");
+    let status = Connected::begin(&source).status().await;
+    let error = format!("`{}` did not say within 10 s where to send messages", server.address);
+    assert_eq!(status, SetStatus::Failed { error });
+}
