@@ -107,7 +107,8 @@ impl BuiltinSet {
         needs: &Needs,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         let root = self.root.unwrap_or_else(|| PathBuf::from("."));
-        let open = || Root::open(&root).map_err(|err| err.to_string());
+        let hidden = needs.launcher.hidden();
+        let open = || Root::open(&root).map(|it| it.hiding(hidden)).map_err(|err| err.to_string());
         let tools = match self.builtin {
             BuiltinKind::CodeTools => code::tools(&open()?),
             BuiltinKind::FileTools => file::tools(&open()?),

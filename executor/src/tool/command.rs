@@ -116,6 +116,9 @@ pub struct Run {
     pub command: Argv,
     /// Where to run it.
     pub cwd: Option<PathBuf>,
+    /// Names of variables of Faber's environment that it gets besides the usual.
+    #[serde(default)]
+    pub pass: Vec<String>,
     /// What to add to the environment.
     #[serde(default)]
     pub env: BTreeMap<String, Text>,
@@ -245,7 +248,8 @@ impl Tool for CommandRunner {
             let message = format!("`{}` was told to stop", run.command.program());
             return Err(ToolError::new(ErrorCode::CANCELLED, message).indefinite());
         };
-        seen.clean_result(running.answer(run.command.program(), ended, self.most))
+        let answer = running.answer(run.command.program(), ended, self.most, &seen);
+        seen.clean_result(answer)
     }
 }
 
@@ -282,7 +286,8 @@ impl Running {
         parameters: &Value,
         cx: &ToolContext,
     ) -> Result<Self, ToolError> {
-        let program = Program { name: run.command.program(), cwd: run.cwd.as_deref(), env };
+        let (name, cwd) = (run.command.program(), run.cwd.as_deref());
+        let program = Program { name, cwd, pass: &run.pass, env };
         let complain = |err: io::Error| {
             let code = match err.kind() {
                 io::ErrorKind::InvalidInput | io::ErrorKind::ArgumentListTooLong => {
@@ -292,10 +297,11 @@ impl Running {
             };
             ToolError::new(code, program.complaint(&err))
         };
-        let mut command = match &run.confine {
-            Some(confinement) => program.confined(launcher, confinement).map_err(complain)?,
-            None => program.command(),
+        let command = match &run.confine {
+            Some(confinement) => program.confined(launcher, confinement),
+            None => program.command(launcher),
         };
+        let mut command = command.map_err(complain)?;
         command.args(run.command.arguments(parameters));
         tell_context(&mut command, cx);
         let group = Group::spawn(&mut command).map_err(complain)?;
@@ -339,7 +345,13 @@ impl Running {
         status.map_or_else(Ended::Lost, Ended::Exited)
     }
 
-    fn answer(self, program: &str, ended: Ended, most: usize) -> Result<Value, ToolError> {
+    fn answer(
+        self,
+        program: &str,
+        ended: Ended,
+        most: usize,
+        seen: &Redaction,
+    ) -> Result<Value, ToolError> {
         let status = match ended {
             Ended::Exited(status) => status,
             Ended::PrintedTooMuch => {
@@ -357,7 +369,7 @@ impl Running {
         if status.success() {
             return Ok(parse(&self.output));
         }
-        let said = match self.stderr.text() {
+        let said = match self.stderr.text(seen) {
             text if text.is_empty() => String::new(),
             text => format!(": {text}"),
         };

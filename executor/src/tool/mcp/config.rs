@@ -29,6 +29,9 @@ pub struct McpCommand {
     /// Its arguments.
     #[serde(default)]
     pub args: Vec<String>,
+    /// Names of variables of Faber's environment that it gets besides the usual.
+    #[serde(default)]
+    pub pass: Vec<String>,
     /// What to add to the environment.
     #[serde(default)]
     pub env: BTreeMap<String, Text>,

@@ -52,6 +52,7 @@ impl Root {
         let fail = |err: io::Error| failure("write", &place.given, &err);
         let name = path.file_name().unwrap_or_default().to_owned();
         let dir = self.dir().open_dir(at(path.parent().unwrap_or(Path::new("")))).map_err(fail)?;
+        self.hidden().check_in((self.dir(), &dir, Path::new(&name)), &place.given)?;
         let was = match dir.symlink_metadata(&name) {
             Ok(meta) => Some(meta),
             Err(err) if err.kind() == io::ErrorKind::NotFound => None,
