@@ -7,19 +7,19 @@
 //! ([`Launcher::none`]), and then commands get a clean environment and nothing else.
 //!
 //! What holds depends on the kernel; [`support`] says what this one has. Limits and process groups
-//! work everywhere. Folders are Landlock's (Linux 5.13), TCP is since 6.7; UDP and other sockets
-//! are not confined by it.
+//! work everywhere. Folders are Landlock's (Linux 5.13), sockets are kept away by a filter of system
+//! calls, and the rights of an administrator are given up.
 
 mod enter;
 #[cfg(target_os = "linux")]
-mod landlock;
+mod kernel;
 #[cfg(not(target_os = "linux"))]
 #[path = "confine/elsewhere.rs"]
-mod landlock;
+mod kernel;
 mod warden;
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     fmt, io,
     path::{Path, PathBuf},
 };
@@ -27,14 +27,73 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
-pub use self::enter::enter;
+pub use self::{enter::enter, kernel::keep_to_itself};
 
 /// The name of the hidden subcommand that calls [`enter()`].
 pub const SUBCOMMAND: &str = "confined";
 /// Where [`enter()`] finds what it is to do. The program does not see it.
 const ORDER: &str = "FABER_CONFINED";
-/// What every command gets of the environment, where it is set.
+/// What a confined command gets of the environment, where it is set.
 const PASSED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+/// What any other program gets: who and where it is, how to print, how to reach the network, and
+/// where languages keep their libraries. A star stands for whatever follows. Never what may be a
+/// secret: that is named where it is needed.
+const USUAL: [&str; 54] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "TZ",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "TMPDIR",
+    "TMP",
+    "TEMP",
+    "XDG_*",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "CURL_CA_BUNDLE",
+    "REQUESTS_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PYTHONUSERBASE",
+    "PYTHONUNBUFFERED",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "PYENV_ROOT",
+    "UV_CACHE_DIR",
+    "UV_PYTHON",
+    "PIP_CACHE_DIR",
+    "NODE_PATH",
+    "NVM_DIR",
+    "VOLTA_HOME",
+    "DENO_DIR",
+    "BUN_INSTALL",
+    "npm_config_cache",
+    "npm_config_prefix",
+    "JAVA_HOME",
+    "GOPATH",
+    "GOROOT",
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "GEM_HOME",
+    "FABER_LOG",
+    "FABER_BLOG_FILE",
+];
 
 /// What a command may do.
 ///
@@ -47,8 +106,12 @@ pub struct Confinement {
     pub write: Vec<PathBuf>,
     /// Folders and files that may be read and run, besides the system's.
     pub read: Vec<PathBuf>,
-    /// Whether it may use TCP.
+    /// Whether it may use the network: any of it, UDP and the machine itself included.
     pub network: bool,
+    /// Whether it may connect to socket files, behind which whatever listens does as it is told.
+    pub sockets: bool,
+    /// Whether it is refused where the machine cannot see to what it reads and writes.
+    pub required: bool,
     /// Seconds of processor time that one process may use.
     pub cpu_seconds: u64,
     /// Bytes of data that one process may have. Not its address space: many programs reserve much
@@ -59,7 +122,7 @@ pub struct Confinement {
     /// Files that one process may have open.
     pub open_files: u64,
     /// Names of environment variables that are passed on, besides `PATH`, `HOME`, `LANG` and
-    /// `TMPDIR`.
+    /// `TMPDIR`; a star at the end stands for whatever follows.
     pub pass: Vec<String>,
 }
 
@@ -69,6 +132,8 @@ impl Default for Confinement {
             write: Vec::new(),
             read: Vec::new(),
             network: false,
+            sockets: false,
+            required: true,
             // Six times what the slowest `bash` may take: many cores count many times.
             cpu_seconds: 3_600,
             // What a large build takes; a program that leaks reaches it before the machine ends.
@@ -96,15 +161,21 @@ pub enum Life {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Order {
-    confinement: Confinement,
+    /// What it may do; whatever this process may where nothing is said.
+    confinement: Option<Confinement>,
+    /// What it must not see though it may use the folder that this lies in.
+    hidden: Vec<PathBuf>,
     life: Life,
     /// Who must be there for a watched command to go on.
     caller: u32,
 }
 
 /// What starts confined commands: a `faber` binary, or nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launcher(Option<PathBuf>);
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Launcher {
+    binary: Option<PathBuf>,
+    hidden: Vec<PathBuf>,
+}
 
 impl Launcher {
     /// Uses the binary of this process, which must be `faber`: any other would be run as whatever
@@ -112,25 +183,35 @@ impl Launcher {
     pub fn this_binary() -> Self {
         // Stays the same file where the binary has been replaced since.
         let own = PathBuf::from("/proc/self/exe");
-        if own.exists() {
-            return Self(Some(own));
-        }
-        Self(std::env::current_exe().ok())
+        let binary = if own.exists() { Some(own) } else { std::env::current_exe().ok() };
+        Self { binary, ..Self::default() }
     }
 
     /// Uses a `faber` binary that lies elsewhere.
     pub fn at(binary: PathBuf) -> Self {
-        Self(Some(binary))
+        Self { binary: Some(binary), ..Self::default() }
     }
 
     /// Confines nothing: commands get a clean environment, and may do what this process may.
     pub fn none() -> Self {
-        Self(None)
+        Self::default()
+    }
+
+    /// Keeps files and folders of Faber's own away from tools, also where these may otherwise do
+    /// as they like: what holds the configuration and the store decides what Faber does.
+    #[must_use]
+    pub fn hiding(self, hidden: Vec<PathBuf>) -> Self {
+        Self { hidden, ..self }
+    }
+
+    /// Returns what is kept away from tools.
+    pub(crate) fn hidden(&self) -> &[PathBuf] {
+        &self.hidden
     }
 
     /// Returns whether commands are confined.
     pub fn confines(&self) -> bool {
-        self.0.is_some()
+        self.binary.is_some()
     }
 
     /// Prepares a program to be started: with a clean environment, and confined. Arguments,
@@ -148,30 +229,71 @@ impl Launcher {
         life: Life,
         program: &OsStr,
     ) -> io::Result<Command> {
-        let Some(binary) = &self.0 else {
+        let Some(binary) = &self.binary else {
             let mut command = Command::new(program);
-            clean(&mut command, &confinement.pass);
+            clean(&mut command, &PASSED, &confinement.pass);
             if life == Life::Background {
                 command.process_group(0);
             }
             return Ok(command);
         };
-        let order = Order { confinement: confinement.clone(), life, caller: std::process::id() };
-        let order = serde_json::to_string(&order)
-            .map_err(|err| io::Error::new(io::ErrorKind::InvalidInput, err))?;
-        let mut command = Command::new(binary);
-        clean(&mut command, &confinement.pass);
-        command.env(ORDER, order).arg(SUBCOMMAND).arg("--").arg(program);
+        let order = Order {
+            confinement: Some(confinement.clone()),
+            hidden: self.hidden.clone(),
+            life,
+            caller: std::process::id(),
+        };
+        let mut command = ordered(binary, program);
+        clean(&mut command, &PASSED, &confinement.pass);
+        command.env(ORDER, written(&order)?);
+        Ok(command)
+    }
+
+    /// Prepares a program that may do what this process may, and ends with all that it has
+    /// started. Of the environment it gets the usual, and what `pass` names.
+    pub(crate) fn watched(&self, program: &OsStr, pass: &[String]) -> io::Result<Command> {
+        let Some(binary) = &self.binary else {
+            let mut command = Command::new(program);
+            clean(&mut command, &USUAL, pass);
+            return Ok(command);
+        };
+        let order = Order {
+            confinement: None,
+            hidden: Vec::new(),
+            life: Life::Watched,
+            caller: std::process::id(),
+        };
+        let mut command = ordered(binary, program);
+        clean(&mut command, &USUAL, pass);
+        command.env(ORDER, written(&order)?);
         Ok(command)
     }
 }
 
-/// Leaves of the environment what every command gets, and what is named.
-pub(crate) fn clean(command: &mut Command, named: &[String]) {
+/// Prepares the subcommand for a program.
+fn ordered(binary: &Path, program: &OsStr) -> Command {
+    let mut command = Command::new(binary);
+    command.arg(SUBCOMMAND).arg("--").arg(program);
+    command
+}
+
+fn written(order: &Order) -> io::Result<String> {
+    serde_json::to_string(order).map_err(|err| io::Error::new(io::ErrorKind::InvalidInput, err))
+}
+
+/// Leaves of the environment what is usual, and what is named.
+pub(crate) fn clean(command: &mut Command, usual: &[&str], named: &[String]) {
+    let is_kept = |name: &OsStr| {
+        let mut all = usual.iter().copied().chain(named.iter().map(String::as_str));
+        name != ORDER && name.to_str().is_some_and(|name| all.any(|it| stands_for(it, name)))
+    };
     command.env_clear();
-    let named = named.iter().map(String::as_str);
-    let kept = PASSED.into_iter().chain(named).filter(|it| *it != ORDER);
-    command.envs(kept.filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))));
+    command.envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
+}
+
+/// Returns whether a name of a list is that of a variable, or begins it and ends in a star.
+fn stands_for(listed: &str, name: &str) -> bool {
+    listed.strip_suffix('*').map_or(listed == name, |it| name.starts_with(it))
 }
 
 /// What of a confinement this machine can hold a command to.
@@ -180,19 +302,19 @@ pub(crate) fn clean(command: &mut Command, named: &[String]) {
 pub struct Support {
     /// Where it may read and write: Landlock, Linux 5.13.
     pub files: bool,
-    /// Whether it may use TCP: Linux 6.7.
+    /// That it opens no TCP port: Linux 6.7. With [`calls`](Self::calls) it has no network at all.
     pub tcp: bool,
     /// That it signals nobody outside: Linux 6.12.
     pub signals: bool,
-    /// That it connects to no socket file outside: newer yet.
-    pub sockets: bool,
+    /// Which system calls it gets, and so which sockets: seccomp.
+    pub calls: bool,
     /// That it gains no privileges.
     pub privileges: bool,
 }
 
 /// Says what this machine can hold a command to. Nothing is confined by asking.
 pub fn support() -> Support {
-    landlock::support()
+    kernel::support()
 }
 
 impl fmt::Display for Support {
@@ -201,7 +323,7 @@ impl fmt::Display for Support {
             (self.files, "folders"),
             (self.tcp, "TCP"),
             (self.signals, "signals"),
-            (self.sockets, "socket files"),
+            (self.calls, "sockets"),
             (self.privileges, "privileges"),
         ];
         let named = |wanted: bool| {
@@ -238,9 +360,11 @@ mod tests {
             pass: vec!["ÄPFEL".to_owned()],
             ..Confinement::default()
         };
-        let order = Order { confinement, life: Life::Watched, caller: 7 };
+        let hidden = vec!["/w/faber.db".into()];
+        let order =
+            Order { confinement: Some(confinement), hidden, life: Life::Watched, caller: 7 };
         let text = serde_json::to_string(&order).unwrap();
-        expect![[r#"{"confinement":{"write":["/w"],"read":[],"network":true,"cpu_seconds":3600,"memory_bytes":4294967296,"file_bytes":4294967296,"open_files":4096,"pass":["ÄPFEL"]},"life":"watched","caller":7}"#]].assert_eq(&text);
+        expect![[r#"{"confinement":{"write":["/w"],"read":[],"network":true,"sockets":false,"required":true,"cpu_seconds":3600,"memory_bytes":4294967296,"file_bytes":4294967296,"open_files":4096,"pass":["ÄPFEL"]},"hidden":["/w/faber.db"],"life":"watched","caller":7}"#]].assert_eq(&text);
         assert_eq!(serde_json::from_str::<Order>(&text).unwrap(), order);
     }
 
@@ -270,13 +394,30 @@ mod tests {
     }
 
     #[test]
+    fn a_program_gets_the_usual_environment_and_what_is_named() {
+        let named = |pass: &[&str]| {
+            let pass: Vec<_> = pass.iter().map(|it| (*it).to_owned()).collect();
+            let command = Launcher::none().watched(OsStr::new("prog"), &pass).unwrap();
+            let envs = command.as_std().get_envs().filter_map(|it| it.0.to_str());
+            envs.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let has = |of: &[String], name: &str| of.iter().any(|it| it == name);
+        let usual = named(&[]);
+        assert!(has(&usual, "PATH") && !has(&usual, "CARGO_PKG_NAME"), "{usual:?}");
+        assert!(has(&named(&["CARGO_PKG_NAME"]), "CARGO_PKG_NAME"));
+        let many = named(&["CARGO_PKG_*"]);
+        assert!(has(&many, "CARGO_PKG_NAME") && has(&many, "CARGO_PKG_VERSION"), "{many:?}");
+        assert!(!has(&many, "CARGO_MANIFEST_DIR"), "{many:?}");
+    }
+
+    #[test]
     fn support_is_told_in_words() {
         let mut support =
-            Support { files: true, tcp: true, signals: true, sockets: false, privileges: true };
-        expect!["commands are confined in folders, TCP, signals, privileges; not in socket files"]
+            Support { files: true, tcp: true, signals: true, calls: false, privileges: true };
+        expect!["commands are confined in folders, TCP, signals, privileges; not in sockets"]
             .assert_eq(&support.to_string());
-        support.sockets = true;
-        expect!["commands are confined in folders, TCP, signals, socket files, privileges"]
+        support.calls = true;
+        expect!["commands are confined in folders, TCP, signals, sockets, privileges"]
             .assert_eq(&support.to_string());
     }
 }

@@ -81,11 +81,26 @@ pub enum Refused {
     Private(String),
 }
 
+impl Refused {
+    /// Says that a text is no URL. What may be a name and a password in it is left out.
+    pub fn no_url(text: &str) -> Self {
+        let (scheme, rest) = text.split_once("//").unwrap_or(("", text));
+        let shown = match rest.rsplit_once('@') {
+            Some((_, rest)) => format!("{scheme}//…@{rest}"),
+            None => text.to_owned(),
+        };
+        Self::NoUrl(shown)
+    }
+}
+
 /// Says whether a URL may be fetched, as far as one can see from the URL: a name in it is looked
 /// at by [`PublicOnly`] when it is resolved.
 pub fn check(url: &Url, allow_private: bool) -> Result<(), Refused> {
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(Refused::Scheme(url.clone()));
+        let mut url = url.clone();
+        // What cannot have credentials has none.
+        let _ = (url.set_username(""), url.set_password(None));
+        return Err(Refused::Scheme(url));
     }
     let host = url.host_str().unwrap_or_default();
     if !url.username().is_empty() || url.password().is_some() {
@@ -97,7 +112,7 @@ pub fn check(url: &Url, allow_private: bool) -> Result<(), Refused> {
         Ok(address) if !allow_private && !is_public(address) => {
             Err(Refused::Private(host.to_owned()))
         }
-        _ if host.is_empty() => Err(Refused::NoUrl(url.to_string())),
+        _ if host.is_empty() => Err(Refused::no_url(url.as_str())),
         _ => Ok(()),
     }
 }

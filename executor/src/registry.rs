@@ -246,7 +246,6 @@ impl Registry {
     ) -> Result<ToolName, RegistryError> {
         let tool: CommandTool = serde_json::from_value(written.clone())
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
-        let tool = tool.added();
         self.check_secrets(tool.secrets().into_iter().chain(tool.passed()))?;
         let name: ToolSetName = set.unwrap_or(LOCAL).parse()?;
         let known = tool.clone().into_tool(&name, usize::MAX, self.0.parts.sources.launcher());

@@ -7,12 +7,14 @@
 use std::{collections::BTreeMap, fmt};
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 use shared::tool::{ErrorCode, ToolError};
 
 /// Bytes that a secret must have to be taken out of outputs: a shorter one is no secret, and
 /// would be found in everything.
 const SHORTEST: usize = 4;
+/// Bytes that a line of a secret, or what base 64 makes of a part of it, must have.
+const SHORTEST_PART: usize = 12;
 
 /// A text that the configuration says, or a secret that it names.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -114,9 +116,11 @@ impl Redaction {
                 self.0.push((name.to_owned(), value));
             }
         };
-        add(value.to_owned());
-        add(value.trim().to_owned());
-        add(url_encoded(value));
+        forms(value).into_iter().for_each(&mut add);
+        // A key in lines is printed line by line; that which says what it is is no secret.
+        let lines = value.lines().map(str::trim);
+        let lines = lines.filter(|it| it.len() >= SHORTEST_PART && !it.starts_with("-----"));
+        lines.map(str::to_owned).for_each(&mut add);
         // One secret may contain another: the longer is taken out first.
         self.0.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
     }
@@ -131,6 +135,23 @@ impl Redaction {
         text
     }
 
+    /// Returns how many bytes the longest form of a secret has.
+    pub(crate) fn longest(&self) -> usize {
+        self.0.first().map_or(0, |(_, value)| value.len())
+    }
+
+    /// Returns a number, or what stands for it where it is a secret.
+    fn clean_number(&self, number: Number) -> Value {
+        let is_secret = |value: &str| match value.parse::<f64>() {
+            Ok(secret) => number.as_f64() == Some(secret),
+            Err(_) => false,
+        };
+        match self.0.iter().find(|(_, value)| is_secret(value)) {
+            Some((name, _)) => Value::String(format!("***{name}***")),
+            None => Value::Number(number),
+        }
+    }
+
     /// Takes the secrets out of every text in a value.
     pub(crate) fn clean_value(&self, value: Value) -> Value {
         if self.0.is_empty() {
@@ -138,6 +159,7 @@ impl Redaction {
         }
         match value {
             Value::String(text) => Value::String(self.clean(text)),
+            Value::Number(number) => self.clean_number(number),
             Value::Array(items) => items.into_iter().map(|it| self.clean_value(it)).collect(),
             Value::Object(fields) => {
                 let fields = fields.into_iter();
@@ -167,6 +189,40 @@ impl fmt::Debug for Redaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
     }
+}
+
+/// Returns what programs make of a secret: as it is, in a URL, in a form, in JSON and in base 64,
+/// of which also what is in the middle of something longer.
+fn forms(value: &str) -> Vec<String> {
+    let url = url_encoded(value);
+    // Some leave out other characters than the standard says, or write small letters.
+    let form = url.replace("%20", "+").replace("%2A", "*").replace('~', "%7E");
+    let json = Value::from(value).to_string();
+    let json = json[1..json.len() - 1].to_owned();
+    let slashes = json.replace('/', "\\/");
+    let mut forms = vec![value.to_owned(), value.trim().to_owned(), json, slashes];
+    forms.extend([small_hex(&url), small_hex(&form), url, form]);
+    for before in 0..3_usize {
+        let padded = [vec![0; before], value.trim().as_bytes().to_vec()].concat();
+        let encoded = base64(&padded);
+        // Six bits are a character: those that others have a share in are left out.
+        let (from, to) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
+        let part = encoded.get(from..to).unwrap_or_default();
+        if part.len() >= SHORTEST_PART {
+            forms.extend([part.to_owned(), part.replace('+', "-").replace('/', "_")]);
+        }
+    }
+    forms
+}
+
+/// Writes what is in percent in small letters.
+fn small_hex(encoded: &str) -> String {
+    let mut after = usize::MAX;
+    let small = |it: char| {
+        after = if it == '%' { 0 } else { after.saturating_add(1) };
+        if after <= 2 { it.to_ascii_lowercase() } else { it }
+    };
+    encoded.chars().map(small).collect()
 }
 
 /// Writes a text as a part of a URL: all but unreserved characters in percent (RFC 3986).
@@ -248,6 +304,44 @@ mod tests {
         seen.note("OUTER", "pass/word\n");
         let cleaned = seen.clean("abc pass pass/word pass%2Fword%0A".to_owned());
         assert_eq!(cleaned, "abc ***INNER*** ***OUTER*** ***OUTER***");
+    }
+
+    #[test]
+    fn a_secret_is_found_in_whatever_form_a_program_prints_it() {
+        let mut seen = Redaction::default();
+        let secret = "a~b c/\"d\"*\nsecond line of it\n";
+        seen.note("KEY", secret);
+        let quoted = json!(secret).to_string();
+        let encoded = base64(format!("user:{secret}").as_bytes());
+        for printed in [
+            secret.to_owned(),
+            secret.trim().to_owned(),
+            "second line of it".to_owned(),
+            "a~b%20c%2F%22d%22%2A%0Asecond%20line%20of%20it%0A".to_owned(),
+            "a%7Eb+c%2F%22d%22*%0Asecond+line+of+it%0A".to_owned(),
+            "a%7eb+c%2f%22d%22*%0asecond+line+of+it%0a".to_owned(),
+            quoted[1..quoted.len() - 1].to_owned(),
+            quoted[1..quoted.len() - 1].replace('/', "\\/"),
+            base64(secret.trim().as_bytes()),
+            encoded.replace('+', "-").replace('/', "_"),
+            encoded,
+        ] {
+            let cleaned = seen.clean(format!("before {printed} behind"));
+            assert!(cleaned.contains("***KEY***"), "{printed}: {cleaned}");
+            assert!(!cleaned.contains("second") && cleaned.len() < 45, "{printed}: {cleaned}");
+        }
+    }
+
+    #[test]
+    fn a_secret_that_is_a_number_is_one_as_a_number_too() {
+        let mut seen = Redaction::default();
+        seen.note("PIN", "98765432109");
+        seen.note("LONG", "987654321098765432109876");
+        let output: Value =
+            serde_json::from_str("[98765432109, 98765432109.0, 987654321098765432109876, 1]")
+                .unwrap();
+        let expected = json!(["***PIN***", "***PIN***", "***LONG***", 1]);
+        assert_eq!(seen.clean_value(output), expected);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod calls;
 mod environment;
 mod file;
 mod limits;
+mod own;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -97,6 +98,8 @@ pub struct Config {
     pub contexts: BTreeMap<String, Value>,
     /// The toolsets as they were written, for people.
     written: Value,
+    /// The files that describe tools.
+    described: Vec<PathBuf>,
 }
 
 /// Why there is no configuration to work with. It always says where and what to do.
@@ -151,6 +154,7 @@ impl Config {
             contexts: file.contexts,
             data,
             written,
+            described: file.described_in,
         })
     }
 }

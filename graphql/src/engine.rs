@@ -211,6 +211,8 @@ impl Engine {
                 return Ok(id);
             }
         }
+        // Planning is work, too, and what it leaves behind is kept.
+        self.grant.check_room()?;
         let plan = self.plan_query(query, planning).await?;
         self.begin(&plan, order, subject).await
     }
@@ -221,9 +223,16 @@ impl Engine {
         order: Order,
         subject: Value,
     ) -> Result<ExecutionId, EngineError> {
-        self.check_start(plan).await?;
+        self.check_plan(plan).await?;
         let Order { options, idempotency_key } = order;
         let key = idempotency_key.map(|key| IdempotencyKey { key, subject });
+        if let Some(key) = &key
+            && let Some(id) = self.control.find(key, &options).await?
+        {
+            // Nothing begins, so nothing is taken off the limits.
+            return Ok(id);
+        }
+        self.check_start(plan).await?;
         if options.dry_run {
             let about = plan.about();
             let created = Created::new(about.id, about.request, options);

@@ -58,6 +58,17 @@ impl World {
         Ok(value.as_str().unwrap().to_owned())
     }
 
+    /// Calls `bash` where some files in the root are Faber's own.
+    async fn bash_hiding(&self, hidden: &[&str], command: &str) -> Result<String, ToolError> {
+        let hidden = hidden.iter().map(|it| self.root().join(it)).collect();
+        let launcher = Launcher::at(faber().to_owned()).hiding(hidden);
+        let tools = tools(&self.root(), SystemConfig::default(), launcher).unwrap();
+        let tool = tools.iter().find(|it| it.definition().name.as_str() == "bash").unwrap();
+        let parameters = Arc::new(json!({ "command": command }));
+        let value = tool.call(parameters, ToolContext::detached()).await?;
+        Ok(value.as_str().unwrap().to_owned())
+    }
+
     async fn bash(&self, command: &str) -> Result<String, ToolError> {
         self.call(SystemConfig::default(), "bash", json!({ "command": command })).await
     }
@@ -140,6 +151,108 @@ async fn a_command_sees_neither_secrets_of_the_environment_nor_its_order() {
 }
 
 #[tokio::test]
+async fn a_command_sees_no_other_process_s_environment() {
+    let world = World::new();
+    // What started the tests has this variable, and so has what stands for Faber.
+    let found = world
+        .bash("grep -ls CARGO_MANIFEST_DIR= /proc/*/environ; grep ^Cap /proc/self/status; true")
+        .await
+        .unwrap();
+    assert!(!found.contains("environ"), "{found}");
+    let sets: Vec<_> = found.lines().filter(|it| it.starts_with("Cap")).collect();
+    let is_nothing = |it: &&&str| it.ends_with("\t0000000000000000");
+    // The bounding set is only for those to give up who could use it.
+    assert!(sets.len() == 5 && sets.iter().filter(is_nothing).count() >= 4, "{sets:?}");
+}
+
+/// What Python says when it does this with sockets: `done`, or the number of the error.
+async fn with_sockets(world: &World, confine: Confinement, what: &str) -> String {
+    let script = format!(
+        "import ctypes, socket as s\ntry:\n  {what}\n  print('done')\nexcept OSError as err:\n  \
+         print('errno', err.errno)\n"
+    );
+    fs::write(world.root().join("script.py"), script).unwrap();
+    world.bash_with(confine, "python3 script.py").await.unwrap().lines().nth(1).unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_command_connects_to_no_socket_file_unless_it_may() {
+    let world = World::new();
+    let listener = std::os::unix::net::UnixListener::bind(world.root().join("door")).unwrap();
+    let connect = "s.socket(s.AF_UNIX).connect('door')";
+    let closed = || Confinement::default();
+    let wide = || Confinement { network: true, ..Confinement::default() };
+    let open = || Confinement { sockets: true, ..Confinement::default() };
+    let refused = if support().calls { "errno 13" } else { "done" };
+    assert_eq!(with_sockets(&world, closed(), connect).await, refused);
+    assert_eq!(with_sockets(&world, wide(), connect).await, refused);
+    assert_eq!(with_sockets(&world, open(), connect).await, "done");
+    // Pairs lead nowhere, unless they can be led elsewhere.
+    let pair = "s.socketpair()[0].send(b'x')";
+    assert_eq!(with_sockets(&world, closed(), pair).await, "done");
+    let loose = "s.socketpair(s.AF_UNIX, s.SOCK_DGRAM | s.SOCK_CLOEXEC)";
+    assert_eq!(with_sockets(&world, closed(), loose).await, refused);
+    let ring = "c = ctypes.CDLL(None, use_errno=True); \
+                c.syscall(425, 1, 0) < 0 and exec('raise OSError(ctypes.get_errno(), \"\")')";
+    if support().calls {
+        assert_eq!(with_sockets(&world, open(), ring).await, "errno 13");
+    }
+    drop(listener);
+}
+
+#[tokio::test]
+async fn a_command_sends_no_datagram_unless_it_may() {
+    let world = World::new();
+    let listener = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let send = format!("echo hi > /dev/udp/127.0.0.1/{port}");
+    expect_refused(world.bash(&send).await, support().calls);
+    let confine = Confinement { network: true, ..Confinement::default() };
+    world.bash_with(confine, &send).await.unwrap();
+    let mut bytes = [0; 9];
+    assert_eq!(listener.recv(&mut bytes).unwrap(), 3);
+    let confine = Confinement { network: true, ..Confinement::default() };
+    let raw = with_sockets(&world, confine, "s.socket(s.AF_ALG, s.SOCK_SEQPACKET)").await;
+    assert!(!support().calls || raw == "errno 13", "{raw}");
+}
+
+#[tokio::test]
+async fn a_command_does_not_touch_what_is_faber_s_own() {
+    let world = World::new();
+    let hidden = ["faber.yaml", "data", "deep/er/x.db", "deep/er/x.db-wal", "not-there"];
+    let root = world.root();
+    fs::create_dir_all(root.join("data")).unwrap();
+    fs::create_dir_all(root.join("deep/er")).unwrap();
+    for own in ["faber.yaml", "data/x", "deep/er/x.db", "deep/er/x.db-wal", "deep/free"] {
+        fs::write(root.join(own), "own").unwrap();
+    }
+    for command in [
+        "cat faber.yaml",
+        "echo x > faber.yaml",
+        "echo x >> deep/er/x.db-wal",
+        "cat data/x",
+        "touch data/y",
+        "ln deep/er/x.db other && cat other",
+        "ln -s deep/er/x.db link && cat link",
+        "rm -f faber.yaml",
+        "mv faber.yaml elsewhere",
+        "mv deep elsewhere",
+        "mv deep/er elsewhere",
+        "umount faber.yaml",
+    ] {
+        let ended = world.bash_hiding(&hidden, command).await;
+        assert!(ended.is_err() || !support().files, "{command}: {ended:?}");
+    }
+    let free = "cat deep/free && echo new > deep/new && mv deep/new deep/er/new && ls -a . /tmp";
+    world.bash_hiding(&hidden, free).await.unwrap();
+    if support().files {
+        for own in ["faber.yaml", "data/x", "deep/er/x.db", "deep/er/x.db-wal"] {
+            assert_eq!(fs::read_to_string(root.join(own)).unwrap(), "own", "{own}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_command_has_temporary_files() {
     let world = World::new();
     let text = world.bash("f=$(mktemp) && echo x > $f && cat $f").await.unwrap();
@@ -164,9 +277,14 @@ async fn a_command_gains_no_privileges_and_has_limits() {
     let world = World::new();
     let confine = Confinement { open_files: 123, file_bytes: 2048, ..Confinement::default() };
     let text = world
-        .bash_with(confine, "grep NoNewPrivs /proc/self/status; ulimit -n; ulimit -Hf; ulimit -c")
+        .bash_with(
+            confine,
+            "grep NoNewPrivs /proc/self/status; ulimit -n; ulimit -Hf; ulimit -c; ulimit -u",
+        )
         .await
         .unwrap();
+    let processes: Option<u64> = text.lines().nth(5).and_then(|it| it.parse().ok());
+    assert!(processes.is_some_and(|it| it > 4_096 && it < 1 << 30), "{text}");
     if support().privileges {
         assert!(text.contains("NoNewPrivs:\t1"), "{text}");
     }
@@ -215,6 +333,25 @@ async fn what_a_command_leaves_behind_ends_with_it() {
     for name in ["plain", "away"] {
         let pid = world.pid(name).unwrap();
         until(name, || !is_running(&pid)).await;
+    }
+}
+
+/// A command that ended what watches it left everything behind.
+#[tokio::test]
+async fn a_command_cannot_end_its_warden() {
+    let world = World::new();
+    let text = world
+        .bash(
+            "setsid sh -c 'echo $$ > away; exec sleep 1000' & while ! test -s away; do :; done; \
+             kill -9 $PPID; echo killed: $?; prlimit --pid $PPID --cpu=0 2> /dev/null; \
+             echo limited: $?",
+        )
+        .await;
+    if support().signals {
+        let text = text.unwrap();
+        assert!(text.contains("killed: 1") && !text.contains("limited: 0"), "{text}");
+        let pid = world.pid("away").unwrap();
+        until("away", || !is_running(&pid)).await;
     }
 }
 
@@ -293,6 +430,56 @@ async fn a_background_command_goes_on_confined() {
     assert!(listed.as_str().unwrap().contains(&format!("*{child:>7}")), "{listed}");
     call("process_kill", json!({ "pid_or_name": pid })).await.unwrap();
     until("all of it ends", || !is_running(&pid) && !is_running(&child)).await;
+}
+
+#[tokio::test]
+async fn what_a_background_command_leaves_behind_is_known() {
+    let world = World::new();
+    let launcher = Launcher::at(faber().to_owned());
+    let tools = tools(&world.root(), SystemConfig::default(), launcher).unwrap();
+    let call = async |name: &str, parameters: Value| {
+        let tool = tools.iter().find(|it| it.definition().name.as_str() == name).unwrap();
+        tool.call(Arc::new(parameters), ToolContext::detached()).await
+    };
+    let start = |number: u32| json!({ "command": format!("(echo $BASHPID > {number}; exec sleep 1000) &") });
+    let mut ids = Vec::new();
+    for number in 0..64 {
+        let started = call("bash_background", start(number)).await.unwrap();
+        let started = started.as_str().unwrap();
+        assert!(started.contains("What it has started goes on"), "{started}");
+        let id = started.split("(PID: ").nth(1).unwrap().split(')').next().unwrap();
+        ids.push(id.to_owned());
+    }
+    let err = call("bash_background", start(64)).await.unwrap_err();
+    assert!(err.message.contains("64 background commands are running already"), "{err}");
+    for id in &ids {
+        let force = json!({ "pid_or_name": id, "force": true });
+        call("process_kill", force).await.unwrap();
+    }
+    for number in 0..64 {
+        until("it wrote its number", || world.pid(&number.to_string()).is_some()).await;
+        let pid = world.pid(&number.to_string()).unwrap();
+        until("it ends", || !is_running(&pid)).await;
+    }
+    let again = call("bash_background", json!({ "command": "true" })).await.unwrap();
+    assert!(!again.as_str().unwrap().contains("goes on"), "{again}");
+}
+
+#[tokio::test]
+async fn what_a_command_tool_leaves_behind_ends_with_it_though_it_is_not_confined() {
+    let world = World::new();
+    let script = "setsid sh -c 'echo $$ > away; exec sleep 1000' > /dev/null 2>&1 & \
+                  while ! test -s away; do :; done; echo $CARGO_PKG_NAME-$CARGO_PKG_VERSION";
+    let run = json!({
+        "command": ["sh", "-c", script], "cwd": world.root(), "pass": ["CARGO_PKG_VERSION"],
+    });
+    let launcher = Launcher::at(faber().to_owned());
+    let tools = json!({ "tools": [{ "name": "t", "run": run }] });
+    let connected = Connected::begin_with(&tools, launcher);
+    let said = connected.call("t", json!({})).await.unwrap();
+    assert_eq!(said, json!(format!("-{}", env!("CARGO_PKG_VERSION"))));
+    let pid = world.pid("away").unwrap();
+    until("away", || !is_running(&pid)).await;
 }
 
 fn confined_tool(confine: &Value, command: &[&str], root: &Path) -> Connected {

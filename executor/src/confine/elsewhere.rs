@@ -1,14 +1,29 @@
-//! Where there is no Landlock.
+//! Where there is no Linux.
 
 use std::io;
 
-use super::{Confinement, Support};
+use super::{Order, Support};
 
 pub(super) fn support() -> Support {
-    Support { files: false, tcp: false, signals: false, sockets: false, privileges: false }
+    Support { files: false, tcp: false, signals: false, calls: false, privileges: false }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "it can fail where there is Landlock")]
-pub(super) fn apply(_confinement: &Confinement) -> io::Result<()> {
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux")]
+pub(super) fn apply(_order: &Order) -> io::Result<()> {
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux")]
+pub(super) fn keep_apart() -> io::Result<()> {
+    Ok(())
+}
+
+/// Does nothing here.
+///
+/// # Errors
+///
+/// None.
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux")]
+pub fn keep_to_itself() -> io::Result<()> {
     Ok(())
 }

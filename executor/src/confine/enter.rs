@@ -3,6 +3,7 @@
 use std::{
     env,
     ffi::OsString,
+    fs,
     io::{self, Write as _},
     os::unix::process::CommandExt as _,
     process::{Command, ExitCode},
@@ -13,8 +14,10 @@ use nix::{
     unistd::setsid,
 };
 
-use super::{Confinement, Life, ORDER, Order, landlock, warden};
+use super::{Confinement, Life, ORDER, Order, kernel, support, warden};
 
+/// Processes that commands may add to those that are there: a build has hundreds, a bomb any number.
+const PROCESSES: u64 = 4_096;
 /// The status where nothing was started, as `env` and others have it.
 const REFUSED: u8 = 125;
 /// The status where the program cannot be run.
@@ -49,7 +52,7 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, (u8, String)> {
     command.args(arguments).env_remove(ORDER);
     let err = match order.life {
         Life::Background => command.exec(),
-        Life::Watched => match warden::watch(&mut command, order.caller) {
+        Life::Watched => match warden::watch(&mut command, &order) {
             Ok(code) => return Ok(code),
             Err(err) => err,
         },
@@ -68,8 +71,15 @@ fn confine(order: &Order) -> io::Result<()> {
     if order.life == Life::Background {
         setsid()?;
     }
-    limit(&order.confinement)?;
-    landlock::apply(&order.confinement)
+    if let Some(confinement) = &order.confinement {
+        if confinement.required && !support().files {
+            let why = "this machine cannot see to what it reads and writes (that takes Landlock: \
+                       Linux 5.13): run it there, or say `confine: {required: false}`";
+            return Err(io::Error::other(why));
+        }
+        limit(confinement)?;
+    }
+    kernel::apply(order)
 }
 
 fn limit(confinement: &Confinement) -> io::Result<()> {
@@ -79,14 +89,23 @@ fn limit(confinement: &Confinement) -> io::Result<()> {
         (Resource::RLIMIT_DATA, confinement.memory_bytes),
         (Resource::RLIMIT_FSIZE, confinement.file_bytes),
         (Resource::RLIMIT_NOFILE, confinement.open_files),
+        (Resource::RLIMIT_NPROC, processes().saturating_add(PROCESSES)),
     ];
-    // Not the number of processes: the kernel counts those of the user, ours and the desktop's.
     for (resource, wanted) in limits {
         let (_, hard) = getrlimit(resource)?;
         let most = wanted.min(hard);
         setrlimit(resource, most, most)?;
     }
     Ok(())
+}
+
+/// Returns how many processes and threads there are: more than the user's, which the kernel counts,
+/// and so on top of it there is always room for as many as a command may add.
+fn processes() -> u64 {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let all = load.split_whitespace().nth(3).and_then(|it| it.split('/').nth(1)?.parse().ok());
+    // Where nobody can say, the limit stays out of everybody's way.
+    all.unwrap_or(u64::MAX)
 }
 
 fn complaint(name: &str, err: &io::Error) -> (u8, String) {

@@ -26,6 +26,8 @@ use nix::{
     unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getpgrp, getpid, getppid},
 };
 
+use super::{Order, kernel};
+
 /// How long a command may take to end once told to: less than the engine waits for the warden.
 const GRACE: Duration = Duration::from_secs(2);
 /// How often the warden looks whether the engine is there.
@@ -37,10 +39,11 @@ const ROUNDS: u32 = 100;
 const ROUND: Duration = Duration::from_millis(5);
 
 /// Runs a command to its end, and ends as it does.
-pub(super) fn watch(command: &mut Command, caller: u32) -> io::Result<ExitCode> {
+pub(super) fn watch(command: &mut Command, order: &Order) -> io::Result<ExitCode> {
+    let caller = order.caller;
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     adopt()?;
-    let child = command.spawn()?;
+    let child = if order.confinement.is_some() { spawn_apart(command) } else { command.spawn() }?;
     // Not before: the command would inherit it, and could not be told to stop.
     stop_signals().thread_block()?;
     // The command's own streams must end when it closes them.
@@ -57,6 +60,17 @@ pub(super) fn watch(command: &mut Command, caller: u32) -> io::Result<ExitCode> 
         let _ = killpg(getpgrp(), Signal::SIGKILL);
     }
     Ok(status.map_or(ExitCode::FAILURE, end_as))
+}
+
+/// Starts the command where it cannot signal the warden, which would end what ends it. A thread is
+/// confined for itself, so it takes one of its own.
+fn spawn_apart(command: &mut Command) -> io::Result<Child> {
+    let spawn = || {
+        kernel::keep_apart()?;
+        command.spawn()
+    };
+    let spawned = thread::scope(|it| it.spawn(spawn).join());
+    spawned.unwrap_or_else(|_| Err(io::Error::other("the thread that starts it broke off")))
 }
 
 /// What tells a command to stop. The warden hears it and lives on.

@@ -61,7 +61,7 @@ pub(super) fn merge(
             }
             Ok(set) => match denied(set.variables(), secrets) {
                 Some(variable) => complaints.push((name.clone(), not_told(variable))),
-                None => sets.push((set.added().rooted(base), true)),
+                None => sets.push((set.rooted(base), true)),
             },
             Err(err) => complaints.push((name.clone(), err.to_string())),
         }
@@ -144,7 +144,6 @@ fn add_tool(
     if let Some(variable) = denied(tool.secrets().into_iter().chain(tool.passed()), secrets) {
         return Err(format!("`{}`: {}", tool.name, not_told(variable)));
     }
-    let tool = tool.added();
     let name: ToolSetName = set.parse().map_err(|err| format!("{err}"))?;
     let Some((there, _)) = sets.iter_mut().find(|(it, _)| it.name == name) else {
         names.insert((name.clone(), tool.name.clone()));

@@ -111,7 +111,11 @@ impl BuiltinSet {
         needs: &Needs,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         let root = self.root.unwrap_or_else(|| PathBuf::from("."));
-        let open = || Root::open_with(&root, self.git).map_err(|err| err.to_string());
+        let hidden = needs.launcher.hidden();
+        let open = || {
+            let root = Root::open_with(&root, self.git).map_err(|err| err.to_string());
+            root.map(|it| it.hiding(hidden))
+        };
         let tools = match self.builtin {
             BuiltinKind::CodeTools => code::tools(&open()?),
             BuiltinKind::FileTools => file::tools(&open()?),

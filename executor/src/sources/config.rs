@@ -18,7 +18,6 @@ use crate::{
     tool::{
         command::{Action, CommandTool},
         mcp::McpServer,
-        process::Inherited,
     },
 };
 
@@ -160,25 +159,14 @@ impl SetConfig {
     pub fn variables(&self) -> BTreeSet<&str> {
         let mut names = self.secrets();
         match &self.source {
+            Source::Mcp(McpServer::Command(server)) => {
+                names.extend(server.pass.iter().map(String::as_str));
+            }
             Source::Tools(tools) => names.extend(tools.iter().flat_map(CommandTool::passed)),
             Source::Builtin(set) => names.extend(passed(&set.system.confine)),
             _ => {}
         }
         names
-    }
-
-    /// Returns it as one that was added while Faber runs: of the environment its programs get what
-    /// it names.
-    #[must_use]
-    pub(crate) fn added(mut self) -> Self {
-        match &mut self.source {
-            Source::Mcp(McpServer::Command(server)) => server.inherited = Inherited::Clean,
-            Source::Tools(tools) => {
-                *tools = std::mem::take(tools).into_iter().map(CommandTool::added).collect();
-            }
-            _ => {}
-        }
-        self
     }
 
     /// Returns what it is for, in words: a set of Faber's own knows that itself.

@@ -2,6 +2,7 @@
 
 pub mod code;
 pub mod file;
+mod hidden;
 pub mod memory;
 #[cfg(test)]
 mod project;

@@ -28,7 +28,7 @@ pub use self::argv::{Argv, ParseArgvError};
 use super::{
     Tool, ToolContext,
     http::{HttpRun, HttpTool},
-    process::{Group, Inherited, Program, Tail, describe, read_tail},
+    process::{Group, Program, Tail, describe, read_tail},
 };
 use crate::{
     confine::{Confinement, Launcher},
@@ -116,14 +116,14 @@ pub struct Run {
     pub command: Argv,
     /// Where to run it.
     pub cwd: Option<PathBuf>,
+    /// Names of variables of Faber's environment that it gets besides the usual.
+    #[serde(default)]
+    pub pass: Vec<String>,
     /// What to add to the environment.
     #[serde(default)]
     pub env: BTreeMap<String, Text>,
     /// What the command may do, where that is less than everything.
     pub confine: Option<Confinement>,
-    /// What of Faber's environment it gets, unless it is confined.
-    #[serde(skip)]
-    pub(crate) inherited: Inherited,
 }
 
 /// A command tool that cannot be called as it is described.
@@ -187,17 +187,9 @@ impl CommandTool {
             Some(Action::Command(run)) => Some(run),
             _ => None,
         };
-        let confinement = run.into_iter().flat_map(|it| &it.confine);
-        confinement.flat_map(|it| &it.pass).map(String::as_str)
-    }
-
-    /// Returns it as one that was added while Faber runs: of the environment it gets what it names.
-    #[must_use]
-    pub(crate) fn added(mut self) -> Self {
-        if let Some(Action::Command(run)) = &mut self.run {
-            run.inherited = Inherited::Clean;
-        }
-        self
+        let confined = run.into_iter().flat_map(|it| &it.confine).flat_map(|it| &it.pass);
+        let passed = run.into_iter().flat_map(|it| &it.pass);
+        passed.chain(confined).map(String::as_str)
     }
 
     /// Makes a tool that can be called and prints at most `most` bytes. `launcher` starts it where
@@ -276,7 +268,8 @@ impl Tool for CommandRunner {
             let message = format!("`{}` was told to stop", run.command.program());
             return Err(ToolError::new(ErrorCode::CANCELLED, message).indefinite());
         };
-        seen.clean_result(running.answer(run.command.program(), ended, self.most))
+        let answer = running.answer(run.command.program(), ended, self.most, &seen);
+        seen.clean_result(answer)
     }
 }
 
@@ -313,12 +306,8 @@ impl Running {
         parameters: &Value,
         cx: &ToolContext,
     ) -> Result<Self, ToolError> {
-        let program = Program {
-            name: run.command.program(),
-            cwd: run.cwd.as_deref(),
-            env,
-            inherited: run.inherited,
-        };
+        let (name, cwd) = (run.command.program(), run.cwd.as_deref());
+        let program = Program { name, cwd, pass: &run.pass, env };
         let complain = |err: io::Error| {
             let code = match err.kind() {
                 io::ErrorKind::InvalidInput | io::ErrorKind::ArgumentListTooLong => {
@@ -328,10 +317,11 @@ impl Running {
             };
             ToolError::new(code, program.complaint(&err))
         };
-        let mut command = match &run.confine {
-            Some(confinement) => program.confined(launcher, confinement).map_err(complain)?,
-            None => program.command(),
+        let command = match &run.confine {
+            Some(confinement) => program.confined(launcher, confinement),
+            None => program.command(launcher),
         };
+        let mut command = command.map_err(complain)?;
         command.args(run.command.arguments(parameters));
         tell_context(&mut command, cx);
         let group = Group::spawn(&mut command).map_err(complain)?;
@@ -375,7 +365,13 @@ impl Running {
         status.map_or_else(Ended::Lost, Ended::Exited)
     }
 
-    fn answer(self, program: &str, ended: Ended, most: usize) -> Result<Value, ToolError> {
+    fn answer(
+        self,
+        program: &str,
+        ended: Ended,
+        most: usize,
+        seen: &Redaction,
+    ) -> Result<Value, ToolError> {
         let status = match ended {
             Ended::Exited(status) => status,
             Ended::PrintedTooMuch => {
@@ -393,7 +389,7 @@ impl Running {
         if status.success() {
             return Ok(parse(&self.output));
         }
-        let said = match self.stderr.text() {
+        let said = match self.stderr.text(seen) {
             text if text.is_empty() => String::new(),
             text => format!(": {text}"),
         };

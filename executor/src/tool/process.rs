@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt, io,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::Duration,
@@ -18,21 +19,14 @@ use tokio::{
     time::timeout,
 };
 
-use crate::confine::{Confinement, Launcher, Life, clean, with_own};
+use crate::{
+    confine::{Confinement, Launcher, Life, with_own},
+    secret::Redaction,
+};
 
 /// How long a process may take to end once told to, before it is killed: within
 /// [`shared::limits::CANCEL_GRACE`], so that the answer still comes in time.
 pub(super) const STOP_GRACE: Duration = Duration::from_secs(3);
-
-/// What of Faber's environment a program gets that is not confined.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Inherited {
-    /// All of it: whoever writes the configuration decides what Faber is given, too.
-    #[default]
-    Whole,
-    /// What every command gets, such as `PATH`: it was added by somebody who may not ask for more.
-    Clean,
-}
 
 /// A program to start.
 #[derive(Clone, Copy, Debug)]
@@ -41,20 +35,20 @@ pub(super) struct Program<'a> {
     pub name: &'a str,
     /// Where.
     pub cwd: Option<&'a Path>,
+    /// What of Faber's environment it gets besides the usual.
+    pub pass: &'a [String],
     /// What to add to the environment.
     pub env: &'a BTreeMap<String, String>,
-    /// What it is added to.
-    pub inherited: Inherited,
 }
 
 impl Program<'_> {
-    /// Prepares the command: no shell, all three streams piped.
-    pub(super) fn command(&self) -> Command {
-        let mut command = Command::new(executable(self.name));
-        if self.inherited == Inherited::Clean {
-            clean(&mut command, &[]);
-        }
-        self.prepared(command)
+    /// Prepares the command: no shell, all three streams piped. What it starts ends with it, as
+    /// far as `launcher` can see to that.
+    pub(super) fn command(&self, launcher: &Launcher) -> io::Result<Command> {
+        let program = executable(self.name);
+        // Said here, where it is known that nothing was started.
+        check_runnable(&program, self.cwd)?;
+        Ok(self.prepared(launcher.watched(program.as_os_str(), self.pass)?))
     }
 
     /// Prepares the command with a clean environment, and confined; it may read where it runs,
@@ -66,7 +60,8 @@ impl Program<'_> {
     ) -> io::Result<Command> {
         let program = executable(self.name);
         let file = Some(program.as_path()).filter(|it| it.is_absolute());
-        let confinement = with_own(confinement.clone(), &[file, self.cwd]);
+        let mut confinement = with_own(confinement.clone(), &[file, self.cwd]);
+        confinement.pass.extend_from_slice(self.pass);
         Ok(self.prepared(launcher.command(&confinement, Life::Watched, program.as_os_str())?))
     }
 
@@ -103,6 +98,25 @@ impl Program<'_> {
 fn executable(name: &str) -> PathBuf {
     let own = || std::env::current_exe().ok().filter(|it| it.exists());
     if name == "faber" { own().unwrap_or_else(|| name.into()) } else { name.into() }
+}
+
+/// Fails where a program is not there or is no program, as starting it would.
+fn check_runnable(program: &Path, cwd: Option<&Path>) -> io::Result<()> {
+    let is_file = |path: &Path| path.metadata().is_ok_and(|it| it.is_file());
+    let is_program = |path: &Path| {
+        path.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+    };
+    let files: Vec<PathBuf> = if program.components().count() > 1 || program.is_absolute() {
+        vec![cwd.map_or_else(|| program.to_owned(), |it| it.join(program))]
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).map(|it| it.join(program)).collect()
+    };
+    if files.iter().any(|it| is_program(it)) {
+        return Ok(());
+    }
+    let is_there = files.iter().any(|it| is_file(it));
+    Err(if is_there { io::ErrorKind::PermissionDenied } else { io::ErrorKind::NotFound }.into())
 }
 
 /// A process and all that it has started; dropping it kills them.
@@ -177,7 +191,11 @@ pub(super) fn describe(status: ExitStatus) -> String {
 
 /// The last bytes of a stream.
 #[derive(Debug, Default)]
-pub(super) struct Tail(Vec<u8>);
+pub(super) struct Tail {
+    bytes: Vec<u8>,
+    /// Whether there were more.
+    is_cut: bool,
+}
 
 impl Tail {
     /// Bytes that a tail keeps: what a person reads of an error.
@@ -185,16 +203,20 @@ impl Tail {
 
     /// Adds what was read.
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-        if self.0.len() > 2 * Self::BYTES {
-            self.0.drain(..self.0.len() - Self::BYTES);
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() > 4 * Self::BYTES {
+            self.bytes.drain(..self.bytes.len() - 2 * Self::BYTES);
+            self.is_cut = true;
         }
     }
 
-    /// Returns the text, without the blank around it.
-    pub(super) fn text(&self) -> String {
-        let start = self.0.len().saturating_sub(Self::BYTES);
-        String::from_utf8_lossy(&self.0[start..]).trim().to_owned()
+    /// Returns the text, without the blank around it and without secrets. They are taken out of
+    /// all that is there before it is cut: of a part of one nobody would know what it is.
+    pub(super) fn text(&self, seen: &Redaction) -> String {
+        let text = seen.clean(String::from_utf8_lossy(&self.bytes).into_owned());
+        let broken = if self.is_cut { seen.longest().min(text.len()) } else { 0 };
+        let start = text.len().saturating_sub(Self::BYTES).max(broken);
+        text[text.ceil_char_boundary(start)..].trim().to_owned()
     }
 }
 
@@ -223,7 +245,21 @@ mod tests {
             tail.push(b"noise ");
         }
         tail.push("ende \u{e4}\n".as_bytes());
-        let text = tail.text();
+        let text = tail.text(&Redaction::default());
         assert!(text.ends_with("noise ende \u{e4}") && text.len() <= Tail::BYTES, "{text}");
+    }
+
+    #[test]
+    fn a_tail_has_no_part_of_a_secret() {
+        let secret = "0123456789abcdef".repeat(64);
+        let mut seen = Redaction::default();
+        seen.note("KEY", &secret);
+        for noise in [0, Tail::BYTES - 100, 3 * Tail::BYTES - 100, 3 * Tail::BYTES] {
+            let mut tail = Tail::default();
+            let text = format!("{secret}{}", "!".repeat(noise));
+            text.as_bytes().chunks(1_000).for_each(|it| tail.push(it));
+            let text = tail.text(&seen);
+            assert!(!text.contains("cdef"), "{noise}: {text}");
+        }
     }
 }

@@ -146,6 +146,15 @@ impl Rights {
         Ok(())
     }
 
+    /// Fails where there is no room for one call, and takes nothing.
+    fn check_room(&self, now: Instant) -> Result<(), AccessError> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        match used.calls.as_mut().and_then(|it| it.wait(now)) {
+            Some(wait) => Err(self.spent("calls".to_owned(), wait)),
+            None => Ok(()),
+        }
+    }
+
     fn spent(&self, limit: String, wait: Duration) -> AccessError {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         AccessError::Spent { token: self.token.name.clone(), limit, seconds }
@@ -199,6 +208,15 @@ impl Grant {
         let err = AccessError::Tool { token: rights.token.name.clone(), tool: tool.to_string() };
         rights.alert(Kind::ForbiddenTool, &err, Instant::now());
         Err(err)
+    }
+
+    /// Fails where not even one call has room within the limits.
+    pub fn check_room(&self) -> Result<(), AccessError> {
+        let Some(rights) = self.0.as_ref().filter(|it| it.token.limits != Limits::default()) else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        rights.check_room(now).inspect_err(|err| rights.alert(Kind::Limit, err, now))
     }
 
     /// Takes one use of these tools together off the limits, or nothing where there is no room.

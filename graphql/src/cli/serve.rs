@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use executor::{
+    confine,
     toolbox::{SetStatus, Toolbox},
     worker::Handle,
 };
@@ -43,6 +44,7 @@ pub(super) async fn serve(session: &Session) -> Result<Ending, Failure> {
              configuration, or listen on 127.0.0.1"
         )));
     }
+    warn_of_free_commands(session);
     session.screen.say(&format!("listening on http://{address}"));
     let (retention, _pruning) = prune(session, &local);
     let options = ServerOptions {
@@ -65,12 +67,25 @@ pub(super) async fn worker(session: &Session) -> Result<Ending, Failure> {
     refuse_server(session, "worker")?;
     let told = told_to_end()?;
     let local = Local::open(session, Need::Everything).await?;
+    warn_of_free_commands(session);
     session.screen.say(&format!("working on {}", session.config.store_name()));
     let (_, _pruning) = prune(session, &local);
     told.await;
     session.screen.say("stopping");
     local.close().await;
     Ok(Ending::Done)
+}
+
+/// Says once, where nobody looks into logs, that this machine cannot confine commands.
+fn warn_of_free_commands(session: &Session) {
+    let support = confine::support();
+    if support.files && support.calls {
+        return;
+    }
+    session.screen.say(&session.screen.err.yellow(format!(
+        "warning: {support}: tools that run commands refuse to where their files cannot be confined, \
+         unless their `confine` says `required: false`"
+    )));
 }
 
 /// Begins to remove what is old, where the configuration says how old. Whoever drops the tasks

@@ -44,6 +44,8 @@ pub(super) struct File {
     pub(super) contexts: BTreeMap<String, Value>,
     /// The set of the tools that other files describe.
     pub(super) described: Option<SetConfig>,
+    /// Those files.
+    pub(super) described_in: Vec<PathBuf>,
 }
 
 /// Reads a file and resolves its paths.
@@ -92,6 +94,7 @@ pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
         None | Some(Value::Null) => None,
         Some(sets) => Some((toolsets::read(&sets, base)?, sets)),
     };
+    let (described, described_in) = described(fields.remove("tools_files"), base)?;
     Ok(File {
         store: store(fields.remove("store"), base)?,
         planner: planner(fields.remove("planner"))?,
@@ -100,7 +103,8 @@ pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
         retention: retention(fields.remove("retention"))?,
         access: fields.remove("access").map(|it| access::read(Some(it))).transpose()?,
         contexts: contexts(fields.remove("contexts"))?,
-        described: described(fields.remove("tools_files"), base)?,
+        described,
+        described_in,
     })
 }
 
@@ -117,17 +121,20 @@ fn contexts(value: Option<Value>) -> Result<BTreeMap<String, Value>, String> {
 }
 
 /// Reads the files that describe tools; all of them are one set.
-fn described(files: Option<Value>, base: &Path) -> Result<Option<SetConfig>, String> {
+fn described(
+    files: Option<Value>,
+    base: &Path,
+) -> Result<(Option<SetConfig>, Vec<PathBuf>), String> {
     let files: Vec<PathBuf> = match files {
-        None | Some(Value::Null) => return Ok(None),
+        None | Some(Value::Null) => return Ok((None, Vec::new())),
         Some(files) => serde_json::from_value(files)
             .map_err(|_| "`tools_files` must be a list of files".to_owned())?,
     };
     let mut tools = Vec::new();
-    for file in files {
-        let path = base.join(&file);
+    let files: Vec<_> = files.into_iter().map(|it| base.join(it)).collect();
+    for path in &files {
         let unfit = |why: String| format!("`tools_files`: `{}`: {why}", path.display());
-        let text = text(&path).map_err(unfit)?;
+        let text = text(path).map_err(unfit)?;
         let written: Value =
             serde_json::from_str(&text).map_err(|err| unfit(format!("this is not JSON: {err}")))?;
         tools.extend(habilis::read(&written).map_err(unfit)?);
@@ -139,7 +146,7 @@ fn described(files: Option<Value>, base: &Path) -> Result<Option<SetConfig>, Str
     });
     let set: SetConfig =
         serde_json::from_value(set).map_err(|err| format!("`tools_files`: {err}"))?;
-    Ok(Some(set.rooted(base)))
+    Ok((Some(set.rooted(base)), files))
 }
 
 fn retention(value: Option<Value>) -> Result<Option<Duration>, String> {

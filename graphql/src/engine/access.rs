@@ -8,8 +8,13 @@ use shared::{
     plan::Plan,
 };
 
+use serde_json::Value;
+
 use super::{Engine, EngineError};
 use crate::access::{AccessError, Grant};
+
+/// The tool that lists all sets: who may use it may see what they may use.
+const LIST: &str = "ToolSet.list_toolset";
 
 impl From<AccessError> for EngineError {
     fn from(err: AccessError) -> Self {
@@ -44,6 +49,27 @@ impl Engine {
             });
         }
         sets
+    }
+
+    /// Returns what a tool returned as far as whoever asks may see it: of a list of sets those that
+    /// [`sets`](Self::sets) has.
+    pub(super) fn visible(&self, tool: &str, mut result: Value) -> Value {
+        if self.grant.allows_every_tool() || tool != LIST {
+            return result;
+        }
+        let Some(listed) = result.get_mut("toolSets").and_then(Value::as_array_mut) else {
+            return result;
+        };
+        let sets = self.sets();
+        listed.retain_mut(|it| {
+            let Some(set) = sets.iter().find(|set| it["name"] == set.name.as_str()) else {
+                return false;
+            };
+            let names = set.tools.iter().map(|it| Value::from(it.definition().name.as_str()));
+            it["tools"] = names.collect();
+            true
+        });
+        result
     }
 
     /// Refuses a plan that calls a tool that whoever asks may not use, also in the plans that it

@@ -60,7 +60,12 @@ impl Engine {
         let draft_json = serde_json::to_value(&draft).unwrap_or_default();
         transcript.push(self.entry("draft", draft_json));
         let about = self.about(request.id, 1, query.to_owned(), self.planner.name());
-        let (inner, plan) = match self.compile(&draft, about, &catalog).await?.and_then(own_last) {
+        let compiled = self.compile(&draft, about, &catalog).await?;
+        if let Ok(plans) = &compiled {
+            // What a planner made of a query is no more trusted than the query.
+            self.check_plans(plans).await?;
+        }
+        let (inner, plan) = match compiled.and_then(own_last) {
             Ok((inner, plan)) => (inner, plan.with_warnings(warnings)),
             Err(diagnostics) => {
                 transcript.push(self.entry("diagnostics", json!(diagnostics)));

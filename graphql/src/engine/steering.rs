@@ -39,6 +39,10 @@ impl Engine {
         if execution.state().is_over() || execution.state() == ExecutionState::Compensating {
             return Ok(execution);
         }
+        if execution.options().compensate_on_failure {
+            // Undoing calls tools as executing does.
+            self.check_plan(execution.plan()).await?;
+        }
         self.control.cancel(id, reason).await?;
         self.heard(execution, |it, _| match it.phase() {
             Phase::Cancelling => !it.agenda().running().is_empty(),

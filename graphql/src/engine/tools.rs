@@ -70,6 +70,12 @@ impl Engine {
         parameters: Value,
         left: CancellationToken,
     ) -> Result<DirectCall, EngineError> {
+        if name.len() > limits::NAME_BYTES {
+            let most = limits::NAME_BYTES;
+            let why =
+                format!("the name of a tool has at most {most} bytes, this one {}", name.len());
+            return Err(EngineError::InvalidArgument(why));
+        }
         let at = self.clock.now();
         let mut call = DirectCall {
             id: CallId::draw(at).to_string(),
@@ -98,6 +104,7 @@ impl Engine {
         let cx = ToolContext { cancel: left, blobs, ..ToolContext::detached() };
         let result = call::outside(tool, parameters, cx, &self.toolbox, &self.options).await;
         call.duration_ms = started.elapsed().as_secs_f64() * 1e3;
+        let result = result.map(|it| self.visible(&call.tool, it));
         call.result = result.map_err(|err| err.to_string());
         self.keep_call(&call).await?;
         Ok(call)

@@ -12,7 +12,7 @@ mod words;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use shared::{
     clock::Clock,
     store::Store,
@@ -109,11 +109,17 @@ where
 #[serde(deny_unknown_fields)]
 struct ClearMemory {
     /// Which memory to forget; all of the scope if there is no key.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Key")]
     key: Option<Key>,
     /// Where it is.
     #[serde(default)]
     scope: Scope,
+}
+
+/// Reads a key that is there. Null is none: a value that was lost on the way clears nothing.
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Key>, D::Error> {
+    Key::deserialize(from).map(Some)
 }
 
 async fn clear_memory(

@@ -29,6 +29,8 @@ use serde::Deserialize;
 use shared::tool::ToolError;
 use tokio::sync::Semaphore;
 
+use super::hidden::Hidden;
+
 pub(crate) use self::{
     lines::{Lines, clipped, shown},
     replace::Target,
@@ -55,6 +57,7 @@ pub enum GitWrites {
 struct Inner {
     dir: Dir,
     git: GitWrites,
+    hidden: Hidden,
     /// Where the folder is, without symlinks.
     real: PathBuf,
     /// Where the folder is, as its owner calls it.
@@ -116,12 +119,27 @@ impl Root {
         Ok(Self(Arc::new(Inner {
             dir: Dir::open_ambient_dir(&real, ambient_authority())?,
             git,
+            hidden: Hidden::default(),
             called: folded(&called).unwrap_or(called),
             real,
             writing: Mutex::new(()),
             files: Arc::new(Semaphore::new(work::FILES)),
             searches: Arc::new(Semaphore::new(work::SEARCHES)),
         })))
+    }
+
+    /// Keeps tools away from what is Faber's own. Must come before the folder is shared.
+    #[must_use]
+    pub fn hiding(mut self, paths: &[PathBuf]) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.hidden = Hidden::beneath(&inner.real, paths);
+        }
+        self
+    }
+
+    /// Returns what tools are kept away from.
+    pub(crate) fn hidden(&self) -> &Hidden {
+        &self.0.hidden
     }
 
     /// Returns where the folder is, without symlinks.
@@ -147,6 +165,12 @@ impl Root {
 
     /// Finds out what a caller means by a path, and looks what is there.
     pub(crate) fn place(&self, given: &str) -> Result<Place, ToolError> {
+        let place = self.looked_up(given)?;
+        self.hidden().check(self.dir(), &place.path, given)?;
+        Ok(place)
+    }
+
+    fn looked_up(&self, given: &str) -> Result<Place, ToolError> {
         let path = self.relative(given).ok_or_else(|| refused(given))?;
         let place = |path, meta| Place { given: shown(Path::new(given)), path, meta };
         match self.dir().metadata(at(&path)) {
@@ -187,6 +211,7 @@ impl Root {
 
     /// Opens a regular file to read, by its path inside the root. What is none is not waited for.
     pub(crate) fn open_file(&self, path: &Path) -> io::Result<(fs::File, Metadata)> {
+        self.hidden().check_open(self.dir(), path)?;
         let file = self.dir().open_with(at(path), guarded(OpenOptions::new().read(true)))?;
         let meta = file.metadata()?;
         if !meta.is_file() {

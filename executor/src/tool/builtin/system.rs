@@ -92,7 +92,7 @@ struct System {
 
 impl System {
     fn new(root: &Path, config: SystemConfig, launcher: Launcher) -> io::Result<Self> {
-        let place = Place::new(root)?;
+        let place = Place::new(root, launcher.hidden())?;
         let mut confinement = config.confine;
         confinement.write.push(place.root().to_owned());
         Ok(Self {

@@ -156,7 +156,7 @@ fn next(asked: &Outgoing, response: &Response) -> Result<Option<Outgoing>, Broke
     }
     let location = String::from_utf8_lossy(location.as_bytes());
     let url = asked.url.join(&location);
-    let url = url.map_err(|_| Broken::Refused(Refused::NoUrl(location.into_owned())))?;
+    let url = url.map_err(|_| Broken::Refused(Refused::no_url(&location)))?;
     let was_public = response.remote_addr().is_none_or(|it| is_public(it.ip()));
     led(asked, url, was_public).map(Some).map_err(Broken::Refused)
 }
@@ -229,9 +229,11 @@ fn told(err: &reqwest::Error) -> String {
 pub(crate) fn header_of(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let parsed = HeaderName::from_bytes(name.as_bytes());
     let name = parsed.map_err(|_| format!("`{name}` cannot be the name of a header"))?;
-    let value = HeaderValue::from_str(value).map_err(|_| {
+    let mut value = HeaderValue::from_str(value).map_err(|_| {
         format!("the header `{name}` cannot have a line end or a control character")
     })?;
+    // No log shows it.
+    value.set_sensitive(true);
     Ok((name, value))
 }
 

@@ -15,6 +15,7 @@ use tokio::{
 
 use super::{McpCommand, link::Ends, wire::Wire};
 use crate::{
+    confine::Launcher,
     secret::{Redaction, variables},
     tool::process::{Group, Program, STOP_GRACE, Tail, describe},
 };
@@ -30,6 +31,7 @@ pub(super) struct Child {
     command: String,
     group: Group,
     stderr: Arc<Mutex<Tail>>,
+    seen: Arc<Redaction>,
     _log: JoinSet<()>,
 }
 
@@ -43,13 +45,10 @@ impl Child {
     ) -> Result<(Self, Wire), String> {
         let mut seen = Redaction::default();
         let env = variables(&spec.env, &mut seen).map_err(|err| err.to_string())?;
-        let program = Program {
-            name: &spec.command,
-            cwd: spec.cwd.as_deref(),
-            env: &env,
-            inherited: spec.inherited,
-        };
-        let mut command = program.command();
+        let (name, cwd) = (spec.command.as_str(), spec.cwd.as_deref());
+        let program = Program { name, cwd, pass: &spec.pass, env: &env };
+        let unfit = |err: std::io::Error| program.complaint(&err);
+        let mut command = program.command(&Launcher::none()).map_err(unfit)?;
         command.args(&spec.args);
         let mut group = Group::spawn(&mut command).map_err(|err| program.complaint(&err))?;
         let child = group.child();
@@ -67,7 +66,8 @@ impl Child {
         let mut log = JoinSet::new();
         log.spawn(keep_log(set.clone(), stderr, Arc::clone(&tail), Arc::clone(&ends.seen)));
         let command = spec.command.clone();
-        Ok((Self { set: set.clone(), command, group, stderr: tail, _log: log }, wire))
+        let seen = Arc::clone(&ends.seen);
+        Ok((Self { set: set.clone(), command, group, stderr: tail, seen, _log: log }, wire))
     }
 
     /// Returns what people know it by.
@@ -88,7 +88,7 @@ impl Child {
 
     /// Adds the tail of standard error.
     pub(super) fn with_last_words(&self, how: String) -> String {
-        match self.stderr.lock().unwrap_or_else(PoisonError::into_inner).text() {
+        match self.stderr.lock().unwrap_or_else(PoisonError::into_inner).text(&self.seen) {
             text if text.is_empty() => how,
             text => format!("{how}: {text}"),
         }
@@ -112,14 +112,20 @@ async fn keep_log(
 ) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();
+    let mut is_rest = false;
     loop {
         line.clear();
         let read = (&mut stderr).take(LOG_LINE).read_until(b'\n', &mut line).await;
         if !matches!(read, Ok(1..)) {
             return;
         }
-        let text = seen.clean(String::from_utf8_lossy(&line).into_owned());
-        tail.lock().unwrap_or_else(PoisonError::into_inner).push(text.as_bytes());
-        tracing::debug!(%set, "{}", text.trim_end());
+        tail.lock().unwrap_or_else(PoisonError::into_inner).push(&line);
+        let is_whole = line.ends_with(b"\n");
+        // Only how a long line begins is shown, and of that nothing that may be part of a secret.
+        if !std::mem::replace(&mut is_rest, !is_whole) {
+            let text = seen.clean(String::from_utf8_lossy(&line).into_owned());
+            let end = text.len() - if is_whole { 0 } else { seen.longest().min(text.len()) };
+            tracing::debug!(%set, "{}", text[..text.floor_char_boundary(end)].trim_end());
+        }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     secret::Text,
-    tool::{http::ServerUrl, process::Inherited},
+    tool::http::ServerUrl,
 };
 
 /// How to reach an MCP server: what has a `url` is called there, anything else is started.
@@ -32,6 +32,9 @@ pub struct McpCommand {
     /// Its arguments.
     #[serde(default)]
     pub args: Vec<String>,
+    /// Names of variables of Faber's environment that it gets besides the usual.
+    #[serde(default)]
+    pub pass: Vec<String>,
     /// What to add to the environment.
     #[serde(default)]
     pub env: BTreeMap<String, Text>,
@@ -42,9 +45,6 @@ pub struct McpCommand {
     pub roots: Vec<PathBuf>,
     /// What it is told when it asks for input; without a word it may not ask.
     pub elicitation: Option<Elicitation>,
-    /// What of Faber's environment it gets.
-    #[serde(skip)]
-    pub(crate) inherited: Inherited,
 }
 
 /// Where an MCP server is, and what it wants to be told.

@@ -84,7 +84,7 @@ impl Link {
         if self.is_closed() {
             return Err(Lost::Unsent);
         }
-        let token = self.ends.tokens.draw(reporter);
+        let token = self.ends.tokens.draw(reporter, Arc::clone(&self.ends.seen));
         request.set_progress_token(token.value());
         match self.peer.call_tool_once(request).await {
             Ok(CallToolResponse::Complete(result)) => {
@@ -102,6 +102,7 @@ impl Link {
             Err(ServiceError::TransportClosed) => Err(Lost::Sent),
             Err(ServiceError::Cancelled { reason }) => {
                 let reason = reason.unwrap_or_else(|| "the server cancelled the call".to_owned());
+                let reason = self.ends.seen.clean(reason);
                 Ok(Err(ToolError::new(ErrorCode::CANCELLED, reason).indefinite()))
             }
             Err(err) => {

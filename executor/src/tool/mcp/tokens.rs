@@ -11,14 +11,17 @@ use std::{
 use rmcp::model::{NumberOrString, ProgressNotificationParam, ProgressToken};
 use shared::tool::Progress;
 
-use crate::tool::progress::Reporter;
+use crate::{secret::Redaction, tool::progress::Reporter};
 
 /// The tokens of all calls of one server that are under way.
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
     next: AtomicI64,
-    calls: Mutex<BTreeMap<i64, Reporter>>,
+    calls: Mutex<BTreeMap<i64, Call>>,
 }
+
+/// Who hears the reports of a call, and which secrets are taken out of them.
+type Call = (Reporter, Arc<Redaction>);
 
 /// The token of one call. Reports that come after it was dropped are ignored.
 #[derive(Debug)]
@@ -28,22 +31,22 @@ pub(super) struct Token {
 }
 
 impl Tokens {
-    /// Draws a token by which the server reports to `reporter`.
-    pub(super) fn draw(self: &Arc<Self>, reporter: Reporter) -> Token {
+    /// Draws a token by which the server reports to `reporter`, of whom it knows these secrets.
+    pub(super) fn draw(self: &Arc<Self>, reporter: Reporter, seen: Arc<Redaction>) -> Token {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.calls().insert(number, reporter);
+        self.calls().insert(number, (reporter, seen));
         Token { number, tokens: Arc::clone(self) }
     }
 
     /// Passes a report to its call, if there is one.
     pub(super) fn hear(&self, report: ProgressNotificationParam) {
         let ProgressToken(NumberOrString::Number(number)) = report.progress_token else { return };
-        let Some(reporter) = self.calls().get(&number).cloned() else { return };
-        let message = report.message.map(Into::into);
+        let Some((reporter, seen)) = self.calls().get(&number).cloned() else { return };
+        let message = report.message.map(|it| seen.clean(it).into());
         reporter.report(Progress { progress: report.progress, total: report.total, message });
     }
 
-    fn calls(&self) -> MutexGuard<'_, BTreeMap<i64, Reporter>> {
+    fn calls(&self) -> MutexGuard<'_, BTreeMap<i64, Call>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -72,14 +75,17 @@ mod tests {
     fn only_the_call_of_a_token_hears_its_reports() {
         let tokens = Arc::new(Tokens::default());
         let (reporter, mut other) = pipe();
-        let _other = tokens.draw(reporter);
+        let _other = tokens.draw(reporter, Arc::default());
         let (reporter, mut listener) = pipe();
-        let token = tokens.draw(reporter);
+        let mut seen = Redaction::default();
+        seen.note("KEY", "the secret");
+        let token = tokens.draw(reporter, Arc::new(seen));
         let mut hear = |token: ProgressToken| {
-            tokens.hear(ProgressNotificationParam::new(token, 1.0).with_message("x"));
+            tokens.hear(ProgressNotificationParam::new(token, 1.0).with_message("x: the secret"));
             listener.next().now_or_never().map(|it| it.progress)
         };
-        let expected = Progress { progress: 1.0, total: None, message: Some("x".into()) };
+        let expected =
+            Progress { progress: 1.0, total: None, message: Some("x: ***KEY***".into()) };
         assert_eq!(hear(token.value()), Some(expected));
         assert_eq!(hear(ProgressToken(NumberOrString::Number(i64::MAX))), None);
         assert_eq!(hear(ProgressToken(NumberOrString::String("1".into()))), None);

@@ -1,6 +1,6 @@
 //! `read_file`.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -60,7 +60,8 @@ pub(super) fn read(root: &Root, args: &ReadFile, stop: &Stop) -> Result<String, 
         return Err(ToolError::failed(text).terminal());
     }
     let mut page = Page::new(args);
-    let mut reader = BufReader::with_capacity(CHUNK_BYTES, file);
+    // It may grow meanwhile.
+    let mut reader = BufReader::with_capacity(CHUNK_BYTES, file.take(FILE_BYTES));
     loop {
         stop.check()?;
         let chunk = reader.fill_buf().map_err(|err| failure("read", &args.file_path, &err))?;

@@ -8,7 +8,7 @@ use expect_test::expect;
 use serde_json::json;
 use shared::limits;
 
-use crate::tool::builtin::project::Project;
+use crate::tool::builtin::{Root, project::Project};
 
 #[test]
 fn the_set_is_the_seeds() {
@@ -386,4 +386,52 @@ fn what_somebody_else_changed_meanwhile_is_not_overwritten() {
     let error = target.replace(b"ours").unwrap_err();
     expect!["tool.failed: a.txt changed meanwhile: read it again"].assert_eq(&error.to_string());
     assert_eq!(project.text("a.txt"), "theirs");
+}
+
+#[tokio::test]
+async fn what_is_faber_s_own_is_not_touched() {
+    let mut project =
+        Project::with(&[("faber.yaml", "own"), ("data/x.db", "own"), ("a.txt", "free own")]);
+    let own = ["faber.yaml", "data", "data/x.db-wal", "new.db"].map(|it| project.path(it));
+    project.root = Root::open(project.path("")).unwrap().hiding(&own);
+    project.link("faber.yaml", "link");
+    project.link("data", "folder");
+    project.link(project.path("data/x.db"), "absolute");
+    fs::hard_link(project.path("faber.yaml"), project.path("twin")).unwrap();
+    for path in [
+        "faber.yaml",
+        "./data/../faber.yaml",
+        "link",
+        "twin",
+        "data/x.db",
+        "data/x.db-wal",
+        "data/more/y",
+        "folder/x.db",
+        "folder/z",
+        "absolute",
+        "new.db",
+    ] {
+        for (tool, args) in [
+            ("write_file", json!({ "file_path": path, "content": "x" })),
+            ("append_file", json!({ "file_path": path, "content": "x" })),
+            ("edit_file", json!({ "file_path": path, "old_string": "own", "new_string": "x" })),
+            ("read_file", json!({ "file_path": path })),
+            ("file_info", json!({ "file_path": path })),
+            ("grep", json!({ "path": path, "pattern": "own" })),
+        ] {
+            let said = project.call(tool, args).await;
+            assert!(said.contains("Refused: Path is Faber's own: "), "{tool} {path}: {said}");
+        }
+    }
+    assert_eq!(
+        (project.text("faber.yaml"), project.text("data/x.db")),
+        ("own".into(), "own".into())
+    );
+    assert!(!project.path("new.db").exists() && !project.path("data/more").exists());
+    let found = project.call("grep", json!({ "pattern": "own" })).await;
+    assert!(found.starts_with("Found 1 file(s) with matches:\n  a.txt"), "{found}");
+    let listed = project.call("glob", json!({ "pattern": "**/*" })).await;
+    assert!(!listed.contains("x.db"), "{listed}");
+    let written = project.call("write_file", json!({ "file_path": "b", "content": "x" })).await;
+    assert!(written.contains("Wrote"), "{written}");
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use cap_std::{fs::Metadata, time::SystemTime};
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use shared::tool::ToolError;
@@ -16,6 +16,9 @@ use crate::tool::builtin::root::{Kind, Lines, Root, Rules, Stop, Walk, at, refus
 
 /// Paths that are shown: a longer list is no answer.
 const PATHS: usize = 1_000;
+
+/// How deep braces may nest: the parser of what they become recurses.
+const DEPTH: usize = 16;
 
 /// What `glob` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -32,7 +35,7 @@ pub(super) struct Glob {
 struct Pattern {
     /// The deepest folder that everything it matches is in.
     from: PathBuf,
-    matcher: GlobMatcher,
+    matcher: GlobSet,
     is_of_names: bool,
 }
 
@@ -110,9 +113,15 @@ impl Pattern {
         if Path::new(text).components().any(|it| it == Component::ParentDir) {
             return Err(refused(&args.pattern));
         }
+        if depth(text) > DEPTH {
+            let why = format!("it has more than {DEPTH} braces in each other");
+            return Err(bad_pattern(&args.pattern, why));
+        }
         let glob = GlobBuilder::new(text).literal_separator(true).build();
-        let glob = glob.map_err(|err| bad_pattern(&args.pattern, err.kind()))?;
-        Ok(Self { from, matcher: glob.compile_matcher(), is_of_names })
+        // Not a matcher of its own, which panics where the pattern is too large.
+        let set = glob.and_then(|it| GlobSetBuilder::new().add(it).build());
+        let matcher = set.map_err(|err| bad_pattern(&args.pattern, err.kind()))?;
+        Ok(Self { from, matcher, is_of_names })
     }
 
     fn matches(&self, path: &Path) -> bool {
@@ -129,6 +138,20 @@ fn inside<'p>(root: &Root, pattern: &'p str) -> Result<&'p str, ToolError> {
         .into_iter()
         .find_map(|it| pattern.strip_prefix(&it))
         .ok_or_else(|| refused(pattern))
+}
+
+/// Returns how many braces are open at once, at most.
+fn depth(text: &str) -> usize {
+    let (mut open, mut most) = (0_usize, 0);
+    for byte in text.bytes() {
+        match byte {
+            b'{' => open += 1,
+            b'}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        most = most.max(open);
+    }
+    most
 }
 
 /// Returns whether a part of a pattern names one folder.

@@ -36,7 +36,6 @@ pub(super) struct Grep {
     pub(super) output_mode: OutputMode,
     /// Lines to show around each match, in `content`.
     #[serde(default, deserialize_with = "whole::number")]
-    #[schemars(range(min = 0, max = 50))]
     pub(super) context_lines: u64,
     /// Whether capital and small letters are the same.
     #[serde(default)]

@@ -17,12 +17,18 @@ use crate::tool::builtin::root::{Halt, Root, Stop};
 
 /// Bytes of a pattern: a longer one was not written by a person.
 const PATTERN_BYTES: usize = 4 << 10;
-/// Bytes that a pattern may compile to.
+/// Bytes that a pattern may compile to: what people write needs a fraction, named classes of
+/// characters included.
 const COMPILED_BYTES: usize = 4 << 20;
+/// Bytes that it may compile to where a class of characters is one of bytes: what is larger has
+/// thousands of states at once, and each byte of a file costs as many steps.
+const STATES_BYTES: usize = 128 << 10;
+/// The same for a pattern that cannot be read so, because it names classes.
+const CLASSES_BYTES: usize = 1 << 20;
 /// How deep a pattern may nest: its parser recurses.
 const PATTERN_DEPTH: u32 = 100;
 /// Bytes of one line that are in memory at once: a file with longer ones is no text.
-const LINE_BYTES: usize = 16 << 20;
+const LINE_BYTES: usize = 1 << 20;
 
 /// What a search sees in a file, in the order of its lines.
 #[derive(Debug)]
@@ -51,15 +57,27 @@ pub(super) enum Searched {
 /// Compiles a pattern that is to match within lines.
 pub(super) fn matcher(pattern: &str, is_case_insensitive: bool) -> Result<RegexMatcher, ToolError> {
     check_pattern(pattern)?;
-    RegexMatcherBuilder::new()
+    let mut builder = RegexMatcherBuilder::new();
+    builder
         .case_insensitive(is_case_insensitive)
         .multi_line(true)
         .crlf(true)
-        .size_limit(COMPILED_BYTES)
         .dfa_size_limit(COMPILED_BYTES)
-        .nest_limit(PATTERN_DEPTH)
-        .build(pattern)
-        .map_err(|err| bad_pattern(pattern, &err))
+        .nest_limit(PATTERN_DEPTH);
+    let by_bytes = builder.clone().unicode(false).size_limit(STATES_BYTES).build(pattern);
+    let most = match by_bytes {
+        Ok(_) => COMPILED_BYTES,
+        Err(err) if is_too_large(&err) => {
+            return Err(bad_pattern(pattern, "it is too large: repeat less, or search for a part"));
+        }
+        Err(_) => CLASSES_BYTES,
+    };
+    builder.size_limit(most).build(pattern).map_err(|err| bad_pattern(pattern, &err))
+}
+
+/// The library has no other word for it.
+fn is_too_large(err: &grep_regex::Error) -> bool {
+    err.to_string().contains("size limit")
 }
 
 /// Makes what searches files with some lines around each match.

@@ -10,6 +10,7 @@ use shared::{
     store::{Record, RecordKind, RecordPage, Store, StoreError, Unless},
     tool::{ErrorCode, ToolError},
 };
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -188,14 +189,22 @@ impl Notebook {
             return Err(ToolError::failed(why).terminal());
         }
         check_bytes("what is looked for", query.len(), WORDS_BYTES)?;
-        let wanted = query.trim().to_lowercase();
+        let wanted: Arc<str> = query.trim().to_lowercase().into();
         let (mut pages, mut matches, mut bytes) = (Pages::of(self, scope), Matches::default(), 0);
         let mut is_whole = true;
         while let Some(page) = pages.next(cancel).await? {
-            for (key, memory) in page.iter().filter_map(|it| known(scope, it)) {
-                bytes += memory.value.len();
-                matches.look(&key, &memory, &wanted);
-            }
+            let wanted = Arc::clone(&wanted);
+            // Megabytes of text keep a thread for a while.
+            let looked = spawn_blocking(move || {
+                for (key, memory) in page.iter().filter_map(|it| known(scope, it)) {
+                    bytes += memory.value.len();
+                    matches.look(&key, &memory, &wanted);
+                }
+                (matches, bytes)
+            });
+            (matches, bytes) = looked
+                .await
+                .map_err(|err| ToolError::failed(format!("the search broke off: {err}")))?;
             if bytes > most {
                 is_whole = false;
                 break;

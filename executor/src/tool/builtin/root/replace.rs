@@ -56,6 +56,7 @@ impl Root {
         let folder = path.parent().unwrap_or(Path::new(""));
         let dir = self.dir().open_dir(at(folder)).map_err(fail)?;
         self.keeps_git_in(place, folder, &dir)?;
+        self.hidden().check_in((self.dir(), &dir, Path::new(&name)), &place.given)?;
         let was = match dir.symlink_metadata(&name) {
             Ok(meta) => Some(meta),
             Err(err) if err.kind() == io::ErrorKind::NotFound => None,

@@ -222,7 +222,7 @@ impl<'a> Walk<'a> {
     }
 
     fn is_kept(&self, name: &OsString, path: &Path, kind: Kind, ignored: Option<&Ignored>) -> bool {
-        if name == ".git" {
+        if name == ".git" || self.root.hidden().covers(path) {
             return false;
         }
         match ignored.and_then(|it| it.verdict(path, kind == Kind::Folder)) {

@@ -1,9 +1,10 @@
 //! `bash_background`: a command line that goes on.
 
 use std::{
-    io,
+    collections::BTreeSet,
+    fs, io,
     process::{ExitStatus, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -18,7 +19,7 @@ use crate::{confine::Life, tool::process::describe};
 pub(super) const DESCRIPTION: &str = "Execute a command in the background (non-blocking). \
     What it prints goes to a log file that `read_logs` reads.";
 
-/// Background commands that may run at once: each is a family of processes.
+/// Background commands that may run at once: each is a session of processes.
 const MOST: usize = 64;
 /// How long a command that cannot even start takes to say so.
 const BEGINNING: Duration = Duration::from_millis(200);
@@ -38,23 +39,95 @@ pub(super) struct BashBackground {
     description: Option<String>,
 }
 
-/// What this process has started in the background. Only here, not in a file: a command could
-/// write any number into a file, and have it killed.
+/// What this process has started in the background, by sessions: a command may be over, and what
+/// it has started go on. Only here, not in a file: a command could write any number into a file,
+/// and have it killed.
 #[derive(Debug, Default)]
-pub(super) struct Background(Mutex<Vec<Child>>);
+pub(super) struct Background(Mutex<Sessions>);
+
+#[derive(Debug, Default)]
+struct Sessions {
+    /// How many are about to begin.
+    beginning: usize,
+    running: Vec<Session>,
+}
+
+/// A session, by the number of the process that began it. That number is nobody else's as long as
+/// the process is not buried, or one of its session is there.
+#[derive(Debug)]
+struct Session {
+    id: u32,
+    child: Child,
+}
+
+/// A place for one that begins.
+struct Place<'a> {
+    background: &'a Background,
+    session: Option<Session>,
+}
 
 impl Background {
-    /// Returns the numbers of those that are there. The number of one that has ended is not free
-    /// before it is forgotten here.
+    /// Returns the numbers of those of which some process is there; forgets the others.
     pub(super) fn ids(&self) -> Vec<u32> {
-        let mut children = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        children.retain_mut(|it| matches!(it.try_wait(), Ok(None)));
-        children.iter().filter_map(Child::id).collect()
+        let mut sessions = self.sessions();
+        sessions.forget();
+        sessions.running.iter().map(|it| it.id).collect()
     }
 
-    fn keep(&self, child: Child) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(child);
+    /// Reserves a place. Err: how many there are.
+    fn reserve(&self) -> Result<(Place<'_>, usize), usize> {
+        let mut sessions = self.sessions();
+        sessions.forget();
+        let count = sessions.running.len() + sessions.beginning;
+        if count >= MOST {
+            return Err(count);
+        }
+        sessions.beginning += 1;
+        Ok((Place { background: self, session: None }, count))
     }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sessions {
+    fn forget(&mut self) {
+        if self.running.is_empty() {
+            return;
+        }
+        let there = sessions();
+        self.running.retain_mut(|it| match &there {
+            Some(there) => there.contains(&it.id),
+            None => matches!(it.child.try_wait(), Ok(None)),
+        });
+    }
+}
+
+impl Drop for Place<'_> {
+    /// Keeps what has begun, also where nobody waits for the call any more.
+    fn drop(&mut self) {
+        let mut sessions = self.background.sessions();
+        sessions.beginning -= 1;
+        sessions.running.extend(self.session.take());
+    }
+}
+
+/// Returns the sessions that have a process which is not dead; nothing where there is no `/proc`.
+fn sessions() -> Option<BTreeSet<u32>> {
+    let entries = fs::read_dir("/proc").ok()?.flatten();
+    let ids =
+        entries.filter(|it| it.file_name().to_str().is_some_and(|it| it.parse::<u32>().is_ok()));
+    let session = |entry: fs::DirEntry| {
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        // The name before it is in brackets and may contain anything.
+        let (_, rest) = stat.rsplit_once(')')?;
+        let mut fields = rest.split_whitespace();
+        let is_dead = matches!(fields.next()?, "Z" | "X");
+        if is_dead { None } else { fields.nth(2)?.parse().ok() }
+    };
+    let found: BTreeSet<u32> = ids.filter_map(session).collect();
+    (!found.is_empty()).then_some(found)
 }
 
 pub(super) async fn start(
@@ -62,41 +135,50 @@ pub(super) async fn start(
     args: BashBackground,
     _cx: ToolContext,
 ) -> Result<String, ToolError> {
-    let running = system.background.ids().len();
-    if running >= MOST {
+    let (mut place, running) = system.background.reserve().map_err(|running| {
         let message = format!(
             "{running} background commands are running already: end some with `process_kill`"
         );
-        return Err(ToolError::new(ErrorCode::UNAVAILABLE, message));
-    }
+        ToolError::new(ErrorCode::UNAVAILABLE, message)
+    })?;
     let cwd = system.place.folder(args.cwd.as_deref())?;
     let mut command = system.shell(&args.command, Life::Background, &cwd)?;
     let no_log = |err: io::Error| ToolError::failed(format!("no log file can be made: {err}"));
     let (log, path) = system.place.own_file(FOLDER, running + 1).map_err(no_log)?;
     let errors = log.try_clone().map_err(no_log)?;
     command.stdin(Stdio::null()).stdout(log).stderr(errors);
-    let mut child = command.spawn().map_err(|err| not_started(&err))?;
+    let child = command.spawn().map_err(|err| not_started(&err))?;
     let id = child.id().unwrap_or_default();
     tracing::info!(id, description = args.description, "a background command has started");
-    let ended = timeout(BEGINNING, child.wait()).await;
-    if let Ok(status) = ended {
-        return over_already(&system, id, status, &path.display().to_string());
+    let session = place.session.insert(Session { id, child });
+    let ended = timeout(BEGINNING, session.child.wait()).await;
+    let path = path.display().to_string();
+    let Ok(status) = ended else {
+        return Ok(format!("Started background process (PID: {id})\nLog file: {path}"));
+    };
+    let goes_on = sessions().is_some_and(|it| it.contains(&id));
+    if !goes_on {
+        place.session = None;
     }
-    system.background.keep(child);
-    Ok(format!("Started background process (PID: {id})\nLog file: {}", path.display()))
+    over_already(&system, (id, goes_on), status, &path)
 }
 
 fn over_already(
     system: &System,
-    id: u32,
+    (id, goes_on): (u32, bool),
     status: io::Result<ExitStatus>,
     log: &str,
 ) -> Result<String, ToolError> {
     let status = status.map_err(|err| {
         ToolError::failed(format!("nobody knows how process {id} ended: {err}")).indefinite()
     })?;
+    let rest = if goes_on {
+        "\nWhat it has started goes on: `process_kill` with that number ends it"
+    } else {
+        ""
+    };
     let text = format!(
-        "Started background process (PID: {id}), which has ended: it {}\nLog file: {log}",
+        "Started background process (PID: {id}), which has ended: it {}\nLog file: {log}{rest}",
         describe(status)
     );
     if status.success() {

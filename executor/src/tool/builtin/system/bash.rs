@@ -13,7 +13,10 @@ use serde::Deserialize;
 use shared::tool::{ErrorCode, ToolError};
 
 use super::{System, ToolContext, cancelled, not_started, printed::Printed};
-use crate::{confine::Life, tool::process::Group};
+use crate::{
+    confine::Life,
+    tool::{builtin::whole, process::Group},
+};
 
 pub(super) const DESCRIPTION: &str = "Execute a shell command with full bash capabilities. \
     It may write below the project root only, and has no network unless that is allowed.";
@@ -30,7 +33,7 @@ pub(super) struct Bash {
     #[serde(default)]
     cwd: Option<String>,
     /// Maximum execution time in seconds (default: 120, max: 600).
-    #[serde(default = "usual_timeout")]
+    #[serde(default = "usual_timeout", deserialize_with = "whole::number")]
     timeout: u64,
     /// What this command does, for people.
     #[serde(default)]

@@ -13,11 +13,12 @@ use shared::tool::{Progress, ToolError};
 use tokio::time::{Instant, sleep};
 
 use super::{System, ToolContext, blocking, cancelled, printed::Bounded};
+use crate::tool::builtin::whole;
 
 pub(super) const DESCRIPTION: &str = "Read log files (like tail command).";
 
 /// Lines that are read at most: more is a search, not a look.
-const MOST_LINES: u32 = 10_000;
+const MOST_LINES: usize = 10_000;
 /// Bytes that are read at most, however long the lines are.
 const MOST_BYTES: u64 = 256 << 10;
 /// How much is read at once, backwards.
@@ -33,15 +34,14 @@ pub(super) struct ReadLogs {
     /// Path to the log file, below the project root.
     file_path: String,
     /// Number of lines to show (default: 50).
-    #[serde(default = "usual_lines")]
-    #[schemars(range(min = 1, max = 10_000))]
-    lines: u32,
+    #[serde(default = "usual_lines", deserialize_with = "whole::number")]
+    lines: u64,
     /// If true, wait 30 seconds for new lines, and show them, too.
     #[serde(default)]
     follow: bool,
 }
 
-fn usual_lines() -> u32 {
+fn usual_lines() -> u64 {
     50
 }
 
@@ -50,7 +50,7 @@ pub(super) async fn read(
     args: ReadLogs,
     cx: ToolContext,
 ) -> Result<String, ToolError> {
-    let lines = args.lines.clamp(1, MOST_LINES);
+    let lines = usize::try_from(args.lines).unwrap_or(MOST_LINES).clamp(1, MOST_LINES);
     let path = args.file_path;
     let read = {
         let path = path.clone();
@@ -84,8 +84,8 @@ pub(super) struct Tail {
 }
 
 /// Reads the last lines of a file from its end: it may be larger than the memory.
-pub(super) fn tail(file: &mut File, path: &str, lines: u32) -> Result<Tail, ToolError> {
-    last_lines(file, lines as usize).map_err(|err| unreadable(path, &err))
+pub(super) fn tail(file: &mut File, path: &str, lines: usize) -> Result<Tail, ToolError> {
+    last_lines(file, lines).map_err(|err| unreadable(path, &err))
 }
 
 fn unreadable(path: &str, err: &io::Error) -> ToolError {
@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    fn last(text: &[u8], lines: u32) -> Tail {
+    fn last(text: &[u8], lines: usize) -> Tail {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();
         tail(&mut File::open(file.path()).unwrap(), "log", lines).unwrap()

@@ -13,6 +13,8 @@ use cap_std::{
 use nix::fcntl::OFlag;
 use shared::tool::ToolError;
 
+use crate::tool::builtin::hidden::Hidden;
+
 /// Faber's own folder below the root: logs of commands, their temporary files.
 const OWN: &str = ".faber";
 
@@ -21,13 +23,16 @@ const OWN: &str = ".faber";
 pub(super) struct Place {
     root: PathBuf,
     dir: Dir,
+    hidden: Hidden,
 }
 
 impl Place {
-    pub(super) fn new(root: &Path) -> io::Result<Self> {
+    /// Opens a root, beneath which what is `hidden` is nobody's.
+    pub(super) fn new(root: &Path, hidden: &[PathBuf]) -> io::Result<Self> {
         let root = root.canonicalize()?;
         let dir = Dir::open_ambient_dir(&root, ambient_authority())?;
-        Ok(Self { root, dir })
+        let hidden = Hidden::beneath(&root, hidden);
+        Ok(Self { root, dir, hidden })
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -49,6 +54,7 @@ impl Place {
     /// Opens a file below the root to read it. Nothing but a file: the rest may never end.
     pub(super) fn open(&self, given: &str) -> Result<File, ToolError> {
         let inside = self.inside(given)?;
+        self.hidden.check(&self.dir, &inside, given)?;
         let mut options = OpenOptions::new();
         // A pipe that nobody writes to would keep us.
         options.read(true).custom_flags(OFlag::O_NONBLOCK.bits());

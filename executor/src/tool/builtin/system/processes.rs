@@ -47,6 +47,11 @@ impl Processes {
             || self.line(process.pid()).iter().any(is_ours)
     }
 
+    /// Returns whether a number is that of a background command, which may be over.
+    pub(super) fn is_session(&self, id: i64) -> bool {
+        self.started.iter().any(|it| i64::from(it.as_u32()) == id)
+    }
+
     /// Returns whether a process is a background command itself, and so leads its group.
     pub(super) fn leads(&self, process: &Process) -> bool {
         self.started.contains(&process.pid())

@@ -44,7 +44,7 @@ impl Web {
 
     /// Reads a URL that may be fetched.
     pub(super) fn url(&self, text: &str) -> Result<Url, Refused> {
-        let url: Url = text.trim().parse().map_err(|_| Refused::NoUrl(text.to_owned()))?;
+        let url: Url = text.trim().parse().map_err(|_| Refused::no_url(text))?;
         check(&url, self.allow_private)?;
         Ok(url)
     }
@@ -157,7 +157,7 @@ fn next(url: &Url, response: &Response) -> Result<Option<Url>, ToolError> {
     }
     let Some(location) = response.headers().get(header::LOCATION) else { return Ok(None) };
     let location = String::from_utf8_lossy(location.as_bytes());
-    let next = url.join(&location).map_err(|_| refused(&Refused::NoUrl(location.into_owned())))?;
+    let next = url.join(&location).map_err(|_| refused(&Refused::no_url(&location)))?;
     Ok(Some(next))
 }
 

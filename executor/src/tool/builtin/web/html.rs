@@ -7,6 +7,10 @@ use std::mem;
 use html5gum::{DefaultEmitter, EndTag, HtmlString, StartTag, Token, Tokenizer};
 use reqwest::Url;
 
+/// Bytes of an address that is kept: a longer one is data, or an attack.
+pub(super) const LINK: usize = 2 << 10;
+/// Bytes of a title.
+const TITLE: usize = 1 << 10;
 /// What is never read.
 const UNSEEN: [&[u8]; 9] = [
     b"canvas",
@@ -59,14 +63,23 @@ pub(super) struct Page {
     pub(super) text: String,
 }
 
-/// Reads a page. Links that lead elsewhere are kept, against `base`.
-pub(super) fn read(html: &str, base: &Url) -> Page {
-    let (page, is_whole) = Reader::new(base, &AROUND).read(html);
+/// Reads a page, hardly further than to `most` bytes of text. Links that lead elsewhere are kept,
+/// against `base`.
+pub(super) fn read(html: &str, base: &Url, most: usize) -> Page {
+    let (page, is_whole) = Reader::new(base, &AROUND).read(html, most);
     if is_whole && !page.text.is_empty() {
         return page;
     }
     // A navigation that never ends, or nothing but one.
-    Reader::new(base, &[]).read(html).0
+    Reader::new(base, &[]).read(html, most).0
+}
+
+/// Returns where a link leads, if its address is of a length that people use.
+pub(super) fn joined(base: &Url, href: &str) -> Option<Url> {
+    // Not made first and measured then: many short links against a long base are much to make.
+    let is_short = href.len() <= LINK && base.as_str().len() <= LINK;
+    let url = is_short.then(|| base.join(href.trim()).ok())??;
+    (url.as_str().len() <= LINK).then_some(url)
 }
 
 /// Returns a text without tags and entities.
@@ -125,8 +138,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns what a page says, and whether all that was left out had an end.
-    fn read(mut self, html: &str) -> (Page, bool) {
+    fn read(mut self, html: &str, most: usize) -> (Page, bool) {
         for token in tokens(html) {
+            if self.page.text.len() > most {
+                break;
+            }
             match token {
                 Token::StartTag(tag) => self.start(&tag),
                 Token::EndTag(tag) => self.end(&tag),
@@ -231,7 +247,8 @@ impl<'a> Reader<'a> {
 
     fn text(&mut self, text: &str) {
         if self.is_title {
-            self.page.title.push_str(text);
+            let room = TITLE.saturating_sub(self.page.title.len());
+            self.page.title.push_str(&text[..text.floor_char_boundary(room)]);
             return;
         }
         if self.hidden.is_some() {
@@ -275,7 +292,7 @@ impl<'a> Reader<'a> {
     fn open_link(&mut self, tag: &StartTag<()>) {
         self.close_link();
         let Some(href) = attribute(tag, b"href").filter(|it| !it.starts_with('#')) else { return };
-        let Ok(url) = self.base.join(href.trim()) else { return };
+        let Some(url) = joined(self.base, &href) else { return };
         if matches!(url.scheme(), "http" | "https") {
             if mem::take(&mut self.space) && !self.is_line_start() {
                 self.page.text.push(' ');
@@ -308,7 +325,7 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check(html: &str, expected: Expect) {
         let base = "https://example.com/a/b".parse().unwrap();
-        let page = read(html, &base);
+        let page = read(html, &base, usize::MAX);
         expected.assert_eq(&format!("{}\n---\n{}", page.title, page.text));
     }
 
@@ -388,6 +405,20 @@ y</pre>
     fn depth_costs_nothing() {
         let html = "<div><ul><li><a href=x>".repeat(100_000);
         let base = "https://example.com".parse().unwrap();
-        assert!(read(&html, &base).text.len() < html.len());
+        assert!(read(&html, &base, usize::MAX).text.len() < html.len());
+    }
+
+    #[test]
+    fn a_page_cannot_be_made_longer_than_it_is() {
+        let base: Url = format!("https://example.com/{}", "a".repeat(60_000)).parse().unwrap();
+        let html = "<a href=?>x</a> ".repeat(10_000);
+        assert_eq!(read(&html, &base, usize::MAX).text, "x ".repeat(10_000).trim_end());
+        let base: Url = "https://example.com/".parse().unwrap();
+        let most = 10_000;
+        let long = format!("<title>{}</title>{html}", "t ".repeat(10_000));
+        let page = read(&long, &base, most);
+        assert!(page.title.len() <= TITLE && page.text.len() < most + LINK, "{}", page.text.len());
+        let href = "b".repeat(LINK + 1);
+        assert_eq!(read(&format!("<a href={href}>x</a>"), &base, most).text, "x");
     }
 }

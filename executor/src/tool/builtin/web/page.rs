@@ -49,7 +49,7 @@ fn text(answer: &Answer, extract: bool) -> Result<String, ToolError> {
     let decoded = decode(answer);
     let is_html = extract && (kind.contains("html") || kind.is_empty() && decoded.contains('<'));
     let text = if is_html {
-        let page = html::read(&decoded, &answer.url);
+        let page = html::read(&decoded, &answer.url, MOST);
         let title = if page.title.is_empty() { "No title" } else { &page.title };
         format!("{title}\n{}\n\n{}", answer.url, page.text)
     } else if extract {

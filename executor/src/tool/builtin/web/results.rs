@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::html::LINK;
+
 /// One thing that was found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
@@ -10,6 +12,8 @@ pub(super) struct Found {
     pub(super) snippet: String,
 }
 
+/// Bytes of a title.
+const TITLE: usize = 400;
 /// Bytes of a snippet.
 const SNIPPET: usize = 400;
 
@@ -21,7 +25,9 @@ pub(super) fn listed(query: &str, found: &[Found]) -> String {
     let mut text = format!("Results for: {query}");
     for (at, it) in found.iter().enumerate() {
         // Writing into a string cannot fail.
-        let _ = write!(text, "\n\n{}. {}\n   {}", at + 1, it.title, it.url);
+        let title = &it.title[..it.title.floor_char_boundary(TITLE)];
+        let url = if it.url.len() > LINK { "(its address is too long)" } else { &it.url };
+        let _ = write!(text, "\n\n{}. {title}\n   {url}", at + 1);
         let snippet = &it.snippet[..it.snippet.floor_char_boundary(SNIPPET)];
         if !snippet.is_empty() {
             let more = if snippet.len() < it.snippet.len() { "…" } else { "" };

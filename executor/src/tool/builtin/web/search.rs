@@ -14,6 +14,7 @@ use super::{
     page::unreadable,
     results::{Found, listed},
 };
+use crate::tool::builtin::whole;
 
 pub(super) const DOCS: &str = "Search official documentation for popular libraries.";
 pub(super) const GITHUB: &str = "Search GitHub repositories.";
@@ -22,9 +23,11 @@ pub(super) const WEB: &str = "Search the web using DuckDuckGo (privacy-focused).
 pub(super) const WIKI: &str = "Look up a topic on Wikipedia.";
 
 /// Results that may be asked for: a page of them.
-const MOST: u32 = 20;
+const MOST: usize = 20;
+/// Bytes that are read of one title or snippet.
+const WORDS: usize = 4 << 10;
 /// Results of a search of documentation.
-const DOCS_RESULTS: u32 = 5;
+const DOCS_RESULTS: usize = 5;
 /// Bytes of an article's beginning.
 const SUMMARY: usize = 3_000;
 /// Where the documentation of a few libraries is; others are searched for by name.
@@ -55,9 +58,8 @@ pub(super) struct Search {
     /// Search query.
     query: String,
     /// Number of results to return (default: 5, max: 20).
-    #[serde(default = "usual_results")]
-    #[schemars(range(min = 1, max = 20))]
-    max_results: u32,
+    #[serde(default = "usual_results", deserialize_with = "whole::number")]
+    max_results: u64,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -76,13 +78,13 @@ pub(super) struct WikiLookup {
     topic: String,
 }
 
-fn usual_results() -> u32 {
+fn usual_results() -> u64 {
     5
 }
 
 impl Search {
-    fn most(&self) -> u32 {
-        self.max_results.clamp(1, MOST)
+    fn most(&self) -> usize {
+        usize::try_from(self.max_results).unwrap_or(MOST).clamp(1, MOST)
     }
 }
 
@@ -104,7 +106,7 @@ async fn pages(
     services: &Services,
     base: &Url,
     query: &str,
-    most: u32,
+    most: usize,
 ) -> Result<String, ToolError> {
     let mut url = base.clone();
     if !url.path().ends_with('/') {
@@ -121,7 +123,7 @@ async fn pages(
         let what = "wants proof that a person is asking: wait a while, or configure another search";
         return Err(unreadable(host, what));
     }
-    found.truncate(most as usize);
+    found.truncate(most);
     Ok(listed(query, &found))
 }
 
@@ -142,6 +144,9 @@ fn read_results(html: &str, base: &Url) -> Vec<Found> {
             Token::StartTag(tag) => {
                 let classes = attribute(&tag, b"class").unwrap_or_default();
                 let has = |class: &str| classes.split_whitespace().any(|it| it == class);
+                if has("result__a") && found.len() == MOST {
+                    break;
+                }
                 if has("result__a") {
                     let url = attribute(&tag, b"href").and_then(|it| target(base, &it));
                     is_advert = url.is_none();
@@ -154,8 +159,8 @@ fn read_results(html: &str, base: &Url) -> Vec<Found> {
             Token::String(text) => {
                 let text = String::from_utf8_lossy(&text);
                 match (part, found.last_mut()) {
-                    (Some(Part::Title), Some(it)) => it.title.push_str(&text),
-                    (Some(Part::Snippet), Some(it)) => it.snippet.push_str(&text),
+                    (Some(Part::Title), Some(it)) => add(&mut it.title, &text),
+                    (Some(Part::Snippet), Some(it)) => add(&mut it.snippet, &text),
                     _ => (),
                 }
             }
@@ -171,9 +176,15 @@ fn read_results(html: &str, base: &Url) -> Vec<Found> {
     found
 }
 
+/// Adds what there is room for.
+fn add(to: &mut String, text: &str) {
+    let room = WORDS.saturating_sub(to.len());
+    to.push_str(&text[..text.floor_char_boundary(room)]);
+}
+
 /// Returns where a result leads: the search may count clicks on the way. Nothing for an advert.
 fn target(base: &Url, href: &str) -> Option<String> {
-    let url = base.join(href).ok()?;
+    let url = html::joined(base, href)?;
     let is_counted = url.path() == "/l/";
     let counted = url.query_pairs().find(|it| is_counted && it.0 == "uddg");
     if let Some((_, url)) = counted {
@@ -216,7 +227,7 @@ pub(super) async fn github(services: Arc<Services>, args: Search) -> Result<Stri
         [("q", args.query.as_str()), ("sort", "stars"), ("order", "desc"), ("per_page", &most)];
     let url = below(&services.github, "search/repositories", pairs);
     let answer: Items<Repository> = services.web.get_json(url).await?;
-    let found = answer.items.into_iter().take(args.most() as usize).map(|it| {
+    let found = answer.items.into_iter().take(args.most()).map(|it| {
         let language = it.language.as_deref().unwrap_or("Unknown");
         let description = it.description.as_deref().unwrap_or("No description");
         Found {
@@ -260,7 +271,7 @@ pub(super) async fn stack_overflow(
     ];
     let url = below(&services.stack_overflow, "search/advanced", pairs);
     let answer: Items<Question> = services.web.get_json(url).await?;
-    let found = answer.items.into_iter().take(args.most() as usize).map(|it| {
+    let found = answer.items.into_iter().take(args.most()).map(|it| {
         let answered = if it.is_answered { "answered" } else { "not answered" };
         let (score, answers, views) = (it.score, it.answer_count, it.view_count);
         Found {
@@ -331,6 +342,14 @@ pub(super) async fn wiki(services: Arc<Services>, args: WikiLookup) -> Result<St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_of_results_is_read_no_further_than_there_may_be() {
+        let one = format!(r#"<a class="result__a" href="/x">{}</a>"#, "t".repeat(WORDS + 1));
+        let base = "https://example.com/".parse().unwrap();
+        let found = read_results(&one.repeat(1_000), &base);
+        assert_eq!((found.len(), found[0].title.len()), (MOST, WORDS));
+    }
 
     #[test]
     fn results_of_a_search_are_read() {

@@ -222,3 +222,30 @@ async fn names_with_line_breaks_stay_on_their_line() {
         )
         .await;
 }
+
+#[tokio::test]
+async fn a_pattern_that_takes_for_ever_is_refused() {
+    let project = Project::with(&[("a.txt", &"ab".repeat(200_000))]);
+    for pattern in ["[ab]*a[ab]{50000}", "(?:a|b)*a(?:a|b){9999}", r"\pL*a\pL{2000}"] {
+        let said = project.call("grep", json!({ "pattern": pattern })).await;
+        assert!(said.contains("Invalid pattern"), "{said}");
+    }
+    for pattern in
+        [r"(\w+)\s*=\s*(\w+)\s+\w+\(\w+, \w+\)", "[0-9a-f]{64}", r"\p{Greek}+ä?", "a{500}"]
+    {
+        let said = project.call("grep", json!({ "pattern": pattern })).await;
+        assert!(said.contains("No matches"), "{pattern}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn braces_in_braces_are_no_pattern() {
+    let project = Project::with(&[("abc", "")]);
+    for (open, close) in [("{", "}"), ("{a,", "}"), ("{", "")] {
+        let pattern = format!("{}a{}", open.repeat(300), close.repeat(300));
+        let said = project.call("glob", json!({ "pattern": pattern })).await;
+        assert!(said.contains("Invalid pattern"), "{said}");
+    }
+    let said = project.call("glob", json!({ "pattern": "{a,{b,c}}{b,{x,bc}}*" })).await;
+    assert!(said.contains("abc"), "{said}");
+}

@@ -1,14 +1,13 @@
-//! What Linux can hold a process to: Landlock, and no new privileges.
+//! Folders, TCP and signals: what Landlock can hold a process to.
 
 use std::io;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
-use nix::sys::prctl;
 
-use super::{Confinement, Support};
+use super::super::{Confinement, Support};
 
 /// The newest version of Landlock that is asked for; what an older kernel lacks is left out.
 const NEWEST: ABI = ABI::V9;
@@ -32,7 +31,7 @@ const SYSTEM: [&str; 14] = [
 /// Devices that anybody may write: they keep nothing. No terminal, whose input could be forged.
 const DEVICES: [&str; 3] = ["/dev/full", "/dev/null", "/dev/zero"];
 
-/// Says what this kernel has, by making rules that nobody is held to.
+/// Says what this kernel has of it, by making rules that nobody is held to.
 pub(super) fn support() -> Support {
     let has = |make: fn(Ruleset) -> Result<Ruleset, RulesetError>| {
         let strict = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
@@ -42,25 +41,35 @@ pub(super) fn support() -> Support {
         files: has(|it| it.handle_access(AccessFs::from_all(ABI::V1))),
         tcp: has(|it| it.handle_access(AccessNet::from_all(ABI::V4))),
         signals: has(|it| it.scope(Scope::Signal)),
-        sockets: has(|it| it.handle_access(BitFlags::from(AccessFs::ResolveUnix))),
-        privileges: prctl::get_no_new_privs().is_ok(),
+        calls: false,
+        privileges: false,
     }
 }
 
 /// Confines this thread, and all that it starts, for ever.
 pub(super) fn apply(confinement: &Confinement) -> io::Result<()> {
-    prctl::set_no_new_privs()?;
     restrict(confinement).map_err(io::Error::other)
 }
 
+/// Keeps this thread, and all that it starts, from signalling what is outside of it from now on.
+pub(super) fn keep_apart() -> io::Result<()> {
+    let restrict = || {
+        let rules = Ruleset::default().scope(Scope::Signal)?;
+        rules.create()?.restrict_self().map(drop)
+    };
+    restrict().map_err(|err: RulesetError| io::Error::other(err))
+}
+
 fn restrict(confinement: &Confinement) -> Result<(), RulesetError> {
-    let mut rules = Ruleset::default()
-        .handle_access(AccessFs::from_all(NEWEST))?
-        .scope(Scope::from_all(NEWEST))?;
+    let mut all = AccessFs::from_all(NEWEST);
+    if confinement.sockets {
+        all.remove(AccessFs::ResolveUnix);
+    }
+    let read = AccessFs::from_read(NEWEST) & all;
+    let mut rules = Ruleset::default().handle_access(all)?.scope(Scope::from_all(NEWEST))?;
     if !confinement.network {
         rules = rules.handle_access(AccessNet::from_all(NEWEST))?;
     }
-    let (read, all) = (AccessFs::from_read(NEWEST), AccessFs::from_all(NEWEST));
     rules
         .create()?
         .add_rules(path_beneath_rules(SYSTEM, read))?

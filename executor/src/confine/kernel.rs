@@ -1,0 +1,46 @@
+//! What Linux holds a process to, put together: in an order in which each still may be asked for.
+
+mod capabilities;
+mod landlock;
+mod masks;
+mod seccomp;
+
+use std::io;
+
+use nix::sys::prctl;
+
+use super::{Order, Support};
+
+/// Says what this kernel has. Nothing is confined by asking.
+pub(super) fn support() -> Support {
+    Support {
+        privileges: prctl::get_no_new_privs().is_ok(),
+        calls: seccomp::is_there(),
+        ..landlock::support()
+    }
+}
+
+/// Confines this thread, and all that it starts, for ever.
+pub(super) fn apply(order: &Order) -> io::Result<()> {
+    let Some(confinement) = &order.confinement else { return Ok(()) };
+    // First what takes a right that is given up afterwards.
+    masks::put_on(&order.hidden, confinement)?;
+    prctl::set_no_new_privs()?;
+    capabilities::give_up()?;
+    landlock::apply(confinement)?;
+    seccomp::apply(confinement)
+}
+
+/// Keeps this thread, and all that it starts, from signalling what is confined as it is now.
+pub(super) fn keep_apart() -> io::Result<()> {
+    landlock::keep_apart()
+}
+
+/// Keeps other processes of the user from reading the memory and the environment of this one.
+///
+/// # Errors
+///
+/// If the kernel refuses.
+pub fn keep_to_itself() -> io::Result<()> {
+    Ok(prctl::set_dumpable(false)?)
+}

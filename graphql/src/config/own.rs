@@ -1,0 +1,69 @@
+//! Which files decide what Faber does: tools are kept away from them.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use super::{Config, FILE};
+
+/// What SQLite and the store keep beside a file.
+const BESIDE: [&str; 5] = ["", "-wal", "-shm", "-journal", "-workers"];
+
+impl Config {
+    /// Returns the configuration, what it is made of, and everything that holds data, whether it is
+    /// there or not.
+    pub fn own_files(&self, base: &Path) -> Vec<PathBuf> {
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let mut own = vec![base.join(FILE), absolute(&self.data)];
+        own.extend(self.file.as_deref().map(absolute));
+        own.extend(self.described.iter().map(|it| absolute(it)));
+        if let Some(store) = self.store.value.strip_prefix("sqlite:") {
+            let file = absolute(Path::new(store.strip_prefix("//").unwrap_or(store)));
+            own.extend(BESIDE.map(|it| {
+                let mut name = OsString::from(file.as_os_str());
+                name.push(it);
+                PathBuf::from(name)
+            }));
+        }
+        own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Environment, Flags},
+        *,
+    };
+
+    #[test]
+    fn the_configuration_and_the_data_are_faber_s_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("my.yaml");
+        std::fs::write(&file, "store: sqlite:./x.db\ntools_files: [t.json]\n").unwrap();
+        std::fs::write(folder.path().join("t.json"), r#"{"tools_list": []}"#).unwrap();
+        let flags = Flags { config: Some(file), ..Flags::default() };
+        let environment =
+            Environment { home: Some(folder.path().join("home")), ..Environment::default() };
+        let config = Config::load(&flags, &environment).unwrap();
+        let own = config.own_files(&config.base().unwrap());
+        let own: Vec<_> = own
+            .iter()
+            .map(|it| it.components().collect::<PathBuf>())
+            .filter_map(|it| Some(it.strip_prefix(folder.path()).ok()?.display().to_string()))
+            .collect();
+        let expected = [
+            "faber.yaml",
+            "home/.local/share/faber",
+            "my.yaml",
+            "t.json",
+            "x.db",
+            "x.db-wal",
+            "x.db-shm",
+            "x.db-journal",
+            "x.db-workers",
+        ];
+        assert_eq!(own, expected);
+    }
+}
