@@ -71,6 +71,9 @@ pub const INBOX_LOOK: usize = 4_096;
 pub const INBOX_BYTES: usize = 16 << 20;
 /// Outputs that are kept for later calls with the same parameters, in one store.
 pub const CACHE_ENTRIES: usize = 100_000;
+/// Bytes of a record that is written only where it says what it said before: `MongoDB` sends both in
+/// one document.
+pub const COMPARED_BYTES: usize = 4 << 20;
 /// Bytes of a record's name: keys of indexes stay small.
 pub const NAME_BYTES: usize = 512;
 /// Calls outside plans that are remembered, in one store.

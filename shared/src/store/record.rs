@@ -72,12 +72,27 @@ impl RecordKind {
 }
 
 /// What keeps a record from being written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Unless {
     /// Nothing: the last write wins.
     Never,
     /// That there is one of the same name.
     Exists,
+    /// That there is none of the same name that says exactly this: somebody changed it meanwhile,
+    /// or removed it. At most [`limits::COMPARED_BYTES`] of JSON.
+    IsNot(Arc<Value>),
+}
+
+impl Unless {
+    /// Returns what must be there as text, or says that no store compares so much.
+    pub(super) fn encode(&self) -> Result<Option<String>, StoreError> {
+        let Self::IsNot(value) = self else { return Ok(None) };
+        let text = value.to_string();
+        if text.len() > limits::COMPARED_BYTES {
+            return Err(StoreError::TooLarge { bytes: text.len() });
+        }
+        Ok(Some(text))
+    }
 }
 
 /// Which records of a kind, in the order of their names.

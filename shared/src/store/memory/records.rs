@@ -24,11 +24,16 @@ pub(super) struct KeptRecords {
 }
 
 impl KeptRecords {
-    fn put(&mut self, record: &Record, unless: Unless) -> Result<bool, StoreError> {
-        let json = record.encode()?;
+    fn put(&mut self, record: &Record, unless: &Unless) -> Result<bool, StoreError> {
+        let (json, before) = (record.encode()?, unless.encode()?);
         let (kind, name) = (record.kind, &record.name);
         let of_kind = self.kinds.entry(kind).or_default();
-        if unless == Unless::Exists && of_kind.contains_key(name) {
+        let may_write = match unless {
+            Unless::Never => true,
+            Unless::Exists => !of_kind.contains_key(name),
+            Unless::IsNot(_) => of_kind.get(name).map(|(_, json)| json) == before.as_ref(),
+        };
+        if !may_write {
             return Ok(false);
         }
         let before = of_kind.insert(name.clone(), (record.at, json));
@@ -99,7 +104,7 @@ impl KeptRecords {
 #[async_trait]
 impl Records for Memory {
     async fn put_record(&self, record: &Record, unless: Unless) -> Result<bool, StoreError> {
-        let put = self.state().records.put(record, unless)?;
+        let put = self.state().records.put(record, &unless)?;
         if put && record.kind.is_agreed() {
             self.hints.poke_records();
         }

@@ -38,6 +38,8 @@ const TRIES: usize = 3;
 enum Writing {
     Insert(Row),
     Replace(Row),
+    /// In the place of one that says exactly this.
+    Exchange(String, Row),
     Remove(Row),
 }
 
@@ -58,6 +60,12 @@ impl Writing {
                 let replace = records.replace_one(id, row).upsert(true);
                 with(session, replace, ReplaceOne::session).await?;
                 Ok(true)
+            }
+            Self::Exchange(before, row) => {
+                let there = doc! { "_id": row.get("_id"), "json": before };
+                let replace = records.replace_one(there, row);
+                let replaced = with(session, replace, ReplaceOne::session).await?;
+                Ok(replaced.matched_count > 0)
             }
             Self::Remove(id) => {
                 let remove = records.delete_one(id.clone());
@@ -88,9 +96,10 @@ impl Records for Mongo {
             "at": record.at.timestamp_micros(),
             "json": record.encode()?,
         };
-        let writing = match unless {
-            Unless::Never => Writing::Replace(row),
-            Unless::Exists => Writing::Insert(row),
+        let writing = match unless.encode()? {
+            Some(before) => Writing::Exchange(before, row),
+            None if unless == Unless::Exists => Writing::Insert(row),
+            None => Writing::Replace(row),
         };
         let put = self.write_record(record.kind, &writing).await?;
         if record.kind == RecordKind::Call {
