@@ -1,17 +1,20 @@
 //! The tools that a plan may use, as they are when it is made.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use shared::{
-    id::{ToolName, ToolSetName},
-    tool::ToolDefinition,
+    id::ToolSetName,
+    tool::{Names, ToolDefinition},
 };
 
-/// The tools that a plan may use.
+/// The tools that a plan may use. Clones share one list.
 #[derive(Clone, Debug, Default)]
-pub struct Catalog {
+pub struct Catalog(Arc<Listed>);
+
+#[derive(Debug, Default)]
+struct Listed {
     tools: Vec<CatalogTool>,
-    names: BTreeMap<ToolName, usize>,
+    names: Names<usize>,
 }
 
 /// A tool, and whether it may be planned.
@@ -27,24 +30,26 @@ impl Catalog {
     /// Collects tools, in the order in which their sets were registered.
     pub fn new(tools: impl IntoIterator<Item = CatalogTool>) -> Self {
         let tools: Vec<CatalogTool> = tools.into_iter().collect();
-        let names = tools.iter().enumerate().map(|(at, it)| (&*it.definition, at));
-        let names = shared::tool::index(names);
-        Self { tools, names }
+        let mut names = Names::default();
+        for (at, tool) in tools.iter().enumerate() {
+            names.add(&tool.definition, at);
+        }
+        Self(Arc::new(Listed { tools, names }))
     }
 
     /// Returns what a name means: `set.name`, or the plain name of the earliest set that has it.
     pub fn find(&self, name: &str) -> Option<&CatalogTool> {
-        self.names.get(name).map(|at| &self.tools[*at])
+        self.0.names.get(name).map(|at| &self.0.tools[at])
     }
 
     /// Returns every tool.
     pub fn tools(&self) -> &[CatalogTool] {
-        &self.tools
+        &self.0.tools
     }
 
     /// Returns the tools that can be planned: active and callable.
     pub fn plannable(&self) -> impl Iterator<Item = &Arc<ToolDefinition>> {
-        self.tools
+        self.tools()
             .iter()
             .filter(|it| it.is_active && it.definition.is_callable)
             .map(|it| &it.definition)
@@ -56,6 +61,6 @@ impl Catalog {
         if sets.is_empty() {
             return self.clone();
         }
-        Self::new(self.tools.iter().filter(|it| sets.contains(&it.definition.set)).cloned())
+        Self::new(self.tools().iter().filter(|it| sets.contains(&it.definition.set)).cloned())
     }
 }

@@ -28,6 +28,7 @@ impl Config {
             "toolsets": shown(&mask_sets(&self.written), self.toolsets.origin),
             "limits": limits,
             "access": shown(&self.access.value.to_json(), self.access.origin),
+            "access.secrets": shown(&json!(self.access.value.secrets()), self.access.origin),
             "retention": shown(&json!(retention), self.retention.origin),
         })
     }

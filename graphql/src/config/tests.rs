@@ -100,13 +100,25 @@ fn what_later_versions_know_is_never_ignored() {
         "selection: { margin: 0.1 }",
         "toolkit_files: []",
         "planner: { provider: openai, model: x }",
-        "toolsets: [{ name: s, source: { mcp: { url: 'http://x' } } }]",
-        "toolsets: [{ name: s, source: { openapi: {} } }]",
-        "toolsets: [{ name: s, source: { graphql: {} } }]",
     ] {
         let err = file::parse(text, Path::new("/")).unwrap_err();
         assert!(err.contains("is not supported by this version"), "{text}: {err}");
     }
+}
+
+#[test]
+fn every_kind_of_source_can_stand_in_the_file() {
+    let text = "toolsets:
+        - { name: a, source: { mcp: { url: 'http://x/mcp' } } }
+        - { name: b, source: { openapi: { document: ./pets.yaml } } }
+        - { name: c, source: { graphql: { url: 'http://x/graphql' } } }
+        - { name: d, source: { builtin: code_tools, git: allowed } }";
+    let (sets, _) = file::parse(text, Path::new("/etc")).unwrap().toolsets.unwrap();
+    assert_eq!(sets.len(), 4);
+    refused(
+        "toolsets: [{ name: s, source: { openapi: {} } }]",
+        expect!["`toolsets[0]`: missing field `document`"],
+    );
 }
 
 #[test]
