@@ -9,6 +9,8 @@ pub const PLAN_STEPS: usize = 400_000;
 /// How deep the parameters of a step may nest: events wrap them in a few levels more, and
 /// `serde_json` reads 127.
 pub const JSON_DEPTH: usize = 96;
+/// How deep a record may nest: it wraps such values, too.
+pub const RECORD_DEPTH: usize = JSON_DEPTH + 8;
 /// Bytes of one tool's output; larger ones belong into a file that the output names.
 pub const OUTPUT_BYTES: usize = 1 << 20;
 /// The most bytes of the parameters of one call, however they came to be: they are one event.
@@ -71,9 +73,6 @@ pub const INBOX_LOOK: usize = 4_096;
 pub const INBOX_BYTES: usize = 16 << 20;
 /// Outputs that are kept for later calls with the same parameters, in one store.
 pub const CACHE_ENTRIES: usize = 100_000;
-/// Bytes of a record that is written only where it says what it said before: `MongoDB` sends both in
-/// one document.
-pub const COMPARED_BYTES: usize = 4 << 20;
 /// Bytes of a record's name: keys of indexes stay small.
 pub const NAME_BYTES: usize = 512;
 /// Calls outside plans that are remembered, in one store.

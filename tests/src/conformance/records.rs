@@ -25,7 +25,9 @@ async fn put(store: &Arc<dyn Store>, kind: RecordKind, name: &str) {
 }
 
 async fn names(world: &World, kind: RecordKind, page: RecordPage) -> Vec<String> {
+    let listed = world.other.record_names(kind, page.clone()).await.unwrap();
     let found = world.other.records(kind, page).await.unwrap();
+    assert!(found.iter().map(|it| &it.name).eq(&listed), "{found:?}, not {listed:?}");
     assert!(found.iter().all(|it| it.kind == kind && *it.value == json!(it.name)), "{found:?}");
     found.into_iter().map(|it| it.name).collect()
 }
@@ -91,9 +93,12 @@ pub async fn a_record_is_exchanged_for_what_it_said(world: World) {
     let all = world.one.record(kind, "b").await.unwrap().unwrap().value;
     let all: BTreeSet<_> = all.as_array().unwrap().iter().filter_map(Value::as_i64).collect();
     assert_eq!(all, (0..8).collect());
-    let much = Unless::IsNot(Arc::new(json!("x".repeat(limits::COMPARED_BYTES))));
-    let answer = world.one.put_record(&record(kind, "b", json!(1), 0), much).await;
-    assert!(matches!(answer, Err(StoreError::TooLarge { .. })), "{answer:?}");
+    let [large, larger] =
+        ["x".repeat(limits::DOCUMENT_BYTES - 2), "y".repeat(limits::DOCUMENT_BYTES - 2)]
+            .map(|it| record(kind, "c", json!(it), 0));
+    assert!(world.one.put_record(&large, Unless::Exists).await.unwrap());
+    let is = Unless::IsNot(Arc::clone(&large.value));
+    assert!(world.other.put_record(&larger, is).await.unwrap(), "however large both are");
 }
 
 /// Of those that write the same name at the same time exactly one is the first.

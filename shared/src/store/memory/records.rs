@@ -25,7 +25,7 @@ pub(super) struct KeptRecords {
 
 impl KeptRecords {
     fn put(&mut self, record: &Record, unless: &Unless) -> Result<bool, StoreError> {
-        let (json, before) = (record.encode()?, unless.encode()?);
+        let (json, before) = (record.encode()?, unless.encode());
         let (kind, name) = (record.kind, &record.name);
         let of_kind = self.kinds.entry(kind).or_default();
         let may_write = match unless {
@@ -85,6 +85,18 @@ impl KeptRecords {
         }
     }
 
+    fn names(&self, kind: RecordKind, page: &RecordPage) -> Vec<String> {
+        let (Some(of_kind), Some(span)) = (self.kinds.get(&kind), page.span()) else {
+            return Vec::new();
+        };
+        let found = of_kind.range(span).map(|(name, _)| name.clone());
+        if page.newest {
+            found.rev().take(page.first).collect()
+        } else {
+            found.take(page.first).collect()
+        }
+    }
+
     fn count(&self, kind: RecordKind, page: &RecordPage) -> usize {
         let (Some(of_kind), Some(span)) = (self.kinds.get(&kind), page.span()) else { return 0 };
         of_kind.range(span).take(page.first).count()
@@ -117,6 +129,14 @@ impl Records for Memory {
 
     async fn records(&self, kind: RecordKind, page: RecordPage) -> Result<Vec<Record>, StoreError> {
         self.state().records.page(kind, &page)
+    }
+
+    async fn record_names(
+        &self,
+        kind: RecordKind,
+        page: RecordPage,
+    ) -> Result<Vec<String>, StoreError> {
+        Ok(self.state().records.names(kind, &page))
     }
 
     async fn count_records(

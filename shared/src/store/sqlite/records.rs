@@ -37,7 +37,7 @@ pub(super) struct RecordRow {
 impl RecordRow {
     fn new(record: &Record, unless: &Unless) -> Result<Self, StoreError> {
         let Record { kind, name, at, .. } = record;
-        let (json, before) = (record.encode()?, unless.encode()?);
+        let (json, before) = (record.encode()?, unless.encode());
         Ok(Self { kind: *kind, name: name.clone(), at: at.timestamp_micros(), json, before })
     }
 
@@ -175,6 +175,14 @@ impl Records for Sqlite {
         self.readers.read(move |connection| list(connection, kind, &page)).await
     }
 
+    async fn record_names(
+        &self,
+        kind: RecordKind,
+        page: RecordPage,
+    ) -> Result<Vec<String>, StoreError> {
+        self.readers.read(move |connection| names(connection, kind, &page)).await
+    }
+
     async fn count_records(
         &self,
         kind: RecordKind,
@@ -233,6 +241,21 @@ fn list(
         records.extend(good(read(row, kind))?);
     }
     Ok(records)
+}
+
+fn names(
+    connection: &Connection,
+    kind: RecordKind,
+    page: &RecordPage,
+) -> Result<Vec<String>, StoreError> {
+    let Some(span) = page.span() else { return Ok(Vec::new()) };
+    let (within, mut values) = within(kind, span);
+    values.push(i64::try_from(page.first).unwrap_or(i64::MAX).into());
+    let order = if page.newest { "name DESC" } else { "name" };
+    let sql = format!("SELECT name FROM records WHERE {within} ORDER BY {order} LIMIT ?");
+    let mut statement = connection.prepare_cached(&sql).map_err(|err| failed(&err))?;
+    let found = statement.query_map(params_from_iter(values), |row| row.get(0));
+    found.and_then(Iterator::collect).map_err(|err| failed(&err))
 }
 
 fn count(
