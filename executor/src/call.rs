@@ -13,7 +13,7 @@ use std::{
 use futures::FutureExt;
 use serde_json::Value;
 use shared::{
-    id::{Attempt, Part, StepIx, Task, ToolName},
+    id::{Attempt, Part, StepIx, Task, ToolName, ToolSetName},
     json, limits,
     tool::{ErrorCode, ToolError},
 };
@@ -38,6 +38,8 @@ pub(crate) struct Call {
     pub(crate) task: Task,
     pub(crate) attempt: Attempt,
     pub(crate) tool: ToolName,
+    /// The tool itself, where it is known which one it must be.
+    pub(crate) pinned: Option<ReadyTool>,
     pub(crate) parameters: Arc<Value>,
     /// How long the whole may take.
     pub(crate) timeout: Duration,
@@ -64,20 +66,27 @@ impl Call {
     pub(crate) async fn carry_out(self, toolbox: Toolbox, options: Arc<Options>) -> Ended {
         let (task, attempt) = (self.task, self.attempt);
         let (tool, began) = (self.tool.clone(), Instant::now());
-        let result = self.result(&toolbox, &options).await;
-        if !matches!(&result, Err(err) if err.code == ErrorCode::INACTIVE) {
+        let mut is_found = false;
+        let result = self.result(&toolbox, &options, &mut is_found).await;
+        let result = result.and_then(|output| check(output, options.output_bytes));
+        // Names that mean nothing are without end, so nobody counts them.
+        if is_found {
             toolbox.meter().count(&tool, began.elapsed(), result.is_err());
         }
-        let result = result.and_then(|output| check(output, options.output_bytes));
         let bytes = result.as_ref().map_or(256, json::bytes);
         let result = result.map(Answer::from);
         Ended { task, attempt, result, bytes }
     }
 
     /// What never reaches the tool certainly does nothing, so its error is definite.
-    async fn result(self, toolbox: &Toolbox, options: &Options) -> Result<Value, ToolError> {
+    async fn result(
+        self,
+        toolbox: &Toolbox,
+        options: &Options,
+        is_found: &mut bool,
+    ) -> Result<Value, ToolError> {
         let mut whole = pin!(time::sleep(self.timeout));
-        let ready = caught(&self.tool, self.ready(toolbox, options.connect));
+        let ready = caught(&self.tool, self.ready(toolbox, options.connect, is_found));
         let (tool, parameters) = tokio::select! {
             biased;
             ready = ready => ready?,
@@ -95,8 +104,13 @@ impl Call {
         &self,
         toolbox: &Toolbox,
         connect: Duration,
+        is_found: &mut bool,
     ) -> Result<(ReadyTool, Arc<Value>), ToolError> {
-        let tool = find(toolbox, &self.tool, connect).await?;
+        let tool = match &self.pinned {
+            Some(tool) => tool.clone(),
+            None => find(toolbox, &self.tool, connect).await?,
+        };
+        *is_found = true;
         // What `flow` is given it passes on: a reference is enough for that.
         let is_given_all = tool.definition().set.as_str() != flow::SET;
         let parameters = match self.cx.blobs.as_ref().filter(|_| is_given_all) {
@@ -137,10 +151,10 @@ impl Call {
     }
 }
 
-/// Calls a tool outside any plan. It ends: by itself, by the time that a step has, or by the
-/// context's token.
+/// Calls a tool outside any plan: this one, whatever its name means by then. It ends: by itself, by
+/// the time that a step has, or by the context's token.
 pub async fn outside(
-    tool: ToolName,
+    tool: ReadyTool,
     parameters: Arc<Value>,
     cx: ToolContext,
     toolbox: &Toolbox,
@@ -150,7 +164,8 @@ pub async fn outside(
     let call = Call {
         task,
         attempt,
-        tool,
+        tool: tool.definition().qualified(),
+        pinned: Some(tool),
         parameters,
         timeout: limits::STEP_TIMEOUT,
         idle_timeout: None,
@@ -195,16 +210,20 @@ async fn silence(
     }
 }
 
-/// Finds a tool; waits a while for a set that is still connecting.
+/// Finds a tool; waits a while for a set that is still connecting, and for one that has failed and
+/// is asked again.
 async fn find(
     toolbox: &Toolbox,
     name: &ToolName,
     connect: Duration,
 ) -> Result<ReadyTool, ToolError> {
     if let Some(known) = known(toolbox, name) {
-        return known;
+        let is_asked_again =
+            matches!(toolbox.find(name), Found::Failed { set, .. } if toolbox.wake(&set));
+        if known.is_ok() || !is_asked_again {
+            return known;
+        }
     }
-    let unavailable = |why: String| Err(ToolError::new(ErrorCode::UNAVAILABLE, why));
     let mut changes = toolbox.changes();
     let wait = async {
         loop {
@@ -213,31 +232,42 @@ async fn find(
                 return known;
             }
             if changes.changed().await.is_err() {
-                return unavailable(format!("`{name}` will not come"));
+                return Err(late(name, connect));
             }
         }
     };
-    time::timeout(connect, wait).await.unwrap_or_else(|_| {
-        unavailable(format!("the toolset of `{name}` did not connect within {connect:?}"))
-    })
+    time::timeout(connect, wait).await.unwrap_or_else(|_| Err(late(name, connect)))
 }
 
 /// Returns what a name means, or nothing while that may still turn out.
 fn known(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, ToolError>> {
-    let (code, why) = match toolbox.find(name) {
-        Found::Tool(tool) => return Some(Ok(tool)),
-        Found::Connecting => return None,
-        Found::Inactive(tool) => {
-            let set = &tool.definition().set;
-            let why = format!("`{name}` is switched off: activate the toolset `{set}`");
-            (ErrorCode::INACTIVE, why)
+    match toolbox.find(name) {
+        Found::Tool(tool) => Some(Ok(tool)),
+        Found::Connecting => None,
+        Found::Unknown => {
+            let why = format!("this node has no tool `{name}`");
+            Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, why)))
         }
-        Found::Failed { set, error } => {
-            (ErrorCode::UNAVAILABLE, format!("the toolset `{set}` has failed: {error}"))
-        }
-        Found::Unknown => (ErrorCode::UNAVAILABLE, format!("this node has no tool `{name}`")),
-    };
-    Some(Err(ToolError::new(code, why)))
+        Found::Inactive(tool) => Some(Err(inactive(name, &tool.definition().set))),
+        Found::Failed { set, error } => Some(Err(failed(&set, &error))),
+    }
+}
+
+/// Says that a tool is switched off.
+pub fn inactive(name: &ToolName, set: &ToolSetName) -> ToolError {
+    let why = format!("`{name}` is switched off: activate the toolset `{set}`");
+    ToolError::new(ErrorCode::INACTIVE, why)
+}
+
+/// Says that the set of a tool could not be asked for its tools.
+pub fn failed(set: &ToolSetName, error: &str) -> ToolError {
+    ToolError::new(ErrorCode::UNAVAILABLE, format!("the toolset `{set}` has failed: {error}"))
+}
+
+/// Says that the set of a tool takes too long to connect.
+pub fn late(name: &ToolName, connect: Duration) -> ToolError {
+    let why = format!("the toolset of `{name}` did not connect within {connect:?}");
+    ToolError::new(ErrorCode::UNAVAILABLE, why)
 }
 
 /// A tool that was stopped may have done its work, or a part of it.

@@ -9,38 +9,51 @@
 mod condition;
 mod merge;
 mod records;
+mod registering;
 mod switching;
 mod tools;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use shared::{
     clock::Clock,
-    id::{ParseIdError, ToolName, ToolSetName},
+    id::{ParseIdError, ToolSetName},
     json as patches, limits,
     store::{Record, RecordKind, Store, StoreError, Unless},
 };
-use tokio::{sync::Mutex, time};
+use tokio::{
+    sync::{Mutex, MutexGuard},
+    time::{self, Instant},
+};
 use tokio_util::sync::CancellationToken;
 
-use self::merge::{Known, Wanted, merge};
+use self::merge::{Known, Merged, Wanted, merge};
 pub use self::{switching::Switched, tools::TOOL_SET};
 use crate::{
-    sources::{Documents, SetConfig, Source, Sources, documents::FIELD},
-    tool::{command::CommandTool, flow},
-    toolbox::{Found, ReadyTool, Toolbox},
+    sources::{Documents, SetConfig, Sources, documents::FIELD},
+    tool::flow,
+    toolbox::{SetStatus, ToolSet, Toolbox},
 };
 
-/// The set of tools that are registered without one.
-const LOCAL: &str = "local";
 /// How often a node looks whether another one changed something, where no hint came.
 const LOOK: Duration = Duration::from_secs(2);
+/// How long changes are gathered that follow each other, and at least so many times as long as it
+/// takes to read them all: thousands of tools may be registered one after another.
+const GATHER: Duration = Duration::from_millis(100);
+const REST: u32 = 10;
+/// No revision.
+const NONE: u64 = u64::MAX;
+/// How often a change of a context is tried that others change at the same time.
+const TRIES: usize = 64;
 
 /// Which toolsets there are. Clones are one.
 #[derive(Clone, Debug)]
@@ -71,7 +84,11 @@ pub struct Parts {
 #[derive(Debug)]
 struct Inner {
     parts: Parts,
+    /// Whoever changes something has it until that is seen here: then nothing comes in between but
+    /// what other nodes do.
     applied: Mutex<Applied>,
+    /// The revision that the toolbox was last made of, [`NONE`] before the first.
+    seen: AtomicU64,
 }
 
 /// What the toolbox was last made of.
@@ -80,6 +97,8 @@ struct Applied {
     revision: Option<u64>,
     known: Known,
     wanted: Vec<Wanted>,
+    /// Sets that are not there, because their condition does not hold.
+    hidden: Vec<SetConfig>,
 }
 
 /// Why a set or a tool is not as it was asked for.
@@ -117,6 +136,12 @@ pub enum RegistryError {
         /// How many there may be.
         most: usize,
     },
+    /// It is there, and cannot be seen now.
+    #[error("the toolset `{0}` is not there now, as its `condition` says: try again once it is")]
+    Hidden(String),
+    /// Others change it at the same time.
+    #[error("{0}")]
+    Busy(String),
     /// The store could not be asked.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -135,7 +160,7 @@ impl Registry {
         let inner = Arc::new_cyclic(|registry: &Weak<Inner>| {
             parts.toolbox.put(flow::flow());
             parts.toolbox.put(tools::tool_set(registry.clone()));
-            Inner { parts, applied: Mutex::default() }
+            Inner { parts, applied: Mutex::default(), seen: AtomicU64::new(NONE) }
         });
         Self(inner)
     }
@@ -152,133 +177,135 @@ impl Registry {
 
     /// Makes the toolbox what the configuration and the store say by now.
     pub async fn sync(&self) -> Result<(), StoreError> {
+        let revision = self.0.parts.store.records_revision().await?;
+        if self.0.seen.load(Ordering::Acquire) == revision {
+            return Ok(());
+        }
+        self.latest().await.map(drop)
+    }
+
+    /// Makes the toolbox what the store says by now, and keeps everybody else from doing so.
+    async fn latest(&self) -> Result<MutexGuard<'_, Applied>, StoreError> {
         let mut applied = self.0.applied.lock().await;
+        self.renew(&mut applied).await?;
+        Ok(applied)
+    }
+
+    async fn renew(&self, applied: &mut Applied) -> Result<(), StoreError> {
         // Asked before the records: what changes in between is only read again.
         let revision = self.0.parts.store.records_revision().await?;
         if applied.revision == Some(revision) {
             return Ok(());
         }
         let known = records::read(&*self.0.parts.store, &self.0.parts.contexts).await?;
-        self.apply(&mut applied, known);
-        applied.revision = Some(revision);
+        self.apply(applied, known);
+        self.note(applied, revision);
         Ok(())
+    }
+
+    /// Remembers of which revision the toolbox is.
+    fn note(&self, applied: &mut Applied, revision: u64) {
+        applied.revision = Some(revision);
+        self.0.seen.store(revision, Ordering::Release);
     }
 
     /// Looks after what other nodes change, until `stop`.
     pub async fn watch(self, stop: CancellationToken) {
         let mut hints = self.0.parts.store.hints().records();
         loop {
+            let begun = Instant::now();
             if let Err(err) = self.sync().await {
                 tracing::warn!(%err, "cannot see whether toolsets have changed");
             }
+            let gather = (begun.elapsed() * REST).clamp(GATHER, LOOK);
+            let next = async {
+                time::sleep(gather).await;
+                let _ = time::timeout(LOOK, hints.changed()).await;
+            };
             tokio::select! {
                 () = stop.cancelled() => return,
-                _ = hints.changed() => (),
-                () = time::sleep(LOOK) => (),
+                () = next => (),
             }
         }
     }
 
-    /// Adds a set, as it would be written in the configuration.
-    pub async fn add_set(&self, written: Value) -> Result<(), RegistryError> {
+    /// Adds a set, as it would be written in the configuration, and returns it as it is now: without
+    /// tools and switched off where its condition does not hold yet.
+    pub async fn add_set(&self, written: Value) -> Result<ToolSet, RegistryError> {
         let set: SetConfig = serde_json::from_value(written.clone())
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
         self.check_secrets(set.variables())?;
-        self.sync().await?;
+        if let Some(condition) = &set.condition {
+            condition::parse(condition)
+                .map_err(|why| RegistryError::Invalid(format!("`condition`: {why}")))?;
+        }
         let name = set.name.to_string();
         let exists = || RegistryError::Exists { what: "a toolset", name: name.clone() };
-        {
-            let applied = self.0.applied.lock().await;
-            if let Some(condition) = &set.condition {
-                condition::holds(condition, set.context.as_deref(), &applied.known.contexts)
-                    .map_err(|why| RegistryError::Invalid(format!("`condition`: {why}")))?;
-            }
-            if applied.known.sets.len() >= limits::TOOL_SETS {
-                return Err(RegistryError::Full { what: "toolsets", most: limits::TOOL_SETS });
-            }
+        let mut applied = self.latest().await?;
+        if applied.known.sets.len() >= limits::TOOL_SETS {
+            return Err(RegistryError::Full { what: "toolsets", most: limits::TOOL_SETS });
         }
-        let is_configured = self.0.parts.configured.iter().any(|it| it.name == set.name);
-        if is_configured || self.0.parts.toolbox.set(&set.name).is_some() {
+        let is_hidden = applied.hidden.iter().any(|it| it.name == set.name);
+        if is_hidden || self.is_configured(&set.name) || self.toolbox().set(&set.name).is_some() {
             return Err(exists());
         }
+        self.forget_switch(&applied, &name).await?;
         if !self.put(RecordKind::ToolSet, &name, written, Unless::Exists).await? {
             return Err(exists());
         }
-        Ok(self.sync().await?)
+        self.renew(&mut applied).await?;
+        let hidden = || ToolSet {
+            name: set.name.clone(),
+            description: set.description.clone(),
+            source: set.kind(),
+            is_active: false,
+            status: SetStatus::Connecting,
+            tools: Vec::new(),
+        };
+        Ok(self.toolbox().whole_set(&set.name).unwrap_or_else(hidden))
     }
 
     /// Removes a set that was added, and the tools that were registered into it; returns whether
     /// there was one.
     pub async fn remove_set(&self, name: &ToolSetName) -> Result<bool, RegistryError> {
-        self.sync().await?;
         let store = &self.0.parts.store;
-        let tools: Vec<String> = {
-            let applied = self.0.applied.lock().await;
-            let tools = applied.known.tools.iter().filter(|(set, _)| set == name.as_str());
-            tools
-                .filter_map(|(set, tool)| Some(format!("{set}.{}", tool["name"].as_str()?)))
-                .collect()
+        let mut applied = self.latest().await?;
+        let elsewhere = || RegistryError::Elsewhere {
+            name: name.to_string(),
+            hint: "remove it from the configuration, or switch it off".to_owned(),
         };
+        if self.is_configured(name) {
+            return Err(elsewhere());
+        }
+        let tools = applied.known.tools.iter().filter(|(set, _)| set == name.as_str());
+        let tools: Vec<String> = tools
+            .filter_map(|(set, tool)| Some(format!("{set}.{}", tool["name"].as_str()?)))
+            .collect();
         let mut is_removed = store.remove_record(RecordKind::ToolSet, name.as_str()).await?;
         for tool in tools {
             is_removed |= store.remove_record(RecordKind::Tool, &tool).await?;
         }
         if !is_removed {
-            if self.0.parts.toolbox.set(name).is_none() {
-                return Ok(false);
-            }
-            return Err(RegistryError::Elsewhere {
-                name: name.to_string(),
-                hint: "remove it from the configuration, or switch it off".to_owned(),
-            });
+            return match self.toolbox().set(name) {
+                Some(_) => Err(elsewhere()),
+                None => Ok(false),
+            };
         }
-        store.remove_record(RecordKind::Switch, name.as_str()).await?;
-        self.sync().await?;
+        self.forget_switch(&applied, name.as_str()).await?;
+        self.renew(&mut applied).await?;
         Ok(true)
     }
 
-    /// Registers a tool, as it would be written in a set of the configuration, and returns the
-    /// name that always means it.
-    pub async fn register(
-        &self,
-        set: Option<&str>,
-        written: Value,
-    ) -> Result<ToolName, RegistryError> {
-        let tool: CommandTool = serde_json::from_value(written.clone())
-            .map_err(|err| RegistryError::Invalid(err.to_string()))?;
-        self.check_secrets(tool.secrets().into_iter().chain(tool.passed()))?;
-        let name: ToolSetName = set.unwrap_or(LOCAL).parse()?;
-        let known = tool.clone().into_tool(&name, usize::MAX, self.0.parts.sources.launcher());
-        let known = known.map_err(|err| RegistryError::Invalid(err.to_string()))?;
-        let qualified = known.definition().qualified();
-        self.sync().await?;
-        self.check_free(set.is_some(), &tool, &qualified).await?;
-        self.check_place(&name, &tool).await?;
-        let record = format!("{name}.{}", tool.name);
-        let value = json!({ "set": name, "tool": written });
-        if !self.put(RecordKind::Tool, &record, value, Unless::Exists).await? {
-            return Err(RegistryError::Exists { what: "a tool", name: qualified.to_string() });
-        }
-        self.registered(&name, tool, written).await?;
-        Ok(qualified)
+    fn is_configured(&self, name: &ToolSetName) -> bool {
+        self.0.parts.configured.iter().any(|it| it.name == *name)
     }
 
-    /// Removes a tool that was registered; returns whether there was one.
-    pub async fn unregister(&self, name: &ToolName) -> Result<bool, RegistryError> {
-        self.sync().await?;
-        let (Found::Tool(found) | Found::Inactive(found)) = self.0.parts.toolbox.find(name) else {
-            return Ok(false);
-        };
-        let definition = found.definition();
-        let record = format!("{}.{}", definition.set, definition.name);
-        if !self.0.parts.store.remove_record(RecordKind::Tool, &record).await? {
-            return Err(RegistryError::Elsewhere {
-                name: definition.qualified().to_string(),
-                hint: format!("it comes with the toolset `{}`", definition.set),
-            });
+    /// Removes what says that a set is switched on or off: that goes with the set.
+    async fn forget_switch(&self, applied: &Applied, name: &str) -> Result<(), StoreError> {
+        if applied.known.switches.contains_key(name) {
+            self.0.parts.store.remove_record(RecordKind::Switch, name).await?;
         }
-        self.sync().await?;
-        Ok(true)
+        Ok(())
     }
 
     /// Changes the data of a context as a JSON Merge Patch says (RFC 7396): fields are replaced,
@@ -288,24 +315,22 @@ impl Registry {
             let why = "the data of a context is an object, such as `{\"adminMode\": true}`";
             return Err(RegistryError::Invalid(why.to_owned()));
         }
-        self.sync().await?;
-        {
-            let known = &self.0.applied.lock().await.known;
-            if known.contexts.len() >= limits::CONTEXTS && !known.contexts.contains_key(name) {
-                return Err(RegistryError::Full { what: "contexts", most: limits::CONTEXTS });
-            }
-            if let Some(change) = data.get(FIELD).filter(|it| !it.is_null()) {
-                let mut documents = known.documents.get(name).cloned().unwrap_or_default();
-                patches::merge(&mut documents, change);
-                let checked = Documents::read(name, &documents);
-                checked.and_then(|_| Documents::set_of(name)).map_err(RegistryError::Invalid)?;
+        for _ in 0..TRIES {
+            let mut applied = self.latest().await?;
+            check_context(&applied.known, name, data)?;
+            let before = self.0.parts.store.record(RecordKind::Context, name).await?;
+            let unless = match &before {
+                Some(before) => Unless::IsNot(Arc::clone(&before.value)),
+                None => Unless::Exists,
+            };
+            let mut patch = before.map(|it| Arc::unwrap_or_clone(it.value)).unwrap_or_default();
+            patches::compose(&mut patch, data);
+            if self.put(RecordKind::Context, name, patch, unless).await? {
+                return Ok(self.renew(&mut applied).await?);
             }
         }
-        let before = self.0.parts.store.record(RecordKind::Context, name).await?;
-        let mut patch = before.map(|it| Arc::unwrap_or_clone(it.value)).unwrap_or_default();
-        patches::compose(&mut patch, data);
-        self.put(RecordKind::Context, name, patch, Unless::Never).await?;
-        Ok(self.sync().await?)
+        let why = format!("others change the context `{name}` all the time: try again");
+        Err(RegistryError::Busy(why))
     }
 
     /// Returns the data of a context.
@@ -336,97 +361,25 @@ impl Registry {
         self.0.parts.store.put_record(&record, unless).await
     }
 
-    /// A name without a set must mean nothing yet; with one, only nothing in it.
-    async fn check_free(
-        &self,
-        has_set: bool,
-        tool: &CommandTool,
-        qualified: &ToolName,
-    ) -> Result<(), RegistryError> {
-        let toolbox = &self.0.parts.toolbox;
-        let is_taken = |name: &ToolName| match toolbox.find(name) {
-            Found::Tool(it) | Found::Inactive(it) => {
-                let it = it.definition();
-                it.qualified() == *qualified || (!has_set && it.name == *name)
-            }
-            _ => false,
-        };
-        if is_taken(qualified) || is_taken(&tool.name) {
-            return Err(RegistryError::Exists { what: "a tool", name: tool.name.to_string() });
-        }
-        let tools = self.0.applied.lock().await.known.tools.len();
-        if tools >= limits::REGISTERED_TOOLS {
-            return Err(RegistryError::Full { what: "tools", most: limits::REGISTERED_TOOLS });
-        }
-        Ok(())
-    }
-
-    /// Only a set whose tools are written down can take one more.
-    async fn check_place(
-        &self,
-        set: &ToolSetName,
-        tool: &CommandTool,
-    ) -> Result<(), RegistryError> {
-        let applied = self.0.applied.lock().await;
-        let there = applied.wanted.iter().find(|it| it.config.name == *set);
-        let is_open = match there {
-            Some(it) => matches!(it.config.source, Source::Tools(_)),
-            None => self.0.parts.toolbox.set(set).is_none(),
-        };
-        if is_open {
-            return Ok(());
-        }
-        let why = format!(
-            "the tools of `{set}` come from elsewhere, so `{}` cannot be in it: name another toolset",
-            tool.name
-        );
-        Err(RegistryError::Invalid(why))
-    }
-
-    /// Takes note of a tool that was just registered. Where nothing else has changed, only this
-    /// one is new: thousands may be registered one after another.
-    async fn registered(
-        &self,
-        set: &ToolSetName,
-        tool: CommandTool,
-        written: Value,
-    ) -> Result<(), StoreError> {
-        let mut applied = self.0.applied.lock().await;
-        let revision = self.0.parts.store.records_revision().await?;
-        let place = applied.wanted.iter().position(|it| it.config.name == *set);
-        if let Some(place) = place
-            && applied.revision.map(|it| it + 1) == Some(revision)
-            && let Source::Tools(tools) = &mut applied.wanted[place].config.source
-            && let Ok(ready) = tool.clone().into_tool(
-                set,
-                self.0.parts.sources.output_bytes(),
-                self.0.parts.sources.launcher(),
-            )
-        {
-            tools.push(tool);
-            applied.known.tools.push((set.to_string(), written));
-            applied.revision = Some(revision);
-            self.0.parts.toolbox.extend(set, ReadyTool::new(ready));
-            return Ok(());
-        }
-        drop(applied);
-        self.sync().await
-    }
-
     /// Makes the toolbox what is known. Sets that are as they were are not touched.
     fn apply(&self, applied: &mut Applied, known: Known) {
         let Parts { sources, toolbox, configured, base, secrets, .. } = &self.0.parts;
-        let (wanted, complaints) = merge(configured, &known, base, secrets.as_ref());
+        let secrets = secrets.as_ref();
+        let Merged { wanted, hidden, complaints } = merge(configured, &known, base, secrets);
         for (name, why) in complaints {
             tracing::warn!(%name, %why, "a toolset is not as it was asked for");
         }
         for gone in applied.wanted.iter().filter(|it| !has(&wanted, &it.config.name)) {
             sources.remove(&gone.config.name);
         }
-        for Wanted { config, .. } in &wanted {
+        for Wanted { config, is_active, .. } in &wanted {
             let before = applied.wanted.iter().find(|it| it.config.name == config.name);
-            if before.is_none_or(|it| it.config != *config) {
-                sources.put(config.clone());
+            // What is switched off is never there switched on, not even for a moment.
+            let now = || SetConfig { active: *is_active, ..config.clone() };
+            match before {
+                Some(before) if before.config == *config => (),
+                Some(before) => sources.change(now(), &before.config),
+                None => sources.put(now()),
             }
         }
         let switches = wanted.iter().map(|it| (it.config.name.clone(), it.is_active)).collect();
@@ -436,7 +389,21 @@ impl Registry {
         toolbox.arrange(&order);
         applied.known = known;
         applied.wanted = wanted;
+        applied.hidden = hidden;
     }
+}
+
+/// Returns why the data of a context cannot be changed so, if that is so.
+fn check_context(known: &Known, name: &str, data: &Value) -> Result<(), RegistryError> {
+    if known.contexts.len() >= limits::CONTEXTS && !known.contexts.contains_key(name) {
+        return Err(RegistryError::Full { what: "contexts", most: limits::CONTEXTS });
+    }
+    let Some(change) = data.get(FIELD).filter(|it| !it.is_null()) else { return Ok(()) };
+    let mut documents = known.documents.get(name).cloned().unwrap_or_default();
+    patches::merge(&mut documents, change);
+    let checked = Documents::read(name, &documents);
+    checked.and_then(|_| Documents::set_of(name)).map_err(RegistryError::Invalid)?;
+    Ok(())
 }
 
 fn has(wanted: &[Wanted], name: &ToolSetName) -> bool {

@@ -14,11 +14,17 @@ use std::{
     time::Duration,
 };
 
-use shared::{clock::Clock, id::ToolSetName, store::Store};
+use shared::{
+    clock::Clock,
+    id::{ToolName, ToolSetName},
+    store::Store,
+    tool::qualified,
+};
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::builtin::Needs;
+pub(crate) use self::config::root;
 pub use self::{
     builtin::{BuiltinKind, BuiltinSet, with_builtin},
     config::{SetConfig, Source},
@@ -48,7 +54,7 @@ pub struct Sources {
     toolbox: Toolbox,
     output_bytes: usize,
     needs: Needs,
-    live: Mutex<Live>,
+    live: Arc<Mutex<Live>>,
     stop: CancellationToken,
 }
 
@@ -78,11 +84,18 @@ impl Kept {
 impl Sources {
     /// Makes the sources of a toolbox, none yet, whose outputs have at most `output_bytes` bytes.
     pub fn new(toolbox: &Toolbox, output_bytes: usize) -> Self {
+        let live: Arc<Mutex<Live>> = Arc::default();
+        let kept = Arc::downgrade(&live);
+        toolbox.on_wanted(move |name| {
+            let Some(live) = kept.upgrade() else { return false };
+            let live = live.lock().unwrap_or_else(PoisonError::into_inner);
+            live.lines.get(name).is_some_and(|(it, _)| it.wake())
+        });
         Self {
             toolbox: toolbox.clone(),
             output_bytes,
             needs: Needs { launcher: Launcher::none(), store: None },
-            live: Mutex::default(),
+            live,
             stop: CancellationToken::new(),
         }
     }
@@ -151,7 +164,7 @@ impl Sources {
                 self.ask(config.name, Box::new(offers));
             }
             Source::Tools(tools) => {
-                (set.status, set.tools) = self.commands(&set.name, tools);
+                (set.status, set.tools) = self.commands(&set.name, tools, &BTreeMap::new());
                 self.toolbox.put(set);
             }
             Source::Documents(documents) => {
@@ -171,6 +184,26 @@ impl Sources {
                 self.toolbox.put(set);
             }
         }
+    }
+
+    /// Registers a set in the place of what it was `before`. Tools that are as they were are not
+    /// made again: there may be thousands, and each has a schema.
+    pub(crate) fn change(&self, config: SetConfig, before: &SetConfig) {
+        let (Source::Tools(tools), Source::Tools(old)) = (&config.source, &before.source) else {
+            return self.put(config);
+        };
+        let ready = self.toolbox.tools(&config.name);
+        let by_name: BTreeMap<_, _> = ready.iter().map(|it| (&it.definition().name, it)).collect();
+        let kept = old.iter().filter_map(|it| Some((&it.name, (it, *by_name.get(&it.name)?))));
+        let (status, tools) = self.commands(&config.name, tools.clone(), &kept.collect());
+        self.toolbox.put(ToolSet {
+            source: config.kind(),
+            description: config.purpose(),
+            is_active: config.active,
+            status,
+            tools,
+            name: config.name,
+        });
     }
 
     /// Asks for the tools of a set until they are known.
@@ -232,12 +265,7 @@ impl Sources {
 
     /// Connects a set again that has failed, unless that was a moment ago; returns whether it does.
     pub fn retry(&self, name: &ToolSetName) -> bool {
-        let is_failed = matches!(self.status(name), Some(SetStatus::Failed { .. }));
-        let is_retried = is_failed && self.live().lines.get(name).is_some_and(|(it, _)| it.wake());
-        if is_retried {
-            self.toolbox.connecting(name);
-        }
-        is_retried
+        self.toolbox.wake(name)
     }
 
     /// Ends the servers: closes their input, waits, and kills what does not end.
@@ -247,15 +275,23 @@ impl Sources {
         while keepers.join_next().await.is_some() {}
     }
 
-    fn commands(&self, set: &ToolSetName, tools: Vec<CommandTool>) -> (SetStatus, Vec<ReadyTool>) {
+    /// Makes tools ready; those of `kept` are it already.
+    fn commands(
+        &self,
+        set: &ToolSetName,
+        tools: Vec<CommandTool>,
+        kept: &BTreeMap<&ToolName, (&CommandTool, &ReadyTool)>,
+    ) -> (SetStatus, Vec<ReadyTool>) {
         let mut names = BTreeSet::new();
-        if let Some(twin) = tools.iter().find(|it| !names.insert(&it.name)) {
+        if let Some(twin) = tools.iter().find(|it| !names.insert(qualified(set, &it.name))) {
             let error = format!("two tools are called `{}`: rename one", twin.name);
             return (SetStatus::Failed { error }, Vec::new());
         }
-        let make = |it: CommandTool| it.into_tool(set, self.output_bytes, &self.needs.launcher);
-        let tools: Result<Vec<_>, _> =
-            tools.into_iter().map(|it| make(it).map(ReadyTool::new)).collect();
+        let make = |it: CommandTool| match kept.get(&it.name) {
+            Some((old, ready)) if **old == it => Ok(ReadyTool::clone(ready)),
+            _ => it.into_tool(set, self.output_bytes, &self.needs.launcher).map(ReadyTool::new),
+        };
+        let tools: Result<Vec<_>, _> = tools.into_iter().map(make).collect();
         match tools {
             Ok(tools) => (SetStatus::Ready, tools),
             Err(err) => (SetStatus::Failed { error: err.to_string() }, Vec::new()),

@@ -11,9 +11,10 @@ use serde_json::Value;
 use shared::{
     id::{ToolName, ToolSetName},
     schema::Schema,
-    tool::{Names, ToolDefinition},
+    tool::{Names, Rank, ToolDefinition},
 };
 use tokio::{sync::watch, time};
+use tokio_util::sync::CancellationToken;
 
 use crate::{tool::Tool, usage::Meter};
 
@@ -85,7 +86,12 @@ struct Shared {
     inventory: RwLock<Inventory>,
     changes: watch::Sender<()>,
     meter: Meter,
+    /// What asks for a set that has failed.
+    waker: OnceLock<Waker>,
 }
+
+/// Asks for a set that has failed; returns whether it will be asked for its tools now.
+type Waker = Box<dyn Fn(&ToolSetName) -> bool + Send + Sync>;
 
 /// The sets in the order in which they were registered, and an index of names.
 #[derive(Debug, Default)]
@@ -158,6 +164,7 @@ impl Default for Toolbox {
             inventory: RwLock::default(),
             changes: watch::Sender::new(()),
             meter: Meter::default(),
+            waker: OnceLock::new(),
         };
         Self(Arc::new(shared))
     }
@@ -198,13 +205,56 @@ impl Toolbox {
         });
     }
 
-    /// Says that a set's source is asked again. Its tools stay until it has answered.
-    pub fn connecting(&self, name: &ToolSetName) {
+    /// Says what became of asking a set's source, unless `stop` came first: then there may be
+    /// another set of the name.
+    pub(crate) fn settle_unless(
+        &self,
+        stop: &CancellationToken,
+        name: &ToolSetName,
+        status: SetStatus,
+        tools: Vec<ReadyTool>,
+    ) {
         self.change(|sets| {
-            if let Some(set) = sets.iter_mut().find(|it| it.name == *name) {
-                set.status = SetStatus::Connecting;
+            if let Some(set) = sets.iter_mut().find(|it| it.name == *name && !stop.is_cancelled()) {
+                set.status = status;
+                set.tools = tools;
             }
         });
+    }
+
+    /// Says how a set that has failed is asked for. The first that says so is asked.
+    pub(crate) fn on_wanted(&self, waker: impl Fn(&ToolSetName) -> bool + Send + Sync + 'static) {
+        let _ = self.0.waker.set(Box::new(waker));
+    }
+
+    /// Asks for a set where it has failed, unless that was a moment ago; returns whether it is
+    /// connecting now. Its tools stay until it has answered.
+    pub fn wake(&self, name: &ToolSetName) -> bool {
+        let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
+        let is_failed = |it: &ToolSet| matches!(it.status, SetStatus::Failed { .. });
+        let set = inventory.sets.iter_mut().find(|it| it.name == *name && is_failed(it));
+        let Some(set) = set else { return false };
+        // Who answers has to wait until the set is said to be connecting.
+        if !self.0.waker.get().is_some_and(|wake| wake(name)) {
+            return false;
+        }
+        set.status = SetStatus::Connecting;
+        inventory.revision += 1;
+        drop(inventory);
+        self.0.changes.send_replace(());
+        true
+    }
+
+    /// Asks for every set that has failed, as [`wake`](Self::wake) does.
+    pub fn wake_all(&self) {
+        let failed: Vec<ToolSetName> = {
+            let inventory = self.inventory();
+            let is_failed = |it: &&ToolSet| matches!(it.status, SetStatus::Failed { .. });
+            inventory.sets.iter().filter(is_failed).map(|it| it.name.clone()).collect()
+        };
+        for name in failed {
+            self.wake(&name);
+        }
     }
 
     /// Puts a set in the place of the one of its name, or behind those that are there.
@@ -271,6 +321,31 @@ impl Toolbox {
         })
     }
 
+    /// Returns a set with its tools, if there is one.
+    pub fn whole_set(&self, name: &ToolSetName) -> Option<ToolSet> {
+        self.inventory().sets.iter().find(|it| it.name == *name).cloned()
+    }
+
+    /// Returns the tools of a set; none where there is no such set.
+    pub fn tools(&self, name: &ToolSetName) -> Vec<ReadyTool> {
+        let inventory = self.inventory();
+        let set = inventory.sets.iter().find(|it| it.name == *name);
+        set.map(|it| it.tools.clone()).unwrap_or_default()
+    }
+
+    /// Returns whether a name may mean something else once the sets that are connecting are not any
+    /// more: one of them may have a better claim to it.
+    pub fn may_change(&self, name: &ToolName) -> bool {
+        let inventory = self.inventory();
+        let rivals = match inventory.names().find(name.as_str()) {
+            Some((Rank::Qualified, _)) => return false,
+            Some((Rank::Own, (set, _))) => &inventory.sets[..set],
+            Some((Rank::Short, _)) => inventory.sets.as_slice(),
+            None => return matches!(inventory.missing(name), Found::Connecting),
+        };
+        rivals.iter().any(|it| it.status == SetStatus::Connecting)
+    }
+
     /// Returns what a name means right now: `set.name`, or the plain name of the earliest set
     /// that has it, active or not.
     pub fn find(&self, name: &ToolName) -> Found {
@@ -323,6 +398,21 @@ impl Toolbox {
     }
 
     /// Opens the inventory. Nobody holds it across a wait.
+    /// Waits until no set that is connecting can change what a name means, at most so long.
+    pub async fn certain(&self, name: &ToolName, most: Duration) {
+        let mut changes = self.changes();
+        let certain = async {
+            loop {
+                changes.mark_unchanged();
+                if !self.may_change(name) || changes.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        // Whoever waited sees what is there.
+        let _ = time::timeout(most, certain).await;
+    }
+
     fn inventory(&self) -> RwLockReadGuard<'_, Inventory> {
         // Nothing that changes it can panic half-way.
         self.0.inventory.read().unwrap_or_else(PoisonError::into_inner)
@@ -385,3 +475,6 @@ impl fmt::Debug for Toolbox {
         f.debug_list().entries(self.inventory().sets.iter().map(|it| &it.name)).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,11 @@ use shared::{
 
 /// What was counted and is not in the store yet.
 #[derive(Debug, Default)]
-pub struct Meter(Mutex<BTreeMap<ToolName, Tally>>);
+pub struct Meter {
+    tallies: Mutex<BTreeMap<ToolName, Tally>>,
+    /// Whoever adds to the store has it: who comes later finds what the one before has added.
+    adding: tokio::sync::Mutex<()>,
+}
 
 #[derive(Clone, Debug)]
 struct Tally {
@@ -33,7 +37,7 @@ impl Meter {
     /// Counts a call that has ended.
     pub(crate) fn count(&self, name: &ToolName, took: Duration, is_failure: bool) {
         let last = Instant::now();
-        let mut tallies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
         if !tallies.contains_key(name) {
             let none = Tally { calls: 0, failures: 0, last, times: BTreeMap::new() };
             tallies.insert(name.clone(), none);
@@ -46,9 +50,12 @@ impl Meter {
         }
     }
 
-    /// Adds what was counted to the store. What cannot be added is kept for the next time.
+    /// Adds what was counted to the store, and returns once all is there that was counted before.
+    /// What cannot be added is kept for the next time.
     pub async fn flush(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
-        let taken = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let _adding = self.adding.lock().await;
+        let taken =
+            std::mem::take(&mut *self.tallies.lock().unwrap_or_else(PoisonError::into_inner));
         if taken.is_empty() {
             return Ok(());
         }
@@ -61,7 +68,7 @@ impl Meter {
     }
 
     fn put_back(&self, taken: BTreeMap<ToolName, Tally>) {
-        let mut tallies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
         for (tool, mut tally) in taken {
             if let Some(newer) = tallies.remove(&tool) {
                 tally.calls += newer.calls;

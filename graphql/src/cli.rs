@@ -57,6 +57,8 @@ enum Ending {
     Done,
     /// The execution failed or was cancelled.
     Failed,
+    /// A part of what it was asked for is not there; the rest was done.
+    NotFound,
     /// Something is missing or cannot be reached.
     Unreachable,
     /// The execution waits for a person.
@@ -70,6 +72,7 @@ impl Ending {
         match self {
             Self::Done => 0,
             Self::Failed => 1,
+            Self::NotFound => 2,
             Self::Unreachable => 3,
             Self::Waiting => 4,
             Self::Detached => 130,

@@ -9,6 +9,8 @@ pub const PLAN_STEPS: usize = 400_000;
 /// How deep the parameters of a step may nest: events wrap them in a few levels more, and
 /// `serde_json` reads 127.
 pub const JSON_DEPTH: usize = 96;
+/// How deep a record may nest: it wraps such values, too.
+pub const RECORD_DEPTH: usize = JSON_DEPTH + 8;
 /// Bytes of one tool's output; larger ones belong into a file that the output names.
 pub const OUTPUT_BYTES: usize = 1 << 20;
 /// Bytes of base 64 that stand in an output themselves; more is kept beside the log. A small icon

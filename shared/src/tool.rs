@@ -51,13 +51,18 @@ impl ToolDefinition {
     ///
     /// A tool whose own name begins with its set's (`flow.echo`) is not named twice.
     pub fn qualified(&self) -> ToolName {
-        let (set, name) = (self.set.as_str(), self.name.as_str());
-        let is_qualified = name.strip_prefix(set).is_some_and(|rest| rest.starts_with('.'));
-        if is_qualified {
-            return self.name.clone();
-        }
-        format!("{set}.{name}").parse().unwrap_or_else(|_| self.name.clone())
+        qualified(&self.set, &self.name)
     }
+}
+
+/// Returns the name that always means a tool of a set.
+pub fn qualified(set: &ToolSetName, name: &ToolName) -> ToolName {
+    let is_qualified =
+        name.as_str().strip_prefix(set.as_str()).is_some_and(|rest| rest.starts_with('.'));
+    if is_qualified {
+        return name.clone();
+    }
+    format!("{set}.{name}").parse().unwrap_or_else(|_| name.clone())
 }
 
 /// What every name means: `set.name` first, then the name that its source gives a tool, then what
@@ -68,9 +73,12 @@ pub struct Names<T>(BTreeMap<ToolName, (Rank, T)>);
 
 /// How a tool comes by a name; what is less wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
+pub enum Rank {
+    /// It is `set.name`, which always means it.
     Qualified,
+    /// Its source gives it that name.
     Own,
+    /// It is what is left of that behind its first dot.
     Short,
 }
 
@@ -94,7 +102,12 @@ impl<T: Copy + Ord> Names<T> {
 
     /// Returns where the tool is that a name means.
     pub fn get(&self, name: &str) -> Option<T> {
-        self.0.get(name).map(|(_, at)| *at)
+        self.find(name).map(|(_, at)| at)
+    }
+
+    /// Returns where the tool is that a name means, and how it comes by the name.
+    pub fn find(&self, name: &str) -> Option<(Rank, T)> {
+        self.0.get(name).copied()
     }
 }
 

@@ -345,6 +345,14 @@ impl Records for Faulty {
         self.through(self.inner.records(kind, page)).await
     }
 
+    async fn record_names(
+        &self,
+        kind: RecordKind,
+        page: RecordPage,
+    ) -> Result<Vec<String>, StoreError> {
+        self.through(self.inner.record_names(kind, page)).await
+    }
+
     async fn count_records(
         &self,
         kind: RecordKind,

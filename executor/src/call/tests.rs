@@ -103,6 +103,7 @@ impl Trial {
             task: key.0,
             attempt: key.1,
             tool: tool.parse().unwrap(),
+            pinned: None,
             parameters: Arc::new(parameters),
             timeout: LONG,
             idle_timeout: None,

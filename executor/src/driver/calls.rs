@@ -24,6 +24,7 @@ use crate::{
     machine::{Answer, Input},
     permits::Granted,
     tool::{StepCall, ToolContext},
+    toolbox::Found,
 };
 
 /// Something that was under way and is over.
@@ -91,6 +92,7 @@ impl Driver {
             task,
             attempt: started.attempt,
             tool: callee.tool.clone(),
+            pinned: None,
             parameters: Arc::clone(&started.parameters),
             timeout: callee.policy.timeout(),
             idle_timeout: callee.policy.idle_timeout_ms.map(Duration::from_millis),
@@ -186,6 +188,10 @@ impl Driver {
 
 /// Calls a tool that only reads, unless the same was asked not long ago.
 async fn call_once_in_a_while(context: Arc<Context>, call: Call, ttl_ms: u64) -> Ended {
+    if matches!(context.toolbox.find(&call.tool), Found::Inactive(_)) {
+        // What is switched off returns nothing, whatever it returned before.
+        return call.carry_out(context.toolbox.clone(), Arc::clone(&context.options)).await;
+    }
     let key = cache::key(&call.tool, &call.parameters);
     match context.store.cached(&key, context.clock.now()).await {
         Ok(Some(output)) => {

@@ -1,6 +1,9 @@
 //! Whether a set is there: its condition over the data of contexts.
 
-use std::{cell::RefCell, collections::BTreeMap};
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::BTreeMap,
+};
 
 use serde_json::{Map, Value};
 use shared::{
@@ -12,27 +15,46 @@ use shared::{
 /// The data of every context, by its name.
 pub(super) type Contexts = BTreeMap<String, Value>;
 
-/// Returns whether a condition holds. Err: why that cannot be told, for people.
-///
-/// `data` is that of the set's own context, whose fields are also names of their own; `contexts`
-/// has that of all. What is not there is null.
-pub(super) fn holds(
-    condition: &str,
-    context: Option<&str>,
-    contexts: &Contexts,
-) -> Result<bool, String> {
-    let words = Words::default();
-    let condition = Condition::parse(condition, &words).map_err(|err| err.to_string())?;
-    let data = context.and_then(|it| contexts.get(it)).cloned().unwrap_or_default();
-    let all = contexts.iter().map(|(name, data)| (name.clone(), data.clone()));
-    let all = Value::Object(all.collect::<Map<_, _>>());
-    let values = words.0.into_inner().into_iter().map(|word| match (data.get(&word), &*word) {
-        (Some(value), _) => value.clone(),
-        (None, "data" | "context") => data.clone(),
-        (None, "contexts") => all.clone(),
-        (None, _) => Value::Null,
-    });
-    condition.holds(&Meanings(values.collect()), &data)
+/// Returns why a text is no condition, if that is so.
+pub(super) fn parse(condition: &str) -> Result<(), String> {
+    Condition::parse(condition, &Words::default()).map(drop).map_err(|err| err.to_string())
+}
+
+/// Whom conditions ask. What is long is copied at most once, and only where one asks for it.
+pub(super) struct Asked<'a> {
+    contexts: &'a Contexts,
+    all: OnceCell<Value>,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn new(contexts: &'a Contexts) -> Self {
+        Self { contexts, all: OnceCell::new() }
+    }
+
+    /// Returns whether a condition holds. Err: why that cannot be told, for people.
+    ///
+    /// The data are those of the set's own context, whose fields are also names of their own, and
+    /// `contexts` has those of all. What is not there is null.
+    pub(super) fn holds(&self, condition: &str, context: Option<&str>) -> Result<bool, String> {
+        let words = Words::default();
+        let condition = Condition::parse(condition, &words).map_err(|err| err.to_string())?;
+        let data = context.and_then(|it| self.contexts.get(it)).unwrap_or(&Value::Null);
+        let words = words.0.into_inner();
+        let values = words.iter().map(|word| match (data.get(word), word.as_str()) {
+            (Some(value), _) => value,
+            (None, "data" | "context") => data,
+            (None, "contexts") => self.all(),
+            (None, _) => &Value::Null,
+        });
+        condition.holds(&Meanings(values.collect()), data)
+    }
+
+    fn all(&self) -> &Value {
+        self.all.get_or_init(|| {
+            let all = self.contexts.iter().map(|(name, data)| (name.clone(), data.clone()));
+            Value::Object(all.collect::<Map<_, _>>())
+        })
+    }
 }
 
 /// Numbers whatever a condition names, as it comes.
@@ -55,12 +77,12 @@ impl Names for Words {
 }
 
 /// What the words mean.
-struct Meanings(Vec<Value>);
+struct Meanings<'a>(Vec<&'a Value>);
 
-impl Values for Meanings {
+impl Values for Meanings<'_> {
     fn value(&self, target: &Target) -> Option<&Value> {
         match target {
-            Target::Step(at) => self.0.get(at.get()),
+            Target::Step(at) => self.0.get(at.get()).copied(),
             _ => None,
         }
     }
@@ -77,7 +99,7 @@ mod tests {
             ("shop".to_owned(), json!({ "adminMode": true, "users": ["ann"], "tier": 2 })),
             ("my-context".to_owned(), json!({ "adminMode": false })),
         ]);
-        let found = holds(condition, Some("shop"), &contexts);
+        let found = Asked::new(&contexts).holds(condition, Some("shop"));
         match (found, expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{condition}"),
             (Err(found), Err(expected)) => {
@@ -102,8 +124,20 @@ mod tests {
     }
 
     #[test]
+    fn all_contexts_are_copied_for_those_conditions_that_ask_for_them() {
+        let contexts = Contexts::from([("shop".to_owned(), json!({ "n": 1 }))]);
+        let asked = Asked::new(&contexts);
+        assert_eq!(asked.holds("n == 1 && data.n == 1", Some("shop")), Ok(true));
+        assert!(asked.all.get().is_none());
+        assert_eq!(asked.holds("contexts.shop.n == 1", None), Ok(true));
+        assert!(asked.all.get().is_some());
+    }
+
+    #[test]
     fn a_context_that_is_not_there_has_no_data() {
-        assert_eq!(holds("adminMode == true", Some("none"), &Contexts::new()), Ok(false));
-        assert_eq!(holds("adminMode == true", None, &Contexts::new()), Ok(false));
+        let contexts = Contexts::new();
+        let asked = Asked::new(&contexts);
+        assert_eq!(asked.holds("adminMode == true", Some("none")), Ok(false));
+        assert_eq!(asked.holds("adminMode == true", None), Ok(false));
     }
 }

@@ -9,9 +9,9 @@ use std::{
 use serde_json::Value;
 use shared::id::{ToolName, ToolSetName};
 
-use super::condition::{Contexts, holds};
+use super::condition::{Asked, Contexts};
 use crate::{
-    sources::{Documents, SetConfig, Source},
+    sources::{Documents, SetConfig, Source, root},
     tool::command::CommandTool,
 };
 
@@ -40,6 +40,17 @@ pub(super) struct Wanted {
     pub(super) is_added: bool,
 }
 
+/// What everything that is known comes to.
+#[derive(Debug)]
+pub(super) struct Merged {
+    /// The sets that there are to be, in their order.
+    pub(super) wanted: Vec<Wanted>,
+    /// Those whose condition does not hold.
+    pub(super) hidden: Vec<SetConfig>,
+    /// What cannot be as it was asked for.
+    pub(super) complaints: Vec<Complaint>,
+}
+
 /// Something that cannot be a set, and why. The others are not touched by it.
 pub(super) type Complaint = (String, String);
 
@@ -50,7 +61,7 @@ pub(super) fn merge(
     known: &Known,
     base: &Path,
     secrets: Option<&BTreeSet<String>>,
-) -> (Vec<Wanted>, Vec<Complaint>) {
+) -> Merged {
     let mut complaints = Vec::new();
     let mut sets: Vec<(SetConfig, bool)> =
         configured.iter().map(|it| (it.clone(), false)).collect();
@@ -68,24 +79,30 @@ pub(super) fn merge(
     }
     let mut names = names_of(&sets);
     for (set, written) in &known.tools {
-        if let Err(why) = add_tool(&mut sets, &mut names, secrets, (set, written)) {
+        if let Err(why) = add_tool(&mut sets, &mut names, (base, secrets), (set, written)) {
             complaints.push((set.clone(), why));
         }
     }
-    let wanted = sets.into_iter().filter_map(|(config, is_added)| {
+    let (mut wanted, mut hidden): (Vec<Wanted>, _) = (Vec::new(), Vec::new());
+    let asked = Asked::new(&known.contexts);
+    for (config, is_added) in sets {
         let name = config.name.as_str();
         let is_there = match &config.condition {
             None => true,
-            Some(condition) => holds(condition, config.context.as_deref(), &known.contexts)
-                .unwrap_or_else(|why| {
+            Some(condition) => {
+                asked.holds(condition, config.context.as_deref()).unwrap_or_else(|why| {
                     complaints.push((name.to_owned(), format!("its condition: {why}")));
                     false
-                }),
+                })
+            }
         };
         let is_active = known.switches.get(name).copied().unwrap_or(config.active);
-        is_there.then_some(Wanted { config, is_active, is_added })
-    });
-    let mut wanted: Vec<Wanted> = wanted.collect();
+        if is_there {
+            wanted.push(Wanted { config, is_active, is_added });
+        } else {
+            hidden.push(config);
+        }
+    }
     for (context, written) in &known.documents {
         match offered(context, written, &wanted) {
             Ok(None) => {}
@@ -97,7 +114,7 @@ pub(super) fn merge(
             Err(why) => complaints.push((context.clone(), why)),
         }
     }
-    (wanted, complaints)
+    Merged { wanted, hidden, complaints }
 }
 
 /// Makes the set of the documents that a context offers, if it offers any.
@@ -136,14 +153,15 @@ fn names_of(sets: &[(SetConfig, bool)]) -> Names {
 fn add_tool(
     sets: &mut Vec<(SetConfig, bool)>,
     names: &mut Names,
-    secrets: Option<&BTreeSet<String>>,
+    (base, secrets): (&Path, Option<&BTreeSet<String>>),
     (set, written): (&str, &Value),
 ) -> Result<(), String> {
-    let tool: CommandTool =
+    let mut tool: CommandTool =
         serde_json::from_value(written.clone()).map_err(|err| err.to_string())?;
     if let Some(variable) = denied(tool.secrets().into_iter().chain(tool.passed()), secrets) {
         return Err(format!("`{}`: {}", tool.name, not_told(variable)));
     }
+    root(&mut tool, base);
     let name: ToolSetName = set.parse().map_err(|err| format!("{err}"))?;
     let Some((there, _)) = sets.iter_mut().find(|(it, _)| it.name == name) else {
         names.insert((name.clone(), tool.name.clone()));
@@ -215,7 +233,8 @@ mod tests {
                 .unwrap(),
         ];
         let secrets = BTreeSet::from(["SHOWN".to_owned()]);
-        let (wanted, complaints) = merge(&configured, &known, Path::new("/"), Some(&secrets));
+        let Merged { wanted, complaints, .. } =
+            merge(&configured, &known, Path::new("/"), Some(&secrets));
         let mut lines: Vec<String> = Vec::new();
         for Wanted { config, is_active, is_added } in wanted {
             let tools = match config.source {

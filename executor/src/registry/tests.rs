@@ -1,20 +1,24 @@
 //! The registry over a real store: what one node changes, another finds.
 
 use serde_json::{Value, json};
-use shared::{clock::WallClock, limits, store::memory::Memory};
+use shared::{clock::WallClock, limits, store::memory::Memory, tool::Effect};
 
 use super::*;
 use crate::{
     tool::ToolContext,
-    toolbox::{SetStatus, ToolSet},
+    toolbox::{Found, SetStatus, ToolSet},
 };
 
 fn node(store: &Arc<Memory>, configured: Value) -> Registry {
+    node_over(Arc::clone(store) as Arc<dyn Store>, configured)
+}
+
+fn node_over(store: Arc<dyn Store>, configured: Value) -> Registry {
     let toolbox = Toolbox::default();
     Registry::new(Parts {
         sources: Sources::new(&toolbox, limits::OUTPUT_BYTES),
         toolbox,
-        store: Arc::clone(store) as Arc<dyn Store>,
+        store,
         clock: Arc::new(WallClock),
         configured: serde_json::from_value(configured).unwrap(),
         contexts: BTreeMap::from([("shop".to_owned(), json!({ "adminMode": false, "n": 1 }))]),
@@ -338,5 +342,217 @@ async fn thousands_of_tools_are_registered_one_after_another() {
         assert_eq!(named(node, "many").await.tools.len(), 1_000);
         let name = "many.t999".parse().unwrap();
         assert!(matches!(node.toolbox().find(&name), Found::Tool(_)));
+    }
+}
+
+/// Returns the names of a set's tools, in their order.
+async fn names(registry: &Registry, set: &str) -> Vec<String> {
+    let tools = named(registry, set).await.tools;
+    tools.iter().map(|it| it.definition().name.to_string()).collect()
+}
+
+/// Real writes take their time, so that everything happens between everything else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn tools_that_are_registered_at_the_same_time_are_all_there_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("db").display());
+    let (store, store_of_other) =
+        (shared::store::open(&url).await.unwrap(), shared::store::open(&url).await.unwrap());
+    let (one, other) = (node_over(store, json!([])), node_over(store_of_other, json!([])));
+    let stop = CancellationToken::new();
+    let mut tasks = tokio::task::JoinSet::new();
+    for node in [&one, &other] {
+        tasks.spawn(node.clone().watch(stop.clone()));
+        // Somebody looks all the time, as queries do.
+        let (node, stop) = (node.clone(), stop.clone());
+        tasks.spawn(async move {
+            while !stop.is_cancelled() {
+                node.sync().await.unwrap();
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+    let registered = futures::future::join_all((0..60).map(async |n| {
+        let node = if n % 3 == 0 { &other } else { &one };
+        node.register(Some("many"), tool(&format!("t{n:02}"))).await.unwrap()
+    }));
+    registered.await;
+    let expected: Vec<_> = (0..60).map(|n| format!("t{n:02}")).collect();
+    for node in [&one, &other] {
+        let mut found = names(node, "many").await;
+        found.sort();
+        assert_eq!(found, expected);
+    }
+    stop.cancel();
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn changes_of_a_context_at_the_same_time_are_all_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("db").display());
+    let open = async || node_over(shared::store::open(&url).await.unwrap(), json!([]));
+    let (one, other) = (open().await, open().await);
+    let changed = futures::future::join_all((0..20).map(async |n| {
+        let node = if n % 2 == 0 { &one } else { &other };
+        node.set_context("shop", &json!({ format!("f{n:02}"): n })).await.unwrap();
+    }));
+    changed.await;
+    for node in [&one, &other] {
+        node.sync().await.unwrap();
+        let data = node.context("shop").await.unwrap();
+        assert_eq!(data.as_object().unwrap().len(), 22, "{data}");
+    }
+}
+
+#[tokio::test]
+async fn a_set_that_is_switched_off_is_never_there_switched_on() {
+    let store = Arc::new(Memory::new());
+    let (one, other) = (node(&store, json!([])), node(&store, json!([])));
+    one.register(Some("b"), tool("x")).await.unwrap();
+    one.switch(&strings(&["b"]), false).await.unwrap();
+    other.sync().await.unwrap();
+    one.register(Some("b"), tool("y")).await.unwrap();
+    let config = other.0.applied.lock().await.wanted[0].config.clone();
+    assert!(config.active, "as it is written");
+    let (toolbox, name) = (other.toolbox().clone(), config.name);
+    let watching = std::thread::spawn(move || {
+        while toolbox.tools(&name).len() < 2 {
+            assert!(!toolbox.set(&name).unwrap().is_active);
+        }
+        toolbox.set(&name).unwrap().is_active
+    });
+    other.sync().await.unwrap();
+    assert!(!watching.join().unwrap());
+    assert_eq!(sets(&other).await, ["b-"]);
+}
+
+#[tokio::test]
+async fn what_is_configured_is_not_removed_nor_what_was_registered_into_it() {
+    let registry = node(&Arc::new(Memory::new()), json!([set("a", &["x"])]));
+    registry.register(Some("a"), tool("y")).await.unwrap();
+    registry.switch(&strings(&["a"]), false).await.unwrap();
+    let err = registry.remove_set(&"a".parse().unwrap()).await.unwrap_err();
+    assert!(err.to_string().contains("remove it from the configuration"), "{err}");
+    assert_eq!(sets(&registry).await, ["a-"]);
+    assert_eq!(names(&registry, "a").await, ["x", "y"]);
+}
+
+#[tokio::test]
+async fn a_set_whose_condition_does_not_hold_yet_is_kept() {
+    let store = Arc::new(Memory::new());
+    let (one, other) = (node(&store, json!([])), node(&store, json!([])));
+    let written = |condition: &str| {
+        let mut set = set("vip", &["x"]);
+        set["context"] = json!("shop");
+        set["condition"] = json!(condition);
+        set
+    };
+    // There is no such field yet, so it is neither true nor false.
+    let added = one.add_set(written("isVip")).await.unwrap();
+    assert_eq!((added.name.as_str(), added.is_active, added.tools.len()), ("vip", false, 0));
+    let err = other.add_set(written("isVip")).await.unwrap_err();
+    assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
+    let err = other.register(Some("vip"), tool("y")).await.unwrap_err();
+    assert_eq!(err, RegistryError::Hidden("vip".to_owned()));
+    assert_eq!(sets(&other).await, [""; 0]);
+    other.set_context("shop", &json!({ "isVip": true })).await.unwrap();
+    assert_eq!(sets(&one).await, ["vip+"]);
+    other.register(Some("vip"), tool("y")).await.unwrap();
+    assert_eq!(names(&one, "vip").await, ["x", "y"]);
+    one.set_context("shop", &json!({ "isVip": false })).await.unwrap();
+    assert!(one.unregister(&"vip.y".parse().unwrap()).await.unwrap(), "though it is not there");
+    assert!(one.remove_set(&"vip".parse().unwrap()).await.unwrap());
+    assert!(!one.remove_set(&"vip".parse().unwrap()).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_name_that_means_a_tool_is_not_given_to_another() {
+    let registry = node(&Arc::new(Memory::new()), json!([set("blog", &["createAuthor"])]));
+    let err = registry.register(None, tool("blog.createAuthor")).await.unwrap_err();
+    assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
+    registry.register(Some("a"), tool("b")).await.unwrap();
+    let err = registry.register(Some("a"), tool("a.b")).await.unwrap_err();
+    assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
+    // What is only short for a tool is free.
+    assert_eq!(registry.register(None, tool("echo")).await.unwrap().as_str(), "local.echo");
+    let Found::Tool(found) = registry.toolbox().find(&"echo".parse().unwrap()) else { panic!() };
+    assert_eq!(found.definition().qualified().as_str(), "local.echo");
+}
+
+#[tokio::test]
+async fn how_a_set_is_switched_goes_with_it() {
+    let store = Arc::new(Memory::new());
+    let registry = node(&store, json!([]));
+    for (removed, name) in [("set", "local"), ("tool", "local"), ("set", "b")] {
+        let add = async || match name {
+            "b" => drop(registry.add_set(set("b", &["t"])).await.unwrap()),
+            _ => drop(registry.register(None, tool("t")).await.unwrap()),
+        };
+        add().await;
+        registry.switch(&strings(&[name]), false).await.unwrap();
+        let is_removed = match removed {
+            "set" => registry.remove_set(&name.parse().unwrap()).await.unwrap(),
+            _ => registry.unregister(&"local.t".parse().unwrap()).await.unwrap(),
+        };
+        assert!(is_removed);
+        assert_eq!(store.record(RecordKind::Switch, name).await.unwrap(), None);
+        // A node that knows nothing of that may have left one.
+        let left = Record {
+            kind: RecordKind::Switch,
+            name: name.to_owned(),
+            value: Arc::new(json!(false)),
+            at: WallClock.now(),
+        };
+        store.put_record(&left, Unless::Never).await.unwrap();
+        add().await;
+        assert_eq!(sets(&registry).await, [format!("{name}+")], "{removed}");
+        registry.remove_set(&name.parse().unwrap()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_is_as_it_was_is_not_made_again() {
+    let store = Arc::new(Memory::new());
+    let (one, other) = (node(&store, json!([])), node(&store, json!([])));
+    one.register(None, tool("a")).await.unwrap();
+    let before = named(&other, "local").await.tools;
+    one.register(None, tool("b")).await.unwrap();
+    let after = named(&other, "local").await.tools;
+    assert_eq!(after.len(), 2);
+    assert!(Arc::ptr_eq(before[0].tool(), after[0].tool()));
+}
+
+#[tokio::test]
+async fn what_a_registered_tool_runs_is_where_its_folder_says() {
+    let store = Arc::new(Memory::new());
+    let (one, other) = (node(&store, json!([])), node(&store, json!([])));
+    let written = json!({ "name": "where", "run": { "command": ["pwd"], "cwd": "usr" } });
+    let name = one.register(None, written).await.unwrap();
+    other.sync().await.unwrap();
+    for node in [&one, &other] {
+        let Found::Tool(found) = node.toolbox().find(&name) else { panic!("it is there") };
+        let called = found.tool().call(Arc::new(json!({})), ToolContext::detached()).await;
+        assert_eq!(called.unwrap(), json!("/usr"));
+    }
+}
+
+#[tokio::test]
+async fn what_a_second_call_does_is_what_the_method_says() {
+    let registry = node(&Arc::new(Memory::new()), json!([]));
+    for (method, effect) in [
+        ("GET", Effect::Read),
+        ("HEAD", Effect::Read),
+        ("PUT", Effect::Idempotent),
+        ("DELETE", Effect::Idempotent),
+        ("POST", Effect::Once),
+    ] {
+        let run = json!({ "http": { "method": method, "url": "http://127.0.0.1:9/" } });
+        let written = json!({ "name": method, "effect": null, "run": run });
+        let name = registry.register(None, written).await.unwrap();
+        let Found::Tool(found) = registry.toolbox().find(&name) else { panic!("it is there") };
+        assert_eq!(found.definition().effect, effect, "{method}");
     }
 }

@@ -84,7 +84,9 @@ fn list(registry: Weak<Inner>) -> Arc<dyn Tool> {
     let run = move |Nothing {}, _: ToolContext| {
         let registry = open(&registry);
         async move {
-            let sets = registry?.0.parts.toolbox.sets();
+            let registry = registry?;
+            registry.sync().await.map_err(|err| failed(err.into()))?;
+            let sets = registry.toolbox().sets();
             let tool_sets = sets.iter().map(described).collect();
             Ok::<_, ToolError>(Listed { tool_sets, success: true })
         }

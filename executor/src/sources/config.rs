@@ -127,14 +127,7 @@ impl SetConfig {
             Source::GraphQl(_) | Source::Documents(_) => {}
             Source::Tools(tools) => {
                 for tool in tools.iter_mut() {
-                    let Some(Action::Command(run)) = &mut tool.run else { continue };
-                    let program = rooted_program(base, run.command.program());
-                    run.command = run.command.clone().with_program(program);
-                    run.cwd = Some(rooted_cwd(base, run.cwd.take()));
-                    if let Some(confine) = &mut run.confine {
-                        let folders = confine.write.iter_mut().chain(&mut confine.read);
-                        folders.for_each(|it| *it = base.join(&*it));
-                    }
+                    root(tool, base);
                 }
             }
         }
@@ -180,7 +173,7 @@ impl SetConfig {
     }
 
     /// Says for people where the tools come from: the context, where it is one's.
-    pub(super) fn kind(&self) -> String {
+    pub(crate) fn kind(&self) -> String {
         let kind = match self.source {
             Source::Mcp(_) => "mcp",
             Source::Tools(_) => "local",
@@ -195,6 +188,18 @@ impl SetConfig {
 
 fn passed(confinement: &Confinement) -> impl Iterator<Item = &str> {
     confinement.pass.iter().map(String::as_str)
+}
+
+/// Resolves the relative paths of a tool.
+pub(crate) fn root(tool: &mut CommandTool, base: &Path) {
+    let Some(Action::Command(run)) = &mut tool.run else { return };
+    let program = rooted_program(base, run.command.program());
+    run.command = run.command.clone().with_program(program);
+    run.cwd = Some(rooted_cwd(base, run.cwd.take()));
+    if let Some(confine) = &mut run.confine {
+        let folders = confine.write.iter_mut().chain(&mut confine.read);
+        folders.for_each(|it| *it = base.join(&*it));
+    }
 }
 
 /// A bare name is looked up on the path; only what has a slash is a path.

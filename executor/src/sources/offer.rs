@@ -31,6 +31,8 @@ const BACKOFF: Duration = Duration::from_millis(500);
 const RETRY: Duration = Duration::from_mins(1);
 /// Tools that one source may offer.
 pub(super) const TOOLS: usize = 20_000;
+/// Bytes of a tool's name: room for a set's and a number.
+const ID: usize = 180;
 /// Bytes of a tool's description.
 const DESCRIPTION: usize = 1_000;
 
@@ -87,12 +89,12 @@ impl Asker {
     /// Asks until the tools are known, or until `stop`.
     pub(super) async fn run(self, stop: CancellationToken) {
         tokio::select! {
-            () = self.ask() => {}
+            () = self.ask(&stop) => {}
             () = stop.cancelled() => {}
         }
     }
 
-    async fn ask(&self) {
+    async fn ask(&self, stop: &CancellationToken) {
         let mut wait = Duration::ZERO;
         loop {
             let asked = timeout(CONNECT_TIMEOUT, self.offers.tools()).await;
@@ -100,7 +102,7 @@ impl Asker {
             let error = match asked {
                 Ok(Ok(tools)) => {
                     let tools = tools.into_iter().map(ReadyTool::new).collect();
-                    self.toolbox.settle(&self.set, SetStatus::Ready, tools);
+                    self.toolbox.settle_unless(stop, &self.set, SetStatus::Ready, tools);
                     return;
                 }
                 Ok(Err(error)) => error,
@@ -108,7 +110,7 @@ impl Asker {
             };
             tracing::warn!(set = %self.set, %error, "the tools of a set are not known");
             self.turn.put_off(wait);
-            self.toolbox.settle(&self.set, SetStatus::Failed { error }, Vec::new());
+            self.toolbox.settle_unless(stop, &self.set, SetStatus::Failed { error }, Vec::new());
             wait = (wait * 2).clamp(BACKOFF, RETRY);
             tokio::select! {
                 () = self.turn.wanted.notified() => {}
@@ -152,13 +154,19 @@ impl Names {
     }
 }
 
+/// Makes a tool's name of an identifier that a document gives it: the identifier itself, where it
+/// can be a name.
+pub(super) fn tool_id(called: &str) -> Option<ToolName> {
+    let name = if called.len() <= ID { called.parse().ok() } else { None };
+    name.or_else(|| tool_name(called))
+}
+
 /// Makes a tool's name of what a source calls it: letters, digits, `_` and `-`.
 pub(super) fn tool_name(called: &str) -> Option<ToolName> {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
     let name: String = called.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     let name = name.trim_matches('_');
-    // Room for a set's name and a number.
-    name[..name.floor_char_boundary(180)].parse().ok()
+    name[..name.floor_char_boundary(ID)].parse().ok()
 }
 
 /// Cuts a description to what a model should read of it.
@@ -193,6 +201,15 @@ mod tests {
         assert_eq!(name("get_/users/{id}").as_deref(), Some("get__users__id"));
         assert_eq!(name("{}"), None);
         assert_eq!(name(&"ä".repeat(200)).map(|it| it.len()), Some(180));
+    }
+
+    #[test]
+    fn an_identifier_that_can_be_a_name_is_one() {
+        for id in ["pets.list", "pets/create", "list pets", "Über-uns"] {
+            assert_eq!(tool_id(id).unwrap().as_str(), id);
+        }
+        assert_eq!(tool_id("a\nb").unwrap().as_str(), "a_b");
+        assert_eq!(tool_id(&"x.".repeat(200)).map(|it| it.len()), Some(180));
     }
 
     #[test]

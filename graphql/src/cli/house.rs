@@ -140,7 +140,10 @@ impl Local {
         let clock: Arc<dyn Clock> = Arc::new(WallClock);
         let has_tools = !matches!(need, Need::Store | Need::Stopping);
         let registry = registry(session, &toolbox, &store, &clock, has_tools)?;
-        registry.sync().await?;
+        if has_tools {
+            // Only then: it starts the servers of sets that were added.
+            registry.sync().await?;
+        }
         let scope = match need {
             Need::Store | Need::Tools => None,
             Need::Stopping | Need::Driving => Some(Scope::Given),

@@ -132,7 +132,7 @@ async fn switch(
         }
     }
     let is_known = change["notFound"].as_array().is_none_or(Vec::is_empty);
-    if is_known { Ok(Ending::Done) } else { Ok(Ending::Failed) }
+    if is_known { Ok(Ending::Done) } else { Ok(Ending::NotFound) }
 }
 
 async fn list_toolsets(session: &Session, client: &Client) -> Result<Ending, Failure> {

@@ -10,7 +10,7 @@ use executor::{
     call,
     registry::{Registry, RegistryError, Switched},
     tool::ToolContext,
-    toolbox::Found,
+    toolbox::{Found, ReadyTool, ToolSet},
     worker::CallPermit,
 };
 use planner::calls::{CatalogNames, ToolCall, parse_tool_calls, schemas::schemas_for};
@@ -18,9 +18,10 @@ use serde_json::{Map, Value, json};
 use shared::{
     clock::Timestamp,
     id::{CallId, ToolName, ToolSetName},
+    json::bytes as json_bytes,
     limits,
     store::{Record, RecordKind, RecordPage, StoreError, Unless, Usage},
-    tool::Effect,
+    tool::{Effect, ToolError},
 };
 use tokio::time;
 use tokio_util::sync::CancellationToken;
@@ -54,6 +55,41 @@ pub struct DirectCall {
     pub at: Timestamp,
 }
 
+/// What a name means to somebody who wants to call it.
+enum Meaning {
+    /// This tool.
+    Tool(ReadyTool),
+    /// A tool that cannot be called now, and why.
+    Refused(ToolName, ToolError),
+    /// Nothing.
+    Unknown,
+}
+
+/// How calls of a tool are recorded.
+enum Recorded {
+    /// Under this name.
+    Name(String),
+    /// Under this name behind that of some set.
+    OfAnySet(String),
+}
+
+impl Recorded {
+    fn is(&self, tool: &str) -> bool {
+        match self {
+            Self::Name(name) => name == tool,
+            Self::OfAnySet(name) => tool.split_once('.').is_some_and(|(_, it)| it == name),
+        }
+    }
+}
+
+impl DirectCall {
+    /// Returns about how many bytes it has.
+    fn bytes(&self) -> usize {
+        let result = self.result.as_ref().map_or_else(String::len, json_bytes);
+        json_bytes(&self.parameters) + result
+    }
+}
+
 impl Engine {
     /// Returns which toolsets there are.
     pub fn registry(&self) -> &Registry {
@@ -85,17 +121,30 @@ impl Engine {
             duration_ms: 0.0,
             at,
         };
-        let Some((tool, effect)) = self.known_tool(name).await else {
-            self.grant.spend([])?;
-            call.result = Err(format!("Tool not found: {name}"));
-            self.keep_call(&call).await?;
-            return Ok(call);
+        let tool = match self.meaning(name).await {
+            Meaning::Tool(tool) => tool,
+            // Nothing is called: the error says why.
+            Meaning::Refused(tool, why) => {
+                self.grant.check_tools([&tool])?;
+                self.grant.spend([])?;
+                call.tool = tool.to_string();
+                call.result = Err(why.to_string());
+                self.keep_call(&call).await?;
+                return Ok(call);
+            }
+            Meaning::Unknown => {
+                self.grant.spend([])?;
+                call.result = Err(format!("Tool not found: {name}"));
+                self.keep_call(&call).await?;
+                return Ok(call);
+            }
         };
-        call.tool = tool.to_string();
-        self.grant.check_tools([&tool])?;
-        self.grant.spend([&tool])?;
-        let _permit = self.permit(&call, &tool, &left).await?;
-        if effect != Effect::Read {
+        let qualified = tool.definition().qualified();
+        call.tool = qualified.to_string();
+        self.grant.check_tools([&qualified])?;
+        self.grant.spend([&qualified])?;
+        let _permit = self.permit(&call, &qualified, &left).await?;
+        if tool.definition().effect != Effect::Read {
             self.keep_call(&call).await?;
         }
         let started = Instant::now();
@@ -106,7 +155,16 @@ impl Engine {
         call.duration_ms = started.elapsed().as_secs_f64() * 1e3;
         let result = result.map(|it| self.visible(&call.tool, it));
         call.result = result.map_err(|err| err.to_string());
-        self.keep_call(&call).await?;
+        match self.keep_call(&call).await {
+            Err(StoreError::TooLarge { .. } | StoreError::Unfit { .. }) => {
+                // It has happened, so whoever asked gets what came of it all the same.
+                let why = "what it was given and returned is too large to be kept".to_owned();
+                let short =
+                    DirectCall { parameters: Value::Null, result: Err(why), ..call.clone() };
+                self.keep_call(&short).await?;
+            }
+            kept => kept?,
+        }
         Ok(call)
     }
 
@@ -143,19 +201,32 @@ impl Engine {
         permit.ok_or_else(late).map(Some)
     }
 
-    /// Returns what a name means, once the set that may have it is known.
-    async fn known_tool(&self, name: &str) -> Option<(ToolName, Effect)> {
-        let name: ToolName = name.parse().ok()?;
-        if matches!(self.toolbox.find(&name), Found::Connecting) {
-            self.settled().await;
+    /// Returns what a name means, once the sets are known that may have it.
+    async fn meaning(&self, name: &str) -> Meaning {
+        let Ok(name) = name.parse::<ToolName>() else { return Meaning::Unknown };
+        self.catch_up().await;
+        if matches!(self.toolbox.find(&name), Found::Failed { .. }) {
+            self.toolbox.wake_all();
         }
+        self.toolbox.certain(&name, self.options.connect).await;
+        let is_of = |set: &ToolSetName| {
+            name.as_str().split_once('.').is_some_and(|(prefix, _)| prefix == set.as_str())
+        };
         match self.toolbox.find(&name) {
-            Found::Tool(it) | Found::Inactive(it) => {
-                Some((it.definition().qualified(), it.definition().effect))
+            Found::Tool(tool) => Meaning::Tool(tool),
+            Found::Inactive(tool) => {
+                let name = tool.definition().qualified();
+                let why = call::inactive(&name, &tool.definition().set);
+                Meaning::Refused(name, why)
             }
-            // The call itself says what is wrong with the set.
-            Found::Connecting | Found::Failed { .. } => Some((name, Effect::Read)),
-            Found::Unknown => None,
+            Found::Connecting => {
+                let why = call::late(&name, self.options.connect);
+                Meaning::Refused(name, why)
+            }
+            Found::Failed { set, error } if is_of(&set) => {
+                Meaning::Refused(name, call::failed(&set, &error))
+            }
+            Found::Failed { .. } | Found::Unknown => Meaning::Unknown,
         }
     }
 
@@ -171,10 +242,12 @@ impl Engine {
             "error": error,
             "durationMs": call.duration_ms,
         });
+        // They are listed by their names: these order by time, and say which tool it was, where what
+        // was asked for can be one.
+        let tool = call.tool.parse::<ToolName>().map(|it| format!(" {it}")).unwrap_or_default();
         let record = Record {
             kind: RecordKind::Call,
-            // They are listed by their names, and these order by time.
-            name: format!("{:020} {}", call.at.timestamp_micros(), call.id),
+            name: format!("{:020} {}{tool}", call.at.timestamp_micros(), call.id),
             value: Arc::new(value),
             at: call.at,
         };
@@ -187,28 +260,47 @@ impl Engine {
         tool: Option<&str>,
         first: usize,
     ) -> Result<Vec<DirectCall>, EngineError> {
-        let name = match tool {
-            Some(name) => self.known_tool(name).await.map(|(it, _)| it.to_string()),
-            None => None,
+        let wanted = tool.map(|name| self.recorded_as(name));
+        let is_wanted = |tool: &str| {
+            let is_asked = wanted.as_ref().is_none_or(|it| it.iter().any(|it| it.is(tool)));
+            is_asked && self.may_see(tool)
         };
-        let name = name.or_else(|| tool.map(str::to_owned));
-        let mut calls = Vec::new();
-        let mut after = None;
+        let (mut calls, mut bytes, mut after) = (Vec::new(), 0, None);
         let most = first.min(HISTORY);
-        while calls.len() < most {
+        loop {
             let page = RecordPage { after, newest: true, ..RecordPage::first(HISTORY) };
-            let records = self.store.records(RecordKind::Call, page).await?;
-            after = records.last().map(|it| it.name.clone());
-            let is_last = records.len() < HISTORY;
-            let found = records.into_iter().filter_map(read);
-            let found = found.filter(|it| self.may_see(&it.tool));
-            calls.extend(found.filter(|it| name.as_ref().is_none_or(|name| it.tool == *name)));
+            let names = self.store.record_names(RecordKind::Call, page).await?;
+            after = names.last().cloned();
+            let is_last = names.len() < HISTORY;
+            for name in names.iter().filter(|it| tool_of(it).is_none_or(&is_wanted)) {
+                if calls.len() >= most || bytes >= limits::ANSWER_BYTES {
+                    return Ok(calls);
+                }
+                // It may have been removed since.
+                let found = self.store.record(RecordKind::Call, name).await?.and_then(read);
+                if let Some(call) = found.filter(|it| is_wanted(&it.tool)) {
+                    bytes += call.bytes();
+                    calls.push(call);
+                }
+            }
             if is_last {
-                break;
+                return Ok(calls);
             }
         }
-        calls.truncate(most);
-        Ok(calls)
+    }
+
+    /// Returns how calls of a tool are recorded: by what its name means now, and as one that is
+    /// not there any more.
+    fn recorded_as(&self, name: &str) -> Vec<Recorded> {
+        let now = name.parse().map(|it| self.toolbox.find(&it));
+        let mut all = vec![Recorded::Name(name.to_owned())];
+        match now {
+            Ok(Found::Tool(it) | Found::Inactive(it)) => {
+                all.push(Recorded::Name(it.definition().qualified().to_string()));
+            }
+            _ => all.push(Recorded::OfAnySet(name.to_owned())),
+        }
+        all
     }
 
     /// Reads the calls that a model's reply asks for.
@@ -257,7 +349,7 @@ impl Engine {
     }
 
     /// Adds a toolset.
-    pub async fn add_tool_set(&self, written: Value) -> Result<(), EngineError> {
+    pub async fn add_tool_set(&self, written: Value) -> Result<ToolSet, EngineError> {
         Ok(self.registry.add_set(written).await?)
     }
 
@@ -273,6 +365,10 @@ impl Engine {
         set: Option<&str>,
         written: Value,
     ) -> Result<ToolName, EngineError> {
+        if set.is_none() {
+            // A set that is connecting may have the name.
+            self.settled().await;
+        }
         Ok(self.registry.register(set, written).await?)
     }
 
@@ -297,6 +393,11 @@ impl Engine {
     }
 }
 
+/// Returns the tool that the name of a call's record says.
+fn tool_of(name: &str) -> Option<&str> {
+    name.splitn(3, ' ').nth(2)
+}
+
 fn read(record: Record) -> Option<DirectCall> {
     let Record { name, value, at, .. } = record;
     let mut value = Arc::unwrap_or_clone(value);
@@ -305,7 +406,7 @@ fn read(record: Record) -> Option<DirectCall> {
         None => Ok(value["result"].take()),
     };
     Some(DirectCall {
-        id: name.split_once(' ')?.1.to_owned(),
+        id: name.split(' ').nth(1)?.to_owned(),
         tool: value["tool"].as_str()?.to_owned(),
         parameters: value["parameters"].take(),
         result,
@@ -318,9 +419,10 @@ impl From<RegistryError> for EngineError {
     fn from(err: RegistryError) -> Self {
         let message = err.to_string();
         match err {
-            RegistryError::Exists { .. } | RegistryError::Elsewhere { .. } => {
-                Self::Conflict(message)
-            }
+            RegistryError::Exists { .. }
+            | RegistryError::Elsewhere { .. }
+            | RegistryError::Hidden(_)
+            | RegistryError::Busy(_) => Self::Conflict(message),
             RegistryError::Invalid(why) => Self::InvalidArgument(why),
             RegistryError::Secret(_) => Self::Forbidden(message),
             RegistryError::Full { .. } => Self::LimitExceeded(message),

@@ -54,9 +54,10 @@ impl Engine {
     }
 
     /// Waits until no toolset is connecting any more, or the time for that is over. What other
-    /// nodes changed before is known then.
+    /// nodes changed before is known then. One that has failed is asked again, though not too soon.
     pub async fn settled(&self) {
         self.catch_up().await;
+        self.toolbox.wake_all();
         self.toolbox.settled(self.options.connect).await;
     }
 

@@ -152,7 +152,7 @@ impl ToolMutation {
     }
 
     /// Adds a toolset, on every node and for good. It connects in its own time: ask for its
-    /// `status`.
+    /// `status`. Where its condition does not hold yet it is not active and has no tools.
     #[graphql(complexity = "20 + child_complexity")]
     async fn add_tool_set(
         &self,
@@ -160,14 +160,8 @@ impl ToolMutation {
         #[graphql(desc = "The toolset.")] input: ToolSetInput,
     ) -> Result<ToolSet> {
         let engine = ctx.data::<Engine>()?;
-        let name = input.name.clone();
-        engine.add_tool_set(input.into_written()).await.map_err(ApiError::from)?;
-        let set = engine.toolbox().sets().into_iter().find(|it| it.name.as_str() == name);
-        let hidden = || {
-            let why = "it is kept, and appears once its `condition` holds";
-            EngineError::Conflict(format!("there is no toolset `{name}` now: {why}"))
-        };
-        Ok(ToolSet(set.ok_or_else(hidden).map_err(ApiError::from)?))
+        let set = engine.add_tool_set(input.into_written()).await.map_err(ApiError::from)?;
+        Ok(ToolSet(set))
     }
 
     /// Removes a toolset that was added, with the tools that were registered into it; false where
@@ -260,7 +254,8 @@ pub(super) struct ToolInput {
     /// The toolset it goes into: a new one, or one whose tools are written down. `local` where it
     /// is left out; then nothing may have the name yet.
     tool_set: Option<String>,
-    /// What a second call does; ONCE where it is left out.
+    /// What a second call does. Where it is left out an HTTP call is what its method says (GET and
+    /// HEAD: READ, PUT and DELETE: IDEMPOTENT), and everything else ONCE.
     effect: Option<Effect>,
     /// Sentences that people would say when they want it.
     examples: Option<Vec<String>>,
@@ -272,7 +267,7 @@ pub(super) struct ToolInput {
 impl ToolInput {
     /// Returns it as the configuration has it.
     fn into_written(self) -> Value {
-        let effect = shared::tool::Effect::from(self.effect.unwrap_or(Effect::Once));
+        let effect = self.effect.map(shared::tool::Effect::from);
         let is_callable = self.run.as_object().is_none_or(|it| !it.is_empty());
         json!({
             "name": self.name,

@@ -10,7 +10,9 @@ use super::{
 };
 
 /// Words before a name that make it a definition and not a call.
-const DEFINES: [&str; 5] = ["def", "fn", "func", "function", "class"];
+const DEFINES: [&str; 3] = ["def", "fn", "func"];
+/// Words that do so where a body follows: people say them of calls, too.
+const MAY_DEFINE: [&str; 2] = ["function", "class"];
 
 /// Why there are no arguments.
 enum Misfit {
@@ -26,11 +28,14 @@ pub(super) fn read(reading: &Reading<'_>, start: usize, open: usize) -> Attempt 
     let Some(tool) = reading.tool(source.slice(start..open)) else {
         return Attempt::Passed(open + 1);
     };
-    if is_definition(source, start) {
+    if follows(source, start, &DEFINES) {
         return Attempt::Passed(open + 1);
     }
     let arguments = Arguments { source, tool: &tool, args: Args::new(), given: Vec::new() };
     match arguments.read(open + 1) {
+        Ok((_, end)) if follows(source, start, &MAY_DEFINE) && has_body(source, end) => {
+            Attempt::Passed(open + 1)
+        }
         Ok((args, end)) => {
             let call = reading.call(&tool, args, CallFormat::FunctionCall, start..end);
             Attempt::Read { calls: vec![call], end }
@@ -40,8 +45,14 @@ pub(super) fn read(reading: &Reading<'_>, start: usize, open: usize) -> Attempt 
     }
 }
 
-fn is_definition(source: &Source<'_>, start: usize) -> bool {
-    DEFINES.iter().any(|it| {
+/// Returns whether what follows a signature is a body.
+fn has_body(source: &Source<'_>, end: usize) -> bool {
+    matches!(source.byte(source.skip_space(end)), Some(b'{' | b':'))
+}
+
+/// Returns whether one of these words is right before `start`.
+fn follows(source: &Source<'_>, start: usize, words: &[&str]) -> bool {
+    words.iter().any(|it| {
         let Some(at) = start.checked_sub(it.len() + 1) else { return false };
         source.word_at(at, it).is_some()
             && source.byte(at + it.len()) == Some(b' ')
@@ -112,8 +123,16 @@ impl<'a> Arguments<'_, 'a> {
         if self.source.byte(sign_at + 1) == Some(b'=') {
             return Ok(None);
         }
-        let value =
-            self.source.skip_comments(sign_at + 1, Comments::Slashes).map_err(Misfit::At)?;
+        // Before what has no quotes a slash begins a path: `pattern=/**/*.py`.
+        let blank = self.source.skip_space(sign_at + 1);
+        let is_quoted = |at: usize| {
+            word::quote_at(self.source, at).is_some()
+                || matches!(self.source.byte(at), Some(b'{' | b'['))
+        };
+        let value = match self.source.skip_comments(blank, Comments::Slashes) {
+            Ok(value) if is_quoted(value) => value,
+            _ => blank,
+        };
         Ok(Some((self.source.slice(at..end), sign, value)))
     }
 
@@ -165,5 +184,6 @@ impl<'a> Arguments<'_, 'a> {
 
 /// Returns whether a word could be the name of a parameter or of a type.
 fn is_identifier(word: &str) -> bool {
-    word.chars().all(|it| it.is_alphanumeric() || matches!(it, '_' | ' ' | '='))
+    word.starts_with(|it: char| it.is_alphabetic() || it == '_')
+        && word.chars().all(|it| it.is_alphanumeric() || matches!(it, '_' | ' ' | '='))
 }

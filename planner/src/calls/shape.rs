@@ -178,15 +178,22 @@ fn is_definition(object: &Object) -> bool {
         return is_definition(function);
     }
     let has = |it: &Object, key: &str| it.get(&[key]).is_some();
+    let is_described = has(object, "description") || has(object, "summary");
+    // Whoever says `tool` calls one, unless he says what it is for.
+    if text(object, &TOOL).is_some() && !is_described {
+        return false;
+    }
     if has(object, "input_schema") || has(object, "inputSchema") {
         return true;
     }
     let Some(Tree::Object(parameters)) = object.get(&["parameters"]) else { return false };
-    let is_schema = |it: &Tree| matches!(it, Tree::Object(it) if has(it, "type"));
     let fields = &parameters.fields;
-    matches!(parameters.get(&["properties"]), Some(Tree::Object(_)))
-        || (fields.is_empty() && has(object, "description"))
-        || (!fields.is_empty() && fields.iter().all(|(_, it)| is_schema(it)))
+    let is_schema = |it: &Tree| matches!(it, Tree::Object(it) if has(it, "type"));
+    let has_properties = matches!(parameters.get(&["properties"]), Some(Tree::Object(_)));
+    let is_object = text(parameters, &["type"]) == Some("object");
+    // A value may look like a schema: `{"shape": {"type": "circle"}}`.
+    has_properties && is_object
+        || is_described && (has_properties || fields.iter().all(|(_, it)| is_schema(it)))
 }
 
 /// Takes an object apart that is a call, or gives it back.

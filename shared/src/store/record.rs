@@ -86,12 +86,25 @@ impl RecordKind {
 }
 
 /// What keeps a record from being written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Unless {
     /// Nothing: the last write wins.
     Never,
     /// That there is one of the same name.
     Exists,
+    /// That there is none of the same name that says exactly this: somebody changed it meanwhile,
+    /// or removed it.
+    IsNot(Arc<Value>),
+}
+
+impl Unless {
+    /// Returns what must be there, as text.
+    pub(super) fn encode(&self) -> Option<String> {
+        match self {
+            Self::IsNot(value) => Some(value.to_string()),
+            Self::Never | Self::Exists => None,
+        }
+    }
 }
 
 /// Which records of a kind, in the order of their names.
@@ -184,7 +197,7 @@ impl Record {
         if self.name.contains(char::is_control) {
             return unfit("a name has no control characters");
         }
-        if json::is_deeper_than(&self.value, limits::JSON_DEPTH) {
+        if json::is_deeper_than(&self.value, limits::RECORD_DEPTH) {
             return unfit("its value nests too deep");
         }
         let text = self.value.to_string();
@@ -224,6 +237,13 @@ pub trait Records: std::fmt::Debug + Send + Sync {
     /// out.
     async fn records(&self, kind: RecordKind, page: RecordPage) -> Result<Vec<Record>, StoreError>;
 
+    /// Returns the names of such records, without reading what they say.
+    async fn record_names(
+        &self,
+        kind: RecordKind,
+        page: RecordPage,
+    ) -> Result<Vec<String>, StoreError>;
+
     /// Counts the records whose names begin so, up to `most`, without reading them.
     async fn count_records(
         &self,
@@ -262,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_no_store_can_keep_is_refused() {
-        let deep = (0..=limits::JSON_DEPTH).fold(json!(1), |it, _| json!([it]));
+        let deep = (0..=limits::RECORD_DEPTH).fold(json!(1), |it, _| json!([it]));
         let long = "x".repeat(limits::NAME_BYTES + 1);
         for (record, why) in [
             (record("", json!(1)), "the memory `` cannot be kept: a name has 1 to 512 bytes"),

@@ -79,11 +79,40 @@ async fn a_tool_is_registered_called_and_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_called_is_in_the_history_though_the_tool_is_gone() {
+    for world in worlds().await {
+        let get = json!({ "http": { "method": "GET", "url": "http://127.0.0.1:9/" } });
+        let mut page = echo("page");
+        page["run"] = get;
+        assert_eq!(register(&world, page).await["effect"], "READ");
+        register(&world, echo("again")).await;
+        // As deep as an output may be, and what is wrapped around it is more.
+        let deep = (1..95).fold(json!("x"), |it, _| json!([it]));
+        let mut free = echo("free");
+        free["parameters"] = json!({ "type": "object" });
+        register(&world, free).await;
+        let called = call(&world, "free", json!({ "deep": deep })).await;
+        assert_eq!((&called["status"], &called["result"]["deep"]), (&json!("success"), &deep));
+        call(&world, "again", json!({ "word": "hi" })).await;
+        let remove = "mutation { removeTool(name: \"again\") }";
+        assert_eq!(world.get(remove, json!({})).await, true);
+        let history = async |name: &str| {
+            let query = "query ($name: String) { toolHistory(toolName: $name) { tool } }";
+            world.get(query, json!({ "name": name })).await
+        };
+        for name in ["again", "local.again"] {
+            assert_eq!(history(name).await, json!([{ "tool": "local.again" }]), "{name}");
+        }
+        assert_eq!(history("nope").await, json!([]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_exists_is_not_overwritten() {
     let world = world().await;
     register(&world, echo("again")).await;
     let query = "mutation ($input: ToolInput!) { registerTool(input: $input) { name } }";
-    for name in ["again", "flow.echo"] {
+    for name in ["again", "flow.echo", "local.again"] {
         let refused = world.refused(query, json!({ "input": echo(name) })).await;
         assert_eq!(refused["code"], "CONFLICT", "{refused}");
     }
@@ -128,14 +157,16 @@ async fn an_inactive_tool_can_neither_be_planned_nor_called() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sets_appear_under_their_condition() {
     let [one, other] = two_processes().await;
-    let add = "mutation ($input: ToolSetInput!) { addToolSet(input: $input) { name source } }";
+    let add = "mutation ($input: ToolSetInput!) { addToolSet(input: $input) { name active } }";
     let source = json!({ "tools": [{ "name": "wipe", "run": { "command": ["cat"] } }] });
     let admin = json!({
         "name": "admin", "description": "Only for admins.", "source": source, "context": "shop",
         "condition": "adminMode == true",
     });
+    let added = one.get(add, json!({ "input": admin })).await;
+    assert_eq!(added, json!({ "name": "admin", "active": false }), "it is kept");
     let refused = one.refused(add, json!({ "input": admin })).await;
-    assert!(refused["message"].as_str().unwrap().contains("once its `condition` holds"));
+    assert_eq!(refused["code"], "CONFLICT");
     let names = async |world: &World| {
         let sets = world.get(SETS, json!({})).await;
         pluck(sets.as_array().unwrap(), "name")

@@ -187,7 +187,7 @@ async fn toolsets_are_switched() {
         set.unwrap_or_else(|| panic!("no `{name}`"))["active"] == true
     };
     assert!(!active("file_tools").await);
-    let change = home.json(&["toolsets", "activate", "file_tools", "nope"], 1).await;
+    let change = home.json(&["toolsets", "activate", "file_tools", "nope"], 2).await;
     assert_eq!(change["changed"], json!(["file_tools"]));
     assert_eq!(change["notFound"], json!(["nope"]));
     assert!(active("file_tools").await, "it is kept");

@@ -292,6 +292,14 @@ impl Records for View {
         self.far(self.world.faulty.records(kind, page)).await
     }
 
+    async fn record_names(
+        &self,
+        kind: RecordKind,
+        page: RecordPage,
+    ) -> Result<Vec<String>, StoreError> {
+        self.far(self.world.faulty.record_names(kind, page)).await
+    }
+
     async fn count_records(
         &self,
         kind: RecordKind,

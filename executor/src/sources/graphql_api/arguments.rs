@@ -14,12 +14,28 @@ const INPUTS: usize = 60;
 /// Values of an enum that are listed.
 const VALUES: usize = 500;
 
+/// Fields and values of enums that the schemas of one endpoint may have in all, and the least and
+/// the most of one tool: some endpoints have thousands of fields that all take the same inputs.
+const NODES: usize = 240_000;
+const SHARE: (usize, usize) = (40, 4_000);
+
+/// Returns how many nodes a tool's schema may have where there are so many tools.
+pub(super) fn share(tools: usize) -> usize {
+    (NODES / tools.max(1)).clamp(SHARE.0, SHARE.1)
+}
+
 /// Makes the schema of a field's arguments; inputs are its `$defs`, so that they may be recursive.
-pub(super) fn schema(types: &Types, arguments: &[Argument]) -> Value {
-    let mut inputs = Inputs { types, known: BTreeSet::new(), queue: VecDeque::new() };
+/// In those that come when it has `most` nodes anything goes.
+pub(super) fn schema(types: &Types, arguments: &[Argument], most: usize) -> Value {
+    let mut inputs =
+        Inputs { types, known: BTreeSet::new(), queue: VecDeque::new(), nodes: 0, most };
     let mut schema = inputs.object(arguments);
     let mut defs = Map::new();
     while let Some(name) = inputs.queue.pop_front() {
+        if inputs.is_full() {
+            defs.insert(name, json!({ "type": "object" }));
+            continue;
+        }
         let fields = types.all.get(&name).and_then(|it| it.input_fields.as_deref());
         let made = inputs.object(fields.unwrap_or_default());
         defs.insert(name, made);
@@ -34,11 +50,18 @@ struct Inputs<'a> {
     types: &'a Types,
     known: BTreeSet<String>,
     queue: VecDeque<String>,
+    nodes: usize,
+    most: usize,
 }
 
 impl Inputs<'_> {
+    fn is_full(&self) -> bool {
+        self.nodes >= self.most
+    }
+
     fn object(&mut self, arguments: &[Argument]) -> Value {
         let mut properties = Map::new();
+        self.nodes += arguments.len();
         for argument in arguments {
             let mut made = self.value(&argument.of);
             if let (Some(about), Value::Object(fields)) = (&argument.description, &mut made)
@@ -91,9 +114,10 @@ impl Inputs<'_> {
         match known.kind {
             Kind::Enum => {
                 let values = known.enum_values.as_deref().unwrap_or_default();
-                if values.is_empty() || values.len() > VALUES {
+                if values.is_empty() || values.len() > VALUES || self.is_full() {
                     return json!({ "type": "string" });
                 }
+                self.nodes += values.len();
                 let values: Vec<_> = values.iter().map(|it| &it.name).collect();
                 json!({ "type": "string", "enum": values })
             }
@@ -104,7 +128,7 @@ impl Inputs<'_> {
 
     fn input(&mut self, name: &str) -> Value {
         if !self.known.contains(name) {
-            if self.known.len() >= INPUTS {
+            if self.known.len() >= INPUTS || self.is_full() {
                 return json!({ "type": "object" });
             }
             self.known.insert(name.to_owned());
@@ -123,5 +147,46 @@ pub(super) fn scalar(name: &str) -> Value {
         "Boolean" => json!({ "type": "boolean" }),
         "ID" => json!({ "type": ["string", "integer"] }),
         other => json!({ "title": other }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::schema::Schema;
+
+    use super::*;
+
+    /// Inputs that each have every other one, as endpoints over databases have them.
+    fn database(tables: usize) -> Types {
+        let input = |n: usize| json!({ "kind": "INPUT_OBJECT", "name": format!("i{n}") });
+        let all = || (0..tables).map(|n| json!({ "name": format!("f{n}"), "type": input(n) }));
+        let inputs = (0..tables).map(|n| {
+            let fields: Vec<_> = all().collect();
+            json!({ "kind": "INPUT_OBJECT", "name": format!("i{n}"), "inputFields": fields })
+        });
+        let fields: Vec<_> = (0..tables)
+            .map(|n| {
+                json!({ "name": format!("t{n}"), "args": [{ "name": "where", "type": input(n) }],
+                             "type": { "kind": "SCALAR", "name": "Int" } })
+            })
+            .collect();
+        let query = json!({ "kind": "OBJECT", "name": "Q", "fields": fields });
+        let types: Vec<_> = inputs.chain([query]).collect();
+        Types::read(json!({ "queryType": { "name": "Q" }, "types": types })).unwrap()
+    }
+
+    #[test]
+    fn the_schemas_of_an_endpoint_have_a_budget() {
+        let types = database(300);
+        let fields = types.fields(types.query.as_deref());
+        let most = share(fields.len());
+        let sizes = fields.iter().map(|it| schema(&types, &it.args, most).to_string().len());
+        let bytes: usize = sizes.sum();
+        // Without one they have 300 tools with 60 inputs of 300 fields each.
+        assert!(bytes < 60 << 20, "{bytes}");
+        assert!(share(1) <= 4_000 && share(1_000_000) >= 40);
+        let whole = schema(&database(5), &fields[0].args, share(1));
+        assert_eq!(whole["$defs"].as_object().unwrap().len(), 5, "what fits is there");
+        assert!(Schema::new(&schema(&types, &fields[0].args, 1)).is_ok());
     }
 }

@@ -36,6 +36,7 @@ pub(super) fn tools(
 ) -> Result<Vec<Arc<dyn Tool>>, String> {
     let queries = types.fields(types.query.as_deref()).iter().map(|it| (Effect::Read, it));
     let mutations = types.fields(types.mutation.as_deref()).iter().map(|it| (Effect::Once, it));
+    let share = arguments::share(queries.len() + mutations.len());
     let mut names = Names::default();
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     for (effect, field) in queries.chain(mutations) {
@@ -55,7 +56,7 @@ pub(super) fn tools(
             name,
             set: set.clone(),
             description: described(field.description.as_deref().unwrap_or_default()),
-            input_schema: arguments::schema(types, &field.args),
+            input_schema: arguments::schema(types, &field.args, share),
             output_schema: Some(output),
             effect,
             examples: Vec::new(),

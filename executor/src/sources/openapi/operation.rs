@@ -13,7 +13,7 @@ use super::{
     security::{self, Credential, Security},
 };
 use crate::{
-    sources::offer::{Names, TOOLS, described, tool_name},
+    sources::offer::{Names, TOOLS, described, tool_id, tool_name},
     tool::http::{Verb, client::Reach},
 };
 
@@ -126,7 +126,7 @@ fn has_tag(written: &Value, tags: &[String]) -> bool {
 
 /// An operation is called as it says, or by its method and path.
 fn name(method: &str, path: &str, written: &Value) -> String {
-    let id = written.get("operationId").and_then(Value::as_str).and_then(tool_name);
+    let id = written.get("operationId").and_then(Value::as_str).and_then(tool_id);
     if let Some(id) = id {
         return id.to_string();
     }

@@ -25,11 +25,11 @@ pub(crate) fn output(
         let message = format!("`{host}` answered more than {most} bytes: ask it for less");
         return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
     }
-    value(reply).map(|it| seen.clean_value(it))
+    value(reply, effect).map(|it| seen.clean_value(it))
 }
 
 /// JSON is a value, text a string; of anything else only its kind and size are told.
-fn value(reply: Reply) -> Result<Value, ToolError> {
+fn value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
     if reply.body.is_empty() {
         return Ok(Value::Null);
     }
@@ -39,7 +39,11 @@ fn value(reply: Reply) -> Result<Value, ToolError> {
     if is_json(kind) {
         return serde_json::from_slice(&reply.body).map_err(|err| {
             let host = &reply.host;
-            ToolError::failed(format!("`{host}` says that it answers JSON, and does not: {err}"))
+            let error = ToolError::failed(format!(
+                "`{host}` says that it answers JSON, and does not: {err}"
+            ));
+            // It did what it was asked to: another call would do it again.
+            if effect == Effect::Once { error.terminal() } else { error }
         });
     }
     if kind.is_empty()
@@ -217,6 +221,17 @@ mod tests {
         let moved = reply(302, &[("location", "/b")], b"");
         expect!["tool.failed: `h` answered 302 Found, which leads to /b and is not followed: write that address"]
             .assert_eq(&output(moved, Effect::Once, 99, &seen).unwrap_err().to_string());
+    }
+
+    #[test]
+    fn what_was_done_is_not_done_again_because_the_answer_cannot_be_read() {
+        for (effect, retryable) in
+            [(Effect::Read, true), (Effect::Idempotent, true), (Effect::Once, false)]
+        {
+            let reply = reply(201, &[("content-type", "application/json")], b"{\"id\":");
+            let err = output(reply, effect, 99, &Redaction::default()).unwrap_err();
+            assert_eq!((err.code, err.retryable), (ErrorCode::FAILED, retryable), "{effect:?}");
+        }
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Keeper {
     async fn serve(&self, stop: &CancellationToken) -> End {
         let (mut server, wire) = match Server::open(&self.set, &self.spec, self.most) {
             Ok(spawned) => spawned,
-            Err(error) => return self.fail(error),
+            Err(error) => return self.fail(stop, error),
         };
         let connected = tokio::select! {
             connected = timeout(CONNECT, server.connect(wire)) => connected,
@@ -97,14 +97,14 @@ impl Keeper {
         };
         let (link, offers) = match connected {
             Ok(Ok(connected)) => connected,
-            Ok(Err(error)) => return self.fail(error),
+            Ok(Err(error)) => return self.fail(stop, error),
             Err(_) => {
                 let (name, wait) = (server.name(), CONNECT.as_secs());
                 let error = format!("`{name}` did not answer as an MCP server within {wait} s");
-                return self.fail(server.with_last_words(error));
+                return self.fail(stop, server.with_last_words(error));
             }
         };
-        self.settle(offers);
+        self.settle(stop, offers);
         let link = Arc::new(link);
         self.line.set(State::Up(Arc::clone(&link)));
         self.watch(server, &link, stop).await
@@ -120,9 +120,19 @@ impl Keeper {
                     return End::Stopped;
                 }
             }
-            sleep(GATHER).await;
-            match timeout(REFRESH, server.offers(link)).await {
-                Ok(Ok(offers)) => self.settle(offers),
+            let asked = async {
+                sleep(GATHER).await;
+                timeout(REFRESH, server.offers(link)).await
+            };
+            let asked = tokio::select! {
+                asked = asked => asked,
+                () = stop.cancelled() => {
+                    server.stop().await;
+                    return End::Stopped;
+                }
+            };
+            match asked {
+                Ok(Ok(offers)) => self.settle(stop, offers),
                 Ok(Err(error)) => self.keep_tools(&error),
                 Err(_) => self.keep_tools("no answer"),
             }
@@ -133,21 +143,20 @@ impl Keeper {
         tracing::warn!(set = %self.set, %error, "the tools of the MCP server stay as they were");
     }
 
-    fn settle(&self, offers: Vec<rmcp::model::Tool>) {
+    fn settle(&self, stop: &CancellationToken, offers: Vec<rmcp::model::Tool>) {
         let tools = tools(&self.set, &self.line, offers).into_iter().map(ReadyTool::new);
-        self.toolbox.settle(&self.set, SetStatus::Ready, tools.collect());
+        self.toolbox.settle_unless(stop, &self.set, SetStatus::Ready, tools.collect());
     }
 
     /// Says that the server could not be asked. The tools that are known stay.
-    fn fail(&self, error: String) -> End {
+    fn fail(&self, stop: &CancellationToken, error: String) -> End {
         let status = SetStatus::Failed { error: error.clone() };
-        self.toolbox.settle(&self.set, status, self.tools());
+        self.toolbox.settle_unless(stop, &self.set, status, self.tools());
         End::Died(error)
     }
 
     fn tools(&self) -> Vec<ReadyTool> {
-        let set = self.toolbox.sets().into_iter().find(|it| it.name == self.set);
-        set.map(|it| it.tools).unwrap_or_default()
+        self.toolbox.tools(&self.set)
     }
 }
 

@@ -14,7 +14,7 @@ use executor::{
     options::Options,
     sources::{Sources, with_builtin},
     tool::{Tool, ToolContext, function},
-    toolbox::{ToolSet, Toolbox},
+    toolbox::{Found, ToolSet, Toolbox},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -144,10 +144,12 @@ async fn through(
     let options = Arc::new(Options::default());
     let mut times = Vec::with_capacity(calls);
     for n in 0..2 * calls {
-        let (name, parameters, cx) =
-            (name.clone(), Arc::clone(parameters), ToolContext::detached());
+        let (parameters, cx) = (Arc::clone(parameters), ToolContext::detached());
         let begun = Instant::now();
-        call::outside(name, parameters, cx, toolbox, &options).await.map_err(failed)?;
+        let Found::Tool(tool) = toolbox.find(&name) else {
+            return Err(BenchError::Engine(format!("`{name}` cannot be called")));
+        };
+        call::outside(tool, parameters, cx, toolbox, &options).await.map_err(failed)?;
         note(&mut times, n >= calls, begun.elapsed());
     }
     Ok(times)

@@ -418,6 +418,73 @@ fn definitions_results_and_thoughts_are_no_calls() {
 }
 
 #[test]
+fn values_that_look_like_schemas_are_values() {
+    for (text, args) in [
+        (
+            r#"{"tool": "file_tools.glob", "parameters": {"pattern": {"type": "circle", "r": 2}}}"#,
+            json!({ "pattern": { "type": "circle", "r": 2 } }),
+        ),
+        (
+            r#"{"name": "file_tools.glob", "parameters": {"properties": {"a": 1}}}"#,
+            json!({ "properties": { "a": 1 } }),
+        ),
+        (
+            r#"{"tool_name": "file_tools.glob", "parameters": {"type": "object", "properties": {"a": 1}}}"#,
+            json!({ "type": "object", "properties": { "a": 1 } }),
+        ),
+    ] {
+        check(text, "file_tools.glob", args, Json);
+    }
+}
+
+#[test]
+fn a_slash_before_a_bare_value_begins_a_path() {
+    for text in [
+        "file_tools.glob(pattern=/**/*.py)",
+        "file_tools.glob(pattern= /**/*.py, path=/* here */'.')",
+    ] {
+        let found = calls(text);
+        assert_eq!(found[0].args["pattern"], "/**/*.py", "{text}");
+    }
+    check(
+        "{tool: file_tools.glob, args: {pattern: /**/*.py}}",
+        "file_tools.glob",
+        json!({ "pattern": "/**/*.py" }),
+        Json,
+    );
+    check(
+        "{tool: file_tools.glob, args: {pattern: /* all */ *.py}}",
+        "file_tools.glob",
+        json!({ "pattern": "*.py" }),
+        Json,
+    );
+}
+
+#[test]
+fn a_call_that_a_sentence_calls_a_function_is_one() {
+    check_glob(
+        &[
+            "I'll call the function file_tools.glob(pattern=\"*.py\")",
+            "I'll call the function file_tools.glob(pattern=\"*.py\"), then stop.",
+        ],
+        FunctionCall,
+    );
+    for text in [
+        "function glob(pattern='*') { return 1 }",
+        "class glob(pattern='*'):",
+        "fn glob(pattern='*') -> u8",
+    ] {
+        check_none(text);
+    }
+}
+
+#[test]
+fn a_number_may_stand_for_a_text() {
+    check("file_tools.glob(1234)", "file_tools.glob", json!({ "pattern": "1234" }), FunctionCall);
+    check_none("file_tools.glob(pattern)");
+}
+
+#[test]
 fn nesting_has_a_limit() {
     let nested = |depth: usize| {
         let (open, close) = ("[".repeat(depth), "]".repeat(depth));

@@ -24,11 +24,16 @@ pub(super) struct KeptRecords {
 }
 
 impl KeptRecords {
-    fn put(&mut self, record: &Record, unless: Unless) -> Result<bool, StoreError> {
-        let json = record.encode()?;
+    fn put(&mut self, record: &Record, unless: &Unless) -> Result<bool, StoreError> {
+        let (json, before) = (record.encode()?, unless.encode());
         let (kind, name) = (record.kind, &record.name);
         let of_kind = self.kinds.entry(kind).or_default();
-        if unless == Unless::Exists && of_kind.contains_key(name) {
+        let may_write = match unless {
+            Unless::Never => true,
+            Unless::Exists => !of_kind.contains_key(name),
+            Unless::IsNot(_) => of_kind.get(name).map(|(_, json)| json) == before.as_ref(),
+        };
+        if !may_write {
             return Ok(false);
         }
         let before = of_kind.insert(name.clone(), (record.at, json));
@@ -80,6 +85,18 @@ impl KeptRecords {
         }
     }
 
+    fn names(&self, kind: RecordKind, page: &RecordPage) -> Vec<String> {
+        let (Some(of_kind), Some(span)) = (self.kinds.get(&kind), page.span()) else {
+            return Vec::new();
+        };
+        let found = of_kind.range(span).map(|(name, _)| name.clone());
+        if page.newest {
+            found.rev().take(page.first).collect()
+        } else {
+            found.take(page.first).collect()
+        }
+    }
+
     fn count(&self, kind: RecordKind, page: &RecordPage) -> usize {
         let (Some(of_kind), Some(span)) = (self.kinds.get(&kind), page.span()) else { return 0 };
         of_kind.range(span).take(page.first).count()
@@ -99,7 +116,7 @@ impl KeptRecords {
 #[async_trait]
 impl Records for Memory {
     async fn put_record(&self, record: &Record, unless: Unless) -> Result<bool, StoreError> {
-        let put = self.state().records.put(record, unless)?;
+        let put = self.state().records.put(record, &unless)?;
         if put && record.kind.is_agreed() {
             self.hints.poke_records();
         }
@@ -112,6 +129,14 @@ impl Records for Memory {
 
     async fn records(&self, kind: RecordKind, page: RecordPage) -> Result<Vec<Record>, StoreError> {
         self.state().records.page(kind, &page)
+    }
+
+    async fn record_names(
+        &self,
+        kind: RecordKind,
+        page: RecordPage,
+    ) -> Result<Vec<String>, StoreError> {
+        Ok(self.state().records.names(kind, &page))
     }
 
     async fn count_records(

@@ -38,6 +38,8 @@ const TRIES: usize = 3;
 enum Writing {
     Insert(Row),
     Replace(Row),
+    /// In the place of one that says exactly this.
+    Exchange(String, Row),
     Remove(Row),
 }
 
@@ -58,6 +60,19 @@ impl Writing {
                 let replace = records.replace_one(id, row).upsert(true);
                 with(session, replace, ReplaceOne::session).await?;
                 Ok(true)
+            }
+            // Both in one document would be more than it may have, so this needs the transaction:
+            // there nobody else writes in between.
+            Self::Exchange(before, row) => {
+                let Some(session) = session else { return Ok(false) };
+                let id = doc! { "_id": row.get("_id") };
+                let there = records.find_one(id.clone()).session(&mut *session).await?;
+                if there.is_none_or(|it| !matches!(it.get_str("json"), Ok(json) if json == before))
+                {
+                    return Ok(false);
+                }
+                let replaced = records.replace_one(id, row).session(session).await?;
+                Ok(replaced.matched_count > 0)
             }
             Self::Remove(id) => {
                 let remove = records.delete_one(id.clone());
@@ -88,9 +103,10 @@ impl Records for Mongo {
             "at": record.at.timestamp_micros(),
             "json": record.encode()?,
         };
-        let writing = match unless {
-            Unless::Never => Writing::Replace(row),
-            Unless::Exists => Writing::Insert(row),
+        let writing = match unless.encode() {
+            Some(before) => Writing::Exchange(before, row),
+            None if unless == Unless::Exists => Writing::Insert(row),
+            None => Writing::Replace(row),
         };
         let put = self.write_record(record.kind, &writing).await?;
         if record.kind == RecordKind::Call {
@@ -118,6 +134,27 @@ impl Records for Mongo {
             records.append(&mut lists::good(std::iter::once(read(&row, kind)))?);
         }
         Ok(records)
+    }
+
+    async fn record_names(
+        &self,
+        kind: RecordKind,
+        page: RecordPage,
+    ) -> Result<Vec<String>, StoreError> {
+        let Some(span) = page.span() else { return Ok(Vec::new()) };
+        let order = if page.newest { -1 } else { 1 };
+        let records = self.collection(RECORDS);
+        let found = records.find(within(kind, span)).sort(doc! { "_id": order });
+        let found = found.projection(doc! { "_id": 1 }).limit(lists::limit(page.first));
+        let found: Vec<Row> = match found.await {
+            Ok(found) => found.try_collect().await.map_err(|err| failed(&err))?,
+            Err(err) => return Err(failed(&err)),
+        };
+        let name = |row: &Row| {
+            let id = row.get_document("_id").map_err(|err| StoreError::corrupt("a record", err))?;
+            rows::text(id, "n", "a record").map(str::to_owned)
+        };
+        found.iter().map(name).collect()
     }
 
     async fn count_records(
@@ -157,8 +194,8 @@ impl Mongo {
         let mut tries = 0;
         loop {
             tries += 1;
-            let written = if kind.is_agreed() {
-                self.write_and_count(writing).await
+            let written = if kind.is_agreed() || matches!(writing, Writing::Exchange(..)) {
+                self.write_and_count(writing, kind.is_agreed()).await
             } else {
                 writing.run(&self.collection(RECORDS), None).await
             };
@@ -175,15 +212,16 @@ impl Mongo {
         }
     }
 
-    async fn write_and_count(&self, writing: &Writing) -> Result<bool, Error> {
+    /// Writes in one transaction, and counts what all must agree on.
+    async fn write_and_count(&self, writing: &Writing, is_counted: bool) -> Result<bool, Error> {
         let (records, meta) = (self.collection(RECORDS), self.collection("meta"));
         let mut session = self.database.client().start_session().await?;
         let transaction = session.start_transaction().and_run(
-            (writing, records, meta),
-            |session, (writing, records, meta)| {
+            (writing, records, meta, is_counted),
+            |session, (writing, records, meta, is_counted)| {
                 async move {
                     let is_changed = writing.run(records, Some(session)).await?;
-                    if is_changed {
+                    if is_changed && *is_counted {
                         let more = doc! { "$inc": { "revision": 1_i64 } };
                         let counted = meta.update_one(doc! { "_id": RECORDS }, more).upsert(true);
                         counted.session(session).await?;

@@ -183,7 +183,7 @@ impl Change {
                 let sql = "INSERT OR REPLACE INTO saved VALUES (?1, ?2, ?3, ?4)";
                 connection.prepare_cached(sql)?.execute(params![name, plan, inputs, at])?;
             }
-            Self::Record { row, unless } => return ledger.calls.put(connection, row, *unless),
+            Self::Record { row, unless } => return ledger.calls.put(connection, row, unless),
             Self::Usage(usage) => usage::add(connection, usage)?,
             Self::Forget { kind, name } => return records::remove(connection, *kind, name),
             Self::Remove(removal) => {

@@ -30,13 +30,15 @@ pub(super) struct RecordRow {
     name: String,
     at: i64,
     json: String,
+    /// What it must say until then, where that is asked.
+    before: Option<String>,
 }
 
 impl RecordRow {
-    fn new(record: &Record) -> Result<Self, StoreError> {
+    fn new(record: &Record, unless: &Unless) -> Result<Self, StoreError> {
         let Record { kind, name, at, .. } = record;
-        let json = record.encode()?;
-        Ok(Self { kind: *kind, name: name.clone(), at: at.timestamp_micros(), json })
+        let (json, before) = (record.encode()?, unless.encode());
+        Ok(Self { kind: *kind, name: name.clone(), at: at.timestamp_micros(), json, before })
     }
 
     pub(super) fn kind(&self) -> RecordKind {
@@ -61,20 +63,28 @@ impl Calls {
         &mut self,
         connection: &Connection,
         row: &RecordRow,
-        unless: Unless,
+        unless: &Unless,
     ) -> rusqlite::Result<Answer> {
-        let sql = match unless {
+        let RecordRow { kind, name, at, json, before } = row;
+        let kind = kind.as_str();
+        let written = match unless {
             Unless::Never => {
-                "INSERT INTO records (kind, name, at, json) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (kind, name) DO UPDATE SET at = excluded.at, json = excluded.json"
+                let sql = "INSERT INTO records (kind, name, at, json) VALUES (?1, ?2, ?3, ?4)
+                    ON CONFLICT (kind, name) DO UPDATE SET at = excluded.at, json = excluded.json";
+                connection.prepare_cached(sql)?.execute(params![kind, name, at, json])?
             }
             Unless::Exists => {
-                "INSERT INTO records (kind, name, at, json) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (kind, name) DO NOTHING"
+                let sql = "INSERT INTO records (kind, name, at, json) VALUES (?1, ?2, ?3, ?4)
+                    ON CONFLICT (kind, name) DO NOTHING";
+                connection.prepare_cached(sql)?.execute(params![kind, name, at, json])?
+            }
+            Unless::IsNot(_) => {
+                let sql = "UPDATE records SET at = ?3, json = ?4
+                    WHERE kind = ?1 AND name = ?2 AND json = ?5";
+                connection.prepare_cached(sql)?.execute(params![kind, name, at, json, before])?
             }
         };
-        let values = params![row.kind.as_str(), row.name, row.at, row.json];
-        if connection.prepare_cached(sql)?.execute(values)? == 0 {
+        if written == 0 {
             return Ok(Answer::Taken);
         }
         if row.kind == RecordKind::Call {
@@ -152,7 +162,7 @@ impl Sqlite {
 #[async_trait]
 impl Records for Sqlite {
     async fn put_record(&self, record: &Record, unless: Unless) -> Result<bool, StoreError> {
-        let row = RecordRow::new(record)?;
+        let row = RecordRow::new(record, &unless)?;
         Ok(self.write(Change::Record { row, unless }).await?.is_done())
     }
 
@@ -163,6 +173,14 @@ impl Records for Sqlite {
 
     async fn records(&self, kind: RecordKind, page: RecordPage) -> Result<Vec<Record>, StoreError> {
         self.readers.read(move |connection| list(connection, kind, &page)).await
+    }
+
+    async fn record_names(
+        &self,
+        kind: RecordKind,
+        page: RecordPage,
+    ) -> Result<Vec<String>, StoreError> {
+        self.readers.read(move |connection| names(connection, kind, &page)).await
     }
 
     async fn count_records(
@@ -223,6 +241,21 @@ fn list(
         records.extend(good(read(row, kind))?);
     }
     Ok(records)
+}
+
+fn names(
+    connection: &Connection,
+    kind: RecordKind,
+    page: &RecordPage,
+) -> Result<Vec<String>, StoreError> {
+    let Some(span) = page.span() else { return Ok(Vec::new()) };
+    let (within, mut values) = within(kind, span);
+    values.push(i64::try_from(page.first).unwrap_or(i64::MAX).into());
+    let order = if page.newest { "name DESC" } else { "name" };
+    let sql = format!("SELECT name FROM records WHERE {within} ORDER BY {order} LIMIT ?");
+    let mut statement = connection.prepare_cached(&sql).map_err(|err| failed(&err))?;
+    let found = statement.query_map(params_from_iter(values), |row| row.get(0));
+    found.and_then(Iterator::collect).map_err(|err| failed(&err))
 }
 
 fn count(

@@ -1,0 +1,168 @@
+//! Tools that are registered one by one.
+
+use serde_json::{Value, json};
+use shared::{
+    id::{ToolName, ToolSetName},
+    limits,
+    store::{RecordKind, StoreError, Unless},
+    tool::qualified,
+};
+
+use super::{Applied, Registry, RegistryError};
+use crate::{
+    sources::{Source, root},
+    tool::command::CommandTool,
+    toolbox::{Found, ReadyTool},
+};
+
+/// The set of tools that are registered without one.
+const LOCAL: &str = "local";
+
+/// A tool that is to be registered.
+struct New {
+    set: ToolSetName,
+    /// Whether somebody named the set.
+    has_set: bool,
+    tool: CommandTool,
+    /// As it was given.
+    written: Value,
+    ready: ReadyTool,
+}
+
+impl Registry {
+    /// Registers a tool, as it would be written in a set of the configuration, and returns the
+    /// name that always means it.
+    pub async fn register(
+        &self,
+        set: Option<&str>,
+        written: Value,
+    ) -> Result<ToolName, RegistryError> {
+        let new = self.prepare(set, written)?;
+        let name = new.ready.definition().qualified();
+        let mut applied = self.latest().await?;
+        self.check_free(&applied, &new)?;
+        self.check_place(&applied, &new)?;
+        let New { set, tool, written, .. } = &new;
+        if self.toolbox().set(set).is_none() {
+            self.forget_switch(&applied, set.as_str()).await?;
+        }
+        let record = format!("{set}.{}", tool.name);
+        let value = json!({ "set": set, "tool": written });
+        if !self.put(RecordKind::Tool, &record, value, Unless::Exists).await? {
+            return Err(RegistryError::Exists { what: "a tool", name: name.to_string() });
+        }
+        self.registered(&mut applied, new).await?;
+        Ok(name)
+    }
+
+    /// Removes a tool that was registered; returns whether there was one.
+    pub async fn unregister(&self, name: &ToolName) -> Result<bool, RegistryError> {
+        let mut applied = self.latest().await?;
+        let (set, tool) = match self.toolbox().find(name) {
+            Found::Tool(found) | Found::Inactive(found) => {
+                let it = found.definition();
+                (it.set.to_string(), it.name.to_string())
+            }
+            // One of a set that is not there now, perhaps.
+            _ => match applied.known.tools.iter().find_map(|it| named(it, name)) {
+                Some(found) => found,
+                None => return Ok(false),
+            },
+        };
+        let record = format!("{set}.{tool}");
+        if !self.0.parts.store.remove_record(RecordKind::Tool, &record).await? {
+            return Err(RegistryError::Elsewhere {
+                name: name.to_string(),
+                hint: format!("it comes with the toolset `{set}`"),
+            });
+        }
+        self.renew(&mut applied).await?;
+        let mut left = applied.wanted.iter().map(|it| &it.config).chain(&applied.hidden);
+        if !left.any(|it| it.name.as_str() == set) {
+            // It was the last of its set.
+            self.forget_switch(&applied, &set).await?;
+        }
+        Ok(true)
+    }
+
+    fn prepare(&self, set: Option<&str>, written: Value) -> Result<New, RegistryError> {
+        let parts = &self.0.parts;
+        let tool: CommandTool = serde_json::from_value(written.clone())
+            .map_err(|err| RegistryError::Invalid(err.to_string()))?;
+        let mut tool = tool.added();
+        self.check_secrets(tool.secrets().into_iter().chain(tool.passed()))?;
+        root(&mut tool, &parts.base);
+        let (has_set, set) = (set.is_some(), set.unwrap_or(LOCAL).parse::<ToolSetName>()?);
+        let ready =
+            tool.clone().into_tool(&set, parts.sources.output_bytes(), parts.sources.launcher());
+        let ready = ready.map_err(|err| RegistryError::Invalid(err.to_string()))?;
+        Ok(New { set, has_set, tool, written, ready: ReadyTool::new(ready) })
+    }
+
+    /// A name without a set must mean nothing yet, but for what is short for something; with one,
+    /// only nothing in it.
+    fn check_free(&self, applied: &Applied, new: &New) -> Result<(), RegistryError> {
+        let qualified = new.ready.definition().qualified();
+        let is_taken = |name: &ToolName| match self.toolbox().find(name) {
+            Found::Tool(it) | Found::Inactive(it) => {
+                let it = it.definition();
+                let theirs = it.qualified();
+                theirs == qualified || (!new.has_set && (it.name == *name || theirs == *name))
+            }
+            _ => false,
+        };
+        if is_taken(&qualified) || is_taken(&new.tool.name) {
+            return Err(RegistryError::Exists { what: "a tool", name: new.tool.name.to_string() });
+        }
+        if applied.known.tools.len() >= limits::REGISTERED_TOOLS {
+            return Err(RegistryError::Full { what: "tools", most: limits::REGISTERED_TOOLS });
+        }
+        Ok(())
+    }
+
+    /// Only a set that is there, and whose tools are written down, can take one more.
+    fn check_place(&self, applied: &Applied, new: &New) -> Result<(), RegistryError> {
+        let New { set, tool, .. } = new;
+        if applied.hidden.iter().any(|it| it.name == *set) {
+            return Err(RegistryError::Hidden(set.to_string()));
+        }
+        let there = applied.wanted.iter().find(|it| it.config.name == *set);
+        let is_open = match there {
+            Some(it) => matches!(it.config.source, Source::Tools(_)),
+            None => self.toolbox().set(set).is_none(),
+        };
+        if is_open {
+            return Ok(());
+        }
+        let why = format!(
+            "the tools of `{set}` come from elsewhere, so `{}` cannot be in it: name another toolset",
+            tool.name
+        );
+        Err(RegistryError::Invalid(why))
+    }
+
+    /// Takes note of a tool that was just registered. Where nothing else has changed since the
+    /// toolbox was made, only this one is new: thousands may be registered one after another.
+    async fn registered(&self, applied: &mut Applied, new: New) -> Result<(), StoreError> {
+        let revision = self.0.parts.store.records_revision().await?;
+        let place = applied.wanted.iter().position(|it| it.config.name == new.set);
+        if let Some(place) = place
+            && applied.revision.map(|it| it + 1) == Some(revision)
+            && let Source::Tools(tools) = &mut applied.wanted[place].config.source
+        {
+            tools.push(new.tool);
+            applied.known.tools.push((new.set.to_string(), new.written));
+            self.note(applied, revision);
+            self.toolbox().extend(&new.set, new.ready);
+            return Ok(());
+        }
+        self.renew(applied).await
+    }
+}
+
+/// Returns the set and the tool of a record that `name` means.
+fn named((set, written): &(String, Value), name: &ToolName) -> Option<(String, String)> {
+    let tool: ToolName = written.get("name")?.as_str()?.parse().ok()?;
+    let is_it = qualified(&set.parse().ok()?, &tool) == *name;
+    is_it.then(|| (set.clone(), tool.to_string()))
+}
