@@ -1,6 +1,9 @@
 //! The tools that a plan may use, as they are when it is made.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use shared::{
     id::{ToolName, ToolSetName},
@@ -48,6 +51,13 @@ impl Catalog {
             .iter()
             .filter(|it| it.is_active && it.definition.is_callable)
             .map(|it| &it.definition)
+    }
+
+    /// Returns this catalog with only these tools, by the names that always mean them.
+    #[must_use]
+    pub fn among(&self, tools: &HashSet<ToolName>) -> Self {
+        let is_there = |it: &&CatalogTool| tools.contains(&it.definition.qualified());
+        Self::new(self.tools.iter().filter(is_there).cloned())
     }
 
     /// Returns this catalog with only the given sets, if any are given.

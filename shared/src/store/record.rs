@@ -39,6 +39,10 @@ pub enum RecordKind {
     Context,
     /// What the memory tools keep.
     Memory,
+    /// What was changed in the toolkit graph.
+    Toolkit,
+    /// What executions that succeeded taught about which tool follows which.
+    Learned,
     /// A call outside plans; names order by time. Only the newest [`limits::CALL_HISTORY`] are
     /// kept, for as long as executions are.
     Call,
@@ -46,8 +50,16 @@ pub enum RecordKind {
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 6] =
-        [Self::ToolSet, Self::Tool, Self::Switch, Self::Context, Self::Memory, Self::Call];
+    pub const ALL: [Self; 8] = [
+        Self::ToolSet,
+        Self::Tool,
+        Self::Switch,
+        Self::Context,
+        Self::Memory,
+        Self::Toolkit,
+        Self::Learned,
+        Self::Call,
+    ];
 
     /// Returns the word that stores write.
     pub fn as_str(self) -> &'static str {
@@ -57,6 +69,8 @@ impl RecordKind {
             Self::Switch => "switch",
             Self::Context => "context",
             Self::Memory => "memory",
+            Self::Toolkit => "toolkit",
+            Self::Learned => "learned",
             Self::Call => "call",
         }
     }
@@ -65,8 +79,8 @@ impl RecordKind {
     /// [revisions](Records::records_revision).
     pub fn is_agreed(self) -> bool {
         match self {
-            Self::ToolSet | Self::Tool | Self::Switch | Self::Context => true,
-            Self::Memory | Self::Call => false,
+            Self::ToolSet | Self::Tool | Self::Switch | Self::Context | Self::Toolkit => true,
+            Self::Memory | Self::Learned | Self::Call => false,
         }
     }
 }
@@ -78,6 +92,11 @@ pub enum Unless {
     Never,
     /// That there is one of the same name.
     Exists,
+    /// That the one of the same name is not there, or was not written at this time.
+    ///
+    /// Who reads a record, changes it, and writes it with a later time undoes nothing that another
+    /// wrote in between.
+    ChangedSince(Timestamp),
 }
 
 /// Which records of a kind, in the order of their names.

@@ -28,7 +28,13 @@ impl KeptRecords {
         let json = record.encode()?;
         let (kind, name) = (record.kind, &record.name);
         let of_kind = self.kinds.entry(kind).or_default();
-        if unless == Unless::Exists && of_kind.contains_key(name) {
+        let there = of_kind.get(name).map(|(at, _)| *at);
+        let is_kept = match unless {
+            Unless::Never => false,
+            Unless::Exists => there.is_some(),
+            Unless::ChangedSince(at) => there != Some(at),
+        };
+        if is_kept {
             return Ok(false);
         }
         let before = of_kind.insert(name.clone(), (record.at, json));

@@ -38,6 +38,8 @@ const TRIES: usize = 3;
 enum Writing {
     Insert(Row),
     Replace(Row),
+    /// Only where the one that is there was written at this time, in microseconds.
+    Change(Row, i64),
     Remove(Row),
 }
 
@@ -58,6 +60,12 @@ impl Writing {
                 let replace = records.replace_one(id, row).upsert(true);
                 with(session, replace, ReplaceOne::session).await?;
                 Ok(true)
+            }
+            Self::Change(row, since) => {
+                let before = doc! { "_id": row.get("_id"), "at": since };
+                let replace = records.replace_one(before, row);
+                let replaced = with(session, replace, ReplaceOne::session).await?;
+                Ok(replaced.matched_count > 0)
             }
             Self::Remove(id) => {
                 let remove = records.delete_one(id.clone());
@@ -91,6 +99,7 @@ impl Records for Mongo {
         let writing = match unless {
             Unless::Never => Writing::Replace(row),
             Unless::Exists => Writing::Insert(row),
+            Unless::ChangedSince(at) => Writing::Change(row, at.timestamp_micros()),
         };
         let put = self.write_record(record.kind, &writing).await?;
         if record.kind == RecordKind::Call {

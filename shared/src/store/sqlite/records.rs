@@ -72,9 +72,19 @@ impl Calls {
                 "INSERT INTO records (kind, name, at, json) VALUES (?1, ?2, ?3, ?4)
                  ON CONFLICT (kind, name) DO NOTHING"
             }
+            Unless::ChangedSince(_) => {
+                "UPDATE records SET at = ?3, json = ?4 WHERE kind = ?1 AND name = ?2 AND at = ?5"
+            }
         };
-        let values = params![row.kind.as_str(), row.name, row.at, row.json];
-        if connection.prepare_cached(sql)?.execute(values)? == 0 {
+        let mut statement = connection.prepare_cached(sql)?;
+        let written = match unless {
+            Unless::ChangedSince(at) => {
+                let since = at.timestamp_micros();
+                statement.execute(params![row.kind.as_str(), row.name, row.at, row.json, since])?
+            }
+            _ => statement.execute(params![row.kind.as_str(), row.name, row.at, row.json])?,
+        };
+        if written == 0 {
             return Ok(Answer::Taken);
         }
         if row.kind == RecordKind::Call {
