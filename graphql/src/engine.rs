@@ -6,10 +6,12 @@ mod again;
 mod dry;
 mod error;
 mod inputs;
+mod learning;
 mod planning;
 mod saved;
 mod steering;
 mod sub_plans;
+mod toolkit;
 mod tools;
 mod watching;
 
@@ -40,6 +42,7 @@ pub use self::{
     again::BulkAction,
     error::EngineError,
     planning::{PlanningOptions, Verdict},
+    toolkit::{Link, NewAction, ToolkitChange},
     tools::DirectCall,
     watching::Room,
 };
@@ -56,6 +59,8 @@ pub struct Engine {
     planner: Arc<dyn Planner>,
     clock: Arc<dyn Clock>,
     options: Arc<Options>,
+    /// Which tools go with which actions.
+    kit: Arc<toolkit::Kit>,
     /// What whoever asks may do.
     grant: Grant,
 }
@@ -87,6 +92,7 @@ impl Engine {
             planner,
             clock,
             options: Arc::new(options),
+            kit: Arc::default(),
             grant: Grant::default(),
         }
     }

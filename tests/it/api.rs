@@ -14,6 +14,7 @@ mod people;
 mod removed;
 mod saved;
 mod sub_plans;
+mod toolkit;
 mod toolsets;
 mod undo;
 mod watching;

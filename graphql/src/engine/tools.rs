@@ -223,6 +223,7 @@ impl Engine {
         set: Option<&str>,
         written: Value,
     ) -> Result<ToolName, EngineError> {
+        self.check_no_action(written["name"].as_str()).await?;
         Ok(self.registry.register(set, written).await?)
     }
 
