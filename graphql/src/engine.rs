@@ -15,7 +15,7 @@ mod toolkit;
 mod tools;
 mod watching;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use executor::{
     control::{Control, IdempotencyKey},
@@ -61,6 +61,8 @@ pub struct Engine {
     options: Arc<Options>,
     /// Which tools go with which actions.
     kit: Arc<toolkit::Kit>,
+    /// The catalog of every tool, with the toolbox's number that it was made at.
+    catalog: Arc<Mutex<Option<(u64, Catalog)>>>,
     /// What whoever asks may do.
     grant: Grant,
 }
@@ -93,6 +95,7 @@ impl Engine {
             clock,
             options: Arc::new(options),
             kit: Arc::default(),
+            catalog: Arc::default(),
             grant: Grant::default(),
         }
     }
@@ -125,7 +128,20 @@ impl Engine {
     /// Returns the tools that a plan of whoever asks may use, once no set is connecting any more.
     pub async fn catalog(&self) -> Catalog {
         self.settled().await;
-        Self::catalog_of(&self.sets())
+        if !self.grant.allows_every_tool() {
+            return Self::catalog_of(&self.sets());
+        }
+        // Asked before the sets: a catalog that is newer than its number is only made anew.
+        let revision = self.toolbox.revision();
+        if let Some((at, catalog)) = &*self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
+            && *at == revision
+        {
+            return catalog.clone();
+        }
+        let catalog = Self::catalog_of(&self.sets());
+        let kept = (revision, catalog.clone());
+        *self.catalog.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+        catalog
     }
 
     fn catalog_of(sets: &[ToolSet]) -> Catalog {

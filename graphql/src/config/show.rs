@@ -30,6 +30,7 @@ impl Config {
             "learning": shown(&json!(self.learning.value), self.learning.origin),
             "limits": limits,
             "access": shown(&self.access.value.to_json(), self.access.origin),
+            "access.secrets": shown(&json!(self.access.value.secrets()), self.access.origin),
             "retention": shown(&json!(retention), self.retention.origin),
         })
     }
