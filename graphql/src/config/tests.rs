@@ -140,7 +140,7 @@ fn files_that_describe_the_toolkit_are_one_graph() {
     let folder = tempfile::tempdir().unwrap();
     let chain = |text: &str| {
         format!(
-            "tools: [{{ name: t }}]\nactions: [&a {{ name: {text}, tools: [{{ name: t }}] }}]\ntoolkit: [[*a, {{ name: no }}]]"
+            "tools: [{{ name: t }}]\nactions: [&a {{ name: {text}, tools: [{{ name: t }}] }}]\ntoolkit: [[*a, {{ name: nobody }}]]"
         )
     };
     for (file, text) in
@@ -153,7 +153,7 @@ fn files_that_describe_the_toolkit_are_one_graph() {
     assert_eq!(found.learning, Some(false));
     let found = found.toolkit.unwrap();
     assert_eq!((found.toolkit.len(), found.toolkit.edge_count(), found.warnings.len()), (3, 2, 2));
-    assert!(found.warnings[0].contains("a.yml`: `toolkit[0][1]`: there is no action `no`"));
+    assert!(found.warnings[0].contains("a.yml`: `toolkit[0][1]`: there is no action `nobody`"));
     for (text, part) in [
         ("toolkit_files: x", "`toolkit_files` must be a list of files"),
         ("toolkit_files: [nowhere.yml]", "nowhere.yml`: "),

@@ -83,9 +83,9 @@ mod tests {
 
     #[test]
     fn aliases_mean_what_their_anchors_do() {
-        let text = "a: &x { name: n, of: &y [1] }\nb: [*x, *y]\n";
+        let text = "a: &x { name: m, of: &y [1] }\nb: [*x, *y]\n";
         let expected =
-            json!({ "a": { "name": "n", "of": [1] }, "b": [{ "name": "n", "of": [1] }, [1]] });
+            json!({ "a": { "name": "m", "of": [1] }, "b": [{ "name": "m", "of": [1] }, [1]] });
         assert_eq!(value(text), Ok(expected));
         assert!(value("a: *nobody").is_err());
         let bomb = (1..12).fold("a0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned(), |text, n| {

@@ -99,12 +99,13 @@ fn tools(
         let place = format!("tools[{at}]");
         let (name, _) = named(tool, &place)?;
         let name = parsed(&name, &place)?;
-        let origin = match tool.get("type").and_then(Value::as_str) {
-            Some("MCP" | "MCP_TOOL") => Some(Origin::Mcp),
-            None | Some("LOCAL_TOOL") => text(tool, &["module_path"]).map(Origin::Module),
+        let origin = match tool.get("type") {
+            None | Some(Value::Null) => module(tool),
+            Some(Value::String(it)) if it == "LOCAL_TOOL" => module(tool),
+            Some(Value::String(it)) if it == "MCP" || it == "MCP_TOOL" => Some(Origin::Mcp),
             Some(other) => {
                 let why = "must be either LOCAL_TOOL or MCP";
-                return Err(format!("`{place}.type` is `{other}`; it {why}"));
+                return Err(format!("`{place}.type` is `{}`; it {why}", shown(other)));
             }
         };
         let description = text(tool, &["desc", "description"]).unwrap_or_default();
@@ -172,6 +173,14 @@ fn named(entry: &Value, place: &str) -> Result<(String, f64), String> {
 
 fn parsed(name: &str, place: &str) -> Result<NodeName, String> {
     name.parse().map_err(|err| format!("`{place}.name`: {err}"))
+}
+
+fn module(tool: &Value) -> Option<Origin> {
+    text(tool, &["module_path"]).map(Origin::Module)
+}
+
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn text(entry: &Value, keys: &[&str]) -> Option<String> {
