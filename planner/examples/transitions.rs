@@ -5,7 +5,7 @@
 //! cargo run --release -p planner --example transitions < chains.jsonl
 //! ```
 
-use std::{collections::HashMap, io};
+use std::{collections::BTreeMap, io};
 
 use planner::toolkit::learned::Learned;
 use shared::{clock::Timestamp, id::ToolName};
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for fold in 0..FOLDS {
         let is_test = |at: usize| at % FOLDS == fold;
         let training = chains.iter().enumerate().filter(|(at, _)| !is_test(*at)).map(|(_, it)| it);
-        let (mut learned, mut popular) = (Learned::default(), HashMap::<&ToolName, u32>::new());
+        let (mut learned, mut popular) = (Learned::default(), BTreeMap::<&ToolName, u32>::new());
         for chain in training {
             let after: Vec<(usize, usize)> = (1..chain.len()).map(|it| (it - 1, it)).collect();
             learned.learn(chain, &after, Timestamp::UNIX_EPOCH);

@@ -1,7 +1,7 @@
 //! The tools that a plan may use, as they are when it is made.
 
 use std::{
-    collections::HashSet,
+    collections::BTreeSet,
     sync::{Arc, OnceLock},
 };
 
@@ -69,7 +69,7 @@ impl Catalog {
 
     /// Returns this catalog with only these tools, by the names that always mean them.
     #[must_use]
-    pub fn among(&self, tools: &HashSet<ToolName>) -> Self {
+    pub fn among(&self, tools: &BTreeSet<ToolName>) -> Self {
         let is_there = |it: &&CatalogTool| tools.contains(&it.definition.qualified());
         Self::new(self.tools().iter().filter(is_there).cloned())
     }

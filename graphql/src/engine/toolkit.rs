@@ -6,7 +6,7 @@
 //! wrote. So nothing is lost, and what a change depends on is what was there when it was made.
 
 use std::{
-    collections::HashSet,
+    collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -112,7 +112,7 @@ impl Engine {
     pub(super) async fn near(
         &self,
         actions: &[String],
-    ) -> Result<Option<HashSet<ToolName>>, EngineError> {
+    ) -> Result<Option<BTreeSet<ToolName>>, EngineError> {
         if actions.is_empty() {
             return Ok(None);
         }

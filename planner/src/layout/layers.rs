@@ -76,11 +76,11 @@ impl Layered {
         let passes = |(upper, lower): &(usize, usize)| {
             self.layer_of[*lower].saturating_sub(self.layer_of[*upper] + 1)
         };
-        let mut passed: Vec<usize> = down.iter().map(passes).collect();
-        passed.sort_unstable();
+        let mut spans: Vec<usize> = down.iter().map(passes).collect();
+        spans.sort_unstable();
         let most = (self.real * PLACES_PER_NODE).max(PLACES);
         let mut sum = 0;
-        let too_long = passed.iter().find(|it| {
+        let too_long = spans.iter().find(|it| {
             sum += **it;
             sum > most
         });

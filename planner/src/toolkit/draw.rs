@@ -3,7 +3,7 @@
 
 mod svg;
 
-use std::{collections::HashMap, fmt::Write};
+use std::{collections::BTreeMap, fmt::Write};
 
 use shared::id::NodeName;
 
@@ -70,7 +70,7 @@ pub fn dot(toolkit: &Toolkit) -> String {
 }
 
 /// Returns the places of all in [`Toolkit::ordered`].
-fn numbers(toolkit: &Toolkit) -> HashMap<&NodeName, usize> {
+fn numbers(toolkit: &Toolkit) -> BTreeMap<&NodeName, usize> {
     toolkit.ordered().into_iter().enumerate().map(|(at, (name, _))| (name, at)).collect()
 }
 

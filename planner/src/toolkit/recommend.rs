@@ -1,6 +1,6 @@
 //! What is near a few actions.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use shared::id::NodeName;
 
@@ -35,7 +35,7 @@ impl Toolkit {
     /// Unknown names are ignored.
     #[must_use]
     pub fn subgraph<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        let kept: HashSet<&str> = names.into_iter().collect();
+        let kept: BTreeSet<&str> = names.into_iter().collect();
         self.part(&kept, f64::NEG_INFINITY)
     }
 
@@ -50,7 +50,7 @@ impl Toolkit {
             let found = self.vertices.get_key_value(name);
             found.filter(|(_, it)| it.node.kind == NodeKind::Action).map(|(name, _)| name.as_str())
         };
-        let mut kept: HashSet<&str> = actions.into_iter().filter_map(known).collect();
+        let mut kept: BTreeSet<&str> = actions.into_iter().filter_map(known).collect();
         let mut frontier: Vec<&str> = kept.iter().copied().collect();
         for _ in 0..reach.hops {
             let mut next = Vec::new();
@@ -89,7 +89,7 @@ impl Toolkit {
     }
 
     /// Returns the part with these vertices and the edges between them that are strong enough.
-    fn part(&self, kept: &HashSet<&str>, threshold: f64) -> Self {
+    fn part(&self, kept: &BTreeSet<&str>, threshold: f64) -> Self {
         let mut part = Self::default();
         let chosen = || self.vertices.iter().filter(|(name, _)| kept.contains(name.as_str()));
         for (name, vertex) in chosen() {

@@ -6,7 +6,7 @@
 //! a link of a chain (for the edge from the link before it), is Faber's own; without it an edge has
 //! the [default](super::DEFAULT_SCORE).
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
@@ -39,7 +39,7 @@ pub fn read(file: &Value) -> Result<Written, String> {
     let tools = tools(file, &mut warnings)?;
     let actions = actions(file, &mut warnings)?;
     let mut toolkit = Toolkit::default();
-    let mut seen = HashSet::new();
+    let mut seen = BTreeSet::new();
     for (at, chain) in list(file, "toolkit")?.iter().enumerate() {
         let place = format!("toolkit[{at}]");
         let Value::Array(links) = chain else {
@@ -67,7 +67,7 @@ pub fn read(file: &Value) -> Result<Written, String> {
         warnings.push(format!("action `{name}` is in no chain of `toolkit` and was left out"));
     }
     // The same complaint about an action that is in two chains is one.
-    let mut told = HashSet::new();
+    let mut told = BTreeSet::new();
     warnings.retain(|it| told.insert(it.clone()));
     Ok(Written { toolkit, warnings })
 }
@@ -224,7 +224,6 @@ fn entry(name: &NodeName, node: &Node) -> Value {
     entry
 }
 
-#[expect(clippy::float_cmp, reason = "what is exactly the default need not be written")]
 fn link(name: &NodeName, score: f64) -> Value {
     if score == DEFAULT_SCORE {
         json!({ "name": name })
@@ -243,7 +242,7 @@ fn chains(toolkit: &Toolkit) -> Vec<Value> {
     let mut left: IndexMap<&NodeName, std::vec::IntoIter<Edge<'_>>> =
         actions().map(|(name, _)| (name, next(name).into_iter())).collect();
     let mut chains = Vec::new();
-    let mut seen: HashSet<&NodeName> = HashSet::new();
+    let mut seen: BTreeSet<&NodeName> = BTreeSet::new();
     for (start, _) in actions() {
         loop {
             let mut chain = vec![json!({ "name": start })];
