@@ -17,6 +17,29 @@
 //! let tool = function("math", "add", "Adds two numbers.", Effect::Read, add);
 //! # assert_eq!(tool.definition().qualified().as_str(), "math.add");
 //! ```
+//!
+//! What a tool needs and no model should choose, such as a database, is no parameter: the function
+//! closes over it. Only the argument type is in the tool's schema, and the context comes by itself.
+//!
+//! ```
+//! use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
+//!
+//! use executor::tool::{ToolContext, function};
+//! use shared::tool::{Effect, ToolError};
+//!
+//! /// What `count` takes.
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Count { step: u64 }
+//!
+//! let service = Arc::new(AtomicU64::new(0));
+//! let count = move |Count { step }, _cx: ToolContext| {
+//!     let service = Arc::clone(&service);
+//!     async move { Ok::<_, ToolError>(service.fetch_add(step, Ordering::Relaxed)) }
+//! };
+//! let tool = function("demo", "count", "Counts.", Effect::Once, count);
+//! # let schema = &tool.definition().input_schema["properties"];
+//! # assert_eq!(schema.as_object().unwrap().keys().collect::<Vec<_>>(), ["step"]);
+//! ```
 
 pub mod builtin;
 pub mod command;

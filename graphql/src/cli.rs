@@ -31,6 +31,7 @@ mod shape;
 mod signals;
 mod steer;
 mod table;
+mod toolkit;
 mod tools;
 mod tree;
 
@@ -179,6 +180,7 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Blob { id, output } => blob::blob(&session, &id, output.as_deref()).await,
         Command::Tools { what } => tools::tools(&session, what).await,
         Command::Toolsets { what } => tools::toolsets(&session, what).await,
+        Command::Toolkit { what } => toolkit::toolkit(&session, what).await,
         Command::Bench(args) => doctor::bench(&session, &args).await,
         Command::Config => doctor::config(&session),
         Command::Doctor => doctor::doctor(&session).await,

@@ -12,6 +12,7 @@ mod show;
 #[cfg(test)]
 mod tests;
 mod toolsets;
+pub mod yaml;
 
 use std::{
     collections::BTreeMap,
@@ -21,6 +22,7 @@ use std::{
 };
 
 use executor::sources::SetConfig;
+use planner::toolkit::Toolkit;
 use serde_json::Value;
 
 pub use self::{
@@ -96,10 +98,25 @@ pub struct Config {
     pub access: Setting<AccessConfig>,
     /// What conditions of toolsets may ask for.
     pub contexts: BTreeMap<String, Value>,
+    /// What the toolkit begins with.
+    pub toolkit: Setting<ToolkitFiles>,
+    /// Whether it is learned from what succeeds which tool follows which.
+    pub learning: Setting<bool>,
     /// The toolsets as they were written, for people.
     written: Value,
     /// The files that describe tools.
     described: Vec<PathBuf>,
+}
+
+/// The toolkit as files have it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolkitFiles {
+    /// The files.
+    pub files: Vec<PathBuf>,
+    /// All of them as one graph.
+    pub toolkit: Toolkit,
+    /// What was left out, and why.
+    pub warnings: Vec<String>,
 }
 
 /// Why there is no configuration to work with. It always says where and what to do.
@@ -152,6 +169,8 @@ impl Config {
             },
             access: or_default(file.access, AccessConfig::default),
             contexts: file.contexts,
+            toolkit: or_default(file.toolkit, ToolkitFiles::default),
+            learning: or_default(file.learning, || true),
             data,
             written,
             described: file.described_in,

@@ -6,10 +6,12 @@ mod again;
 mod dry;
 mod error;
 mod inputs;
+mod learning;
 mod planning;
 mod saved;
 mod steering;
 mod sub_plans;
+mod toolkit;
 mod tools;
 mod watching;
 
@@ -40,6 +42,7 @@ pub use self::{
     again::BulkAction,
     error::EngineError,
     planning::{PlanningOptions, Verdict},
+    toolkit::{Link, NewAction, ToolkitChange},
     tools::DirectCall,
     watching::Room,
 };
@@ -56,6 +59,8 @@ pub struct Engine {
     planner: Arc<dyn Planner>,
     clock: Arc<dyn Clock>,
     options: Arc<Options>,
+    /// Which tools go with which actions.
+    kit: Arc<toolkit::Kit>,
     /// The catalog of every tool, with the toolbox's number that it was made at.
     catalog: Arc<Mutex<Option<(u64, Catalog)>>>,
     /// What whoever asks may do.
@@ -89,6 +94,7 @@ impl Engine {
             planner,
             clock,
             options: Arc::new(options),
+            kit: Arc::default(),
             catalog: Arc::default(),
             grant: Grant::default(),
         }

@@ -24,6 +24,7 @@ mod subscription;
 mod timeline;
 mod tool;
 mod tool_work;
+mod toolkit;
 mod waits;
 
 use async_graphql::{SDLExportOptions, SchemaBuilder};

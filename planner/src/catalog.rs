@@ -1,9 +1,12 @@
 //! The tools that a plan may use, as they are when it is made.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+};
 
 use shared::{
-    id::ToolSetName,
+    id::{ToolName, ToolSetName},
     tool::{Names, ToolDefinition},
 };
 
@@ -62,6 +65,13 @@ impl Catalog {
             .iter()
             .filter(|it| it.is_active && it.definition.is_callable)
             .map(|it| &it.definition)
+    }
+
+    /// Returns this catalog with only these tools, by the names that always mean them.
+    #[must_use]
+    pub fn among(&self, tools: &BTreeSet<ToolName>) -> Self {
+        let is_there = |it: &&CatalogTool| tools.contains(&it.definition.qualified());
+        Self::new(self.tools().iter().filter(is_there).cloned())
     }
 
     /// Returns this catalog with only the given sets, if any are given.

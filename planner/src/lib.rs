@@ -4,9 +4,12 @@ pub mod calls;
 pub mod catalog;
 pub mod compile;
 pub mod draft;
+pub mod escape;
+pub mod layout;
 pub mod nearest;
 pub mod offline;
 pub mod plans;
+pub mod toolkit;
 
 use async_trait::async_trait;
 use serde_json::Value;

@@ -13,6 +13,11 @@ pub trait Clock: fmt::Debug + Send + Sync {
     fn now(&self) -> Timestamp;
 }
 
+/// Returns the moment right after another.
+pub fn after(at: Timestamp) -> Timestamp {
+    at.checked_add_signed(TimeDelta::microseconds(1)).unwrap_or(at)
+}
+
 /// The machine's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WallClock;

@@ -212,6 +212,10 @@ name!(/// Names a tool: `set.name` in a plan, the plain name as its source gives
     ToolName,
     "a tool name: 1 to 256 bytes without control characters",
     is_tool_name);
+name!(/// Names an action or a tool in the toolkit graph.
+    NodeName,
+    "the name of an action or a tool: 1 to 256 bytes without control characters",
+    is_tool_name);
 name!(/// Names a toolset.
     ToolSetName,
     "a toolset name: letters, digits, `_`, `-`, at most 64",

@@ -119,3 +119,11 @@ pub const PATTERN_COST: usize = 8_000;
 /// What compiling the patterns of all conditions of a plan may cost, a small one a thousand and a
 /// large one eight: seconds, not minutes, also where each is as large as it may be.
 pub const PLAN_PATTERNS: usize = 16_000_000;
+/// Actions and tools in the toolkit graph: above it nobody finds anything in it.
+pub const TOOLKIT_NODES: usize = 10_000;
+/// Edges in the toolkit graph.
+pub const TOOLKIT_EDGES: usize = 50_000;
+/// Actions and tools that one drawing shows: above it a picture says nothing.
+pub const DRAWN_NODES: usize = 4_000;
+/// Edges that one drawing shows.
+pub const DRAWN_EDGES: usize = 20_000;

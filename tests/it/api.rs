@@ -15,6 +15,7 @@ mod people;
 mod removed;
 mod saved;
 mod sub_plans;
+mod toolkit;
 mod toolsets;
 mod undo;
 mod watching;

@@ -52,6 +52,7 @@ macro_rules! stores {
                     a_rate_says_when,
                     a_read_begins_anywhere,
                     a_record_has_limits,
+                    a_record_is_changed_unless_another_was_faster,
                     a_record_is_exact,
                     a_record_is_written_over_or_not,
                     a_record_is_exchanged_for_what_it_said,

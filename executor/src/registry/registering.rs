@@ -87,9 +87,8 @@ impl Registry {
 
     fn prepare(&self, set: Option<&str>, written: Value) -> Result<New, RegistryError> {
         let parts = &self.0.parts;
-        let tool: CommandTool = serde_json::from_value(written.clone())
+        let mut tool: CommandTool = serde_json::from_value(written.clone())
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
-        let mut tool = tool.added();
         self.check_secrets(tool.secrets().into_iter().chain(tool.passed()))?;
         root(&mut tool, &parts.base);
         let (has_set, set) = (set.is_some(), set.unwrap_or(LOCAL).parse::<ToolSetName>()?);

@@ -164,12 +164,19 @@ impl Local {
         let control = Control::new(store, Arc::clone(&clock), handle);
         let planner = Arc::new(Offline);
         let options = config.limits.options();
-        let engine = Engine::new(control, registry.clone(), planner, clock, options);
+        let engine = Engine::new(control, registry.clone(), planner, clock, options)
+            .with_toolkit(config.toolkit.value.toolkit.clone());
+        for warning in config.toolkit.value.warnings.iter().filter(|_| has_tools) {
+            tracing::warn!("the toolkit: {warning}");
+        }
         let limits = if need == Need::Everything { Limits::default() } else { own_limits() };
         let schema = schema::build(engine.clone(), limits);
         let mut upkeep = Upkeep::default();
         if has_tools {
             upkeep.begin(&engine);
+        }
+        if need == Need::Everything && config.learning.value {
+            upkeep.tasks.spawn(engine.clone().keep_learning(upkeep.stop.clone()));
         }
         Ok(Self { engine, schema, has_tools, upkeep, work })
     }

@@ -10,23 +10,35 @@ use std::{
 };
 
 use executor::sources::{SetConfig, habilis};
-use planner::nearest::did_you_mean;
+use planner::{nearest::did_you_mean, toolkit::written};
 use serde_json::{Map, Value, json};
 
-use super::{AccessConfig, ConfigError, Limits, PLANNER, access, age, toolsets};
+use super::{
+    AccessConfig, ConfigError, Limits, PLANNER, ToolkitFiles, access, age, toolsets, yaml,
+};
 
 /// The most bytes of a configuration file: above it, it is some other file.
 const FILE_BYTES: u64 = 4 << 20;
 
 /// What may stand at the top of the file.
-const KEYS: [&str; 8] =
-    ["store", "planner", "toolsets", "tools_files", "limits", "retention", "contexts", "access"];
+const KEYS: [&str; 10] = [
+    "store",
+    "planner",
+    "toolsets",
+    "tools_files",
+    "toolkit_files",
+    "learning",
+    "limits",
+    "retention",
+    "contexts",
+    "access",
+];
 /// The set of the tools that files describe.
 const DESCRIBED: &str = "tools";
 /// The shortest time that what is over is kept: a worker may be frozen for a while and come back.
 const SHORTEST: Duration = Duration::from_mins(1);
 /// What other versions read there.
-const LATER: [&str; 3] = ["toolkit_files", "embedding", "selection"];
+const LATER: [&str; 2] = ["embedding", "selection"];
 
 /// What a file said.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,6 +58,10 @@ pub(super) struct File {
     pub(super) described: Option<SetConfig>,
     /// Those files.
     pub(super) described_in: Vec<PathBuf>,
+    /// The toolkit that other files describe.
+    pub(super) toolkit: Option<ToolkitFiles>,
+    /// Whether it is learned from what succeeds.
+    pub(super) learning: Option<bool>,
 }
 
 /// Reads a file and resolves its paths.
@@ -77,9 +93,7 @@ pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
     if text.trim().is_empty() {
         return Ok(File::default());
     }
-    let value: Value = serde_saphyr::from_str(text)
-        .map_err(|err| format!("this is not YAML: {}", err.to_string().trim_end()))?;
-    let mut fields = match value {
+    let mut fields = match yaml::value(text)? {
         Value::Object(fields) => fields,
         Value::Null => return Ok(File::default()),
         _ => return Err("this is no list of settings: write `key: value`".to_owned()),
@@ -105,6 +119,12 @@ pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
         contexts: contexts(fields.remove("contexts"))?,
         described,
         described_in,
+        toolkit: toolkit(fields.remove("toolkit_files"), base)?,
+        learning: match fields.remove("learning") {
+            None | Some(Value::Null) => None,
+            Some(Value::Bool(it)) => Some(it),
+            Some(_) => return Err("`learning` must be true or false".to_owned()),
+        },
     })
 }
 
@@ -147,6 +167,29 @@ fn described(
     let set: SetConfig =
         serde_json::from_value(set).map_err(|err| format!("`tools_files`: {err}"))?;
     Ok((Some(set.rooted(base)), files))
+}
+
+/// Reads the files that describe the toolkit; all of them are one graph.
+fn toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles>, String> {
+    let files: Vec<PathBuf> = match files {
+        None | Some(Value::Null) => return Ok(None),
+        Some(files) => serde_json::from_value(files)
+            .map_err(|_| "`toolkit_files` must be a list of files".to_owned())?,
+    };
+    let mut read = ToolkitFiles::default();
+    for file in files {
+        let path = base.join(&file);
+        let unfit = |why: String| format!("`toolkit_files`: `{}`: {why}", path.display());
+        let written = text(&path).and_then(|it| yaml::value(&it)).map_err(unfit)?;
+        let written = written::read(&written).map_err(unfit)?;
+        let warnings = written.warnings.into_iter();
+        read.warnings.extend(warnings.map(|it| format!("`{}`: {it}", path.display())));
+        let updated = read.toolkit.update(&written.toolkit);
+        updated.map_err(|err| unfit(err.to_string()))?;
+        read.files.push(path);
+    }
+    read.toolkit.check_size().map_err(|err| format!("`toolkit_files`: {err}"))?;
+    Ok(Some(read))
 }
 
 fn retention(value: Option<Value>) -> Result<Option<Duration>, String> {

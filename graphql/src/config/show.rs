@@ -26,6 +26,8 @@ impl Config {
             "listen": shown(&json!(self.listen.value), self.listen.origin),
             "planner": shown(&json!(self.planner.value), self.planner.origin),
             "toolsets": shown(&mask_sets(&self.written), self.toolsets.origin),
+            "toolkit_files": shown(&json!(self.toolkit.value.files), self.toolkit.origin),
+            "learning": shown(&json!(self.learning.value), self.learning.origin),
             "limits": limits,
             "access": shown(&self.access.value.to_json(), self.access.origin),
             "access.secrets": shown(&json!(self.access.value.secrets()), self.access.origin),

@@ -98,7 +98,6 @@ fn what_later_versions_know_is_never_ignored() {
     for text in [
         "embedding: { model: x }",
         "selection: { margin: 0.1 }",
-        "toolkit_files: []",
         "planner: { provider: openai, model: x }",
     ] {
         let err = file::parse(text, Path::new("/")).unwrap_err();
@@ -134,6 +133,36 @@ fn every_kind_of_source_can_stand_in_the_file() {
         "toolsets: [{ name: s, source: { openapi: {} } }]",
         expect!["`toolsets[0]`: missing field `document`"],
     );
+}
+
+#[test]
+fn files_that_describe_the_toolkit_are_one_graph() {
+    let folder = tempfile::tempdir().unwrap();
+    let chain = |text: &str| {
+        format!(
+            "tools: [{{ name: t }}]\nactions: [&a {{ name: {text}, tools: [{{ name: t }}] }}]\ntoolkit: [[*a, {{ name: nobody }}]]"
+        )
+    };
+    for (file, text) in
+        [("a.yml", chain("look")), ("b.yml", chain("think")), ("c.yml", "[".to_owned())]
+    {
+        std::fs::write(folder.path().join(file), text).unwrap();
+    }
+    let read = |text: &str| file::parse(text, folder.path());
+    let found = read("{ toolkit_files: [a.yml, b.yml], learning: false }").unwrap();
+    assert_eq!(found.learning, Some(false));
+    let found = found.toolkit.unwrap();
+    assert_eq!((found.toolkit.len(), found.toolkit.edge_count(), found.warnings.len()), (3, 2, 2));
+    assert!(found.warnings[0].contains("a.yml`: `toolkit[0][1]`: there is no action `nobody`"));
+    for (text, part) in [
+        ("toolkit_files: x", "`toolkit_files` must be a list of files"),
+        ("toolkit_files: [nowhere.yml]", "nowhere.yml`: "),
+        ("toolkit_files: [c.yml]", "c.yml`: this is not YAML"),
+        ("learning: 7", "`learning` must be true or false"),
+    ] {
+        let why = read(text).unwrap_err();
+        assert!(why.contains(part), "{why}");
+    }
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub struct PlanningOptions {
     pub planner: Option<String>,
     /// Only tools of these sets; empty means all.
     pub tool_sets: Vec<String>,
+    /// Only tools that the toolkit recommends for these actions; empty means all.
+    pub actions: Vec<String>,
     /// The most tools that the planner is shown.
     pub max_tools: Option<usize>,
 }
@@ -50,8 +52,10 @@ impl Engine {
         check_query(query)?;
         let sets = tool_sets(&options.tool_sets)?;
         self.check_planner(options.planner.as_deref())?;
+        let near = self.near(&options.actions).await?;
         let request = self.new_request(query).await?;
         let catalog = self.catalog().await.only(&sets);
+        let catalog = near.map_or_else(|| catalog.clone(), |it| catalog.among(&it));
         let proposed = self.planner.propose(query, &catalog).await;
         let (draft, warnings, mut transcript) = match proposed {
             Ok(Proposal { draft, notes, warnings }) => (draft, warnings, self.entries(notes)),

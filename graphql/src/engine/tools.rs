@@ -369,6 +369,7 @@ impl Engine {
             // A set that is connecting may have the name.
             self.settled().await;
         }
+        self.check_no_action(written["name"].as_str()).await?;
         Ok(self.registry.register(set, written).await?)
     }
 

@@ -2,13 +2,14 @@
 
 use std::fmt::Write;
 
+use planner::escape;
 use shared::plan::{Plan, ToolExecution};
 
 /// Draws a plan as a Mermaid flowchart. Nodes are numbered, so that no name can be mistaken.
 pub(super) fn mermaid(plan: &Plan) -> String {
     let mut text = String::from("flowchart TD\n");
     for (at, step) in plan.steps().iter().enumerate() {
-        let label = label(step, "<br/>", mermaid_escaped);
+        let label = label(step, "<br/>", escape::mermaid);
         let _ = writeln!(text, "    s{at}[\"{label}\"]");
     }
     edges(plan, &mut text, |text, from, to| {
@@ -21,7 +22,7 @@ pub(super) fn mermaid(plan: &Plan) -> String {
 pub(super) fn dot(plan: &Plan) -> String {
     let mut text = String::from("digraph plan {\n    rankdir=TB;\n    node [shape=box];\n");
     for (at, step) in plan.steps().iter().enumerate() {
-        let label = label(step, "\\n", dot_escaped);
+        let label = label(step, "\\n", escape::dot);
         let _ = writeln!(text, "    s{at} [label=\"{label}\"];");
     }
     edges(plan, &mut text, |text, from, to| {
@@ -46,26 +47,6 @@ fn edges(plan: &Plan, text: &mut String, draw: impl Fn(&mut String, usize, usize
             draw(text, from.get(), to);
         }
     }
-}
-
-/// Mermaid reads HTML entities written as `#code;`, and Markdown in a label.
-fn mermaid_escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            c if c.is_alphanumeric() || matches!(c, ' ' | '.' | '-' | '/' | ':' | ',') => {
-                escaped.push(c);
-            }
-            c => {
-                let _ = write!(escaped, "#{};", u32::from(c));
-            }
-        }
-    }
-    escaped
-}
-
-fn dot_escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 #[cfg(test)]

@@ -205,12 +205,16 @@ pub(super) struct PlanningOptions {
     planner: Option<String>,
     /// Only tools of these sets.
     tool_sets: Option<Vec<String>>,
+    /// Only tools that the toolkit recommends for these actions, and for those one `next` edge
+    /// away.
+    actions: Option<Vec<String>>,
 }
 
 impl From<Option<PlanningOptions>> for engine::PlanningOptions {
     fn from(options: Option<PlanningOptions>) -> Self {
-        let PlanningOptions { planner, tool_sets } = options.unwrap_or_default();
-        Self { planner, tool_sets: tool_sets.unwrap_or_default(), max_tools: None }
+        let PlanningOptions { planner, tool_sets, actions } = options.unwrap_or_default();
+        let (tool_sets, actions) = (tool_sets.unwrap_or_default(), actions.unwrap_or_default());
+        Self { planner, tool_sets, actions, max_tools: None }
     }
 }
 

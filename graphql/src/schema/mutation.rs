@@ -14,12 +14,13 @@ use super::{
     plan::{Plan, PlanPayload},
     scalar::int,
     tool_work::ToolMutation,
+    toolkit::ToolkitMutation,
 };
 use crate::engine::{Engine, EngineError};
 
 /// What anybody may do.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
-pub struct Mutation(WorkMutation, ToolMutation);
+pub struct Mutation(WorkMutation, ToolMutation, ToolkitMutation);
 
 /// Plans and executions.
 #[derive(Clone, Copy, Debug, Default)]

@@ -13,12 +13,13 @@ use super::{
     plan::{Plan, PlanPayload},
     request::{Request, plans_of},
     tool_work::ToolQuery,
+    toolkit::ToolkitQuery,
 };
 use crate::engine::Engine;
 
 /// What anybody may ask.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
-pub struct Query(WorkQuery, ToolQuery);
+pub struct Query(WorkQuery, ToolQuery, ToolkitQuery);
 
 /// Requests, plans and executions.
 #[derive(Clone, Copy, Debug, Default)]

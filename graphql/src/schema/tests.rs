@@ -124,6 +124,15 @@ type Query {
     parseToolCalls(text: String!): [ToolCall!]!
     toolUsage: [ToolUsage!]!
     toolHistory(toolName: String, first: Int = 100): [ToolResult!]!
+    toolkit: Toolkit!
+    toolkitSubgraph(names: [String!]!): Toolkit!
+    toolkitScore(from: String!, to: String!): Float!
+    recommendSubgraph(actions: [String!]!, threshold: Float = 0.5, hops: Int = 0): Toolkit!
+    recommendToolsActions(
+        actions: [String!]!
+        threshold: Float = 0.5
+        hops: Int = 0
+    ): ToolsAndActions!
 }
 type Mutation {
     createPlanWithRequestId(query: String!, options: PlanningOptions): Plan!
@@ -149,7 +158,32 @@ type Mutation {
     deactivateToolSets(names: [String!]!): ToolSetChange!
     callTool(name: String!, parameters: JSON): ToolResult!
     setContext(name: String!, data: JSON!): Boolean!
+    addAction(input: ActionInput!): ToolkitChange!
+    connectTool(name: String!, actions: [EdgeInput!]!): ToolkitChange!
+    updateToolkit(yaml: String!): ToolkitChange!
+    removeAction(name: String!): Boolean!
+    setScore(from: String!, to: String!, score: Float!): Boolean!
 }
+type Toolkit {
+    actions: [Action!]!
+    tools: [Tool!]!
+    edges: [ToolkitEdge!]!
+    mermaid: String!
+    dot: String!
+    svg: String!
+}
+type Action { name: String! description: String! }
+type ToolkitEdge { from: String! to: String! kind: String! score: Float! }
+type ToolkitChange { toolkit: Toolkit! warnings: [String!]! }
+type ToolsAndActions { tools: [Tool!]! actions: [Action!]! }
+input ActionInput {
+    name: String!
+    description: String!
+    next: [EdgeInput!]
+    prev: [EdgeInput!]
+    tools: [EdgeInput!]
+}
+input EdgeInput { name: String! score: Float = 1.0 }
 type ToolCall { tool: String! args: JSON! format: String! raw: String! }
 type ToolSetChange { changed: [String!]! notFound: [String!]! toolSets: [ToolSet!]! }
 type ToolUsage {
@@ -363,7 +397,7 @@ input RetryInput {
     multiplier: Float
     jitter: Boolean
 }
-input PlanningOptions { planner: String toolSets: [String!] }
+input PlanningOptions { planner: String toolSets: [String!] actions: [String!] }
 input ExecutionOptions {
     mode: ExecutionMode = PARALLEL
     maxParallel: Int

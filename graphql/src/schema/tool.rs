@@ -8,7 +8,7 @@ use executor::{
     toolbox::{SetStatus, ToolSet as Set},
 };
 use planner::calls;
-use serde_json::Value;
+use serde_json::{Value, json};
 use shared::{id::ToolName, store::Usage, tool::ToolDefinition};
 
 use super::{
@@ -17,6 +17,9 @@ use super::{
     scalar::{DateTime, int},
 };
 use crate::engine::DirectCall;
+
+/// What tools belong to that only the toolkit knows.
+const TOOLKIT: &str = "toolkit";
 
 /// Something that a plan can call.
 pub(super) struct Tool {
@@ -35,6 +38,29 @@ impl Tool {
     pub(super) fn new(definition: &Arc<ToolDefinition>, set: &Set) -> Self {
         let definition = Arc::clone(definition);
         Self { definition, source: set.source.clone(), is_active: set.is_active }
+    }
+
+    /// Returns a tool as the toolkit calls it.
+    pub(super) fn called(mut self, name: ToolName) -> Self {
+        if self.definition.name != name {
+            Arc::make_mut(&mut self.definition).name = name;
+        }
+        self
+    }
+
+    /// Returns what is known of a tool that the toolkit names and nobody has registered.
+    pub(super) fn unregistered(name: ToolName, description: &str) -> Self {
+        let definition = ToolDefinition {
+            name,
+            set: TOOLKIT.parse().expect("the name of the set is a literal"),
+            description: description.to_owned(),
+            input_schema: json!({ "type": "object" }),
+            output_schema: None,
+            effect: shared::tool::Effect::Once,
+            examples: Vec::new(),
+            is_callable: false,
+        };
+        Self { definition: Arc::new(definition), source: TOOLKIT.to_owned(), is_active: false }
     }
 
     pub(super) fn qualified(&self) -> ToolName {
@@ -81,7 +107,7 @@ impl Tool {
         self.definition.set.as_str()
     }
 
-    /// Where it comes from: `mcp`, `local`, `builtin`.
+    /// Where it comes from: `mcp`, `local`, `builtin`; `toolkit` where only the toolkit knows it.
     async fn source(&self) -> &str {
         &self.source
     }

@@ -39,6 +39,10 @@ pub enum RecordKind {
     Context,
     /// What the memory tools keep.
     Memory,
+    /// What was changed in the toolkit graph.
+    Toolkit,
+    /// What executions that succeeded taught about which tool follows which.
+    Learned,
     /// A call outside plans; names order by time. Only the newest [`limits::CALL_HISTORY`] are
     /// kept, for as long as executions are.
     Call,
@@ -56,6 +60,8 @@ impl RecordKind {
         Self::Switch,
         Self::Context,
         Self::Memory,
+        Self::Toolkit,
+        Self::Learned,
         Self::Call,
         Self::Blob,
         Self::BlobPart,
@@ -69,6 +75,8 @@ impl RecordKind {
             Self::Switch => "switch",
             Self::Context => "context",
             Self::Memory => "memory",
+            Self::Toolkit => "toolkit",
+            Self::Learned => "learned",
             Self::Call => "call",
             Self::Blob => "blob",
             Self::BlobPart => "blob_part",
@@ -79,8 +87,8 @@ impl RecordKind {
     /// [revisions](Records::records_revision).
     pub fn is_agreed(self) -> bool {
         match self {
-            Self::ToolSet | Self::Tool | Self::Switch | Self::Context => true,
-            Self::Memory | Self::Call | Self::Blob | Self::BlobPart => false,
+            Self::ToolSet | Self::Tool | Self::Switch | Self::Context | Self::Toolkit => true,
+            Self::Memory | Self::Learned | Self::Call | Self::Blob | Self::BlobPart => false,
         }
     }
 }
@@ -95,6 +103,11 @@ pub enum Unless {
     /// That there is none of the same name that says exactly this: somebody changed it meanwhile,
     /// or removed it.
     IsNot(Arc<Value>),
+    /// That the one of the same name is not there, or was not written at this time.
+    ///
+    /// Who reads a record, changes it, and writes it with a later time undoes nothing that another
+    /// wrote in between.
+    ChangedSince(Timestamp),
 }
 
 impl Unless {
@@ -102,7 +115,7 @@ impl Unless {
     pub(super) fn encode(&self) -> Option<String> {
         match self {
             Self::IsNot(value) => Some(value.to_string()),
-            Self::Never | Self::Exists => None,
+            Self::Never | Self::Exists | Self::ChangedSince(_) => None,
         }
     }
 }

@@ -40,6 +40,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(super) struct World {
     pub(super) schema: Schema,
+    pub(super) engine: Engine,
     /// Ends the worker when the world does.
     _tasks: JoinSet<()>,
     /// Where the store's file is.
@@ -131,8 +132,8 @@ impl World {
         let control = Control::new(Arc::clone(store), Arc::clone(&clock), worker);
         let planner = Arc::new(Literal);
         let engine = Engine::new(control, registry, planner, clock, options);
-        let schema = schema::build(engine, Limits::default());
-        Self { schema, _tasks: tasks, folder }
+        let schema = schema::build(engine.clone(), Limits::default());
+        Self { schema, engine, _tasks: tasks, folder }
     }
 
     /// Returns where the store's file is, if it is one.

@@ -153,6 +153,61 @@ async fn the_process_says_what_it_works_with() {
 }
 
 #[tokio::test]
+async fn the_toolkit_is_shown_recommended_and_loaded() {
+    let home = Home::new();
+    home.file("faber.yaml", "toolsets: []\ntoolkit_files: [kit.yml]\nstore: sqlite:./own.db\n");
+    let kit = "
+tools: [&t { name: flow.echo }]
+actions:
+  - &a { name: look, desc: Looks., tools: [*t] }
+  - &b { name: think }
+toolkit: [[*a, { name: think, score: 0.4 }, { name: nobody }]]
+";
+    home.file("kit.yml", kit);
+    let all = home.json(&["toolkit", "show"], 0).await;
+    assert_eq!(all["actions"][0]["name"], "look", "{all}");
+    assert_eq!(all["tools"][0]["toolSet"], "flow");
+    assert_eq!(all["edges"].as_array().map(Vec::len), Some(2));
+    assert!(all["svg"].as_str().unwrap().starts_with("<svg "), "{all}");
+    let shown = home.run(&["toolkit", "show"]).await;
+    assert!(
+        shown.out.contains("then think  0.4") && shown.out.contains("calls flow.echo  1"),
+        "{shown:?}"
+    );
+    assert!(
+        shown.err.contains("there is no action `nobody`"),
+        "what was left out is told: {shown:?}"
+    );
+    for (format, part) in [
+        ("json", "\"edges\""),
+        ("yaml", "toolkit:"),
+        ("mermaid", "flowchart"),
+        ("dot", "digraph"),
+        ("svg", "<svg"),
+    ] {
+        let shown = home.run(&["toolkit", "show", "--format", format]).await;
+        assert!(shown.status == 0 && shown.out.contains(part), "{format}: {shown:?}");
+    }
+    let recommend = |more: &'static [&str]| {
+        let arguments = [&["toolkit", "recommend", "look"], more].concat();
+        let home = &home;
+        async move { home.json(&arguments, 0).await["actions"].as_array().map(Vec::len) }
+    };
+    assert_eq!(recommend(&["--hops", "3"]).await, Some(1));
+    assert_eq!(recommend(&["--hops", "3", "--threshold", "0.4"]).await, Some(2));
+    home.file("more.yml", "actions: [&c { name: rest }]\ntoolkit: [[*c]]\n");
+    let loaded = home.run(&["toolkit", "load", "more.yml"]).await;
+    assert!(loaded.out.contains("3 actions, 1 tools, 2 edges"), "{loaded:?}");
+    // What was loaded is kept; the file of the configuration may change.
+    home.file("kit.yml", "actions: [&a { name: look }]\ntoolkit: [[*a]]\n");
+    let part = home.json(&["toolkit", "show", "look", "rest", "think"], 0).await;
+    assert_eq!(part["actions"].as_array().map(Vec::len), Some(2), "{part}");
+    home.file("kit.yml", "tools: [x]");
+    let ended = home.run(&["toolkit", "show"]).await;
+    assert!(ended.status == 2 && ended.err.contains("kit.yml`: `tools[0]`"), "{ended:?}");
+}
+
+#[tokio::test]
 async fn the_doctor_finds_what_is_broken() {
     let home = Home::new();
     let checks = home.json(&["doctor"], 0).await;

@@ -129,7 +129,7 @@ fn doing() -> impl Strategy<Value = Doing> {
         1 => (0..2_usize, 0..6_i64).prop_map(|(key, now)| Doing::Cached { key, now }),
         1 => of.prop_map(|n| Doing::SavePlan { n }),
         1 => Just(Doing::SavedPlan),
-        3 => (kind(), 0..NAMES.len(), unless(), 0..6_i64)
+        4 => (kind(), 0..NAMES.len(), unless(), 0..6_i64)
             .prop_map(|(kind, n, unless, at)| Doing::PutRecord { kind, n, unless, at }),
         1 => (kind(), 0..NAMES.len()).prop_map(|(kind, n)| Doing::RemoveRecord { kind, n }),
         2 => (kind(), record_page()).prop_map(|(kind, page)| Doing::Records { kind, page }),
@@ -143,6 +143,7 @@ fn unless() -> impl Strategy<Value = Unless> {
         Just(Unless::Never),
         Just(Unless::Exists),
         (0..6_i64).prop_map(|at| Unless::IsNot(Arc::new(json!(at)))),
+        (0..6_i64).prop_map(|n| Unless::ChangedSince(at(n))),
     ]
 }
 

@@ -121,6 +121,41 @@ pub async fn one_record_is_the_first(world: World) {
     }
 }
 
+/// Who changes what it read undoes nothing that another wrote in between; also where many try.
+pub async fn a_record_is_changed_unless_another_was_faster(world: World) {
+    for kind in [RecordKind::Toolkit, RecordKind::Learned] {
+        let since = |n| Unless::ChangedSince(at(n));
+        let first = record(kind, "a", json!([]), 1);
+        assert!(!world.one.put_record(&first, since(1)).await.unwrap(), "there is none");
+        assert!(world.one.put_record(&first, Unless::Exists).await.unwrap());
+        let second = record(kind, "a", json!(["x"]), 2);
+        assert!(!world.other.put_record(&second, since(2)).await.unwrap());
+        let revision = world.one.records_revision().await.unwrap();
+        assert!(world.other.put_record(&second, since(1)).await.unwrap());
+        let grown = world.one.records_revision().await.unwrap() > revision;
+        assert_eq!(grown, kind.is_agreed());
+        assert!(!world.one.put_record(&first, since(1)).await.unwrap());
+        assert_eq!(world.one.record(kind, "a").await.unwrap(), Some(second));
+        join_all((0..8).map(async |n| {
+            let store = if n % 2 == 0 { &world.one } else { &world.other };
+            loop {
+                let before = store.record(kind, "a").await.unwrap().expect("it is there");
+                let mut list = before.value.as_array().unwrap().clone();
+                list.push(json!(n));
+                let seconds = i64::try_from(list.len()).unwrap() + 1;
+                let after = record(kind, "a", Value::Array(list), seconds);
+                let unless = Unless::ChangedSince(before.at);
+                if store.put_record(&after, unless).await.unwrap() {
+                    break;
+                }
+            }
+        }))
+        .await;
+        let last = world.one.record(kind, "a").await.unwrap().expect("it is there");
+        assert_eq!(last.value.as_array().map(Vec::len), Some(9), "no change is lost");
+    }
+}
+
 /// Records come by name, byte by byte, from any place, in either direction.
 pub async fn records_come_in_order(world: World) {
     let kind = RecordKind::Memory;

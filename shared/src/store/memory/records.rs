@@ -28,10 +28,12 @@ impl KeptRecords {
         let (json, before) = (record.encode()?, unless.encode());
         let (kind, name) = (record.kind, &record.name);
         let of_kind = self.kinds.entry(kind).or_default();
+        let there = of_kind.get(name);
         let may_write = match unless {
             Unless::Never => true,
-            Unless::Exists => !of_kind.contains_key(name),
-            Unless::IsNot(_) => of_kind.get(name).map(|(_, json)| json) == before.as_ref(),
+            Unless::Exists => there.is_none(),
+            Unless::IsNot(_) => there.map(|(_, json)| json) == before.as_ref(),
+            Unless::ChangedSince(at) => there.is_some_and(|it| it.0 == *at),
         };
         if !may_write {
             return Ok(false);

@@ -40,6 +40,8 @@ enum Writing {
     Replace(Row),
     /// In the place of one that says exactly this.
     Exchange(String, Row),
+    /// Only where the one that is there was written at this time, in microseconds.
+    Change(Row, i64),
     Remove(Row),
 }
 
@@ -74,6 +76,12 @@ impl Writing {
                 let replaced = records.replace_one(id, row).session(session).await?;
                 Ok(replaced.matched_count > 0)
             }
+            Self::Change(row, since) => {
+                let before = doc! { "_id": row.get("_id"), "at": since };
+                let replace = records.replace_one(before, row);
+                let replaced = with(session, replace, ReplaceOne::session).await?;
+                Ok(replaced.matched_count > 0)
+            }
             Self::Remove(id) => {
                 let remove = records.delete_one(id.clone());
                 let removed = with(session, remove, Delete::session).await?;
@@ -103,10 +111,11 @@ impl Records for Mongo {
             "at": record.at.timestamp_micros(),
             "json": record.encode()?,
         };
-        let writing = match unless.encode() {
-            Some(before) => Writing::Exchange(before, row),
-            None if unless == Unless::Exists => Writing::Insert(row),
-            None => Writing::Replace(row),
+        let writing = match &unless {
+            Unless::Never => Writing::Replace(row),
+            Unless::Exists => Writing::Insert(row),
+            Unless::ChangedSince(at) => Writing::Change(row, at.timestamp_micros()),
+            Unless::IsNot(_) => Writing::Exchange(unless.encode().unwrap_or_default(), row),
         };
         let put = self.write_record(record.kind, &writing).await?;
         if record.kind == RecordKind::Call {

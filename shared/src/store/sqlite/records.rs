@@ -83,6 +83,12 @@ impl Calls {
                     WHERE kind = ?1 AND name = ?2 AND json = ?5";
                 connection.prepare_cached(sql)?.execute(params![kind, name, at, json, before])?
             }
+            Unless::ChangedSince(since) => {
+                let sql = "UPDATE records SET at = ?3, json = ?4
+                    WHERE kind = ?1 AND name = ?2 AND at = ?5";
+                let since = since.timestamp_micros();
+                connection.prepare_cached(sql)?.execute(params![kind, name, at, json, since])?
+            }
         };
         if written == 0 {
             return Ok(Answer::Taken);

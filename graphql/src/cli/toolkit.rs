@@ -1,0 +1,129 @@
+//! The toolkit: which tools go with which actions.
+
+use std::fmt::Write as _;
+
+use planner::toolkit::draw;
+use serde_json::{Value, json};
+
+use super::{
+    Ending, Session,
+    args::{ToolkitCommand, ToolkitFormat},
+    client::Client,
+    failure::Failure,
+    house::{House, Need},
+    lists::{first_line, text},
+    paint::Paint,
+    render::list,
+    run::read_text,
+};
+
+/// What is asked of the graph where it is shown as JSON.
+const FIELDS: &str = "{ actions { name description } \
+    tools { name description toolSet source active effect } \
+    edges { from to kind score learned } mermaid dot svg yaml }";
+/// What is asked of it where people read it.
+const SHORT: &str = "{ actions { name description } tools { name } \
+    edges { from to kind score learned } }";
+
+/// Shows the toolkit, or what is near some actions.
+pub(super) async fn toolkit(session: &Session, what: ToolkitCommand) -> Result<Ending, Failure> {
+    let house = House::open(session, Need::Tools).await?;
+    let done = answer(session, house.client(), what).await;
+    house.close().await;
+    done
+}
+
+async fn answer(
+    session: &Session,
+    client: &Client,
+    what: ToolkitCommand,
+) -> Result<Ending, Failure> {
+    let (head, format, variables) = match what {
+        ToolkitCommand::Load { file } => {
+            let yaml = read_text("the toolkit", &file).await?;
+            return load(session, client, &yaml).await;
+        }
+        ToolkitCommand::Show { names, format } if names.is_empty() => {
+            ("query { toolkit", format, json!({}))
+        }
+        ToolkitCommand::Show { names, format } => {
+            let head = "query($names: [String!]!) { toolkitSubgraph(names: $names)";
+            (head, format, json!({ "names": names }))
+        }
+        ToolkitCommand::Recommend { actions, threshold, hops, format } => {
+            let head = "query($actions: [String!]!, $threshold: Float, $hops: Int) \
+                { recommendSubgraph(actions: $actions, threshold: $threshold, hops: $hops)";
+            let given = json!({ "actions": actions, "threshold": threshold, "hops": hops });
+            (head, format, given)
+        }
+    };
+    let fields = match format {
+        _ if session.screen.json => FIELDS,
+        ToolkitFormat::Json => FIELDS,
+        ToolkitFormat::Text => SHORT,
+        ToolkitFormat::Yaml => "{ yaml }",
+        ToolkitFormat::Mermaid => "{ mermaid }",
+        ToolkitFormat::Dot => "{ dot }",
+        ToolkitFormat::Svg => "{ svg }",
+    };
+    let graph = client.field(&format!("{head} {fields} }}"), variables).await?;
+    show(session, &graph, format)?;
+    Ok(Ending::Done)
+}
+
+fn show(session: &Session, graph: &Value, format: ToolkitFormat) -> Result<(), Failure> {
+    let screen = &session.screen;
+    if screen.json || format == ToolkitFormat::Json {
+        return screen.print_json(graph);
+    }
+    let shown = match format {
+        ToolkitFormat::Text => for_people(graph, screen.out),
+        ToolkitFormat::Yaml => text(graph, "yaml"),
+        ToolkitFormat::Mermaid => text(graph, "mermaid"),
+        ToolkitFormat::Dot => text(graph, "dot"),
+        ToolkitFormat::Svg | ToolkitFormat::Json => text(graph, "svg"),
+    };
+    screen.print(shown.trim_end())
+}
+
+/// Writes every action with what it calls and what may follow it.
+fn for_people(graph: &Value, paint: Paint) -> String {
+    let mut shown = String::new();
+    for action in list(&graph["actions"]) {
+        let (name, about) = (text(action, "name"), first_line(&text(action, "description")));
+        let _ = writeln!(shown, "{}  {}", paint.bold(&name), paint.dim(about));
+        for (kind, word) in [("call", "calls"), ("next", "then")] {
+            let edges = list(&graph["edges"]);
+            for edge in edges.filter(|it| it["from"] == name.as_str() && it["kind"] == kind) {
+                let score = edge["score"].as_f64().unwrap_or_default();
+                let mut score = draw::score(score);
+                if let Some(learned) = edge["learned"].as_f64() {
+                    let _ = write!(score, ", learned {}", draw::score(learned));
+                }
+                let _ = writeln!(shown, "  {word} {}  {}", text(edge, "to"), paint.dim(score));
+            }
+        }
+    }
+    let count = |what: &str| graph[what].as_array().map_or(0, Vec::len);
+    let (actions, tools, edges) = (count("actions"), count("tools"), count("edges"));
+    let _ = write!(shown, "{actions} actions, {tools} tools, {edges} edges");
+    shown
+}
+
+async fn load(session: &Session, client: &Client, yaml: &str) -> Result<Ending, Failure> {
+    let query = "mutation($yaml: String!) { updateToolkit(yaml: $yaml) \
+        { warnings toolkit { actions { name } tools { name } edges { from to kind score } } } }";
+    let change = client.field(query, json!({ "yaml": yaml })).await?;
+    let screen = &session.screen;
+    if screen.json {
+        screen.print_json(&change)?;
+        return Ok(Ending::Done);
+    }
+    for warning in list(&change["warnings"]).filter_map(Value::as_str) {
+        screen.say(&screen.err.yellow(warning));
+    }
+    let count = |what: &str| change["toolkit"][what].as_array().map_or(0, Vec::len);
+    let (actions, tools, edges) = (count("actions"), count("tools"), count("edges"));
+    screen.print(&format!("the toolkit has {actions} actions, {tools} tools, {edges} edges"))?;
+    Ok(Ending::Done)
+}

@@ -1,0 +1,98 @@
+//! YAML, read and written.
+
+use serde_json::Value;
+
+/// Reads a document. (JSON is YAML.)
+pub fn value(text: &str) -> Result<Value, String> {
+    serde_saphyr::from_str(text)
+        .map_err(|err| format!("this is not YAML: {}", err.to_string().trim_end()))
+}
+
+/// Writes a document that [`value`] reads the same.
+pub fn text(value: &Value) -> Result<String, String> {
+    serde_saphyr::to_string(value).map_err(|err| format!("this cannot be YAML: {err}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_the_same() {
+        let hostile = [
+            "",
+            " ",
+            "~",
+            "null",
+            "yes",
+            "No",
+            "1",
+            "1.0",
+            "0x10",
+            "1e3",
+            "-",
+            "- a",
+            "a: b",
+            "a #b",
+            "#a",
+            "*a",
+            "&a",
+            "!a",
+            "|",
+            ">",
+            "%a",
+            "@a",
+            "`a",
+            "{a",
+            "[a",
+            "'a",
+            "\"a",
+            "a\\b",
+            "a\nb",
+            "a\n",
+            "\na",
+            "\t",
+            "a\t",
+            "\r\n",
+            "---",
+            "...",
+            "--- a",
+            "? a",
+            ": a",
+            "2024-01-01",
+            "<<",
+            "=",
+            "\u{0}",
+            "\u{7f}",
+            "\u{85}",
+            "\u{2028}",
+            "\u{feff}a",
+            "日本",
+            "👋",
+            ".inf",
+            ".nan",
+        ];
+        for text in hostile {
+            let value = json!({ "name": text, text: [text, { text: 0.1 }, true, null, 7, -0.5] });
+            let written = super::text(&value).unwrap();
+            assert_eq!(super::value(&written), Ok(value), "{written}");
+        }
+    }
+
+    #[test]
+    fn aliases_mean_what_their_anchors_do() {
+        let text = "a: &x { name: m, of: &y [1] }\nb: [*x, *y]\n";
+        let expected =
+            json!({ "a": { "name": "m", "of": [1] }, "b": [{ "name": "m", "of": [1] }, [1]] });
+        assert_eq!(value(text), Ok(expected));
+        assert!(value("a: *nobody").is_err());
+        let bomb = (1..12).fold("a0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned(), |text, n| {
+            let last = n - 1;
+            let all = vec![format!("*a{last}"); 8].join(", ");
+            format!("{text}a{n}: &a{n} [{all}]\n")
+        });
+        assert!(value(&bomb).unwrap_err().starts_with("this is not YAML"));
+    }
+}

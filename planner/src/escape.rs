@@ -1,0 +1,64 @@
+//! Text inside of pictures: whatever somebody is called, the picture is well formed.
+
+use std::fmt::Write;
+
+/// Returns a text for a quoted label of a Mermaid diagram, which reads HTML entities written as
+/// `#code;`, and Markdown.
+pub fn mermaid(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if c.is_alphanumeric() || matches!(c, ' ' | '.' | '-' | '/' | ':' | ',') => {
+                escaped.push(c);
+            }
+            c => {
+                let _ = write!(escaped, "#{};", u32::from(c));
+            }
+        }
+    }
+    escaped
+}
+
+/// Returns a text for a quoted string of DOT.
+pub fn dot(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+/// Returns a text for the content or a quoted attribute of an XML element. What XML cannot say
+/// becomes `\u{fffd}`.
+pub fn xml(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\t' | '\n' | '\r' => {
+                let _ = write!(escaped, "&#{};", u32::from(c));
+            }
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {
+                escaped.push(char::REPLACEMENT_CHARACTER);
+            }
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_means_something_elsewhere_means_itself() {
+        let hostile = "a\"b\\c]`<x> #1;&'\u{0}\u{7}\n日本 é";
+        assert_eq!(
+            mermaid(hostile),
+            "a#34;b#92;c#93;#96;#60;x#62; #35;1#59;#38;#39;#0;#7;#10;日本 é"
+        );
+        assert_eq!(dot(hostile), "a\\\"b\\\\c]`<x> #1;&'\u{0}\u{7}\n日本 é");
+        assert_eq!(xml(hostile), "a&quot;b\\c]`&lt;x&gt; #1;&amp;&#39;\u{fffd}\u{fffd}&#10;日本 é");
+    }
+}

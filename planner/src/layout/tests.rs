@@ -1,0 +1,132 @@
+//! What must hold for every drawing, and how good some are.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SIZE: Size = Size { width: 80.0, height: 30.0 };
+
+fn draw(nodes: usize, edges: &[(usize, usize)]) -> Drawing {
+    layout(&vec![SIZE; nodes], edges, &Style::default())
+}
+
+/// Returns how often the straight lines between the middles of nodes cross.
+fn crossings(drawing: &Drawing, edges: &[(usize, usize)]) -> usize {
+    let side = |a: Point, b: Point, c: Point| (b.x - a.x) * (c.y - a.y) - (b.y - a.y) * (c.x - a.x);
+    let lines: Vec<(Point, Point)> =
+        edges.iter().map(|(a, b)| (drawing.nodes[*a], drawing.nodes[*b])).collect();
+    let crosses = |n: usize, m: usize| {
+        let ((a, b), (c, d)) = (lines[n], lines[m]);
+        side(a, b, c) * side(a, b, d) < 0.0 && side(c, d, a) * side(c, d, b) < 0.0
+    };
+    (0..lines.len())
+        .flat_map(|n| (0..n).map(move |m| (n, m)))
+        .filter(|(n, m)| crosses(*n, *m))
+        .count()
+}
+
+#[test]
+fn nothing_is_drawn_as_nothing() {
+    assert_eq!(draw(0, &[]), Drawing::default());
+    let one = draw(1, &[]);
+    assert_eq!((one.width, one.height), (SIZE.width, SIZE.height));
+    assert_eq!(one.nodes, [Point { x: 40.0, y: 15.0 }]);
+    assert_eq!(draw(1, &[(0, 5), (7, 0)]).edges, [vec![], vec![]], "ends that are not there");
+}
+
+#[test]
+fn a_chain_is_a_straight_line_down() {
+    let drawing = draw(3, &[(0, 1), (1, 2)]);
+    assert!(drawing.nodes.iter().all(|it| (it.x - 40.0).abs() < 1e-9), "{drawing:?}");
+    assert!(drawing.edges.iter().all(|it| it.len() == 2));
+    let style = Style { direction: Direction::Right, ..Style::default() };
+    let right = layout(&[SIZE; 3], &[(0, 1), (1, 2)], &style);
+    assert!(right.nodes.iter().all(|it| (it.y - 15.0).abs() < 1e-9), "{right:?}");
+    assert!((right.width - (3.0 * 80.0 + 2.0 * 60.0)).abs() < 1e-9);
+}
+
+#[test]
+fn trees_and_ladders_have_no_crossings() {
+    let tree: Vec<(usize, usize)> = (1..31).map(|it| ((it - 1) / 2, it)).collect();
+    assert_eq!(crossings(&draw(31, &tree), &tree), 0);
+    // Written in an order that crosses everywhere.
+    let ladder: Vec<(usize, usize)> =
+        (0..8).map(|it| (it, 15 - it)).chain((0..7).map(|it| (it, 14 - it))).collect();
+    assert_eq!(crossings(&draw(16, &ladder), &ladder), 0);
+}
+
+#[test]
+fn parts_lie_side_by_side() {
+    let edges: Vec<(usize, usize)> = (0..20).map(|it| (2 * it, 2 * it + 1)).collect();
+    let drawing = draw(40, &edges);
+    let ratio = drawing.width / drawing.height;
+    assert!((0.5..4.0).contains(&ratio), "{} × {}", drawing.width, drawing.height);
+}
+
+#[test]
+fn a_tangle_has_a_bound() {
+    // One long chain, and edges from its beginning to all over it: far more places than there are.
+    let chain = (1..1_500).map(|it| (it - 1, it));
+    let edges: Vec<(usize, usize)> = chain.chain((2..1_500).map(|it| (it % 7, it))).collect();
+    let drawing = draw(1_500, &edges);
+    check(&drawing, 1_500, &edges);
+}
+
+/// Checks what must hold: nodes do not overlap, everything is on the paper, edges begin and end at
+/// their nodes.
+fn check(drawing: &Drawing, nodes: usize, edges: &[(usize, usize)]) {
+    let mut places: Vec<Point> = drawing.nodes.clone();
+    places.sort_by(|a, b| a.y.total_cmp(&b.y).then(a.x.total_cmp(&b.x)));
+    for pair in places.windows(2) {
+        let is_apart =
+            pair[1].y - pair[0].y > SIZE.height - 1e-6 || pair[1].x - pair[0].x > SIZE.width - 1e-6;
+        assert!(is_apart, "{pair:?}");
+    }
+    let is_inside = |it: &Point| {
+        (-1e-6..=drawing.width + 1e-6).contains(&it.x)
+            && (-1e-6..=drawing.height + 1e-6).contains(&it.y)
+    };
+    assert_eq!(drawing.nodes.len(), nodes);
+    assert!(drawing.nodes.iter().all(is_inside));
+    for ((from, to), points) in edges.iter().zip(&drawing.edges) {
+        assert!(points.len() >= 2 && points.iter().all(is_inside), "{points:?} of {drawing:?}");
+        for (node, end) in [(from, points.first()), (to, points.last())] {
+            let (node, end) = (drawing.nodes[*node], end.copied().unwrap_or(node_at_infinity()));
+            assert!((node.x - end.x).abs() <= SIZE.width / 2.0 + 1e-6, "{node:?} {end:?}");
+            assert!((node.y - end.y).abs() <= SIZE.height / 2.0 + 1e-6, "{node:?} {end:?}");
+        }
+    }
+}
+
+fn node_at_infinity() -> Point {
+    Point { x: f64::INFINITY, y: f64::INFINITY }
+}
+
+proptest! {
+    #[test]
+    fn every_drawing_is_one(
+        nodes in 1..40_usize,
+        ends in prop::collection::vec((0..40_usize, 0..40_usize), 0..80),
+    ) {
+        let edges: Vec<_> = ends.into_iter().map(|(a, b)| (a % nodes, b % nodes)).collect();
+        let drawing = draw(nodes, &edges);
+        check(&drawing, nodes, &edges);
+        prop_assert_eq!(draw(nodes, &edges), drawing, "the same again");
+    }
+
+    #[test]
+    fn without_cycles_edges_lead_down(
+        nodes in 2..30_usize,
+        ends in prop::collection::vec((0..30_usize, 0..30_usize), 0..60),
+    ) {
+        let ends = ends.into_iter().map(|(a, b)| (a % nodes, b % nodes));
+        let edges: Vec<_> = ends.filter(|(a, b)| a < b).collect();
+        let drawing = draw(nodes, &edges);
+        for (from, to) in &edges {
+            prop_assert!(drawing.nodes[*from].y < drawing.nodes[*to].y);
+        }
+        for points in &drawing.edges {
+            prop_assert!(points.is_sorted_by(|a, b| a.y <= b.y), "{:?}", points);
+        }
+    }
+}

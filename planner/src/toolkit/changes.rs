@@ -1,0 +1,137 @@
+//! What was changed, apart from the graph that was changed.
+//!
+//! A node begins with the graph of its configuration; what was changed since is the same for all.
+//! Kept apart, either can change without the other: a new file adds its actions, and what somebody
+//! removed stays removed.
+
+use std::collections::BTreeMap;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use shared::id::NodeName;
+
+use super::{Node, Toolkit};
+
+/// What was changed in a graph.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Changes {
+    /// Actions and tools that were added, described anew or removed, in the order in which those
+    /// that were added came.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty", with = "in_order")]
+    nodes: IndexMap<NodeName, NodeChange>,
+    /// Edges that were added or scored: from, to, score.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    edges: BTreeMap<NodeName, BTreeMap<NodeName, f64>>,
+}
+
+/// What was changed about an action or a tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NodeChange {
+    /// Whether the one that was configured is gone, with its edges.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_removed: bool,
+    /// What it is since then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    node: Option<Node>,
+}
+
+impl Changes {
+    /// Returns whether nothing was changed.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.edges.is_empty()
+    }
+
+    /// Returns a graph with these changes.
+    #[must_use]
+    pub fn applied_to(&self, configured: &Toolkit) -> Toolkit {
+        let mut graph = configured.clone();
+        for (name, NodeChange { is_removed, node }) in &self.nodes {
+            // What was added here wins over what a file has meanwhile come to mean by the name.
+            let is_other =
+                |node: &Node| graph.get(name.as_str()).is_some_and(|it| it.kind != node.kind);
+            if *is_removed || node.as_ref().is_some_and(is_other) {
+                graph.take(name.as_str());
+            }
+            if let Some(node) = node {
+                graph.put(name, node);
+            }
+        }
+        for (from, edges) in &self.edges {
+            if graph.action(from.as_str()).is_none() {
+                continue;
+            }
+            for (to, score) in edges {
+                graph.connect(from, to, *score);
+            }
+        }
+        graph
+    }
+
+    /// Takes note of what makes `after` of `before`, which is `configured` with these changes.
+    pub fn note(&mut self, configured: &Toolkit, before: &Toolkit, after: &Toolkit) {
+        for (name, _) in before.nodes().filter(|(it, _)| after.get(it.as_str()).is_none()) {
+            self.forget(name);
+            if configured.get(name.as_str()).is_some() {
+                let change = NodeChange { is_removed: true, node: None };
+                self.nodes.insert(name.clone(), change);
+            }
+        }
+        for (name, node) in after.nodes() {
+            match before.get(name.as_str()) {
+                Some(there) if there == node => (),
+                Some(_) => {
+                    let change = self.nodes.entry(name.clone());
+                    change.or_insert(NodeChange { is_removed: false, node: None }).node =
+                        Some(node.clone());
+                }
+                None => {
+                    let before = self.nodes.shift_remove(name);
+                    let is_removed = before.is_some_and(|it| it.is_removed);
+                    let change = NodeChange { is_removed, node: Some(node.clone()) };
+                    self.nodes.insert(name.clone(), change);
+                }
+            }
+        }
+        for edge in after.ordered_edges() {
+            let (from, to) = (edge.from, edge.to);
+            if before.edge_score(from.as_str(), to.as_str()) != Some(edge.score) {
+                self.edges.entry(from.clone()).or_default().insert(to.clone(), edge.score);
+            }
+        }
+    }
+
+    /// Forgets an action or a tool with its edges.
+    fn forget(&mut self, name: &NodeName) {
+        self.nodes.shift_remove(name);
+        self.edges.remove(name);
+        self.edges.retain(|_, it| {
+            it.remove(name);
+            !it.is_empty()
+        });
+    }
+}
+
+/// A map as a list of pairs, which keeps its order everywhere.
+mod in_order {
+    use indexmap::IndexMap;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use shared::id::NodeName;
+
+    use super::NodeChange;
+
+    pub(super) fn serialize<S: Serializer>(
+        map: &IndexMap<NodeName, NodeChange>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(map)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<IndexMap<NodeName, NodeChange>, D::Error> {
+        let pairs = Vec::<(NodeName, NodeChange)>::deserialize(deserializer)?;
+        Ok(pairs.into_iter().collect())
+    }
+}

@@ -1,0 +1,85 @@
+//! Toolkits as pictures: actions and tools have different shapes and colours, edges of both kinds
+//! different lines, and every edge has its score.
+
+mod svg;
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use shared::id::NodeName;
+
+use super::{Edge, EdgeKind, NodeKind, Toolkit};
+use crate::escape;
+
+pub use self::svg::svg;
+
+/// Colours of the pictures, inside and at the border.
+const ACTION: (&str, &str) = ("#dbeafe", "#1d4ed8");
+const TOOL: (&str, &str) = ("#fef3c7", "#b45309");
+
+/// Draws a toolkit as a Mermaid flowchart. Nodes are numbered, so that no name can be mistaken.
+pub fn mermaid(toolkit: &Toolkit) -> String {
+    let mut text = String::from("flowchart TD\n");
+    let numbers = numbers(toolkit);
+    for (at, (name, node)) in toolkit.ordered().into_iter().enumerate() {
+        let name = escape::mermaid(name.as_str());
+        let _ = match node.kind {
+            NodeKind::Action => writeln!(text, "    n{at}[\"{name}\"]:::action"),
+            NodeKind::Tool => writeln!(text, "    n{at}([\"{name}\"]):::tool"),
+        };
+    }
+    for edge in toolkit.ordered_edges() {
+        let (from, to) = (numbers[edge.from], numbers[edge.to]);
+        let arrow = match edge.kind {
+            EdgeKind::Next => "-->",
+            EdgeKind::Call => "-.->",
+        };
+        let _ = writeln!(text, "    n{from} {arrow}|\"{}\"| n{to}", score(edge.score));
+    }
+    for (class, (fill, stroke)) in [("action", ACTION), ("tool", TOOL)] {
+        let _ = writeln!(text, "    classDef {class} fill:{fill},stroke:{stroke},color:#111827");
+    }
+    text
+}
+
+/// Draws a toolkit as a graph for Graphviz.
+pub fn dot(toolkit: &Toolkit) -> String {
+    let mut text = String::from("digraph toolkit {\n    rankdir=TB;\n    node [style=filled];\n");
+    let numbers = numbers(toolkit);
+    for (at, (name, node)) in toolkit.ordered().into_iter().enumerate() {
+        let name = escape::dot(name.as_str());
+        let (shape, (fill, stroke)) = match node.kind {
+            NodeKind::Action => ("box", ACTION),
+            NodeKind::Tool => ("ellipse", TOOL),
+        };
+        let _ = writeln!(
+            text,
+            "    n{at} [label=\"{name}\", shape={shape}, fillcolor=\"{fill}\", color=\"{stroke}\"];"
+        );
+    }
+    for edge in toolkit.ordered_edges() {
+        let Edge { from, to, kind, score: value } = edge;
+        let style = match kind {
+            EdgeKind::Next => "solid",
+            EdgeKind::Call => "dashed",
+        };
+        let (from, to, label) = (numbers[from], numbers[to], score(value));
+        let _ = writeln!(text, "    n{from} -> n{to} [label=\"{label}\", style={style}];");
+    }
+    text.push_str("}\n");
+    text
+}
+
+/// Returns the places of all in [`Toolkit::ordered`].
+fn numbers(toolkit: &Toolkit) -> BTreeMap<&NodeName, usize> {
+    toolkit.ordered().into_iter().enumerate().map(|(at, (name, _))| (name, at)).collect()
+}
+
+/// Writes a score as short as three digits behind the point allow.
+pub fn score(score: f64) -> String {
+    if score.abs() >= 1e6 {
+        return format!("{score:.2e}");
+    }
+    let text = format!("{score:.3}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0".to_owned() } else { text.to_owned() }
+}

@@ -1,0 +1,175 @@
+//! Toolkits as SVG, laid out here.
+
+use std::fmt::Write;
+
+use super::{ACTION, TOOL, numbers, score};
+use crate::{
+    escape,
+    layout::{Direction, Drawing, Point, Size, Style, layout},
+    toolkit::{Edge, EdgeKind, Node, NodeKind, Toolkit},
+};
+use shared::id::NodeName;
+
+/// How high a node is.
+const HEIGHT: f64 = 34.0;
+/// Room to the left and right of a name.
+const PADDING: f64 = 14.0;
+/// How wide the letters of most scripts are, and those of the wide ones.
+const LETTER: (f64, f64) = (7.3, 13.0);
+/// The most room for a name; what is longer is cut.
+const NAME: f64 = 230.0;
+/// Around everything.
+const MARGIN: f64 = 16.0;
+/// Room for the title.
+const TITLE: f64 = 28.0;
+
+/// Draws a toolkit as an SVG image.
+pub fn svg(toolkit: &Toolkit, title: &str) -> String {
+    let nodes: Vec<(&NodeName, &Node, String)> =
+        toolkit.ordered().into_iter().map(|(name, it)| (name, it, cut(name.as_str()))).collect();
+    let sizes: Vec<Size> = nodes
+        .iter()
+        .map(|(_, _, shown)| Size { width: width(shown) + 2.0 * PADDING, height: HEIGHT })
+        .collect();
+    let numbers = numbers(toolkit);
+    let edges = toolkit.ordered_edges();
+    let ends: Vec<(usize, usize)> =
+        edges.iter().map(|it| (numbers[it.from], numbers[it.to])).collect();
+    let style = Style { direction: Direction::Down, ..Style::default() };
+    let drawing = layout(&sizes, &ends, &style);
+    let mut text = head(&drawing, title);
+    for (edge, points) in edges.iter().zip(&drawing.edges) {
+        draw_edge(&mut text, edge, points);
+    }
+    for (((name, node, shown), middle), size) in nodes.iter().zip(&drawing.nodes).zip(&sizes) {
+        draw_node(&mut text, (*name, *node, shown.as_str()), *middle, *size);
+    }
+    // Above the lines, so that they can be read.
+    for (edge, points) in edges.iter().zip(&drawing.edges) {
+        draw_score(&mut text, edge, points);
+    }
+    text.push_str("</g>\n</svg>\n");
+    text
+}
+
+fn head(drawing: &Drawing, title: &str) -> String {
+    let title = escape::xml(title);
+    let width = (drawing.width + 2.0 * MARGIN).max(self::width(&title) + 2.0 * MARGIN);
+    let height = drawing.height + 2.0 * MARGIN + TITLE;
+    let ((action, action_border), (tool, tool_border)) = (ACTION, TOOL);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
+         viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" font-family=\"system-ui, sans-serif\" \
+         font-size=\"13\">\n\
+         <title>{title}</title>\n\
+         <style>\n\
+         .tk-action rect {{ fill: {action}; stroke: {action_border}; }}\n\
+         .tk-tool rect {{ fill: {tool}; stroke: {tool_border}; }}\n\
+         .tk-next {{ fill: none; stroke: {action_border}; }}\n\
+         .tk-call {{ fill: none; stroke: {tool_border}; stroke-dasharray: 5 4; }}\n\
+         .tk-score {{ font-size: 11px; paint-order: stroke; stroke: #fff; stroke-width: 3px; }}\n\
+         </style>\n\
+         <defs>\n{}{}</defs>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
+         <text x=\"{MARGIN}\" y=\"{:.0}\" font-weight=\"bold\">{title}</text>\n\
+         <g transform=\"translate({MARGIN} {:.0})\" stroke-width=\"1.3\">\n",
+        marker("tk-next-end", action_border),
+        marker("tk-call-end", tool_border),
+        MARGIN + 8.0,
+        MARGIN + TITLE,
+    )
+}
+
+fn marker(id: &str, colour: &str) -> String {
+    format!(
+        "<marker id=\"{id}\" viewBox=\"0 0 8 8\" refX=\"7.5\" refY=\"4\" markerWidth=\"8\" \
+         markerHeight=\"8\" orient=\"auto-start-reverse\">\
+         <path d=\"M0 0L8 4L0 8z\" fill=\"{colour}\"/></marker>\n"
+    )
+}
+
+fn draw_node(text: &mut String, drawn: (&NodeName, &Node, &str), middle: Point, size: Size) {
+    let (name, node, shown) = drawn;
+    let (kind, radius) = match node.kind {
+        NodeKind::Action => ("action", 5.0),
+        NodeKind::Tool => ("tool", size.height / 2.0),
+    };
+    let about = match node.description.as_str() {
+        "" => format!("{kind} {name}"),
+        description => format!("{kind} {name}: {description}"),
+    };
+    let (about, shown) = (escape::xml(&about), escape::xml(shown));
+    let Size { width, height } = size;
+    let (x, y) = (middle.x - width / 2.0, middle.y - height / 2.0);
+    let _ = writeln!(
+        text,
+        "<g class=\"tk-{kind}\"><title>{about}</title>\
+         <rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"{radius}\"/>\
+         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{shown}</text></g>",
+        middle.x,
+        middle.y + 4.5,
+    );
+}
+
+fn draw_edge(text: &mut String, edge: &Edge<'_>, points: &[Point]) {
+    let [first, rest @ ..] = points else { return };
+    let mut path = format!("M{:.1} {:.1}", first.x, first.y);
+    let mut from = *first;
+    for to in rest {
+        let is_loop = edge.from == edge.to;
+        if is_loop || (from.x - to.x).abs() < 0.5 {
+            let _ = write!(path, "L{:.1} {:.1}", to.x, to.y);
+        } else {
+            let middle = f64::midpoint(from.y, to.y);
+            let _ = write!(
+                path,
+                "C{:.1} {middle:.1} {:.1} {middle:.1} {:.1} {:.1}",
+                from.x, to.x, to.x, to.y
+            );
+        }
+        from = *to;
+    }
+    let kind = edge.kind.as_str();
+    let _ = writeln!(
+        text,
+        "<path class=\"tk-{kind}\" marker-end=\"url(#tk-{kind}-end)\" d=\"{path}\"/>"
+    );
+}
+
+/// Writes the score at the middle of the line's first part.
+fn draw_score(text: &mut String, edge: &Edge<'_>, points: &[Point]) {
+    let [a, b, ..] = points else { return };
+    let (x, y) = (f64::midpoint(a.x, b.x), f64::midpoint(a.y, b.y) + 4.0);
+    let colour = match edge.kind {
+        EdgeKind::Next => ACTION.1,
+        EdgeKind::Call => TOOL.1,
+    };
+    let score = score(edge.score);
+    let _ = writeln!(
+        text,
+        "<text class=\"tk-score\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\" \
+         fill=\"{colour}\">{score}</text>"
+    );
+}
+
+fn letter(c: char) -> f64 {
+    // From there on most scripts are as wide as high.
+    if c >= '\u{1100}' { LETTER.1 } else { LETTER.0 }
+}
+
+fn width(text: &str) -> f64 {
+    text.chars().map(letter).sum()
+}
+
+/// Cuts a name that has too little room.
+fn cut(name: &str) -> String {
+    if width(name) <= NAME {
+        return name.to_owned();
+    }
+    let mut room = NAME - LETTER.0;
+    let fits = |c: &char| {
+        room -= letter(*c);
+        room >= 0.0
+    };
+    name.chars().take_while(fits).chain(['…']).collect()
+}

@@ -1,0 +1,190 @@
+//! Adding, removing, scoring.
+
+use indexmap::{IndexMap, IndexSet};
+use shared::id::NodeName;
+
+use super::{Node, NodeKind, Toolkit, ToolkitError, Vertex, Warning};
+
+/// The other end of an edge, and the edge's score.
+pub(super) type Link = (NodeName, f64);
+
+impl Toolkit {
+    /// Adds an action, and edges to those that may follow it and from those that it may follow.
+    ///
+    /// One that is there stays as it is; its edges are added, and those that are there get the new
+    /// scores. Edges with actions that are not there are left out.
+    pub fn add_action(
+        &mut self,
+        name: &NodeName,
+        description: &str,
+        next: &[Link],
+        before: &[Link],
+    ) -> Result<Vec<Warning>, ToolkitError> {
+        self.check_kind(name, NodeKind::Action)?;
+        for (other, score) in next.iter().chain(before) {
+            self.check_kind(other, NodeKind::Action)?;
+            check_score(name, other, *score)?;
+        }
+        if !self.vertices.contains_key(name) {
+            self.insert(name.clone(), Node::action(description));
+        }
+        let mut warnings = Vec::new();
+        let mut connect = |from: &NodeName, to: &NodeName, other: &NodeName, score| {
+            if self.vertices.contains_key(other) {
+                self.connect(from, to, score);
+            } else {
+                let (action, with) = (other.clone(), name.clone());
+                warnings.push(Warning::MissingAction { action, with });
+            }
+        };
+        for (other, score) in next {
+            connect(name, other, other, *score);
+        }
+        for (other, score) in before {
+            connect(other, name, other, *score);
+        }
+        Ok(warnings)
+    }
+
+    /// Adds a tool, with an edge from each of the actions that call it.
+    ///
+    /// One that is there stays as it is; its edges are added, and those that are there get the new
+    /// scores. Actions that are not there are left out, and so is a tool that none would call.
+    pub fn add_tool(
+        &mut self,
+        name: &NodeName,
+        tool: &Node,
+        actions: &[Link],
+    ) -> Result<Vec<Warning>, ToolkitError> {
+        self.check_kind(name, NodeKind::Tool)?;
+        for (action, score) in actions {
+            self.check_kind(action, NodeKind::Action)?;
+            check_score(action, name, *score)?;
+        }
+        let mut warnings = Vec::new();
+        for (action, score) in actions {
+            if !self.vertices.contains_key(action) {
+                let (action, with) = (action.clone(), name.clone());
+                warnings.push(Warning::MissingAction { action, with });
+                continue;
+            }
+            if !self.vertices.contains_key(name) {
+                self.insert(name.clone(), tool.clone());
+            }
+            self.connect(action, name, *score);
+        }
+        if !self.vertices.contains_key(name) {
+            warnings.push(Warning::Unconnected(name.clone()));
+        }
+        Ok(warnings)
+    }
+
+    /// Changes the score of an edge; returns whether there is one.
+    pub fn set_score(
+        &mut self,
+        from: &NodeName,
+        to: &NodeName,
+        score: f64,
+    ) -> Result<bool, ToolkitError> {
+        check_score(from, to, score)?;
+        let edge = self.vertices.get_mut(from).and_then(|it| it.next.get_mut(to));
+        Ok(edge.map(|it| *it = score).is_some())
+    }
+
+    /// Removes an action or a tool with its edges, and with an action the tools that only it
+    /// calls. Returns what went, itself first.
+    pub fn remove(&mut self, name: &str) -> Vec<NodeName> {
+        let Some((name, vertex)) = self.vertices.get_key_value(name) else { return Vec::new() };
+        let is_alone = |tool: &&NodeName| {
+            let tool = self.vertices.get(*tool);
+            tool.is_some_and(|it| it.node.kind == NodeKind::Tool && it.before.len() == 1)
+        };
+        let mut gone = vec![name.clone()];
+        gone.extend(vertex.next.keys().filter(is_alone).cloned());
+        for name in &gone {
+            self.take(name.as_str());
+        }
+        gone
+    }
+
+    /// Takes in another graph: what is not there is added, what is there is described as the other
+    /// does, and an edge that is there keeps its score.
+    pub fn update(&mut self, other: &Self) -> Result<(), ToolkitError> {
+        for (name, node) in other.nodes() {
+            self.check_kind(name, node.kind)?;
+        }
+        for (name, node) in other.nodes() {
+            self.put(name, node);
+        }
+        for (from, it) in &other.vertices {
+            for (to, score) in &it.next {
+                if self.edge_score(from.as_str(), to.as_str()).is_none() {
+                    self.connect(from, to, *score);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a vertex, or describes the one that is there anew.
+    pub(super) fn put(&mut self, name: &NodeName, node: &Node) {
+        match self.vertices.get_mut(name) {
+            Some(there) => there.node = node.clone(),
+            None => self.insert(name.clone(), node.clone()),
+        }
+    }
+
+    pub(super) fn insert(&mut self, name: NodeName, node: Node) {
+        let vertex = Vertex { node, next: IndexMap::new(), before: IndexSet::new() };
+        self.vertices.insert(name, vertex);
+    }
+
+    /// Adds an edge between two that are there, or gives it another score.
+    pub(super) fn connect(&mut self, from: &NodeName, to: &NodeName, score: f64) {
+        if !self.vertices.contains_key(to) {
+            return;
+        }
+        let Some(start) = self.vertices.get_mut(from) else { return };
+        if start.next.insert(to.clone(), score).is_some() {
+            return;
+        }
+        self.edges += 1;
+        if let Some(end) = self.vertices.get_mut(to) {
+            end.before.insert(from.clone());
+        }
+    }
+
+    /// Removes one vertex with its edges, and nothing else.
+    pub(super) fn take(&mut self, name: &str) {
+        let Some(gone) = self.vertices.shift_remove(name) else { return };
+        let loops = usize::from(gone.next.contains_key(name));
+        self.edges -= gone.next.len() + gone.before.len() - loops;
+        for to in gone.next.keys() {
+            if let Some(end) = self.vertices.get_mut(to) {
+                end.before.shift_remove(name);
+            }
+        }
+        for from in &gone.before {
+            if let Some(start) = self.vertices.get_mut(from) {
+                start.next.shift_remove(name);
+            }
+        }
+    }
+
+    /// A name that means something means that.
+    fn check_kind(&self, name: &NodeName, kind: NodeKind) -> Result<(), ToolkitError> {
+        match self.get(name.as_str()) {
+            Some(there) if there.kind != kind => {
+                Err(ToolkitError::Clash { name: name.clone(), is: there.kind })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_score(from: &NodeName, to: &NodeName, score: f64) -> Result<(), ToolkitError> {
+    if score.is_finite() {
+        return Ok(());
+    }
+    Err(ToolkitError::Score { from: from.clone(), to: to.clone() })
+}

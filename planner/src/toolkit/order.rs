@@ -1,0 +1,60 @@
+//! In which order a graph is told.
+
+use shared::id::NodeName;
+
+use super::{Edge, Node, Toolkit};
+
+impl Toolkit {
+    /// Returns actions and tools in topological order: generation by generation, and within one as
+    /// they were added. Where the graph has a cycle, all as they were added.
+    pub fn ordered(&self) -> Vec<(&NodeName, &Node)> {
+        let order = self.order();
+        order.into_iter().filter_map(|at| self.vertices.get_index(at)).map(named).collect()
+    }
+
+    /// Returns edges in the order of what they lead from, and then of what they lead to.
+    pub fn ordered_edges(&self) -> Vec<Edge<'_>> {
+        let order = self.order();
+        let mut places = vec![0; order.len()];
+        for (place, at) in order.iter().enumerate() {
+            places[*at] = place;
+        }
+        let mut edges = Vec::with_capacity(self.edges);
+        for at in order {
+            let Some((from, vertex)) = self.vertices.get_index(at) else { continue };
+            let begin = edges.len();
+            edges.extend(vertex.next.iter().map(|(to, score)| self.edge(from, to, *score)));
+            edges[begin..].sort_by_key(|it: &Edge<'_>| {
+                self.vertices.get_index_of(it.to).and_then(|to| places.get(to))
+            });
+        }
+        edges
+    }
+
+    /// Returns the places of all vertices in topological order, or as they are on a cycle.
+    fn order(&self) -> Vec<usize> {
+        let mut waiting: Vec<usize> = self.vertices.values().map(|it| it.before.len()).collect();
+        let mut order = Vec::with_capacity(self.len());
+        let mut generation: Vec<usize> = (0..self.len()).filter(|at| waiting[*at] == 0).collect();
+        while !generation.is_empty() {
+            let mut next = Vec::new();
+            for at in &generation {
+                for to in self.vertices[*at].next.keys() {
+                    let Some(to) = self.vertices.get_index_of(to) else { continue };
+                    waiting[to] -= 1;
+                    if waiting[to] == 0 {
+                        next.push(to);
+                    }
+                }
+            }
+            next.sort_unstable();
+            order.append(&mut generation);
+            generation = next;
+        }
+        if order.len() == self.len() { order } else { (0..self.len()).collect() }
+    }
+}
+
+fn named<'a>((name, vertex): (&'a NodeName, &'a super::Vertex)) -> (&'a NodeName, &'a Node) {
+    (name, &vertex.node)
+}

@@ -1,0 +1,207 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::toolkit::written;
+
+/// Something that is done to a graph of at most five actions and five tools.
+#[derive(Clone, Debug)]
+enum Doing {
+    Action { name: usize, next: Vec<(usize, f64)>, before: Vec<(usize, f64)> },
+    Tool { name: usize, actions: Vec<(usize, f64)> },
+    Remove { is_tool: bool, name: usize },
+    Score { from: usize, is_tool: bool, to: usize, score: f64 },
+    Update(Vec<Doing>),
+}
+
+fn score() -> impl Strategy<Value = f64> {
+    (0..=10_u32).prop_map(|it| f64::from(it) / 10.0)
+}
+
+fn links_to() -> impl Strategy<Value = Vec<(usize, f64)>> {
+    prop::collection::vec((0..5_usize, score()), 0..4)
+}
+
+fn doing() -> impl Strategy<Value = Doing> {
+    let one = prop_oneof![
+        4 => (0..5_usize, links_to(), links_to())
+            .prop_map(|(name, next, before)| Doing::Action { name, next, before }),
+        4 => (0..5_usize, links_to()).prop_map(|(name, actions)| Doing::Tool { name, actions }),
+        2 => (any::<bool>(), 0..5_usize).prop_map(|(is_tool, name)| Doing::Remove { is_tool, name }),
+        2 => (0..5_usize, any::<bool>(), 0..5_usize, score())
+            .prop_map(|(from, is_tool, to, score)| Doing::Score { from, is_tool, to, score }),
+    ];
+    let one = one.boxed();
+    prop_oneof![
+        8 => one.clone(),
+        1 => prop::collection::vec(one, 0..6).prop_map(Doing::Update),
+    ]
+}
+
+fn a(at: usize) -> NodeName {
+    name(&format!("a{at}"))
+}
+
+fn t(at: usize) -> NodeName {
+    name(&format!("t{at}"))
+}
+
+fn actions(of: &[(usize, f64)]) -> Vec<(NodeName, f64)> {
+    of.iter().map(|(at, score)| (a(*at), *score)).collect()
+}
+
+fn act(graph: &mut Toolkit, doing: &Doing, turn: usize) {
+    match doing {
+        Doing::Action { name, next, before } => {
+            let words = format!("since {turn}");
+            graph.add_action(&a(*name), &words, &actions(next), &actions(before)).unwrap();
+        }
+        Doing::Tool { name, actions: of } => {
+            let tool = &Node::tool(format!("since {turn}"));
+            graph.add_tool(&t(*name), tool, &actions(of)).unwrap();
+        }
+        Doing::Remove { is_tool, name } => {
+            graph.remove(if *is_tool { t(*name) } else { a(*name) }.as_str());
+        }
+        Doing::Score { from, is_tool, to, score } => {
+            let to = if *is_tool { t(*to) } else { a(*to) };
+            graph.set_score(&a(*from), &to, *score).unwrap();
+        }
+        Doing::Update(all) => {
+            let mut other = Toolkit::default();
+            for doing in all {
+                act(&mut other, doing, turn + 100);
+            }
+            graph.update(&other).unwrap();
+        }
+    }
+}
+
+fn made(all: &[Doing]) -> Toolkit {
+    let mut graph = Toolkit::default();
+    for (turn, doing) in all.iter().enumerate() {
+        act(&mut graph, doing, turn);
+    }
+    graph
+}
+
+fn edges(graph: &Toolkit) -> BTreeMap<(String, String), String> {
+    let edges = graph.ordered_edges().into_iter();
+    edges.map(|it| ((it.from.to_string(), it.to.to_string()), it.score.to_string())).collect()
+}
+
+fn sorted(graph: &Toolkit) -> BTreeMap<String, Node> {
+    graph.nodes().map(|(name, node)| (name.to_string(), node.clone())).collect()
+}
+
+/// Recommends by the words of the seed's program: without a memory of what was visited.
+fn by_the_words(graph: &Toolkit, start: &[&str], reach: Reach) -> (BTreeSet<String>, usize) {
+    let strong = |from: &str, kind| {
+        let next: Vec<_> = graph.successors(from).collect();
+        let next =
+            next.into_iter().filter(move |it| it.kind == kind && it.score >= reach.threshold);
+        next.map(|it| it.to.to_string()).collect::<Vec<_>>()
+    };
+    let mut kept: BTreeSet<String> =
+        start.iter().filter(|it| graph.action(it).is_some()).map(|it| (*it).to_owned()).collect();
+    let mut frontier = kept.clone();
+    for _ in 0..reach.hops {
+        let next: BTreeSet<String> =
+            frontier.iter().flat_map(|it| strong(it, EdgeKind::Next)).collect();
+        kept.extend(next.iter().cloned());
+        frontier = next;
+    }
+    let tools: Vec<String> = kept.iter().flat_map(|it| strong(it, EdgeKind::Call)).collect();
+    kept.extend(tools);
+    let inside = |it: &&Edge<'_>| {
+        kept.contains(it.from.as_str())
+            && kept.contains(it.to.as_str())
+            && it.score >= reach.threshold
+    };
+    let count = graph.ordered_edges().iter().filter(inside).count();
+    (kept, count)
+}
+
+proptest! {
+    #[test]
+    fn both_ends_of_an_edge_know_it(all in prop::collection::vec(doing(), 0..40)) {
+        let graph = made(&all);
+        let mut count = 0;
+        for (name, _) in graph.nodes() {
+            for edge in graph.successors(name.as_str()) {
+                count += 1;
+                prop_assert!(graph.action(edge.from.as_str()).is_some());
+                prop_assert!(graph.predecessors(edge.to.as_str()).any(|it| it == name));
+            }
+            for before in graph.predecessors(name.as_str()) {
+                prop_assert!(graph.edge_score(before.as_str(), name.as_str()).is_some());
+            }
+        }
+        prop_assert_eq!(count, graph.edge_count());
+        let has_no_caller = |(name, it): &(&NodeName, &Node)| {
+            it.kind == NodeKind::Tool && graph.predecessors(name.as_str()).next().is_none()
+        };
+        prop_assert!(!graph.nodes().any(|it| has_no_caller(&it)), "a tool without an action");
+    }
+
+    #[test]
+    fn the_order_is_topological(all in prop::collection::vec(doing(), 0..30)) {
+        let graph = made(&all);
+        let order = names(&graph);
+        prop_assert_eq!(order.len(), graph.len());
+        let place = |name: &str| order.iter().position(|it| *it == name);
+        let leads_back = |it: &Edge<'_>| place(it.from.as_str()) >= place(it.to.as_str());
+        let edges = graph.ordered_edges();
+        if edges.iter().any(leads_back) {
+            let added: Vec<&str> = graph.nodes().map(|(it, _)| it.as_str()).collect();
+            prop_assert_eq!(&order, &added, "only a cycle has edges that lead back");
+        }
+        let places: Vec<_> =
+            edges.iter().map(|it| (place(it.from.as_str()), place(it.to.as_str()))).collect();
+        prop_assert!(places.is_sorted());
+    }
+
+    #[test]
+    fn recommendations_are_what_the_words_say(
+        all in prop::collection::vec(doing(), 0..30),
+        start in prop::collection::vec(0..6_usize, 0..3),
+        threshold in score(),
+        hops in 0..5_usize,
+    ) {
+        let graph = made(&all);
+        let start: Vec<String> = start.iter().map(|it| format!("a{it}")).collect();
+        let start: Vec<&str> = start.iter().map(String::as_str).collect();
+        let reach = Reach { threshold, hops };
+        let found = graph.recommend(start.iter().copied(), reach);
+        let there: BTreeSet<String> = found.nodes().map(|(it, _)| it.to_string()).collect();
+        prop_assert_eq!((there, found.edge_count()), by_the_words(&graph, &start, reach));
+    }
+
+    #[test]
+    fn changes_make_the_same_graph_again(
+        configured in prop::collection::vec(doing(), 0..15),
+        then in prop::collection::vec(doing(), 0..25),
+    ) {
+        let configured = made(&configured);
+        let mut changes = Changes::default();
+        let mut graph = configured.clone();
+        for (turn, doing) in then.iter().enumerate() {
+            let before = graph.clone();
+            act(&mut graph, doing, 1_000 + turn);
+            changes.note(&configured, &before, &graph);
+            let json = serde_json::to_value(&changes).unwrap();
+            changes = serde_json::from_value(json).unwrap();
+            prop_assert_eq!(&changes.applied_to(&configured), &graph, "after {:?}", doing);
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_the_same(all in prop::collection::vec(doing(), 0..30)) {
+        let graph = made(&all);
+        let read = written::read(&written::write(&graph)).unwrap();
+        prop_assert_eq!(read.warnings, Vec::<String>::new());
+        prop_assert_eq!(sorted(&read.toolkit), sorted(&graph));
+        prop_assert_eq!(edges(&read.toolkit), edges(&graph));
+    }
+}

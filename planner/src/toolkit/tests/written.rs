@@ -1,0 +1,99 @@
+use serde_json::json;
+
+use super::*;
+use crate::toolkit::written::{Written, read, write};
+
+#[test]
+fn chains_are_kept_apart_and_shared_tools_are_one() {
+    let file = json!({
+        "app": { "name": "x" },
+        "tools": [
+            { "name": "Reader", "type": "LOCAL_TOOL", "module_path": "a.b" },
+            { "name": "Writer" },
+            { "name": "Writer", "desc": "Writes.", "type": "MCP", "mcp_transport_config": {} },
+        ],
+        "actions": [
+            { "name": "look", "desc": "Looks.", "tools": [{ "name": "Reader" }] },
+            { "name": "think", "tools": [{ "name": "Reader", "score": 0.5 }, { "name": "Nobody" }] },
+            { "name": "say", "tools": [{ "name": "Writer" }] },
+            { "name": "rest" },
+        ],
+        "toolkit": [
+            [{ "name": "look" }, { "name": "nothing" }, { "name": "think", "score": 0.7 }],
+            [],
+            [{ "name": "say" }],
+        ],
+    });
+    let Written { toolkit, warnings } = read(&file).unwrap();
+    assert_eq!(names(&toolkit), ["look", "say", "think", "Writer", "Reader"]);
+    let edges: Vec<String> = toolkit
+        .ordered_edges()
+        .iter()
+        .map(|it| format!("{}>{} {}", it.from, it.to, it.score))
+        .collect();
+    let expected = ["look>think 0.7", "look>Reader 1", "say>Writer 1", "think>Reader 0.5"];
+    assert_eq!(edges, expected);
+    let expected = [
+        "`tools[2]`: tool `Writer` is there twice; the last one counts",
+        "`toolkit[0][1]`: there is no action `nothing`; it was left out",
+        "action `think`: there is no tool `Nobody`; it was left out",
+        "action `rest` is in no chain of `toolkit` and was left out",
+    ];
+    assert_eq!(warnings, expected);
+    let writer = toolkit.tool("Writer").unwrap();
+    assert_eq!((writer.description.as_str(), &writer.origin), ("Writes.", &Some(Origin::Mcp)));
+    let origin = Some(Origin::Module("a.b".to_owned()));
+    assert_eq!(toolkit.tool("Reader").unwrap().origin, origin);
+}
+
+#[test]
+fn what_cannot_be_read_is_told() {
+    for (file, expected) in [
+        (json!([]), "a toolkit is a map with `tools`, `actions` and `toolkit`"),
+        (json!({ "tools": ["x"] }), "`tools[0]` must be a map with a `name`"),
+        (json!({ "tools": {} }), "`tools` must be a list"),
+        (json!({ "tools": [{}] }), "`tools[0]` has no `name`"),
+        (
+            json!({ "tools": [{ "name": "x", "type": "REMOTE" }] }),
+            "`tools[0].type` is `REMOTE`; it must be either LOCAL_TOOL or MCP",
+        ),
+        (
+            json!({ "actions": [{ "name": "" }] }),
+            "`actions[0].name`: `` is not the name of an action or a tool: 1 to 256 bytes \
+             without control characters",
+        ),
+        (json!({ "toolkit": ["x"] }), "`toolkit[0]` must be a list of actions"),
+        (
+            json!({ "actions": [{ "name": "x" }], "toolkit": [[{ "name": "x", "score": "y" }]] }),
+            "`toolkit[0][0].score` must be a number",
+        ),
+        (
+            json!({
+                "tools": [{ "name": "x" }], "actions": [{ "name": "x", "tools": [{ "name": "x" }] }],
+                "toolkit": [[{ "name": "x" }]],
+            }),
+            "`toolkit[0]`: `x` is an action already, and a name means one thing: use another",
+        ),
+    ] {
+        assert_eq!(read(&file).unwrap_err(), expected);
+    }
+    assert_eq!(read(&json!({})).unwrap(), Written::default());
+    let nulls = json!({ "tools": null, "actions": null, "toolkit": null });
+    assert_eq!(read(&nulls).unwrap(), Written::default());
+}
+
+#[test]
+fn a_graph_is_written_as_it_is_read() {
+    let written = write(&seed());
+    assert_eq!(
+        written["toolkit"][0],
+        json!([
+            { "name": "a1" }, { "name": "a2", "score": 0.8 }, { "name": "a3", "score": 0.7 },
+            { "name": "a4", "score": 0.7 },
+        ])
+    );
+    assert_eq!(written["actions"][0]["tools"], json!([{ "name": "t1", "score": 0.9 }]));
+    let read = read(&written).unwrap();
+    assert_eq!(read.warnings, [""; 0]);
+    assert_eq!((read.toolkit.len(), read.toolkit.edge_count()), (8, 9));
+}

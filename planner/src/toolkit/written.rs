@@ -1,0 +1,263 @@
+//! Graphs as files have them: `tools`, `actions`, and chains of actions under `toolkit`.
+//!
+//! The format is chat2graph's. What is read may be from elsewhere, so that it is read leniently:
+//! whatever is left out is told, and what other programs write beside it is ignored. Chains are
+//! kept apart, and a tool of several actions is one vertex. `score`, on a tool of an action and on
+//! a link of a chain (for the edge from the link before it), is Faber's own; without it an edge has
+//! the [default](super::DEFAULT_SCORE).
+
+use std::collections::BTreeSet;
+
+use indexmap::IndexMap;
+use serde_json::{Map, Value, json};
+use shared::id::NodeName;
+
+use super::{ChainItem, DEFAULT_SCORE, Edge, EdgeKind, Node, NodeKind, Origin, Toolkit};
+
+/// What a file says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Written {
+    /// The graph.
+    pub toolkit: Toolkit,
+    /// What was left out, and why.
+    pub warnings: Vec<String>,
+}
+
+/// An action as a file has it.
+struct Action {
+    node: Node,
+    /// The tools that it names, with the scores of the edges.
+    tools: Vec<(String, f64)>,
+}
+
+/// Reads a graph. The value is a whole file.
+pub fn read(file: &Value) -> Result<Written, String> {
+    let Some(file) = file.as_object() else {
+        return Err("a toolkit is a map with `tools`, `actions` and `toolkit`".to_owned());
+    };
+    let mut warnings = Vec::new();
+    let tools = tools(file, &mut warnings)?;
+    let actions = actions(file, &mut warnings)?;
+    let mut toolkit = Toolkit::default();
+    let mut seen = BTreeSet::new();
+    for (at, chain) in list(file, "toolkit")?.iter().enumerate() {
+        let place = format!("toolkit[{at}]");
+        let Value::Array(links) = chain else {
+            return Err(format!("`{place}` must be a list of actions"));
+        };
+        let mut items = Vec::new();
+        for (link, written) in links.iter().enumerate() {
+            let place = format!("{place}[{link}]");
+            let (name, score) = named(written, &place)?;
+            let Some((name, action)) = actions.get_key_value(name.as_str()) else {
+                warnings.push(format!("`{place}`: there is no action `{name}`; it was left out"));
+                continue;
+            };
+            seen.insert(name.clone());
+            items.push(ChainItem::Action(name.clone(), action.node.clone(), score));
+            let called = called(name, action, &tools, &mut warnings);
+            items.extend((!called.is_empty()).then_some(ChainItem::Together(called)));
+        }
+        match toolkit.chain(&items) {
+            Ok(more) => warnings.extend(more.iter().map(ToString::to_string)),
+            Err(err) => return Err(format!("`{place}`: {err}")),
+        }
+    }
+    for name in actions.keys().filter(|it| !seen.contains(*it)) {
+        warnings.push(format!("action `{name}` is in no chain of `toolkit` and was left out"));
+    }
+    // The same complaint about an action that is in two chains is one.
+    let mut told = BTreeSet::new();
+    warnings.retain(|it| told.insert(it.clone()));
+    Ok(Written { toolkit, warnings })
+}
+
+/// Returns the tools that an action calls, of those that there are.
+fn called(
+    name: &NodeName,
+    action: &Action,
+    tools: &IndexMap<NodeName, Node>,
+    warnings: &mut Vec<String>,
+) -> Vec<ChainItem> {
+    let mut called = Vec::new();
+    for (tool, score) in &action.tools {
+        match tools.get_key_value(tool.as_str()) {
+            Some((tool, node)) => called.push(ChainItem::Tool(tool.clone(), node.clone(), *score)),
+            None => warnings
+                .push(format!("action `{name}`: there is no tool `{tool}`; it was left out")),
+        }
+    }
+    called
+}
+
+fn tools(
+    file: &Map<String, Value>,
+    warnings: &mut Vec<String>,
+) -> Result<IndexMap<NodeName, Node>, String> {
+    let mut tools = IndexMap::new();
+    for (at, tool) in list(file, "tools")?.iter().enumerate() {
+        let place = format!("tools[{at}]");
+        let (name, _) = named(tool, &place)?;
+        let name = parsed(&name, &place)?;
+        let origin = match tool.get("type") {
+            None | Some(Value::Null) => module(tool),
+            Some(Value::String(it)) if it == "LOCAL_TOOL" => module(tool),
+            Some(Value::String(it)) if it == "MCP" || it == "MCP_TOOL" => Some(Origin::Mcp),
+            Some(other) => {
+                let why = "must be either LOCAL_TOOL or MCP";
+                return Err(format!("`{place}.type` is `{}`; it {why}", shown(other)));
+            }
+        };
+        let description = text(tool, &["desc", "description"]).unwrap_or_default();
+        let node = Node { kind: NodeKind::Tool, description, origin };
+        if tools.insert(name.clone(), node).is_some() {
+            warnings.push(format!("`{place}`: tool `{name}` is there twice; the last one counts"));
+        }
+    }
+    Ok(tools)
+}
+
+fn actions(
+    file: &Map<String, Value>,
+    warnings: &mut Vec<String>,
+) -> Result<IndexMap<NodeName, Action>, String> {
+    let mut actions = IndexMap::new();
+    for (at, action) in list(file, "actions")?.iter().enumerate() {
+        let place = format!("actions[{at}]");
+        let (name, _) = named(action, &place)?;
+        let name = parsed(&name, &place)?;
+        let node = Node::action(text(action, &["desc", "description"]).unwrap_or_default());
+        let mut tools = Vec::new();
+        if let Some(fields) = action.as_object() {
+            for (tool, written) in list(fields, "tools")?.iter().enumerate() {
+                tools.push(named(written, &format!("{place}.tools[{tool}]"))?);
+            }
+        }
+        if actions.insert(name.clone(), Action { node, tools }).is_some() {
+            warnings
+                .push(format!("`{place}`: action `{name}` is there twice; the last one counts"));
+        }
+    }
+    Ok(actions)
+}
+
+fn list<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], String> {
+    match fields.get(key) {
+        None | Some(Value::Null) => Ok(&[]),
+        Some(Value::Array(items)) => Ok(items),
+        Some(_) => Err(format!("`{key}` must be a list")),
+    }
+}
+
+/// Returns the name and the score of an entry: a map with a `name`.
+fn named(entry: &Value, place: &str) -> Result<(String, f64), String> {
+    let Some(fields) = entry.as_object() else {
+        return Err(format!("`{place}` must be a map with a `name`"));
+    };
+    let name = match fields.get("name") {
+        Some(Value::String(name)) => name.clone(),
+        // `name: 7` and `name: yes` are names, too.
+        Some(Value::Number(number)) => number.to_string(),
+        Some(Value::Bool(it)) => it.to_string(),
+        _ => return Err(format!("`{place}` has no `name`")),
+    };
+    let score = match fields.get("score") {
+        None | Some(Value::Null) => DEFAULT_SCORE,
+        Some(score) => {
+            let score = score.as_f64().filter(|it| it.is_finite());
+            score.ok_or_else(|| format!("`{place}.score` must be a number"))?
+        }
+    };
+    Ok((name, score))
+}
+
+fn parsed(name: &str, place: &str) -> Result<NodeName, String> {
+    name.parse().map_err(|err| format!("`{place}.name`: {err}"))
+}
+
+fn module(tool: &Value) -> Option<Origin> {
+    text(tool, &["module_path"]).map(Origin::Module)
+}
+
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn text(entry: &Value, keys: &[&str]) -> Option<String> {
+    keys.iter().find_map(|key| entry.get(key)?.as_str()).map(str::to_owned)
+}
+
+/// Writes a graph, so that [`read`] gives the same actions, tools and edges.
+pub fn write(toolkit: &Toolkit) -> Value {
+    let of = |kind| toolkit.nodes().filter(move |(_, it)| it.kind == kind);
+    let tools: Vec<Value> = of(NodeKind::Tool).map(|(name, node)| tool(name, node)).collect();
+    let actions: Vec<Value> =
+        of(NodeKind::Action).map(|(name, node)| action(toolkit, name, node)).collect();
+    json!({ "tools": tools, "actions": actions, "toolkit": chains(toolkit) })
+}
+
+fn tool(name: &NodeName, node: &Node) -> Value {
+    let mut entry = entry(name, node);
+    match &node.origin {
+        Some(Origin::Mcp) => entry["type"] = json!("MCP"),
+        Some(Origin::Module(module)) => entry["module_path"] = json!(module),
+        None => (),
+    }
+    entry
+}
+
+fn action(toolkit: &Toolkit, name: &NodeName, node: &Node) -> Value {
+    let mut entry = entry(name, node);
+    let calls = toolkit.successors(name.as_str()).filter(|it| it.kind == EdgeKind::Call);
+    let tools: Vec<Value> = calls.map(|it| link(it.to, it.score)).collect();
+    if !tools.is_empty() {
+        entry["tools"] = Value::Array(tools);
+    }
+    entry
+}
+
+fn entry(name: &NodeName, node: &Node) -> Value {
+    let mut entry = json!({ "name": name });
+    if !node.description.is_empty() {
+        entry["desc"] = json!(node.description);
+    }
+    entry
+}
+
+fn link(name: &NodeName, score: f64) -> Value {
+    if score == DEFAULT_SCORE {
+        json!({ "name": name })
+    } else {
+        json!({ "name": name, "score": score })
+    }
+}
+
+/// Returns chains in which every `next` edge is once, and every action at least once.
+fn chains(toolkit: &Toolkit) -> Vec<Value> {
+    let next = |name: &NodeName| {
+        let edges = toolkit.successors(name.as_str()).filter(|it| it.kind == EdgeKind::Next);
+        edges.collect::<Vec<Edge<'_>>>()
+    };
+    let actions = || toolkit.nodes().filter(|(_, it)| it.kind == NodeKind::Action);
+    let mut left: IndexMap<&NodeName, std::vec::IntoIter<Edge<'_>>> =
+        actions().map(|(name, _)| (name, next(name).into_iter())).collect();
+    let mut chains = Vec::new();
+    let mut seen: BTreeSet<&NodeName> = BTreeSet::new();
+    for (start, _) in actions() {
+        loop {
+            let mut chain = vec![json!({ "name": start })];
+            let mut at = start;
+            while let Some(edge) = left.get_mut(at).and_then(Iterator::next) {
+                chain.push(link(edge.to, edge.score));
+                at = edge.to;
+                seen.insert(at);
+            }
+            if chain.len() == 1 && !seen.insert(start) {
+                break;
+            }
+            seen.insert(start);
+            chains.push(Value::Array(chain));
+        }
+    }
+    chains
+}

@@ -1,0 +1,304 @@
+//! The toolkit graph through the API: what one process changes, another one has, and nothing that
+//! two change at once is lost.
+
+use chrono::TimeDelta;
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use super::world::{World, pluck, two_processes, world, worlds};
+
+const GRAPH: &str = "{ actions { name } tools { name } edges { from to kind score } }";
+
+/// The graph of the seed's tests, from actions without edges on.
+async fn build(world: &World) {
+    let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
+    for at in 1..=4 {
+        let input = json!({ "name": format!("a{at}"), "description": format!("Action {at}.") });
+        let change = world.get(add, json!({ "input": input })).await;
+        assert_eq!(change["warnings"], json!([]));
+    }
+    for (from, to, score) in [
+        ("a1", "a2", 0.8),
+        ("a1", "a3", 0.6),
+        ("a2", "a3", 0.7),
+        ("a2", "a4", 0.9),
+        ("a3", "a4", 0.7),
+    ] {
+        let next = json!([{ "name": to, "score": score }]);
+        let input = json!({ "name": from, "description": "other words", "next": next });
+        let change = world.get(add, json!({ "input": input })).await;
+        assert_eq!(change["warnings"], json!([]));
+    }
+    for (at, score) in [(1, 0.9), (2, 0.8), (3, 0.9), (4, 0.8)] {
+        let actions = json!([{ "name": format!("a{at}"), "score": score }]);
+        let change = connect(world, &format!("t{at}"), actions).await;
+        assert_eq!(change["warnings"], json!([]));
+    }
+}
+
+async fn connect(world: &World, name: &str, actions: Value) -> Value {
+    let query = "mutation ($name: String!, $actions: [EdgeInput!]!) {
+        connectTool(name: $name, actions: $actions) {
+            warnings toolkit { actions { name } tools { name } } } }";
+    world.get(query, json!({ "name": name, "actions": actions })).await
+}
+
+async fn graph(world: &World) -> Value {
+    world.get(&format!("{{ toolkit {GRAPH} }}"), json!({})).await
+}
+
+async fn score(world: &World, from: &str, to: &str) -> Value {
+    let query = "query ($from: String!, $to: String!) { toolkitScore(from: $from, to: $to) }";
+    world.get(query, json!({ "from": from, "to": to })).await
+}
+
+fn names(graph: &Value) -> [Vec<String>; 2] {
+    ["actions", "tools"].map(|it| pluck(graph[it].as_array().unwrap(), "name"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recommendations_are_the_seeds() {
+    for world in worlds().await {
+        build(&world).await;
+        let all = graph(&world).await;
+        assert_eq!(names(&all), [vec!["a1", "a2", "a3", "a4"], vec!["t1", "t2", "t3", "t4"]]);
+        assert_eq!(all["edges"].as_array().unwrap().len(), 9);
+        let first = json!({ "from": "a1", "to": "a2", "kind": "next", "score": 0.8 });
+        assert_eq!(all["edges"][0], first);
+        let query = format!(
+            "query ($actions: [String!]!, $threshold: Float, $hops: Int) {{
+                recommendSubgraph(actions: $actions, threshold: $threshold, hops: $hops) {GRAPH} }}"
+        );
+        for (start, threshold, hops, vertices, edges) in [
+            (json!(["a1"]), json!(0.5), json!(0), 2, 1),
+            (json!(["a1"]), json!(0.5), json!(1), 6, 6),
+            (json!(["a1"]), json!(0.7), json!(2), 8, 8),
+            (json!(["a1"]), json!(0.8), json!(2), 6, 5),
+            (json!(["a1", "a3"]), json!(0.6), json!(1), 8, 9),
+            (json!(["a1", "nope"]), Value::Null, Value::Null, 2, 1),
+            (json!(["a1"]), json!(0.5), json!(-3), 2, 1),
+            (json!(["nope"]), json!(0.5), json!(9), 0, 0),
+        ] {
+            let given = json!({ "actions": start, "threshold": threshold, "hops": hops });
+            let found = world.get(&query, given.clone()).await;
+            let [actions, tools] = names(&found);
+            let counts = (actions.len() + tools.len(), found["edges"].as_array().unwrap().len());
+            assert_eq!(counts, (vertices, edges), "{given}");
+        }
+        let query = "{ recommendToolsActions(actions: [\"a1\"], hops: 1) {
+            tools { name source active } actions { name description } } }";
+        let found = world.get(query, json!({})).await;
+        assert_eq!(names(&found), [vec!["a1", "a2", "a3"], vec!["t1", "t2", "t3"]]);
+        assert_eq!(found["tools"][0]["source"], "toolkit", "nobody has registered it");
+        assert_eq!(found["actions"][0]["description"], "Action 1.");
+        let part = world
+            .get(
+                &format!("{{ toolkitSubgraph(names: [\"t2\", \"a2\", \"x\"]) {GRAPH} }}"),
+                json!({}),
+            )
+            .await;
+        assert_eq!(
+            (names(&part), part["edges"].as_array().unwrap().len()),
+            ([vec!["a2".into()], vec!["t2".into()]], 1)
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_process_changes_another_has() {
+    let [one, other] = two_processes().await;
+    build(&one).await;
+    assert_eq!(score(&other, "a1", "a2").await, 0.8);
+    let set =
+        "mutation ($from: String!, $to: String!) { setScore(from: $from, to: $to, score: 0.3) }";
+    assert_eq!(other.get(set, json!({ "from": "a1", "to": "a2" })).await, true);
+    assert_eq!(other.get(set, json!({ "from": "a2", "to": "a1" })).await, false);
+    assert_eq!(other.get(set, json!({ "from": "", "to": "\n" })).await, false);
+    assert_eq!(score(&one, "a1", "a2").await, 0.3);
+    assert_eq!(score(&one, "a2", "a1").await, 1.0);
+    let remove = "mutation ($name: String!) { removeAction(name: $name) }";
+    for (name, removed) in [("t1", false), ("a1", true), ("a1", false), ("nope", false)] {
+        assert_eq!(other.get(remove, json!({ "name": name })).await, removed, "{name}");
+    }
+    let left = graph(&one).await;
+    assert_eq!(names(&left), [vec!["a2", "a3", "a4"], vec!["t2", "t3", "t4"]]);
+    assert_eq!(left["edges"].as_array().unwrap().len(), 6);
+    assert_eq!(score(&one, "a1", "a2").await, 1.0);
+    let disconnect = "mutation ($name: String!) { disconnectTool(name: $name) }";
+    for (name, removed) in [("a2", false), ("t2", true), ("t2", false)] {
+        assert_eq!(one.get(disconnect, json!({ "name": name })).await, removed, "{name}");
+    }
+    assert_eq!(names(&graph(&other).await)[1], ["t3", "t4"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_two_change_at_once_is_not_lost() {
+    let worlds = two_processes().await;
+    let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
+    let hub = json!({ "name": "hub", "description": "" });
+    worlds[0].get(add, json!({ "input": hub })).await;
+    join_all((0..24).map(async |at| {
+        let input = json!({
+            "name": format!("a{at}"), "description": "", "prev": [{ "name": "hub" }],
+            "tools": [{ "name": format!("t{at}"), "score": 0.5 }],
+        });
+        let change = worlds[at % 2].get(add, json!({ "input": input })).await;
+        assert_eq!(change["warnings"], json!([]));
+    }))
+    .await;
+    for world in &worlds {
+        let all = graph(world).await;
+        let [actions, tools] = names(&all);
+        let edges = all["edges"].as_array().unwrap().len();
+        assert_eq!((actions.len(), tools.len(), edges), (25, 24, 48));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_missing_is_told_and_what_clashes_is_refused() {
+    let world = world().await;
+    build(&world).await;
+    let change = connect(&world, "t9", json!([{ "name": "nope" }])).await;
+    let expected = json!([
+        "action `nope` is not in the toolkit: its edge with `t9` was left out",
+        "tool `t9` has no connected actions and was left out",
+    ]);
+    assert_eq!(change["warnings"], expected);
+    assert_eq!(names(&change["toolkit"])[1].len(), 4);
+    let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
+    let odd = json!({ "name": "a5", "description": "", "next": [{ "name": "nope" }] });
+    let change = world.get(add, json!({ "input": odd })).await;
+    let expected = json!(["action `nope` is not in the toolkit: its edge with `a5` was left out"]);
+    assert_eq!(change["warnings"], expected);
+    for (name, code) in [("t1", "CONFLICT"), ("flow.echo", "CONFLICT"), ("", "INVALID_ARGUMENT")] {
+        let input = json!({ "name": name, "description": "" });
+        let refused = world.refused(add, json!({ "input": input })).await;
+        assert_eq!(refused["code"], code, "{refused}");
+    }
+    let query = "mutation { connectTool(name: \"a1\", actions: [{name: \"a2\"}]) { warnings } }";
+    assert_eq!(world.refused(query, json!({})).await["code"], "CONFLICT");
+    let register = "mutation ($input: ToolInput!) { registerTool(input: $input) { name } }";
+    let tool = |name: &str| {
+        json!({ "input": { "name": name, "description": "Says it again.",
+            "parameters": { "type": "object" }, "run": { "command": ["cat"] } } })
+    };
+    assert_eq!(world.refused(register, tool("a1")).await["code"], "CONFLICT");
+    // A tool that was only named becomes the registered one, and both its names mean it.
+    world.get(register, tool("t1")).await;
+    let change = connect(&world, "local.t1", json!([{ "name": "a2" }])).await;
+    assert_eq!(names(&change["toolkit"])[1], ["t1", "t2", "t3", "t4"]);
+    let query = "{ toolkit { tools { name source description toolSet qualifiedName } } }";
+    let tools = world.get(query, json!({})).await;
+    let expected = json!({ "name": "t1", "source": "local", "description": "Says it again.",
+        "toolSet": "local", "qualifiedName": "local.t1" });
+    assert_eq!(tools["tools"][0], expected);
+    let gone = "mutation { removeAction(name: \"a1\") }";
+    world.get(gone, json!({})).await;
+    let still = world.get("{ tool(name: \"t1\") { name } }", json!({})).await;
+    assert_eq!(still["name"], "t1", "the graph is not the registry");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_succeeds_is_learned_once() {
+    let [asking, world] = two_processes().await;
+    let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
+    for (name, tool) in [("say", "flow.echo"), ("rest", "flow.noop"), ("act", "flow.effect")] {
+        let input = json!({ "name": name, "description": "", "tools": [{ "name": tool }] });
+        world.get(add, json!({ "input": input })).await;
+    }
+    let next = json!([{ "name": "rest", "score": 0.5 }, { "name": "act", "score": 0.5 }]);
+    let input = json!({ "name": "say", "description": "", "next": next });
+    world.get(add, json!({ "input": input })).await;
+    let edges = "{ toolkit { edges { from to score learned } } }";
+    let learned = async |from: &str, to: &str| {
+        let all = asking.get(edges, json!({})).await;
+        let edges = all["edges"].as_array().unwrap();
+        let found = edges.iter().find(|it| it["from"] == from && it["to"] == to).unwrap();
+        (found["score"].as_f64(), found["learned"].as_f64())
+    };
+    assert_eq!(learned("say", "rest").await, (Some(0.5), None), "nothing was seen");
+    let good = json!([{ "name": "flow.echo", "parameters": { "x": 1 } },
+        { "name": "flow.noop", "dependsOn": "flow.echo" }]);
+    for _ in 0..6 {
+        let id = world.start(good.clone(), json!({})).await;
+        world.events(&id).await;
+    }
+    let bad = json!([{ "name": "flow.echo" },
+        { "name": "flow.effect", "dependsOn": "flow.echo" },
+        { "name": "flow.fail", "parameters": { "message": "no" }, "dependsOn": "flow.effect" }]);
+    for (tools, options) in [(bad, json!({})), (good, json!({ "dryRun": true }))] {
+        let id = world.start(tools, options).await;
+        world.events(&id).await;
+    }
+    let until = world.engine.clock().now() + TimeDelta::minutes(1);
+    assert_eq!(world.engine.learn(until).await.unwrap(), 6);
+    assert_eq!(asking.engine.learn(until).await.unwrap(), 0, "each counts once");
+    let (score, rest) = learned("say", "rest").await;
+    let (_, act) = learned("say", "act").await;
+    assert_eq!(score, Some(0.5), "what is configured stays");
+    assert!(rest > Some(0.8) && act < Some(0.2), "{rest:?} {act:?}");
+    let query = "{ toolFollowers(name: \"echo\", first: 1) { toolName score } }";
+    let followers = asking.get(query, json!({})).await;
+    assert_eq!(followers[0]["toolName"], "flow.noop", "{followers}");
+}
+
+const FILE: &str = r#"
+tools:
+  - &reader
+    name: Reader
+    module_path: a.b
+  - &writer { name: Writer, type: MCP }
+actions:
+  - &look
+    name: look
+    desc: "Looks <b>\"everywhere\"</b>."
+    tools: [*reader]
+  - &think
+    name: think
+    tools:
+      - *reader
+      - *writer
+  - &say { name: "say: ][ #1", desc: 说 }
+toolkit:
+  - [*look, *think]
+  - [*say, { name: nobody }]
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_taken_in_and_given_out() {
+    let world = world().await;
+    let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
+    let change = world.get(update, json!({ "yaml": FILE })).await;
+    let expected = json!(["`toolkit[1][1]`: there is no action `nobody`; it was left out"]);
+    assert_eq!(change["warnings"], expected);
+    let set = "mutation { setScore(from: \"look\", to: \"think\", score: 0.25) }";
+    assert_eq!(world.get(set, json!({})).await, true);
+    world.get(update, json!({ "yaml": FILE })).await;
+    assert_eq!(score(&world, "look", "think").await, 0.25, "an edge keeps its score");
+    let before = graph(&world).await;
+    assert_eq!(names(&before), [vec!["look", "say: ][ #1", "think"], vec!["Reader", "Writer"]]);
+    let yaml = world.get("{ toolkit { yaml } }", json!({})).await["yaml"].clone();
+    let other = self::world().await;
+    let change = other.get(update, json!({ "yaml": yaml })).await;
+    assert_eq!(change["warnings"], json!([]));
+    assert_eq!(graph(&other).await, before);
+    let query = "{ toolkit { mermaid dot svg(title: \"A & B\") actions { description } } }";
+    let drawn = other.get(query, json!({})).await;
+    assert_eq!(drawn["actions"][0]["description"], "Looks <b>\"everywhere\"</b>.");
+    let part = |what: &str, part: &str| {
+        assert!(drawn[what].as_str().unwrap().contains(part), "{part}: {drawn:#}");
+    };
+    part("mermaid", "n0[\"look\"]:::action");
+    part("dot", "label=\"0.25\"");
+    part("svg", "<title>A &amp; B</title>");
+    for (yaml, part) in [
+        ("tools: [x]", "`tools[0]` must be a map"),
+        ("tools: [{ name: x, type: y }]", "must be either LOCAL_TOOL or MCP"),
+        ("[", "this is not YAML"),
+    ] {
+        let refused = world.refused(update, json!({ "yaml": yaml })).await;
+        assert_eq!(refused["code"], "INVALID_ARGUMENT");
+        assert!(refused["message"].as_str().unwrap().contains(part), "{refused}");
+    }
+    assert_eq!(graph(&world).await, before, "a refusal changes nothing");
+}
