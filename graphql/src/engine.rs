@@ -25,6 +25,7 @@ use executor::{
 use planner::{
     Planner,
     catalog::{Catalog, CatalogTool},
+    embed::{Embedders, Source},
 };
 use serde_json::Value;
 use shared::{
@@ -54,6 +55,7 @@ pub struct Engine {
     toolbox: Toolbox,
     registry: Registry,
     planner: Arc<dyn Planner>,
+    embedders: Arc<Embedders>,
     clock: Arc<dyn Clock>,
     options: Arc<Options>,
     /// What whoever asks may do.
@@ -79,16 +81,30 @@ impl Engine {
         options: Options,
     ) -> Self {
         let store = Arc::clone(control.store());
+        let embedders = Embedders::new(vec![Source::Builtin], Arc::clone(&store) as _);
         Self {
             store,
             control,
             toolbox: registry.toolbox().clone(),
             registry,
             planner,
+            embedders: Arc::new(embedders),
             clock,
             options: Arc::new(options),
             grant: Grant::default(),
         }
+    }
+
+    /// Returns the engine with other embedders than the built-in one.
+    #[must_use]
+    pub fn with_embedders(self, wanted: Vec<Source>) -> Self {
+        let embedders = Embedders::new(wanted, Arc::clone(&self.store) as _);
+        Self { embedders: Arc::new(embedders), ..self }
+    }
+
+    /// Returns what turns texts into vectors.
+    pub fn embedders(&self) -> &Embedders {
+        &self.embedders
     }
 
     /// Returns how often tools may be called.

@@ -13,20 +13,31 @@ use executor::sources::{SetConfig, habilis};
 use planner::nearest::did_you_mean;
 use serde_json::{Map, Value, json};
 
-use super::{AccessConfig, ConfigError, Limits, PLANNER, access, age, toolsets};
+use super::{
+    AccessConfig, ConfigError, EmbeddingConfig, Limits, PLANNER, access, age, embedding, toolsets,
+};
 
 /// The most bytes of a configuration file: above it, it is some other file.
 const FILE_BYTES: u64 = 4 << 20;
 
 /// What may stand at the top of the file.
-const KEYS: [&str; 8] =
-    ["store", "planner", "toolsets", "tools_files", "limits", "retention", "contexts", "access"];
+const KEYS: [&str; 9] = [
+    "store",
+    "planner",
+    "toolsets",
+    "tools_files",
+    "embedding",
+    "limits",
+    "retention",
+    "contexts",
+    "access",
+];
 /// The set of the tools that files describe.
 const DESCRIBED: &str = "tools";
 /// The shortest time that what is over is kept: a worker may be frozen for a while and come back.
 const SHORTEST: Duration = Duration::from_mins(1);
 /// What other versions read there.
-const LATER: [&str; 3] = ["toolkit_files", "embedding", "selection"];
+const LATER: [&str; 2] = ["toolkit_files", "selection"];
 
 /// What a file said.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,6 +55,8 @@ pub(super) struct File {
     pub(super) contexts: BTreeMap<String, Value>,
     /// The set of the tools that other files describe.
     pub(super) described: Option<SetConfig>,
+    /// Where the vectors of texts come from.
+    pub(super) embedding: Option<EmbeddingConfig>,
 }
 
 /// Reads a file and resolves its paths.
@@ -101,6 +114,7 @@ pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
         access: fields.remove("access").map(|it| access::read(Some(it))).transpose()?,
         contexts: contexts(fields.remove("contexts"))?,
         described: described(fields.remove("tools_files"), base)?,
+        embedding: embedding::read(fields.remove("embedding"), base)?,
     })
 }
 
