@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, OnceLock, PoisonError, RwLock},
+    sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
 };
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use shared::{
     id::{ToolName, ToolSetName},
     schema::Schema,
-    tool::ToolDefinition,
+    tool::{Names, ToolDefinition},
 };
 use tokio::{sync::watch, time};
 
@@ -82,7 +82,7 @@ pub enum Found {
 pub struct Toolbox(Arc<Shared>);
 
 struct Shared {
-    inventory: RwLock<Arc<Inventory>>,
+    inventory: RwLock<Inventory>,
     changes: watch::Sender<()>,
     meter: Meter,
 }
@@ -91,8 +91,10 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Inventory {
     sets: Vec<ToolSet>,
-    /// Made when a name is first asked for: thousands of tools may be registered one by one.
-    names: OnceLock<BTreeMap<ToolName, (usize, usize)>>,
+    /// Where each name leads: the set, and the tool in it. Made when one is first asked for.
+    names: OnceLock<Names<(usize, usize)>>,
+    /// How often it has changed.
+    revision: u64,
 }
 
 /// A set of this name is registered already.
@@ -196,6 +198,15 @@ impl Toolbox {
         });
     }
 
+    /// Says that a set's source is asked again. Its tools stay until it has answered.
+    pub fn connecting(&self, name: &ToolSetName) {
+        self.change(|sets| {
+            if let Some(set) = sets.iter_mut().find(|it| it.name == *name) {
+                set.status = SetStatus::Connecting;
+            }
+        });
+    }
+
     /// Puts a set in the place of the one of its name, or behind those that are there.
     pub fn put(&self, set: ToolSet) {
         self.change(|sets| match sets.iter_mut().find(|it| it.name == set.name) {
@@ -204,13 +215,13 @@ impl Toolbox {
         });
     }
 
-    /// Adds a tool to a set, if there is the set.
+    /// Adds a tool to a set, if there is the set. What that costs does not grow with the tools that
+    /// there are: thousands may be registered one by one.
     pub fn extend(&self, name: &ToolSetName, tool: ReadyTool) {
-        self.change(|sets| {
-            if let Some(set) = sets.iter_mut().find(|it| it.name == *name) {
-                set.tools.push(tool);
-            }
-        });
+        let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
+        inventory.extend(name, tool);
+        drop(inventory);
+        self.0.changes.send_replace(());
     }
 
     /// Removes a set; returns whether there was one.
@@ -241,13 +252,32 @@ impl Toolbox {
         self.inventory().sets.clone()
     }
 
+    /// Returns a number that is another one whenever something has changed.
+    pub fn revision(&self) -> u64 {
+        self.inventory().revision
+    }
+
+    /// Returns a set, if there is one, without its tools: of those there may be thousands.
+    pub fn set(&self, name: &ToolSetName) -> Option<ToolSet> {
+        let inventory = self.inventory();
+        let set = inventory.sets.iter().find(|it| it.name == *name)?;
+        Some(ToolSet {
+            name: set.name.clone(),
+            description: set.description.clone(),
+            source: set.source.clone(),
+            is_active: set.is_active,
+            status: set.status.clone(),
+            tools: Vec::new(),
+        })
+    }
+
     /// Returns what a name means right now: `set.name`, or the plain name of the earliest set
     /// that has it, active or not.
     pub fn find(&self, name: &ToolName) -> Found {
         let inventory = self.inventory();
-        if let Some((set, tool)) = inventory.names().get(name) {
-            let set = &inventory.sets[*set];
-            let tool = set.tools[*tool].clone();
+        if let Some((set, tool)) = inventory.names().get(name.as_str()) {
+            let set = &inventory.sets[set];
+            let tool = set.tools[tool].clone();
             return if set.is_active { Found::Tool(tool) } else { Found::Inactive(tool) };
         }
         inventory.missing(name)
@@ -256,7 +286,7 @@ impl Toolbox {
     /// Returns whether every one of `names` can be called, or is only switched off.
     pub fn has_all<'a>(&self, names: impl IntoIterator<Item = &'a ToolName>) -> bool {
         let inventory = self.inventory();
-        names.into_iter().all(|it| inventory.names().contains_key(it))
+        names.into_iter().all(|it| inventory.names().get(it.as_str()).is_some())
     }
 
     /// Returns what counts the calls.
@@ -275,8 +305,7 @@ impl Toolbox {
         let settled = async {
             loop {
                 changes.mark_unchanged();
-                let inventory = self.inventory();
-                if inventory.sets.iter().all(|it| it.status != SetStatus::Connecting) {
+                if !self.is_connecting() {
                     return;
                 }
                 if changes.changed().await.is_err() {
@@ -288,16 +317,22 @@ impl Toolbox {
         let _ = time::timeout(most, settled).await;
     }
 
-    fn inventory(&self) -> Arc<Inventory> {
-        // An inventory is replaced whole, so it is never half changed.
-        Arc::clone(&self.0.inventory.read().unwrap_or_else(PoisonError::into_inner))
+    /// Returns whether a set is still connecting.
+    pub fn is_connecting(&self) -> bool {
+        self.inventory().sets.iter().any(|it| it.status == SetStatus::Connecting)
+    }
+
+    /// Opens the inventory. Nobody holds it across a wait.
+    fn inventory(&self) -> RwLockReadGuard<'_, Inventory> {
+        // Nothing that changes it can panic half-way.
+        self.0.inventory.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Vec<ToolSet>) -> T) -> T {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
-        let mut sets = inventory.sets.clone();
-        let result = change(&mut sets);
-        *inventory = Arc::new(Inventory::new(sets));
+        let result = change(&mut inventory.sets);
+        inventory.names = OnceLock::new();
+        inventory.revision += 1;
         drop(inventory);
         self.0.changes.send_replace(());
         result
@@ -305,17 +340,25 @@ impl Toolbox {
 }
 
 impl Inventory {
-    fn new(sets: Vec<ToolSet>) -> Self {
-        Self { sets, names: OnceLock::new() }
+    fn extend(&mut self, name: &ToolSetName, tool: ReadyTool) {
+        let Some(at) = self.sets.iter().position(|it| it.name == *name) else { return };
+        let tools = &mut self.sets[at].tools;
+        if let Some(names) = self.names.get_mut() {
+            names.add(tool.definition(), (at, tools.len()));
+        }
+        tools.push(tool);
+        self.revision += 1;
     }
 
-    fn names(&self) -> &BTreeMap<ToolName, (usize, usize)> {
+    fn names(&self) -> &Names<(usize, usize)> {
         self.names.get_or_init(|| {
-            let sets = self.sets.iter().enumerate();
-            let tools = sets.flat_map(|(at, set)| {
-                set.tools.iter().enumerate().map(move |(n, it)| (&**it.definition(), (at, n)))
-            });
-            shared::tool::index(tools)
+            let mut names = Names::default();
+            for (at, set) in self.sets.iter().enumerate() {
+                for (n, tool) in set.tools.iter().enumerate() {
+                    names.add(tool.definition(), (at, n));
+                }
+            }
+            names
         })
     }
 

@@ -13,7 +13,7 @@ mod sub_plans;
 mod tools;
 mod watching;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use executor::{
     control::{Control, IdempotencyKey},
@@ -58,6 +58,8 @@ pub struct Engine {
     embedders: Arc<Embedders>,
     clock: Arc<dyn Clock>,
     options: Arc<Options>,
+    /// The catalog of every tool, with the toolbox's number that it was made at.
+    catalog: Arc<Mutex<Option<(u64, Catalog)>>>,
     /// What whoever asks may do.
     grant: Grant,
 }
@@ -91,6 +93,7 @@ impl Engine {
             embedders: Arc::new(embedders),
             clock,
             options: Arc::new(options),
+            catalog: Arc::default(),
             grant: Grant::default(),
         }
     }
@@ -135,7 +138,20 @@ impl Engine {
     /// Returns the tools that a plan of whoever asks may use, once no set is connecting any more.
     pub async fn catalog(&self) -> Catalog {
         self.settled().await;
-        Self::catalog_of(&self.sets())
+        if !self.grant.allows_every_tool() {
+            return Self::catalog_of(&self.sets());
+        }
+        // Asked before the sets: a catalog that is newer than its number is only made anew.
+        let revision = self.toolbox.revision();
+        if let Some((at, catalog)) = &*self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
+            && *at == revision
+        {
+            return catalog.clone();
+        }
+        let catalog = Self::catalog_of(&self.sets());
+        let kept = (revision, catalog.clone());
+        *self.catalog.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+        catalog
     }
 
     fn catalog_of(sets: &[ToolSet]) -> Catalog {

@@ -1,5 +1,8 @@
 //! What this process works with: the configuration, whether it works, and how fast.
 
+mod clashes;
+mod safety;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -19,7 +22,7 @@ use super::{
     house::{House, Local, Need, open_store},
     paint::Paint,
 };
-use crate::config::{Config, Origin};
+use crate::config::{Config, Origin, variable};
 
 /// Prints the effective configuration, and where each value came from.
 pub(super) fn config(session: &Session) -> Result<Ending, Failure> {
@@ -83,6 +86,13 @@ pub(super) async fn doctor(session: &Session) -> Result<Ending, Failure> {
     if let Some(server) = &session.config.server {
         checks.push(server_answers(session, &server.value).await);
     } else {
+        checks.push(safety::confinement());
+        checks.push(safety::access(
+            &session.config.access.value,
+            session.config.listen.value,
+            variable,
+        ));
+        checks.extend(safety::secrets(&session.config.toolsets.value, variable));
         let store = store_works(session).await;
         let works = store.found.is_ok();
         checks.push(store);
@@ -126,6 +136,7 @@ async fn toolsets_connect(session: &Session) -> Result<Vec<Check>, Failure> {
     local.engine.catalog().await;
     let toolbox = local.engine.toolbox();
     let mut checks: Vec<Check> = toolbox.sets().iter().map(of_set).collect();
+    checks.push(clashes::names(toolbox));
     checks.push(limits_hold(session.config.limits.calls(), toolbox));
     checks.push(embedding(&local.engine.embedders().choose().await));
     checks.push(retention(&session.config));

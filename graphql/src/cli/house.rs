@@ -252,5 +252,6 @@ fn registry(
         configured: if has_tools { configured(config, &base) } else { Vec::new() },
         contexts: config.contexts.clone(),
         base,
+        secrets: config.access.value.secrets().clone(),
     }))
 }

@@ -186,7 +186,7 @@ fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {
 }
 
 /// Says that a setting is known and can do nothing yet.
-pub(super) fn unsupported(what: &str) -> String {
+fn unsupported(what: &str) -> String {
     format!("`{what}` is not supported by this version: remove it, or use a newer `faber`")
 }
 

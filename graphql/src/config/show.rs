@@ -29,6 +29,7 @@ impl Config {
             "embedding": shown(&self.embedding.value.to_json(), self.embedding.origin),
             "limits": limits,
             "access": shown(&self.access.value.to_json(), self.access.origin),
+            "access.secrets": shown(&json!(self.access.value.secrets()), self.access.origin),
             "retention": shown(&json!(retention), self.retention.origin),
         })
     }

@@ -99,13 +99,40 @@ fn what_later_versions_know_is_never_ignored() {
         "selection: { margin: 0.1 }",
         "toolkit_files: []",
         "planner: { provider: openai, model: x }",
-        "toolsets: [{ name: s, source: { mcp: { url: 'http://x' } } }]",
-        "toolsets: [{ name: s, source: { openapi: {} } }]",
-        "toolsets: [{ name: s, source: { graphql: {} } }]",
     ] {
         let err = file::parse(text, Path::new("/")).unwrap_err();
         assert!(err.contains("is not supported by this version"), "{text}: {err}");
     }
+}
+
+/// They were refused long after they could be used.
+#[test]
+fn a_set_may_come_from_each_kind_of_source() {
+    for source in [
+        "mcp: { url: 'http://localhost:1/mcp' }",
+        "openapi: { document: ./petstore.yaml, base_url: 'http://localhost:1' }",
+        "graphql: { url: 'http://localhost:1/graphql' }",
+        "builtin: file_tools",
+        "tools: []",
+    ] {
+        let text = format!("toolsets: [{{ name: s, source: {{ {source} }} }}]");
+        file::parse(&text, Path::new("/")).unwrap_or_else(|err| panic!("{source}: {err}"));
+    }
+}
+
+#[test]
+fn every_kind_of_source_can_stand_in_the_file() {
+    let text = "toolsets:
+        - { name: a, source: { mcp: { url: 'http://x/mcp' } } }
+        - { name: b, source: { openapi: { document: ./pets.yaml } } }
+        - { name: c, source: { graphql: { url: 'http://x/graphql' } } }
+        - { name: d, source: { builtin: code_tools, git: allowed } }";
+    let (sets, _) = file::parse(text, Path::new("/etc")).unwrap().toolsets.unwrap();
+    assert_eq!(sets.len(), 4);
+    refused(
+        "toolsets: [{ name: s, source: { openapi: {} } }]",
+        expect!["`toolsets[0]`: missing field `document`"],
+    );
 }
 
 #[test]
@@ -193,12 +220,12 @@ fn secrets_are_not_shown() {
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("c.yaml");
-    let text = "toolsets: [{ name: s, source: { mcp: { command: x, env: { KEY: secret } } } }]";
+    let text = "toolsets: [{ name: s, source: { mcp: { command: x, env: { KEY: hunter2 } } } }]";
     std::fs::write(&path, text).unwrap();
     let flags = Flags { config: Some(path), ..Flags::default() };
     let config = Config::load(&flags, &environment(folder.path())).unwrap();
     let shown = config.to_json().to_string();
-    assert!(shown.contains(r#""KEY":"***""#) && !shown.contains("secret"), "{shown}");
+    assert!(shown.contains(r#""KEY":"***""#) && !shown.contains("hunter2"), "{shown}");
 }
 
 #[test]
