@@ -138,7 +138,8 @@ async fn toolsets_connect(session: &Session) -> Result<Vec<Check>, Failure> {
     let mut checks: Vec<Check> = toolbox.sets().iter().map(of_set).collect();
     checks.push(clashes::names(toolbox));
     checks.push(limits_hold(session.config.limits.calls(), toolbox));
-    checks.push(embedding(&local.engine.embedders().choose().await));
+    let choice = local.engine.embedders().choose().await;
+    checks.push(embedding(&choice));
     checks.push(retention(&session.config));
     local.close().await;
     Ok(checks)

@@ -12,7 +12,7 @@ use shared::store::{TextHash, Vectors};
 use super::{EmbedError, Embedder};
 
 /// Texts that are embedded before what was made of them is kept: a crash loses no more.
-const CHUNK: usize = 64;
+const CHUNK: usize = 256;
 /// Texts that are remembered in memory.
 const RECENT: usize = 512;
 /// Bytes of a text that is worth remembering in memory.
