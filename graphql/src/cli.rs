@@ -18,6 +18,7 @@ mod follow;
 mod house;
 mod inspect;
 mod lists;
+mod models;
 mod paint;
 mod planning;
 mod progress;
@@ -179,6 +180,7 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::List { what } => lists::list(&session, what).await,
         Command::Blob { id, output } => blob::blob(&session, &id, output.as_deref()).await,
         Command::Tools { what } => tools::tools(&session, what).await,
+        Command::Models { what } => models::models(&session, what).await,
         Command::Toolsets { what } => tools::toolsets(&session, what).await,
         Command::Toolkit { what } => toolkit::toolkit(&session, what).await,
         Command::Bench(args) => doctor::bench(&session, &args).await,

@@ -27,6 +27,7 @@ use executor::{
 use planner::{
     Planner,
     catalog::{Catalog, CatalogTool},
+    embed::{Embedders, Source},
 };
 use serde_json::Value;
 use shared::{
@@ -57,6 +58,7 @@ pub struct Engine {
     toolbox: Toolbox,
     registry: Registry,
     planner: Arc<dyn Planner>,
+    embedders: Arc<Embedders>,
     clock: Arc<dyn Clock>,
     options: Arc<Options>,
     /// Which tools go with which actions.
@@ -86,18 +88,32 @@ impl Engine {
         options: Options,
     ) -> Self {
         let store = Arc::clone(control.store());
+        let embedders = Embedders::new(vec![Source::Builtin], Arc::clone(&store) as _);
         Self {
             store,
             control,
             toolbox: registry.toolbox().clone(),
             registry,
             planner,
+            embedders: Arc::new(embedders),
             clock,
             options: Arc::new(options),
             kit: Arc::default(),
             catalog: Arc::default(),
             grant: Grant::default(),
         }
+    }
+
+    /// Returns the engine with other embedders than the built-in one.
+    #[must_use]
+    pub fn with_embedders(self, wanted: Vec<Source>) -> Self {
+        let embedders = Embedders::new(wanted, Arc::clone(&self.store) as _);
+        Self { embedders: Arc::new(embedders), ..self }
+    }
+
+    /// Returns what turns texts into vectors.
+    pub fn embedders(&self) -> &Embedders {
+        &self.embedders
     }
 
     /// Returns how often tools may be called.

@@ -4,6 +4,7 @@ pub mod calls;
 pub mod catalog;
 pub mod compile;
 pub mod draft;
+pub mod embed;
 pub mod escape;
 pub mod layout;
 pub mod nearest;

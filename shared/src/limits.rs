@@ -127,3 +127,5 @@ pub const TOOLKIT_EDGES: usize = 50_000;
 pub const DRAWN_NODES: usize = 4_000;
 /// Edges that one drawing shows.
 pub const DRAWN_EDGES: usize = 20_000;
+/// Numbers of a text's vector: the largest models make half as many.
+pub const VECTOR_LEN: usize = 8_192;

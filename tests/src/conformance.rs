@@ -13,6 +13,7 @@ mod log;
 mod permits;
 mod records;
 mod retention;
+mod vectors;
 mod work;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,7 +30,8 @@ use shared::{
 };
 
 pub use self::{
-    blobs::*, documents::*, lists::*, log::*, permits::*, records::*, retention::*, work::*,
+    blobs::*, documents::*, lists::*, log::*, permits::*, records::*, retention::*, vectors::*,
+    work::*,
 };
 
 /// Two views of one store that nobody else uses.

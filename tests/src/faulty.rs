@@ -28,7 +28,7 @@ use shared::{
         Append, AppendError, Documents, Envelope, ExecutionFilter, ExecutionLog, Head, Hints,
         Lease, Listing, Page, Permission, Permit, PermitAsk, PlanFilter, Pruned, Record,
         RecordKind, RecordPage, Records, RequestFilter, Reservation, SavedPlan, Store, StoreError,
-        Unless, Usage,
+        TextHash, Unless, Usage, Vectors,
     },
 };
 use tokio::sync::watch;
@@ -376,6 +376,25 @@ impl Records for Faulty {
 
     async fn usage(&self) -> Result<Vec<Usage>, StoreError> {
         self.through(self.inner.usage()).await
+    }
+}
+
+#[async_trait]
+impl Vectors for Faulty {
+    async fn vectors(
+        &self,
+        model: &str,
+        texts: &[TextHash],
+    ) -> Result<Vec<Option<Vec<f32>>>, StoreError> {
+        self.through(self.inner.vectors(model, texts)).await
+    }
+
+    async fn put_vectors(
+        &self,
+        model: &str,
+        vectors: &[(TextHash, Vec<f32>)],
+    ) -> Result<(), StoreError> {
+        self.through(self.inner.put_vectors(model, vectors)).await
     }
 }
 

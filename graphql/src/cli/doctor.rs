@@ -12,6 +12,7 @@ use executor::{
     limits::{CallLimits, Limited},
     toolbox::{SetStatus, ToolSet, Toolbox},
 };
+use planner::embed::Choice;
 use serde_json::{Value, json};
 
 use super::{
@@ -137,6 +138,8 @@ async fn toolsets_connect(session: &Session) -> Result<Vec<Check>, Failure> {
     let mut checks: Vec<Check> = toolbox.sets().iter().map(of_set).collect();
     checks.push(clashes::names(toolbox));
     checks.push(limits_hold(session.config.limits.calls(), toolbox));
+    let choice = local.engine.embedders().choose().await;
+    checks.push(embedding(&choice));
     checks.push(retention(&session.config));
     local.close().await;
     Ok(checks)
@@ -161,6 +164,21 @@ fn limits_hold(limits: &CallLimits, toolbox: &Toolbox) -> Check {
             Some(Limited::Tool(name)) => Err(format!("no toolset has a tool `{name}`")),
         },
         help: "correct `limits.calls` in the configuration: `faber tools list` lists the tools",
+    }
+}
+
+/// Says which embedder is used, and why no other that is wanted more.
+fn embedding(choice: &Choice) -> Check {
+    let used = match &choice.embedding {
+        Some(embedding) => format!("{} (`{}`)", embedding.source, embedding.texts.model()),
+        None => "tools are chosen by their words alone".to_owned(),
+    };
+    let why = choice.passed_over.iter().map(|it| format!("{}; ", it.why)).collect::<String>();
+    Check {
+        name: "embedding".to_owned(),
+        found: if why.is_empty() { Ok(used) } else { Err(format!("{why}instead: {used}")) },
+        help: "correct `embedding` in the configuration, or fetch a model: \
+               `faber models pull all-MiniLM-L6-v2`",
     }
 }
 

@@ -14,20 +14,22 @@ use planner::{nearest::did_you_mean, toolkit::written};
 use serde_json::{Map, Value, json};
 
 use super::{
-    AccessConfig, ConfigError, Limits, PLANNER, ToolkitFiles, access, age, toolsets, yaml,
+    AccessConfig, ConfigError, EmbeddingConfig, Limits, PLANNER, ToolkitFiles, access, age,
+    embedding, toolsets, yaml,
 };
 
 /// The most bytes of a configuration file: above it, it is some other file.
 const FILE_BYTES: u64 = 4 << 20;
 
 /// What may stand at the top of the file.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "store",
     "planner",
     "toolsets",
     "tools_files",
     "toolkit_files",
     "learning",
+    "embedding",
     "limits",
     "retention",
     "contexts",
@@ -38,7 +40,7 @@ const DESCRIBED: &str = "tools";
 /// The shortest time that what is over is kept: a worker may be frozen for a while and come back.
 const SHORTEST: Duration = Duration::from_mins(1);
 /// What other versions read there.
-const LATER: [&str; 2] = ["embedding", "selection"];
+const LATER: [&str; 1] = ["selection"];
 
 /// What a file said.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -62,6 +64,8 @@ pub(super) struct File {
     pub(super) toolkit: Option<ToolkitFiles>,
     /// Whether it is learned from what succeeds.
     pub(super) learning: Option<bool>,
+    /// Where the vectors of texts come from.
+    pub(super) embedding: Option<EmbeddingConfig>,
 }
 
 /// Reads a file and resolves its paths.
@@ -125,6 +129,7 @@ pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
             Some(Value::Bool(it)) => Some(it),
             Some(_) => return Err("`learning` must be true or false".to_owned()),
         },
+        embedding: embedding::read(fields.remove("embedding"), base)?,
     })
 }
 

@@ -96,7 +96,6 @@ fn limits_on_calls_are_limits() {
 #[test]
 fn what_later_versions_know_is_never_ignored() {
     for text in [
-        "embedding: { model: x }",
         "selection: { margin: 0.1 }",
         "planner: { provider: openai, model: x }",
     ] {
@@ -162,6 +161,50 @@ fn files_that_describe_the_toolkit_are_one_graph() {
     ] {
         let why = read(text).unwrap_err();
         assert!(why.contains(part), "{why}");
+    }
+}
+
+#[test]
+fn embedders_are_what_is_configured_and_then_the_built_in_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.yaml");
+    let load = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let flags = Flags { config: Some(path.clone()), ..Flags::default() };
+        Config::load(&flags, &environment(folder.path()))
+    };
+    let sources = |text: &str| {
+        let sources = load(text).unwrap().embedding_sources();
+        sources.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let builtin = "the built-in encoder";
+    assert_eq!(sources("limits: {}"), [builtin]);
+    assert_eq!(sources("embedding: { builtin: true }"), [builtin]);
+    assert!(sources("embedding: { builtin: false }").is_empty());
+    let shown = |path: &Path| format!("the model in `{}`", path.display());
+    let here = folder.path().join("minilm");
+    assert_eq!(sources("embedding: { model: minilm }"), [&*shown(&here), builtin]);
+    let fetched = load("limits: {}").unwrap().models().join("minilm");
+    std::fs::create_dir_all(&fetched).unwrap();
+    assert_eq!(sources("embedding: { model: minilm }"), [&*shown(&fetched), builtin]);
+    std::fs::create_dir(&here).unwrap();
+    assert_eq!(sources("embedding: { model: minilm }"), [&*shown(&here), builtin]);
+    let server = "embedding: { base_url: 'http://h/v1', model: m }";
+    assert_eq!(sources(server), ["the model `m` at http://h/v1", builtin]);
+    let keyed = "embedding: { base_url: 'http://h/v1', model: m, api_key_env: FABER_NOT_SET }";
+    let wanted = &load(keyed).unwrap().embedding_sources()[0];
+    assert!(matches!(wanted, planner::embed::Source::Wrong(why) if why.contains("FABER_NOT_SET")));
+    for text in [
+        "embedding: {}",
+        "embedding: { base_url: 'http://h/v1' }",
+        "embedding: { model: m, builtin: true }",
+        "embedding: { model: m, api_key_env: X }",
+        "embedding: { base_url: 'http://me:secret@h/v1', model: m }",
+        "embedding: { modle: m }",
+        "embedding: local",
+    ] {
+        let err = load(text).unwrap_err().to_string();
+        assert!(err.contains("write `{ builtin: true }`"), "{text}: {err}");
     }
 }
 
