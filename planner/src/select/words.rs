@@ -1,0 +1,2 @@
+//! Words as they are compared: of names and sentences, without endings.
+
