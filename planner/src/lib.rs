@@ -4,6 +4,7 @@ pub mod calls;
 pub mod catalog;
 pub mod compile;
 pub mod draft;
+pub mod embed;
 pub mod nearest;
 pub mod offline;
 pub mod plans;
