@@ -1,5 +1,7 @@
 //! Every tool this process can run, by set, and whether it can be run right now.
 
+mod listing;
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -15,6 +17,8 @@ use shared::{
 };
 use tokio::{sync::watch, time};
 
+use self::listing::Listed;
+pub use self::listing::Listing;
 use crate::{tool::Tool, usage::Meter};
 
 /// A named group of tools from one source.
@@ -93,6 +97,8 @@ struct Inventory {
     sets: Vec<ToolSet>,
     /// Made when a name is first asked for: thousands of tools may be registered one by one.
     names: OnceLock<BTreeMap<ToolName, (usize, usize)>>,
+    /// Made when all tools are first asked for.
+    listed: OnceLock<Listed>,
 }
 
 /// A set of this name is registered already.
@@ -306,7 +312,7 @@ impl Toolbox {
 
 impl Inventory {
     fn new(sets: Vec<ToolSet>) -> Self {
-        Self { sets, names: OnceLock::new() }
+        Self { sets, names: OnceLock::new(), listed: OnceLock::new() }
     }
 
     fn names(&self) -> &BTreeMap<ToolName, (usize, usize)> {
@@ -317,6 +323,10 @@ impl Inventory {
             });
             shared::tool::index(tools)
         })
+    }
+
+    fn listed(&self) -> &Listed {
+        self.listed.get_or_init(|| Listed::new(&self.sets))
     }
 
     /// Says why a name means nothing: perhaps its set is not known yet.

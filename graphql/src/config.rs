@@ -20,6 +20,7 @@ use std::{
 };
 
 use executor::sources::SetConfig;
+use planner::select::MARGIN;
 use serde_json::Value;
 
 pub use self::{
@@ -95,6 +96,8 @@ pub struct Config {
     pub access: Setting<AccessConfig>,
     /// What conditions of toolsets may ask for.
     pub contexts: BTreeMap<String, Value>,
+    /// How much nearer to a tool's centroid than its least similar example a query must be.
+    pub margin: Setting<f64>,
     /// The toolsets as they were written, for people.
     written: Value,
 }
@@ -149,6 +152,7 @@ impl Config {
             },
             access: or_default(file.access, AccessConfig::default),
             contexts: file.contexts,
+            margin: or_default(file.margin, || MARGIN),
             data,
             written,
         })

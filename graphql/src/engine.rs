@@ -3,11 +3,13 @@
 
 mod access;
 mod again;
+mod candidates;
 mod dry;
 mod error;
 mod inputs;
 mod planning;
 mod saved;
+mod select;
 mod steering;
 mod sub_plans;
 mod tools;
@@ -40,6 +42,7 @@ pub use self::{
     again::BulkAction,
     error::EngineError,
     planning::{PlanningOptions, Verdict},
+    select::{Chosen, Colliding, SELECTED, Wanted},
     tools::DirectCall,
     watching::Room,
 };
@@ -54,6 +57,7 @@ pub struct Engine {
     toolbox: Toolbox,
     registry: Registry,
     planner: Arc<dyn Planner>,
+    choosing: select::Choosing,
     clock: Arc<dyn Clock>,
     options: Arc<Options>,
     /// What whoever asks may do.
@@ -85,6 +89,7 @@ impl Engine {
             toolbox: registry.toolbox().clone(),
             registry,
             planner,
+            choosing: select::Choosing::default(),
             clock,
             options: Arc::new(options),
             grant: Grant::default(),

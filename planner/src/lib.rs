@@ -8,6 +8,7 @@ pub mod embed;
 pub mod nearest;
 pub mod offline;
 pub mod plans;
+pub mod select;
 
 use async_trait::async_trait;
 use serde_json::Value;

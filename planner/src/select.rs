@@ -7,6 +7,7 @@
 mod collision;
 mod figures;
 mod fusion;
+mod hybrid;
 mod index;
 mod lexical;
 mod parts;
@@ -19,10 +20,11 @@ mod vector;
 mod words;
 
 pub use self::{
-    collision::{COLLISIONS, Similarity, TooManyPairs},
+    collision::{COLLISIONS, Collision, Similarity, TooManyPairs},
     figures::Figures,
+    index::{Centroids, Tools},
     profile::Centroid,
-    selector::{Ask, Collision, Match, SelectError, Selection, Selector},
+    selector::{Ask, MARGIN, Match, SelectError, Selection, Selector},
 };
 
 /// By what tools are chosen.

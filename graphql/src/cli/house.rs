@@ -161,7 +161,8 @@ impl Local {
         let control = Control::new(store, Arc::clone(&clock), handle);
         let planner = Arc::new(Offline);
         let options = config.limits.options();
-        let engine = Engine::new(control, registry.clone(), planner, clock, options);
+        let engine = Engine::new(control, registry.clone(), planner, clock, options)
+            .with_selection(None, config.margin.value);
         let limits = if need == Need::Everything { Limits::default() } else { own_limits() };
         let schema = schema::build(engine.clone(), limits);
         let mut upkeep = Upkeep::default();

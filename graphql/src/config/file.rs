@@ -19,14 +19,23 @@ use super::{AccessConfig, ConfigError, Limits, PLANNER, access, age, toolsets};
 const FILE_BYTES: u64 = 4 << 20;
 
 /// What may stand at the top of the file.
-const KEYS: [&str; 8] =
-    ["store", "planner", "toolsets", "tools_files", "limits", "retention", "contexts", "access"];
+const KEYS: [&str; 9] = [
+    "store",
+    "planner",
+    "toolsets",
+    "tools_files",
+    "selection",
+    "limits",
+    "retention",
+    "contexts",
+    "access",
+];
 /// The set of the tools that files describe.
 const DESCRIBED: &str = "tools";
 /// The shortest time that what is over is kept: a worker may be frozen for a while and come back.
 const SHORTEST: Duration = Duration::from_mins(1);
 /// What other versions read there.
-const LATER: [&str; 3] = ["toolkit_files", "embedding", "selection"];
+const LATER: [&str; 2] = ["toolkit_files", "embedding"];
 
 /// What a file said.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,6 +53,8 @@ pub(super) struct File {
     pub(super) contexts: BTreeMap<String, Value>,
     /// The set of the tools that other files describe.
     pub(super) described: Option<SetConfig>,
+    /// How much nearer than the least similar example is near enough.
+    pub(super) margin: Option<f64>,
 }
 
 /// Reads a file and resolves its paths.
@@ -101,6 +112,7 @@ pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
         access: fields.remove("access").map(|it| access::read(Some(it))).transpose()?,
         contexts: contexts(fields.remove("contexts"))?,
         described: described(fields.remove("tools_files"), base)?,
+        margin: margin(fields.remove("selection"))?,
     })
 }
 
@@ -140,6 +152,24 @@ fn described(files: Option<Value>, base: &Path) -> Result<Option<SetConfig>, Str
     let set: SetConfig =
         serde_json::from_value(set).map_err(|err| format!("`tools_files`: {err}"))?;
     Ok(Some(set.rooted(base)))
+}
+
+fn margin(value: Option<Value>) -> Result<Option<f64>, String> {
+    let fields = match value {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Object(fields)) => fields,
+        Some(_) => return Err("`selection` must be a map, such as `{ margin: 0.01 }`".to_owned()),
+    };
+    if let Some(other) = fields.keys().find(|it| *it != "margin") {
+        return Err(format!("`selection.{other}` is unknown: there is `margin`"));
+    }
+    match fields.get("margin") {
+        None | Some(Value::Null) => Ok(None),
+        Some(margin) => match margin.as_f64().filter(|it| (-2.0..=2.0).contains(it)) {
+            Some(margin) => Ok(Some(margin)),
+            None => Err(format!("`selection.margin` is {margin}; write a number from -2 to 2")),
+        },
+    }
 }
 
 fn retention(value: Option<Value>) -> Result<Option<Duration>, String> {

@@ -26,6 +26,7 @@ impl Config {
             "listen": shown(&json!(self.listen.value), self.listen.origin),
             "planner": shown(&json!(self.planner.value), self.planner.origin),
             "toolsets": shown(&mask_sets(&self.written), self.toolsets.origin),
+            "selection": { "margin": shown(&json!(self.margin.value), self.margin.origin) },
             "limits": limits,
             "access": shown(&self.access.value.to_json(), self.access.origin),
             "retention": shown(&json!(retention), self.retention.origin),

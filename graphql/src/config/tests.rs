@@ -94,10 +94,24 @@ fn limits_on_calls_are_limits() {
 }
 
 #[test]
+fn the_margin_may_be_negative() {
+    let margin = |text: &str| file::parse(text, Path::new("/")).map(|it| it.margin);
+    assert_eq!(margin("selection: { margin: -0.01 }"), Ok(Some(-0.01)));
+    assert_eq!(margin("selection: {}"), Ok(None));
+    for text in [
+        "selection: 1",
+        "selection: { margin: x }",
+        "selection: { margins: 1 }",
+        "selection: { margin: 3 }",
+    ] {
+        assert!(margin(text).unwrap_err().starts_with("`selection"), "{text}");
+    }
+}
+
+#[test]
 fn what_later_versions_know_is_never_ignored() {
     for text in [
         "embedding: { model: x }",
-        "selection: { margin: 0.1 }",
         "toolkit_files: []",
         "planner: { provider: openai, model: x }",
         "toolsets: [{ name: s, source: { mcp: { url: 'http://x' } } }]",

@@ -205,12 +205,17 @@ pub(super) struct PlanningOptions {
     planner: Option<String>,
     /// Only tools of these sets.
     tool_sets: Option<Vec<String>>,
+    /// The most tools that the planner is shown, 1 to 1000: those that fit the query best; 64 where
+    /// it is left out.
+    #[graphql(validator(minimum = 1, maximum = 1000))]
+    max_tools: Option<i32>,
 }
 
 impl From<Option<PlanningOptions>> for engine::PlanningOptions {
     fn from(options: Option<PlanningOptions>) -> Self {
-        let PlanningOptions { planner, tool_sets } = options.unwrap_or_default();
-        Self { planner, tool_sets: tool_sets.unwrap_or_default(), max_tools: None }
+        let PlanningOptions { planner, tool_sets, max_tools } = options.unwrap_or_default();
+        let max_tools = max_tools.and_then(|it| usize::try_from(it).ok());
+        Self { planner, tool_sets: tool_sets.unwrap_or_default(), max_tools }
     }
 }
 

@@ -11,13 +11,14 @@ use super::{
     loaders::Loaders,
     plan::{Plan, PlanPayload},
     request::{Request, plans_of},
+    select::SelectQuery,
     tool_work::ToolQuery,
 };
 use crate::engine::Engine;
 
 /// What anybody may ask.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
-pub struct Query(WorkQuery, ToolQuery);
+pub struct Query(WorkQuery, ToolQuery, SelectQuery);
 
 /// Requests, plans and executions.
 #[derive(Clone, Copy, Debug, Default)]

@@ -9,14 +9,14 @@ pub const COLLISIONS: usize = 100_000;
 /// How far a quick product may be off.
 const QUICK: f64 = 1e-4;
 
-/// Two tools, and how much they collide.
+/// Two tools that are wanted by the same sentences.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pair {
+pub struct Collision {
     /// The place of the earlier tool.
     pub a: usize,
     /// The place of the later one.
     pub b: usize,
-    /// How similar they are.
+    /// How similar their centroids are.
     pub similarity: f64,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn pairs(
     similarity: Similarity,
     threshold: f64,
     may: impl Fn(usize) -> bool,
-) -> Result<Vec<Pair>, TooManyPairs> {
+) -> Result<Vec<Collision>, TooManyPairs> {
     let taking_part: Vec<usize> = (0..rows.len()).filter(|it| may(rows.owner(*it))).collect();
     let norms: Vec<f64> = taking_part.iter().map(|it| vector::norm(rows.row(*it))).collect();
     let side = Side { rows, taking_part: &taking_part, norms: &norms };
@@ -83,7 +83,7 @@ impl Side<'_> {
         second: usize,
         similarity: Similarity,
         threshold: f64,
-        found: &mut Vec<Pair>,
+        found: &mut Vec<Collision>,
     ) {
         let end = |start: usize| (start + BLOCK).min(self.taking_part.len());
         for i in first..end(first) {
@@ -101,7 +101,7 @@ impl Side<'_> {
                 let exact = similarity.of(a, self.row(j));
                 if exact >= threshold {
                     let (a, b) = (self.owner(i), self.owner(j));
-                    found.push(Pair { a: a.min(b), b: a.max(b), similarity: exact });
+                    found.push(Collision { a: a.min(b), b: a.max(b), similarity: exact });
                 }
             }
         }

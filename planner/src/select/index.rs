@@ -7,7 +7,12 @@ use shared::{
     tool::ToolDefinition,
 };
 
-use super::{lexical::Lexical, profile::Centroid, rows::Rows};
+use super::{
+    collision::{self, Collision, Similarity, TooManyPairs},
+    lexical::{Lexical, description},
+    profile::Centroid,
+    rows::Rows,
+};
 use crate::embed::{EmbedError, Embedder};
 
 /// Texts that are embedded at a time: enough to keep a model busy, not all of them in memory.
@@ -19,19 +24,23 @@ const TEXTS: usize = 4_096;
 pub(super) struct Index {
     words: Option<Part<Lexical>>,
     descriptions: Option<Part<Rows>>,
+    meanings: Option<Part<Rows>>,
     centroids: Option<Part<Centroids>>,
 }
+
+/// The tools that are chosen from: the very same list as long as none changes.
+pub type Tools = Arc<[Arc<ToolDefinition>]>;
 
 /// Something that is known of tools.
 #[derive(Debug)]
 struct Part<T> {
-    tools: Vec<Arc<ToolDefinition>>,
+    tools: Tools,
     known: Arc<T>,
 }
 
 /// The centroids of the tools that have examples.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Centroids {
+pub struct Centroids {
     /// The means.
     pub(super) rows: Rows,
     /// The least similar example of each, by its place, and its cosine.
@@ -40,7 +49,7 @@ pub(super) struct Centroids {
 
 impl Index {
     /// Returns the words of the tools.
-    pub(super) fn words(&mut self, tools: &[Arc<ToolDefinition>]) -> Arc<Lexical> {
+    pub(super) fn words(&mut self, tools: &Tools) -> Arc<Lexical> {
         let earlier = match Part::current(self.words.as_ref(), tools) {
             Ok(words) => return words,
             Err(earlier) => earlier,
@@ -55,37 +64,30 @@ impl Index {
     /// Returns the vectors of the tools' descriptions. A blank one has none.
     pub(super) async fn descriptions(
         &mut self,
-        tools: &[Arc<ToolDefinition>],
+        tools: &Tools,
         embedder: &dyn Embedder,
     ) -> Result<Arc<Rows>, EmbedError> {
-        let earlier = match Part::current(self.descriptions.as_ref(), tools) {
-            Ok(rows) => return Ok(rows),
-            Err(earlier) => earlier,
+        let text = |it: &ToolDefinition| it.description.clone();
+        rows(&mut self.descriptions, tools, embedder, text).await
+    }
+
+    /// Returns the vectors of what the tools are called and do.
+    pub(super) async fn meanings(
+        &mut self,
+        tools: &Tools,
+        embedder: &dyn Embedder,
+    ) -> Result<Arc<Rows>, EmbedError> {
+        let text = |it: &ToolDefinition| match description(it).trim_end() {
+            "" => it.name.to_string(),
+            description => format!("{}: {description}", it.name),
         };
-        let mut vectors: Vec<Option<Vec<f32>>> = Vec::with_capacity(tools.len());
-        let mut wanted = Vec::new();
-        for (at, tool) in tools.iter().enumerate() {
-            let known = earlier.find(at).and_then(|(rows, before)| rows.of_owner(before));
-            if known.is_none() && !tool.description.trim().is_empty() {
-                wanted.push(at);
-            }
-            vectors.push(known.map(<[f32]>::to_vec));
-        }
-        for places in wanted.chunks(TEXTS) {
-            let texts: Vec<&str> = places.iter().map(|it| &*tools[*it].description).collect();
-            for (at, vector) in places.iter().zip(embedded(embedder, &texts).await?) {
-                vectors[*at] = Some(vector);
-            }
-        }
-        let vectors = vectors.iter().enumerate().filter_map(|(at, it)| Some((at, it.as_deref()?)));
-        let rows = Rows::new(vectors);
-        Ok(Part::keep(&mut self.descriptions, tools, rows))
+        rows(&mut self.meanings, tools, embedder, text).await
     }
 
     /// Returns the centroids of the tools' examples.
     pub(super) async fn centroids(
         &mut self,
-        tools: &[Arc<ToolDefinition>],
+        tools: &Tools,
         embedder: &dyn Embedder,
     ) -> Result<Arc<Centroids>, EmbedError> {
         let earlier = match Part::current(self.centroids.as_ref(), tools) {
@@ -115,16 +117,47 @@ impl Index {
     }
 }
 
+/// Returns the vectors of a text of each tool; a blank one has none.
+async fn rows(
+    part: &mut Option<Part<Rows>>,
+    tools: &Tools,
+    embedder: &dyn Embedder,
+    text: impl Fn(&ToolDefinition) -> String,
+) -> Result<Arc<Rows>, EmbedError> {
+    let earlier = match Part::current(part.as_ref(), tools) {
+        Ok(rows) => return Ok(rows),
+        Err(earlier) => earlier,
+    };
+    let mut vectors: Vec<Option<Vec<f32>>> = Vec::with_capacity(tools.len());
+    let mut wanted = Vec::new();
+    for (at, tool) in tools.iter().enumerate() {
+        let known = earlier.find(at).and_then(|(rows, before)| rows.of_owner(before));
+        if known.is_none() {
+            wanted.push((at, text(tool)));
+        }
+        vectors.push(known.map(<[f32]>::to_vec));
+    }
+    wanted.retain(|(_, text)| !text.trim().is_empty());
+    for some in wanted.chunks(TEXTS) {
+        let texts: Vec<&str> = some.iter().map(|it| it.1.as_str()).collect();
+        for ((at, _), vector) in some.iter().zip(embedded(embedder, &texts).await?) {
+            vectors[*at] = Some(vector);
+        }
+    }
+    let vectors = vectors.iter().enumerate().filter_map(|(at, it)| Some((at, it.as_deref()?)));
+    let rows = Rows::new(vectors);
+    Ok(Part::keep(part, tools, rows))
+}
+
 impl<T> Part<T> {
     /// Returns what is known, if it is of these very tools; else what can be taken over of it.
-    fn current<'a>(
-        part: Option<&'a Self>,
-        tools: &[Arc<ToolDefinition>],
-    ) -> Result<Arc<T>, Earlier<'a, T>> {
+    fn current<'a>(part: Option<&'a Self>, tools: &Tools) -> Result<Arc<T>, Earlier<'a, T>> {
         let Some(part) = part else { return Err(Earlier { known: None, places: Vec::new() }) };
-        let is_same_list = part.tools.len() == tools.len()
-            && part.tools.iter().zip(tools).all(|(a, b)| Arc::ptr_eq(a, b));
-        if is_same_list {
+        let has_same = || {
+            part.tools.len() == tools.len()
+                && part.tools.iter().zip(&**tools).all(|(a, b)| Arc::ptr_eq(a, b))
+        };
+        if Arc::ptr_eq(&part.tools, tools) || has_same() {
             return Ok(Arc::clone(&part.known));
         }
         let names: BTreeMap<Key<'_>, usize> =
@@ -136,9 +169,9 @@ impl<T> Part<T> {
         Err(Earlier { known: Some(&part.known), places: tools.iter().map(place).collect() })
     }
 
-    fn keep(part: &mut Option<Self>, tools: &[Arc<ToolDefinition>], known: T) -> Arc<T> {
+    fn keep(part: &mut Option<Self>, tools: &Tools, known: T) -> Arc<T> {
         let known = Arc::new(known);
-        *part = Some(Self { tools: tools.to_vec(), known: Arc::clone(&known) });
+        *part = Some(Self { tools: Arc::clone(tools), known: Arc::clone(&known) });
         known
     }
 }
@@ -163,6 +196,18 @@ impl Centroids {
         let mut owners = rows.owners().iter().peekable();
         let kept = found.filter(|(at, _)| owners.next_if(|it| *it == at).is_some());
         Self { least: kept.map(|(_, it)| (it.least, it.least_similar)).collect(), rows }
+    }
+
+    /// Returns every pair of tools, of those that `may` take part, whose centroids are at least so
+    /// similar: in the order of the earlier tool, then of the later one. With many tools this takes
+    /// seconds.
+    pub fn collisions(
+        &self,
+        similarity: Similarity,
+        threshold: f64,
+        may: impl Fn(usize) -> bool,
+    ) -> Result<Vec<Collision>, TooManyPairs> {
+        collision::pairs(&self.rows, similarity, threshold, may)
     }
 
     /// Returns the centroid of a tool, by its place.
@@ -193,7 +238,7 @@ fn is_same(a: &Arc<ToolDefinition>, b: &Arc<ToolDefinition>) -> bool {
 }
 
 /// Returns the examples that say something.
-fn examples(tool: &ToolDefinition) -> impl Iterator<Item = &str> {
+pub(super) fn examples(tool: &ToolDefinition) -> impl Iterator<Item = &str> {
     tool.examples.iter().map(String::as_str).filter(|it| !it.trim().is_empty())
 }
 

@@ -32,6 +32,8 @@ const EXAMPLES: usize = 256;
 pub(super) struct Document {
     words: BTreeMap<String, f32>,
     length: f32,
+    /// The different words of its name.
+    name: Vec<String>,
 }
 
 /// The words of tools.
@@ -48,6 +50,8 @@ struct Word {
     weight: f32,
     /// The tools that have it, and what it says for each.
     postings: Vec<(usize, f32)>,
+    /// The tools whose names have it, and how much of each name it is.
+    names: Vec<(usize, f32)>,
 }
 
 impl Lexical {
@@ -70,8 +74,8 @@ impl Lexical {
                 match words.get_mut(word) {
                     Some(known) => known.postings.push((at, said)),
                     None => {
-                        let first = Word { weight: 0.0, postings: vec![(at, said)] };
-                        words.insert(word.clone(), first);
+                        let postings = vec![(at, said)];
+                        words.insert(word.clone(), Word { postings, ..Word::default() });
                     }
                 }
             }
@@ -80,7 +84,23 @@ impl Lexical {
             let (all, have) = (count(documents.len()), count(word.postings.len()));
             word.weight = (1.0 + (all - have + 0.5) / (have + 0.5)).ln();
         }
-        Self { documents, words }
+        let mut lexical = Self { documents, words };
+        lexical.weigh_names();
+        lexical
+    }
+
+    /// Says how much of each name each of its words is, by what the words tell.
+    fn weigh_names(&mut self) {
+        let Self { documents, words } = self;
+        for (at, document) in documents.iter().enumerate() {
+            let weight = |it: &String| words.get(it).map_or(0.0, |it| it.weight);
+            let total: f32 = document.name.iter().map(weight).sum();
+            for word in &document.name {
+                if let Some(word) = words.get_mut(word).filter(|_| total > 0.0) {
+                    word.names.push((at, word.weight / total));
+                }
+            }
+        }
     }
 
     /// Returns the words of a tool, by its place.
@@ -91,11 +111,7 @@ impl Lexical {
     /// Returns what the words of a query say for each tool, by its place: 0 where nothing.
     pub(super) fn scores(&self, query: &str) -> Vec<f32> {
         let mut scores = vec![0.0; self.documents.len()];
-        let mut asked: BTreeMap<String, f32> = BTreeMap::new();
-        for word in words::of_text(query) {
-            *asked.entry(word).or_default() += 1.0;
-        }
-        for (word, times) in asked {
+        for (word, times) in asked(query) {
             let Some(word) = self.words.get(&word) else { continue };
             for (at, said) in &word.postings {
                 scores[*at] += word.weight * times * said;
@@ -103,18 +119,42 @@ impl Lexical {
         }
         scores
     }
+
+    /// Returns how much of each tool's name a query says, by the tool's place: from 0 to 1.
+    pub(super) fn names(&self, query: &str) -> Vec<f32> {
+        let mut shares = vec![0.0; self.documents.len()];
+        for word in asked(query).keys() {
+            for (at, share) in self.words.get(word).into_iter().flat_map(|it| &it.names) {
+                shares[*at] += share;
+            }
+        }
+        shares
+    }
+}
+
+/// Returns the words of a query, and how often it has each.
+fn asked(query: &str) -> BTreeMap<String, f32> {
+    let mut asked = BTreeMap::new();
+    for word in words::of(query) {
+        *asked.entry(word).or_default() += 1.0;
+    }
+    asked
 }
 
 impl Document {
     fn read(tool: &ToolDefinition) -> Self {
         let mut document = Self::default();
-        document.add(words::of_name(tool.name.as_str()), NAME);
-        document.add(words::of_text(&tool.description), DESCRIPTION);
+        let mut name = words::of(tool.name.as_str());
+        document.add(name.clone(), NAME);
+        name.sort_unstable();
+        name.dedup();
+        document.name = name;
+        document.add(words::of(description(tool)), DESCRIPTION);
         for name in parameters(&tool.input_schema) {
-            document.add(words::of_name(name), PARAMETER);
+            document.add(words::of(name), PARAMETER);
         }
         for example in tool.examples.iter().take(EXAMPLES) {
-            document.add(words::of_text(example), EXAMPLE);
+            document.add(words::of(example), EXAMPLE);
         }
         document
     }
@@ -125,6 +165,13 @@ impl Document {
             *self.words.entry(word).or_default() += weight;
         }
     }
+}
+
+/// Returns what a tool does, without its name where the description begins with that.
+pub(super) fn description(tool: &ToolDefinition) -> &str {
+    let described = tool.description.strip_prefix(tool.name.as_str());
+    let described = described.and_then(|it| it.strip_prefix(':'));
+    described.unwrap_or(&tool.description).trim_start()
 }
 
 fn parameters(schema: &Value) -> impl Iterator<Item = &str> {

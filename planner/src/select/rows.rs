@@ -91,10 +91,16 @@ impl Rows {
             rows.truncate(kept);
         }
         let exact = rows.into_iter().map(|it| (it, vector::cosine(query, self.row(it))));
-        let mut nearest: Vec<(usize, f64)> = exact.map(|(it, score)| (self.owners[it], score)).collect();
+        let mut nearest: Vec<(usize, f64)> =
+            exact.map(|(it, score)| (self.owners[it], score)).collect();
         nearest.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         nearest.truncate(most);
         nearest
+    }
+
+    /// Returns the cosine of every tool's vector to a unit vector, to six digits.
+    pub(super) fn cosines(&self, unit: &[f32]) -> impl Iterator<Item = (usize, f32)> {
+        self.owners.iter().copied().zip(self.quick_cosines(unit))
     }
 
     /// Returns the cosine of every vector to a unit vector, to six digits.
