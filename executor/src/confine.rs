@@ -150,7 +150,7 @@ impl Launcher {
     ) -> io::Result<Command> {
         let Some(binary) = &self.0 else {
             let mut command = Command::new(program);
-            clean(&mut command, confinement);
+            clean(&mut command, &confinement.pass);
             if life == Life::Background {
                 command.process_group(0);
             }
@@ -160,16 +160,16 @@ impl Launcher {
         let order = serde_json::to_string(&order)
             .map_err(|err| io::Error::new(io::ErrorKind::InvalidInput, err))?;
         let mut command = Command::new(binary);
-        clean(&mut command, confinement);
+        clean(&mut command, &confinement.pass);
         command.env(ORDER, order).arg(SUBCOMMAND).arg("--").arg(program);
         Ok(command)
     }
 }
 
 /// Leaves of the environment what every command gets, and what is named.
-fn clean(command: &mut Command, confinement: &Confinement) {
+pub(crate) fn clean(command: &mut Command, named: &[String]) {
     command.env_clear();
-    let named = confinement.pass.iter().map(String::as_str);
+    let named = named.iter().map(String::as_str);
     let kept = PASSED.into_iter().chain(named).filter(|it| *it != ORDER);
     command.envs(kept.filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))));
 }

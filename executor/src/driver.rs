@@ -102,8 +102,8 @@ pub(crate) struct Driver {
     cancel: CancellationToken,
     /// The term of the worker's lease in which this was claimed.
     term: Term,
-    /// The term in which it is being claimed once more.
-    renewal: Option<Term>,
+    /// The term in which it is being claimed once more, and where the log says so.
+    renewal: Option<(Term, Seq)>,
     /// Its place in memory: one to be driven, or to wait for permits.
     place: OwnedSemaphorePermit,
     is_draining: bool,
@@ -112,6 +112,9 @@ pub(crate) struct Driver {
     /// Whether something of the plan does more than look: then only a lease that is safe lets
     /// anything begin.
     has_effects: bool,
+    /// Whether the lease kept the last decision from beginning anything: it is made once more when
+    /// the lease is safe, however soon that is.
+    owes_a_look: bool,
 }
 
 /// Why a driver stopped, nothing being wrong.
@@ -237,6 +240,7 @@ impl Driver {
             renewal: None,
             place,
             is_draining: false,
+            owes_a_look: false,
         }
     }
 
@@ -245,6 +249,9 @@ impl Driver {
         loop {
             // Whatever woke it: what ends because of the drain must not be heard of before that.
             self.is_draining = self.context.drain.is_cancelled();
+            if self.owes_a_look && self.begins() == Begins::Now {
+                self.decide(Input::Woken);
+            }
             self.go_on();
             if self.pending.is_empty() {
                 if let Phase::Finished(outcome) = self.execution.phase() {
@@ -298,13 +305,17 @@ impl Driver {
     fn renew(&mut self) {
         let term = self.context.lease.term();
         let is_stale = self.is_lease_doubtful() && self.context.lease.is_safe(term);
-        if !is_stale || self.renewal.is_some() {
+        // Where nothing may begin any more there is nothing to claim it for.
+        let is_of_use = !self.held.is_empty() || self.begins() != Begins::Elsewhere;
+        if !is_stale || !is_of_use || self.renewal.is_some() {
             return;
         }
-        self.renewal = Some(term);
         let Context { worker, node, .. } = &*self.context;
         let input = Input::Renewed { worker: *worker, node: Arc::clone(node) };
         self.decide_at(input, false);
+        self.renewal = Some((term, self.execution.seq()));
+        // Others find it by the number of its claim.
+        self.pending.forget_head();
     }
 
     fn claim(&mut self) {
@@ -329,7 +340,11 @@ impl Driver {
     }
 
     fn decide_at(&mut self, input: Input, may_start: bool) {
-        let may_start = may_start && self.begins() == Begins::Now;
+        let begins = self.begins();
+        if may_start {
+            self.owes_a_look = begins == Begins::Later;
+        }
+        let may_start = may_start && begins == Begins::Now;
         let moment = Moment { now: self.context.clock.now(), may_start };
         let events = machine::decide(&mut self.execution, input, moment);
         for Recorded { seq, event, .. } in &events {
@@ -338,6 +353,7 @@ impl Driver {
             }
         }
         self.pending.push(events);
+        self.release_what_ended();
         if matches!(self.execution.phase(), Phase::Cancelling | Phase::Expired) {
             self.cancel.cancel();
             self.stop_children();
@@ -354,9 +370,8 @@ impl Driver {
 
     async fn appended(&mut self, result: Result<(), AppendError>) -> Result<(), DriveError> {
         self.pending.settle(result, &self.context, self.execution.id()).await?;
-        if self.pending.is_empty()
-            && let Some(term) = self.renewal.take()
-        {
+        let durable = self.pending.durable();
+        if let Some((term, _)) = self.renewal.take_if(|it| it.1 <= durable) {
             self.term = term;
             self.decide(Input::Woken);
         }

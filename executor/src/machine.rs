@@ -138,7 +138,7 @@ pub fn decide(execution: &mut Execution, input: Input, moment: impl Into<Moment>
     let mut turn = Turn { execution, moment: moment.into(), events: Vec::new() };
     match input {
         Input::Claimed { worker, node } => turn.claim(worker, node),
-        Input::Renewed { worker, node } => turn.renew(worker, node),
+        Input::Renewed { worker, node } => turn.take(worker, node, true),
         Input::Ended { task, attempt, result } => turn.settle(task, attempt, result),
         Input::Progressed { task, attempt, progress } => turn.note(task, attempt, progress),
         Input::Permitted(task) => turn.start_permitted(task),
@@ -256,7 +256,7 @@ impl Turn<'_> {
     /// Takes the execution over: what ran elsewhere is interrupted; what only sleeps, and what runs
     /// in an execution of its own, goes on.
     fn claim(&mut self, worker: WorkerId, node: Arc<str>) {
-        self.renew(worker, node);
+        self.take(worker, node, false);
         let running: Vec<Task> = self.execution.agenda().running().iter().copied().collect();
         for task in running {
             if let Some(StepState::Running { attempt, how: How::Calling }) = self.state(task) {
@@ -265,9 +265,9 @@ impl Turn<'_> {
         }
     }
 
-    fn renew(&mut self, worker: WorkerId, node: Arc<str>) {
+    fn take(&mut self, worker: WorkerId, node: Arc<str>, renewed: bool) {
         let epoch = self.execution.epoch().next();
-        self.push(Event::Claimed(Claimed { worker, node, epoch }));
+        self.push(Event::Claimed(Claimed { worker, node, epoch, renewed }));
     }
 
     /// Says what becomes of an attempt whose worker is gone.

@@ -179,7 +179,7 @@ impl Permits {
             let wait = match answer {
                 Ok(Permission::Granted) => return granted,
                 Ok(Permission::Full) => backoff,
-                Ok(Permission::NotBefore(at)) => self.until(at).clamp(backoff, LONGEST),
+                Ok(Permission::NotBefore(at)) => self.until(at).max(backoff).min(LONGEST),
                 Err(err) => {
                     warn!(%err, "cannot ask for a permit yet");
                     self.poll

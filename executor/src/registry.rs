@@ -13,7 +13,7 @@ mod switching;
 mod tools;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::{Arc, Weak},
     time::Duration,
@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use self::merge::{Known, Wanted, merge};
 pub use self::{switching::Switched, tools::TOOL_SET};
 use crate::{
-    sources::{SetConfig, Source, Sources},
+    sources::{Documents, SetConfig, Source, Sources, documents::FIELD},
     tool::{command::CommandTool, flow},
     toolbox::{Found, ReadyTool, Toolbox},
 };
@@ -63,6 +63,9 @@ pub struct Parts {
     pub contexts: BTreeMap<String, Value>,
     /// What relative paths of added sets are relative to.
     pub base: PathBuf,
+    /// The variables of the environment that added sets and tools may use. Those of the
+    /// configuration may use any.
+    pub secrets: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -93,6 +96,11 @@ pub enum RegistryError {
     /// It is not what can be added.
     #[error("{0}")]
     Invalid(String),
+    /// It asks for a secret that only the configuration may name.
+    #[error(
+        "added toolsets and tools may not use the variable `{0}` of Faber's environment: add it to `access.secrets` in the configuration"
+    )]
+    Secret(String),
     /// It does not come from here.
     #[error("`{name}` is not one that was added: {hint}")]
     Elsewhere {
@@ -175,6 +183,7 @@ impl Registry {
     pub async fn add_set(&self, written: Value) -> Result<(), RegistryError> {
         let set: SetConfig = serde_json::from_value(written.clone())
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
+        self.check_secrets(set.variables())?;
         self.sync().await?;
         let name = set.name.to_string();
         let exists = || RegistryError::Exists { what: "a toolset", name: name.clone() };
@@ -189,7 +198,7 @@ impl Registry {
             }
         }
         let is_configured = self.0.parts.configured.iter().any(|it| it.name == set.name);
-        if is_configured || self.0.parts.toolbox.sets().iter().any(|it| it.name == set.name) {
+        if is_configured || self.0.parts.toolbox.set(&set.name).is_some() {
             return Err(exists());
         }
         if !self.put(RecordKind::ToolSet, &name, written, Unless::Exists).await? {
@@ -215,7 +224,7 @@ impl Registry {
             is_removed |= store.remove_record(RecordKind::Tool, &tool).await?;
         }
         if !is_removed {
-            if !self.0.parts.toolbox.sets().iter().any(|it| it.name == *name) {
+            if self.0.parts.toolbox.set(name).is_none() {
                 return Ok(false);
             }
             return Err(RegistryError::Elsewhere {
@@ -237,6 +246,8 @@ impl Registry {
     ) -> Result<ToolName, RegistryError> {
         let tool: CommandTool = serde_json::from_value(written.clone())
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
+        let tool = tool.added();
+        self.check_secrets(tool.secrets().into_iter().chain(tool.passed()))?;
         let name: ToolSetName = set.unwrap_or(LOCAL).parse()?;
         let known = tool.clone().into_tool(&name, usize::MAX, self.0.parts.sources.launcher());
         let known = known.map_err(|err| RegistryError::Invalid(err.to_string()))?;
@@ -280,9 +291,15 @@ impl Registry {
         }
         self.sync().await?;
         {
-            let contexts = &self.0.applied.lock().await.known.contexts;
-            if contexts.len() >= limits::CONTEXTS && !contexts.contains_key(name) {
+            let known = &self.0.applied.lock().await.known;
+            if known.contexts.len() >= limits::CONTEXTS && !known.contexts.contains_key(name) {
                 return Err(RegistryError::Full { what: "contexts", most: limits::CONTEXTS });
+            }
+            if let Some(change) = data.get(FIELD).filter(|it| !it.is_null()) {
+                let mut documents = known.documents.get(name).cloned().unwrap_or_default();
+                patches::merge(&mut documents, change);
+                let checked = Documents::read(name, &documents);
+                checked.and_then(|_| Documents::set_of(name)).map_err(RegistryError::Invalid)?;
             }
         }
         let before = self.0.parts.store.record(RecordKind::Context, name).await?;
@@ -295,6 +312,17 @@ impl Registry {
     /// Returns the data of a context.
     pub async fn context(&self, name: &str) -> Option<Value> {
         self.0.applied.lock().await.known.contexts.get(name).cloned()
+    }
+
+    /// Whoever adds something may not send any variable of the environment wherever he likes.
+    fn check_secrets<'a>(
+        &self,
+        variables: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), RegistryError> {
+        match merge::denied(variables, &self.0.parts.secrets) {
+            Some(name) => Err(RegistryError::Secret(name.to_owned())),
+            None => Ok(()),
+        }
     }
 
     async fn put(
@@ -344,7 +372,7 @@ impl Registry {
         let there = applied.wanted.iter().find(|it| it.config.name == *set);
         let is_open = match there {
             Some(it) => matches!(it.config.source, Source::Tools(_)),
-            None => !self.0.parts.toolbox.sets().iter().any(|it| it.name == *set),
+            None => self.0.parts.toolbox.set(set).is_none(),
         };
         if is_open {
             return Ok(());
@@ -388,8 +416,8 @@ impl Registry {
 
     /// Makes the toolbox what is known. Sets that are as they were are not touched.
     fn apply(&self, applied: &mut Applied, known: Known) {
-        let Parts { sources, toolbox, configured, base, .. } = &self.0.parts;
-        let (wanted, complaints) = merge(configured, &known, base);
+        let Parts { sources, toolbox, configured, base, secrets, .. } = &self.0.parts;
+        let (wanted, complaints) = merge(configured, &known, base, secrets);
         for (name, why) in complaints {
             tracing::warn!(%name, %why, "a toolset is not as it was asked for");
         }

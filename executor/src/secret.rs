@@ -62,6 +62,14 @@ impl TryFrom<Value> for Text {
 }
 
 impl Text {
+    /// Returns the variable of the environment that it stands for, if it is a secret.
+    pub(crate) fn secret(&self) -> Option<&str> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Secret(name) => Some(&name.secret),
+        }
+    }
+
     /// Returns the text; what is secret about it is noted, so that it can be taken out again.
     pub(crate) fn resolve(&self, seen: &mut Redaction) -> Result<String, Missing> {
         match self {

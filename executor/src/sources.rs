@@ -2,6 +2,7 @@
 
 mod builtin;
 mod config;
+pub(crate) mod documents;
 pub mod graphql_api;
 pub mod habilis;
 mod offer;
@@ -21,6 +22,7 @@ use self::builtin::Needs;
 pub use self::{
     builtin::{BuiltinKind, BuiltinSet, with_builtin},
     config::{SetConfig, Source},
+    documents::Documents,
 };
 use self::{
     graphql_api::GraphQlSource,
@@ -112,7 +114,7 @@ impl Sources {
     /// Registers a set behind those that are there and begins to connect it: commands are ready
     /// at once, servers connect side by side. Needs a runtime.
     pub fn add(&self, config: SetConfig) -> Result<(), SetExists> {
-        if self.set(&config.name).is_some() {
+        if self.toolbox.set(&config.name).is_some() {
             return Err(SetExists(config.name));
         }
         self.put(config);
@@ -125,7 +127,7 @@ impl Sources {
         let mut set = ToolSet {
             name: config.name.clone(),
             source: config.kind(),
-            description: config.description,
+            description: config.purpose(),
             is_active: config.active,
             status: SetStatus::Connecting,
             tools: Vec::new(),
@@ -150,6 +152,12 @@ impl Sources {
             }
             Source::Tools(tools) => {
                 (set.status, set.tools) = self.commands(&set.name, tools);
+                self.toolbox.put(set);
+            }
+            Source::Documents(documents) => {
+                let tools = documents::tools(&set.name, &documents, self.output_bytes);
+                set.status = SetStatus::Ready;
+                set.tools = tools.into_iter().map(ReadyTool::new).collect();
                 self.toolbox.put(set);
             }
             Source::Builtin(builtin) => {
@@ -226,8 +234,8 @@ impl Sources {
     pub fn retry(&self, name: &ToolSetName) -> bool {
         let is_failed = matches!(self.status(name), Some(SetStatus::Failed { .. }));
         let is_retried = is_failed && self.live().lines.get(name).is_some_and(|(it, _)| it.wake());
-        if is_retried && let Some(set) = self.set(name) {
-            self.toolbox.settle(name, SetStatus::Connecting, set.tools);
+        if is_retried {
+            self.toolbox.connecting(name);
         }
         is_retried
     }
@@ -254,16 +262,12 @@ impl Sources {
         }
     }
 
-    fn set(&self, name: &ToolSetName) -> Option<ToolSet> {
-        self.toolbox.sets().into_iter().find(|it| it.name == *name)
-    }
-
     fn status(&self, name: &ToolSetName) -> Option<SetStatus> {
-        self.set(name).map(|it| it.status)
+        self.toolbox.set(name).map(|it| it.status)
     }
 
     fn is_connecting(&self) -> bool {
-        self.toolbox.sets().iter().any(|it| it.status == SetStatus::Connecting)
+        self.toolbox.is_connecting()
     }
 }
 

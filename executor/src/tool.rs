@@ -23,7 +23,7 @@ pub mod command;
 pub mod flow;
 pub mod http;
 pub mod mcp;
-mod process;
+pub(crate) mod process;
 pub mod progress;
 mod template;
 

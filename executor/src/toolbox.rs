@@ -5,7 +5,7 @@ mod listing;
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, OnceLock, PoisonError, RwLock},
+    sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
 };
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use shared::{
     id::{ToolName, ToolSetName},
     schema::Schema,
-    tool::ToolDefinition,
+    tool::{Names, ToolDefinition},
 };
 use tokio::{sync::watch, time};
 
@@ -86,7 +86,7 @@ pub enum Found {
 pub struct Toolbox(Arc<Shared>);
 
 struct Shared {
-    inventory: RwLock<Arc<Inventory>>,
+    inventory: RwLock<Inventory>,
     changes: watch::Sender<()>,
     meter: Meter,
 }
@@ -95,10 +95,12 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Inventory {
     sets: Vec<ToolSet>,
-    /// Made when a name is first asked for: thousands of tools may be registered one by one.
-    names: OnceLock<BTreeMap<ToolName, (usize, usize)>>,
+    /// Where each name leads: the set, and the tool in it. Made when one is first asked for.
+    names: OnceLock<Names<(usize, usize)>>,
+    /// How often it has changed.
+    revision: u64,
     /// Made when all tools are first asked for.
-    listed: OnceLock<Listed>,
+    listed: OnceLock<Arc<Listed>>,
 }
 
 /// A set of this name is registered already.
@@ -156,6 +158,20 @@ impl ToolSet {
     }
 }
 
+impl ToolSet {
+    /// Returns the set without its tools.
+    fn bare(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            source: self.source.clone(),
+            is_active: self.is_active,
+            status: self.status.clone(),
+            tools: Vec::new(),
+        }
+    }
+}
+
 impl Default for Toolbox {
     fn default() -> Self {
         let shared = Shared {
@@ -202,6 +218,15 @@ impl Toolbox {
         });
     }
 
+    /// Says that a set's source is asked again. Its tools stay until it has answered.
+    pub fn connecting(&self, name: &ToolSetName) {
+        self.change(|sets| {
+            if let Some(set) = sets.iter_mut().find(|it| it.name == *name) {
+                set.status = SetStatus::Connecting;
+            }
+        });
+    }
+
     /// Puts a set in the place of the one of its name, or behind those that are there.
     pub fn put(&self, set: ToolSet) {
         self.change(|sets| match sets.iter_mut().find(|it| it.name == set.name) {
@@ -210,13 +235,13 @@ impl Toolbox {
         });
     }
 
-    /// Adds a tool to a set, if there is the set.
+    /// Adds a tool to a set, if there is the set. What that costs does not grow with the tools that
+    /// there are: thousands may be registered one by one.
     pub fn extend(&self, name: &ToolSetName, tool: ReadyTool) {
-        self.change(|sets| {
-            if let Some(set) = sets.iter_mut().find(|it| it.name == *name) {
-                set.tools.push(tool);
-            }
-        });
+        let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
+        inventory.extend(name, tool);
+        drop(inventory);
+        self.0.changes.send_replace(());
     }
 
     /// Removes a set; returns whether there was one.
@@ -247,13 +272,25 @@ impl Toolbox {
         self.inventory().sets.clone()
     }
 
+    /// Returns a number that is another one whenever something has changed.
+    pub fn revision(&self) -> u64 {
+        self.inventory().revision
+    }
+
+    /// Returns a set, if there is one, without its tools: of those there may be thousands.
+    pub fn set(&self, name: &ToolSetName) -> Option<ToolSet> {
+        let inventory = self.inventory();
+        let set = inventory.sets.iter().find(|it| it.name == *name)?;
+        Some(set.bare())
+    }
+
     /// Returns what a name means right now: `set.name`, or the plain name of the earliest set
     /// that has it, active or not.
     pub fn find(&self, name: &ToolName) -> Found {
         let inventory = self.inventory();
-        if let Some((set, tool)) = inventory.names().get(name) {
-            let set = &inventory.sets[*set];
-            let tool = set.tools[*tool].clone();
+        if let Some((set, tool)) = inventory.names().get(name.as_str()) {
+            let set = &inventory.sets[set];
+            let tool = set.tools[tool].clone();
             return if set.is_active { Found::Tool(tool) } else { Found::Inactive(tool) };
         }
         inventory.missing(name)
@@ -262,7 +299,7 @@ impl Toolbox {
     /// Returns whether every one of `names` can be called, or is only switched off.
     pub fn has_all<'a>(&self, names: impl IntoIterator<Item = &'a ToolName>) -> bool {
         let inventory = self.inventory();
-        names.into_iter().all(|it| inventory.names().contains_key(it))
+        names.into_iter().all(|it| inventory.names().get(it.as_str()).is_some())
     }
 
     /// Returns what counts the calls.
@@ -281,8 +318,7 @@ impl Toolbox {
         let settled = async {
             loop {
                 changes.mark_unchanged();
-                let inventory = self.inventory();
-                if inventory.sets.iter().all(|it| it.status != SetStatus::Connecting) {
+                if !self.is_connecting() {
                     return;
                 }
                 if changes.changed().await.is_err() {
@@ -294,16 +330,23 @@ impl Toolbox {
         let _ = time::timeout(most, settled).await;
     }
 
-    fn inventory(&self) -> Arc<Inventory> {
-        // An inventory is replaced whole, so it is never half changed.
-        Arc::clone(&self.0.inventory.read().unwrap_or_else(PoisonError::into_inner))
+    /// Returns whether a set is still connecting.
+    pub fn is_connecting(&self) -> bool {
+        self.inventory().sets.iter().any(|it| it.status == SetStatus::Connecting)
+    }
+
+    /// Opens the inventory. Nobody holds it across a wait.
+    fn inventory(&self) -> RwLockReadGuard<'_, Inventory> {
+        // Nothing that changes it can panic half-way.
+        self.0.inventory.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Vec<ToolSet>) -> T) -> T {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
-        let mut sets = inventory.sets.clone();
-        let result = change(&mut sets);
-        *inventory = Arc::new(Inventory::new(sets));
+        let result = change(&mut inventory.sets);
+        inventory.names = OnceLock::new();
+        inventory.listed = OnceLock::new();
+        inventory.revision += 1;
         drop(inventory);
         self.0.changes.send_replace(());
         result
@@ -311,22 +354,31 @@ impl Toolbox {
 }
 
 impl Inventory {
-    fn new(sets: Vec<ToolSet>) -> Self {
-        Self { sets, names: OnceLock::new(), listed: OnceLock::new() }
+    fn extend(&mut self, name: &ToolSetName, tool: ReadyTool) {
+        let Some(at) = self.sets.iter().position(|it| it.name == *name) else { return };
+        let tools = &mut self.sets[at].tools;
+        if let Some(names) = self.names.get_mut() {
+            names.add(tool.definition(), (at, tools.len()));
+        }
+        tools.push(tool);
+        self.revision += 1;
+        self.listed = OnceLock::new();
     }
 
-    fn names(&self) -> &BTreeMap<ToolName, (usize, usize)> {
+    fn names(&self) -> &Names<(usize, usize)> {
         self.names.get_or_init(|| {
-            let sets = self.sets.iter().enumerate();
-            let tools = sets.flat_map(|(at, set)| {
-                set.tools.iter().enumerate().map(move |(n, it)| (&**it.definition(), (at, n)))
-            });
-            shared::tool::index(tools)
+            let mut names = Names::default();
+            for (at, set) in self.sets.iter().enumerate() {
+                for (n, tool) in set.tools.iter().enumerate() {
+                    names.add(tool.definition(), (at, n));
+                }
+            }
+            names
         })
     }
 
-    fn listed(&self) -> &Listed {
-        self.listed.get_or_init(|| Listed::new(&self.sets))
+    fn listed(&self) -> &Arc<Listed> {
+        self.listed.get_or_init(|| Arc::new(Listed::new(&self.sets, self.names())))
     }
 
     /// Says why a name means nothing: perhaps its set is not known yet.

@@ -9,6 +9,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use chrono::TimeDelta;
@@ -17,7 +18,7 @@ use shared::{
     event::Recorded,
     execution::Execution,
     id::{Epoch, ExecutionId, WorkerId},
-    store::{AppendError, Envelope, Head, Lease, Store, StoreError},
+    store::{AppendError, CallLimit, Envelope, Head, Lease, Store, StoreError},
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
@@ -32,7 +33,7 @@ use crate::{
     driver::{Context, DriveError, Driver, Stop, children::tell_parent, load},
     lease::LeaseClock,
     options::Options,
-    permits::Permits,
+    permits::{Granted, Permits},
     toolbox::Toolbox,
 };
 
@@ -77,6 +78,12 @@ pub struct Handle {
     toolbox: Toolbox,
     permits: Arc<Permits>,
     worker: WorkerId,
+}
+
+/// The right to one call outside any execution. Dropping it gives it back.
+#[derive(Debug)]
+pub struct CallPermit {
+    _granted: Granted,
 }
 
 /// An execution for a worker of this process.
@@ -393,6 +400,18 @@ impl Handle {
     /// Returns how many calls wait for a limit here.
     pub fn waiting_for_permits(&self) -> usize {
         self.permits.waiting()
+    }
+
+    /// Waits, at most so long, until a call outside any execution fits into limits that every node
+    /// shares; nothing if there was no room in time.
+    pub async fn permit(
+        &self,
+        holder: String,
+        limits: Vec<CallLimit>,
+        most: Duration,
+    ) -> Option<CallPermit> {
+        let granted = time::timeout(most, self.permits.acquire(holder, limits, 0)).await;
+        granted.ok().map(|it| CallPermit { _granted: it })
     }
 
     /// Gives the worker a new execution, and returns when its creation is durable; or returns

@@ -17,6 +17,7 @@ mod follow;
 mod house;
 mod inspect;
 mod lists;
+mod models;
 mod paint;
 mod planning;
 mod progress;
@@ -169,6 +170,7 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Debug { id } => inspect::debug(&session, &id).await,
         Command::List { what } => lists::list(&session, what).await,
         Command::Tools { what } => tools::tools(&session, what).await,
+        Command::Models { what } => models::models(&session, what).await,
         Command::Toolsets { what } => tools::toolsets(&session, what).await,
         Command::Bench(args) => doctor::bench(&session, &args).await,
         Command::Config => doctor::config(&session),

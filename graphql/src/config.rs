@@ -4,6 +4,7 @@
 mod access;
 pub mod age;
 mod calls;
+mod embedding;
 mod environment;
 mod file;
 mod limits;
@@ -25,6 +26,7 @@ use serde_json::Value;
 
 pub use self::{
     access::AccessConfig,
+    embedding::EmbeddingConfig,
     environment::{Environment, Secret, variable},
     limits::Limits,
 };
@@ -90,6 +92,8 @@ pub struct Config {
     pub toolsets: Setting<Vec<SetConfig>>,
     /// The most of everything.
     pub limits: Limits,
+    /// Where the vectors of texts come from.
+    pub embedding: Setting<EmbeddingConfig>,
     /// How long what is over is kept; for ever where nothing is said.
     pub retention: Setting<Option<Duration>>,
     /// Who may connect, and do what.
@@ -146,6 +150,7 @@ impl Config {
             planner: or_default(file.planner, || PLANNER.to_owned()),
             toolsets,
             limits: file.limits,
+            embedding: or_default(file.embedding, EmbeddingConfig::default),
             retention: match file.retention {
                 Some(kept) => Setting { value: Some(kept), origin: Origin::File },
                 None => Setting { value: None, origin: Origin::Default },

@@ -15,7 +15,7 @@ mod sub_plans;
 mod tools;
 mod watching;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use executor::{
     control::{Control, IdempotencyKey},
@@ -27,6 +27,7 @@ use executor::{
 use planner::{
     Planner,
     catalog::{Catalog, CatalogTool},
+    embed::{Embedders, Source},
 };
 use serde_json::Value;
 use shared::{
@@ -58,8 +59,11 @@ pub struct Engine {
     registry: Registry,
     planner: Arc<dyn Planner>,
     choosing: select::Choosing,
+    embedders: Arc<Embedders>,
     clock: Arc<dyn Clock>,
     options: Arc<Options>,
+    /// The catalog of every tool, with the toolbox's number that it was made at.
+    catalog: Arc<Mutex<Option<(u64, Catalog)>>>,
     /// What whoever asks may do.
     grant: Grant,
 }
@@ -83,6 +87,7 @@ impl Engine {
         options: Options,
     ) -> Self {
         let store = Arc::clone(control.store());
+        let embedders = Embedders::new(vec![Source::Builtin], Arc::clone(&store) as _);
         Self {
             store,
             control,
@@ -90,10 +95,24 @@ impl Engine {
             registry,
             planner,
             choosing: select::Choosing::default(),
+            embedders: Arc::new(embedders),
             clock,
             options: Arc::new(options),
+            catalog: Arc::default(),
             grant: Grant::default(),
         }
+    }
+
+    /// Returns the engine with other embedders than the built-in one.
+    #[must_use]
+    pub fn with_embedders(self, wanted: Vec<Source>) -> Self {
+        let embedders = Embedders::new(wanted, Arc::clone(&self.store) as _);
+        Self { embedders: Arc::new(embedders), ..self }
+    }
+
+    /// Returns what turns texts into vectors.
+    pub fn embedders(&self) -> &Embedders {
+        &self.embedders
     }
 
     /// Returns how often tools may be called.
@@ -124,7 +143,20 @@ impl Engine {
     /// Returns the tools that a plan of whoever asks may use, once no set is connecting any more.
     pub async fn catalog(&self) -> Catalog {
         self.settled().await;
-        Self::catalog_of(&self.sets())
+        if !self.grant.allows_every_tool() {
+            return Self::catalog_of(&self.sets());
+        }
+        // Asked before the sets: a catalog that is newer than its number is only made anew.
+        let revision = self.toolbox.revision();
+        if let Some((at, catalog)) = &*self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
+            && *at == revision
+        {
+            return catalog.clone();
+        }
+        let catalog = Self::catalog_of(&self.sets());
+        let kept = (revision, catalog.clone());
+        *self.catalog.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+        catalog
     }
 
     fn catalog_of(sets: &[ToolSet]) -> Catalog {

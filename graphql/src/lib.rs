@@ -4,6 +4,7 @@ pub mod access;
 pub mod blog_mcp;
 pub mod cli;
 pub mod config;
+pub mod embedded;
 pub mod engine;
 pub mod schema;
 pub mod server;

@@ -85,10 +85,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let (tools, selector) =
         (tools(tools_file)?, Selector::new(Some(Arc::new(recorded(texts, vectors)?))));
-    let queries: Vec<Value> = fs::read_to_string(queries)?
-        .lines()
-        .map(serde_json::from_str)
-        .collect::<Result<_, _>>()?;
+    let queries: Vec<Value> =
+        fs::read_to_string(queries)?.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     for by in Criterion::ALL {
         let mut figures = Figures::default();
         for known in &queries {

@@ -1,6 +1,32 @@
 //! Texts as vectors: what lets tools be chosen by meaning.
+//!
+//! [`Embedders`] chooses among what is wanted: a model in a directory and the one that is part of
+//! this program ([`Local`]), or a server ([`Server`]). What is made of a text is kept in the store
+//! ([`Kept`]), so that no text is embedded twice.
+
+mod builtin;
+mod choice;
+mod encoder;
+mod fingerprint;
+mod kept;
+mod local;
+mod math;
+pub mod pull;
+mod server;
+mod shape;
+#[cfg(test)]
+mod tests;
+mod transformer;
+mod weights;
 
 use async_trait::async_trait;
+
+pub use self::{
+    choice::{Choice, Embedders, Embedding, PassedOver, Source},
+    kept::{Kept, Recent},
+    local::Local,
+    server::{Server, ServerConfig},
+};
 
 /// Turns texts into vectors, near each other where the texts mean the same.
 #[async_trait]

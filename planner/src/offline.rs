@@ -82,14 +82,13 @@ pub fn propose(query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError
             limits::QUERY_BYTES
         ));
     }
-    let profiles = profiles(catalog);
+    let Read { profiles, vocabulary } = catalog.read(Read::of);
     if profiles.is_empty() {
         return refuse(
             "there are no tools to plan with: register a toolset, or switch one on".to_owned(),
         );
     }
-    let vocabulary = Vocabulary::of(&profiles);
-    let clauses = clause::clauses(&token::tokens(query), &vocabulary);
+    let clauses = clause::clauses(&token::tokens(query), vocabulary);
     if clauses.is_empty() {
         return refuse(
             "the query asks for nothing: say what to do, such as `list all …` or `create …`"
@@ -103,7 +102,7 @@ pub fn propose(query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError
             clause::CLAUSES
         ));
     }
-    let mut planning = Planning::new(query, &profiles, &vocabulary);
+    let mut planning = Planning::new(query, profiles, vocabulary);
     for clause in clauses {
         planning.clause(clause);
     }
@@ -112,6 +111,22 @@ pub fn propose(query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError
 
 fn refuse(message: String) -> Result<Proposal, PlanningError> {
     Err(PlanningError::NoPlan { message, nearest: Vec::new(), notes: Vec::new() })
+}
+
+/// What this planner makes of the tools of a catalog: much work where they are thousands, and the
+/// same for every query.
+#[derive(Debug)]
+pub(crate) struct Read {
+    profiles: Vec<Profile>,
+    vocabulary: Vocabulary,
+}
+
+impl Read {
+    fn of(catalog: &Catalog) -> Self {
+        let profiles = profiles(catalog);
+        let vocabulary = Vocabulary::of(&profiles);
+        Self { profiles, vocabulary }
+    }
 }
 
 /// Reads every tool that can be planned; a plain name is used where it means that very tool.

@@ -267,6 +267,10 @@ pub struct Claimed {
     pub node: Arc<str>,
     /// The number of this claim.
     pub epoch: Epoch,
+    /// Whether it had the execution already and only says so once more, because its lease ran out
+    /// in between: what is under way goes on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub renewed: bool,
 }
 
 /// An attempt that is about to begin.

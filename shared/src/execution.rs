@@ -375,10 +375,16 @@ impl Execution {
         }
     }
 
+    /// Returns whether a claim can be what it says: only the owner renews.
+    fn may_claim(&self, claimed: &Claimed) -> bool {
+        let is_owner = self.owner.as_ref().is_some_and(|it| it.worker == claimed.worker);
+        !claimed.renewed || is_owner
+    }
+
     fn apply_to_execution(&mut self, at: Timestamp, event: &Event) -> Result<(), ReplayError> {
         let illegal = ReplayError::Illegal { phase: self.phase, event: event.kind() };
         match event {
-            Event::Claimed(claimed) if self.epoch() < claimed.epoch => {
+            Event::Claimed(claimed) if self.epoch() < claimed.epoch && self.may_claim(claimed) => {
                 self.owner = Some(claimed.clone());
                 if self.options.start_at.is_none_or(|it| it <= at) {
                     self.started_at.get_or_insert(at);

@@ -112,3 +112,5 @@ pub const PATTERN_COST: usize = 8_000;
 /// What compiling the patterns of all conditions of a plan may cost, a small one a thousand and a
 /// large one eight: seconds, not minutes, also where each is as large as it may be.
 pub const PLAN_PATTERNS: usize = 16_000_000;
+/// Numbers of a text's vector: the largest models make half as many.
+pub const VECTOR_LEN: usize = 8_192;

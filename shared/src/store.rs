@@ -1,6 +1,6 @@
 //! Where everything is kept.
 //!
-//! Three small traits. [`ExecutionLog`] keeps what happens and promises three things, which the
+//! Four small traits. [`ExecutionLog`] keeps what happens and promises three things, which the
 //! conformance suite in `tests` checks of every store:
 //!
 //! * **Order.** An append succeeds only if its `after` is the end of the log: all of it, or a
@@ -11,7 +11,7 @@
 //! Fencing needs no further promise: a claim is an event, so a worker that lost its claim has a
 //! stale position. [`Documents`] keeps what never changes (requests, plans) and what caches the
 //! logs (heads). [`Records`] keeps small documents that do change: what was registered, what tools
-//! remember.
+//! remember. [`Vectors`] keeps what models made of texts.
 
 mod assembly;
 mod error;
@@ -31,6 +31,7 @@ mod search;
 pub mod sqlite;
 mod tail;
 mod usage;
+mod vector;
 
 use std::{fmt, sync::Arc};
 
@@ -52,6 +53,7 @@ pub use self::{
     search::words as search_words,
     tail::tail,
     usage::Usage,
+    vector::{TextHash, Vectors},
 };
 use crate::{
     clock::Timestamp,
@@ -64,9 +66,9 @@ use crate::{
 };
 
 /// Everything a store does.
-pub trait Store: ExecutionLog + Documents + Records {}
+pub trait Store: ExecutionLog + Documents + Records + Vectors {}
 
-impl<S: ExecutionLog + Documents + Records> Store for S {}
+impl<S: ExecutionLog + Documents + Records + Vectors> Store for S {}
 
 /// Keeps the log of every execution, and who works on it.
 #[async_trait]

@@ -60,28 +60,42 @@ impl ToolDefinition {
     }
 }
 
-/// Says what every name means: `set.name` first, then the name that its source gives a tool, then
-/// what is left of that behind its first dot (`echo`, `set.echo`). Where several have a name the
+/// What every name means: `set.name` first, then the name that its source gives a tool, then what
+/// is left of that behind its first dot (`echo`, `set.echo`). Where several have a name the
 /// earliest does.
-pub fn index<'a, T: Copy>(
-    tools: impl Iterator<Item = (&'a ToolDefinition, T)> + Clone,
-) -> BTreeMap<ToolName, T> {
-    let mut names = BTreeMap::new();
-    for (tool, at) in tools.clone() {
-        names.entry(tool.qualified()).or_insert(at);
-    }
-    for (tool, at) in tools.clone() {
-        names.entry(tool.name.clone()).or_insert(at);
-    }
-    for (tool, at) in tools {
-        let Some((_, short)) = tool.name.as_str().split_once('.') else { continue };
+#[derive(Clone, Debug, Default)]
+pub struct Names<T>(BTreeMap<ToolName, (Rank, T)>);
+
+/// How a tool comes by a name; what is less wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Qualified,
+    Own,
+    Short,
+}
+
+impl<T: Copy + Ord> Names<T> {
+    /// Adds the names of a tool that is `at` its place. The order in which tools are added does not
+    /// matter; where they are does.
+    pub fn add(&mut self, tool: &ToolDefinition, at: T) {
+        self.put(tool.qualified(), (Rank::Qualified, at));
+        self.put(tool.name.clone(), (Rank::Own, at));
+        let Some((_, short)) = tool.name.as_str().split_once('.') else { return };
         for name in [format!("{}.{short}", tool.set), short.to_owned()] {
             if let Ok(name) = name.parse() {
-                names.entry(name).or_insert(at);
+                self.put(name, (Rank::Short, at));
             }
         }
     }
-    names
+
+    fn put(&mut self, name: ToolName, new: (Rank, T)) {
+        self.0.entry(name).and_modify(|it| *it = new.min(*it)).or_insert(new);
+    }
+
+    /// Returns where the tool is that a name means.
+    pub fn get(&self, name: &str) -> Option<T> {
+        self.0.get(name).map(|(_, at)| *at)
+    }
 }
 
 /// A stable code that says how a step failed, such as `tool.failed`.
@@ -267,18 +281,56 @@ mod tests {
         assert!(message.len() <= limits::PROGRESS_BYTES);
     }
 
-    #[test]
-    fn a_tool_is_not_qualified_twice() {
-        let mut tool = ToolDefinition {
-            name: "flow.echo".parse().unwrap(),
-            set: "flow".parse().unwrap(),
+    fn tool(set: &str, name: &str) -> ToolDefinition {
+        ToolDefinition {
+            name: name.parse().unwrap(),
+            set: set.parse().unwrap(),
             description: String::new(),
             input_schema: Value::Null,
             output_schema: None,
             effect: Effect::Read,
             examples: Vec::new(),
             is_callable: true,
-        };
+        }
+    }
+
+    #[test]
+    fn the_earliest_has_a_name_in_whatever_order_tools_are_added() {
+        let tools = [
+            tool("files", "file_tools.glob"),
+            tool("a", "glob"),
+            tool("b", "glob"),
+            tool("b", "a.glob"),
+            tool("flow", "flow.echo"),
+        ];
+        let meanings = [
+            ("files.file_tools.glob", 0),
+            ("file_tools.glob", 0),
+            ("files.glob", 0),
+            ("a.glob", 1),
+            ("glob", 1),
+            ("b.glob", 2),
+            ("b.a.glob", 3),
+            ("flow.echo", 4),
+            ("echo", 4),
+        ];
+        let forwards: Vec<usize> = (0..tools.len()).collect();
+        let backwards: Vec<usize> = forwards.iter().rev().copied().collect();
+        for order in [forwards, backwards, vec![2, 0, 4, 1, 3]] {
+            let mut names = Names::default();
+            for at in &order {
+                names.add(&tools[*at], *at);
+            }
+            for (name, at) in meanings {
+                assert_eq!(names.get(name), Some(at), "{name} of {order:?}");
+            }
+            assert_eq!(names.get("nothing"), None);
+        }
+    }
+
+    #[test]
+    fn a_tool_is_not_qualified_twice() {
+        let mut tool = tool("flow", "flow.echo");
         assert_eq!(tool.qualified().as_str(), "flow.echo");
         tool.name = "echo".parse().unwrap();
         assert_eq!(tool.qualified().as_str(), "flow.echo");

@@ -1,6 +1,12 @@
 //! The chapter of the built-in tools is what the tools say of themselves.
 
-use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::PathBuf,
+    sync::Arc,
+};
 
 use executor::{
     registry::{self, Registry},
@@ -33,6 +39,7 @@ async fn sets() -> Vec<ToolSet> {
         configured: with_builtin(Vec::new()),
         contexts: BTreeMap::new(),
         base: PathBuf::from("."),
+        secrets: BTreeSet::new(),
     });
     registry.sync().await.unwrap();
     toolbox.sets()

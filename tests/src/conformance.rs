@@ -12,6 +12,7 @@ mod log;
 mod permits;
 mod records;
 mod retention;
+mod vectors;
 mod work;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +28,9 @@ use shared::{
     store::{Append, Command, Envelope, Head, Page, Store},
 };
 
-pub use self::{documents::*, lists::*, log::*, permits::*, records::*, retention::*, work::*};
+pub use self::{
+    documents::*, lists::*, log::*, permits::*, records::*, retention::*, vectors::*, work::*,
+};
 
 /// Two views of one store that nobody else uses.
 #[derive(Clone, Debug)]

@@ -28,9 +28,10 @@ use shared::{
         Append, AppendError, Documents, Envelope, ExecutionFilter, ExecutionLog, Head, Hints,
         Lease, Listing, Page, Permission, Permit, PermitAsk, PlanFilter, Pruned, Record,
         RecordKind, RecordPage, Records, RequestFilter, Reservation, SavedPlan, Store, StoreError,
-        Unless, Usage,
+        TextHash, Unless, Usage, Vectors,
     },
 };
+use tokio::sync::watch;
 
 /// Chance, from one seed. Copies share it.
 #[derive(Clone)]
@@ -100,12 +101,19 @@ pub struct Faulty {
     dice: Dice,
     malice: Malice,
     is_calm: AtomicBool,
+    asked: watch::Sender<u64>,
 }
 
 impl Faulty {
     /// Puts malice before a store.
     pub fn new(inner: Arc<dyn Store>, dice: Dice, malice: Malice) -> Self {
-        Self { inner, dice, malice, is_calm: AtomicBool::new(false) }
+        Self { inner, dice, malice, is_calm: AtomicBool::new(false), asked: watch::Sender::new(0) }
+    }
+
+    /// Tells how often something was asked of the store, so that a test can do something just
+    /// before an operation, or between two.
+    pub fn asked(&self) -> watch::Receiver<u64> {
+        self.asked.subscribe()
     }
 
     /// Stops, or begins again, so that a test can see that all comes right once the store works.
@@ -137,6 +145,7 @@ impl Faulty {
         &self,
         doing: impl Future<Output = Result<T, E>> + Send,
     ) -> Result<T, E> {
+        self.asked.send_modify(|it| *it += 1);
         self.stall().await;
         self.fails(self.malice.fails_before)?;
         let done = doing.await?;
@@ -359,6 +368,25 @@ impl Records for Faulty {
 
     async fn usage(&self) -> Result<Vec<Usage>, StoreError> {
         self.through(self.inner.usage()).await
+    }
+}
+
+#[async_trait]
+impl Vectors for Faulty {
+    async fn vectors(
+        &self,
+        model: &str,
+        texts: &[TextHash],
+    ) -> Result<Vec<Option<Vec<f32>>>, StoreError> {
+        self.through(self.inner.vectors(model, texts)).await
+    }
+
+    async fn put_vectors(
+        &self,
+        model: &str,
+        vectors: &[(TextHash, Vec<f32>)],
+    ) -> Result<(), StoreError> {
+        self.through(self.inner.put_vectors(model, vectors)).await
     }
 }
 

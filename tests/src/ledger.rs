@@ -102,13 +102,8 @@ impl Ledger {
             use shared::clock::Clock as _;
             // A worker whose lease looks over to one with a wrong clock cannot know it. It costs
             // the others an outcome that they do not know, and is still the only call.
-            let claimer = |it: &Recorded| match &it.event {
-                Event::Claimed(claimed) => Some(claimed.worker),
-                _ => None,
-            };
-            // One that claims again what it has may go on.
-            let owner = log[..at].iter().rev().find_map(claimer);
-            let is_taken = log[at..].iter().filter_map(claimer).any(|it| Some(it) != owner);
+            let takes = |it: &Recorded| matches!(&it.event, Event::Claimed(it) if !it.renewed);
+            let is_taken = log[at..].iter().any(takes);
             if is_taken && !self.world.is_skewed() {
                 let now = self.world.clock.now();
                 wrong(&format!("at {now} called by a worker that others had given up"));

@@ -174,7 +174,6 @@ impl Driver {
         self.pending.weigh(bytes);
         self.noted.remove(&task);
         self.decide(Input::Ended { task, attempt, result });
-        self.release(task);
     }
 }
 

@@ -151,7 +151,13 @@ impl Context {
             Some(owner) if owner == self.worker => false,
             Some(owner) => !self.store.workers(self.clock.now()).await?.contains(&owner),
         };
-        if is_free && !head.state.is_over() {
+        if !is_free || head.state.is_over() {
+            return Ok(());
+        }
+        // Without its tools it would be claimed only to be put aside, again and again.
+        let plan = self.store.plan(head.plan).await?;
+        let has_tools = plan.is_none_or(|it| self.toolbox.has_all(it.tools()));
+        if has_tools || !self.store.inbox(Some(head.execution)).await?.is_empty() {
             self.handle.claim(head.execution).await;
         }
         Ok(())

@@ -2,7 +2,8 @@
 //!
 //! A permit is taken before a task starts, so that what waits for one is not under way and holds
 //! nothing, and given back once its attempt has ended. What could not begin with it asks for none:
-//! a rate counts whoever is permitted, whether he calls or not.
+//! a rate counts whoever is permitted, whether he calls or not. A permit of rates alone keeps nobody
+//! else out: where others took the slots meanwhile it is kept until there is one.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -41,6 +42,15 @@ struct Waiting {
     keys: Arc<str>,
     /// The number of the ask that is out. Dropping the guard withdraws it.
     ask: Option<(u64, DropGuard)>,
+    /// A permit of rates alone, which waits for a slot.
+    permit: Option<Granted>,
+}
+
+impl Waiting {
+    /// Returns whether its limits are rates alone.
+    fn is_only_rated(&self) -> bool {
+        self.limits.iter().all(|it| it.concurrency.is_none())
+    }
 }
 
 impl Gates {
@@ -68,9 +78,14 @@ impl Driver {
         let most = if is_sequential { 1 } else { ASKED };
         let first: Vec<Task> = gated.iter().take(most).copied().collect();
         self.gates.waiting.retain(|task, _| first.binary_search(task).is_ok());
+        self.begin_permitted(&first);
         let slots = self.slots();
         if slots == 0 {
-            self.gates.waiting.values_mut().for_each(|it| it.ask = None);
+            let is_later = self.begins() == Begins::Later;
+            self.owes_a_look |= is_later && !first.is_empty();
+            let keeps = !is_later && machine::lets_begin(&self.execution);
+            let asks = self.gates.waiting.values_mut();
+            asks.filter(|it| !(keeps && it.is_only_rated())).for_each(|it| it.ask = None);
             return;
         }
         let mut asks: BTreeMap<Arc<str>, usize> = BTreeMap::new();
@@ -80,6 +95,19 @@ impl Driver {
             *n += 1;
             let may_ask = *n <= slots;
             self.ask_for_permit(task, may_ask);
+        }
+    }
+
+    /// Begins what has had its permit since there was no slot, in plan order.
+    fn begin_permitted(&mut self, first: &[Task]) {
+        for task in first {
+            if self.slots() == 0 {
+                return;
+            }
+            let permit = self.gates.waiting.get_mut(task).and_then(|it| it.permit.take());
+            if let Some(permit) = permit {
+                self.begin_with(*task, permit);
+            }
         }
     }
 
@@ -102,7 +130,7 @@ impl Driver {
             let tool = execution.plan().step(task.step).callee(task.part).tool;
             let limits = context.options.calls.of(tool, &machine::parameters(execution, task));
             let keys: Vec<&str> = limits.iter().map(|it| it.key.as_str()).collect();
-            Waiting { keys: keys.join("\n").into(), limits, ask: None }
+            Waiting { keys: keys.join("\n").into(), limits, ask: None, permit: None }
         });
         Arc::clone(&waiting.keys)
     }
@@ -114,7 +142,7 @@ impl Driver {
             waiting.ask = None;
             return;
         }
-        if waiting.ask.is_some() {
+        if waiting.ask.is_some() || waiting.permit.is_some() {
             return;
         }
         let (number, cut) = (self.gates.asked, CancellationToken::new());
@@ -140,18 +168,29 @@ impl Driver {
         if !self.gates.is_out(task, number) {
             return;
         }
+        let is_full = self.slots() == 0;
+        if let Some(waiting) = self.gates.waiting.get_mut(&task)
+            && is_full
+            && waiting.is_only_rated()
+        {
+            (waiting.ask, waiting.permit) = (None, Some(permit));
+            return;
+        }
+        self.begin_with(task, permit);
+    }
+
+    fn begin_with(&mut self, task: Task, permit: Granted) {
         self.gates.waiting.remove(&task);
-        let was_gated = self.execution.agenda().gated().contains(&task);
-        self.gates.granted.insert(task, permit);
-        self.decide(Input::Permitted(task));
-        if !was_gated || !self.execution.agenda().running().contains(&task) {
-            self.release(task);
+        if self.execution.agenda().gated().contains(&task) {
+            self.gates.granted.insert(task, permit);
+            self.decide(Input::Permitted(task));
         }
     }
 
-    /// Gives back the permit of a task, if it has one.
-    pub(super) fn release(&mut self, task: Task) {
-        self.gates.granted.remove(&task);
+    /// Gives back the permits of what is not under way: it did not begin, or is over.
+    pub(super) fn release_what_ended(&mut self) {
+        let running = self.execution.agenda().running();
+        self.gates.granted.retain(|task, _| running.contains(task));
     }
 
     /// Withdraws every ask.

@@ -75,10 +75,12 @@ impl Driver {
         self.has_effects && !self.context.lease.is_safe(self.term)
     }
 
-    /// Returns whether only the lease keeps something from beginning.
+    /// Returns whether only the lease keeps something from beginning, or did when that was asked.
     pub(super) fn is_held_up(&self) -> bool {
-        let is_held = !self.held.is_empty() && self.is_lease_doubtful();
-        is_held || (self.has_work() && self.begins() == Begins::Later)
+        // What is durable and held is so because the lease was in doubt when it was to begin: the
+        // lease may be safe by now, and must not be asked twice.
+        let is_held = self.held.front().is_some_and(|it| it.0 <= self.pending.durable());
+        is_held || self.owes_a_look || (self.has_work() && self.begins() == Begins::Later)
     }
 
     /// Returns whether something could begin, if it may.

@@ -74,6 +74,11 @@ impl Pending {
         self.bytes += bytes;
     }
 
+    /// Writes the head with the next events, whatever the last one said.
+    pub(super) fn forget_head(&mut self) {
+        self.head = None;
+    }
+
     pub(super) fn heard(&mut self, command: CommandId) {
         self.heard.push(command);
     }

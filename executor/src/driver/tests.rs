@@ -5,16 +5,21 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
+    event::{Claimed, Created},
     execution::{ExecutionMode, ExecutionOptions},
-    id::{Attempt, Part, StepIx},
+    id::{Attempt, Part, RequestId, StepIx},
     plan::{Plan, StepPolicy, UncheckedCompensation, UncheckedStep},
-    store::{ExecutionLog, Lease, memory::Memory},
+    store::{ExecutionLog, Lease, Rate, memory::Memory},
 };
 
 use super::*;
 use crate::{
     call::Ended,
-    worker::tests::{plan, step, worker},
+    limits::{Limited, Rule},
+    worker::{
+        Worker,
+        tests::{plan, step, worker, worker_within},
+    },
 };
 
 /// A driver in the hands of a test, and what it works with.
@@ -32,6 +37,25 @@ impl Scene {
     async fn new(plan: Arc<Plan>, options: ExecutionOptions) -> Self {
         let store = Arc::new(Memory::new());
         let (worker, _) = worker(&store);
+        Self::with(store, &worker, plan, options).await
+    }
+
+    /// The same, where `set.limited` may be called so seldom with each value of `k`.
+    async fn rated(rate: Rate, plan: Arc<Plan>, options: ExecutionOptions) -> Self {
+        let of = Limited::Tool("set.limited".parse().unwrap());
+        let key = Some("k".parse().unwrap());
+        let rule = Rule { of, key, concurrency: None, rate: Some(rate) };
+        let store = Arc::new(Memory::new());
+        let (worker, _) = worker_within(&store, vec![rule]);
+        Self::with(store, &worker, plan, options).await
+    }
+
+    async fn with(
+        store: Arc<Memory>,
+        worker: &Worker,
+        plan: Arc<Plan>,
+        options: ExecutionOptions,
+    ) -> Self {
         let context = Arc::clone(worker.context());
         context.lease.extend(time::Instant::now(), context.options.lease);
         let now = context.clock.now();
@@ -162,6 +186,47 @@ async fn no_more_permits_are_asked_for_than_could_be_used() {
     assert_eq!(scene.driver.gates.asks(), 1);
 }
 
+/// Tokens of rates were spent for steps that found no slot, and had to wait for the next ones.
+#[tokio::test(start_paused = true)]
+async fn a_permit_of_a_rate_is_kept_until_there_is_a_slot() {
+    let begun = time::Instant::now();
+    let steps = (0..5).map(|it| step(&format!("s{it}"), "set.limited", json!({ "k": it })));
+    let options = ExecutionOptions { max_parallel: Some(1), ..ExecutionOptions::default() };
+    let rate = Rate { calls: 1, per_ms: 3_600_000 };
+    let mut scene = Scene::rated(rate, plan(steps.collect()), options).await;
+    for n in 0..5 {
+        while scene.driver.gates.asks() > 0 {
+            let done = scene.driver.attempts.join_next().await.unwrap().unwrap();
+            scene.driver.gather(done);
+            scene.write().await;
+        }
+        let running = scene.driver.execution.agenda().running().iter().copied();
+        let running: Vec<Task> = running.collect();
+        assert_eq!(running.len(), 1, "{n} are over");
+        scene.driver.done.push_back(ended(running[0], 1, 4));
+        scene.write().await;
+    }
+    assert!(scene.driver.execution.agenda().is_over());
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+/// A call whose lease was in doubt when it was to begin was forgotten where the lease was safe
+/// again before anybody asked when to wake.
+#[tokio::test(start_paused = true)]
+async fn what_is_held_is_looked_at_again_however_soon_the_lease_is_safe() {
+    let plan = plan(vec![step("a", "set.endless", json!({}))]);
+    let mut scene = Scene::new(plan, ExecutionOptions::default()).await;
+    let call = scene.driver.execution.agenda().running().first().copied().unwrap();
+    scene.driver.held.push_back((scene.driver.pending.durable(), Held::Child(call)));
+    let lease = scene.context.options.lease;
+    time::advance(lease - lease / 100).await;
+    scene.driver.go_on();
+    assert!(scene.driver.is_lease_doubtful() && !scene.driver.held.is_empty());
+    scene.context.lease.extend(time::Instant::now(), lease);
+    assert!(!scene.driver.is_lease_doubtful());
+    assert!(scene.driver.wake_in().is_some() && !scene.driver.may_put_aside());
+}
+
 /// A permit that comes after it was no longer wanted is given back, also where another is wanted.
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_was_withdrawn_begins_nothing() {
@@ -244,6 +309,30 @@ async fn a_lease_that_began_anew_is_claimed_for_in_place() {
     scene.driver.go_on();
     let result = scene.driver.pending.appended().await;
     assert!(matches!(scene.driver.appended(result).await, Err(DriveError::Fenced)));
+}
+
+#[test]
+fn only_who_has_an_execution_renews_its_claim() {
+    let plan = plan(vec![step("a", "set.endless", json!({}))]);
+    let request = RequestId::draw(Timestamp::UNIX_EPOCH);
+    let created = Created::new(plan.id(), request, ExecutionOptions::default());
+    let [one, other] = [1, 2].map(|it| format!("work_{it}_aaaaaaaaa").parse::<WorkerId>().unwrap());
+    let claim = |worker, epoch, renewed| {
+        Event::Claimed(Claimed { worker, node: "n".into(), epoch: Epoch(epoch), renewed })
+    };
+    let replay = |events: Vec<Event>| {
+        let log = (1..).zip(events).map(|(seq, event)| Recorded {
+            seq: Seq(seq),
+            at: Timestamp::UNIX_EPOCH,
+            event,
+        });
+        let id = ExecutionId::draw(Timestamp::UNIX_EPOCH);
+        Execution::replay(id, Arc::clone(&plan), &log.collect::<Vec<_>>())
+    };
+    let created = Event::Created(created);
+    replay(vec![created.clone(), claim(one, 1, false), claim(one, 2, true)]).unwrap();
+    replay(vec![created.clone(), claim(one, 1, false), claim(other, 2, true)]).unwrap_err();
+    replay(vec![created, claim(one, 1, true)]).unwrap_err();
 }
 
 /// An event that no store can ever write was offered again and again.

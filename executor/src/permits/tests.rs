@@ -1,4 +1,4 @@
-use shared::store::{ExecutionLog, Lease, memory::Memory};
+use shared::store::{ExecutionLog, Lease, Rate, memory::Memory};
 use tokio::{task::JoinSet, time::Instant};
 
 use super::*;
@@ -24,12 +24,16 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
+        Self::looking_every(Duration::from_millis(100)).await
+    }
+
+    async fn looking_every(poll: Duration) -> Self {
         let begun = Instant::now();
         let (store, clock) = (Arc::new(Memory::new()), Arc::new(Paused(begun)));
         let worker = WorkerId::draw(clock.now());
         let until = Timestamp::MAX_UTC;
         store.heartbeat(Lease { worker, node: "a".to_owned(), until }).await.unwrap();
-        let permits = Permits::new(worker, store, clock, Duration::from_millis(100));
+        let permits = Permits::new(worker, store, clock, poll);
         let mut tasks = JoinSet::new();
         let returning = Arc::clone(&permits);
         tasks.spawn(async move { returning.give_back().await });
@@ -65,6 +69,19 @@ impl Scene {
         };
         time::timeout(Duration::from_mins(5), looking).await.expect("everybody has a turn")
     }
+}
+
+/// A worker that looks seldom waited longer between two asks than it may, and was gone.
+#[tokio::test(start_paused = true)]
+async fn who_looks_seldom_waits_for_a_rate_all_the_same() {
+    let scene = Scene::looking_every(Duration::from_secs(60)).await;
+    let rate = Some(Rate { calls: 1, per_ms: 600_000 });
+    let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: None, rate };
+    for _ in 0..2 {
+        drop(scene.permits.acquire("a".to_owned(), vec![limit.clone()], 0).await);
+    }
+    let waited = scene.begun.elapsed();
+    assert!(waited >= Duration::from_mins(10) && waited < Duration::from_mins(11), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]

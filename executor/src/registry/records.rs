@@ -9,6 +9,7 @@ use shared::{
 };
 
 use super::merge::Known;
+use crate::sources::documents::FIELD;
 
 /// Records that are read at a time.
 const PAGE: usize = 500;
@@ -25,6 +26,12 @@ pub(super) async fn read(
     for Record { name, value, .. } in all(store, RecordKind::Context).await? {
         json::merge(contexts.entry(name).or_default(), &value);
     }
+    let mut documents = BTreeMap::new();
+    for (name, data) in &mut contexts {
+        if let Some(written) = data.as_object_mut().and_then(|it| it.shift_remove(FIELD)) {
+            documents.insert(name.clone(), written);
+        }
+    }
     Ok(Known {
         sets: sets.into_iter().map(|it| (it.name, it.value.as_ref().clone())).collect(),
         tools: tools.into_iter().filter_map(|it| tool(&it.value)).collect(),
@@ -33,6 +40,7 @@ pub(super) async fn read(
             .filter_map(|it| Some((it.name, it.value.as_bool()?)))
             .collect(),
         contexts,
+        documents,
     })
 }
 

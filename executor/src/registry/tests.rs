@@ -19,6 +19,7 @@ fn node(store: &Arc<Memory>, configured: Value) -> Registry {
         configured: serde_json::from_value(configured).unwrap(),
         contexts: BTreeMap::from([("shop".to_owned(), json!({ "adminMode": false, "n": 1 }))]),
         base: PathBuf::from("/"),
+        secrets: BTreeSet::from(["FABER_TEST_TOLD".to_owned()]),
     })
 }
 
@@ -120,6 +121,86 @@ async fn mistakes_are_explained() {
     assert_eq!(sets(&registry).await, [""; 0]);
 }
 
+/// Whoever adds something cannot send whatever is in the environment to wherever he likes.
+#[tokio::test]
+async fn what_is_added_uses_the_secrets_that_are_allowed_and_no_others() {
+    let store = Arc::new(Memory::new());
+    let secret = |name: &str| json!({ "secret": name });
+    let sources = |name: &str| {
+        let http = json!({ "url": "http://a/", "headers": { "x": secret(name) } });
+        let query = json!({ "url": "http://a/", "query": { "x": secret(name) } });
+        let command = json!({ "command": ["date"], "env": { "A": secret(name) } });
+        let confined = json!({ "command": ["date"], "confine": { "pass": [name] } });
+        let user = json!({ "username": "me", "password": secret(name) });
+        let mut sources: Vec<Value> = [http, query]
+            .map(|it| json!({ "http": it }))
+            .into_iter()
+            .chain([command, confined])
+            .map(|run| json!({ "tools": [{ "name": "t", "run": run }] }))
+            .collect();
+        sources.extend([
+            json!({ "mcp": { "command": "there-is-none", "env": { "A": secret(name) } } }),
+            json!({ "mcp": { "url": "http://a/", "headers": { "x": secret(name) } } }),
+            json!({ "openapi": { "document": "./x", "headers": { "x": secret(name) } } }),
+            json!({ "openapi": { "document": "./x", "auth": { "key": secret(name) } } }),
+            json!({ "openapi": { "document": "./x", "auth": { "login": user } } }),
+            json!({ "graphql": { "url": "http://a/", "auth": secret(name) } }),
+            json!({ "graphql": { "url": "http://a/", "headers": { "x": secret(name) } } }),
+            json!({ "builtin": "system_tools", "system": { "confine": { "pass": [name] } } }),
+        ]);
+        sources
+    };
+    // What the configuration has may use any.
+    let configured: Vec<Value> = sources("HOME")
+        .into_iter()
+        .enumerate()
+        .map(|(n, source)| json!({ "name": format!("c{n}"), "source": source }))
+        .collect();
+    let registry = node(&store, json!(configured));
+    for (n, source) in sources("HOME").into_iter().enumerate() {
+        let set = json!({ "name": format!("s{n}"), "source": source });
+        let err = registry.add_set(set.clone()).await.unwrap_err();
+        assert_eq!(err, RegistryError::Secret("HOME".to_owned()), "{set}");
+    }
+    let told = sources("FABER_TEST_TOLD");
+    for (n, source) in told.iter().enumerate() {
+        let set = json!({ "name": format!("s{n}"), "source": source });
+        registry.add_set(set).await.unwrap();
+    }
+    assert_eq!(sets(&registry).await.len(), 2 * told.len());
+    let tool = |name: &str| {
+        let run = json!({ "http": { "url": "http://a/", "headers": { "x": secret(name) } } });
+        json!({ "name": "t", "run": run })
+    };
+    let err = registry.register(Some("mine"), tool("HOME")).await.unwrap_err().to_string();
+    assert!(err.contains("`HOME`") && err.contains("`access.secrets`"), "{err}");
+    registry.register(Some("mine"), tool("FABER_TEST_TOLD")).await.unwrap();
+}
+
+/// What it was given with the configuration is Faber's, not that of whoever adds a command.
+#[tokio::test]
+async fn commands_that_are_added_get_a_clean_environment() {
+    let store = Arc::new(Memory::new());
+    let env = |name: &str| {
+        let run = json!({ "command": ["env"], "env": { "OWN": "1" } });
+        json!({ "name": name, "effect": "read", "run": run })
+    };
+    let configured = json!([{ "name": "c", "source": { "tools": [env("whole")] } }]);
+    let registry = node(&store, configured);
+    let added = json!({ "name": "s", "source": { "tools": [env("clean")] } });
+    registry.add_set(added).await.unwrap();
+    registry.register(Some("c"), env("registered")).await.unwrap();
+    for (name, is_whole) in [("whole", true), ("clean", false), ("registered", false)] {
+        let Found::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
+            panic!("{name} is there")
+        };
+        let said = tool.tool().call(Arc::new(json!({})), ToolContext::detached()).await.unwrap();
+        let said = said.as_str().unwrap();
+        assert!(said.contains("PATH=") && said.contains("OWN=1"), "{name}: {said}");
+        assert_eq!(said.contains("CARGO_MANIFEST_DIR="), is_whole, "{name}: {said}");
+    }
+}
+
 #[tokio::test]
 async fn sets_are_switched_on_every_node_and_unknown_ones_are_named() {
     let store = Arc::new(Memory::new());
@@ -159,6 +240,47 @@ async fn sets_appear_and_go_as_data_of_contexts_says() {
     assert_eq!(one.context("shop").await, Some(json!({ "adminMode": true, "m": 2 })));
     one.set_context("shop", &json!({ "adminMode": false })).await.unwrap();
     assert_eq!(sets(&other).await, ["b+"]);
+}
+
+#[tokio::test]
+async fn documents_of_a_context_are_a_set_of_its_own() {
+    let store = Arc::new(Memory::new());
+    let (one, other) = (node(&store, json!([])), node(&store, json!([set("a", &["x"])])));
+    assert_eq!(sets(&one).await, [""; 0]);
+    let rag = json!({ "manual": [{ "content": "tea" }] });
+    one.set_context("shop", &json!({ "rag": rag, "adminMode": true })).await.unwrap();
+    assert_eq!(sets(&other).await, ["a+", "shop_rag+"]);
+    assert_eq!(named(&other, "shop_rag").await.source, "shop");
+    let data = Some(json!({ "adminMode": true, "n": 1 }));
+    assert_eq!(other.context("shop").await, data, "conditions do not ask for documents");
+    let ask = async |node: &Registry, context: &str, id: &str| {
+        let name = format!("{context}_rag.query_rag").parse().unwrap();
+        let Found::Tool(tool) = node.toolbox().find(&name) else { panic!("{name}") };
+        let query = json!({ "ragId": id, "query": "tea" });
+        let called = tool.tool().call(Arc::new(query), ToolContext::detached()).await;
+        called.map_err(|err| err.message.to_string())
+    };
+    assert_eq!(ask(&other, "shop", "manual").await.unwrap()[0]["content"], "tea");
+    // Another context is another set, and sees nothing of it.
+    other.set_context("club", &json!({ "rag": { "rules": [] } })).await.unwrap();
+    assert_eq!(sets(&one).await, ["club_rag+", "shop_rag+"]);
+    let missing = Err("RAG with ID manual not found in context club".to_owned());
+    assert_eq!(ask(&one, "club", "manual").await, missing);
+    // It is changed as data is, one collection at a time.
+    let change = json!({ "rag": { "prices": [{ "content": "tea 4.50" }] } });
+    one.set_context("shop", &change).await.unwrap();
+    one.switch(&strings(&["shop_rag"]), false).await.unwrap();
+    assert_eq!(sets(&other).await, ["a+", "club_rag+", "shop_rag-"]);
+    other.switch(&strings(&["shop_rag"]), true).await.unwrap();
+    one.sync().await.unwrap();
+    assert_eq!(ask(&one, "shop", "prices").await.unwrap()[0]["content"], "tea 4.50");
+    assert_eq!(ask(&one, "shop", "manual").await.unwrap()[0]["content"], "tea");
+    let wrong = one.set_context("shop", &json!({ "rag": { "x": 1 } })).await.unwrap_err();
+    assert!(matches!(wrong, RegistryError::Invalid(_)), "{wrong}");
+    let wrong = one.set_context("my shop", &json!({ "rag": { "x": [] } })).await.unwrap_err();
+    assert!(wrong.to_string().contains("cannot be a toolset"), "{wrong}");
+    one.set_context("shop", &json!({ "rag": null })).await.unwrap();
+    assert_eq!(sets(&other).await, ["a+", "club_rag+"]);
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use crate::{
     confine::Launcher,
     tool::{
         Tool, ToolContext,
-        builtin::{Root, code, file, memory, system, web},
+        builtin::{GitWrites, Root, code, file, memory, system, web},
     },
 };
 
@@ -49,6 +49,9 @@ pub struct BuiltinSet {
     /// The folder that its tools see; that of the configuration where nothing is said.
     #[serde(default)]
     pub root: Option<PathBuf>,
+    /// Whether its tools may change what lies in `.git`.
+    #[serde(default)]
+    pub git: GitWrites,
     /// What commands may do.
     #[serde(default)]
     pub system: system::SystemConfig,
@@ -78,7 +81,8 @@ impl BuiltinKind {
         }
     }
 
-    fn description(self) -> &'static str {
+    /// Says what it is for.
+    pub(super) fn description(self) -> &'static str {
         match self {
             Self::CodeTools => "Reads, writes and edits files below one folder.",
             Self::FileTools => "Finds files below one folder, and what is in them.",
@@ -107,7 +111,7 @@ impl BuiltinSet {
         needs: &Needs,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         let root = self.root.unwrap_or_else(|| PathBuf::from("."));
-        let open = || Root::open(&root).map_err(|err| err.to_string());
+        let open = || Root::open_with(&root, self.git).map_err(|err| err.to_string());
         let tools = match self.builtin {
             BuiltinKind::CodeTools => code::tools(&open()?),
             BuiltinKind::FileTools => file::tools(&open()?),
@@ -136,6 +140,7 @@ pub fn with_builtin(mut sets: Vec<SetConfig>) -> Vec<SetConfig> {
         let set = BuiltinSet {
             builtin: kind,
             root: None,
+            git: GitWrites::default(),
             system: system::SystemConfig::default(),
             web: web::WebConfig::default(),
         };
@@ -151,7 +156,8 @@ pub fn with_builtin(mut sets: Vec<SetConfig>) -> Vec<SetConfig> {
     sets
 }
 
-/// A tool of Faber's own in a set that may have another name. It keeps its own, `file_tools.glob`.
+/// A tool of Faber's own in a set that may have another name. Those of the five sets keep their own,
+/// `file_tools.glob`.
 #[derive(Debug)]
 struct Named {
     definition: Arc<ToolDefinition>,
@@ -163,6 +169,13 @@ fn named(kind: BuiltinKind, set: &ToolSetName, tool: &Arc<dyn Tool>) -> Arc<dyn 
     let name: Result<ToolName, _> = format!("{}.{}", kind.name(), definition.name).parse();
     definition.name = name.expect("names of tools are literals");
     definition.set = set.clone();
+    Arc::new(Named { definition: Arc::new(definition), tool: Arc::clone(tool) })
+}
+
+/// Puts a tool into a set whose name is known only while Faber runs.
+pub(super) fn within(set: &ToolSetName, tool: &Arc<dyn Tool>) -> Arc<dyn Tool> {
+    let definition =
+        ToolDefinition { set: set.clone(), ..ToolDefinition::clone(tool.definition()) };
     Arc::new(Named { definition: Arc::new(definition), tool: Arc::clone(tool) })
 }
 
@@ -216,6 +229,7 @@ mod tests {
         for set in &sets {
             assert!(!set.is_active && set.status == SetStatus::Ready, "{}", set.name);
             assert_eq!(set.source, "builtin");
+            assert!(!set.description.is_empty());
         }
         let names: BTreeSet<_> = sets
             .iter()
@@ -232,6 +246,8 @@ mod tests {
             json!([{ "name": "files", "source": { "builtin": "file_tools", "root": "/" } }]);
         let toolbox = toolbox(files);
         assert_eq!(toolbox.sets().len(), 5, "it stands for `file_tools`");
+        let description = &toolbox.sets()[0].description;
+        assert_eq!(description, BuiltinKind::FileTools.description(), "nobody said another");
         for name in ["file_tools.glob", "files.file_tools.glob", "files.glob", "glob"] {
             let Found::Tool(tool) = toolbox.find(&name.parse().unwrap()) else { panic!("{name}") };
             assert_eq!(tool.definition().name.as_str(), "file_tools.glob");

@@ -1,15 +1,25 @@
 //! Toolsets as the configuration and the API describe them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use shared::id::ToolSetName;
 
-use super::{builtin::BuiltinSet, graphql_api::GraphQlConfig, openapi::OpenApiConfig};
-use crate::tool::{
-    command::{Action, CommandTool},
-    mcp::McpServer,
+use super::{
+    builtin::BuiltinSet, documents::Documents, graphql_api::GraphQlConfig, openapi::OpenApiConfig,
+};
+use crate::{
+    confine::Confinement,
+    tool::{
+        command::{Action, CommandTool},
+        mcp::McpServer,
+        process::Inherited,
+    },
 };
 
 /// A toolset as the configuration describes it.
@@ -52,6 +62,8 @@ pub enum Source {
     OpenApi(Box<OpenApiConfig>),
     /// A GraphQL endpoint.
     GraphQl(Box<GraphQlConfig>),
+    /// Documents that a context offers. They are its data; no set is written like this.
+    Documents(Arc<Documents>),
 }
 
 /// The kinds of sources, each the key of its own map.
@@ -113,7 +125,7 @@ impl SetConfig {
                 **set = rooted;
             }
             Source::OpenApi(api) => api.root(base),
-            Source::GraphQl(_) => {}
+            Source::GraphQl(_) | Source::Documents(_) => {}
             Source::Tools(tools) => {
                 for tool in tools.iter_mut() {
                     let Some(Action::Command(run)) = &mut tool.run else { continue };
@@ -130,6 +142,55 @@ impl SetConfig {
         self
     }
 
+    /// Returns the secrets that it names: variables of Faber's environment that it cannot do
+    /// without.
+    pub fn secrets(&self) -> BTreeSet<&str> {
+        let names = match &self.source {
+            Source::Mcp(server) => server.secrets(),
+            Source::Tools(tools) => tools.iter().flat_map(CommandTool::secrets).collect(),
+            Source::Builtin(_) | Source::Documents(_) => Vec::new(),
+            Source::OpenApi(api) => api.secrets(),
+            Source::GraphQl(api) => api.secrets(),
+        };
+        names.into_iter().collect()
+    }
+
+    /// Returns the variables of Faber's environment that it uses: the secrets that it names, and
+    /// what it passes on to commands where that is there.
+    pub fn variables(&self) -> BTreeSet<&str> {
+        let mut names = self.secrets();
+        match &self.source {
+            Source::Tools(tools) => names.extend(tools.iter().flat_map(CommandTool::passed)),
+            Source::Builtin(set) => names.extend(passed(&set.system.confine)),
+            _ => {}
+        }
+        names
+    }
+
+    /// Returns it as one that was added while Faber runs: of the environment its programs get what
+    /// it names.
+    #[must_use]
+    pub(crate) fn added(mut self) -> Self {
+        match &mut self.source {
+            Source::Mcp(McpServer::Command(server)) => server.inherited = Inherited::Clean,
+            Source::Tools(tools) => {
+                *tools = std::mem::take(tools).into_iter().map(CommandTool::added).collect();
+            }
+            _ => {}
+        }
+        self
+    }
+
+    /// Returns what it is for, in words: a set of Faber's own knows that itself.
+    pub(super) fn purpose(&self) -> String {
+        match &self.source {
+            Source::Builtin(set) if self.description.trim().is_empty() => {
+                set.builtin.description().to_owned()
+            }
+            _ => self.description.clone(),
+        }
+    }
+
     /// Says for people where the tools come from: the context, where it is one's.
     pub(super) fn kind(&self) -> String {
         let kind = match self.source {
@@ -138,9 +199,14 @@ impl SetConfig {
             Source::Builtin(_) => "builtin",
             Source::OpenApi(_) => "openapi",
             Source::GraphQl(_) => "graphql",
+            Source::Documents(_) => "context",
         };
         self.context.clone().unwrap_or_else(|| kind.to_owned())
     }
+}
+
+fn passed(confinement: &Confinement) -> impl Iterator<Item = &str> {
+    confinement.pass.iter().map(String::as_str)
 }
 
 /// A bare name is looked up on the path; only what has a slash is a path.

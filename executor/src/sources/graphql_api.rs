@@ -67,6 +67,13 @@ pub struct GraphQlConfig {
     timeout_seconds: Option<u64>,
 }
 
+impl GraphQlConfig {
+    /// Returns the secrets that the endpoint is told.
+    pub(super) fn secrets(&self) -> Vec<&str> {
+        self.headers.values().chain(&self.auth).filter_map(Text::secret).collect()
+    }
+}
+
 fn two() -> usize {
     2
 }

@@ -59,6 +59,12 @@ pub struct OpenApiConfig {
 }
 
 impl OpenApiConfig {
+    /// Returns the secrets that the API is told.
+    pub(super) fn secrets(&self) -> Vec<&str> {
+        let headers = self.headers.values().filter_map(Text::secret);
+        headers.chain(self.auth.values().flat_map(Credential::secrets)).collect()
+    }
+
     /// Resolves the document's path against a folder.
     pub(super) fn root(&mut self, base: &Path) {
         if !is_address(&self.document) {

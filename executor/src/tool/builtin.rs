@@ -10,4 +10,4 @@ pub mod system;
 pub mod web;
 mod whole;
 
-pub use root::{Root, RootError};
+pub use root::{GitWrites, Root, RootError};

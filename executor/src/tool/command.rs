@@ -28,7 +28,7 @@ pub use self::argv::{Argv, ParseArgvError};
 use super::{
     Tool, ToolContext,
     http::{HttpRun, HttpTool},
-    process::{Group, Program, Tail, describe, read_tail},
+    process::{Group, Inherited, Program, Tail, describe, read_tail},
 };
 use crate::{
     confine::{Confinement, Launcher},
@@ -121,6 +121,9 @@ pub struct Run {
     pub env: BTreeMap<String, Text>,
     /// What the command may do, where that is less than everything.
     pub confine: Option<Confinement>,
+    /// What of Faber's environment it gets, unless it is confined.
+    #[serde(skip)]
+    pub(crate) inherited: Inherited,
 }
 
 /// A command tool that cannot be called as it is described.
@@ -169,6 +172,34 @@ fn no_parameters() -> Value {
 }
 
 impl CommandTool {
+    /// Returns the secrets that it names.
+    pub fn secrets(&self) -> Vec<&str> {
+        match &self.run {
+            None => Vec::new(),
+            Some(Action::Http(run)) => run.secrets(),
+            Some(Action::Command(run)) => run.env.values().filter_map(Text::secret).collect(),
+        }
+    }
+
+    /// Returns the variables of Faber's environment that it passes on.
+    pub fn passed(&self) -> impl Iterator<Item = &str> {
+        let run = match &self.run {
+            Some(Action::Command(run)) => Some(run),
+            _ => None,
+        };
+        let confinement = run.into_iter().flat_map(|it| &it.confine);
+        confinement.flat_map(|it| &it.pass).map(String::as_str)
+    }
+
+    /// Returns it as one that was added while Faber runs: of the environment it gets what it names.
+    #[must_use]
+    pub(crate) fn added(mut self) -> Self {
+        if let Some(Action::Command(run)) = &mut self.run {
+            run.inherited = Inherited::Clean;
+        }
+        self
+    }
+
     /// Makes a tool that can be called and prints at most `most` bytes. `launcher` starts it where
     /// it is confined.
     pub fn into_tool(
@@ -282,7 +313,12 @@ impl Running {
         parameters: &Value,
         cx: &ToolContext,
     ) -> Result<Self, ToolError> {
-        let program = Program { name: run.command.program(), cwd: run.cwd.as_deref(), env };
+        let program = Program {
+            name: run.command.program(),
+            cwd: run.cwd.as_deref(),
+            env,
+            inherited: run.inherited,
+        };
         let complain = |err: io::Error| {
             let code = match err.kind() {
                 io::ErrorKind::InvalidInput | io::ErrorKind::ArgumentListTooLong => {

@@ -18,11 +18,21 @@ use tokio::{
     time::timeout,
 };
 
-use crate::confine::{Confinement, Launcher, Life, with_own};
+use crate::confine::{Confinement, Launcher, Life, clean, with_own};
 
 /// How long a process may take to end once told to, before it is killed: within
 /// [`shared::limits::CANCEL_GRACE`], so that the answer still comes in time.
 pub(super) const STOP_GRACE: Duration = Duration::from_secs(3);
+
+/// What of Faber's environment a program gets that is not confined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Inherited {
+    /// All of it: whoever writes the configuration decides what Faber is given, too.
+    #[default]
+    Whole,
+    /// What every command gets, such as `PATH`: it was added by somebody who may not ask for more.
+    Clean,
+}
 
 /// A program to start.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +43,18 @@ pub(super) struct Program<'a> {
     pub cwd: Option<&'a Path>,
     /// What to add to the environment.
     pub env: &'a BTreeMap<String, String>,
+    /// What it is added to.
+    pub inherited: Inherited,
 }
 
 impl Program<'_> {
     /// Prepares the command: no shell, all three streams piped.
     pub(super) fn command(&self) -> Command {
-        self.prepared(Command::new(executable(self.name)))
+        let mut command = Command::new(executable(self.name));
+        if self.inherited == Inherited::Clean {
+            clean(&mut command, &[]);
+        }
+        self.prepared(command)
     }
 
     /// Prepares the command with a clean environment, and confined; it may read where it runs,

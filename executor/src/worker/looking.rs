@@ -121,8 +121,10 @@ impl Worker {
             return Ok(poll);
         }
         let due = store.due(now, room + self.lacking.min(LACKING)).await?;
+        // Neither what is driven here already nor what lacks tools must hide what comes after it.
+        let n_local = due.iter().filter(|it| self.local.has(it.execution)).count();
         let (n_due, lacking) = self.claim_all(due).await?;
-        self.lacking = lacking.len();
+        self.lacking = lacking.len() + n_local;
         if n_due + n_orphans >= room {
             return Ok(Duration::ZERO);
         }
@@ -153,7 +155,8 @@ impl Worker {
         let (mut claimed, mut lacking) = (0, Vec::new());
         for head in heads {
             // Of one that is over only its parent is told, for which no tools are needed.
-            if !head.state.is_over() && !self.has_tools(&head).await? {
+            let needs_tools = !head.state.is_over() && !self.local.has(head.execution);
+            if needs_tools && !self.has_tools(&head).await? {
                 lacking.push(head);
             } else if self.is_turn(&head, &workers) {
                 let is_new = !self.local.has(head.execution);

@@ -74,12 +74,20 @@ fn toolbox() -> Toolbox {
 
 /// A worker with room for three executions, of whose `set.limited` there may be one call.
 pub(crate) fn worker(store: &Arc<Memory>) -> (Worker, Handle) {
-    let of = Limited::Tool("set.limited".parse().unwrap());
-    let rule = Rule { of, key: None, concurrency: Some(1), rate: None };
+    worker_within(store, vec![one_at_a_time("set.limited")])
+}
+
+fn one_at_a_time(tool: &str) -> Rule {
+    let of = Limited::Tool(tool.parse().unwrap());
+    Rule { of, key: None, concurrency: Some(1), rate: None }
+}
+
+/// A worker with room for three executions, and some limits.
+pub(crate) fn worker_within(store: &Arc<Memory>, rules: Vec<Rule>) -> (Worker, Handle) {
     let options = Options {
         executions: 3,
         poll: Duration::from_millis(100),
-        calls: Arc::new(CallLimits::new(vec![rule])),
+        calls: Arc::new(CallLimits::new(rules)),
         ..Options::default()
     };
     let clock = Arc::new(Paused::new());
@@ -134,8 +142,12 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        Self::within(vec![one_at_a_time("set.limited")])
+    }
+
+    fn within(rules: Vec<Rule>) -> Self {
         let store = Arc::new(Memory::new());
-        let (worker, _) = worker(&store);
+        let (worker, _) = worker_within(&store, rules);
         let clock = Arc::clone(&worker.context.clock);
         let control = Control::new(Arc::<Memory>::clone(&store), clock, None);
         let mut tasks = JoinSet::new();
@@ -193,6 +205,15 @@ async fn what_waits_for_a_limit_keeps_nobody_out() {
         assert!(log.len() < 10, "{log:#?}");
         scene.control.cancel(id, None).await.unwrap();
     }
+}
+
+/// The permit of a sleep was kept for as long as its execution was in memory.
+#[tokio::test(start_paused = true)]
+async fn who_has_slept_lets_the_next_one_sleep() {
+    let scene = Scene::within(vec![one_at_a_time("flow.sleep")]);
+    let sleeps = ["a", "b"].map(|it| step(it, "flow.sleep", json!({ "ms": 500 })));
+    let id = scene.start(sleeps.to_vec()).await;
+    scene.until(id, ExecutionState::Completed, Duration::from_secs(10)).await;
 }
 
 /// Commands for executions whose tools nobody has hid all later ones.

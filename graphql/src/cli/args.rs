@@ -142,6 +142,12 @@ pub(super) enum Command {
         #[command(subcommand)]
         what: Toolsets,
     },
+    /// Fetch embedding models, which let tools be chosen by meaning.
+    Models {
+        /// What to do with them.
+        #[command(subcommand)]
+        what: Models,
+    },
     /// Serve the GraphQL API and execute whatever is there.
     Serve {
         /// Where to listen; port 0 picks one (`FABER_LISTEN`) [default: 127.0.0.1:8080].
@@ -291,6 +297,18 @@ pub(super) struct ApproveArgs {
     /// Why, for those who look at it later.
     #[arg(long)]
     pub(super) comment: Option<String>,
+}
+
+/// What to do with embedding models.
+#[derive(Debug, Subcommand)]
+pub(super) enum Models {
+    /// Fetch a model into the data directory.
+    Pull {
+        /// Its name, such as `all-MiniLM-L6-v2` or `BAAI/bge-small-en-v1.5`.
+        name: String,
+    },
+    /// List the models that were fetched.
+    List,
 }
 
 /// What to list.

@@ -3,8 +3,10 @@
 //! Nothing here is a shortcut: executions are started through [`Control`], driven by a real
 //! worker, and counted when their end is durable.
 
+mod bare;
 mod load;
 mod report;
+mod tools;
 mod workload;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -34,13 +36,13 @@ use self::report::Report;
 pub struct BenchArgs {
     /// What to measure.
     pub workload: Workload,
-    /// Steps of a plan.
+    /// Steps of a plan; for `tools`, registered tools.
     #[arg(long)]
     pub steps: Option<usize>,
-    /// Executions in all.
+    /// Executions in all; for `tools`, calls of a function.
     #[arg(long)]
     pub runs: Option<usize>,
-    /// Executions at once; for `dag`, steps at once.
+    /// Executions at once; for `dag`, steps at once; for `tools`, servers of the demo.
     #[arg(long)]
     pub concurrency: Option<usize>,
     /// What the steps' tool says a second call does.
@@ -49,7 +51,8 @@ pub struct BenchArgs {
     /// Seconds to go on for, instead of a number of runs.
     #[arg(long)]
     pub seconds: Option<f64>,
-    /// For `dag`: the file, `{"steps":[{"id","after":[…],"ms"}]}`.
+    /// For `dag`: the file, `{"steps":[{"id","after":[…],"ms"}]}`. For `tools`: the MCP servers to
+    /// start together, `{"servers":[{"command","args","env"}]}`; nine times the demo without it.
     #[arg(long)]
     pub file: Option<PathBuf>,
 }
@@ -67,6 +70,8 @@ pub enum Workload {
     Plan,
     /// Followers of executions, each reading every event.
     Subscribe,
+    /// What Faber adds around tools: finding them, calling them, having thousands of them.
+    Tools,
 }
 
 /// What a tool says a second call does.
@@ -115,6 +120,7 @@ pub async fn run(args: &BenchArgs, url: &str) -> Result<Value, BenchError> {
         Workload::Fanout => workload::fanout(&rig, args, &mut report).await?,
         Workload::Dag => workload::dag(&rig, args, &mut report).await?,
         Workload::Subscribe => workload::subscribe(&rig, args, &mut report).await?,
+        Workload::Tools => tools::tools(&rig, args, &mut report).await?,
         Workload::Plan => unreachable!("measured above, without a store"),
     }
     rig.drain.cancel();

@@ -1,5 +1,8 @@
 //! What this process works with: the configuration, whether it works, and how fast.
 
+mod clashes;
+mod safety;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -9,6 +12,7 @@ use executor::{
     limits::{CallLimits, Limited},
     toolbox::{SetStatus, ToolSet, Toolbox},
 };
+use planner::embed::Choice;
 use serde_json::{Value, json};
 
 use super::{
@@ -18,7 +22,7 @@ use super::{
     house::{House, Local, Need, open_store},
     paint::Paint,
 };
-use crate::config::{Config, Origin};
+use crate::config::{Config, Origin, variable};
 
 /// Prints the effective configuration, and where each value came from.
 pub(super) fn config(session: &Session) -> Result<Ending, Failure> {
@@ -82,6 +86,13 @@ pub(super) async fn doctor(session: &Session) -> Result<Ending, Failure> {
     if let Some(server) = &session.config.server {
         checks.push(server_answers(session, &server.value).await);
     } else {
+        checks.push(safety::confinement());
+        checks.push(safety::access(
+            &session.config.access.value,
+            session.config.listen.value,
+            variable,
+        ));
+        checks.extend(safety::secrets(&session.config.toolsets.value, variable));
         let store = store_works(session).await;
         let works = store.found.is_ok();
         checks.push(store);
@@ -125,7 +136,10 @@ async fn toolsets_connect(session: &Session) -> Result<Vec<Check>, Failure> {
     local.engine.catalog().await;
     let toolbox = local.engine.toolbox();
     let mut checks: Vec<Check> = toolbox.sets().iter().map(of_set).collect();
+    checks.push(clashes::names(toolbox));
     checks.push(limits_hold(session.config.limits.calls(), toolbox));
+    let choice = local.engine.embedders().choose().await;
+    checks.push(embedding(&choice));
     checks.push(retention(&session.config));
     local.close().await;
     Ok(checks)
@@ -150,6 +164,21 @@ fn limits_hold(limits: &CallLimits, toolbox: &Toolbox) -> Check {
             Some(Limited::Tool(name)) => Err(format!("no toolset has a tool `{name}`")),
         },
         help: "correct `limits.calls` in the configuration: `faber tools list` lists the tools",
+    }
+}
+
+/// Says which embedder is used, and why no other that is wanted more.
+fn embedding(choice: &Choice) -> Check {
+    let used = match &choice.embedding {
+        Some(embedding) => format!("{} (`{}`)", embedding.source, embedding.texts.model()),
+        None => "tools are chosen by their words alone".to_owned(),
+    };
+    let why = choice.passed_over.iter().map(|it| format!("{}; ", it.why)).collect::<String>();
+    Check {
+        name: "embedding".to_owned(),
+        found: if why.is_empty() { Ok(used) } else { Err(format!("{why}instead: {used}")) },
+        help: "correct `embedding` in the configuration, or fetch a model: \
+               `faber models pull all-MiniLM-L6-v2`",
     }
 }
 

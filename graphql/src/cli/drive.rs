@@ -65,7 +65,15 @@ impl Drive {
             let orphans = self.store.orphans(now, ORPHANS).await?;
             return Ok(orphans.iter().any(|it| it.execution == id));
         }
-        let is_due = |head: &Head| self.begins && head.due.is_some_and(|it| it <= now);
-        Ok(is_due(&head) || !self.store.inbox(Some(id)).await?.is_empty())
+        let is_due = self.begins && head.due.is_some_and(|it| it <= now);
+        Ok((is_due && self.has_tools(&head).await?)
+            || !self.store.inbox(Some(id)).await?.is_empty())
+    }
+
+    /// Returns whether the tools of an execution are at hand: without them it would be claimed only
+    /// to be put aside, again and again.
+    async fn has_tools(&self, head: &Head) -> Result<bool, StoreError> {
+        let plan = self.store.plan(head.plan).await?;
+        Ok(plan.is_none_or(|it| self.handle.toolbox().has_all(it.tools())))
     }
 }

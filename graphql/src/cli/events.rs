@@ -268,6 +268,7 @@ impl Board {
                 self.is_over = true;
                 return None;
             }
+            "claimed" if data["renewed"] == true => return None,
             "claimed" if data["epoch"].as_u64().is_some_and(|it| it > 1) => {
                 format!("carried on by {}", data["node"].as_str().unwrap_or("a worker"))
             }

@@ -162,7 +162,8 @@ impl Local {
         let planner = Arc::new(Offline);
         let options = config.limits.options();
         let engine = Engine::new(control, registry.clone(), planner, clock, options)
-            .with_selection(None, config.margin.value);
+            .with_embedders(config.embedding_sources())
+            .with_margin(config.margin.value);
         let limits = if need == Need::Everything { Limits::default() } else { own_limits() };
         let schema = schema::build(engine.clone(), limits);
         let mut upkeep = Upkeep::default();
@@ -252,5 +253,6 @@ fn registry(
         configured: if has_tools { configured(config, &base) } else { Vec::new() },
         contexts: config.contexts.clone(),
         base,
+        secrets: config.access.value.secrets().clone(),
     }))
 }

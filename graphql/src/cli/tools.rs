@@ -22,7 +22,9 @@ use super::{
 
 /// Lists tools, or shows one.
 pub(super) async fn tools(session: &Session, what: Tools) -> Result<Ending, Failure> {
-    let house = House::open(session, Need::Tools).await?;
+    // Calls may have limits, which a worker counts.
+    let need = if matches!(what, Tools::Call { .. }) { Need::Driving } else { Need::Tools };
+    let house = House::open(session, need).await?;
     let shown = match what {
         Tools::Call { name, parameters } => call(session, house.client(), &name, parameters).await,
         Tools::Load { file, toolset } => load(session, house.client(), &file, &toolset).await,

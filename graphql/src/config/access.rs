@@ -1,5 +1,7 @@
 //! `access` of the configuration: who may do what. Tokens themselves are in the environment.
 
+use std::collections::BTreeSet;
+
 use planner::nearest::did_you_mean;
 use serde_json::{Map, Value, json};
 use shared::store::Rate;
@@ -15,6 +17,8 @@ const LIMITS: [&str; 2] = ["calls", "per_tool"];
 const TOKENS: usize = 1_000;
 /// The most patterns of one token: each is looked at for every call.
 const PATTERNS: usize = 1_000;
+/// The most variables that added toolsets may use.
+const SECRETS: usize = 1_000;
 /// A token with fewer bytes can be guessed.
 const SHORT: usize = 16;
 
@@ -22,6 +26,7 @@ const SHORT: usize = 16;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccessConfig {
     tokens: Vec<TokenConfig>,
+    secrets: BTreeSet<String>,
 }
 
 /// A token, as it was written.
@@ -40,6 +45,22 @@ impl AccessConfig {
     /// Returns whether there are no tokens, so that only this machine may connect.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
+    }
+
+    /// Returns the variables of the environment that added toolsets may use.
+    pub fn secrets(&self) -> &BTreeSet<String> {
+        &self.secrets
+    }
+
+    /// Returns how many tokens there are.
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Reads it as it stands in the file.
+    #[cfg(test)]
+    pub(crate) fn read(written: Value) -> Result<Self, String> {
+        read(Some(written))
     }
 
     /// Takes the tokens from the environment.
@@ -112,9 +133,10 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
             return Err(format!("`access` must be a map, such as `{hint}`"));
         }
     };
-    check_keys(&fields, &["tokens"]).map_err(|why| format!("`access`: {why}"))?;
+    check_keys(&fields, &["tokens", "secrets"]).map_err(|why| format!("`access`: {why}"))?;
+    let secrets = secrets(fields.get("secrets"))?;
     let items = match fields.get("tokens") {
-        None | Some(Value::Null) => return Ok(AccessConfig::default()),
+        None | Some(Value::Null) => return Ok(AccessConfig { secrets, ..AccessConfig::default() }),
         Some(Value::Array(items)) if items.len() <= TOKENS => items,
         Some(_) => return Err(format!("`access.tokens` must be a list of at most {TOKENS}")),
     };
@@ -128,7 +150,21 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
         }
         tokens.push(token);
     }
-    Ok(AccessConfig { tokens })
+    Ok(AccessConfig { tokens, secrets })
+}
+
+/// Reads which variables of the environment added toolsets may use.
+fn secrets(value: Option<&Value>) -> Result<BTreeSet<String>, String> {
+    let wrong = || {
+        format!("`access.secrets` must be a list of at most {SECRETS} names, such as `[PET_KEY]`")
+    };
+    let items = match value {
+        None | Some(Value::Null) => return Ok(BTreeSet::new()),
+        Some(Value::Array(items)) if items.len() <= SECRETS => items,
+        Some(_) => return Err(wrong()),
+    };
+    let names = items.iter().map(|it| it.as_str().filter(|it| !it.trim().is_empty()));
+    names.map(|it| it.map(str::to_owned).ok_or_else(wrong)).collect()
 }
 
 fn token(item: &Value) -> Result<TokenConfig, String> {
@@ -245,6 +281,21 @@ mod tests {
             .assert_eq(&config.to_json().to_string());
         assert!(read(None).unwrap().is_empty());
         assert!(!read(Some(json!({}))).unwrap().open(|_| None).unwrap().wants_token());
+    }
+
+    #[test]
+    fn added_toolsets_may_use_the_variables_that_are_named() {
+        let config = read(Some(json!({ "secrets": ["PET_KEY", "A", "A"] }))).unwrap();
+        assert_eq!(config.secrets().iter().collect::<Vec<_>>(), ["A", "PET_KEY"]);
+        assert!(config.is_empty() && read(Some(json!({}))).unwrap().secrets().is_empty());
+        for wrong in [json!("A"), json!([1]), json!([" "])] {
+            refused(
+                json!({ "secrets": wrong }),
+                expect![
+                    "`access.secrets` must be a list of at most 1000 names, such as `[PET_KEY]`"
+                ],
+            );
+        }
     }
 
     #[test]

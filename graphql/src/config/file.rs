@@ -13,18 +13,21 @@ use executor::sources::{SetConfig, habilis};
 use planner::nearest::did_you_mean;
 use serde_json::{Map, Value, json};
 
-use super::{AccessConfig, ConfigError, Limits, PLANNER, access, age, toolsets};
+use super::{
+    AccessConfig, ConfigError, EmbeddingConfig, Limits, PLANNER, access, age, embedding, toolsets,
+};
 
 /// The most bytes of a configuration file: above it, it is some other file.
 const FILE_BYTES: u64 = 4 << 20;
 
 /// What may stand at the top of the file.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "store",
     "planner",
     "toolsets",
     "tools_files",
     "selection",
+    "embedding",
     "limits",
     "retention",
     "contexts",
@@ -35,7 +38,7 @@ const DESCRIBED: &str = "tools";
 /// The shortest time that what is over is kept: a worker may be frozen for a while and come back.
 const SHORTEST: Duration = Duration::from_mins(1);
 /// What other versions read there.
-const LATER: [&str; 2] = ["toolkit_files", "embedding"];
+const LATER: [&str; 1] = ["toolkit_files"];
 
 /// What a file said.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -55,6 +58,8 @@ pub(super) struct File {
     pub(super) described: Option<SetConfig>,
     /// How much nearer than the least similar example is near enough.
     pub(super) margin: Option<f64>,
+    /// Where the vectors of texts come from.
+    pub(super) embedding: Option<EmbeddingConfig>,
 }
 
 /// Reads a file and resolves its paths.
@@ -113,6 +118,7 @@ pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
         contexts: contexts(fields.remove("contexts"))?,
         described: described(fields.remove("tools_files"), base)?,
         margin: margin(fields.remove("selection"))?,
+        embedding: embedding::read(fields.remove("embedding"), base)?,
     })
 }
 
@@ -202,7 +208,7 @@ fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {
 }
 
 /// Says that a setting is known and can do nothing yet.
-pub(super) fn unsupported(what: &str) -> String {
+fn unsupported(what: &str) -> String {
     format!("`{what}` is not supported by this version: remove it, or use a newer `faber`")
 }
 

@@ -27,8 +27,10 @@ impl Config {
             "planner": shown(&json!(self.planner.value), self.planner.origin),
             "toolsets": shown(&mask_sets(&self.written), self.toolsets.origin),
             "selection": { "margin": shown(&json!(self.margin.value), self.margin.origin) },
+            "embedding": shown(&self.embedding.value.to_json(), self.embedding.origin),
             "limits": limits,
             "access": shown(&self.access.value.to_json(), self.access.origin),
+            "access.secrets": shown(&json!(self.access.value.secrets()), self.access.origin),
             "retention": shown(&json!(retention), self.retention.origin),
         })
     }

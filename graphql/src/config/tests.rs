@@ -110,16 +110,83 @@ fn the_margin_may_be_negative() {
 
 #[test]
 fn what_later_versions_know_is_never_ignored() {
-    for text in [
-        "embedding: { model: x }",
-        "toolkit_files: []",
-        "planner: { provider: openai, model: x }",
-        "toolsets: [{ name: s, source: { mcp: { url: 'http://x' } } }]",
-        "toolsets: [{ name: s, source: { openapi: {} } }]",
-        "toolsets: [{ name: s, source: { graphql: {} } }]",
-    ] {
+    for text in ["toolkit_files: []", "planner: { provider: openai, model: x }"] {
         let err = file::parse(text, Path::new("/")).unwrap_err();
         assert!(err.contains("is not supported by this version"), "{text}: {err}");
+    }
+}
+
+/// They were refused long after they could be used.
+#[test]
+fn a_set_may_come_from_each_kind_of_source() {
+    for source in [
+        "mcp: { url: 'http://localhost:1/mcp' }",
+        "openapi: { document: ./petstore.yaml, base_url: 'http://localhost:1' }",
+        "graphql: { url: 'http://localhost:1/graphql' }",
+        "builtin: file_tools",
+        "tools: []",
+    ] {
+        let text = format!("toolsets: [{{ name: s, source: {{ {source} }} }}]");
+        file::parse(&text, Path::new("/")).unwrap_or_else(|err| panic!("{source}: {err}"));
+    }
+}
+
+#[test]
+fn every_kind_of_source_can_stand_in_the_file() {
+    let text = "toolsets:
+        - { name: a, source: { mcp: { url: 'http://x/mcp' } } }
+        - { name: b, source: { openapi: { document: ./pets.yaml } } }
+        - { name: c, source: { graphql: { url: 'http://x/graphql' } } }
+        - { name: d, source: { builtin: code_tools, git: allowed } }";
+    let (sets, _) = file::parse(text, Path::new("/etc")).unwrap().toolsets.unwrap();
+    assert_eq!(sets.len(), 4);
+    refused(
+        "toolsets: [{ name: s, source: { openapi: {} } }]",
+        expect!["`toolsets[0]`: missing field `document`"],
+    );
+}
+
+#[test]
+fn embedders_are_what_is_configured_and_then_the_built_in_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.yaml");
+    let load = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let flags = Flags { config: Some(path.clone()), ..Flags::default() };
+        Config::load(&flags, &environment(folder.path()))
+    };
+    let sources = |text: &str| {
+        let sources = load(text).unwrap().embedding_sources();
+        sources.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let builtin = "the built-in encoder";
+    assert_eq!(sources("limits: {}"), [builtin]);
+    assert_eq!(sources("embedding: { builtin: true }"), [builtin]);
+    assert!(sources("embedding: { builtin: false }").is_empty());
+    let shown = |path: &Path| format!("the model in `{}`", path.display());
+    let here = folder.path().join("minilm");
+    assert_eq!(sources("embedding: { model: minilm }"), [&*shown(&here), builtin]);
+    let fetched = load("limits: {}").unwrap().models().join("minilm");
+    std::fs::create_dir_all(&fetched).unwrap();
+    assert_eq!(sources("embedding: { model: minilm }"), [&*shown(&fetched), builtin]);
+    std::fs::create_dir(&here).unwrap();
+    assert_eq!(sources("embedding: { model: minilm }"), [&*shown(&here), builtin]);
+    let server = "embedding: { base_url: 'http://h/v1', model: m }";
+    assert_eq!(sources(server), ["the model `m` at http://h/v1", builtin]);
+    let keyed = "embedding: { base_url: 'http://h/v1', model: m, api_key_env: FABER_NOT_SET }";
+    let wanted = &load(keyed).unwrap().embedding_sources()[0];
+    assert!(matches!(wanted, planner::embed::Source::Wrong(why) if why.contains("FABER_NOT_SET")));
+    for text in [
+        "embedding: {}",
+        "embedding: { base_url: 'http://h/v1' }",
+        "embedding: { model: m, builtin: true }",
+        "embedding: { model: m, api_key_env: X }",
+        "embedding: { base_url: 'http://me:secret@h/v1', model: m }",
+        "embedding: { modle: m }",
+        "embedding: local",
+    ] {
+        let err = load(text).unwrap_err().to_string();
+        assert!(err.contains("write `{ builtin: true }`"), "{text}: {err}");
     }
 }
 
@@ -164,12 +231,12 @@ fn secrets_are_not_shown() {
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("c.yaml");
-    let text = "toolsets: [{ name: s, source: { mcp: { command: x, env: { KEY: secret } } } }]";
+    let text = "toolsets: [{ name: s, source: { mcp: { command: x, env: { KEY: hunter2 } } } }]";
     std::fs::write(&path, text).unwrap();
     let flags = Flags { config: Some(path), ..Flags::default() };
     let config = Config::load(&flags, &environment(folder.path())).unwrap();
     let shown = config.to_json().to_string();
-    assert!(shown.contains(r#""KEY":"***""#) && !shown.contains("secret"), "{shown}");
+    assert!(shown.contains(r#""KEY":"***""#) && !shown.contains("hunter2"), "{shown}");
 }
 
 #[test]

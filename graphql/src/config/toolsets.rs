@@ -6,10 +6,7 @@ use executor::{registry, sources::SetConfig, tool::flow};
 use planner::nearest::did_you_mean;
 use serde_json::{Value, json};
 
-use super::{Origin, Setting, file::unsupported};
-
-/// What kinds of sources other versions know.
-const LATER: [&str; 2] = ["openapi", "graphql"];
+use super::{Origin, Setting};
 
 /// Returns the demo: this very binary as a server of 18 tools.
 pub(super) fn demo() -> (Setting<Vec<SetConfig>>, Value) {
@@ -33,7 +30,6 @@ pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String>
     let mut sets = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
         let placed = |why: String| format!("`toolsets[{at}]`: {why}");
-        check_supported(item).map_err(placed)?;
         let set: SetConfig = serde_json::from_value(item.clone())
             .map_err(|err| placed(explain(&err.to_string())))?;
         if !names.insert(set.name.clone()) {
@@ -43,20 +39,6 @@ pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String>
         sets.push(set.rooted(base));
     }
     Ok(sets)
-}
-
-/// Refuses what is known and can do nothing yet, before it is refused as unknown.
-fn check_supported(item: &Value) -> Result<(), String> {
-    let Some(source) = item.get("source") else { return Ok(()) };
-    for kind in LATER {
-        if source.get(kind).is_some() {
-            return Err(unsupported(&format!("source.{kind}")));
-        }
-    }
-    if source.get("mcp").is_some_and(|it| it.get("url").is_some()) {
-        return Err(unsupported("source.mcp.url"));
-    }
-    Ok(())
 }
 
 /// Adds the nearest known field to what `serde` says of an unknown one.

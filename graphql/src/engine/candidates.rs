@@ -47,7 +47,11 @@ impl Engine {
         let by = if tools.len() > most { Criterion::Hybrid } else { Criterion::Lexical };
         let limit = tools.len().min(SELECTED);
         let ask = Ask { query, by, limit, margin: 0.0 };
-        let selected = self.choosing.planning.select(&tools, &ask, |_| true).await;
+        let selector = match by {
+            Criterion::Hybrid => self.selectors().await.planning,
+            _ => Arc::clone(&self.choosing.planning_words),
+        };
+        let selected = selector.select(&tools, &ask, |_| true).await;
         let selection = selected.unwrap_or_default();
         let mut candidates: Vec<Candidate> = selection
             .matches

@@ -1,12 +1,12 @@
 //! Chooses tools for a query, and says which are wanted by the same sentences.
 
-use std::sync::Arc;
+use std::{
+    fmt::Write as _,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use executor::toolbox::{Listing, ToolSet};
-use planner::{
-    embed::Embedder,
-    select::{Ask, Criterion, MARGIN, SelectError, Selector, Similarity},
-};
+use planner::select::{Ask, Criterion, MARGIN, SelectError, Selector, Similarity};
 use shared::{limits, tool::ToolDefinition};
 
 use super::{Engine, EngineError};
@@ -17,23 +17,29 @@ pub const SELECTED: usize = 1_000;
 /// How tools are chosen.
 #[derive(Clone, Debug)]
 pub(super) struct Choosing {
-    /// What chooses from all tools.
-    selector: Arc<Selector>,
-    /// What chooses from those that can be planned: another list, so that neither forgets its own.
-    pub(super) planning: Arc<Selector>,
     margin: f64,
+    /// What chooses from all tools by their words: nobody waits for a model that has no say.
+    words: Arc<Selector>,
+    /// What does so from those that can be planned.
+    pub(super) planning_words: Arc<Selector>,
+    selectors: Arc<Mutex<Option<Selectors>>>,
 }
 
-impl Choosing {
-    fn new(embedder: Option<Arc<dyn Embedder>>, margin: f64) -> Self {
-        let selector = Arc::new(Selector::new(embedder.clone()));
-        Self { selector, planning: Arc::new(Selector::new(embedder)), margin }
-    }
+/// What chooses with one model.
+#[derive(Clone, Debug)]
+pub(super) struct Selectors {
+    /// The model, where there is one.
+    model: Option<String>,
+    /// What chooses from all tools.
+    every: Arc<Selector>,
+    /// What chooses from those that can be planned: another list, so that neither forgets its own.
+    pub(super) planning: Arc<Selector>,
 }
 
 impl Default for Choosing {
     fn default() -> Self {
-        Self::new(None, MARGIN)
+        let words = || Arc::new(Selector::new(None));
+        Self { margin: MARGIN, words: words(), planning_words: words(), selectors: Arc::default() }
     }
 }
 
@@ -79,11 +85,43 @@ pub struct Wanted<'a> {
 }
 
 impl Engine {
-    /// Returns an engine that chooses tools with this embedder, and takes for a hit what is nearer
-    /// than the least similar example by this margin.
+    /// Returns an engine that takes for a hit what is nearer than the least similar example by this
+    /// margin.
     #[must_use]
-    pub fn with_selection(self, embedder: Option<Arc<dyn Embedder>>, margin: f64) -> Self {
-        Self { choosing: Choosing::new(embedder, margin), ..self }
+    pub fn with_margin(self, margin: f64) -> Self {
+        Self { choosing: Choosing { margin, ..self.choosing.clone() }, ..self }
+    }
+
+    /// Returns what chooses tools with the model that is used now.
+    pub(super) async fn selectors(&self) -> Selectors {
+        let choice = self.embedders.choose().await;
+        let model = choice.embedding.as_ref().map(|it| it.texts.model().to_owned());
+        let mut held = self.choosing.selectors.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*held {
+            Some(selectors) if selectors.model == model => selectors.clone(),
+            _ => {
+                let embedding = choice.embedding.as_ref();
+                let new =
+                    || Arc::new(embedding.map_or_else(|| Selector::new(None), Selector::with));
+                let selectors = Selectors { model, every: new(), planning: new() };
+                *held = Some(selectors.clone());
+                selectors
+            }
+        }
+    }
+
+    /// Says why nothing was chosen; an embedder that failed is not trusted any more.
+    async fn unchosen(&self, err: SelectError) -> EngineError {
+        if matches!(err, SelectError::Embed(_)) {
+            self.embedders.forget().await;
+        }
+        let mut err = EngineError::from(err);
+        if let EngineError::PlannerUnavailable { message, .. } = &mut err {
+            for it in &self.embedders.choose().await.passed_over {
+                let _ = write!(message, "; {}: {}", it.source, it.why);
+            }
+        }
+        err
     }
 
     /// Chooses the tools that a query needs, the best first.
@@ -91,17 +129,27 @@ impl Engine {
         check(wanted.query)?;
         self.settled().await;
         let listing = self.toolbox.listing();
-        let Choosing { selector, margin, .. } = &self.choosing;
+        let selector = match wanted.by {
+            Criterion::Lexical => Arc::clone(&self.choosing.words),
+            _ => self.selectors().await.every,
+        };
         let Wanted { query, by, limit, active_only } = wanted;
-        let ask = Ask { query, by, limit: limit.min(SELECTED), margin: *margin };
+        let ask = Ask { query, by, limit: limit.min(SELECTED), margin: self.choosing.margin };
         let may = self.allowed(&listing);
         let may = |at| (!active_only || listing.set(at).is_active) && may(at);
-        let selected = selector.select(listing.definitions(), &ask, may).await?;
+        let selected = selector.select(listing.definitions(), &ask, may).await;
+        let selected = match selected {
+            Ok(selected) => selected,
+            Err(err) => return Err(self.unchosen(err).await),
+        };
+        if selected.without_meaning.is_some() {
+            self.embedders.forget().await;
+        }
         let matches = selected.matches.into_iter();
         Ok(matches
             .map(|it| Chosen {
                 tool: Arc::clone(&listing.definitions()[it.at]),
-                set: ToolSet { tools: Vec::new(), ..listing.set(it.at).clone() },
+                set: listing.set(it.at).clone(),
                 score: it.score,
                 is_hit: it.is_hit,
                 least_similar: it.least_similar,
@@ -118,8 +166,10 @@ impl Engine {
     ) -> Result<Vec<Colliding>, EngineError> {
         self.settled().await;
         let listing = self.toolbox.listing();
-        let selector = &self.choosing.selector;
-        let rows = selector.centroids(listing.definitions()).await?;
+        let rows = match self.selectors().await.every.centroids(listing.definitions()).await {
+            Ok(rows) => rows,
+            Err(err) => return Err(self.unchosen(err).await),
+        };
         let engine = self.clone();
         let compared = tokio::task::spawn_blocking(move || {
             let pairs = rows.collisions(similarity, threshold, engine.allowed(&listing));

@@ -9,6 +9,7 @@ use executor::{
     call,
     registry::{Registry, RegistryError, Switched},
     toolbox::Found,
+    worker::CallPermit,
 };
 use planner::calls::{CatalogNames, ToolCall, parse_tool_calls, schemas::schemas_for};
 use serde_json::{Map, Value, json};
@@ -27,6 +28,10 @@ use super::{Engine, EngineError};
 /// The most calls that one look at the history returns.
 const HISTORY: usize = 1_000;
 
+/// How long a call waits for room within the limits on calls: whoever asks waits, too.
+const PERMIT_WAIT: Duration = Duration::from_secs(30);
+/// Calls that may wait for such room in this process, those of steps included.
+const WAITING: usize = 10_000;
 /// How often what was counted is added to the store.
 const FLUSH: Duration = Duration::from_secs(1);
 
@@ -81,6 +86,7 @@ impl Engine {
         call.tool = tool.to_string();
         self.grant.check_tools([&tool])?;
         self.grant.spend([&tool])?;
+        let _permit = self.permit(&call, &tool, &left).await?;
         if effect != Effect::Read {
             self.keep_call(&call).await?;
         }
@@ -91,6 +97,39 @@ impl Engine {
         call.result = result.map_err(|err| err.to_string());
         self.keep_call(&call).await?;
         Ok(call)
+    }
+
+    /// Waits until a call fits into the limits that all nodes share, as a step of a plan does, but
+    /// no longer than whoever calls can be expected to.
+    async fn permit(
+        &self,
+        call: &DirectCall,
+        tool: &ToolName,
+        left: &CancellationToken,
+    ) -> Result<Option<CallPermit>, EngineError> {
+        let limits = self.options.calls.of(tool, &call.parameters);
+        if limits.is_empty() {
+            return Ok(None);
+        }
+        let keys: Vec<_> = limits.iter().map(|it| format!("`{}`", it.key)).collect();
+        let keys = keys.join(", ");
+        let refused = |why: String| {
+            EngineError::LimitExceeded(format!("calls of `{tool}` are limited by {keys}: {why}"))
+        };
+        let Some(worker) = self.control.worker() else {
+            let why = "this process cannot count them, so let a server call it";
+            return Err(refused(why.to_owned()));
+        };
+        if worker.waiting_for_permits() >= WAITING {
+            return Err(refused(format!("{WAITING} calls wait already; try again later")));
+        }
+        let permit = tokio::select! {
+            permit = worker.permit(call.id.clone(), limits, PERMIT_WAIT) => permit,
+            () = left.cancelled() => return Err(refused("nobody waits for it any more".to_owned())),
+        };
+        let seconds = PERMIT_WAIT.as_secs();
+        let late = || refused(format!("there was no room within {seconds} s; try again later"));
+        permit.ok_or_else(late).map(Some)
     }
 
     /// Returns what a name means, once the set that may have it is known.
@@ -272,6 +311,7 @@ impl From<RegistryError> for EngineError {
                 Self::Conflict(message)
             }
             RegistryError::Invalid(why) => Self::InvalidArgument(why),
+            RegistryError::Secret(_) => Self::Forbidden(message),
             RegistryError::Full { .. } => Self::LimitExceeded(message),
             RegistryError::Store(err) => Self::Store(err),
         }

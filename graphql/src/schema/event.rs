@@ -75,7 +75,10 @@ pub(super) fn data(event: &Event) -> Value {
 fn details(event: &Event) -> Value {
     match event {
         Event::Created(created) => of_created(created),
-        Event::Claimed(Claimed { worker, node, epoch }) => {
+        Event::Claimed(Claimed { worker, node, epoch, renewed: true }) => {
+            json!({ "worker": worker, "node": node, "epoch": epoch, "renewed": true })
+        }
+        Event::Claimed(Claimed { worker, node, epoch, .. }) => {
             json!({ "worker": worker, "node": node, "epoch": epoch })
         }
         Event::StepStarted(StepStarted { items: Some(n), .. }) => json!({ "items": n }),

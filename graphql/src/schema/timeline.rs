@@ -191,6 +191,14 @@ fn message(event: &Event) -> String {
     let step = subject(event);
     match event {
         Event::Created(it) => format!("execution of `{}` asked for", it.plan),
+        Event::Claimed(it) if it.renewed => {
+            format!(
+                "kept by `{}` on {}, whose lease had run out, claim {}",
+                it.worker,
+                it.node,
+                int(it.epoch.0)
+            )
+        }
         Event::Claimed(it) => {
             format!("taken by `{}` on {}, claim {}", it.worker, it.node, int(it.epoch.0))
         }

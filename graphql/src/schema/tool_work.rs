@@ -238,7 +238,7 @@ fn find(toolbox: &Toolbox, name: &str) -> Option<Tool> {
     let name = name.parse().ok()?;
     let (Found::Tool(found) | Found::Inactive(found)) = toolbox.find(&name) else { return None };
     let definition = found.definition();
-    let set = toolbox.sets().into_iter().find(|it| it.name == definition.set)?;
+    let set = toolbox.set(&definition.set)?;
     Some(Tool::new(definition, &set))
 }
 

@@ -68,15 +68,15 @@ impl Selector {
     /// Returns what texts mean; nothing where no embedder is configured, or why there is no
     /// meaning.
     async fn meaning(&self, tools: &Tools, texts: &[&str]) -> Result<Meaning, Option<EmbedError>> {
-        let Some(embedder) = self.embedder() else { return Err(None) };
+        let Some(pair) = self.embedders() else { return Err(None) };
         let found = async {
-            let tools = self.index().await.meanings(tools, &**embedder).await?;
-            let texts = embedded(&**embedder, texts).await?;
+            let tools = self.index().await.meanings(tools, &*pair.texts).await?;
+            let texts = embedded(&*pair.queries, texts).await?;
             let expected = tools.dimensions();
             if texts.iter().any(|it| expected.is_some_and(|expected| expected != it.len())) {
                 let why =
                     "its vectors have got another length: restart after changing it".to_owned();
-                return Err(EmbedError::Model { model: embedder.model().to_owned(), why });
+                return Err(EmbedError::Model { model: pair.queries.model().to_owned(), why });
             }
             Ok(Meaning { tools, texts: texts.iter().map(|it| vector::unit(it)).collect() })
         };

@@ -9,7 +9,7 @@ use super::{
     index::{Centroids, Index, Tools, embedded, examples},
     rows::Rows,
 };
-use crate::embed::{EmbedError, Embedder};
+use crate::embed::{EmbedError, Embedder, Embedding};
 
 /// How much nearer to a tool's centroid than its least similar example a query must be for a hit,
 /// where nothing else is said.
@@ -19,10 +19,17 @@ pub const MARGIN: f64 = 0.01;
 /// new is read and embedded.
 #[derive(Debug)]
 pub struct Selector {
-    embedder: Option<Arc<dyn Embedder>>,
+    embedders: Option<Pair>,
     index: Mutex<Index>,
     /// What kept meaning out the last time, so that it is said once.
     told: Plain<Option<EmbedError>>,
+}
+
+/// One model, for what is embedded once and for what is asked.
+#[derive(Clone, Debug)]
+pub(super) struct Pair {
+    pub(super) texts: Arc<dyn Embedder>,
+    pub(super) queries: Arc<dyn Embedder>,
 }
 
 /// What is asked of a selector.
@@ -96,12 +103,21 @@ pub enum SelectError {
 impl Selector {
     /// Makes a selector that knows no tool yet. Without an embedder only words have a say.
     pub fn new(embedder: Option<Arc<dyn Embedder>>) -> Self {
-        Self { embedder, index: Mutex::default(), told: Plain::default() }
+        let pair = embedder.map(|it| Pair { texts: Arc::clone(&it), queries: it });
+        Self { embedders: pair, index: Mutex::default(), told: Plain::default() }
+    }
+
+    /// Makes a selector that knows no tool yet, with one model for what is embedded once and for
+    /// what is asked.
+    pub fn with(embedding: &Embedding) -> Self {
+        let (texts, queries) = (Arc::clone(&embedding.texts), Arc::clone(&embedding.queries));
+        let embedders = Some(Pair { texts, queries });
+        Self { embedders, index: Mutex::default(), told: Plain::default() }
     }
 
     /// Returns what turns texts into vectors, where something does.
-    pub fn embedder(&self) -> Option<&Arc<dyn Embedder>> {
-        self.embedder.as_ref()
+    pub(super) fn embedders(&self) -> Option<&Pair> {
+        self.embedders.as_ref()
     }
 
     /// Chooses from `tools` those of which a query needs one, by their places; only what `may`
@@ -127,9 +143,9 @@ impl Selector {
         ask: &Ask<'_>,
         may: impl Fn(usize) -> bool,
     ) -> Result<Vec<Match>, SelectError> {
-        let embedder = self.needed("by their examples")?;
-        let centroids = self.index().await.centroids(tools, embedder).await?;
-        let query = query(embedder, ask.query, &centroids.rows).await?;
+        let Pair { texts, queries } = self.needed("by their examples")?;
+        let centroids = self.index().await.centroids(tools, &**texts).await?;
+        let query = query(&**queries, ask.query, &centroids.rows).await?;
         let nearest = centroids.rows.nearest(&query, ask.limit, may);
         Ok(nearest.into_iter().filter_map(|it| judged(tools, &centroids, it, ask.margin)).collect())
     }
@@ -140,9 +156,9 @@ impl Selector {
         ask: &Ask<'_>,
         may: impl Fn(usize) -> bool,
     ) -> Result<Vec<Match>, SelectError> {
-        let embedder = self.needed("by their description")?;
-        let rows = self.index().await.descriptions(tools, embedder).await?;
-        let query = query(embedder, ask.query, &rows).await?;
+        let Pair { texts, queries } = self.needed("by their description")?;
+        let rows = self.index().await.descriptions(tools, &**texts).await?;
+        let query = query(&**queries, ask.query, &rows).await?;
         Ok(rows.nearest(&query, ask.limit, may).into_iter().map(Match::plain).collect())
     }
 
@@ -159,8 +175,8 @@ impl Selector {
 
     /// Returns the centroids of tools.
     pub async fn centroids(&self, tools: &Tools) -> Result<Arc<Centroids>, SelectError> {
-        let embedder = self.needed("that collide")?;
-        Ok(self.index().await.centroids(tools, embedder).await?)
+        let Pair { texts, .. } = self.needed("that collide")?;
+        Ok(self.index().await.centroids(tools, &**texts).await?)
     }
 
     /// Returns what is known of tools, once nobody else changes it.
@@ -179,8 +195,8 @@ impl Selector {
         *told = err.cloned();
     }
 
-    fn needed(&self, how: &'static str) -> Result<&dyn Embedder, SelectError> {
-        self.embedder.as_deref().ok_or(SelectError::NoEmbedder(how))
+    fn needed(&self, how: &'static str) -> Result<&Pair, SelectError> {
+        self.embedders.as_ref().ok_or(SelectError::NoEmbedder(how))
     }
 }
 

@@ -237,7 +237,7 @@ fn events_about_no_step_change_no_step() {
     let request = RequestId::draw(Timestamp::UNIX_EPOCH);
     let created = Created::new(plan, request, ExecutionOptions::default());
     let worker = WorkerId::draw(Timestamp::UNIX_EPOCH);
-    let claimed = Claimed { worker, node: "n".into(), epoch: Epoch(1) };
+    let claimed = Claimed { worker, node: "n".into(), epoch: Epoch(1), renewed: false };
     let payload = Arc::new(Value::Null);
     let signal = Event::SignalReceived { name: "go".to_owned(), payload, command: command() };
     let others = [

@@ -10,11 +10,15 @@ mod log;
 mod permits;
 mod prune;
 mod records;
+mod vectors;
 mod work;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use self::{documents::Kept, log::Logs, permits::Permits, records::KeptRecords, work::Work};
+use self::{
+    documents::Kept, log::Logs, permits::Permits, records::KeptRecords, vectors::KeptVectors,
+    work::Work,
+};
 use super::{Cursor, Hints, Listing, Page, plan_cache::PlanCache};
 
 /// A store in memory.
@@ -32,6 +36,7 @@ struct State {
     kept: Kept,
     permits: Permits,
     records: KeptRecords,
+    vectors: KeptVectors,
 }
 
 impl Memory {

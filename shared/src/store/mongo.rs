@@ -29,6 +29,7 @@ mod rows;
 mod streams;
 mod texts;
 mod usage;
+mod vectors;
 
 use std::sync::{Arc, atomic::AtomicU64};
 

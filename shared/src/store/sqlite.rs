@@ -27,6 +27,7 @@ mod removal;
 mod rows;
 mod schema;
 mod usage;
+mod vectors;
 mod watcher;
 mod writer;
 

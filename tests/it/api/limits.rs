@@ -1,10 +1,81 @@
 //! Limits on calls, as the API shows them.
 
+use std::time::Duration;
+
 use executor::limits::{CallLimits, Limited, Rule};
 use serde_json::{Value, json};
 use shared::store::Rate;
+use tokio::time::{self, Instant};
 
-use super::world::{limited, pluck};
+use super::world::{World, limited, pluck};
+
+async fn one_at_a_time() -> World {
+    let rule = Rule {
+        of: Limited::Set("flow".parse().unwrap()),
+        key: None,
+        concurrency: Some(1),
+        rate: None,
+    };
+    limited(CallLimits::new(vec![rule])).await
+}
+
+const CALL: &str = "mutation ($name: String!, $p: JSON) {
+    callTool(name: $name, parameters: $p) { status result } }";
+
+/// Single calls and steps are counted together.
+#[tokio::test(start_paused = true)]
+async fn a_single_call_counts_like_a_step() {
+    let rule = Rule {
+        of: Limited::Tool("flow.echo".parse().unwrap()),
+        key: None,
+        concurrency: None,
+        rate: Some(Rate { calls: 2, per_ms: 86_400_000 }),
+    };
+    let world = limited(CallLimits::new(vec![rule])).await;
+    let called = world.get(CALL, json!({ "name": "flow.echo", "p": { "n": 1 } })).await;
+    assert_eq!(called, json!({ "status": "success", "result": { "n": 1 } }));
+    let id = world.start(json!([{ "name": "flow.echo" }]), json!({})).await;
+    world.until(&id, "flow.echo", "SUCCEEDED").await;
+    let late = world.refused(CALL, json!({ "name": "flow.echo" })).await;
+    assert_eq!(late["code"], "LIMIT_EXCEEDED", "{late}");
+    let called = world.get(CALL, json!({ "name": "flow.noop" })).await;
+    assert_eq!(called["status"], "success", "others have no limit");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_call_waits_for_its_turn() {
+    let world = one_at_a_time().await;
+    let began = Instant::now();
+    let long = world.get(CALL, json!({ "name": "flow.sleep", "p": { "ms": 5_000 } }));
+    let next = async {
+        time::sleep(Duration::from_millis(1)).await;
+        let called = world.get(CALL, json!({ "name": "flow.echo", "p": { "n": 1 } })).await;
+        (called, began.elapsed())
+    };
+    let (long, (called, after)) = tokio::join!(long, next);
+    assert_eq!(long["status"], "success");
+    assert_eq!(called, json!({ "status": "success", "result": { "n": 1 } }));
+    assert!(after >= Duration::from_secs(5), "{after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_call_waits_no_longer_than_whoever_asks() {
+    let world = one_at_a_time().await;
+    let long = world.get(CALL, json!({ "name": "flow.sleep", "p": { "ms": 40_000 } }));
+    let late = async {
+        time::sleep(Duration::from_secs(1)).await;
+        world.refused(CALL, json!({ "name": "flow.echo", "p": { "n": 1 } })).await
+    };
+    let (long, late) = tokio::join!(long, late);
+    assert_eq!(long["status"], "success");
+    assert_eq!(late["code"], "LIMIT_EXCEEDED");
+    assert_eq!(
+        late["message"],
+        "calls of `flow.echo` are limited by `set:flow`: there was no room within 30 s; try again later"
+    );
+    let history = world.get("{ toolHistory { tool } }", json!({})).await;
+    assert_eq!(history, json!([{ "tool": "flow.sleep" }]), "what was refused was not called");
+}
 
 /// Complaint of rivals' users: nobody can say why a step that could run does not.
 #[tokio::test]

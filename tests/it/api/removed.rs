@@ -9,7 +9,7 @@ use shared::{
     store::{Store, memory::Memory},
 };
 use tests::faulty::{Dice, Faulty, Malice};
-use tokio::time;
+use tokio::{sync::oneshot, time};
 
 use super::world::{Role, World, text};
 
@@ -35,13 +35,24 @@ async fn an_execution_that_is_removed_while_it_is_read_is_whole_or_not_there() {
             stall: Duration::from_millis(4),
         };
         let slow = Faulty::new(Arc::clone(&memory), Dice::new(seed), malice);
+        let mut asked = slow.asked();
         let slow: Arc<dyn Store> = Arc::new(slow);
         let asking = World::over(&slow, Role::Asks, None);
+        let (answered, is_answered) = oneshot::channel::<()>();
+        let reading = async {
+            let found = asking.execution(&id, "state successful").await;
+            drop(answered);
+            found
+        };
+        // Before an operation of the reader, each in its turn; where it has fewer, behind them all.
         let removing = async {
-            time::sleep(Duration::from_millis(seed % 16)).await;
+            tokio::select! {
+                _ = asked.wait_for(|it| *it > seed % 8) => (),
+                _ = is_answered => (),
+            }
             prune(&*memory).await;
         };
-        let (found, ()) = tokio::join!(asking.execution(&id, "state successful"), removing);
+        let (found, ()) = tokio::join!(reading, removing);
         match found {
             Value::Null => gone += 1,
             found => {

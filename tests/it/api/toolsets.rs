@@ -154,6 +154,56 @@ async fn sets_appear_under_their_condition() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_added_cannot_read_the_environment() {
+    let world = world().await;
+    let add = "mutation ($input: ToolSetInput!) { addToolSet(input: $input) { name } }";
+    let secret = json!({ "x": { "secret": "HOME" } });
+    for source in [
+        json!({ "mcp": { "url": "http://127.0.0.1:1/", "headers": secret } }),
+        json!({ "tools": [{ "name": "t", "run": { "command": ["cat"], "env": secret } }] }),
+    ] {
+        let input = json!({ "name": "spy", "description": "Looks around.", "source": source });
+        let refused = world.refused(add, json!({ "input": input })).await;
+        assert_eq!(refused["code"], "FORBIDDEN");
+        assert_eq!(
+            refused["message"],
+            "added toolsets and tools may not use the variable `HOME` of Faber's environment: add \
+             it to `access.secrets` in the configuration"
+        );
+    }
+    let sets = world.get(SETS, json!({})).await;
+    assert!(!pluck(sets.as_array().unwrap(), "name").contains(&"spy".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_of_a_context_are_asked_in_plans_and_outside() {
+    let world = world().await;
+    let set = "mutation ($name: String!, $data: JSON!) { setContext(name: $name, data: $data) }";
+    let rag = json!({ "rag": { "manual": [{ "id": "tea", "content": "Tea is sent today." }] } });
+    assert_eq!(world.get(set, json!({ "name": "shop", "data": rag })).await, true);
+    assert_eq!(
+        world.get(set, json!({ "name": "club", "data": { "rag": { "x": [] } } })).await,
+        true
+    );
+    let call = "mutation ($name: String!, $p: JSON) {
+        callTool(name: $name, parameters: $p) { status result error } }";
+    let ask = |id: &str| json!({ "ragId": id, "query": "tea" });
+    let found = world.get(call, json!({ "name": "shop_rag.query_rag", "p": ask("manual") })).await;
+    assert_eq!(found["result"][0]["id"], "tea", "{found}");
+    let missing =
+        world.get(call, json!({ "name": "club_rag.query_rag", "p": ask("manual") })).await;
+    let error = missing["error"].as_str().unwrap();
+    assert!(error.contains("RAG with ID manual not found in context club"), "{error}");
+    let step = json!({ "id": "q", "name": "shop_rag.query_rag", "parameters": ask("manual") });
+    let said =
+        json!({ "name": "flow.echo", "id": "e", "parameters": { "text": "{{q[0].content}}" } });
+    let id = world.start(json!([step, said]), json!({})).await;
+    world.until(&id, "e", "SUCCEEDED").await;
+    let outputs = world.execution(&id, "outputs").await;
+    assert_eq!(outputs["outputs"]["e"], json!({ "text": "Tea is sent today." }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn replies_of_models_are_read() {
     let world = world().await;
     register(&world, echo("mine.again")).await;

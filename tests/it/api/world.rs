@@ -1,6 +1,11 @@
 //! A schema over a store, with a worker that carries out what is asked.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use async_graphql::{Request, Response, Variables};
 use async_trait::async_trait;
@@ -105,6 +110,7 @@ impl World {
             configured: Vec::new(),
             contexts: BTreeMap::new(),
             base: PathBuf::from("/"),
+            secrets: BTreeSet::new(),
         });
         let options = Options { calls, connect: PATIENCE, ..Options::default() };
         let mut tasks = JoinSet::new();

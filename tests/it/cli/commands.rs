@@ -166,6 +166,64 @@ async fn the_doctor_finds_what_is_broken() {
 }
 
 #[tokio::test]
+async fn the_doctor_tells_what_names_mean_and_what_is_safe() {
+    let home = Home::new();
+    let text = "
+toolsets:
+  - { name: one, source: { tools: [{ name: get, run: { command: [date] } }] } }
+  - name: two
+    source:
+      tools:
+        - name: get
+          run: { http: { url: 'http://127.0.0.1:1/', headers: { key: { secret: FABER_TEST_GONE } } } }
+";
+    home.file("faber.yaml", text);
+    let find = |checks: &Value, name: &str| {
+        let mut checks = checks.as_array().unwrap().iter();
+        checks.find(|it| it["name"] == name).unwrap_or_else(|| panic!("no check `{name}`")).clone()
+    };
+    let checks = home.json(&["doctor"], 3).await;
+    let names = find(&checks, "names of tools");
+    assert_eq!(names["ok"], true, "the rule says what is meant: {names}");
+    assert!(names["detail"].as_str().unwrap().contains("`get` is `one.get`, not `two.get`"));
+    let secret = find(&checks, "secret FABER_TEST_GONE");
+    assert_eq!(secret["detail"], "it is not in the environment; `two` needs it");
+    assert_eq!(secret["ok"], false);
+    let confinement = find(&checks, "confinement");
+    assert!(confinement["detail"].as_str().unwrap().contains("limits"), "{confinement}");
+    let access = find(&checks, "access");
+    let alone = "no tokens: only this machine may connect, and it may do everything";
+    assert_eq!((&access["detail"], &access["ok"]), (&alone.into(), &true.into()));
+    let token = "access: { tokens: [{ name: ci, token_env: FABER_TEST_TOKEN, role: admin }] }\n";
+    home.file("faber.yaml", token);
+    let access = find(&home.json(&["doctor"], 3).await, "access");
+    assert!(access["detail"].as_str().unwrap().contains("set `FABER_TEST_TOKEN`"), "{access}");
+}
+
+#[tokio::test]
+async fn the_bench_of_tools_measures_all_that_it_says() {
+    let home = Home::new();
+    let figures = home
+        .json(&["bench", "tools", "--steps", "50", "--runs", "20", "--concurrency", "2"], 0)
+        .await;
+    for name in [
+        "builtin_discovery_ms",
+        "servers_ratio",
+        "function_overhead_p50_us",
+        "mcp_overhead_p50_us",
+        "four_slow_tools_ms",
+        "register_last_tenth_us",
+        "many_tools_find_p50_us",
+        "many_tools_compile_p50_us",
+        "many_tools_plan_words_p50_us",
+    ] {
+        assert!(figures[name].is_number(), "{name}: {figures:#}");
+    }
+    assert_eq!((&figures["servers"], &figures["builtin_tools"]), (&2.into(), &29.into()));
+    assert_eq!((&figures["workload"], &figures["tools"]), (&"tools".into(), &50.into()));
+}
+
+#[tokio::test]
 async fn the_bench_leaves_no_store_behind() {
     let home = Home::new();
     let figures = home.json(&["bench", "chain", "--steps", "2", "--runs", "3"], 0).await;

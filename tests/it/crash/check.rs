@@ -74,7 +74,8 @@ impl Figures {
             Err(err) => return self.violations.push(format!("{id} cannot be replayed: {err}")),
         };
         self.executions += 1;
-        let claims = log.iter().filter(|it| matches!(it.event, Event::Claimed(_))).count();
+        let claims =
+            log.iter().filter(|it| matches!(&it.event, Event::Claimed(it) if !it.renewed)).count();
         self.taken_over += claims.saturating_sub(1);
         let mut must_fail = false;
         let has_failed = end.phase() == Phase::Finished(Outcome::Failed);
@@ -103,12 +104,11 @@ impl Figures {
 impl Course {
     fn of(step: &ToolExecution, log: &[Recorded]) -> Self {
         let mut course = Self::default();
-        let mut owner = None;
         for Recorded { event, .. } in log {
             if let Event::Claimed(claimed) = event {
-                // Who claims again what it has, because its lease ran out, has its calls still.
-                let is_another = owner.replace(claimed.worker) != Some(claimed.worker);
-                course.was_lost |= course.is_running && is_another;
+                // Who only says once more what it has, because its lease ran out, has its calls
+                // still.
+                course.was_lost |= course.is_running && !claimed.renewed;
             }
             if event.step() != Some(&step.id) {
                 continue;

@@ -153,7 +153,7 @@ pub(super) fn are_over(heads: &[Head]) -> bool {
 /// Returns who claimed an execution, in the order of claims.
 pub(super) fn claimers(log: &[Recorded]) -> Vec<WorkerId> {
     let claims = log.iter().filter_map(|it| match &it.event {
-        Event::Claimed(claimed) => Some(claimed.worker),
+        Event::Claimed(claimed) if !claimed.renewed => Some(claimed.worker),
         _ => None,
     });
     claims.collect()

@@ -134,7 +134,7 @@ async fn a_database_of_version_1_is_brought_up_to_date() {
     assert_eq!(store.read(execution(1), Seq(0)).await.unwrap().len(), 2);
     let meta = database(&url).await.collection::<Document>("meta");
     let schema = meta.find_one(doc! { "_id": "schema" }).await.unwrap().unwrap();
-    assert_eq!(schema.get_i32("version").unwrap(), 3);
+    assert_eq!(schema.get_i32("version").unwrap(), 4);
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn a_database_of_version_2_is_brought_up_to_date() {
     assert_eq!(other.records_revision().await.unwrap(), 1);
     let meta = database(&url).await.collection::<Document>("meta");
     let schema = meta.find_one(doc! { "_id": "schema" }).await.unwrap().unwrap();
-    assert_eq!(schema.get_i32("version").unwrap(), 3);
+    assert_eq!(schema.get_i32("version").unwrap(), 4);
 }
 
 #[tokio::test]

@@ -11,7 +11,8 @@ use shared::{
     limits,
     store::{
         Append, Command, Documents, ExecutionFilter, ExecutionLog, Head, Lease, Page, Permission,
-        RecordKind, RecordPage, Records, StoreError, Unless, open, sqlite::Sqlite,
+        RecordKind, RecordPage, Records, StoreError, TextHash, Unless, Vectors, open,
+        sqlite::Sqlite,
     },
 };
 use tempfile::TempDir;
@@ -242,7 +243,7 @@ async fn a_file_of_version_1_is_brought_up_to_date() {
     let version = "SELECT value FROM meta WHERE name = 'schema_version'";
     let version: String =
         Connection::open(&path).unwrap().query_row(version, [], |row| row.get(0)).unwrap();
-    assert_eq!(version, "3");
+    assert_eq!(version, "4");
 }
 
 #[tokio::test]
@@ -268,10 +269,34 @@ async fn a_file_of_version_2_is_brought_up_to_date() {
     let version = "SELECT value FROM meta WHERE name = 'schema_version'";
     let version: String =
         Connection::open(&path).unwrap().query_row(version, [], |row| row.get(0)).unwrap();
-    assert_eq!(version, "3");
+    assert_eq!(version, "4");
     drop((store, other));
     let store = Sqlite::open(&path).unwrap();
     assert_eq!(store.records_revision().await.unwrap(), 1, "opening it changes nothing");
+}
+
+#[tokio::test]
+async fn a_file_of_version_3_is_brought_up_to_date() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    version_1(&path);
+    edit(&path, include_str!("version_2.sql"));
+    edit(&path, include_str!("version_3.sql"));
+    let open = || {
+        let path = path.clone();
+        std::thread::spawn(move || Sqlite::open(&path).unwrap())
+    };
+    let openings = [open(), open(), open()];
+    let [store, other, _] = openings.map(|it| it.join().unwrap());
+    let kept = record(RecordKind::Tool, "a", json!(1), 0);
+    assert_eq!(other.record(RecordKind::Tool, "a").await.unwrap(), Some(kept), "it is there");
+    let text = TextHash([1; 32]);
+    store.put_vectors("m", &[(text, vec![0.5, 0.25])]).await.unwrap();
+    assert_eq!(other.vectors("m", &[text]).await.unwrap(), [Some(vec![0.5, 0.25])]);
+    let version = "SELECT value FROM meta WHERE name = 'schema_version'";
+    let version: String =
+        Connection::open(&path).unwrap().query_row(version, [], |row| row.get(0)).unwrap();
+    assert_eq!(version, "4");
 }
 
 #[tokio::test]

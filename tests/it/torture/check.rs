@@ -146,8 +146,11 @@ impl<'a> Reading<'a> {
             self.wrong("claims are not counted", event);
         }
         let worker = event["data"]["worker"].as_str().map(str::to_owned);
-        if worker.is_some() && self.worker == worker {
-            // Who claims again what it has, because its lease ran out, has its calls still.
+        if event["data"]["renewed"] == true {
+            // Who only says once more what it has, because its lease ran out, has its calls still.
+            if worker.is_none() || self.worker != worker {
+                self.wrong("renews what another has", event);
+            }
             return;
         }
         self.worker = worker;

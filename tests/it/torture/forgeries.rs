@@ -104,4 +104,9 @@ fn what_must_not_be_is_noticed() {
         known.log.insert(3, json!({ "type": "claimed", "data": { "epoch": 2 } }));
         number(&mut known.log);
     });
+    notices("renews what another has", |_, known, _| {
+        let data = json!({ "epoch": 2, "worker": "other", "renewed": true });
+        known.log.insert(3, json!({ "type": "claimed", "data": data }));
+        number(&mut known.log);
+    });
 }

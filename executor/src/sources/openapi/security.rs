@@ -27,6 +27,17 @@ pub(super) struct User {
     password: Text,
 }
 
+impl Credential {
+    /// Returns the secrets that it is.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = &str> {
+        let (one, other) = match self {
+            Self::Token(token) => (token, None),
+            Self::User(user) => (&user.username, Some(&user.password)),
+        };
+        std::iter::once(one).chain(other).filter_map(Text::secret)
+    }
+}
+
 impl TryFrom<Value> for Credential {
     type Error = String;
 

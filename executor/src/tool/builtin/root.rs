@@ -5,6 +5,7 @@
 //! the wrong moment leads out of it. Nothing here opens by a path of the machine, and nothing
 //! opens what is no regular file, so that a FIFO blocks nobody.
 
+mod git;
 mod ignored;
 mod lines;
 mod replace;
@@ -24,6 +25,7 @@ use cap_std::{
     fs::{Dir, FileTypeExt, Metadata, OpenOptions, OpenOptionsExt},
 };
 use nix::libc::{O_NOCTTY, O_NONBLOCK};
+use serde::Deserialize;
 use shared::tool::ToolError;
 use tokio::sync::Semaphore;
 
@@ -38,8 +40,21 @@ pub(crate) use self::{
 #[derive(Clone)]
 pub struct Root(Arc<Inner>);
 
+/// Whether what lies in `.git` may be changed: hooks and settings there run programs, as whoever
+/// next uses Git.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GitWrites {
+    /// It may not.
+    #[default]
+    Refused,
+    /// It may, like anything else.
+    Allowed,
+}
+
 struct Inner {
     dir: Dir,
+    git: GitWrites,
     /// Where the folder is, without symlinks.
     real: PathBuf,
     /// Where the folder is, as its owner calls it.
@@ -76,21 +91,31 @@ impl fmt::Debug for Root {
 }
 
 impl Root {
-    /// Opens a folder.
+    /// Opens a folder, in which nothing changes what lies in `.git`.
     ///
     /// # Errors
     ///
     /// If it is not there, is no folder, or may not be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, RootError> {
-        let path = path.as_ref();
-        Self::opened(path).map_err(|reason| RootError { path: path.to_owned(), reason })
+        Self::open_with(path, GitWrites::default())
     }
 
-    fn opened(path: &Path) -> io::Result<Self> {
+    /// Opens a folder.
+    ///
+    /// # Errors
+    ///
+    /// If it is not there, is no folder, or may not be read.
+    pub fn open_with(path: impl AsRef<Path>, git: GitWrites) -> Result<Self, RootError> {
+        let path = path.as_ref();
+        Self::opened(path, git).map_err(|reason| RootError { path: path.to_owned(), reason })
+    }
+
+    fn opened(path: &Path, git: GitWrites) -> io::Result<Self> {
         let real = path.canonicalize()?;
         let called = std::path::absolute(path)?;
         Ok(Self(Arc::new(Inner {
             dir: Dir::open_ambient_dir(&real, ambient_authority())?,
+            git,
             called: folded(&called).unwrap_or(called),
             real,
             writing: Mutex::new(()),

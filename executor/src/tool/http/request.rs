@@ -141,6 +141,20 @@ impl Fields {
 }
 
 impl HttpRun {
+    /// Returns the secrets that it sends.
+    pub(crate) fn secrets(&self) -> Vec<&str> {
+        let query = match &self.query {
+            Query::Fields(fields) => Some(fields),
+            Query::Rest => None,
+        };
+        let fields = self.headers.0.iter().chain(query.into_iter().flat_map(|it| &it.0));
+        let secrets = fields.filter_map(|(_, field)| match field {
+            Field::Filled(_) => None,
+            Field::Secret(text) => text.secret(),
+        });
+        secrets.collect()
+    }
+
     /// Returns what a second call does, as far as its method says.
     pub(crate) fn effect(&self) -> Effect {
         self.method.effect()

@@ -43,7 +43,12 @@ impl Child {
     ) -> Result<(Self, Wire), String> {
         let mut seen = Redaction::default();
         let env = variables(&spec.env, &mut seen).map_err(|err| err.to_string())?;
-        let program = Program { name: &spec.command, cwd: spec.cwd.as_deref(), env: &env };
+        let program = Program {
+            name: &spec.command,
+            cwd: spec.cwd.as_deref(),
+            env: &env,
+            inherited: spec.inherited,
+        };
         let mut command = program.command();
         command.args(&spec.args);
         let mut group = Group::spawn(&mut command).map_err(|err| program.complaint(&err))?;

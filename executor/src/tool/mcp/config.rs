@@ -8,7 +8,10 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::{secret::Text, tool::http::ServerUrl};
+use crate::{
+    secret::Text,
+    tool::{http::ServerUrl, process::Inherited},
+};
 
 /// How to reach an MCP server: what has a `url` is called there, anything else is started.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -37,6 +40,9 @@ pub struct McpCommand {
     /// The folders that the server is told to work in.
     #[serde(default)]
     pub roots: Vec<PathBuf>,
+    /// What of Faber's environment it gets.
+    #[serde(skip)]
+    pub(crate) inherited: Inherited,
 }
 
 /// Where an MCP server is, and what it wants to be told.
@@ -68,6 +74,15 @@ impl TryFrom<Map<String, Value>> for McpServer {
 }
 
 impl McpServer {
+    /// Returns the secrets that it is told.
+    pub(crate) fn secrets(&self) -> Vec<&str> {
+        let texts = match self {
+            Self::Command(it) => &it.env,
+            Self::Http(it) => &it.headers,
+        };
+        texts.values().filter_map(Text::secret).collect()
+    }
+
     /// Resolves its relative roots against a folder.
     pub(crate) fn root(&mut self, base: &Path) {
         let roots = match self {

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use executor::tool::flow;
+use executor::{tool::flow, toolbox::Toolbox};
 use futures::StreamExt;
 use planner::{
     catalog::{Catalog, CatalogTool},
@@ -229,12 +229,12 @@ pub(super) fn plan(steps: usize) -> Value {
     });
     let draft = Draft { tools: drafts.collect(), ..Draft::default() };
     let begun = Instant::now();
-    let compiled = compile(&draft, about(), &catalog());
+    let compiled = compile(&draft, about(), &catalog(&flow_tools()));
     let wall = begun.elapsed();
     let (nodes, edges) = (60_000_usize, 245_000_usize);
     let draft = cyclic(nodes, edges);
     let begun = Instant::now();
-    let refused = compile(&draft, about(), &catalog());
+    let refused = compile(&draft, about(), &catalog(&flow_tools()));
     let cycle = begun.elapsed();
     let named = refused.err().unwrap_or_default();
     let mut report = Report::compiler(wall, steps);
@@ -271,7 +271,12 @@ fn tool_of(effect: BenchEffect) -> &'static str {
     }
 }
 
-fn step(id: &str, tool: &str, parameters: Option<Value>, before: Option<Value>) -> DraftStep {
+pub(super) fn step(
+    id: &str,
+    tool: &str,
+    parameters: Option<Value>,
+    before: Option<Value>,
+) -> DraftStep {
     DraftStep {
         id: Some(id.to_owned()),
         name: Some(tool.to_owned()),
@@ -281,13 +286,16 @@ fn step(id: &str, tool: &str, parameters: Option<Value>, before: Option<Value>) 
     }
 }
 
-fn catalog() -> Catalog {
-    let tools = flow::flow().tools;
-    Catalog::new(
-        tools
-            .iter()
-            .map(|it| CatalogTool { definition: Arc::clone(it.definition()), is_active: true }),
-    )
+fn flow_tools() -> Toolbox {
+    Toolbox::new([flow::flow()])
+}
+
+fn catalog(toolbox: &Toolbox) -> Catalog {
+    let sets = toolbox.sets();
+    let tools = sets.iter().flat_map(|it| &it.tools);
+    let tools =
+        tools.map(|it| CatalogTool { definition: Arc::clone(it.definition()), is_active: true });
+    Catalog::new(tools)
 }
 
 fn about() -> About {
@@ -303,13 +311,13 @@ fn about() -> About {
 }
 
 /// Compiles steps and keeps the plan, as any client would.
-async fn keep(rig: &Rig, tools: Vec<DraftStep>) -> Result<Arc<Plan>, BenchError> {
+pub(super) async fn keep(rig: &Rig, tools: Vec<DraftStep>) -> Result<Arc<Plan>, BenchError> {
     let about = about();
     let created_at = rig.clock.now();
     let request = Request { id: about.request, query: about.query.clone(), created_at };
     rig.store.put_request(&request).await?;
     let draft = Draft { tools, ..Draft::default() };
-    let plan = compile(&draft, about, &catalog()).map_err(|problems| {
+    let plan = compile(&draft, about, &catalog(&rig.toolbox)).map_err(|problems| {
         let first = problems.iter().find(|it| it.is_error());
         BenchError::Usage(first.map_or_else(String::new, ToString::to_string))
     })?;

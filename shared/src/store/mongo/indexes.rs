@@ -15,7 +15,7 @@ use super::{
 use crate::store::StoreError;
 
 /// The version that this program writes, and the newest that it reads.
-const VERSION: i32 = 3;
+const VERSION: i32 = 4;
 
 /// Makes what the database lacks, and refuses what a newer version wrote.
 pub(super) async fn prepare(database: &Database) -> Result<(), StoreError> {
@@ -46,7 +46,7 @@ pub(super) async fn prepare(database: &Database) -> Result<(), StoreError> {
         collection.create_indexes(indexes).await.map_err(|err| failed(&err))?;
     }
     if found < VERSION {
-        // Version 3 has a collection and an index more.
+        // Versions 3 and 4 have collections and an index more.
         let version = doc! { "$max": { "version": VERSION } };
         let schema = meta.update_one(doc! { "_id": "schema" }, version).await;
         schema.map_err(|err| failed(&err))?;

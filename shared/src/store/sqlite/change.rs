@@ -10,6 +10,7 @@ use super::{
     records::{self, Calls, RecordRow},
     removal::Removal,
     rows, usage,
+    vectors::VectorRows,
 };
 use crate::{
     clock::Timestamp,
@@ -72,6 +73,7 @@ pub(super) enum Change {
         name: String,
     },
     Usage(Vec<Usage>),
+    Vectors(VectorRows),
     Remove(Removal),
     /// Writes something that changes nothing, to see whether it can.
     Check,
@@ -126,6 +128,7 @@ impl Change {
             Self::Request { query, .. } => query.len(),
             Self::Output { json, .. } => json.len(),
             Self::Record { row, .. } => row.bytes(),
+            Self::Vectors(vectors) => vectors.bytes(),
             _ => 0,
         }
     }
@@ -185,6 +188,7 @@ impl Change {
             }
             Self::Record { row, unless } => return ledger.calls.put(connection, row, *unless),
             Self::Usage(usage) => usage::add(connection, usage)?,
+            Self::Vectors(vectors) => vectors.put(connection)?,
             Self::Forget { kind, name } => return records::remove(connection, *kind, name),
             Self::Remove(removal) => {
                 return removal.apply(connection, ledger).map(Answer::Removed);

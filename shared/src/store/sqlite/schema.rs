@@ -14,7 +14,7 @@ use super::connection::failed;
 use crate::store::StoreError;
 
 /// The version that this program writes, and the newest that it reads.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// The tables of version 1. Never changed: later versions add to them, in new files and old.
 const TABLES: &str = "
@@ -131,8 +131,18 @@ CREATE TABLE usage_times (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// What makes version 4 of version 3.
+const FOURTH: &str = "
+-- What models made of texts. A text is known by its SHA-256, a vector has four bytes a number.
+CREATE TABLE models (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE vectors (
+    id INTEGER PRIMARY KEY, model INTEGER NOT NULL, text BLOB NOT NULL, numbers BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX vectors_text ON vectors (model, text);
+";
+
 /// What makes each version of the one before it.
-const STEPS: [&str; VERSION as usize] = [TABLES, SECOND, THIRD];
+const STEPS: [&str; VERSION as usize] = [TABLES, SECOND, THIRD, FOURTH];
 
 /// Makes the tables if there are none, brings those of an older version up to date, and refuses
 /// those of a newer one.

@@ -36,6 +36,7 @@ impl Root {
             let text = format!("Not a file: {} (it ends in `/`)", place.given);
             return Err(ToolError::failed(text).terminal());
         }
+        self.keeps_git(&place.given, &place.path)?;
         if let Some(folder) = place.path.parent().filter(|_| place.meta.is_none()) {
             let made = self.dir().create_dir_all(at(folder));
             made.map_err(|err| failure("make the folder of", &place.given, &err))?;
@@ -49,9 +50,12 @@ impl Root {
             place.file()?;
         }
         let path = self.settled(place)?;
+        self.keeps_git(&place.given, &path)?;
         let fail = |err: io::Error| failure("write", &place.given, &err);
         let name = path.file_name().unwrap_or_default().to_owned();
-        let dir = self.dir().open_dir(at(path.parent().unwrap_or(Path::new("")))).map_err(fail)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let dir = self.dir().open_dir(at(folder)).map_err(fail)?;
+        self.keeps_git_in(place, folder, &dir)?;
         let was = match dir.symlink_metadata(&name) {
             Ok(meta) => Some(meta),
             Err(err) if err.kind() == io::ErrorKind::NotFound => None,

@@ -1,0 +1,129 @@
+//! What keeps tools and callers within bounds on this machine.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use executor::{confine, sources::SetConfig};
+
+use super::Check;
+use crate::config::AccessConfig;
+
+/// Says what of a confinement this kernel has.
+pub(super) fn confinement() -> Check {
+    let support = confine::support();
+    let found = format!("{support}; limits and a clean environment hold everywhere");
+    Check { name: "confinement".to_owned(), found: Ok(found), help: "" }
+}
+
+/// Says who may connect to a server at `listen`.
+pub(super) fn access(
+    access: &AccessConfig,
+    listen: SocketAddr,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Check {
+    let found = match access.len() {
+        0 if listen.ip().is_loopback() => {
+            Ok("no tokens: only this machine may connect, and it may do everything".to_owned())
+        }
+        0 => Err(format!(
+            "no tokens, so `{listen}` answers connections from elsewhere with 403; this machine \
+             may do everything"
+        )),
+        n => {
+            let said = format!("{n} tokens: whoever connects to `{listen}` needs one");
+            access.open(variable).map(|_| said).map_err(|err| err.to_string())
+        }
+    };
+    let help = "name tokens in `access.tokens` and set their variables, or listen on 127.0.0.1";
+    Check { name: "access".to_owned(), found, help }
+}
+
+/// Says which secrets sets name that are not in the environment.
+pub(super) fn secrets(sets: &[SetConfig], variable: impl Fn(&str) -> Option<String>) -> Vec<Check> {
+    let mut users: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for set in sets {
+        for secret in set.secrets() {
+            users.entry(secret).or_default().push(set.name.as_str());
+        }
+    }
+    let named = users.len();
+    let mut missing: Vec<Check> = users
+        .into_iter()
+        .filter(|(secret, _)| variable(secret).is_none())
+        .map(|(secret, sets)| Check {
+            name: format!("secret {secret}"),
+            found: Err(format!("it is not in the environment; `{}` needs it", sets.join("`, `"))),
+            help: "set it in Faber's environment, or remove it from the toolset",
+        })
+        .collect();
+    if missing.is_empty() && named > 0 {
+        let found = Ok(format!("{named} named, all of them in the environment"));
+        missing.push(Check { name: "secrets".to_owned(), found, help: "" });
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check(tokens: Value, listen: &str, expected: Expect) {
+        let config = AccessConfig::read(json!({ "tokens": tokens })).unwrap();
+        let check = access(&config, listen.parse().unwrap(), |name| {
+            (name == "CI").then(|| "a-long-enough-token".to_owned())
+        });
+        expected.assert_eq(&check.found.unwrap_or_else(|why| format!("✗ {why}")));
+    }
+
+    #[test]
+    fn tokens_decide_who_may_connect() {
+        check(
+            json!([]),
+            "127.0.0.1:80",
+            expect!["no tokens: only this machine may connect, and it may do everything"],
+        );
+        check(
+            json!([]),
+            "0.0.0.0:80",
+            expect![
+                "✗ no tokens, so `0.0.0.0:80` answers connections from elsewhere with 403; this machine may do everything"
+            ],
+        );
+        let token = |name: &str| json!({ "name": name, "token_env": name, "role": "admin" });
+        check(
+            json!([token("CI")]),
+            "[::]:80",
+            expect!["1 tokens: whoever connects to `[::]:80` needs one"],
+        );
+        check(
+            json!([token("CI"), token("OWNER")]),
+            "127.0.0.1:80",
+            expect![
+                "✗ the access token `OWNER` is not there: set `OWNER` in Faber's environment, or remove it from `access.tokens`"
+            ],
+        );
+    }
+
+    #[test]
+    fn secrets_that_are_not_there_are_named_with_who_needs_them() {
+        let set = |name: &str, secret: &str| {
+            let headers = json!({ "x": { "secret": secret } });
+            let source = json!({ "mcp": { "url": "http://a/", "headers": headers } });
+            serde_json::from_value(json!({ "name": name, "source": source })).unwrap()
+        };
+        let sets: [SetConfig; 3] = [set("a", "GONE"), set("b", "THERE"), set("c", "GONE")];
+        let there = |name: &str| (name == "THERE").then(|| "x".to_owned());
+        let told = |sets: &[SetConfig]| {
+            let checks = secrets(sets, there).into_iter();
+            checks.map(|it| (it.name, it.found)).collect::<Vec<_>>()
+        };
+        let why = "it is not in the environment; `a`, `c` needs it".to_owned();
+        assert_eq!(told(&sets), [("secret GONE".to_owned(), Err(why))]);
+        let well = "1 named, all of them in the environment".to_owned();
+        assert_eq!(told(&sets[1..2]), [("secrets".to_owned(), Ok(well))]);
+        assert_eq!(told(&[]), []);
+    }
+}

@@ -1,0 +1,177 @@
+//! Faber inside another program: a store, toolsets of the program's own, and a worker that carries
+//! out what is asked. `examples/embed.rs` is such a program.
+//!
+//! Everything that the server does is [`Embedded::engine`]'s; here is what nearly every program
+//! wants of it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use executor::{
+    control::Control,
+    options::Options,
+    registry::{self, Registry},
+    sources::Sources,
+    toolbox::{ToolSet, Toolbox},
+    worker::{Parts, Scope, Worker},
+};
+use futures::StreamExt;
+use planner::{compile, offline::Offline};
+use serde_json::Value;
+use shared::{
+    clock::{Clock, WallClock},
+    execution::Execution,
+    id::{ExecutionId, WorkerId},
+    plan::Plan,
+    store::{self, Store},
+};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::{Engine, EngineError, Order, PlanningOptions};
+
+/// Faber inside another program. Dropping it is a crash, which loses nothing;
+/// [`close`](Self::close) lets what is short end.
+pub struct Embedded {
+    engine: Engine,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl Embedded {
+    /// Opens a store, such as `sqlite:./faber.db`, `mongodb://…` or `memory:`, and begins to work:
+    /// also on what was not over when the program last ended.
+    pub async fn open(
+        url: &str,
+        sets: impl IntoIterator<Item = ToolSet>,
+    ) -> Result<Self, EngineError> {
+        Self::over(store::open(url).await?, sets, Options::default()).await
+    }
+
+    /// Begins to work over a store that is open, in whatever way `options` say.
+    pub async fn over(
+        store: Arc<dyn Store>,
+        sets: impl IntoIterator<Item = ToolSet>,
+        options: Options,
+    ) -> Result<Self, EngineError> {
+        let clock: Arc<dyn Clock> = Arc::new(WallClock);
+        let toolbox = Toolbox::default();
+        for set in sets {
+            let named = |err: executor::toolbox::SetExists| {
+                EngineError::Conflict(format!("{err}: give the toolset another name"))
+            };
+            toolbox.register(set).map_err(named)?;
+        }
+        let registry = Registry::new(registry::Parts {
+            sources: Sources::new(&toolbox, options.output_bytes)
+                .with_store(Arc::clone(&store), Arc::clone(&clock)),
+            toolbox: toolbox.clone(),
+            store: Arc::clone(&store),
+            clock: Arc::clone(&clock),
+            configured: Vec::new(),
+            contexts: BTreeMap::new(),
+            base: PathBuf::from("."),
+            secrets: BTreeSet::new(),
+        });
+        registry.sync().await?;
+        let stop = CancellationToken::new();
+        let parts = Parts {
+            node: "embedded".to_owned(),
+            store: Arc::clone(&store),
+            toolbox,
+            clock: Arc::clone(&clock),
+            options: options.clone(),
+            scope: Scope::Everything,
+        };
+        let (worker, handle) = Worker::new(parts, WorkerId::draw(clock.now()), stop.clone());
+        let control = Control::new(store, Arc::clone(&clock), Some(handle));
+        let engine = Engine::new(control, registry.clone(), Arc::new(Offline), clock, options);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(worker.run());
+        tasks.spawn(registry.watch(stop.clone()));
+        tasks.spawn(engine.clone().keep_usage(stop.clone()));
+        Ok(Self { engine, stop, tasks })
+    }
+
+    /// Returns the engine, with everything that the server can do.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Plans a request in words, carries the plan out, and returns how that ended.
+    pub async fn run(&self, query: &str) -> Result<Arc<Execution>, EngineError> {
+        let planning = PlanningOptions::default();
+        let id = self.engine.run(query, &planning, Order::default()).await?;
+        self.ended(id).await
+    }
+
+    /// Compiles a plan as a model or a person writes it, carries it out, and returns how that
+    /// ended.
+    pub async fn run_plan(&self, plan: Value) -> Result<Arc<Execution>, EngineError> {
+        let plan = self.plan(plan).await?;
+        let id = self.engine.execute(plan.id(), Order::default()).await?;
+        self.ended(id).await
+    }
+
+    /// Compiles a plan and keeps it, to be executed as often as one likes.
+    pub async fn plan(&self, plan: Value) -> Result<Arc<Plan>, EngineError> {
+        let invalid = |diagnostics| EngineError::InvalidPlan { diagnostics, request: None };
+        let draft = compile::parse_value(plan).map_err(invalid)?;
+        let verdict = self.engine.create_plan(&draft).await?;
+        verdict.plan.ok_or_else(|| invalid(verdict.diagnostics))
+    }
+
+    /// Waits until an execution is over, in whatever process.
+    pub async fn ended(&self, id: ExecutionId) -> Result<Arc<Execution>, EngineError> {
+        let missing = || EngineError::not_found("execution", id);
+        let execution = self.engine.execution(id).await?.ok_or_else(missing)?;
+        let mut states = std::pin::pin!(self.engine.watch(execution));
+        let mut last = None;
+        while let Some(state) = states.next().await {
+            last = Some(state?);
+        }
+        last.ok_or_else(missing)
+    }
+
+    /// Lets steps that are short end, and leaves the rest to whoever opens the store next.
+    pub async fn close(mut self) {
+        self.stop.cancel();
+        while self.tasks.join_next().await.is_some() {}
+        self.engine.registry().sources().close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use executor::tool::flow;
+    use serde_json::json;
+    use shared::execution::ExecutionState;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn plans_are_carried_out_with_tools_of_ones_own() {
+        let faber = Embedded::open("memory:", []).await.unwrap();
+        let plan = json!({ "tools": [
+            { "name": "flow.echo", "id": "a", "parameters": { "n": 1 } },
+            { "name": "flow.echo", "id": "b", "parameters": { "n": "{{a.n}}" } },
+        ] });
+        let ended = faber.run_plan(plan).await.unwrap();
+        assert_eq!(ended.state(), ExecutionState::Completed);
+        assert_eq!(ended.outputs(), json!({ "a": { "n": 1 }, "b": { "n": 1 } }));
+        let wrong = faber.run_plan(json!({ "tools": [{ "name": "nothing" }] })).await.unwrap_err();
+        assert_eq!(wrong.code(), "INVALID_PLAN");
+        let wrong = faber.plan(json!({ "tools": 1 })).await.unwrap_err();
+        assert_eq!(wrong.code(), "INVALID_PLAN");
+        faber.close().await;
+    }
+
+    #[tokio::test]
+    async fn sets_have_different_names() {
+        let twice = Embedded::open("memory:", [flow::flow(), flow::flow()]).await;
+        assert_eq!(twice.err().map(|it| it.code()), Some("CONFLICT"));
+    }
+}

@@ -1,0 +1,134 @@
+//! A sentence encoder: tokenizer, transformer and pooling, as one thing that takes its time.
+
+use std::path::Path;
+
+use ndarray::{ArrayView2, Axis};
+use tokenizers::{Tokenizer, TruncationParams};
+
+use super::{
+    math,
+    shape::{self, Pooling, Reading, Shape, Way},
+    transformer::Transformer,
+    weights::{Broken, Weights},
+};
+
+/// The file with the weights.
+pub(super) const WEIGHTS: &str = "model.safetensors";
+/// The file that says what the tokens are.
+pub(super) const TOKENIZER: &str = "tokenizer.json";
+/// The file that says what the transformer is like.
+pub(super) const CONFIG: &str = "config.json";
+
+/// A sentence encoder.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    tokenizer: Tokenizer,
+    is_lowered: bool,
+    transformer: Transformer,
+    pooling: Pooling,
+}
+
+impl Encoder {
+    /// Reads a model in a directory.
+    pub(super) fn open(directory: &Path) -> Result<Self, Broken> {
+        let shape = Shape::read(&shape::text(directory, CONFIG)?)?;
+        let pooling = shape::pooling(directory)?;
+        let reading = shape::reading(directory, &shape)?;
+        let path = directory.join(TOKENIZER);
+        let tokenizer = Tokenizer::from_file(&path);
+        let tokenizer = tokenizer
+            .map_err(|err| Broken(format!("`{}` cannot be read: {err}", path.display())))?;
+        let weights = Weights::open(&directory.join(WEIGHTS))?;
+        Self::new(tokenizer, reading, Transformer::load(&shape, &weights)?, pooling)
+    }
+
+    /// Puts the parts together.
+    pub(super) fn new(
+        mut tokenizer: Tokenizer,
+        reading: Reading,
+        transformer: Transformer,
+        pooling: Pooling,
+    ) -> Result<Self, Broken> {
+        let truncation = TruncationParams { max_length: reading.tokens, ..Default::default() };
+        tokenizer
+            .with_padding(None)
+            .with_truncation(Some(truncation))
+            .map_err(|err| Broken(format!("its `{TOKENIZER}` cannot cut texts off: {err}")))?;
+        Ok(Self { tokenizer, is_lowered: reading.is_lowered, transformer, pooling })
+    }
+
+    /// Returns a vector for each text. It takes milliseconds each.
+    pub(super) fn encode(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Broken> {
+        let tokens: Vec<Vec<u32>> =
+            texts.iter().map(|it| self.tokens(it)).collect::<Result<_, _>>()?;
+        let rows = self.transformer.run(&tokens)?;
+        let mut start = 0;
+        let vectors = tokens.iter().map(|it| {
+            let text = start..start + it.len();
+            start += it.len();
+            self.pool(math::part(rows.view(), text, 0..rows.ncols()))
+        });
+        vectors.collect()
+    }
+
+    fn tokens(&self, text: &str) -> Result<Vec<u32>, Broken> {
+        let lowered = self.is_lowered.then(|| text.to_lowercase());
+        let text = lowered.as_deref().unwrap_or(text);
+        let encoding = self.tokenizer.encode_fast(text, true);
+        let encoding = encoding.map_err(|err| {
+            Broken(format!("its `{TOKENIZER}` can make no tokens of a text: {err}"))
+        })?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    fn pool(&self, tokens: ArrayView2<'_, f32>) -> Result<Vec<f32>, Broken> {
+        let mut vector = Vec::with_capacity(tokens.ncols() * self.pooling.ways.len());
+        for way in &self.pooling.ways {
+            vector.extend(pooled(*way, tokens));
+        }
+        if self.pooling.is_normalized {
+            math::normalize(&mut vector);
+        }
+        if vector.iter().all(|it| it.is_finite()) {
+            return Ok(vector);
+        }
+        Err(Broken("it makes of a text what is no number: fetch it again".to_owned()))
+    }
+}
+
+/// Makes one vector of many; of none, zeros.
+#[expect(clippy::cast_precision_loss, reason = "a text has some hundred tokens")]
+fn pooled(way: Way, tokens: ArrayView2<'_, f32>) -> Vec<f32> {
+    let count = tokens.nrows().max(1) as f32;
+    match way {
+        Way::First if tokens.nrows() > 0 => tokens.row(0).to_vec(),
+        Way::First => vec![0.0; tokens.ncols()],
+        Way::Largest => tokens
+            .fold_axis(Axis(0), f32::NEG_INFINITY, |most, it| most.max(*it))
+            .mapv(|it| if it.is_finite() { it } else { 0.0 })
+            .to_vec(),
+        Way::Mean => (tokens.sum_axis(Axis(0)) / count).to_vec(),
+        Way::MeanOfRoot => (tokens.sum_axis(Axis(0)) / count.sqrt()).to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::{Array2, array};
+
+    use super::*;
+
+    #[test]
+    fn the_vectors_of_tokens_become_one() {
+        let tokens = array![[1.0, -2.0], [3.0, 0.0], [2.0, 2.0], [6.0, -4.0]];
+        let pool = |way| pooled(way, tokens.view());
+        assert_eq!(pool(Way::First), [1.0, -2.0]);
+        assert_eq!(pool(Way::Largest), [6.0, 2.0]);
+        assert_eq!(pool(Way::Mean), [3.0, -1.0]);
+        assert_eq!(pool(Way::MeanOfRoot), [6.0, -2.0]);
+        let none = Array2::zeros((0, 2));
+        for way in [Way::First, Way::Largest, Way::Mean, Way::MeanOfRoot] {
+            assert_eq!(pooled(way, none.view()), [0.0, 0.0], "{way:?}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The name of a model, by what its files say: the same on every node, another when they change.
+
+use std::{
+    fmt::Write,
+    fs::File,
+    io::{ErrorKind, Read},
+    path::Path,
+};
+
+use sha2::{Digest, Sha256};
+
+use super::{
+    encoder::{CONFIG, TOKENIZER, WEIGHTS},
+    weights::Broken,
+};
+
+/// Everything that has a say in what the vectors are.
+const FILES: [&str; 6] = [
+    WEIGHTS,
+    TOKENIZER,
+    CONFIG,
+    "modules.json",
+    "1_Pooling/config.json",
+    "sentence_bert_config.json",
+];
+/// Bytes that are read at once.
+const CHUNK: usize = 1 << 20;
+/// Bytes of the fingerprint that the name has.
+const SHOWN: usize = 8;
+
+/// Returns the name of the directory with a fingerprint of its files.
+pub(super) fn of_directory(directory: &Path) -> Result<String, Broken> {
+    let mut hash = Sha256::new();
+    let mut chunk = vec![0; CHUNK];
+    for name in FILES {
+        let path = directory.join(name);
+        let unreadable = |err| Broken(format!("`{}` cannot be read: {err}", path.display()));
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            Err(err) if err.kind() == ErrorKind::NotFound => continue,
+            Err(err) => return Err(unreadable(err)),
+        };
+        hash.update(name);
+        let len = file.metadata().map_err(unreadable)?.len();
+        hash.update(len.to_le_bytes());
+        loop {
+            match file.read(&mut chunk).map_err(unreadable)? {
+                0 => break,
+                read => hash.update(&chunk[..read]),
+            }
+        }
+    }
+    let name = directory.canonicalize().ok();
+    let name = name.as_deref().unwrap_or(directory).file_name().unwrap_or_default();
+    Ok(format!("{}@{}", name.to_string_lossy(), hex(&hash.finalize()[..SHOWN])))
+}
+
+/// Writes bytes as people read them.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes everything");
+        text
+    })
+}

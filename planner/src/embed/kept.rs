@@ -1,0 +1,278 @@
+//! Embedders that remember: in the store, or in memory.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use sha2::{Digest, Sha256};
+use shared::store::{TextHash, Vectors};
+
+use super::{EmbedError, Embedder};
+
+/// Texts that are embedded before what was made of them is kept: a crash loses no more.
+const CHUNK: usize = 256;
+/// Texts that are remembered in memory.
+const RECENT: usize = 512;
+/// Bytes of a text that is worth remembering in memory.
+const RECENT_BYTES: usize = 4 << 10;
+
+/// An embedder that takes from the store what it, or another process, made before.
+#[derive(Debug)]
+pub struct Kept {
+    inner: Arc<dyn Embedder>,
+    store: Arc<dyn Vectors>,
+    /// One at a time, so that nobody makes what another is just making.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Kept {
+    /// Keeps in `store` what `inner` makes.
+    pub fn new(inner: Arc<dyn Embedder>, store: Arc<dyn Vectors>) -> Self {
+        Self { inner, store, turn: tokio::sync::Mutex::default() }
+    }
+
+    /// Returns what is kept of texts. A store that fails costs time, and nothing else.
+    async fn find(&self, hashes: &[TextHash]) -> Vec<Option<Vec<f32>>> {
+        self.store.vectors(self.inner.model(), hashes).await.unwrap_or_else(|err| {
+            tracing::warn!(%err, "the vectors of texts are made again: the store does not give them");
+            vec![None; hashes.len()]
+        })
+    }
+
+    /// Makes the vectors of a few texts, and keeps them.
+    async fn make(&self, texts: &[(TextHash, &str)]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let _turn = self.turn.lock().await;
+        let hashes: Vec<TextHash> = texts.iter().map(|(hash, _)| *hash).collect();
+        let mut vectors = self.find(&hashes).await;
+        let missing = || texts.iter().zip(&vectors).filter(|(_, it)| it.is_none());
+        let asked: Vec<&str> = missing().map(|((_, text), _)| *text).collect();
+        let hashes: Vec<TextHash> = missing().map(|((hash, _), _)| *hash).collect();
+        let made = self.inner.embed(&asked).await?;
+        let made: Vec<(TextHash, Vec<f32>)> = hashes.into_iter().zip(made).collect();
+        if let Err(err) = self.store.put_vectors(self.inner.model(), &made).await {
+            tracing::warn!(%err, "the vectors of texts are not kept");
+        }
+        let mut made = made.into_iter().map(|(_, vector)| vector);
+        for vector in vectors.iter_mut().filter(|it| it.is_none()) {
+            *vector = made.next();
+        }
+        Ok(vectors.into_iter().flatten().collect())
+    }
+}
+
+#[async_trait]
+impl Embedder for Kept {
+    fn model(&self) -> &str {
+        self.inner.model()
+    }
+
+    async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let all: Vec<TextHash> = texts.iter().map(|it| hash(it)).collect();
+        let by_hash: BTreeMap<TextHash, &str> =
+            all.iter().copied().zip(texts.iter().copied()).collect();
+        let hashes: Vec<TextHash> = by_hash.keys().copied().collect();
+        let found = self.find(&hashes).await;
+        let mut vectors = BTreeMap::new();
+        let mut missing = Vec::new();
+        for ((hash, text), vector) in by_hash.into_iter().zip(found) {
+            match vector {
+                Some(vector) => drop(vectors.insert(hash, vector)),
+                None => missing.push((hash, text)),
+            }
+        }
+        // Neighbours in length are made together: they cost the same.
+        missing.sort_by_key(|(_, text)| text.len());
+        for texts in missing.chunks(CHUNK) {
+            let made = self.make(texts).await?;
+            vectors.extend(texts.iter().map(|(hash, _)| *hash).zip(made));
+        }
+        self.check(&vectors)?;
+        Ok(all.iter().filter_map(|it| vectors.get(it).cloned()).collect())
+    }
+}
+
+impl Kept {
+    /// Refuses vectors that cannot be of one model.
+    fn check(&self, vectors: &BTreeMap<TextHash, Vec<f32>>) -> Result<(), EmbedError> {
+        let len = vectors.values().next().map_or(0, Vec::len);
+        let Some(other) = vectors.values().find(|it| it.len() != len) else { return Ok(()) };
+        let model = self.inner.model().to_owned();
+        let why = format!(
+            "some of its vectors have {len} numbers and some {}, so it is not the model that it was: \
+             give it another name",
+            other.len()
+        );
+        Err(EmbedError::Model { model, why })
+    }
+}
+
+fn hash(text: &str) -> TextHash {
+    TextHash(Sha256::digest(text).into())
+}
+
+/// An embedder that remembers the latest texts: people ask the same again, and a plan asks for the
+/// same as the selection before it.
+#[derive(Debug)]
+pub struct Recent {
+    inner: Arc<dyn Embedder>,
+    texts: Mutex<RecentTexts>,
+}
+
+/// Vectors by text, and when each was last asked for.
+#[derive(Debug, Default)]
+struct RecentTexts {
+    vectors: BTreeMap<String, (u64, Vec<f32>)>,
+    by_age: BTreeMap<u64, String>,
+    now: u64,
+}
+
+impl RecentTexts {
+    fn find(&mut self, text: &str) -> Option<Vec<f32>> {
+        let (age, vector) = self.vectors.get_mut(text)?;
+        self.now += 1;
+        let text = self.by_age.remove(age)?;
+        self.by_age.insert(self.now, text);
+        *age = self.now;
+        Some(vector.clone())
+    }
+
+    fn keep(&mut self, text: &str, vector: Vec<f32>) {
+        if text.len() > RECENT_BYTES {
+            return;
+        }
+        self.now += 1;
+        if let Some((age, _)) = self.vectors.insert(text.to_owned(), (self.now, vector)) {
+            self.by_age.remove(&age);
+        }
+        self.by_age.insert(self.now, text.to_owned());
+        if self.vectors.len() > RECENT
+            && let Some((_, oldest)) = self.by_age.pop_first()
+        {
+            self.vectors.remove(&oldest);
+        }
+    }
+}
+
+impl Recent {
+    /// Remembers what `inner` makes.
+    pub fn new(inner: Arc<dyn Embedder>) -> Self {
+        Self { inner, texts: Mutex::default() }
+    }
+}
+
+#[async_trait]
+impl Embedder for Recent {
+    fn model(&self) -> &str {
+        self.inner.model()
+    }
+
+    async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let lock = || self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut vectors: Vec<Option<Vec<f32>>> = {
+            let mut recent = lock();
+            texts.iter().map(|it| recent.find(it)).collect()
+        };
+        let missing: Vec<usize> = (0..texts.len()).filter(|at| vectors[*at].is_none()).collect();
+        if !missing.is_empty() {
+            let asked: Vec<&str> = missing.iter().map(|at| texts[*at]).collect();
+            let made = self.inner.embed(&asked).await?;
+            let mut recent = lock();
+            for (at, vector) in missing.into_iter().zip(made) {
+                recent.keep(texts[at], vector.clone());
+                vectors[at] = Some(vector);
+            }
+        }
+        Ok(vectors.into_iter().flatten().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::store::memory::Memory;
+
+    use super::*;
+
+    /// Embeds a text as its length and its first byte, and notes what it was asked.
+    #[derive(Debug, Default)]
+    struct Lengths {
+        asked: Mutex<Vec<String>>,
+        is_longer: bool,
+    }
+
+    #[async_trait]
+    impl Embedder for Lengths {
+        fn model(&self) -> &'static str {
+            "lengths"
+        }
+
+        async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+            self.asked.lock().unwrap().extend(texts.iter().map(|it| (*it).to_owned()));
+            let more = usize::from(self.is_longer);
+            Ok(texts.iter().map(|it| [&vector(it)[..], &vec![0.0; more]].concat()).collect())
+        }
+    }
+
+    fn vector(text: &str) -> Vec<f32> {
+        let len = u16::try_from(text.len()).unwrap();
+        vec![f32::from(len), text.bytes().next().map_or(0.0, f32::from)]
+    }
+
+    fn asked(of: &Lengths) -> Vec<String> {
+        std::mem::take(&mut *of.asked.lock().unwrap())
+    }
+
+    #[tokio::test]
+    async fn no_text_is_embedded_twice() {
+        let store: Arc<Memory> = Arc::default();
+        let lengths = Arc::new(Lengths::default());
+        let kept = Kept::new(lengths.clone(), store.clone());
+        let all: Vec<String> = (0..200).map(|n| format!("{}{}", n % 7, "x".repeat(n))).collect();
+        let mut texts: Vec<&str> = all.iter().rev().map(String::as_str).collect();
+        texts.extend(["", "0", "0"]);
+        let want: Vec<Vec<f32>> = texts.iter().map(|it| vector(it)).collect();
+        assert_eq!(kept.embed(&texts).await.unwrap(), want);
+        let mut once = asked(&lengths);
+        once.sort();
+        let count = once.len();
+        once.dedup();
+        assert_eq!((count, once.len()), (201, 201));
+        // Another process, on the same store.
+        let kept = Kept::new(lengths.clone(), store);
+        assert_eq!(kept.embed(&texts).await.unwrap(), want);
+        assert_eq!(kept.embed(&["new", "0"]).await.unwrap(), [vector("new"), vector("0")]);
+        assert_eq!(asked(&lengths), ["new"]);
+        assert!(kept.embed(&[]).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_model_that_is_another_under_the_same_name_is_found_out() {
+        let store: Arc<Memory> = Arc::default();
+        let before = Kept::new(Arc::new(Lengths::default()), store.clone());
+        before.embed(&["a"]).await.unwrap();
+        let other = Lengths { is_longer: true, ..Lengths::default() };
+        let after = Kept::new(Arc::new(other), store);
+        let err = after.embed(&["a", "b"]).await.unwrap_err();
+        assert!(err.to_string().contains("give it another name"), "{err}");
+    }
+
+    #[tokio::test]
+    async fn the_latest_texts_are_remembered() {
+        let lengths = Arc::new(Lengths::default());
+        let recent = Recent::new(lengths.clone());
+        let long = "l".repeat(RECENT_BYTES + 1);
+        for _ in 0..2 {
+            let found = recent.embed(&["a", &long, "bb"]).await.unwrap();
+            assert_eq!(found, ["a", &long, "bb"].map(vector));
+        }
+        assert_eq!(asked(&lengths), ["a", &long, "bb", &long]);
+        let many: Vec<String> = (0..RECENT).map(|n| format!("text {n}")).collect();
+        for text in &many[1..] {
+            recent.embed(&[text, "a"]).await.unwrap();
+        }
+        recent.embed(&["a", &many[1], "bb"]).await.unwrap();
+        assert_eq!(asked(&lengths).last().unwrap(), "bb", "the longest unused went");
+        assert_eq!(recent.texts.lock().unwrap().by_age.len(), RECENT);
+    }
+}

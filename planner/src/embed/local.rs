@@ -1,0 +1,145 @@
+//! Encoders that run in this process: beside the runtime, on half of the cores.
+
+use std::{num::NonZero, ops::Range, path::Path, sync::Arc, thread::available_parallelism};
+
+use async_trait::async_trait;
+use tokio::{
+    sync::Semaphore,
+    task::{JoinError, JoinSet, spawn_blocking},
+};
+
+use super::{EmbedError, Embedder, builtin, encoder::Encoder, fingerprint, weights::Broken};
+
+/// Bytes of the texts that are encoded together: some hundred tokens, which keep the matrices large
+/// enough for the cores and small enough for their caches.
+const BATCH_BYTES: usize = 4 << 10;
+/// The most texts that are encoded together.
+const BATCH: usize = 64;
+
+/// An encoder in this process.
+#[derive(Debug)]
+pub struct Local {
+    model: String,
+    encoder: Arc<Encoder>,
+    /// One for each thread that may encode.
+    threads: Arc<Semaphore>,
+}
+
+impl Local {
+    /// Opens the model in a directory: `model.safetensors`, `tokenizer.json`, `config.json`, and
+    /// what sentence-transformers puts beside them.
+    pub async fn open(directory: &Path) -> Result<Self, EmbedError> {
+        let shown = directory.display().to_string();
+        let directory = directory.to_owned();
+        let opened = spawn_blocking(move || {
+            let encoder = Encoder::open(&directory)?;
+            Ok::<_, Broken>((encoder, fingerprint::of_directory(&directory)?))
+        });
+        let (encoder, model) = opened
+            .await
+            .map_err(|err| broken_off(&shown, &err))?
+            .map_err(|it| unusable(&shown, &it))?;
+        Ok(Self::new(model, encoder))
+    }
+
+    /// Opens the encoder whose weights are part of this program.
+    pub async fn builtin() -> Result<Self, EmbedError> {
+        let opened = spawn_blocking(builtin::open);
+        let encoder = opened
+            .await
+            .map_err(|err| broken_off(builtin::MODEL, &err))?
+            .map_err(|it| unusable(builtin::MODEL, &it))?;
+        Ok(Self::new(builtin::MODEL.to_owned(), encoder))
+    }
+
+    fn new(model: String, encoder: Encoder) -> Self {
+        let cores = available_parallelism().map_or(1, NonZero::get);
+        let threads = Arc::new(Semaphore::new(cores.div_ceil(2)));
+        Self { model, encoder: Arc::new(encoder), threads }
+    }
+}
+
+fn unusable(model: &str, why: &Broken) -> EmbedError {
+    EmbedError::Model { model: model.to_owned(), why: why.0.clone() }
+}
+
+fn broken_off(model: &str, err: &JoinError) -> EmbedError {
+    EmbedError::Model { model: model.to_owned(), why: format!("encoding was broken off ({err})") }
+}
+
+#[async_trait]
+impl Embedder for Local {
+    fn model(&self) -> &str {
+        &self.model
+    }
+
+    async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let mut order: Vec<usize> = (0..texts.len()).collect();
+        order.sort_by_key(|at| texts[*at].len());
+        let lens: Vec<usize> = order.iter().map(|at| texts[*at].len()).collect();
+        let mut encoded = Vec::with_capacity(texts.len());
+        let mut jobs = JoinSet::new();
+        for batch in batches(&lens) {
+            let thread = Arc::clone(&self.threads).acquire_owned().await;
+            let thread = thread.expect("nobody closes the semaphore");
+            while let Some(done) = jobs.try_join_next() {
+                encoded.extend(self.settle(done)?);
+            }
+            let (batch, encoder) = (order[batch].to_vec(), Arc::clone(&self.encoder));
+            let texts: Vec<String> = batch.iter().map(|at| texts[*at].to_owned()).collect();
+            jobs.spawn_blocking(move || {
+                let vectors = encoder.encode(&texts);
+                drop(thread);
+                vectors.map(|it| batch.into_iter().zip(it).collect::<Vec<_>>())
+            });
+        }
+        while let Some(done) = jobs.join_next().await {
+            encoded.extend(self.settle(done)?);
+        }
+        encoded.sort_by_key(|(at, _)| *at);
+        Ok(encoded.into_iter().map(|(_, vector)| vector).collect())
+    }
+}
+
+/// Vectors, and of which text each is.
+type Encoded = Vec<(usize, Vec<f32>)>;
+
+impl Local {
+    fn settle(
+        &self,
+        done: Result<Result<Encoded, Broken>, JoinError>,
+    ) -> Result<Encoded, EmbedError> {
+        let encoded = done.map_err(|err| broken_off(&self.model, &err))?;
+        encoded.map_err(|why| unusable(&self.model, &why))
+    }
+}
+
+/// Cuts texts, the shortest first, into batches.
+fn batches(lens: &[usize]) -> Vec<Range<usize>> {
+    let mut batches = Vec::new();
+    let (mut start, mut bytes) = (0, 0);
+    for (at, len) in lens.iter().enumerate() {
+        if at > start && (bytes + len > BATCH_BYTES || at - start >= BATCH) {
+            batches.push(start..at);
+            (start, bytes) = (at, 0);
+        }
+        bytes += len;
+    }
+    if start < lens.len() {
+        batches.push(start..lens.len());
+    }
+    batches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_have_few_bytes_and_few_texts() {
+        assert!(batches(&[]).is_empty());
+        assert_eq!(batches(&[1, 2, 10_000, 20_000]), [0..2, 2..3, 3..4]);
+        assert_eq!(batches(&[1_500; 5]), [0..2, 2..4, 4..5]);
+        assert_eq!(batches(&[0; BATCH + 1]), [0..BATCH, BATCH..BATCH + 1]);
+    }
+}

