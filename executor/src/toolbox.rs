@@ -1,5 +1,7 @@
 //! Every tool this process can run, by set, and whether it can be run right now.
 
+mod listing;
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -16,6 +18,8 @@ use shared::{
 use tokio::{sync::watch, time};
 use tokio_util::sync::CancellationToken;
 
+use self::listing::Listed;
+pub use self::listing::Listing;
 use crate::{tool::Tool, usage::Meter};
 
 /// A named group of tools from one source.
@@ -101,6 +105,8 @@ struct Inventory {
     names: OnceLock<Names<(usize, usize)>>,
     /// How often it has changed.
     revision: u64,
+    /// Made when all tools are first asked for.
+    listed: OnceLock<Arc<Listed>>,
 }
 
 /// A set of this name is registered already.
@@ -154,6 +160,20 @@ impl ToolSet {
             is_active: true,
             status: SetStatus::Ready,
             tools: tools.into_iter().map(ReadyTool::new).collect(),
+        }
+    }
+}
+
+impl ToolSet {
+    /// Returns the set without its tools.
+    fn bare(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            source: self.source.clone(),
+            is_active: self.is_active,
+            status: self.status.clone(),
+            tools: Vec::new(),
         }
     }
 }
@@ -311,14 +331,7 @@ impl Toolbox {
     pub fn set(&self, name: &ToolSetName) -> Option<ToolSet> {
         let inventory = self.inventory();
         let set = inventory.sets.iter().find(|it| it.name == *name)?;
-        Some(ToolSet {
-            name: set.name.clone(),
-            description: set.description.clone(),
-            source: set.source.clone(),
-            is_active: set.is_active,
-            status: set.status.clone(),
-            tools: Vec::new(),
-        })
+        Some(set.bare())
     }
 
     /// Returns a set with its tools, if there is one.
@@ -422,6 +435,7 @@ impl Toolbox {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut inventory.sets);
         inventory.names = OnceLock::new();
+        inventory.listed = OnceLock::new();
         inventory.revision += 1;
         drop(inventory);
         self.0.changes.send_replace(());
@@ -438,6 +452,7 @@ impl Inventory {
         }
         tools.push(tool);
         self.revision += 1;
+        self.listed = OnceLock::new();
     }
 
     fn names(&self) -> &Names<(usize, usize)> {
@@ -450,6 +465,10 @@ impl Inventory {
             }
             names
         })
+    }
+
+    fn listed(&self) -> &Arc<Listed> {
+        self.listed.get_or_init(|| Arc::new(Listed::new(&self.sets, self.names())))
     }
 
     /// Says why a name means nothing: perhaps its set is not known yet.

@@ -27,6 +27,7 @@ mod remote;
 mod render;
 mod run;
 mod screen;
+mod select;
 mod serve;
 mod shape;
 mod signals;

@@ -23,7 +23,7 @@ use std::{
 };
 
 use executor::sources::SetConfig;
-use planner::toolkit::Toolkit;
+use planner::{select::MARGIN, toolkit::Toolkit};
 use serde_json::Value;
 
 pub use self::{
@@ -106,6 +106,8 @@ pub struct Config {
     pub toolkit: Setting<ToolkitFiles>,
     /// Whether it is learned from what succeeds which tool follows which.
     pub learning: Setting<bool>,
+    /// How much nearer to a tool's centroid than its least similar example a query must be.
+    pub margin: Setting<f64>,
     /// The toolsets as they were written, for people.
     written: Value,
     /// The files that describe tools.
@@ -176,6 +178,7 @@ impl Config {
             contexts: file.contexts,
             toolkit: or_default(file.toolkit, ToolkitFiles::default),
             learning: or_default(file.learning, || true),
+            margin: or_default(file.margin, || MARGIN),
             data,
             written,
             described: file.described_in,

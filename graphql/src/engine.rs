@@ -3,12 +3,14 @@
 
 mod access;
 mod again;
+mod candidates;
 mod dry;
 mod error;
 mod inputs;
 mod learning;
 mod planning;
 mod saved;
+mod select;
 mod steering;
 mod sub_plans;
 mod toolkit;
@@ -43,6 +45,7 @@ pub use self::{
     again::BulkAction,
     error::EngineError,
     planning::{PlanningOptions, Verdict},
+    select::{Chosen, Colliding, SELECTED, Wanted},
     toolkit::{Link, NewAction, ToolkitChange},
     tools::DirectCall,
     watching::Room,
@@ -58,6 +61,7 @@ pub struct Engine {
     toolbox: Toolbox,
     registry: Registry,
     planner: Arc<dyn Planner>,
+    choosing: select::Choosing,
     embedders: Arc<Embedders>,
     clock: Arc<dyn Clock>,
     options: Arc<Options>,
@@ -95,6 +99,7 @@ impl Engine {
             toolbox: registry.toolbox().clone(),
             registry,
             planner,
+            choosing: select::Choosing::default(),
             embedders: Arc::new(embedders),
             clock,
             options: Arc::new(options),

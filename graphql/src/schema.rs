@@ -19,6 +19,7 @@ mod query;
 mod request;
 mod request_events;
 mod scalar;
+mod select;
 mod step;
 mod subscription;
 mod timeline;

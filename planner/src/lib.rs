@@ -10,6 +10,7 @@ pub mod layout;
 pub mod nearest;
 pub mod offline;
 pub mod plans;
+pub mod select;
 pub mod toolkit;
 
 use async_trait::async_trait;

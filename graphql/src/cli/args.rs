@@ -495,6 +495,29 @@ pub(super) enum Tools {
         #[arg(long, value_name = "NAME", default_value = "tools")]
         toolset: String,
     },
+    /// Choose the tools that a query needs; without one, ask for queries again and again.
+    Select(SelectArgs),
+    /// List the pairs of tools that the same sentences want.
+    Collisions {
+        /// How similar their centroids are at least.
+        #[arg(long, value_name = "X", default_value_t = 0.3, allow_negative_numbers = true)]
+        threshold: f64,
+        /// Compare them by their cosine, not by their product.
+        #[arg(long)]
+        cosine: bool,
+    },
+    /// Say how good selection is over queries whose right tools are known.
+    Eval {
+        /// The queries, one a line: `{"query": "…", "gold": ["tool", …]}`; `-` is standard input.
+        #[arg(long, value_name = "FILE")]
+        queries: PathBuf,
+        /// Only by this, and not by each.
+        #[arg(long, value_enum, ignore_case = true)]
+        by: Option<By>,
+        /// Tools that are switched off, too.
+        #[arg(long)]
+        all: bool,
+    },
     /// Show how often tools were called, how often they failed, and how long they took.
     Usage,
     /// List calls outside plans, the newest first.
@@ -505,6 +528,35 @@ pub(super) enum Tools {
         #[arg(long, default_value_t = 100)]
         first: u32,
     },
+}
+
+/// Which tools to choose.
+#[derive(Args, Debug)]
+pub(super) struct SelectArgs {
+    /// What is wanted, in words.
+    pub(super) query: Option<String>,
+    /// By what tools are chosen [default: centroid].
+    #[arg(long, value_enum, ignore_case = true)]
+    pub(super) by: Option<By>,
+    /// At most so many [default: 5; 1 for each question, where questions are asked].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(super) limit: Option<i32>,
+    /// Tools that are switched off, too.
+    #[arg(long)]
+    pub(super) all: bool,
+}
+
+/// By what tools are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum By {
+    /// Near enough to the middle of their examples.
+    Centroid,
+    /// Near their description.
+    Description,
+    /// By their words.
+    Lexical,
+    /// By meaning and words.
+    Hybrid,
 }
 
 /// What to do with toolsets.

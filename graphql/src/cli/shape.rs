@@ -96,6 +96,11 @@ impl Shape {
         self.select(name, &[])
     }
 
+    /// Selects a tool that was chosen.
+    pub(super) fn tool_match(&self) -> String {
+        self.select("ToolMatch", &[("tool", self.scalars("Tool"))])
+    }
+
     /// Selects a toolset with its tools.
     pub(super) fn tool_set(&self) -> String {
         self.select("ToolSet", &[("tools", self.scalars("Tool"))])

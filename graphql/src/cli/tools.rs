@@ -16,6 +16,7 @@ use super::{
     planning::indented,
     render,
     run::{given, read_text},
+    select,
     shape::Shape,
 };
 
@@ -27,6 +28,13 @@ pub(super) async fn tools(session: &Session, what: Tools) -> Result<Ending, Fail
     let shown = match what {
         Tools::Call { name, parameters } => call(session, house.client(), &name, parameters).await,
         Tools::Load { file, toolset } => load(session, house.client(), &file, &toolset).await,
+        Tools::Select(args) => select::select(session, house.client(), args).await,
+        Tools::Collisions { threshold, cosine } => {
+            select::collisions(session, house.client(), threshold, cosine).await
+        }
+        Tools::Eval { queries, by, all } => {
+            select::eval(session, house.client(), &queries, by, all).await
+        }
         Tools::Usage => usage(session, house.client()).await,
         Tools::History { tool, first } => history(session, house.client(), tool, first).await,
         Tools::List { toolset, search, active } => {

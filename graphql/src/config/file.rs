@@ -22,13 +22,14 @@ use super::{
 const FILE_BYTES: u64 = 4 << 20;
 
 /// What may stand at the top of the file.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "store",
     "planner",
     "toolsets",
     "tools_files",
     "toolkit_files",
     "learning",
+    "selection",
     "embedding",
     "limits",
     "retention",
@@ -40,7 +41,7 @@ const DESCRIBED: &str = "tools";
 /// The shortest time that what is over is kept: a worker may be frozen for a while and come back.
 const SHORTEST: Duration = Duration::from_mins(1);
 /// What other versions read there.
-const LATER: [&str; 1] = ["selection"];
+const LATER: [&str; 0] = [];
 
 /// What a file said.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,6 +65,8 @@ pub(super) struct File {
     pub(super) toolkit: Option<ToolkitFiles>,
     /// Whether it is learned from what succeeds.
     pub(super) learning: Option<bool>,
+    /// How much nearer than the least similar example is near enough.
+    pub(super) margin: Option<f64>,
     /// Where the vectors of texts come from.
     pub(super) embedding: Option<EmbeddingConfig>,
 }
@@ -129,6 +132,7 @@ pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
             Some(Value::Bool(it)) => Some(it),
             Some(_) => return Err("`learning` must be true or false".to_owned()),
         },
+        margin: margin(fields.remove("selection"))?,
         embedding: embedding::read(fields.remove("embedding"), base)?,
     })
 }
@@ -195,6 +199,24 @@ fn toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles>, St
     }
     read.toolkit.check_size().map_err(|err| format!("`toolkit_files`: {err}"))?;
     Ok(Some(read))
+}
+
+fn margin(value: Option<Value>) -> Result<Option<f64>, String> {
+    let fields = match value {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Object(fields)) => fields,
+        Some(_) => return Err("`selection` must be a map, such as `{ margin: 0.01 }`".to_owned()),
+    };
+    if let Some(other) = fields.keys().find(|it| *it != "margin") {
+        return Err(format!("`selection.{other}` is unknown: there is `margin`"));
+    }
+    match fields.get("margin") {
+        None | Some(Value::Null) => Ok(None),
+        Some(margin) => match margin.as_f64().filter(|it| (-2.0..=2.0).contains(it)) {
+            Some(margin) => Ok(Some(margin)),
+            None => Err(format!("`selection.margin` is {margin}; write a number from -2 to 2")),
+        },
+    }
 }
 
 fn retention(value: Option<Value>) -> Result<Option<Duration>, String> {

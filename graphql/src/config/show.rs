@@ -28,6 +28,7 @@ impl Config {
             "toolsets": shown(&mask_sets(&self.written), self.toolsets.origin),
             "toolkit_files": shown(&json!(self.toolkit.value.files), self.toolkit.origin),
             "learning": shown(&json!(self.learning.value), self.learning.origin),
+            "selection": { "margin": shown(&json!(self.margin.value), self.margin.origin) },
             "embedding": shown(&self.embedding.value.to_json(), self.embedding.origin),
             "limits": limits,
             "access": shown(&self.access.value.to_json(), self.access.origin),

@@ -94,11 +94,23 @@ fn limits_on_calls_are_limits() {
 }
 
 #[test]
-fn what_later_versions_know_is_never_ignored() {
+fn the_margin_may_be_negative() {
+    let margin = |text: &str| file::parse(text, Path::new("/")).map(|it| it.margin);
+    assert_eq!(margin("selection: { margin: -0.01 }"), Ok(Some(-0.01)));
+    assert_eq!(margin("selection: {}"), Ok(None));
     for text in [
-        "selection: { margin: 0.1 }",
-        "planner: { provider: openai, model: x }",
+        "selection: 1",
+        "selection: { margin: x }",
+        "selection: { margins: 1 }",
+        "selection: { margin: 3 }",
     ] {
+        assert!(margin(text).unwrap_err().starts_with("`selection"), "{text}");
+    }
+}
+
+#[test]
+fn what_later_versions_know_is_never_ignored() {
+    for text in ["planner: { provider: openai, model: x }"] {
         let err = file::parse(text, Path::new("/")).unwrap_err();
         assert!(err.contains("is not supported by this version"), "{text}: {err}");
     }

@@ -13,7 +13,7 @@ use shared::{
     store::StoreError,
 };
 
-use super::{Engine, EngineError};
+use super::{Engine, EngineError, candidates::MAX_TOOLS};
 
 /// How often an identifier or a version that is taken is drawn again.
 const DRAWS: usize = 8;
@@ -56,10 +56,16 @@ impl Engine {
         let request = self.new_request(query).await?;
         let catalog = self.catalog().await.only(&sets);
         let catalog = near.map_or_else(|| catalog.clone(), |it| catalog.among(&it));
-        let proposed = self.planner.propose(query, &catalog).await;
-        let (draft, warnings, mut transcript) = match proposed {
-            Ok(Proposal { draft, notes, warnings }) => (draft, warnings, self.entries(notes)),
-            Err(err) => return Err(self.no_proposal(request.id, err).await),
+        let max_tools = options.max_tools.unwrap_or(MAX_TOOLS);
+        let candidates = self.candidates(query, &catalog, max_tools).await;
+        let mut transcript = vec![self.entry("selection", candidates.told)];
+        let proposed = self.planner.propose(query, &candidates.catalog).await;
+        let (draft, warnings) = match proposed {
+            Ok(Proposal { draft, notes, warnings }) => {
+                transcript.extend(self.entries(notes));
+                (draft, warnings)
+            }
+            Err(err) => return Err(self.no_proposal(request.id, transcript, err).await),
         };
         let draft_json = serde_json::to_value(&draft).unwrap_or_default();
         transcript.push(self.entry("draft", draft_json));
@@ -239,7 +245,12 @@ impl Engine {
     }
 
     /// Keeps how a planner came to propose nothing, and says so.
-    async fn no_proposal(&self, request: RequestId, err: PlanningError) -> EngineError {
+    async fn no_proposal(
+        &self,
+        request: RequestId,
+        mut entries: Vec<TranscriptEntry>,
+        err: PlanningError,
+    ) -> EngineError {
         let message = err.to_string();
         let request_id = Some(request);
         let (notes, error) = match err {
@@ -250,7 +261,7 @@ impl Engine {
                 (notes, EngineError::PlannerUnavailable { message, request: request_id })
             }
         };
-        let mut entries = self.entries(notes);
+        entries.extend(self.entries(notes));
         let content = json!({ "code": error.code(), "message": error.to_string() });
         entries.push(self.entry("error", content));
         match self.store.add_transcript(request, &entries).await {

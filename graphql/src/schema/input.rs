@@ -208,13 +208,19 @@ pub(super) struct PlanningOptions {
     /// Only tools that the toolkit recommends for these actions, and for those one `next` edge
     /// away.
     actions: Option<Vec<String>>,
+    /// The most tools that the planner is shown, 1 to 1000: those that fit the query best; 64 where
+    /// it is left out.
+    #[graphql(validator(minimum = 1, maximum = 1000))]
+    max_tools: Option<i32>,
 }
 
 impl From<Option<PlanningOptions>> for engine::PlanningOptions {
     fn from(options: Option<PlanningOptions>) -> Self {
-        let PlanningOptions { planner, tool_sets, actions } = options.unwrap_or_default();
+        let PlanningOptions { planner, tool_sets, actions, max_tools } =
+            options.unwrap_or_default();
         let (tool_sets, actions) = (tool_sets.unwrap_or_default(), actions.unwrap_or_default());
-        Self { planner, tool_sets, actions, max_tools: None }
+        let max_tools = max_tools.and_then(|it| usize::try_from(it).ok());
+        Self { planner, tool_sets, actions, max_tools }
     }
 }
 

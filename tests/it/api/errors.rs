@@ -59,9 +59,9 @@ async fn planning_that_comes_to_nothing_keeps_the_request() {
     let query = "mutation ($query: String!) { createPlanWithRequestId(query: $query) { planId } }";
     let unknown = json!({ "tools": [{ "name": "flow.ecko" }] }).to_string();
     for (words, code, kinds) in [
-        ("water the plants", "NO_PLAN_FOUND", &["candidates", "error"][..]),
-        ("a planner that is away", "PLANNER_UNAVAILABLE", &["candidates", "error"]),
-        (&unknown, "INVALID_PLAN", &["candidates", "draft", "diagnostics"]),
+        ("water the plants", "NO_PLAN_FOUND", &["selection", "candidates", "error"][..]),
+        ("a planner that is away", "PLANNER_UNAVAILABLE", &["selection", "candidates", "error"]),
+        (&unknown, "INVALID_PLAN", &["selection", "candidates", "draft", "diagnostics"]),
     ] {
         let refusal = world.refused(query, json!({ "query": words })).await;
         assert_eq!(refusal["code"], code);
@@ -127,7 +127,7 @@ async fn arguments_that_cannot_be_right_are_refused() {
         "{ executions(filter: { from: 5 }) { nodes { state } } }",
         "{ nonsense }",
         "{",
-        "mutation { createPlanWithRequestId(query: \"x\", options: { maxTools: 3 }) { planId } }",
+        "mutation { createPlanWithRequestId(query: \"x\", options: { maxTools: 0 }) { planId } }",
         "mutation { createPlanWithRequestId(query: \"x\", options: { planner: \"x\" }) { planId } }",
     ] {
         let refusal = world.refused(query, json!({})).await;

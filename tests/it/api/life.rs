@@ -96,7 +96,7 @@ async fn what_the_request_tells(world: &World, request: &str, events: usize) {
     assert_eq!(it["plans"], json!([{ "version": 1, "executions": [{ "state": "COMPLETED" }] }]));
     assert_eq!(it["executions"][0]["request"]["requestId"], request);
     let transcript = pluck(it["transcript"].as_array().unwrap(), "kind");
-    assert_eq!(transcript, ["candidates", "draft", "plan"]);
+    assert_eq!(transcript, ["selection", "candidates", "draft", "plan"]);
     let timeline = it["timeline"].as_array().unwrap();
     assert_eq!(timeline.len(), 1 + transcript.len() + 1 + events);
     assert_eq!(timeline[0]["kind"], "request");

@@ -92,7 +92,7 @@ async fn a_request_is_followed_through_later_executions() {
             }
             kinds.push(event["type"].as_str().unwrap().to_owned());
         }
-        let planning = ["transcript", "transcript", "plan_created", "transcript"];
+        let planning = ["transcript", "transcript", "transcript", "plan_created", "transcript"];
         let told: Vec<_> = kinds.iter().filter(|it| planning.contains(&it.as_str())).collect();
         assert_eq!(told.len(), planning.len(), "{kinds:?}");
         let later = "mutation ($id: ID!) { executeByRequestId(requestId: $id) { executionId } }";

@@ -1,0 +1,248 @@
+//! Which tools a query needs, which collide, and how good the choice is.
+
+use std::{collections::BTreeSet, path::Path};
+
+use planner::select::Figures;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
+
+use super::{
+    Ending, Session,
+    args::{By, SelectArgs, api_name},
+    client::Client,
+    failure::Failure,
+    lists::{print, text},
+    render,
+    run::read_text,
+    shape::Shape,
+};
+
+/// How many tools a single query is shown.
+const LIMIT: i32 = 5;
+/// How far down the list the right tool is looked for when figures are made.
+const DEPTH: i32 = 100;
+
+const SELECT: &str = "query($query: String!, $by: SelectionCriterion!, $limit: Int!, $active: Boolean!) \
+    { selectTools(query: $query, by: $by, limit: $limit, activeOnly: $active)";
+
+/// Chooses tools for one query, or for one after another.
+pub(super) async fn select(
+    session: &Session,
+    client: &Client,
+    args: SelectArgs,
+) -> Result<Ending, Failure> {
+    let Some(query) = &args.query else { return ask(session, client, &args).await };
+    let by = args.by.unwrap_or(By::Centroid);
+    let limit = args.limit.unwrap_or(LIMIT);
+    let found = selected(client, query, (by, limit), !args.all).await?;
+    if found.as_array().is_some_and(Vec::is_empty) && by == By::Centroid {
+        let why = "no tool has examples to be chosen by: try `--by hybrid`";
+        session.screen.say(&session.screen.err.dim(why));
+    }
+    show(session, &found)?;
+    Ok(Ending::Done)
+}
+
+async fn selected(
+    client: &Client,
+    query: &str,
+    (by, limit): (By, i32),
+    active: bool,
+) -> Result<Value, Failure> {
+    let fields = Shape::of(client).await?.tool_match();
+    let variables =
+        json!({ "query": query, "by": api_name(&by), "limit": limit, "active": active });
+    client.field(&format!("{SELECT} {fields} }}"), variables).await
+}
+
+fn show(session: &Session, found: &Value) -> Result<(), Failure> {
+    let headings = ["TOOL", "SCORE", "HIT", "LEAST", "DESCRIPTION"];
+    print(&session.screen, found, &headings, |it, paint| {
+        let name = text(&it["tool"], "name");
+        let is_hit = it["hit"] == true;
+        let number = |key: &str| it[key].as_f64().map(|it| format!("{it:.4}")).unwrap_or_default();
+        vec![
+            if is_hit { name } else { paint.dim(name) },
+            number("score"),
+            if is_hit { "yes" } else { "no" }.to_owned(),
+            number("leastSimilar"),
+            super::lists::first_line(&text(&it["tool"], "description")),
+        ]
+    })
+}
+
+/// Asks for queries until there is none, as the first program of this kind did.
+async fn ask(session: &Session, client: &Client, args: &SelectArgs) -> Result<Ending, Failure> {
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    let screen = &session.screen;
+    loop {
+        if !screen.json {
+            screen.say("------------------------------");
+        }
+        screen.say("Query (q to exit):");
+        let Some(query) = line(&mut lines).await? else { return Ok(Ending::Done) };
+        let query = query.trim();
+        if query.is_empty() || query == "q" {
+            return Ok(Ending::Done);
+        }
+        match answer(session, client, query, args).await {
+            Ok(()) => (),
+            // One that cannot be answered does not keep from asking others.
+            Err(failure) if screen.json => screen.print_json(&failure.to_json())?,
+            Err(failure) => screen.say(&screen.err.red(&failure.message)),
+        }
+    }
+}
+
+async fn line(lines: &mut Lines<BufReader<Stdin>>) -> Result<Option<String>, Failure> {
+    let unreadable = |err| Failure::usage(format!("standard input cannot be read: {err}"));
+    lines.next_line().await.map_err(unreadable)
+}
+
+async fn answer(
+    session: &Session,
+    client: &Client,
+    query: &str,
+    args: &SelectArgs,
+) -> Result<(), Failure> {
+    let screen = &session.screen;
+    if let Some(by) = args.by {
+        let limit = args.limit.unwrap_or(LIMIT);
+        return show(session, &selected(client, query, (by, limit), !args.all).await?);
+    }
+    let limit = args.limit.unwrap_or(1);
+    let centroid = selected(client, query, (By::Centroid, limit), !args.all).await?;
+    let description = selected(client, query, (By::Description, limit), !args.all).await?;
+    if screen.json {
+        return screen.print_json(&json!({ "centroid": centroid, "description": description }));
+    }
+    screen.print("CENTROID SIMILARITY HIT")?;
+    each(session, &centroid, |it| it["hit"] == true)?;
+    screen.print("CENTROID NEAREST")?;
+    each(session, &centroid, |_| true)?;
+    screen.print("DESCRIPTION NEAREST")?;
+    each(session, &description, |_| true)
+}
+
+fn each(session: &Session, found: &Value, is_shown: fn(&Value) -> bool) -> Result<(), Failure> {
+    for it in render::list(found).filter(|it| is_shown(it)) {
+        session.screen.print(&format!("\t {}: {}", it["score"], text(&it["tool"], "name")))?;
+    }
+    Ok(())
+}
+
+/// Lists the pairs of tools that the same sentences want.
+pub(super) async fn collisions(
+    session: &Session,
+    client: &Client,
+    threshold: f64,
+    cosine: bool,
+) -> Result<Ending, Failure> {
+    let query = "query($threshold: Float, $similarity: CollisionSimilarity) \
+        { toolCollisions(threshold: $threshold, similarity: $similarity) { a b similarity } }";
+    let similarity = if cosine { "COSINE" } else { "DOT" };
+    let variables = json!({ "threshold": threshold, "similarity": similarity });
+    let found = client.field(query, variables).await?;
+    let screen = &session.screen;
+    if screen.json {
+        screen.print_json(&found)?;
+        return Ok(Ending::Done);
+    }
+    let pairs: Vec<&Value> = render::list(&found).collect();
+    screen.print(&format!("POSSIBLE SIMILAR TOOLS ({threshold}): {}", pairs.len()))?;
+    for it in pairs {
+        screen.print(&format!(
+            "\t {} -> {}: {}",
+            text(it, "a"),
+            text(it, "b"),
+            it["similarity"]
+        ))?;
+    }
+    Ok(Ending::Done)
+}
+
+/// A query whose right tools are known.
+#[derive(Deserialize)]
+struct Known {
+    query: String,
+    #[serde(alias = "tools", alias = "expected")]
+    gold: Vec<String>,
+}
+
+/// Says how good selection is.
+pub(super) async fn eval(
+    session: &Session,
+    client: &Client,
+    file: &Path,
+    by: Option<By>,
+    all: bool,
+) -> Result<Ending, Failure> {
+    let known = read(file).await?;
+    let criteria = [By::Centroid, By::Description, By::Lexical, By::Hybrid];
+    let wanted = criteria.into_iter().filter(|it| by.is_none_or(|by| by == *it));
+    let mut figures = Vec::new();
+    for criterion in wanted {
+        match figures_of(client, &known, criterion, !all).await {
+            Ok(found) => figures.push(told(criterion, &found)),
+            // Without a model the others still have figures.
+            Err(failure) if by.is_none() && failure.code == "PLANNER_UNAVAILABLE" => {
+                session.screen.say(&session.screen.err.dim(&failure.message));
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    let headings = ["BY", "QUERIES", "HIT@1", "RECALL@5", "MRR"];
+    print(&session.screen, &Value::Array(figures), &headings, |it, _| {
+        let number = |key: &str| it[key].as_f64().map(|it| format!("{it:.3}")).unwrap_or_default();
+        let (by, queries) = (text(it, "by"), it["queries"].to_string());
+        vec![by, queries, number("hitAt1"), number("recallAt5"), number("mrr")]
+    })?;
+    Ok(Ending::Done)
+}
+
+fn told(by: By, figures: &Figures) -> Value {
+    json!({
+        "by": api_name(&by),
+        "queries": figures.queries(),
+        "hitAt1": figures.hit_at_1(),
+        "recallAt5": figures.recall_at_5(),
+        "mrr": figures.reciprocal_rank(),
+    })
+}
+
+async fn read(file: &Path) -> Result<Vec<Known>, Failure> {
+    let text = read_text("the queries", file).await?;
+    let lines = text.lines().enumerate().filter(|(_, it)| !it.trim().is_empty());
+    let known = lines.map(|(at, line)| {
+        serde_json::from_str(line).map_err(|err| {
+            let form = r#"write {"query": "…", "gold": ["tool", …]} on each line"#;
+            Failure::usage(format!("`{}`, line {}: {err}: {form}", file.display(), at + 1))
+        })
+    });
+    known.collect()
+}
+
+async fn figures_of(
+    client: &Client,
+    known: &[Known],
+    by: By,
+    active: bool,
+) -> Result<Figures, Failure> {
+    let operation = format!("{SELECT} {{ tool {{ name qualifiedName }} }} }}");
+    let mut figures = Figures::default();
+    for Known { query, gold } in known {
+        let variables =
+            json!({ "query": query, "by": api_name(&by), "limit": DEPTH, "active": active });
+        let found = client.field(&operation, variables).await?;
+        let right: BTreeSet<&str> = gold.iter().map(String::as_str).collect();
+        let selected: Vec<&str> = render::list(&found)
+            .filter_map(|it| {
+                let qualified = it["tool"]["qualifiedName"].as_str();
+                qualified.filter(|it| right.contains(it)).or(it["tool"]["name"].as_str())
+            })
+            .collect();
+        figures.add(&right, &selected);
+    }
+    Ok(figures)
+}

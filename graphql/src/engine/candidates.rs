@@ -1,0 +1,117 @@
+//! Which tools a planner is shown: those that may be planned, of them those around the actions that
+//! were asked for, of them those that fit the query best.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use planner::{
+    catalog::{Catalog, CatalogTool},
+    select::{Ask, Criterion, Tools},
+};
+use serde_json::{Value, json};
+use shared::tool::ToolDefinition;
+
+use super::{Engine, SELECTED};
+
+/// The most tools that a planner is shown where nothing else is said.
+pub(super) const MAX_TOOLS: usize = 64;
+/// The most candidates that the transcript tells one by one.
+const TOLD: usize = 256;
+
+/// The tools that a planner is shown, and why these.
+pub(super) struct Candidates {
+    /// The tools.
+    pub(super) catalog: Catalog,
+    /// Every candidate, for the transcript: its score, and why it was kept or dropped.
+    pub(super) told: Value,
+}
+
+/// A tool that may be planned, and how well it fits.
+struct Candidate {
+    at: usize,
+    score: Option<f64>,
+    is_kept: bool,
+}
+
+impl Engine {
+    /// Chooses at most `most` of the tools that may be planned.
+    ///
+    /// Where there is room for all of them, all are kept, in their order, and only words are asked:
+    /// nobody waits for a model whose answer changes nothing.
+    pub(super) async fn candidates(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+        most: usize,
+    ) -> Candidates {
+        let tools: Tools = catalog.plannable().cloned().collect();
+        let by = if tools.len() > most { Criterion::Hybrid } else { Criterion::Lexical };
+        let limit = tools.len().min(SELECTED);
+        let ask = Ask { query, by, limit, margin: 0.0 };
+        let selector = match by {
+            Criterion::Hybrid => self.selectors().await.planning,
+            _ => Arc::clone(&self.choosing.planning_words),
+        };
+        let selected = selector.select(&tools, &ask, |_| true).await;
+        let selection = selected.unwrap_or_default();
+        let mut candidates: Vec<Candidate> = selection
+            .matches
+            .iter()
+            .enumerate()
+            .map(|(place, it)| Candidate {
+                at: it.at,
+                score: Some(it.score),
+                is_kept: place < most,
+            })
+            .collect();
+        let scored: BTreeSet<usize> = candidates.iter().map(|it| it.at).collect();
+        for at in (0..tools.len()).filter(|it| !scored.contains(it)) {
+            let is_kept = candidates.len() < most;
+            candidates.push(Candidate { at, score: None, is_kept });
+        }
+        let told = told(&tools, &candidates, (by, most), selection.without_meaning);
+        Candidates { catalog: kept(catalog, &tools, &candidates), told }
+    }
+}
+
+/// Leaves out the tools that were dropped. What cannot be planned stays, to be named in messages.
+fn kept(catalog: &Catalog, tools: &Tools, candidates: &[Candidate]) -> Catalog {
+    let dropped: BTreeSet<*const ToolDefinition> =
+        candidates.iter().filter(|it| !it.is_kept).map(|it| Arc::as_ptr(&tools[it.at])).collect();
+    if dropped.is_empty() {
+        return catalog.clone();
+    }
+    let stays = |it: &&CatalogTool| !dropped.contains(&Arc::as_ptr(&it.definition));
+    Catalog::new(catalog.tools().iter().filter(stays).cloned())
+}
+
+fn told(
+    tools: &Tools,
+    candidates: &[Candidate],
+    (by, most): (Criterion, usize),
+    without_meaning: Option<String>,
+) -> Value {
+    let has_room = tools.len() <= most;
+    let why = |place: usize, it: &Candidate| match (it.is_kept, it.score) {
+        (true, _) if has_room => "there is room for every tool".to_owned(),
+        (true, Some(_)) => format!("number {} of the {most} that fit best", place + 1),
+        (true, None) => "there is room left".to_owned(),
+        (false, Some(_)) => format!("{most} tools fit better"),
+        (false, None) => "nothing in the query fits it".to_owned(),
+    };
+    let listed = candidates.iter().enumerate().take(TOLD.max(most));
+    let listed: Vec<Value> = listed
+        .map(|(place, it)| {
+            let tool = tools[it.at].qualified();
+            json!({ "tool": tool.as_str(), "score": it.score, "kept": it.is_kept, "why": why(place, it) })
+        })
+        .collect();
+    let more = candidates.len() - listed.len();
+    let mut told = json!({ "by": by.as_str(), "maxTools": most, "candidates": listed });
+    if more > 0 {
+        told["more"] = json!(more);
+    }
+    if let Some(why) = without_meaning {
+        told["withoutMeaning"] = json!(why);
+    }
+    told
+}

@@ -1,0 +1,272 @@
+//! What is known of tools, made anew only where they changed.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use shared::{
+    id::{ToolName, ToolSetName},
+    tool::ToolDefinition,
+};
+
+use super::{
+    collision::{self, Collision, Similarity, TooManyPairs},
+    lexical::{Lexical, description},
+    profile::Centroid,
+    rows::Rows,
+};
+use crate::embed::{EmbedError, Embedder};
+
+/// Texts that are embedded at a time: enough to keep a model busy, not all of them in memory.
+const TEXTS: usize = 4_096;
+
+/// What is known of the tools that were last asked about: each part of the tools as they were when
+/// it was needed.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    words: Option<Part<Lexical>>,
+    descriptions: Option<Part<Rows>>,
+    meanings: Option<Part<Rows>>,
+    centroids: Option<Part<Centroids>>,
+}
+
+/// The tools that are chosen from: the very same list as long as none changes.
+pub type Tools = Arc<[Arc<ToolDefinition>]>;
+
+/// Something that is known of tools.
+#[derive(Debug)]
+struct Part<T> {
+    tools: Tools,
+    known: Arc<T>,
+}
+
+/// The centroids of the tools that have examples.
+#[derive(Clone, Debug, Default)]
+pub struct Centroids {
+    /// The means.
+    pub(super) rows: Rows,
+    /// The least similar example of each, by its place, and its cosine.
+    least: Vec<(usize, f64)>,
+}
+
+impl Index {
+    /// Returns the words of the tools.
+    pub(super) fn words(&mut self, tools: &Tools) -> Arc<Lexical> {
+        let earlier = match Part::current(self.words.as_ref(), tools) {
+            Ok(words) => return words,
+            Err(earlier) => earlier,
+        };
+        let words = Lexical::new(tools, |at| {
+            let (words, before) = earlier.find(at)?;
+            Some(words.document(before))
+        });
+        Part::keep(&mut self.words, tools, words)
+    }
+
+    /// Returns the vectors of the tools' descriptions. A blank one has none.
+    pub(super) async fn descriptions(
+        &mut self,
+        tools: &Tools,
+        embedder: &dyn Embedder,
+    ) -> Result<Arc<Rows>, EmbedError> {
+        let text = |it: &ToolDefinition| it.description.clone();
+        rows(&mut self.descriptions, tools, embedder, text).await
+    }
+
+    /// Returns the vectors of what the tools are called and do.
+    pub(super) async fn meanings(
+        &mut self,
+        tools: &Tools,
+        embedder: &dyn Embedder,
+    ) -> Result<Arc<Rows>, EmbedError> {
+        let text = |it: &ToolDefinition| match description(it).trim_end() {
+            "" => it.name.to_string(),
+            description => format!("{}: {description}", it.name),
+        };
+        rows(&mut self.meanings, tools, embedder, text).await
+    }
+
+    /// Returns the centroids of the tools' examples.
+    pub(super) async fn centroids(
+        &mut self,
+        tools: &Tools,
+        embedder: &dyn Embedder,
+    ) -> Result<Arc<Centroids>, EmbedError> {
+        let earlier = match Part::current(self.centroids.as_ref(), tools) {
+            Ok(centroids) => return Ok(centroids),
+            Err(earlier) => earlier,
+        };
+        let mut found: Vec<Option<Centroid>> = Vec::with_capacity(tools.len());
+        let mut wanted = Vec::new();
+        for (at, tool) in tools.iter().enumerate() {
+            let known = earlier.find(at).and_then(|(centroids, before)| centroids.get(before));
+            if known.is_none() && examples(tool).next().is_some() {
+                wanted.push(at);
+            }
+            found.push(known);
+        }
+        for places in batches(&wanted, |at| examples(&tools[at]).count()) {
+            let texts: Vec<&str> = places.iter().flat_map(|it| examples(&tools[*it])).collect();
+            let mut vectors = embedded(embedder, &texts).await?.into_iter();
+            for at in places {
+                let count = examples(&tools[*at]).count();
+                let own: Vec<Vec<f32>> = vectors.by_ref().take(count).collect();
+                found[*at] = Centroid::of(&own);
+            }
+        }
+        let centroids = Centroids::new(&found);
+        Ok(Part::keep(&mut self.centroids, tools, centroids))
+    }
+}
+
+/// Returns the vectors of a text of each tool; a blank one has none.
+async fn rows(
+    part: &mut Option<Part<Rows>>,
+    tools: &Tools,
+    embedder: &dyn Embedder,
+    text: impl Fn(&ToolDefinition) -> String,
+) -> Result<Arc<Rows>, EmbedError> {
+    let earlier = match Part::current(part.as_ref(), tools) {
+        Ok(rows) => return Ok(rows),
+        Err(earlier) => earlier,
+    };
+    let mut vectors: Vec<Option<Vec<f32>>> = Vec::with_capacity(tools.len());
+    let mut wanted = Vec::new();
+    for (at, tool) in tools.iter().enumerate() {
+        let known = earlier.find(at).and_then(|(rows, before)| rows.of_owner(before));
+        if known.is_none() {
+            wanted.push((at, text(tool)));
+        }
+        vectors.push(known.map(<[f32]>::to_vec));
+    }
+    wanted.retain(|(_, text)| !text.trim().is_empty());
+    for some in wanted.chunks(TEXTS) {
+        let texts: Vec<&str> = some.iter().map(|it| it.1.as_str()).collect();
+        for ((at, _), vector) in some.iter().zip(embedded(embedder, &texts).await?) {
+            vectors[*at] = Some(vector);
+        }
+    }
+    let vectors = vectors.iter().enumerate().filter_map(|(at, it)| Some((at, it.as_deref()?)));
+    let rows = Rows::new(vectors);
+    Ok(Part::keep(part, tools, rows))
+}
+
+impl<T> Part<T> {
+    /// Returns what is known, if it is of these very tools; else what can be taken over of it.
+    fn current<'a>(part: Option<&'a Self>, tools: &Tools) -> Result<Arc<T>, Earlier<'a, T>> {
+        let Some(part) = part else { return Err(Earlier { known: None, places: Vec::new() }) };
+        let has_same = || {
+            part.tools.len() == tools.len()
+                && part.tools.iter().zip(&**tools).all(|(a, b)| Arc::ptr_eq(a, b))
+        };
+        if Arc::ptr_eq(&part.tools, tools) || has_same() {
+            return Ok(Arc::clone(&part.known));
+        }
+        let names: BTreeMap<Key<'_>, usize> =
+            part.tools.iter().enumerate().map(|(at, it)| (key(it), at)).collect();
+        let place = |tool: &Arc<ToolDefinition>| {
+            let at = *names.get(&key(tool))?;
+            is_same(&part.tools[at], tool).then_some(at)
+        };
+        Err(Earlier { known: Some(&part.known), places: tools.iter().map(place).collect() })
+    }
+
+    fn keep(part: &mut Option<Self>, tools: &Tools, known: T) -> Arc<T> {
+        let known = Arc::new(known);
+        *part = Some(Self { tools: Arc::clone(tools), known: Arc::clone(&known) });
+        known
+    }
+}
+
+/// What was known before, and where each of the present tools was in it.
+struct Earlier<'a, T> {
+    known: Option<&'a T>,
+    places: Vec<Option<usize>>,
+}
+
+impl<'a, T> Earlier<'a, T> {
+    fn find(&self, at: usize) -> Option<(&'a T, usize)> {
+        Some((self.known?, (*self.places.get(at)?)?))
+    }
+}
+
+impl Centroids {
+    fn new(found: &[Option<Centroid>]) -> Self {
+        let found = found.iter().enumerate().filter_map(|(at, it)| Some((at, it.as_ref()?)));
+        let rows = Rows::new(found.clone().map(|(at, it)| (at, it.mean.as_slice())));
+        // Those of another length are in neither.
+        let mut owners = rows.owners().iter().peekable();
+        let kept = found.filter(|(at, _)| owners.next_if(|it| *it == at).is_some());
+        Self { least: kept.map(|(_, it)| (it.least, it.least_similar)).collect(), rows }
+    }
+
+    /// Returns every pair of tools, of those that `may` take part, whose centroids are at least so
+    /// similar: in the order of the earlier tool, then of the later one. With many tools this takes
+    /// seconds.
+    pub fn collisions(
+        &self,
+        similarity: Similarity,
+        threshold: f64,
+        may: impl Fn(usize) -> bool,
+    ) -> Result<Vec<Collision>, TooManyPairs> {
+        collision::pairs(&self.rows, similarity, threshold, may)
+    }
+
+    /// Returns the centroid of a tool, by its place.
+    pub(super) fn get(&self, owner: usize) -> Option<Centroid> {
+        let row = self.rows.find(owner)?;
+        let (least, least_similar) = self.least[row];
+        Some(Centroid { mean: self.rows.row(row).to_vec(), least, least_similar })
+    }
+
+    /// Returns the least similar example of a tool and its cosine, by the tool's place.
+    pub(super) fn least(&self, owner: usize) -> Option<(usize, f64)> {
+        self.rows.find(owner).map(|row| self.least[row])
+    }
+}
+
+type Key<'a> = (&'a ToolSetName, &'a ToolName);
+
+fn key(tool: &ToolDefinition) -> Key<'_> {
+    (&tool.set, &tool.name)
+}
+
+/// Returns whether everything that tools are chosen by is the same.
+fn is_same(a: &Arc<ToolDefinition>, b: &Arc<ToolDefinition>) -> bool {
+    Arc::ptr_eq(a, b)
+        || (a.description == b.description
+            && a.examples == b.examples
+            && a.input_schema == b.input_schema)
+}
+
+/// Returns the examples that say something.
+pub(super) fn examples(tool: &ToolDefinition) -> impl Iterator<Item = &str> {
+    tool.examples.iter().map(String::as_str).filter(|it| !it.trim().is_empty())
+}
+
+/// Cuts places into runs with about [`TEXTS`] texts each.
+fn batches(places: &[usize], texts: impl Fn(usize) -> usize) -> Vec<&[usize]> {
+    let (mut batches, mut start, mut count) = (Vec::new(), 0, 0);
+    for (end, at) in places.iter().enumerate() {
+        count += texts(*at);
+        if count >= TEXTS {
+            batches.push(&places[start..=end]);
+            (start, count) = (end + 1, 0);
+        }
+    }
+    if start < places.len() {
+        batches.push(&places[start..]);
+    }
+    batches
+}
+
+/// Embeds texts, and sees to it that each has got its vector.
+pub(super) async fn embedded(
+    embedder: &dyn Embedder,
+    texts: &[&str],
+) -> Result<Vec<Vec<f32>>, EmbedError> {
+    let vectors = embedder.embed(texts).await?;
+    if vectors.len() != texts.len() {
+        let why = format!("it gave {} vectors for {} texts", vectors.len(), texts.len());
+        return Err(EmbedError::Model { model: embedder.model().to_owned(), why });
+    }
+    Ok(vectors)
+}

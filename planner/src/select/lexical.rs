@@ -1,0 +1,185 @@
+//! Tools by their words: BM25 over name, description, parameter names and examples.
+//!
+//! Robertson and Zaragoza, “The Probabilistic Relevance Framework: BM25 and Beyond” (2009); the
+//! fields are added up with their weights before the frequency is damped, as in its BM25F.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::Value;
+use shared::tool::ToolDefinition;
+
+use super::words;
+
+/// How soon more of the same word stops counting.
+const SATURATION: f32 = 1.2;
+/// How much longer documents are held against.
+const LENGTH: f32 = 0.75;
+/// Names say in three words what descriptions say in thirty.
+const NAME: f32 = 2.0;
+/// What the description counts.
+const DESCRIPTION: f32 = 1.0;
+/// Parameters are told less often than they are meant.
+const PARAMETER: f32 = 0.5;
+/// Examples are what people say.
+const EXAMPLE: f32 = 0.5;
+/// The most parameter names of a tool that are read.
+const PARAMETERS: usize = 256;
+/// The most examples of a tool that are read.
+const EXAMPLES: usize = 256;
+
+/// The words of one tool, and how often it has each, by the weights of the fields.
+#[derive(Debug, Default)]
+pub(super) struct Document {
+    words: BTreeMap<String, f32>,
+    length: f32,
+    /// The different words of its name.
+    name: Vec<String>,
+}
+
+/// The words of tools.
+#[derive(Debug, Default)]
+pub(super) struct Lexical {
+    documents: Vec<Arc<Document>>,
+    words: BTreeMap<String, Word>,
+}
+
+/// What is known of a word.
+#[derive(Debug, Default)]
+struct Word {
+    /// How much it tells.
+    weight: f32,
+    /// The tools that have it, and what it says for each.
+    postings: Vec<(usize, f32)>,
+    /// The tools whose names have it, and how much of each name it is.
+    names: Vec<(usize, f32)>,
+}
+
+impl Lexical {
+    /// Reads tools. What is `known` of one by its place is not read again.
+    pub(super) fn new(
+        tools: &[Arc<ToolDefinition>],
+        known: impl Fn(usize) -> Option<Arc<Document>>,
+    ) -> Self {
+        let read = |(at, tool): (usize, &Arc<ToolDefinition>)| {
+            known(at).unwrap_or_else(|| Arc::new(Document::read(tool)))
+        };
+        let documents: Vec<Arc<Document>> = tools.iter().enumerate().map(read).collect();
+        let total: f32 = documents.iter().map(|it| it.length).sum();
+        let mean = (total / count(documents.len())).max(f32::MIN_POSITIVE);
+        let mut words: BTreeMap<String, Word> = BTreeMap::new();
+        for (at, document) in documents.iter().enumerate() {
+            let room = SATURATION * (1.0 - LENGTH + LENGTH * document.length / mean);
+            for (word, frequency) in &document.words {
+                let said = frequency * (SATURATION + 1.0) / (frequency + room);
+                match words.get_mut(word) {
+                    Some(known) => known.postings.push((at, said)),
+                    None => {
+                        let postings = vec![(at, said)];
+                        words.insert(word.clone(), Word { postings, ..Word::default() });
+                    }
+                }
+            }
+        }
+        for word in words.values_mut() {
+            let (all, have) = (count(documents.len()), count(word.postings.len()));
+            word.weight = (1.0 + (all - have + 0.5) / (have + 0.5)).ln();
+        }
+        let mut lexical = Self { documents, words };
+        lexical.weigh_names();
+        lexical
+    }
+
+    /// Says how much of each name each of its words is, by what the words tell.
+    fn weigh_names(&mut self) {
+        let Self { documents, words } = self;
+        for (at, document) in documents.iter().enumerate() {
+            let weight = |it: &String| words.get(it).map_or(0.0, |it| it.weight);
+            let total: f32 = document.name.iter().map(weight).sum();
+            for word in &document.name {
+                if let Some(word) = words.get_mut(word).filter(|_| total > 0.0) {
+                    word.names.push((at, word.weight / total));
+                }
+            }
+        }
+    }
+
+    /// Returns the words of a tool, by its place.
+    pub(super) fn document(&self, at: usize) -> Arc<Document> {
+        Arc::clone(&self.documents[at])
+    }
+
+    /// Returns what the words of a query say for each tool, by its place: 0 where nothing.
+    pub(super) fn scores(&self, query: &str) -> Vec<f32> {
+        let mut scores = vec![0.0; self.documents.len()];
+        for (word, times) in asked(query) {
+            let Some(word) = self.words.get(&word) else { continue };
+            for (at, said) in &word.postings {
+                scores[*at] += word.weight * times * said;
+            }
+        }
+        scores
+    }
+
+    /// Returns how much of each tool's name a query says, by the tool's place: from 0 to 1.
+    pub(super) fn names(&self, query: &str) -> Vec<f32> {
+        let mut shares = vec![0.0; self.documents.len()];
+        for word in asked(query).keys() {
+            for (at, share) in self.words.get(word).into_iter().flat_map(|it| &it.names) {
+                shares[*at] += share;
+            }
+        }
+        shares
+    }
+}
+
+/// Returns the words of a query, and how often it has each.
+fn asked(query: &str) -> BTreeMap<String, f32> {
+    let mut asked = BTreeMap::new();
+    for word in words::of(query) {
+        *asked.entry(word).or_default() += 1.0;
+    }
+    asked
+}
+
+impl Document {
+    fn read(tool: &ToolDefinition) -> Self {
+        let mut document = Self::default();
+        let mut name = words::of(tool.name.as_str());
+        document.add(name.clone(), NAME);
+        name.sort_unstable();
+        name.dedup();
+        document.name = name;
+        document.add(words::of(description(tool)), DESCRIPTION);
+        for name in parameters(&tool.input_schema) {
+            document.add(words::of(name), PARAMETER);
+        }
+        for example in tool.examples.iter().take(EXAMPLES) {
+            document.add(words::of(example), EXAMPLE);
+        }
+        document
+    }
+
+    fn add(&mut self, words: Vec<String>, weight: f32) {
+        for word in words {
+            self.length += weight;
+            *self.words.entry(word).or_default() += weight;
+        }
+    }
+}
+
+/// Returns what a tool does, without its name where the description begins with that.
+pub(super) fn description(tool: &ToolDefinition) -> &str {
+    let described = tool.description.strip_prefix(tool.name.as_str());
+    let described = described.and_then(|it| it.strip_prefix(':'));
+    described.unwrap_or(&tool.description).trim_start()
+}
+
+fn parameters(schema: &Value) -> impl Iterator<Item = &str> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.into_iter().flatten().map(|(name, _)| name.as_str()).take(PARAMETERS)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "there are fewer tools than an `f32` can count")]
+fn count(of: usize) -> f32 {
+    of as f32
+}

@@ -1,0 +1,241 @@
+//! Chooses tools, and keeps what it knows of them up to date.
+
+use std::sync::{Arc, Mutex as Plain, PoisonError};
+
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::{
+    Criterion, TooManyPairs, fusion,
+    index::{Centroids, Index, Tools, embedded, examples},
+    rows::Rows,
+};
+use crate::embed::{EmbedError, Embedder, Embedding};
+
+/// How much nearer to a tool's centroid than its least similar example a query must be for a hit,
+/// where nothing else is said.
+pub const MARGIN: f64 = 0.01;
+
+/// Chooses tools. It knows those that it was last asked about: where they changed, only what is
+/// new is read and embedded.
+#[derive(Debug)]
+pub struct Selector {
+    embedders: Option<Pair>,
+    index: Mutex<Index>,
+    /// What kept meaning out the last time, so that it is said once.
+    told: Plain<Option<EmbedError>>,
+}
+
+/// One model, for what is embedded once and for what is asked.
+#[derive(Clone, Debug)]
+pub(super) struct Pair {
+    pub(super) texts: Arc<dyn Embedder>,
+    pub(super) queries: Arc<dyn Embedder>,
+}
+
+/// What is asked of a selector.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ask<'a> {
+    /// What is wanted, in words.
+    pub query: &'a str,
+    /// By what tools are chosen.
+    pub by: Criterion,
+    /// At most so many.
+    pub limit: usize,
+    /// How much nearer than the least similar example a query must be for a hit.
+    pub margin: f64,
+}
+
+/// The tools that were chosen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Selection {
+    /// The tools, the best first.
+    pub matches: Vec<Match>,
+    /// Why meaning had no say, where it should have.
+    pub without_meaning: Option<String>,
+}
+
+/// A tool that was chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Match {
+    /// The tool's place among those that were asked about.
+    pub at: usize,
+    /// How well it fits: a cosine, or points; only the order of those is comparable.
+    pub score: f64,
+    /// Whether it fits well enough. By their centroids only what is near enough does.
+    pub is_hit: bool,
+    /// The cosine of its least similar example to the centroid, where that was looked at.
+    pub least_similar: Option<f64>,
+    /// That example.
+    pub least_similar_example: Option<String>,
+}
+
+/// Why no tools were chosen.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SelectError {
+    /// There is nothing that turns texts into vectors.
+    #[error(
+        "choosing tools {0} needs an embedding model, and none is configured: set `embedding` to \
+         `{{ model: DIR }}`, `{{ base_url: URL, model: NAME }}` or `{{ builtin: true }}`, or choose by \
+         LEXICAL or HYBRID"
+    )]
+    NoEmbedder(&'static str),
+    /// It did not.
+    #[error(transparent)]
+    Embed(#[from] EmbedError),
+    /// The model gives other vectors than it gave before.
+    #[error(
+        "the embedding model `{model}` gave a vector of {has} numbers, and the tools have {expected}: \
+         restart after changing a model under its name"
+    )]
+    Length {
+        /// Which model.
+        model: String,
+        /// How long the query's vector is.
+        has: usize,
+        /// How long the tools' vectors are.
+        expected: usize,
+    },
+    /// More tools collide than anybody reads.
+    #[error(transparent)]
+    TooManyPairs(#[from] TooManyPairs),
+}
+
+impl Selector {
+    /// Makes a selector that knows no tool yet. Without an embedder only words have a say.
+    pub fn new(embedder: Option<Arc<dyn Embedder>>) -> Self {
+        let pair = embedder.map(|it| Pair { texts: Arc::clone(&it), queries: it });
+        Self { embedders: pair, index: Mutex::default(), told: Plain::default() }
+    }
+
+    /// Makes a selector that knows no tool yet, with one model for what is embedded once and for
+    /// what is asked.
+    pub fn with(embedding: &Embedding) -> Self {
+        let (texts, queries) = (Arc::clone(&embedding.texts), Arc::clone(&embedding.queries));
+        let embedders = Some(Pair { texts, queries });
+        Self { embedders, index: Mutex::default(), told: Plain::default() }
+    }
+
+    /// Returns what turns texts into vectors, where something does.
+    pub(super) fn embedders(&self) -> Option<&Pair> {
+        self.embedders.as_ref()
+    }
+
+    /// Chooses from `tools` those of which a query needs one, by their places; only what `may`
+    /// take part does. The limit comes first, hits are judged after it.
+    pub async fn select(
+        &self,
+        tools: &Tools,
+        ask: &Ask<'_>,
+        may: impl Fn(usize) -> bool,
+    ) -> Result<Selection, SelectError> {
+        let matches = match ask.by {
+            Criterion::Centroid => self.by_centroid(tools, ask, may).await?,
+            Criterion::Description => self.by_description(tools, ask, may).await?,
+            Criterion::Lexical => self.by_words(tools, ask, may).await,
+            Criterion::Hybrid => return self.by_both(tools, ask, may).await,
+        };
+        Ok(Selection { matches, without_meaning: None })
+    }
+
+    async fn by_centroid(
+        &self,
+        tools: &Tools,
+        ask: &Ask<'_>,
+        may: impl Fn(usize) -> bool,
+    ) -> Result<Vec<Match>, SelectError> {
+        let Pair { texts, queries } = self.needed("by their examples")?;
+        let centroids = self.index().await.centroids(tools, &**texts).await?;
+        let query = query(&**queries, ask.query, &centroids.rows).await?;
+        let nearest = centroids.rows.nearest(&query, ask.limit, may);
+        Ok(nearest.into_iter().filter_map(|it| judged(tools, &centroids, it, ask.margin)).collect())
+    }
+
+    async fn by_description(
+        &self,
+        tools: &Tools,
+        ask: &Ask<'_>,
+        may: impl Fn(usize) -> bool,
+    ) -> Result<Vec<Match>, SelectError> {
+        let Pair { texts, queries } = self.needed("by their description")?;
+        let rows = self.index().await.descriptions(tools, &**texts).await?;
+        let query = query(&**queries, ask.query, &rows).await?;
+        Ok(rows.nearest(&query, ask.limit, may).into_iter().map(Match::plain).collect())
+    }
+
+    async fn by_words(
+        &self,
+        tools: &Tools,
+        ask: &Ask<'_>,
+        may: impl Fn(usize) -> bool,
+    ) -> Vec<Match> {
+        let words = self.index().await.words(tools);
+        let best = fusion::best(&words.scores(ask.query), ask.limit, may);
+        best.into_iter().map(Match::plain).collect()
+    }
+
+    /// Returns the centroids of tools.
+    pub async fn centroids(&self, tools: &Tools) -> Result<Arc<Centroids>, SelectError> {
+        let Pair { texts, .. } = self.needed("that collide")?;
+        Ok(self.index().await.centroids(tools, &**texts).await?)
+    }
+
+    /// Returns what is known of tools, once nobody else changes it.
+    pub(super) async fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().await
+    }
+
+    /// Says in the log what keeps meaning out of a choice, unless that was said already.
+    pub(super) fn tell(&self, err: Option<&EmbedError>) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(err) = err
+            && told.as_ref() != Some(err)
+        {
+            tracing::warn!(%err, "tools are chosen by words alone");
+        }
+        *told = err.cloned();
+    }
+
+    fn needed(&self, how: &'static str) -> Result<&Pair, SelectError> {
+        self.embedders.as_ref().ok_or(SelectError::NoEmbedder(how))
+    }
+}
+
+impl Match {
+    pub(super) fn plain((at, score): (usize, f64)) -> Self {
+        Self { at, score, is_hit: true, least_similar: None, least_similar_example: None }
+    }
+}
+
+/// Judges whether a tool that is near is near enough.
+fn judged(
+    tools: &Tools,
+    centroids: &Centroids,
+    (at, score): (usize, f64),
+    margin: f64,
+) -> Option<Match> {
+    let (example, least_similar) = centroids.least(at)?;
+    Some(Match {
+        at,
+        score,
+        is_hit: score >= least_similar + margin,
+        least_similar: Some(least_similar),
+        least_similar_example: examples(&tools[at]).nth(example).map(str::to_owned),
+    })
+}
+
+/// Embeds a query, exactly as it is.
+async fn query(embedder: &dyn Embedder, query: &str, rows: &Rows) -> Result<Vec<f32>, SelectError> {
+    let vector = embedded(embedder, &[query]).await?.pop().unwrap_or_default();
+    check_length(embedder, &vector, rows)?;
+    Ok(vector)
+}
+
+fn check_length(embedder: &dyn Embedder, vector: &[f32], rows: &Rows) -> Result<(), SelectError> {
+    match rows.dimensions() {
+        Some(expected) if expected != vector.len() => {
+            let model = embedder.model().to_owned();
+            Err(SelectError::Length { model, has: vector.len(), expected })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,107 @@
+//! Tables and properties of selection, over an embedder that makes vectors of words.
+
+mod centroids;
+mod growing;
+mod hybrid;
+mod properties;
+mod words;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use shared::tool::{Effect, ToolDefinition};
+
+use super::{Ask, Criterion, Match, SelectError, Selector, Tools};
+use crate::embed::{EmbedError, Embedder};
+
+/// An embedder that knows some texts, and counts what it is asked.
+#[derive(Debug, Default)]
+struct Known {
+    vectors: BTreeMap<&'static str, Vec<f32>>,
+    asked: Mutex<Vec<String>>,
+    is_broken: AtomicBool,
+}
+
+impl Known {
+    fn new(vectors: impl IntoIterator<Item = (&'static str, Vec<f32>)>) -> Arc<Self> {
+        Arc::new(Self { vectors: vectors.into_iter().collect(), ..Self::default() })
+    }
+
+    /// Returns what was asked since the last time.
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn break_down(&self, is_broken: bool) {
+        self.is_broken.store(is_broken, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Embedder for Known {
+    fn model(&self) -> &'static str {
+        "known"
+    }
+
+    async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let failed = |why: String| EmbedError::Model { model: "known".to_owned(), why };
+        if self.is_broken.load(Ordering::SeqCst) {
+            return Err(failed("it is broken".to_owned()));
+        }
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.extend(texts.iter().map(|it| (*it).to_owned()));
+        let find = |text: &&str| match self.vectors.get(text) {
+            Some(vector) => Ok(vector.clone()),
+            None => Err(failed(format!("`{text}` is unknown"))),
+        };
+        texts.iter().map(find).collect()
+    }
+}
+
+fn tool(name: &str, description: &str, examples: &[&str]) -> Arc<ToolDefinition> {
+    with_parameters(name, description, examples, &[])
+}
+
+fn with_parameters(
+    name: &str,
+    description: &str,
+    examples: &[&str],
+    parameters: &[&str],
+) -> Arc<ToolDefinition> {
+    let properties: serde_json::Map<String, Value> =
+        parameters.iter().map(|it| ((*it).to_owned(), json!({}))).collect();
+    Arc::new(ToolDefinition {
+        name: name.parse().unwrap(),
+        set: "tools".parse().unwrap(),
+        description: description.to_owned(),
+        input_schema: json!({ "type": "object", "properties": properties }),
+        output_schema: None,
+        effect: Effect::Read,
+        examples: examples.iter().map(|it| (*it).to_owned()).collect(),
+        is_callable: true,
+    })
+}
+
+fn list(tools: impl IntoIterator<Item = Arc<ToolDefinition>>) -> Tools {
+    tools.into_iter().collect()
+}
+
+/// Asks for five tools with the margin of the configuration's default.
+fn ask(query: &str, by: Criterion) -> Ask<'_> {
+    Ask { query, by, limit: 5, margin: 0.01 }
+}
+
+async fn chosen(selector: &Selector, tools: &Tools, ask: &Ask<'_>) -> Vec<Match> {
+    selector.select(tools, ask, |_| true).await.unwrap().matches
+}
+
+fn names<'a>(tools: &'a Tools, matches: &[Match]) -> Vec<&'a str> {
+    matches.iter().map(|it| tools[it.at].name.as_str()).collect()
+}

@@ -1,0 +1,144 @@
+//! Selection by the middle of examples: hits, margins, limits, collisions.
+
+use super::*;
+use crate::select::{Centroid, Collision, Similarity};
+
+/// Two tools whose examples are far from each other, and one without any.
+fn world() -> (Arc<Known>, Tools) {
+    let known = Known::new([
+        ("what time is it", vec![1.0, 0.0, 0.0]),
+        ("tell me the time", vec![0.8, 0.6, 0.0]),
+        ("clock", vec![1.0, 0.0, 0.0]),
+        ("where am i", vec![0.0, 0.0, 1.0]),
+        ("my place", vec![0.0, 0.6, 0.8]),
+        ("time please", vec![0.95, 0.3, 0.0]),
+        ("when", vec![0.6, 0.0, 0.8]),
+        ("Says the time.", vec![0.6, 0.8, 0.0]),
+        ("Says where.", vec![0.0, 0.0, 1.0]),
+        ("Says nothing.", vec![0.0, 1.0, 0.0]),
+    ]);
+    let tools = list([
+        tool("time", "Says the time.", &["what time is it", "tell me the time", " ", "clock"]),
+        tool("place", "Says where.", &["where am i", "my place"]),
+        tool("mute", "Says nothing.", &[]),
+    ]);
+    (known, tools)
+}
+
+#[test]
+fn a_centroid_is_the_plain_mean_and_knows_who_is_far_from_it() {
+    let of = |it: &[[f32; 2]]| {
+        Centroid::of(&it.iter().map(|it| it.to_vec()).collect::<Vec<_>>()).unwrap()
+    };
+    let centroid = of(&[[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]);
+    assert_eq!(centroid.mean, [2.0 / 3.0, 1.0 / 3.0]);
+    assert_eq!(centroid.least, 1);
+    assert!((centroid.least_similar - 1.0 / 5.0_f64.sqrt()).abs() < 1e-6, "{centroid:?}");
+    assert!((of(&[[3.0, 4.0]]).least_similar - 1.0).abs() < 1e-12);
+    assert_eq!(Centroid::of(&[]), None);
+    assert_eq!(Centroid::of(&[vec![1.0], vec![1.0, 2.0]]), None, "two models made these");
+    assert!(of(&[[1.0, 0.0], [-1.0, 0.0]]).least_similar.abs() < 1e-12, "no middle");
+}
+
+#[tokio::test]
+async fn a_hit_is_nearer_than_the_least_similar_example() {
+    let (known, tools) = world();
+    let selector = Selector::new(Some(known));
+    let mut ask = ask("time please", Criterion::Centroid);
+    let matches = chosen(&selector, &tools, &ask).await;
+    assert_eq!(names(&tools, &matches), ["time", "place"], "one without examples takes no part");
+    assert!(matches[0].is_hit && !matches[1].is_hit, "{matches:?}");
+    assert!((matches[0].score - 0.995_511).abs() < 1e-5, "{matches:?}");
+    assert!((matches[0].least_similar.unwrap() - 0.907_959).abs() < 1e-5, "{matches:?}");
+    assert_eq!(matches[0].least_similar_example.as_deref(), Some("tell me the time"));
+
+    // A larger margin is harder, a negative one easier.
+    ask.margin = 0.1;
+    assert!(!chosen(&selector, &tools, &ask).await[0].is_hit);
+    ask.query = "when";
+    ask.margin = 0.0;
+    assert!(chosen(&selector, &tools, &ask).await.iter().all(|it| !it.is_hit));
+    ask.margin = -0.5;
+    assert!(chosen(&selector, &tools, &ask).await.iter().all(|it| it.is_hit));
+}
+
+#[tokio::test]
+async fn the_limit_comes_before_the_judgement() {
+    let (known, tools) = world();
+    let selector = Selector::new(Some(known));
+    let one = Ask { limit: 1, margin: 0.5, ..ask("when", Criterion::Centroid) };
+    let matches = chosen(&selector, &tools, &one).await;
+    assert_eq!(names(&tools, &matches), ["place"]);
+    assert!(!matches[0].is_hit, "what does not hit is returned, too");
+    let none = Ask { limit: 0, ..one };
+    assert!(chosen(&selector, &tools, &none).await.is_empty());
+}
+
+#[tokio::test]
+async fn only_what_may_takes_part() {
+    let (known, tools) = world();
+    let selector = Selector::new(Some(known));
+    let ask = Ask { limit: 1, ..ask("time please", Criterion::Centroid) };
+    let selection = selector.select(&tools, &ask, |at| at != 0).await.unwrap();
+    assert_eq!(names(&tools, &selection.matches), ["place"]);
+}
+
+#[tokio::test]
+async fn descriptions_need_no_examples() {
+    let (known, tools) = world();
+    let selector = Selector::new(Some(known));
+    let matches = chosen(&selector, &tools, &ask("my place", Criterion::Description)).await;
+    assert_eq!(names(&tools, &matches), ["place", "mute", "time"]);
+    let scores: Vec<f64> = matches.iter().map(|it| it.score).collect();
+    for (score, expected) in scores.iter().zip([0.8, 0.6, 0.48]) {
+        assert!((score - expected).abs() < 1e-6, "{scores:?}");
+    }
+    assert!(matches.iter().all(|it| it.is_hit && it.least_similar.is_none()));
+}
+
+#[tokio::test]
+async fn without_an_embedder_it_says_what_to_configure() {
+    let (_, tools) = world();
+    let selector = Selector::new(None);
+    for by in [Criterion::Centroid, Criterion::Description] {
+        let err = selector.select(&tools, &ask("x", by), |_| true).await.unwrap_err();
+        assert!(err.to_string().contains("`embedding`"), "{err}");
+    }
+    assert!(selector.centroids(&tools).await.is_err());
+}
+
+#[tokio::test]
+async fn what_fails_is_said_and_tried_again() {
+    let (known, tools) = world();
+    let selector = Selector::new(Some(Arc::clone(&known) as _));
+    known.break_down(true);
+    let ask = ask("time please", Criterion::Centroid);
+    let err = selector.select(&tools, &ask, |_| true).await.unwrap_err();
+    assert!(matches!(&err, SelectError::Embed(_)) && err.to_string().contains("broken"), "{err}");
+    known.break_down(false);
+    assert_eq!(chosen(&selector, &tools, &ask).await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_query_of_another_length_is_refused() {
+    let known = Known::new([("a", vec![1.0, 0.0]), ("q", vec![1.0])]);
+    let selector = Selector::new(Some(known));
+    let tools = list([tool("t", "", &["a"])]);
+    let err = selector.select(&tools, &ask("q", Criterion::Centroid), |_| true).await.unwrap_err();
+    assert!(err.to_string().contains("a vector of 1 numbers, and the tools have 2"), "{err}");
+}
+
+#[tokio::test]
+async fn collisions_are_products_of_the_means() {
+    let (known, tools) = world();
+    let centroids = Selector::new(Some(known)).centroids(&tools).await.unwrap();
+    // The means are (0.933, 0.2, 0) and (0, 0.3, 0.9).
+    let pairs = centroids.collisions(Similarity::Dot, 0.06 - 1e-6, |_| true).unwrap();
+    assert_eq!(pairs.len(), 1);
+    let Collision { a, b, similarity } = pairs[0];
+    assert!((a, b) == (0, 1) && (similarity - 0.06).abs() < 1e-6, "{pairs:?}");
+    assert!(centroids.collisions(Similarity::Dot, 0.0601, |_| true).unwrap().is_empty());
+    let cosines = centroids.collisions(Similarity::Cosine, 0.066, |_| true).unwrap();
+    assert!((cosines[0].similarity - 0.066_26).abs() < 1e-5, "{cosines:?}");
+    assert!(centroids.collisions(Similarity::Dot, -1.0, |at| at != 1).unwrap().is_empty());
+}

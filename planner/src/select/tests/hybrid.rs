@@ -1,0 +1,77 @@
+//! Selection by meaning and words together.
+
+use super::*;
+
+/// Tools of which two are told apart by meaning alone, and two by words alone.
+fn world() -> (Arc<Known>, Tools) {
+    let known = Known::new([
+        ("clock: Says the hour.", vec![1.0, 0.0, 0.0]),
+        ("place: Says where you are.", vec![0.0, 1.0, 0.0]),
+        ("order_1: Reads the form K1.", vec![0.0, 0.0, 1.0]),
+        ("order_2: Reads the form K2.", vec![0.0, 0.0, 1.0]),
+        ("how late is it", vec![0.9, 0.1, 0.0]),
+        ("I am lost", vec![0.1, 0.9, 0.0]),
+        ("read form K2", vec![0.0, 0.0, 1.0]),
+        ("I am lost. And then read form K2", vec![0.0, 0.2, 1.0]),
+    ]);
+    let tools = list([
+        tool("clock", "Says the hour.", &[]),
+        tool("place", "place: Says where you are.", &[]),
+        tool("order_1", "Reads the form K1.", &[]),
+        tool("order_2", "Reads the form K2.", &[]),
+    ]);
+    (known, tools)
+}
+
+#[tokio::test]
+async fn meaning_and_words_both_have_a_say() {
+    let (known, tools) = world();
+    let selector = Selector::new(Some(known));
+    for (query, expected) in
+        [("how late is it", "clock"), ("I am lost", "place"), ("read form K2", "order_2")]
+    {
+        let matches = chosen(&selector, &tools, &ask(query, Criterion::Hybrid)).await;
+        assert_eq!(names(&tools, &matches)[0], expected, "{matches:?}");
+        assert!(matches.iter().all(|it| it.is_hit && it.least_similar.is_none()));
+    }
+}
+
+#[tokio::test]
+async fn each_part_of_a_query_finds_its_tool() {
+    let (known, tools) = world();
+    let selector = Selector::new(Some(Arc::clone(&known) as _));
+    let query = "I am lost. And then read form K2";
+    let two = Ask { limit: 2, ..ask(query, Criterion::Hybrid) };
+    let matches = selector.select(&tools, &two, |at| at != 2).await.unwrap().matches;
+    assert_eq!(names(&tools, &matches), ["order_2", "place"]);
+    assert_eq!(known.asked()[4..], [query, "I am lost", "read form K2"]);
+}
+
+#[tokio::test]
+async fn without_meaning_words_go_on_and_it_is_said() {
+    let (known, tools) = world();
+    let selector = Selector::new(Some(Arc::clone(&known) as _));
+    known.break_down(true);
+    let hybrid = ask("read form K2", Criterion::Hybrid);
+    let selection = selector.select(&tools, &hybrid, |_| true).await.unwrap();
+    assert!(selection.without_meaning.unwrap().contains("it is broken"));
+    assert_eq!(names(&tools, &selection.matches)[0], "order_2");
+    known.break_down(false);
+    let selection = selector.select(&tools, &hybrid, |_| true).await.unwrap();
+    assert_eq!(selection.without_meaning, None);
+}
+
+#[tokio::test]
+async fn what_may_not_take_part_has_no_influence() {
+    let selector = Selector::new(None);
+    let tools = list([
+        tool("a", "read the form K2", &[]),
+        tool("b", "forms", &[]),
+        tool("c", "nothing of that kind", &[]),
+    ]);
+    let form = ask("read form K2", Criterion::Hybrid);
+    let selection = selector.select(&tools, &form, |at| at != 0).await.unwrap();
+    assert_eq!(names(&tools, &selection.matches), ["b"]);
+    assert!((selection.matches[0].score - 0.18).abs() < 1e-6, "{selection:?}");
+    assert_eq!(selection.without_meaning, None, "nobody asked for meaning");
+}

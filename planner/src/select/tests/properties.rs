@@ -1,0 +1,79 @@
+//! What holds for every tool and every query.
+
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+use crate::select::{
+    Centroid, Similarity, collision,
+    parts::{PARTS, parts},
+    rows::Rows,
+    vector::cosine,
+};
+
+fn vectors(dimensions: usize, most: usize) -> impl Strategy<Value = Vec<Vec<f32>>> {
+    vec(vec(-1.0_f32..1.0, dimensions), 1..most)
+}
+
+proptest! {
+    #[test]
+    fn the_nearest_are_the_nearest(rows in vectors(37, 60), query in vec(-1.0_f32..1.0, 37), most in 0_usize..8) {
+        let index = Rows::new(rows.iter().enumerate().map(|(at, it)| (at * 2, it.as_slice())));
+        let found = index.nearest(&query, most, |at| at % 3 != 0);
+        let mut expected: Vec<(usize, f64)> = rows
+            .iter()
+            .enumerate()
+            .map(|(at, it)| (at * 2, cosine(&query, it)))
+            .filter(|(at, _)| at % 3 != 0)
+            .collect();
+        expected.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        expected.truncate(most);
+        prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn blocks_miss_no_collision(rows in vectors(19, 150), threshold in -2.0_f64..2.0, cosines: bool) {
+        let index = Rows::new(rows.iter().enumerate().map(|(at, it)| (at, it.as_slice())));
+        let similarity = if cosines { Similarity::Cosine } else { Similarity::Dot };
+        let found = collision::pairs(&index, similarity, threshold, |at| at != 1).unwrap();
+        let of = |a: &[f32], b: &[f32]| {
+            let dot: f64 = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+            if cosines { cosine(a, b) } else { dot }
+        };
+        let mut expected = Vec::new();
+        for a in (0..rows.len()).filter(|it| *it != 1) {
+            for b in (a + 1..rows.len()).filter(|it| *it != 1) {
+                if of(&rows[a], &rows[b]) >= threshold {
+                    expected.push((a, b));
+                }
+            }
+        }
+        prop_assert_eq!(found.iter().map(|it| (it.a, it.b)).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn no_example_is_farther_than_the_least_similar(examples in vectors(5, 9)) {
+        let centroid = Centroid::of(&examples).unwrap();
+        for (at, example) in examples.iter().enumerate() {
+            let score = cosine(example, &centroid.mean);
+            prop_assert!(score >= centroid.least_similar);
+            prop_assert!((at == centroid.least) <= (score <= centroid.least_similar));
+        }
+    }
+
+    #[test]
+    fn parts_are_of_the_query(query in "([a-z]{1,5}|and|then|list|show|[.,;?!\" \n]|\\PC){0,60}") {
+        let parts = parts(&query);
+        prop_assert!(parts.len() <= PARTS && parts.len() != 1);
+        prop_assert!(parts.iter().all(|it| query.contains(it)));
+    }
+
+    #[test]
+    fn any_text_is_read(query in any::<String>(), description in any::<String>()) {
+        let tools = list([tool("t", &description, &[&query])]);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for by in [Criterion::Lexical, Criterion::Hybrid] {
+            let selection = runtime.block_on(Selector::new(None).select(&tools, &ask(&query, by), |_| true));
+            prop_assert!(selection.unwrap().matches.len() <= 1);
+        }
+    }
+}

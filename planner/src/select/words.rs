@@ -1,0 +1,117 @@
+//! Words as they are compared: of names and sentences alike, in lower case, without endings, and
+//! without those that say nothing about what is wanted.
+
+use std::{collections::BTreeSet, sync::LazyLock};
+
+use rust_stemmers::{Algorithm, Stemmer};
+
+/// The most bytes of a text that are read for words.
+const BYTES: usize = 64 << 10;
+/// The most bytes of a word: a longer one is data.
+const LENGTH: usize = 64;
+
+/// Words that stand in every sentence.
+const IDLE: &str = "\
+    a about all also an and any are as at be been being but by can could did do does for from had has \
+    have he help her here his how i if in into is it its let like may me might must my need no not of \
+    on or our please shall she should so some than that the their them then there these they this \
+    those to us want was we were what when where which who why will with would you your";
+
+static IDLE_WORDS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| IDLE.split_whitespace().collect());
+static STEMMER: LazyLock<Stemmer> = LazyLock::new(|| Stemmer::create(Algorithm::English));
+
+/// Returns the words of a sentence or a name, as they are compared.
+pub(super) fn of(text: &str) -> Vec<String> {
+    let words = split(&text[..text.floor_char_boundary(BYTES)]);
+    let words = words.into_iter().filter(|it| !IDLE_WORDS.contains(it.as_str()));
+    words.map(|it| STEMMER.stem(&it).into_owned()).collect()
+}
+
+/// Splits `camelCase`, `snake_case`, `HTTPServer2` and sentences into lower-case words. Scripts
+/// that do not part their words give one word a character.
+fn split(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut before = Kind::Other;
+    let mut chars = text.chars().peekable();
+    while let Some(char) = chars.next() {
+        let kind = Kind::of(char);
+        let after = chars.peek().copied().map_or(Kind::Other, Kind::of);
+        let begins = match (before, kind) {
+            (Kind::Lower | Kind::Digit, Kind::Upper) | (Kind::Lower | Kind::Upper, Kind::Digit) => {
+                true
+            }
+            (Kind::Upper, Kind::Upper) => after == Kind::Lower,
+            (_, Kind::Other | Kind::Whole) | (Kind::Whole, _) => true,
+            _ => false,
+        };
+        if begins {
+            keep(&mut words, &mut word);
+        }
+        if kind != Kind::Other {
+            word.extend(char.to_lowercase());
+        }
+        before = kind;
+    }
+    keep(&mut words, &mut word);
+    words
+}
+
+fn keep(words: &mut Vec<String>, word: &mut String) {
+    let word = std::mem::take(word);
+    if (1..=LENGTH).contains(&word.len()) {
+        words.push(word);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Lower,
+    Upper,
+    Digit,
+    /// A character that is a word.
+    Whole,
+    /// What parts words.
+    Other,
+}
+
+impl Kind {
+    fn of(char: char) -> Self {
+        match char {
+            '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' => {
+                Self::Whole
+            }
+            _ if char.is_uppercase() => Self::Upper,
+            _ if char.is_alphabetic() => Self::Lower,
+            _ if char.is_numeric() => Self::Digit,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_sentences_share_their_words() {
+        for (text, expected) in [
+            ("createBlogPost", "creat blog post"),
+            ("list_pets-by.status", "list pet status"),
+            ("getHTTPServer2", "get http server 2"),
+            ("Could you please create two blog posts?", "creat two blog post"),
+            ("Über alles", "über all"),
+            ("天気は", "天 気 は"),
+            ("what is it?", ""),
+            ("", ""),
+        ] {
+            assert_eq!(of(text).join(" "), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn data_is_no_word() {
+        assert!(of(&"x".repeat(LENGTH + 1)).is_empty());
+        assert_eq!(of(&"word ".repeat(BYTES)).len(), BYTES / 5 + 1);
+    }
+}
