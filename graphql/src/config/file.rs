@@ -40,8 +40,6 @@ const KEYS: [&str; 12] = [
 const DESCRIBED: &str = "tools";
 /// The shortest time that what is over is kept: a worker may be frozen for a while and come back.
 const SHORTEST: Duration = Duration::from_mins(1);
-/// What other versions read there.
-const LATER: [&str; 0] = [];
 
 /// What a file said.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -235,11 +233,8 @@ fn retention(value: Option<Value>) -> Result<Option<Duration>, String> {
 
 fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {
     for key in fields.keys().map(String::as_str) {
-        if LATER.contains(&key) {
-            return Err(unsupported(key));
-        }
         if !KEYS.contains(&key) {
-            let known = KEYS.iter().chain(&LATER).copied();
+            let known = KEYS.iter().copied();
             let help = did_you_mean(key, known)
                 .unwrap_or_else(|| format!("the keys are `{}`", KEYS.join("`, `")));
             return Err(format!("`{key}` is unknown: {help}"));

@@ -8,10 +8,7 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::{
-    secret::Text,
-    tool::http::ServerUrl,
-};
+use crate::{secret::Text, tool::http::ServerUrl};
 
 /// How to reach an MCP server: what has a `url` is called there, anything else is started.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
