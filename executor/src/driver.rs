@@ -107,14 +107,20 @@ pub(crate) struct Driver {
     /// Its place in memory: one to be driven, or to wait for permits.
     place: OwnedSemaphorePermit,
     is_draining: bool,
+    plan: Nature,
+    /// Whether the lease kept the last decision from beginning anything: it is made once more when
+    /// the lease is safe, however soon that is.
+    owes_a_look: bool,
+}
+
+/// What a driver must know of a plan before it begins anything.
+#[derive(Clone, Copy, Debug)]
+struct Nature {
     /// Whether this node lacks a tool of the plan: then it only does what commands ask for.
     lacks_tools: bool,
     /// Whether something of the plan does more than look: then only a lease that is safe lets
     /// anything begin.
     has_effects: bool,
-    /// Whether the lease kept the last decision from beginning anything: it is made once more when
-    /// the lease is safe, however soon that is.
-    owes_a_look: bool,
 }
 
 /// Why a driver stopped, nothing being wrong.
@@ -221,8 +227,7 @@ impl Driver {
             .iter()
             .any(|it| it.policy.effect != Effect::Read || it.compensate.is_some());
         Self {
-            lacks_tools,
-            has_effects,
+            plan: Nature { lacks_tools, has_effects },
             context,
             execution,
             commands,

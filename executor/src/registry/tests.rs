@@ -1,7 +1,12 @@
 //! The registry over a real store: what one node changes, another finds.
 
 use serde_json::{Value, json};
-use shared::{clock::WallClock, limits, store::memory::Memory, tool::Effect};
+use shared::{
+    clock::WallClock,
+    limits,
+    store::{Records as _, memory::Memory},
+    tool::Effect,
+};
 
 use super::*;
 use crate::{

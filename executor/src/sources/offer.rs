@@ -209,7 +209,7 @@ mod tests {
             assert_eq!(tool_id(id).unwrap().as_str(), id);
         }
         assert_eq!(tool_id("a\nb").unwrap().as_str(), "a_b");
-        assert_eq!(tool_id(&"x.".repeat(200)).map(|it| it.len()), Some(180));
+        assert_eq!(tool_id(&"x.".repeat(200)).map(|it| it.as_str().len()), Some(180));
     }
 
     #[test]

@@ -90,11 +90,11 @@ impl Engine {
         // Asked before the record: what changes in between is only read again.
         let revision = self.store.records_revision().await?;
         if let Some(known) = self.kit.known_at(revision) {
-            return Ok(self.allowed(known));
+            return Ok(self.visible_part(known));
         }
         let record = self.store.record(RecordKind::Toolkit, RECORD).await?;
         let toolkit = self.kit.take_in(revision, record.as_ref())?;
-        Ok(self.allowed(toolkit))
+        Ok(self.visible_part(toolkit))
     }
 
     /// Returns the part of the toolkit that is near some actions.
@@ -211,11 +211,11 @@ impl Engine {
             let returned = change(&mut after)?;
             self.check_change(&before, &after)?;
             if after == before {
-                return Ok((returned, self.allowed(Arc::new(after))));
+                return Ok((returned, self.visible_part(Arc::new(after))));
             }
             changes.note(&self.kit.configured, &before, &after);
             if self.keep_changes(record.as_ref(), &changes).await? {
-                return Ok((returned, self.allowed(Arc::new(after))));
+                return Ok((returned, self.visible_part(Arc::new(after))));
             }
         }
         let why = "the toolkit is being changed from too many places at once: try again";
@@ -316,7 +316,7 @@ impl Engine {
     }
 
     /// Returns a graph without the tools that whoever asks may not use.
-    fn allowed(&self, toolkit: Arc<Toolkit>) -> Arc<Toolkit> {
+    fn visible_part(&self, toolkit: Arc<Toolkit>) -> Arc<Toolkit> {
         if self.grant.allows_every_tool() {
             return toolkit;
         }

@@ -54,7 +54,7 @@ pub enum RecordKind {
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::ToolSet,
         Self::Tool,
         Self::Switch,

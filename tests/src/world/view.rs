@@ -17,8 +17,8 @@ use shared::{
     store::{
         Append, AppendError, Documents, Envelope, ExecutionFilter, ExecutionLog, Head, Hints,
         Lease, Listing, Page, Permission, Permit, PermitAsk, PlanFilter, Pruned, Record,
-        RecordKind, RecordPage, Records, RequestFilter, Reservation, SavedPlan, StoreError, Unless,
-        Usage,
+        RecordKind, RecordPage, Records, RequestFilter, Reservation, SavedPlan, StoreError,
+        TextHash, Unless, Usage, Vectors,
     },
 };
 use tokio::time::{self, Instant};
@@ -275,6 +275,25 @@ impl Documents for View {
 
     async fn check(&self) -> Result<(), StoreError> {
         self.far(self.world.faulty.check()).await
+    }
+}
+
+#[async_trait]
+impl Vectors for View {
+    async fn vectors(
+        &self,
+        model: &str,
+        texts: &[TextHash],
+    ) -> Result<Vec<Option<Vec<f32>>>, StoreError> {
+        self.far(self.world.faulty.vectors(model, texts)).await
+    }
+
+    async fn put_vectors(
+        &self,
+        model: &str,
+        vectors: &[(TextHash, Vec<f32>)],
+    ) -> Result<(), StoreError> {
+        self.write(self.world.faulty.put_vectors(model, vectors)).await
     }
 }
 
