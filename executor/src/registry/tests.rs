@@ -188,25 +188,25 @@ async fn what_is_added_uses_the_secrets_that_are_allowed_and_no_others() {
 
 /// What it was given with the configuration is Faber's, not that of whoever adds a command.
 #[tokio::test]
-async fn commands_that_are_added_get_a_clean_environment() {
+async fn commands_get_a_clean_environment() {
     let store = Arc::new(Memory::new());
     let env = |name: &str| {
         let run = json!({ "command": ["env"], "env": { "OWN": "1" } });
         json!({ "name": name, "effect": "read", "run": run })
     };
-    let configured = json!([{ "name": "c", "source": { "tools": [env("whole")] } }]);
+    let configured = json!([{ "name": "c", "source": { "tools": [env("configured")] } }]);
     let registry = node(&store, configured);
     let added = json!({ "name": "s", "source": { "tools": [env("clean")] } });
     registry.add_set(added).await.unwrap();
     registry.register(Some("c"), env("registered")).await.unwrap();
-    for (name, is_whole) in [("whole", true), ("clean", false), ("registered", false)] {
+    for name in ["configured", "clean", "registered"] {
         let Found::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
             panic!("{name} is there")
         };
         let said = tool.tool().call(Arc::new(json!({})), ToolContext::detached()).await.unwrap();
         let said = said.as_str().unwrap();
         assert!(said.contains("PATH=") && said.contains("OWN=1"), "{name}: {said}");
-        assert_eq!(said.contains("CARGO_MANIFEST_DIR="), is_whole, "{name}: {said}");
+        assert!(!said.contains("CARGO_MANIFEST_DIR="), "{name}: {said}");
     }
 }
 

@@ -10,6 +10,7 @@ use std::{
 };
 
 use nix::{
+    errno::Errno,
     sys::signal::{Signal, killpg},
     unistd::Pid,
 };
@@ -100,23 +101,26 @@ fn executable(name: &str) -> PathBuf {
     if name == "faber" { own().unwrap_or_else(|| name.into()) } else { name.into() }
 }
 
+/// Where programs are looked for that are no paths, where the environment does not say.
+const USUAL_PATH: &str = "/bin:/usr/bin";
+
 /// Fails where a program is not there or is no program, as starting it would.
 fn check_runnable(program: &Path, cwd: Option<&Path>) -> io::Result<()> {
-    let is_file = |path: &Path| path.metadata().is_ok_and(|it| it.is_file());
     let is_program = |path: &Path| {
         path.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
     };
     let files: Vec<PathBuf> = if program.components().count() > 1 || program.is_absolute() {
         vec![cwd.map_or_else(|| program.to_owned(), |it| it.join(program))]
     } else {
-        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into());
         std::env::split_paths(&path).map(|it| it.join(program)).collect()
     };
     if files.iter().any(|it| is_program(it)) {
         return Ok(());
     }
-    let is_there = files.iter().any(|it| is_file(it));
-    Err(if is_there { io::ErrorKind::PermissionDenied } else { io::ErrorKind::NotFound }.into())
+    let is_there = files.iter().any(|it| it.exists());
+    let errno = if is_there { Errno::EACCES } else { Errno::ENOENT };
+    Err(io::Error::from_raw_os_error(errno as i32))
 }
 
 /// A process and all that it has started; dropping it kills them.

@@ -123,15 +123,11 @@ impl<'a> Arguments<'_, 'a> {
         if self.source.byte(sign_at + 1) == Some(b'=') {
             return Ok(None);
         }
-        // Before what has no quotes a slash begins a path: `pattern=/**/*.py`.
         let blank = self.source.skip_space(sign_at + 1);
-        let is_quoted = |at: usize| {
-            word::quote_at(self.source, at).is_some()
-                || matches!(self.source.byte(at), Some(b'{' | b'['))
-        };
-        let value = match self.source.skip_comments(blank, Comments::Slashes) {
-            Ok(value) if is_quoted(value) => value,
-            _ => blank,
+        let value = if self.source.begins_path(blank) {
+            blank
+        } else {
+            self.source.skip_comments(blank, Comments::Slashes).map_err(Misfit::At)?
         };
         Ok(Some((self.source.slice(at..end), sign, value)))
     }

@@ -220,17 +220,11 @@ impl Reader<'_, '_> {
         }
         self.step();
         let blank = self.source.skip_space(self.at);
-        self.skip(Comments::Slashes)?;
-        // What has no quotes and follows at once is no comment but a path: `{pattern: /**/*.py}`.
-        let before = self.at.checked_sub(1).and_then(|it| self.source.byte(it));
-        let is_path = self.at > blank
-            && before == Some(b'/')
-            && word::quote_at(self.source, self.at).is_none()
-            && !matches!(self.source.byte(self.at), Some(b'{' | b'[' | b',' | b'}') | None);
-        if is_path {
+        if self.source.begins_path(blank) {
             self.at = blank;
+            return Ok(());
         }
-        Ok(())
+        self.skip(Comments::Slashes)
     }
 
     fn leaf(&mut self) -> Result<Tree, Misfit> {

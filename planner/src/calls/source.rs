@@ -92,6 +92,14 @@ impl<'a> Source<'a> {
         found.map(|it| start + it)
     }
 
+    /// Returns whether what looks like a comment begins a path: text follows its sign at once, as in
+    /// `/**/*.py` and `//host/share`.
+    pub(super) fn begins_path(&self, at: usize) -> bool {
+        self.byte(at) == Some(b'/')
+            && matches!(self.byte(at + 1), Some(b'/' | b'*'))
+            && self.byte(at + 2).is_some_and(|it| !it.is_ascii_whitespace())
+    }
+
     /// Skips blanks and comments; a comment without an end is an error at its beginning.
     pub(super) fn skip_comments(&self, at: usize, comments: Comments) -> Result<usize, usize> {
         let mut at = self.skip_space(at);

@@ -181,12 +181,15 @@ async fn from_hub(
 ) -> Result<String, PullError> {
     let hub = hub.trim_end_matches('/');
     let mut revision = "main".to_owned();
-    for (file, is_needed) in FILES {
+    let address = |revision: &str, file: &str| {
         let address = format!("{hub}/{repository}/resolve/{revision}/{file}");
-        let url: Url = address.parse().map_err(|err| PullError::Unreachable {
+        address.parse::<Url>().map_err(|err| PullError::Unreachable {
             place: format!("`{hub}`"),
             why: format!("it is no address ({err})"),
-        })?;
+        })
+    };
+    for (file, is_needed) in FILES {
+        let url = address(&revision, file)?;
         let known = match download::ask(client, &url).await? {
             Fetched::Is(known) => known,
             Fetched::Not(StatusCode::NOT_FOUND | StatusCode::UNAUTHORIZED) if !is_needed => {
@@ -202,6 +205,7 @@ async fn from_hub(
         if let Some(commit) = known.revision {
             revision = commit;
         }
+        let url = address(&revision, file)?;
         let wanted = Wanted { url, name: file, sha256: known.sha256.as_deref() };
         download::fetch(client, &wanted, &directory.join(file), progress).await?;
     }

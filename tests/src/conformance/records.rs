@@ -269,7 +269,7 @@ pub async fn a_revision_says_what_changed(world: World) {
         assert!(world.one.remove_record(kind, "a").await.unwrap());
         assert_eq!(revision().await > replaced, kind.is_agreed(), "{kind:?} is gone");
     }
-    assert!(RecordKind::ALL.iter().filter(|it| it.is_agreed()).count() == 4);
+    assert!(RecordKind::ALL.iter().filter(|it| it.is_agreed()).count() == 5);
 }
 
 /// Calls are added up, whoever counts them.

@@ -148,7 +148,7 @@ async fn operations_are_tools() {
     });
     expect![[r"
         listPets: Read
-        pets_create: Once
+        pets/create: Once
         get_pets_id: Read
         replacePet: Idempotent
         deletePet: Idempotent
@@ -162,7 +162,7 @@ async fn operations_are_tools() {
         .assert_eq(&list.definition().input_schema.to_string());
     expect![[r##"{"type":"array","items":{"$ref":"#/$defs/Pet"},"$defs":{"Pet":{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"owner":{"type":["string","null"]},"parent":{"$ref":"#/$defs/Pet"}},"required":["id","name"]}}}"##]]
         .assert_eq(&list.definition().output_schema.as_ref().unwrap().to_string());
-    let create = set.tool("pets_create");
+    let create = set.tool("pets/create");
     expect![[r##"{"type":"object","properties":{"trace":{"type":"string"},"name":{"type":"string"},"owner":{"type":["string","null"]},"parent":{"$ref":"#/$defs/Pet"}},"required":["name"],"additionalProperties":false,"$defs":{"Pet":{"type":"object","properties":{"name":{"type":"string"},"owner":{"type":["string","null"]},"parent":{"$ref":"#/$defs/Pet"}},"required":["name"]}}}"##]]
         .assert_eq(&create.definition().input_schema.to_string());
     assert!(create.complaint(&json!({ "name": "Rex", "parent": { "nam": 1 } })).is_some());
@@ -196,7 +196,7 @@ async fn calls_are_written_as_the_document_says() {
     .await;
     check(
         &set,
-        "pets_create",
+        "pets/create",
         json!({ "name": "Rex", "owner": null }),
         expect![[r#"
             POST /v2/pets
@@ -257,7 +257,7 @@ async fn tools_are_chosen_by_tag_and_name() {
     let trial = Trial::begin(PETS).await;
     assert_eq!(trial.ready(json!({ "tags": ["read"] })).await.names(), ["listPets"]);
     let some = trial.ready(json!({ "include": ["*Pet", "pets_*"] })).await.names();
-    assert_eq!(some, ["pets_create", "replacePet", "deletePet", "uploadPet"]);
+    assert_eq!(some, ["pets/create", "replacePet", "deletePet", "uploadPet"]);
 }
 
 #[tokio::test]
