@@ -195,7 +195,7 @@ async fn a_command_connects_to_no_socket_file_unless_it_may() {
     assert_eq!(with_sockets(&world, wide(), connect).await, refused);
     assert_eq!(with_sockets(&world, open(), connect).await, "done");
     // Pairs lead nowhere, unless they can be led elsewhere.
-    let pair = "s.socketpair()[0].send(b'x')";
+    let pair = "p = s.socketpair(); p[0].send(b'x')";
     assert_eq!(with_sockets(&world, closed(), pair).await, "done");
     let loose = "s.socketpair(s.AF_UNIX, s.SOCK_DGRAM | s.SOCK_CLOEXEC)";
     assert_eq!(with_sockets(&world, closed(), loose).await, refused);
