@@ -219,7 +219,7 @@ async fn what_is_held_is_looked_at_again_however_soon_the_lease_is_safe() {
     let call = scene.driver.execution.agenda().running().first().copied().unwrap();
     scene.driver.held.push_back((scene.driver.pending.durable(), Held::Child(call)));
     let lease = scene.context.options.lease;
-    time::advance(lease - lease / 100).await;
+    time::advance(lease.checked_sub(lease / 100).unwrap()).await;
     scene.driver.go_on();
     assert!(scene.driver.is_lease_doubtful() && !scene.driver.held.is_empty());
     scene.context.lease.extend(time::Instant::now(), lease);

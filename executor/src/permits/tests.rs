@@ -74,7 +74,7 @@ impl Scene {
 /// A worker that looks seldom waited longer between two asks than it may, and was gone.
 #[tokio::test(start_paused = true)]
 async fn who_looks_seldom_waits_for_a_rate_all_the_same() {
-    let scene = Scene::looking_every(Duration::from_secs(60)).await;
+    let scene = Scene::looking_every(Duration::from_mins(1)).await;
     let rate = Some(Rate { calls: 1, per_ms: 600_000 });
     let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: None, rate };
     for _ in 0..2 {

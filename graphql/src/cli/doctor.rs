@@ -173,10 +173,11 @@ fn embedding(choice: &Choice) -> Check {
         Some(embedding) => format!("{} (`{}`)", embedding.source, embedding.texts.model()),
         None => "tools are chosen by their words alone".to_owned(),
     };
-    let why = choice.passed_over.iter().map(|it| format!("{}; ", it.why)).collect::<String>();
+    let why: Vec<String> = choice.passed_over.iter().map(|it| it.why.to_string()).collect();
+    let why = why.join("; ");
     Check {
         name: "embedding".to_owned(),
-        found: if why.is_empty() { Ok(used) } else { Err(format!("{why}instead: {used}")) },
+        found: if why.is_empty() { Ok(used) } else { Err(format!("{why}; instead: {used}")) },
         help: "correct `embedding` in the configuration, or fetch a model: \
                `faber models pull all-MiniLM-L6-v2`",
     }

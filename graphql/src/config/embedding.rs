@@ -26,7 +26,7 @@ pub enum EmbeddingConfig {
         /// The directory that it means if it is one.
         path: PathBuf,
     },
-    /// A server that understands what OpenAI's does.
+    /// A server that understands what `OpenAI`'s does.
     Server {
         /// What stands before `/embeddings`.
         base_url: String,

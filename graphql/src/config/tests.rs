@@ -110,7 +110,8 @@ fn the_margin_may_be_negative() {
 
 #[test]
 fn what_later_versions_know_is_never_ignored() {
-    for text in ["planner: { provider: openai, model: x }"] {
+    {
+        let text = "planner: { provider: openai, model: x }";
         let err = file::parse(text, Path::new("/")).unwrap_err();
         assert!(err.contains("is not supported by this version"), "{text}: {err}");
     }

@@ -131,7 +131,7 @@ impl Engine {
 
     /// Adds an action with its edges.
     pub async fn add_action(&self, action: &NewAction) -> Result<ToolkitChange, EngineError> {
-        self.check_description(&action.description)?;
+        Self::check_description(&action.description)?;
         let changed = self.change_toolkit(|graph| {
             let NewAction { name, description, next, before, tools } = action;
             let mut warnings = graph.add_action(name, description, next, before)?;
@@ -142,7 +142,7 @@ impl Engine {
             }
             Ok(warnings)
         });
-        told(changed.await?)
+        Ok(told(changed.await?))
     }
 
     /// Connects a tool with the actions that call it.
@@ -155,14 +155,14 @@ impl Engine {
             let tool = self.known_as(graph, name);
             graph.add_tool(&tool, &Node::tool(""), actions)
         });
-        told(changed.await?)
+        Ok(told(changed.await?))
     }
 
     /// Takes in a graph as a file has it.
     pub async fn update_toolkit(&self, file: Written) -> Result<ToolkitChange, EngineError> {
         let Written { toolkit: other, warnings } = file;
         for (_, node) in other.nodes() {
-            self.check_description(&node.description)?;
+            Self::check_description(&node.description)?;
         }
         let ((), toolkit) = self.change_toolkit(|graph| graph.update(&other)).await?;
         Ok(ToolkitChange { toolkit, warnings })
@@ -266,7 +266,7 @@ impl Engine {
         Ok(())
     }
 
-    fn check_description(&self, text: &str) -> Result<(), EngineError> {
+    fn check_description(text: &str) -> Result<(), EngineError> {
         if text.len() <= limits::TEXT_BYTES {
             return Ok(());
         }
@@ -279,13 +279,11 @@ impl Engine {
     /// Refuses a tool that is called as an action is.
     pub(super) async fn check_no_action(&self, tool: Option<&str>) -> Result<(), EngineError> {
         let Some(name) = tool else { return Ok(()) };
-        match self.toolkit().await?.action(name) {
-            None => Ok(()),
-            Some(_) => {
-                let name = name.parse::<NodeName>().map_err(invalid)?;
-                Err(ToolkitError::Clash { name, is: NodeKind::Action }.into())
-            }
+        if self.toolkit().await?.action(name).is_none() {
+            return Ok(());
         }
+        let name = name.parse::<NodeName>().map_err(invalid)?;
+        Err(ToolkitError::Clash { name, is: NodeKind::Action }.into())
     }
 
     /// Returns the tool that a name in the graph means, if it is registered.
@@ -353,8 +351,8 @@ fn changes_of(record: Option<&Record>) -> Result<Changes, StoreError> {
     serde_json::from_value(value.clone()).map_err(|err| StoreError::corrupt("the toolkit", err))
 }
 
-fn told((warnings, toolkit): (Vec<Warning>, Arc<Toolkit>)) -> Result<ToolkitChange, EngineError> {
-    Ok(ToolkitChange { toolkit, warnings: warnings.iter().map(ToString::to_string).collect() })
+fn told((warnings, toolkit): (Vec<Warning>, Arc<Toolkit>)) -> ToolkitChange {
+    ToolkitChange { toolkit, warnings: warnings.iter().map(ToString::to_string).collect() }
 }
 
 /// Every name in the graph could be a tool's.
@@ -362,6 +360,7 @@ fn tool_name(name: &NodeName) -> ToolName {
     name.as_str().parse().expect("both kinds of names have the same rule")
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is given to `map_err`")]
 fn invalid(err: impl ToString) -> EngineError {
     EngineError::InvalidArgument(err.to_string())
 }

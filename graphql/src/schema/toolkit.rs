@@ -304,6 +304,7 @@ impl Toolkit {
 
     /// The graph as a Mermaid flowchart.
     #[graphql(complexity = "20")]
+    #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn mermaid(&self) -> Result<String> {
         self.check_drawn()?;
         Ok(draw::mermaid(&self.0))
@@ -311,6 +312,7 @@ impl Toolkit {
 
     /// The graph for Graphviz.
     #[graphql(complexity = "20")]
+    #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn dot(&self) -> Result<String> {
         self.check_drawn()?;
         Ok(draw::dot(&self.0))
@@ -332,6 +334,7 @@ impl Toolkit {
 
     /// The graph as `toolkit_files` and `updateToolkit` take it.
     #[graphql(complexity = "20")]
+    #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn yaml(&self) -> Result<String> {
         Ok(yaml::text(&written::write(&self.0)).map_err(unfit)?)
     }

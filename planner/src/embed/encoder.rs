@@ -66,7 +66,7 @@ impl Encoder {
         let vectors = tokens.iter().map(|it| {
             let text = start..start + it.len();
             start += it.len();
-            self.pool(math::part(rows.view(), text, 0..rows.ncols()))
+            self.pool(&math::part(rows.view(), text, 0..rows.ncols()))
         });
         vectors.collect()
     }
@@ -81,7 +81,7 @@ impl Encoder {
         Ok(encoding.get_ids().to_vec())
     }
 
-    fn pool(&self, tokens: ArrayView2<'_, f32>) -> Result<Vec<f32>, Broken> {
+    fn pool(&self, tokens: &ArrayView2<'_, f32>) -> Result<Vec<f32>, Broken> {
         let mut vector = Vec::with_capacity(tokens.ncols() * self.pooling.ways.len());
         for way in &self.pooling.ways {
             vector.extend(pooled(*way, tokens));
@@ -98,7 +98,7 @@ impl Encoder {
 
 /// Makes one vector of many; of none, zeros.
 #[expect(clippy::cast_precision_loss, reason = "a text has some hundred tokens")]
-fn pooled(way: Way, tokens: ArrayView2<'_, f32>) -> Vec<f32> {
+fn pooled(way: Way, tokens: &ArrayView2<'_, f32>) -> Vec<f32> {
     let count = tokens.nrows().max(1) as f32;
     match way {
         Way::First if tokens.nrows() > 0 => tokens.row(0).to_vec(),
@@ -121,14 +121,14 @@ mod tests {
     #[test]
     fn the_vectors_of_tokens_become_one() {
         let tokens = array![[1.0, -2.0], [3.0, 0.0], [2.0, 2.0], [6.0, -4.0]];
-        let pool = |way| pooled(way, tokens.view());
+        let pool = |way| pooled(way, &tokens.view());
         assert_eq!(pool(Way::First), [1.0, -2.0]);
         assert_eq!(pool(Way::Largest), [6.0, 2.0]);
         assert_eq!(pool(Way::Mean), [3.0, -1.0]);
         assert_eq!(pool(Way::MeanOfRoot), [6.0, -2.0]);
         let none = Array2::zeros((0, 2));
         for way in [Way::First, Way::Largest, Way::Mean, Way::MeanOfRoot] {
-            assert_eq!(pooled(way, none.view()), [0.0, 0.0], "{way:?}");
+            assert_eq!(pooled(way, &none.view()), [0.0, 0.0], "{way:?}");
         }
     }
 }

@@ -80,16 +80,16 @@ impl Embedder for Local {
         let mut encoded = Vec::with_capacity(texts.len());
         let mut jobs = JoinSet::new();
         for batch in batches(&lens) {
-            let thread = Arc::clone(&self.threads).acquire_owned().await;
-            let thread = thread.expect("nobody closes the semaphore");
+            let place = Arc::clone(&self.threads).acquire_owned().await;
+            let place = place.expect("nobody closes the semaphore");
             while let Some(done) = jobs.try_join_next() {
                 encoded.extend(self.settle(done)?);
             }
-            let (batch, encoder) = (order[batch].to_vec(), Arc::clone(&self.encoder));
+            let (batch, model) = (order[batch].to_vec(), Arc::clone(&self.encoder));
             let texts: Vec<String> = batch.iter().map(|at| texts[*at].to_owned()).collect();
             jobs.spawn_blocking(move || {
-                let vectors = encoder.encode(&texts);
-                drop(thread);
+                let vectors = model.encode(&texts);
+                drop(place);
                 vectors.map(|it| batch.into_iter().zip(it).collect::<Vec<_>>())
             });
         }

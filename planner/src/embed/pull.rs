@@ -217,7 +217,9 @@ pub fn list(models: &Path) -> Vec<String> {
     let names = |at: &Path| {
         let entries = fs::read_dir(at).into_iter().flatten().flatten();
         let names = entries.filter_map(|it| it.file_name().into_string().ok());
-        names.filter(|it| repository(it).is_ok() && !it.ends_with(".part")).collect::<Vec<_>>()
+        names
+            .filter(|it| repository(it).is_ok() && it.strip_suffix(".part").is_none())
+            .collect::<Vec<_>>()
     };
     let mut found = Vec::new();
     for name in names(models) {

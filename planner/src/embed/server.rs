@@ -1,4 +1,4 @@
-//! Servers that embed texts over HTTP, as OpenAI's does: `POST /v1/embeddings`.
+//! Servers that embed texts over HTTP, as `OpenAI`'s does: `POST /v1/embeddings`.
 
 use std::{fmt, time::Duration};
 
@@ -14,9 +14,9 @@ use tokio::time::{sleep, timeout};
 
 use super::{EmbedError, Embedder};
 
-/// Texts of one request: what OpenAI and those that imitate it take, with room to spare.
+/// Texts of one request: what `OpenAI` and those that imitate it take, with room to spare.
 const BATCH: usize = 256;
-/// Bytes of the texts of one request: OpenAI takes 300,000 tokens, others a megabyte of JSON.
+/// Bytes of the texts of one request: `OpenAI` takes 300,000 tokens, others a megabyte of JSON.
 const BATCH_BYTES: usize = 256 << 10;
 /// How long a server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -182,6 +182,7 @@ impl Server {
 
 #[async_trait]
 impl Embedder for Server {
+    #[expect(clippy::misnamed_getters, reason = "its name says which model, and where")]
     fn model(&self) -> &str {
         &self.name
     }

@@ -41,7 +41,7 @@ pub(super) enum Family {
     Bert,
     Distilbert,
     Mpnet,
-    /// RoBERTa, and those that were trained like it.
+    /// `RoBERTa`, and those that were trained like it.
     #[serde(alias = "xlm-roberta", alias = "camembert")]
     Roberta,
 }
@@ -141,7 +141,11 @@ struct TransformerModule {
 /// `1_Pooling/config.json`, as it was until version 5 and as it is since.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-#[expect(clippy::struct_excessive_bools, reason = "they are in the file")]
+#[expect(
+    clippy::struct_excessive_bools,
+    clippy::struct_field_names,
+    reason = "they are in the file"
+)]
 struct PoolingModule {
     pooling_mode: Option<String>,
     pooling_mode_cls_token: bool,

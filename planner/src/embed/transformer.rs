@@ -1,4 +1,4 @@
-//! Transformers of the BERT family: BERT, DistilBERT, RoBERTa and MPNet.
+//! Transformers of the BERT family: BERT, `DistilBERT`, `RoBERTa` and `MPNet`.
 //!
 //! The tokens of several texts stand in one matrix, one row each, one text after another: dense
 //! layers see them all at once, without padding, and only attention goes text by text.
@@ -11,9 +11,9 @@ use super::{
     weights::{Broken, Weights},
 };
 
-/// How many distances MPNet tells apart.
+/// How many distances `MPNet` tells apart.
 const BUCKETS: usize = 32;
-/// The distance from which on MPNet tells none apart.
+/// The distance from which on `MPNet` tells none apart.
 const FAR: f32 = 128.0;
 /// Layers of a transformer: the largest of the family have 48.
 const LAYERS: usize = 256;
@@ -27,7 +27,7 @@ pub(super) struct Transformer {
     norm: Norm,
     layers: Vec<Layer>,
     heads: usize,
-    /// What MPNet adds for the distance of two tokens: one row for each bucket.
+    /// What `MPNet` adds for the distance of two tokens: one row for each bucket.
     distances: Option<Array2<f32>>,
 }
 
@@ -196,7 +196,7 @@ impl Layer {
             return Err(Broken(format!("its tensor `{}` has not {size} rows", name(names.narrow))));
         }
         Ok(Self {
-            attention: beside([query, square(key)?, square(value)?])?,
+            attention: beside(&[query, square(key)?, square(value)?])?,
             mix: square(names.mix)?,
             mix_norm: norm(names.mix_norm)?,
             widen,
@@ -252,7 +252,7 @@ impl Layer {
 }
 
 /// Makes one dense layer of several that see the same.
-fn beside(layers: [Linear; 3]) -> Result<Linear, Broken> {
+fn beside(layers: &[Linear; 3]) -> Result<Linear, Broken> {
     let weights: Vec<ArrayView2<'_, f32>> = layers.iter().map(|it| it.weight.view()).collect();
     let weight = ndarray::concatenate(Axis(1), &weights).map_err(|err| Broken(err.to_string()))?;
     let bias = layers.iter().flat_map(|it| it.bias.iter().copied()).collect();

@@ -71,12 +71,11 @@ impl Lexical {
             let room = SATURATION * (1.0 - LENGTH + LENGTH * document.length / mean);
             for (word, frequency) in &document.words {
                 let said = frequency * (SATURATION + 1.0) / (frequency + room);
-                match words.get_mut(word) {
-                    Some(known) => known.postings.push((at, said)),
-                    None => {
-                        let postings = vec![(at, said)];
-                        words.insert(word.clone(), Word { postings, ..Word::default() });
-                    }
+                if let Some(known) = words.get_mut(word) {
+                    known.postings.push((at, said));
+                } else {
+                    let postings = vec![(at, said)];
+                    words.insert(word.clone(), Word { postings, ..Word::default() });
                 }
             }
         }

@@ -46,6 +46,7 @@ pub(super) fn unit(vector: &[f32]) -> Vec<f32> {
 }
 
 /// Returns the dot product as fast as the machine can sum.
+#[expect(clippy::inline_always, reason = "it is all that a scan of all vectors does")]
 #[inline(always)]
 pub(super) fn quick_dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0.0_f32; LANES];

@@ -38,11 +38,11 @@ fn split(text: &str) -> Vec<String> {
         let kind = Kind::of(char);
         let after = chars.peek().copied().map_or(Kind::Other, Kind::of);
         let begins = match (before, kind) {
-            (Kind::Lower | Kind::Digit, Kind::Upper) | (Kind::Lower | Kind::Upper, Kind::Digit) => {
-                true
-            }
             (Kind::Upper, Kind::Upper) => after == Kind::Lower,
-            (_, Kind::Other | Kind::Whole) | (Kind::Whole, _) => true,
+            (Kind::Lower | Kind::Digit, Kind::Upper)
+            | (Kind::Lower | Kind::Upper, Kind::Digit)
+            | (_, Kind::Other | Kind::Whole)
+            | (Kind::Whole, _) => true,
             _ => false,
         };
         if begins {

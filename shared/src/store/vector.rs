@@ -59,11 +59,10 @@ pub(super) fn to_bytes(vector: &[f32]) -> Vec<u8> {
 
 /// Reads a vector.
 pub(super) fn from_bytes(text: &TextHash, bytes: &[u8]) -> Result<Vec<f32>, StoreError> {
-    match bytes.as_chunks() {
-        (numbers, []) => Ok(numbers.iter().map(|it| f32::from_le_bytes(*it)).collect()),
-        _ => {
-            let why = format!("its vector has {} bytes, not four a number", bytes.len());
-            Err(StoreError::corrupt(format_args!("text {text:?}"), why))
-        }
+    if let (numbers, []) = bytes.as_chunks() {
+        Ok(numbers.iter().map(|it| f32::from_le_bytes(*it)).collect())
+    } else {
+        let why = format!("its vector has {} bytes, not four a number", bytes.len());
+        Err(StoreError::corrupt(format_args!("text {text:?}"), why))
     }
 }

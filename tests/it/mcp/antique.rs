@@ -116,7 +116,7 @@ async fn hear(
         Some("tools/call") => {
             let call = scene.calls.fetch_add(1, Ordering::SeqCst) + 1;
             let done = || {
-                answer(&json!({ "content": [{ "type": "text", "text": format!("done {call}") }] }))
+                answer(&json!({ "content": [{ "type": "text", "text": format!("done {call}") }] }));
             };
             match message["params"]["arguments"]["how"].as_str().unwrap_or_default() {
                 "hang" => {}

@@ -84,7 +84,7 @@ fn cover(paths: &[PathBuf], reach: &[PathBuf]) -> io::Result<()> {
     fs::write(&file, [])?;
     fs::create_dir(&folder)?;
     for it in [&file, &folder] {
-        fs::set_permissions(it, Permissions::from_mode(0))?;
+        fs::set_permissions(it, Permissions::from_mode(0o0))?;
     }
     for (path, held) in paths.iter().zip(&held) {
         let cover = if held.metadata()?.is_dir() { &folder } else { &file };
