@@ -7,6 +7,7 @@ pub mod draft;
 pub mod embed;
 pub mod escape;
 pub mod layout;
+pub mod model;
 pub mod nearest;
 pub mod offline;
 pub mod plans;
