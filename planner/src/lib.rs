@@ -13,6 +13,7 @@ pub mod offline;
 pub mod plans;
 pub mod select;
 pub mod toolkit;
+pub mod writer;
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -31,6 +32,24 @@ pub trait Planner: Send + Sync {
     /// What is worth knowing about how it came to be goes into the [`Proposal`], or into the
     /// error: it becomes the request's transcript.
     async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError>;
+
+    /// Proposes a draft that `judge` finds nothing wrong with, where the planner can do better when
+    /// told what is. Others propose what they propose.
+    async fn propose_checked(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+        _judge: &dyn Judge,
+    ) -> Result<Proposal, PlanningError> {
+        self.propose(query, catalog).await
+    }
+}
+
+/// Says what is wrong with a draft. Whoever asks for a plan knows what it takes to be one.
+#[async_trait]
+pub trait Judge: Send + Sync {
+    /// Returns what is wrong with a draft; it can be a plan if nothing of that is an error.
+    async fn judge(&self, draft: &Draft) -> Vec<Diagnostic>;
 }
 
 /// A draft, and how it came to be.
@@ -74,4 +93,24 @@ pub enum PlanningError {
         /// How far it came.
         notes: Vec<Note>,
     },
+    /// What the planner made cannot run, however often it was told.
+    #[error("the plan cannot run, and was not mended: {}", .diagnostics.first().map_or("", |it| &it.message))]
+    Invalid {
+        /// What is wrong with the last one.
+        diagnostics: Vec<Diagnostic>,
+        /// How far it came.
+        notes: Vec<Note>,
+    },
+}
+
+impl PlanningError {
+    /// Returns the same with how far the planner came.
+    #[must_use]
+    pub fn with_notes(mut self, new: Vec<Note>) -> Self {
+        let (Self::NoPlan { notes, .. }
+        | Self::Unavailable { notes, .. }
+        | Self::Invalid { notes, .. }) = &mut self;
+        *notes = new;
+        self
+    }
 }

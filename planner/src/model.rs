@@ -3,12 +3,28 @@
 //! Whoever asks knows one trait, [`Model`]. That there are providers, each with a language of its
 //! own, names that they do not like, and bad days, ends here.
 
+mod fallback;
+mod names;
+mod patient;
+mod provider;
+#[cfg(test)]
+pub(crate) mod scripted;
+pub mod settings;
+mod wire;
+
 use std::{fmt::Debug, time::Duration};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use shared::id::ToolName;
+
+pub use self::{
+    fallback::Fallback,
+    patient::{Patience, Patient},
+    provider::Provider,
+    settings::{Key, ProviderKind, Settings},
+};
 
 /// Something that answers in words, or with calls of tools.
 #[async_trait]
@@ -160,6 +176,22 @@ pub enum ModelError {
         /// What happened, and what to do.
         why: String,
     },
+}
+
+impl ModelError {
+    /// Returns which model.
+    pub fn model(&self) -> &str {
+        match self {
+            Self::Unavailable { model, .. } | Self::Refused { model, .. } => model,
+        }
+    }
+
+    /// Returns what happened, and what to do.
+    pub fn why(&self) -> &str {
+        match self {
+            Self::Unavailable { why, .. } | Self::Refused { why, .. } => why,
+        }
+    }
 }
 
 impl std::ops::AddAssign for Tokens {

@@ -260,6 +260,9 @@ impl Engine {
             PlanningError::Unavailable { notes, .. } => {
                 (notes, EngineError::PlannerUnavailable { message, request: request_id })
             }
+            PlanningError::Invalid { diagnostics, notes } => {
+                (notes, EngineError::InvalidPlan { diagnostics, request: request_id })
+            }
         };
         entries.extend(self.entries(notes));
         let content = json!({ "code": error.code(), "message": error.to_string() });
