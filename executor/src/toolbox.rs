@@ -5,7 +5,7 @@ mod listing;
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak},
     time::Duration,
 };
 
@@ -86,6 +86,10 @@ pub enum Found {
 #[derive(Clone)]
 pub struct Toolbox(Arc<Shared>);
 
+/// A toolbox that something inside it looks into, which must not keep it there.
+#[derive(Clone)]
+pub struct WeakToolbox(Weak<Shared>);
+
 struct Shared {
     inventory: RwLock<Inventory>,
     changes: watch::Sender<()>,
@@ -101,6 +105,8 @@ type Waker = Box<dyn Fn(&ToolSetName) -> bool + Send + Sync>;
 #[derive(Debug, Default)]
 struct Inventory {
     sets: Vec<ToolSet>,
+    /// Tools of no set: only plans that this program writes itself name them.
+    own: BTreeMap<ToolName, ReadyTool>,
     /// Where each name leads: the set, and the tool in it. Made when one is first asked for.
     names: OnceLock<Names<(usize, usize)>>,
     /// How often it has changed.
@@ -371,10 +377,34 @@ impl Toolbox {
         inventory.missing(name)
     }
 
+    /// Adds tools of no set. No list has them, no draft can name them, and no direct call finds
+    /// them: they are for plans that this program writes itself.
+    pub fn keep(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) {
+        let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
+        for tool in tools.into_iter().map(ReadyTool::new) {
+            inventory.own.insert(tool.definition().qualified(), tool);
+        }
+        drop(inventory);
+        self.0.changes.send_replace(());
+    }
+
+    /// Returns a tool of no set.
+    pub fn own(&self, name: &ToolName) -> Option<ReadyTool> {
+        self.inventory().own.get(name).cloned()
+    }
+
+    /// Returns the same toolbox for something inside it.
+    pub fn downgrade(&self) -> WeakToolbox {
+        WeakToolbox(Arc::downgrade(&self.0))
+    }
+
     /// Returns whether every one of `names` can be called, or is only switched off.
     pub fn has_all<'a>(&self, names: impl IntoIterator<Item = &'a ToolName>) -> bool {
         let inventory = self.inventory();
-        names.into_iter().all(|it| inventory.names().get(it.as_str()).is_some())
+        let has = |it: &ToolName| {
+            inventory.own.contains_key(it) || inventory.names().get(it.as_str()).is_some()
+        };
+        names.into_iter().all(has)
     }
 
     /// Returns what counts the calls.
@@ -440,6 +470,19 @@ impl Toolbox {
         drop(inventory);
         self.0.changes.send_replace(());
         result
+    }
+}
+
+impl WeakToolbox {
+    /// Returns the toolbox, if it is still there.
+    pub fn upgrade(&self) -> Option<Toolbox> {
+        self.0.upgrade().map(Toolbox)
+    }
+}
+
+impl fmt::Debug for WeakToolbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WeakToolbox")
     }
 }
 
