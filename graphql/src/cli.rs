@@ -102,8 +102,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(err) => return refuse(&err, &arguments, &environment),
     };
     log(&environment);
-    if matches!(cli.command, Command::Serve { .. } | Command::Worker | Command::Run(_))
-        && let Err(err) = executor::confine::keep_to_itself()
+    if matches!(
+        cli.command,
+        Command::Serve { .. } | Command::Worker | Command::Run(_) | Command::Agent(_)
+    ) && let Err(err) = executor::confine::keep_to_itself()
     {
         tracing::warn!(%err, "other processes of this user can read the environment of this one");
     }
@@ -164,6 +166,7 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Worker => serve::worker(&session).await,
         Command::Run(args) => run::run(&session, args).await,
         Command::Plan(args) => planning::plan(&session, args).await,
+        Command::Agent(args) => run::agent(&session, args).await,
         Command::Revise { plan, file } => planning::revise(&session, &plan, &file).await,
         Command::Execute(args) => run::execute(&session, args).await,
         Command::Watch { id } => run::watch(&session, &id).await,

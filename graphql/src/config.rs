@@ -8,6 +8,7 @@ mod embedding;
 mod environment;
 mod file;
 mod limits;
+mod model;
 mod own;
 mod show;
 #[cfg(test)]
@@ -31,13 +32,14 @@ pub use self::{
     embedding::EmbeddingConfig,
     environment::{Environment, Secret, variable},
     limits::Limits,
+    model::{ModelConfig, PlannerConfig},
 };
 
 /// The file that is read where none is named.
 const FILE: &str = "faber.yaml";
 /// Where the server listens where nothing else is said.
 const LISTEN: &str = "127.0.0.1:8080";
-/// The planner where nothing else is said, and the only one so far.
+/// The planner where nothing else is said.
 const PLANNER: &str = "offline";
 
 /// What a command line said.
@@ -88,8 +90,8 @@ pub struct Config {
     pub server: Option<Setting<String>>,
     /// Where to listen.
     pub listen: Setting<SocketAddr>,
-    /// The planner's name.
-    pub planner: Setting<String>,
+    /// Who makes plans of words.
+    pub planner: Setting<PlannerConfig>,
     /// The toolsets, in the order in which they are registered.
     pub toolsets: Setting<Vec<SetConfig>>,
     /// The most of everything.
@@ -166,7 +168,7 @@ impl Config {
             store: store(flags, environment, file.store, &data),
             server,
             listen: listen(flags, environment)?,
-            planner: or_default(file.planner, || PLANNER.to_owned()),
+            planner: or_default(file.planner, PlannerConfig::default),
             toolsets,
             limits: file.limits,
             embedding: or_default(file.embedding, EmbeddingConfig::default),

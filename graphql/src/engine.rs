@@ -3,11 +3,13 @@
 
 mod access;
 mod again;
+mod agents;
 mod candidates;
 mod dry;
 mod error;
 mod inputs;
 mod learning;
+mod planners;
 mod planning;
 mod saved;
 mod select;
@@ -43,6 +45,7 @@ use shared::{
 
 pub use self::{
     again::BulkAction,
+    agents::AgentOptions,
     error::EngineError,
     planning::{PlanningOptions, Verdict},
     select::{Chosen, Colliding, SELECTED, Wanted},
@@ -60,7 +63,9 @@ pub struct Engine {
     control: Control,
     toolbox: Toolbox,
     registry: Registry,
+    /// The planner that needs no model.
     planner: Arc<dyn Planner>,
+    modelled: Option<planners::Modelled>,
     choosing: select::Choosing,
     embedders: Arc<Embedders>,
     clock: Arc<dyn Clock>,
@@ -99,6 +104,7 @@ impl Engine {
             toolbox: registry.toolbox().clone(),
             registry,
             planner,
+            modelled: None,
             choosing: select::Choosing::default(),
             embedders: Arc::new(embedders),
             clock,
@@ -244,7 +250,7 @@ impl Engine {
         self.begin(&plan, order, subject).await
     }
 
-    async fn begin(
+    pub(super) async fn begin(
         &self,
         plan: &Arc<Plan>,
         order: Order,

@@ -50,6 +50,8 @@ pub(super) enum Command {
     Run(RunArgs),
     /// Plan a query and execute nothing.
     Plan(PlanArgs),
+    /// Let the configured model do what a query asks, turn by turn.
+    Agent(AgentArgs),
     /// Execute a plan, the newest plan of a request, or carry an execution on.
     Execute(ExecuteArgs),
     /// Watch an execution until it ends.
@@ -188,6 +190,22 @@ pub(super) enum Command {
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
     },
+}
+
+/// What an agent is to do.
+#[derive(Args, Debug)]
+pub(super) struct AgentArgs {
+    /// What is to be done, in words.
+    pub(super) query: String,
+    /// How often it may call tools and see what comes of that, 0 to 32.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(super) max_tool_turns: u32,
+    /// Only tools of this set; may be given several times.
+    #[arg(long = "toolset", value_name = "NAME")]
+    pub(super) toolsets: Vec<String>,
+    /// Which model: `model`, the name of its provider, or its own.
+    #[arg(long, value_name = "NAME")]
+    pub(super) planner: Option<String>,
 }
 
 /// What to do with the toolkit.

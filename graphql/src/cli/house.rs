@@ -168,6 +168,12 @@ impl Local {
             .with_toolkit(config.toolkit.value.toolkit.clone())
             .with_embedders(config.embedding_sources())
             .with_margin(config.margin.value);
+        let engine = match config.planning_model() {
+            Some(model) => engine
+                .with_model(&model.settings(), model.max_repairs())
+                .map_err(|err| Failure::usage(err.to_string()))?,
+            None => engine,
+        };
         for warning in config.toolkit.value.warnings.iter().filter(|_| has_tools) {
             tracing::warn!("the toolkit: {warning}");
         }

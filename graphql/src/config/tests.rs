@@ -108,15 +108,6 @@ fn the_margin_may_be_negative() {
     }
 }
 
-#[test]
-fn what_later_versions_know_is_never_ignored() {
-    {
-        let text = "planner: { provider: openai, model: x }";
-        let err = file::parse(text, Path::new("/")).unwrap_err();
-        assert!(err.contains("is not supported by this version"), "{text}: {err}");
-    }
-}
-
 /// They were refused long after they could be used.
 #[test]
 fn a_set_may_come_from_each_kind_of_source() {

@@ -13,7 +13,7 @@ use shared::{
     store::StoreError,
 };
 
-use super::{Engine, EngineError, candidates::MAX_TOOLS};
+use super::{Engine, EngineError, candidates::MAX_TOOLS, planners::Compiling};
 
 /// How often an identifier or a version that is taken is drawn again.
 const DRAWS: usize = 8;
@@ -51,7 +51,7 @@ impl Engine {
     ) -> Result<Arc<Plan>, EngineError> {
         check_query(query)?;
         let sets = tool_sets(&options.tool_sets)?;
-        self.check_planner(options.planner.as_deref())?;
+        let planner = self.planner(options.planner.as_deref())?;
         let near = self.near(&options.actions).await?;
         let request = self.new_request(query).await?;
         let catalog = self.catalog().await.only(&sets);
@@ -59,7 +59,8 @@ impl Engine {
         let max_tools = options.max_tools.unwrap_or(MAX_TOOLS);
         let candidates = self.candidates(query, &catalog, max_tools).await;
         let mut transcript = vec![self.entry("selection", candidates.told)];
-        let proposed = self.planner.propose(query, &candidates.catalog).await;
+        let judge = Compiling { engine: self, request: request.id, catalog: &catalog };
+        let proposed = planner.propose_checked(query, &candidates.catalog, &judge).await;
         let (draft, warnings) = match proposed {
             Ok(Proposal { draft, notes, warnings }) => {
                 transcript.extend(self.entries(notes));
@@ -69,7 +70,7 @@ impl Engine {
         };
         let draft_json = serde_json::to_value(&draft).unwrap_or_default();
         transcript.push(self.entry("draft", draft_json));
-        let about = self.about(request.id, 1, query.to_owned(), self.planner.name());
+        let about = self.about(request.id, 1, query.to_owned(), planner.name());
         let compiled = self.compile(&draft, about, &catalog).await?;
         if let Ok(plans) = &compiled {
             // What a planner made of a query is no more trusted than the query.
@@ -164,25 +165,13 @@ impl Engine {
         self.create_plan(&draft).await
     }
 
-    fn check_planner(&self, wanted: Option<&str>) -> Result<(), EngineError> {
-        match wanted {
-            Some(name) if name != self.planner.name() => {
-                let have = self.planner.name();
-                Err(EngineError::InvalidArgument(format!(
-                    "there is no planner `{name}`; there is `{have}`"
-                )))
-            }
-            _ => Ok(()),
-        }
-    }
-
     async fn known_request(&self, id: &str) -> Result<RequestId, EngineError> {
         let missing = || EngineError::not_found("request", id);
         let id: RequestId = id.parse().map_err(|_| missing())?;
         self.store.request(id).await?.map(|it| it.id).ok_or_else(missing)
     }
 
-    async fn new_request(&self, query: &str) -> Result<Request, EngineError> {
+    pub(super) async fn new_request(&self, query: &str) -> Result<Request, EngineError> {
         for _ in 0..DRAWS {
             let created_at = self.clock.now();
             let id = RequestId::draw(created_at);
@@ -197,7 +186,7 @@ impl Engine {
     }
 
     /// Keeps a plan. If its identifier or version was taken meanwhile, it gets another.
-    async fn keep(&self, mut plan: Plan) -> Result<Arc<Plan>, EngineError> {
+    pub(super) async fn keep(&self, mut plan: Plan) -> Result<Arc<Plan>, EngineError> {
         for _ in 0..DRAWS {
             match self.store.put_plan(&plan).await {
                 Ok(()) => return Ok(Arc::new(plan)),
@@ -236,7 +225,7 @@ impl Engine {
         About { id, request, version, query, planner: planner.to_owned(), created_at }
     }
 
-    fn entry(&self, kind: &str, content: Value) -> TranscriptEntry {
+    pub(super) fn entry(&self, kind: &str, content: Value) -> TranscriptEntry {
         TranscriptEntry { at: self.clock.now(), kind: kind.to_owned(), content }
     }
 
@@ -311,7 +300,7 @@ pub(super) fn query_of(draft: &Draft) -> String {
     query
 }
 
-fn check_query(query: &str) -> Result<(), EngineError> {
+pub(super) fn check_query(query: &str) -> Result<(), EngineError> {
     if query.trim().is_empty() {
         let why = "`query` is empty: say in words what is to be done".to_owned();
         return Err(EngineError::InvalidArgument(why));
@@ -328,7 +317,7 @@ fn check_length(query: &str) -> Result<(), EngineError> {
     Ok(())
 }
 
-fn tool_sets(names: &[String]) -> Result<Vec<ToolSetName>, EngineError> {
+pub(super) fn tool_sets(names: &[String]) -> Result<Vec<ToolSetName>, EngineError> {
     let parsed = names.iter().map(|it| it.parse());
     parsed
         .collect::<Result<_, _>>()

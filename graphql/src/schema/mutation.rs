@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     error::{ApiError, ApiResult, not_found},
     execution::Execution,
-    input::{ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions, given},
+    input::{AgentOptions, ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions, given},
     plan::{Plan, PlanPayload},
     scalar::int,
     tool_work::ToolMutation,
@@ -107,6 +107,20 @@ impl WorkMutation {
         let engine = ctx.data::<Engine>()?;
         let order = ExecutionOptions::order(execution)?;
         let id = engine.run(&query, &planning.into(), order).await;
+        started(engine, id).await
+    }
+
+    /// Lets the configured model do what a query asks: it calls tools, sees what comes of that, and
+    /// goes on until it can answer or has had its turns. The step `answer` has the answer.
+    #[graphql(complexity = "150 + child_complexity")]
+    async fn run_agent(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "What is to be done, in words.")] query: String,
+        #[graphql(desc = "How it is done.")] options: Option<AgentOptions>,
+    ) -> Result<Execution> {
+        let engine = ctx.data::<Engine>()?;
+        let id = engine.run_agent(&query, &options.into()).await;
         started(engine, id).await
     }
 
