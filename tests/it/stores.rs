@@ -46,6 +46,7 @@ macro_rules! stores {
                     a_long_log_is_read_in_parts,
                     a_look_at_all_inboxes_is_bounded,
                     a_name_means_the_last_plan,
+                    names_of_plans_are_listed_and_taken_away,
                     a_page_of_nothing_is_a_question,
                     a_plan_in_use_is_kept,
                     a_plan_is_kept_once,
