@@ -13,6 +13,7 @@ mod doctor;
 mod drive;
 mod endings;
 mod events;
+mod explain;
 mod failure;
 mod follow;
 mod house;
@@ -107,8 +108,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if matches!(
         cli.command,
         Command::Serve { .. } | Command::Worker | Command::Run(_) | Command::Mcp
-    )
-        && let Err(err) = executor::confine::keep_to_itself()
+    ) && let Err(err) = executor::confine::keep_to_itself()
     {
         tracing::warn!(%err, "other processes of this user can read the environment of this one");
     }

@@ -92,8 +92,7 @@ impl Drive {
             return Ok(orphans.iter().any(|it| it.execution == id));
         }
         let is_due = self.begins && head.due.is_some_and(|it| it <= now);
-        Ok((is_due && self.has_tools(head).await?)
-            || !self.store.inbox(Some(id)).await?.is_empty())
+        Ok((is_due && self.has_tools(head).await?) || !self.store.inbox(Some(id)).await?.is_empty())
     }
 
     /// Returns whether the tools of an execution are at hand: without them it would be claimed only

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{
     Ending, Session,
     client::Client,
+    explain,
     failure::Failure,
     house::{House, Need},
     paint::Paint,
@@ -69,7 +70,8 @@ pub(super) fn story(request: &Value, paint: Paint) -> String {
     for entry in render::list(&request["transcript"]) {
         let head = paint.cyan(text(&entry["kind"]));
         let _ = write!(told, "\n{head}  {}\n", paint.dim(text(&entry["at"])));
-        let _ = writeln!(told, "{}", indented(&entry["content"], 2));
+        let kind = text(&entry["kind"]);
+        let _ = writeln!(told, "{}", explain::entry(&kind, &entry["content"], paint));
     }
     for plan in render::list(&request["plans"]) {
         let _ = write!(told, "\n{}\n", render::plan(plan, paint));

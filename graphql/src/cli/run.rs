@@ -69,8 +69,7 @@ async fn begin(
 /// Reads a plan as a person wrote it. What is wrong with it is said all at once.
 pub(super) async fn read_plan(session: &Session, file: &Path) -> Result<Value, Failure> {
     let text = read_text("the plan", file).await?;
-    let json = as_json(&text)
-        .map_err(|why| Failure::usage(why).with("file", place(file)))?;
+    let json = as_json(&text).map_err(|why| Failure::usage(why).with("file", place(file)))?;
     let (input, notices) =
         draft(&json).map_err(|it| Failure::invalid_draft(&it).with("file", place(file)))?;
     if !notices.is_empty() {

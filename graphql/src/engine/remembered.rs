@@ -113,8 +113,13 @@ fn fingerprint(planner: &str, query: &str, catalog: &Catalog) -> String {
         let it = &tool.definition;
         add(it.qualified().as_str());
         let told = json!([
-            it.description, it.input_schema, it.output_schema, it.effect, it.examples,
-            it.is_callable, tool.is_active,
+            it.description,
+            it.input_schema,
+            it.output_schema,
+            it.effect,
+            it.examples,
+            it.is_callable,
+            tool.is_active,
         ]);
         add(&told.to_string());
     }

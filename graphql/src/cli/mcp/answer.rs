@@ -64,8 +64,17 @@ fn plain() -> Paint {
     Paint::new(false)
 }
 
+/// Leaves out of each of several things what is null: schemas of answers have no null.
+fn without_null(all: &mut Value) {
+    for it in all.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        it.retain(|_, value| !value.is_null());
+    }
+}
+
 /// Answers with a plan.
-pub(super) fn plan(plan: Value) -> Answer {
+pub(super) fn plan(mut plan: Value) -> Answer {
+    without_null(&mut plan["diagnostics"]);
+    without_null(&mut plan["tools"]);
     let mut text = format!("{}\n", render::plan(&plan, plain()));
     let problems = render::diagnostics(&plan["diagnostics"], "", plain());
     if !problems.is_empty() {
@@ -77,7 +86,8 @@ pub(super) fn plan(plan: Value) -> Answer {
 }
 
 /// Answers with what is wrong with a plan.
-pub(super) fn verdict(payload: &Value) -> Answer {
+pub(super) fn verdict(mut payload: Value) -> Answer {
+    without_null(&mut payload["diagnostics"]);
     let (plan, diagnostics) = (&payload["plan"], &payload["diagnostics"]);
     let is_valid = !plan.is_null();
     let mut text = if is_valid {
@@ -122,9 +132,14 @@ pub(super) fn execution(mut found: Value) -> Answer {
     }
     say("outputs", outputs);
     say("variables", results["variables"].take());
-    say("errors", results["errors"].take());
-    say("steps", found["steps"].take());
-    say("waitsFor", found["waitsFor"].take());
+    for (key, mut all) in [
+        ("errors", results["errors"].take()),
+        ("steps", found["steps"].take()),
+        ("waitsFor", found["waitsFor"].take()),
+    ] {
+        without_null(&mut all);
+        say(key, all);
+    }
     let mut document = Value::Object(document);
     if is_cut {
         document["cut"] = json!(true);
@@ -274,13 +289,15 @@ pub(super) fn matches(found: &Value) -> Answer {
         let part = |key: &str| it[key].as_str().unwrap_or_default();
         let score = it["score"].as_f64().unwrap_or_default();
         let hit = if it["hit"] == true { "" } else { "  (not near enough)" };
-        let _ = writeln!(text, "{score:.3}  {}{hit}  {}", part("name"), clip(part("description"), 200));
+        let _ =
+            writeln!(text, "{score:.3}  {}{hit}  {}", part("name"), clip(part("description"), 200));
     }
     Answer { text, document: json!({ "matches": matches }) }
 }
 
 /// Answers with saved plans.
-pub(super) fn saved(found: Value) -> Answer {
+pub(super) fn saved(mut found: Value) -> Answer {
+    without_null(&mut found);
     let mut text = String::new();
     for it in list(&found) {
         let part = |key: &str| it[key].as_str().unwrap_or_default();

@@ -36,7 +36,7 @@ pub(super) struct ExecuteArguments {
     /// `plan_…`, `req_…` for its newest plan, or the name of a saved plan.
     pub(super) id: String,
     /// What the plan is given as `{{input.x}}`.
-    #[schemars(schema_with = "anything")]
+    #[schemars(schema_with = "inputs")]
     pub(super) input: Option<Value>,
     /// One step at a time, or whatever is ready (the default).
     pub(super) mode: Option<Mode>,
@@ -241,8 +241,15 @@ fn five() -> i32 {
     5
 }
 
+/// Any JSON besides null; not every client reads a schema that says nothing.
 fn anything(_: &mut schemars::SchemaGenerator) -> Schema {
-    Schema::default()
+    let kinds = ["object", "array", "string", "number", "boolean"];
+    let kinds = kinds.map(|it| json!({ "type": it }));
+    json_schema!({ "anyOf": kinds })
+}
+
+fn inputs(_: &mut schemars::SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object" })
 }
 
 /// What a plan looks like. The compiler says what else is wrong with one, all at once.
@@ -268,13 +275,14 @@ fn draft(_: &mut schemars::SchemaGenerator) -> Schema {
                     "properties": {
                         "id": text("A name for the step; its tool's name where it is left out"),
                         "name": text("The tool, as `list_tools` has it"),
-                        "plan": { "description": "Instead of a tool: a plan to execute, by its id \
-                            or its saved name, or written out here" },
+                        "plan": { "anyOf": [{ "type": "string" }, { "type": "object" }],
+                            "description": "Instead of a tool: a plan to execute, by its id or its \
+                            saved name, or written out here" },
                         "parameters": { "type": "object", "description": "What the tool is given. \
                             `{{step.path}}` stands for a part of what an earlier step returned, \
                             `{{input.x}}` for what the execution is given" },
-                        "dependsOn": { "description": "What to wait for besides what templates \
-                            name: a step, or a list of steps" },
+                        "dependsOn": { "type": "array", "items": { "type": "string" },
+                            "description": "Steps to wait for besides those that templates name" },
                         "when": text("A condition in CEL over earlier steps, such as \
                             `find.count > 0`"),
                         "forEach": text("One template that gives a list: the step is done for \
@@ -282,7 +290,9 @@ fn draft(_: &mut schemars::SchemaGenerator) -> Schema {
                         "maxParallel": number("How many items of the list at once"),
                         "outputMapping": { "type": "object", "description": "Variables from the \
                             output: `{\"path\": \"variable\"}`, used as `{{vars.variable}}`" },
-                        "onError": { "enum": ["fail", "continue", "ignore", "wait"] },
+                        "onError": { "type": "string", "enum": ["fail", "continue", "ignore", "wait"],
+                            "description": "What a failure of the step means: for all, for what \
+                            depends on it, for nothing, or what a person says" },
                         "retry": { "type": "object", "description": "`{maxAttempts, backoffMs, \
                             multiplier, maxBackoffMs, jitter}`" },
                         "timeoutMs": number("How long an attempt may take"),

@@ -78,7 +78,7 @@ impl Call<'_> {
         let query = "query($input: PlanInput!) { validatePlan(input: $input) { plan { \
              executionOrder layers } diagnostics { severity code path message help } } }";
         let payload = self.client.field(query, json!({ "input": input })).await?;
-        Ok(answer::verdict(&payload))
+        Ok(answer::verdict(payload))
     }
 
     async fn create_plan(&self, asked: DraftArguments) -> Result<Answer, Failure> {
@@ -120,8 +120,7 @@ impl Call<'_> {
         say("dryRun", asked.dry_run.then(|| json!(true)));
         say("idempotencyKey", asked.idempotency_key.map(|it| json!(it)));
         say("deadlineMs", asked.deadline_ms.map(|it| json!(it)));
-        let variables =
-            json!({ "query": asked.query, "planning": planning, "execution": options });
+        let variables = json!({ "query": asked.query, "planning": planning, "execution": options });
         let begun = run::run_query(&self.client, variables);
         let begun = self.reports.during(begun).await?;
         self.see_through(&begun, asked.wait.then_some(asked.timeout_ms)).await
@@ -164,8 +163,7 @@ impl Call<'_> {
              comment: $comment) {{ {} }} }}",
             steer::EXECUTION
         );
-        let said =
-            json!({ "id": id, "step": step_id, "approved": approved, "comment": comment });
+        let said = json!({ "id": id, "step": step_id, "approved": approved, "comment": comment });
         self.carry_on(&id).await;
         self.client.field(&tell, said).await?;
         self.as_it_stands(&id).await

@@ -129,7 +129,8 @@ fn looking() -> Vec<Tool> {
     } } });
     let saved = json!({ "type": "array", "items": { "type": "object", "properties": {
         "name": text("Execute it by this name"), "planId": text("`plan_…`"),
-        "inputs": { "description": "JSON Schema of what it is given as `input`" },
+        "inputs": { "type": "object",
+            "description": "JSON Schema of what it is given as `input`" },
     } } });
     vec![
         tool::<StatusArguments>(
@@ -211,10 +212,11 @@ fn diagnostics() -> Value {
         "type": "array",
         "description": "What is wrong, or worth knowing",
         "items": { "type": "object", "properties": {
-            "severity": { "enum": ["ERROR", "WARNING"] }, "code": { "type": "string" },
+            "severity": { "type": "string", "enum": ["ERROR", "WARNING"] },
+            "code": { "type": "string" },
             "path": text("Where, like `tools[1].parameters.authorId`"),
             "message": { "type": "string" },
-            "help": { "type": ["string", "null"] },
+            "help": text("What to do about it"),
         } },
     })
 }
@@ -241,7 +243,7 @@ fn execution_schema() -> Map<String, Value> {
         json!({
             "executionId": text("What `status`, `cancel`, `approve` and `signal` take"),
             "requestId": text("What `debug` takes"), "planId": { "type": "string" },
-            "state": { "enum": ["PENDING", "IN_PROGRESS", "PAUSED", "WAITING", "COMPENSATING",
+            "state": { "type": "string", "enum": ["PENDING", "IN_PROGRESS", "PAUSED", "WAITING", "COMPENSATING",
                 "COMPLETED", "FAILED", "CANCELLED"] },
             "done": { "type": "boolean", "description": "Whether nothing can happen any more" },
             "total": count, "successful": count, "failed": count, "skipped": count,

@@ -58,6 +58,9 @@ fn tidy(schema: &mut Value) {
             if fields.get("default").is_some_and(Value::is_null) {
                 fields.shift_remove("default");
             }
+            if let Some(Value::String(text)) = fields.get_mut("description") {
+                *text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            }
             if let Some(Value::Array(types)) = fields.get_mut("type") {
                 types.retain(|it| it != "null");
                 if let [one] = types.as_slice() {
@@ -103,7 +106,8 @@ mod tests {
     struct Sample {
         /// One thing.
         one: String,
-        /// Another.
+        /// Another, with a
+        /// long story.
         #[schemars(range(min = 1))]
         other_thing: Option<i32>,
         kind: Option<Kind>,
@@ -123,7 +127,7 @@ mod tests {
             "type": "object",
             "properties": {
                 "one": { "description": "One thing.", "type": "string" },
-                "otherThing": { "description": "Another.", "type": "integer", "minimum": 1 },
+                "otherThing": { "description": "Another, with a long story.", "type": "integer", "minimum": 1 },
                 "kind": { "type": "string", "enum": ["A", "B"] },
             },
             "additionalProperties": false,
