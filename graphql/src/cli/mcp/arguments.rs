@@ -33,7 +33,8 @@ pub(super) struct DraftArguments {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ExecuteArguments {
-    /// `plan_…`, `req_…` for its newest plan, or the name of a saved plan.
+    /// `plan_…`, `req_…` for its newest plan, or the name of a saved plan; `exec_…` carries an
+    /// execution on that nobody has.
     pub(super) id: String,
     /// What the plan is given as `{{input.x}}`.
     #[schemars(schema_with = "inputs")]

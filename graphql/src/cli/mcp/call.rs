@@ -100,11 +100,7 @@ impl Call<'_> {
         let begun = match asked.id.split('_').next() {
             Some("plan") => run::execute_plan(&self.client, &json!(asked.id), options).await,
             Some("req") => run::execute_request(&self.client, &asked.id, options).await,
-            Some("exec") => Err(Failure::usage(format!(
-                "`{}` is an execution: `status` with `wait: true` waits for it; execute a plan, a \
-                 request or a saved plan",
-                asked.id
-            ))),
+            Some("exec") => steer::find(&self.client, &asked.id).await,
             _ => run::run_saved(&self.client, &asked.id, options).await,
         };
         self.see_through(&begun?, asked.wait.then_some(asked.timeout_ms)).await

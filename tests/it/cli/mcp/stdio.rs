@@ -108,7 +108,7 @@ async fn errors_have_a_code_and_say_what_to_do() {
         ("status", json!({ "id": "exec_1_aaaaaaaaa" }), "NOT_FOUND", "exec_1_aaaaaaaaa"),
         ("debug", json!({ "id": "req_1_aaaaaaaaa" }), "NOT_FOUND", "req_1_aaaaaaaaa"),
         ("execute", json!({ "id": "no such name" }), "NOT_FOUND", "no plan was saved as"),
-        ("execute", json!({ "id": "exec_1_aaaaaaaaa" }), "INVALID_ARGUMENT", "`wait: true`"),
+        ("execute", json!({ "id": "exec_1_aaaaaaaaa" }), "NOT_FOUND", "exec_1_aaaaaaaaa"),
         ("plan", json!({}), "INVALID_ARGUMENT", "missing field `query`"),
         ("plan", json!({ "query": "x", "qurey": 1 }), "INVALID_ARGUMENT", "unknown field `qurey`"),
         ("plan", json!({ "query": "" }), "INVALID_ARGUMENT", "say in words"),
@@ -154,6 +154,20 @@ async fn an_execution_goes_on_when_nobody_waits() {
     let id = status["executionId"].clone();
     let (done, _) = client.done("cancel", json!({ "id": id, "reason": "enough" })).await;
     assert_eq!((&done["state"], &done["cancelled"]), (&json!("CANCELLED"), &json!(1)));
+}
+
+#[tokio::test]
+async fn another_process_carries_on_what_one_began() {
+    let home = Home::new();
+    let mut client = Client::of(&home, &[]).await;
+    let plan = client.plan(WAITS).await;
+    let (begun, _) = client.done("execute", json!({ "id": plan, "wait": false })).await;
+    let id = begun["executionId"].clone();
+    drop(client);
+    let mut other = Client::of(&home, &[]).await;
+    other.done("signal", json!({ "id": id, "name": "go", "payload": 1 })).await;
+    let (done, _) = other.done("execute", json!({ "id": id })).await;
+    assert_eq!((&done["state"], &done["outputs"]["w"]), (&json!("COMPLETED"), &json!(1)));
 }
 
 #[tokio::test]
