@@ -228,23 +228,46 @@ mod tests {
             "selection",
             json!({ "by": "HYBRID", "maxTools": 2, "candidates": all, "more": 3,
                 "withoutMeaning": "no model" }),
-            expect![],
+            expect![[r"
+                  2 of 18 tools shown to the planner, by hybrid
+                  ✓ 0.500  s.t1  number 1 of the 2 that fit best
+                  ✓ 0.250  s.t2  number 2
+                  ○ 0.167  s.t3  2 tools fit better
+                  ○ 0.125  s.t4  2 tools fit better
+                  ○ 0.100  s.t5  2 tools fit better
+                  ○ 0.083  s.t6  2 tools fit better
+                  ○ 0.071  s.t7  2 tools fit better
+                  ○ 0.062  s.t8  2 tools fit better
+                  ○ 0.056  s.t9  2 tools fit better
+                  ○ 0.050  s.t10  2 tools fit better
+                  ○ 0.045  s.t11  2 tools fit better
+                  ○ 0.042  s.t12  2 tools fit better
+                    … and 6 more that were dropped
+                  warning: by words alone: no model"]],
         );
     }
 
     #[test]
     fn what_a_planner_noted_reads_like_sentences() {
-        check("clauses", json!(["Create author Alice", "create blog"]), expect![]);
+        check(
+            "clauses",
+            json!(["Create author Alice", "create blog"]),
+            expect![[r"
+              1  Create author Alice
+              2  create blog"]],
+        );
         check(
             "candidates",
             json!([{ "clause": "Create author", "tools": [{ "tool": "createAuthor", "score": 3.5 }] }]),
-            expect![],
+            expect![[r"
+                  Create author
+                    3.500  createAuthor"]],
         );
-        check("candidates", json!(7), expect![]);
+        check("candidates", json!(7), expect!["  7"]);
         check(
             "assumptions",
             json!([{ "path": "tools[0].parameters.title", "value": "x", "clause": "create x" }]),
-            expect![],
+            expect![[r#"  tools[0].parameters.title = "x"  from `create x`"#]],
         );
         check(
             "draft",
@@ -252,12 +275,35 @@ mod tests {
                 { "name": "createAuthor", "parameters": { "name": "Alice" } },
                 { "id": "b", "name": "flow.echo", "parameters": {} },
             ] }),
-            expect![],
+            expect![[r#"
+                  createAuthor  {"name":"Alice"}
+                  b: flow.echo  {}"#]],
         );
-        check("cache", json!({ "requestId": "req_1_aaaaaaaaa", "match": "exact" }), expect![]);
-        check("plan", json!({ "planId": "plan_1_aaaaaaaaa", "version": 2 }), expect![]);
-        check("error", json!({ "code": "NO_PLAN_FOUND", "message": "no tool fits" }), expect![]);
-        check("something new", json!({ "a": [1] }), expect![]);
+        check(
+            "cache",
+            json!({ "requestId": "req_1_aaaaaaaaa", "match": "exact" }),
+            expect!["  taken from req_1_aaaaaaaaa (exact match): the planner was not asked"],
+        );
+        check(
+            "plan",
+            json!({ "planId": "plan_1_aaaaaaaaa", "version": 2 }),
+            expect!["  plan_1_aaaaaaaaa, version 2"],
+        );
+        check(
+            "error",
+            json!({ "code": "NO_PLAN_FOUND", "message": "no tool fits" }),
+            expect!["  error[NO_PLAN_FOUND]: no tool fits"],
+        );
+        check(
+            "something new",
+            json!({ "a": [1] }),
+            expect![[r#"
+              {
+                "a": [
+                  1
+                ]
+              }"#]],
+        );
     }
 
     #[test]
@@ -268,20 +314,31 @@ mod tests {
                 { "role": "system", "content": "You plan.\nUse tools." },
                 { "role": "user", "content": "Create author" },
             ] }),
-            expect![],
+            expect![[r"
+                  round 1, m, 812 tokens, 4.0 ms
+                  system:
+                  You plan.
+                  Use tools.
+                  user: Create author"]],
         );
         check(
             "reply",
             json!({ "round": 1, "tokens": { "in": 812, "out": 40 }, "ms": 1300.0, "cost": 0.002,
                 "text": "{\"tools\": []}" }),
-            expect![],
+            expect![[r#"
+                  round 1, tokens: 812 in, 40 out, cost 0.002, 1.3 s
+                  text: {"tools": []}"#]],
         );
         check(
             "repair",
             json!({ "round": 2, "tokens": 30, "ms": 900, "diagnostics": [{ "severity": "ERROR",
                 "code": "plan.empty", "path": "tools", "message": "the plan has no steps",
                 "help": "write one" }] }),
-            expect![],
+            expect![[r"
+                  round 2, 30 tokens, 900 ms
+                  error[plan.empty]: the plan has no steps
+                    --> tools
+                     = help: write one"]],
         );
         let long = "line\n".repeat(100);
         let told = entry("reply", &json!({ "text": long }), Paint::new(false));
