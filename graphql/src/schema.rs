@@ -18,6 +18,7 @@ mod plan;
 mod query;
 mod request;
 mod request_events;
+mod saved;
 mod scalar;
 mod select;
 mod step;

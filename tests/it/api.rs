@@ -12,6 +12,7 @@ mod limits;
 mod lists;
 mod loops;
 mod people;
+mod remembered;
 mod removed;
 mod saved;
 mod sub_plans;

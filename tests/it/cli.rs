@@ -6,4 +6,6 @@ mod commands;
 mod executions;
 mod features;
 mod home;
+mod mcp;
+mod plans;
 mod serving;

@@ -9,11 +9,13 @@ use executor::{
 };
 use futures::FutureExt;
 use tokio::{net::TcpListener, task::JoinSet};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Ending, Session,
     failure::Failure,
     house::{Local, Need},
+    mcp,
     prune::Retention,
     signals,
 };
@@ -53,8 +55,14 @@ pub(super) async fn serve(session: &Session) -> Result<Ending, Failure> {
         access,
         ..ServerOptions::default()
     };
-    let hooks = hooks(&local, &retention);
+    let stop = CancellationToken::new();
+    let members = mcp::page(config, &local, stop.clone());
+    let hooks = Hooks { members, ..hooks(&local, &retention) };
     let schema = local.schema.clone();
+    let told = async move {
+        told.await;
+        stop.cancel();
+    };
     let served = server::serve(listener, schema, options, hooks, told).await;
     session.screen.say("stopping");
     local.close().await;

@@ -30,6 +30,8 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Every route of the server, behind the guard.
 pub(super) fn router<E: Executor>(app: Arc<App<E>>, gate: Gate) -> Router {
     let pages = app.hooks.pages.clone();
+    let members = app.hooks.members.clone();
+    let members = members.layer(middleware::from_fn_with_state(Arc::clone(&app), http::admit::<E>));
     Router::new()
         .route("/graphql", any(http::handle::<E>))
         .route("/graphiql", get(graphiql))
@@ -39,6 +41,7 @@ pub(super) fn router<E: Executor>(app: Arc<App<E>>, gate: Gate) -> Router {
         .with_state(app)
         .fallback(nothing_here)
         .merge(pages)
+        .merge(members)
         .layer(middleware::from_fn_with_state(Arc::new(gate), guard))
 }
 
