@@ -14,6 +14,7 @@ mod loops;
 mod people;
 mod removed;
 mod saved;
+mod selection;
 mod sub_plans;
 mod toolkit;
 mod toolsets;

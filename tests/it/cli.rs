@@ -6,4 +6,5 @@ mod commands;
 mod executions;
 mod features;
 mod home;
+mod selection;
 mod serving;
