@@ -5,7 +5,7 @@
 //! is in it once, whichever nodes there are.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -24,7 +24,7 @@ use shared::{
     id::{NodeName, ToolName},
     store::{ExecutionFilter, Head, Page, Record, RecordKind, StoreError, Unless},
 };
-use tokio::time;
+use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{Engine, EngineError, planning::EXPLICIT};
@@ -54,7 +54,8 @@ const BLAMELESS: [&str; 4] =
 #[derive(Debug)]
 pub(super) struct Learning {
     is_on: bool,
-    known: Mutex<Option<(u64, Arc<Lessons>)>>,
+    /// What was learned when it was last looked at.
+    known: Mutex<Option<(Instant, Arc<Lessons>)>>,
 }
 
 /// What was learned, as it is kept.
@@ -78,6 +79,22 @@ struct Told {
 impl Default for Learning {
     fn default() -> Self {
         Self { is_on: true, known: Mutex::default() }
+    }
+}
+
+impl Learning {
+    fn lock(&self) -> MutexGuard<'_, Option<(Instant, Arc<Lessons>)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what was learned, unless others may have learned more since.
+    fn known(&self) -> Option<Arc<Lessons>> {
+        let known = self.lock();
+        known.as_ref().filter(|it| it.0.elapsed() < LOOK).map(|it| Arc::clone(&it.1))
+    }
+
+    fn take_note(&self, lessons: Option<Arc<Lessons>>) {
+        *self.lock() = lessons.map(|it| (Instant::now(), it));
     }
 }
 
@@ -129,8 +146,9 @@ impl Engine {
         }
         self.take_in_outcomes(&mut lessons.outcomes, told).await;
         lessons.until = Some(until);
+        let lessons = Arc::new(lessons);
         let value =
-            serde_json::to_value(&lessons).map_err(|err| StoreError::corrupt(RECORD, err))?;
+            serde_json::to_value(&*lessons).map_err(|err| StoreError::corrupt(RECORD, err))?;
         let (at, unless) = match &record {
             None => (now, Unless::Exists),
             Some(it) => (now.max(clock::after(it.at)), Unless::ChangedSince(it.at)),
@@ -139,6 +157,7 @@ impl Engine {
         let record = Record { kind: RecordKind::Learned, name, value: Arc::new(value), at };
         // Who was faster has learned the same.
         let is_kept = self.store.put_record(&record, unless).await?;
+        self.learning.take_note(is_kept.then_some(lessons));
         Ok(if is_kept { count } else { 0 })
     }
 
@@ -161,31 +180,24 @@ impl Engine {
 
     /// Returns what was learned so far.
     pub async fn learned(&self) -> Result<Learned, EngineError> {
-        Ok(self.known_lessons().await?.learned.clone())
+        Ok(self.lessons().await?.1.learned)
     }
 
-    /// Returns what was learned so far, if it counts and the store tells it.
+    /// Returns what was learned so far or a moment ago, if it counts and the store tells it: nobody who
+    /// chooses tools waits for the store each time.
     pub(super) async fn taught(&self) -> Option<Arc<Lessons>> {
         if !self.learning.is_on {
             return None;
         }
-        let known = self.known_lessons().await;
-        known.inspect_err(|err| tracing::warn!(%err, "what was learned does not count")).ok()
-    }
-
-    /// Returns what was learned so far; it is read again where the store has changed.
-    async fn known_lessons(&self) -> Result<Arc<Lessons>, EngineError> {
-        let lock = || self.learning.known.lock().unwrap_or_else(PoisonError::into_inner);
-        // Asked before the record: what changes in between is only read again.
-        let revision = self.store.records_revision().await?;
-        if let Some((at, lessons)) = &*lock()
-            && *at == revision
-        {
-            return Ok(Arc::clone(lessons));
+        if let Some(known) = self.learning.known() {
+            return Some(known);
         }
-        let lessons = Arc::new(self.lessons().await?.1);
-        *lock() = Some((revision, Arc::clone(&lessons)));
-        Ok(lessons)
+        let read = self.lessons().await;
+        let (_, lessons) =
+            read.inspect_err(|err| tracing::warn!(%err, "what was learned does not count")).ok()?;
+        let lessons = Arc::new(lessons);
+        self.learning.take_note(Some(Arc::clone(&lessons)));
+        Some(lessons)
     }
 
     /// Returns the tools that usually follow one, of those that whoever asks may use.

@@ -210,7 +210,12 @@ mod tests {
         assert_eq!(outcomes.queries().next(), Some("often"), "the least goes");
         assert!(outcomes.queries().all(|it| it.len() <= BYTES));
         for n in 0..2 * TOOLS {
-            outcomes.learn(Some(0), "often", &[(tool(&format!("s.t{n}")), true)], at + TimeDelta::zero());
+            outcomes.learn(
+                Some(0),
+                "often",
+                &[(tool(&format!("s.t{n}")), true)],
+                at + TimeDelta::zero(),
+            );
         }
         assert_eq!(outcomes.verdicts(0, at).count(), TOOLS);
         assert!(verdict(&outcomes, 0, "s.often", at) > 0.0);

@@ -214,7 +214,11 @@ pub(crate) fn ages(since: Timestamp, at: Timestamp) -> f64 {
 }
 
 /// Forgets the least of many.
-pub(crate) fn drop_least<T>(all: &mut BTreeMap<ToolName, T>, most: usize, weight: impl Fn(&T) -> f64) {
+pub(crate) fn drop_least<T>(
+    all: &mut BTreeMap<ToolName, T>,
+    most: usize,
+    weight: impl Fn(&T) -> f64,
+) {
     while all.len() > most {
         let least = all.iter().min_by(|(_, a), (_, b)| weight(a).total_cmp(&weight(b)));
         let Some(name) = least.map(|(name, _)| name.clone()) else { return };

@@ -63,7 +63,8 @@ async fn with_tools() -> World {
     world
 }
 
-const SELECT: &str = "query ($query: String!, $by: SelectionCriterion, $limit: Int, $active: Boolean) {
+const SELECT: &str =
+    "query ($query: String!, $by: SelectionCriterion, $limit: Int, $active: Boolean) {
     selectTools(query: $query, by: $by, limit: $limit, activeOnly: $active) {
         tool { name } score hit leastSimilar leastSimilarExample } }";
 
@@ -147,7 +148,8 @@ async fn meaning_and_words_choose_together() {
         assert_eq!(names(&selected(&world, asked(query)).await), [expected], "{query}");
     }
     // Each part finds its tool.
-    let two = json!({ "query": "where am i. And then show me the weather", "by": "HYBRID", "limit": 2 });
+    let two =
+        json!({ "query": "where am i. And then show me the weather", "by": "HYBRID", "limit": 2 });
     let mut both = names(&selected(&world, two).await);
     both.sort();
     assert_eq!(both, ["mute", "place"]);
@@ -161,7 +163,10 @@ async fn tools_collide_by_the_product_of_their_means() {
     let pairs = async |asked: Value| world.get(query, asked).await.as_array().unwrap().clone();
     // The means are (0.933, 0.2, 0), (0, 0.3, 0.9), and (1, 0, 0) of the one that is switched off.
     let found = pairs(json!({})).await;
-    assert_eq!((pluck(&found, "a"), pluck(&found, "b")), (vec!["hour".into()], vec!["night".into()]));
+    assert_eq!(
+        (pluck(&found, "a"), pluck(&found, "b")),
+        (vec!["hour".into()], vec!["night".into()])
+    );
     assert_near(&found[0]["similarity"], 0.933_333);
     let found = pairs(json!({ "threshold": 0.05 })).await;
     assert_eq!(pluck(&found, "b"), ["place", "night"], "in the order of the tools");
@@ -192,7 +197,8 @@ async fn what_did_well_for_such_queries_is_learned() {
     let world = with_tools().await;
     let run = "mutation ($query: String!) { run(query: $query) { executionId } }";
     let good = r#"{"tools":[{"name":"flow.noop"}]}"#;
-    let bad = r#"{"tools":[{"name":"flow.noop"},{"name":"flow.fail","parameters":{"message":"no"}}]}"#;
+    let bad =
+        r#"{"tools":[{"name":"flow.noop"},{"name":"flow.fail","parameters":{"message":"no"}}]}"#;
     for query in [good, good, good, bad] {
         let id = world.get(run, json!({ "query": query })).await["executionId"].clone();
         world.events(id.as_str().unwrap()).await;
@@ -212,7 +218,7 @@ async fn what_did_well_for_such_queries_is_learned() {
             let it = found.find(|it| it["tool"]["name"] == name).unwrap();
             (it["score"].as_f64().unwrap(), it["learned"].as_f64())
         };
-        [of("noop"), of("fail")]
+        [of("flow.noop"), of("flow.fail")]
     };
     let [noop, fail] = learned(&world, "{ noop, fail }").await;
     for (learned, expected) in [(noop.1, 0.6), (fail.1, -1.0 / 3.0)] {

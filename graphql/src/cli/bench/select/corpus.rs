@@ -16,8 +16,22 @@ const VOCABULARY: u64 = 4_096;
 const DESCRIPTION: usize = 14;
 /// What tools do.
 const VERBS: [&str; 16] = [
-    "create", "get", "update", "delete", "list", "search", "send", "share", "move", "copy", "check",
-    "book", "cancel", "convert", "translate", "schedule",
+    "create",
+    "get",
+    "update",
+    "delete",
+    "list",
+    "search",
+    "send",
+    "share",
+    "move",
+    "copy",
+    "check",
+    "book",
+    "cancel",
+    "convert",
+    "translate",
+    "schedule",
 ];
 
 /// Tools that are made up.
