@@ -133,8 +133,8 @@ impl Field<'_> {
         }
         let slack = self.meaning.map_or(0.0, |it| it.tools.slack());
         let places = best::candidates(&scores, most, slack, |tool| allowed[tool]);
-        let scored = places.into_iter().map(|it| (it, self.exact(it))).filter(|it| it.1 > 0.0);
-        best::first(scored.collect(), most)
+        let exact = places.into_iter().map(|it| (it, self.exact(it))).filter(|it| it.1 > 0.0);
+        best::first(exact.collect(), most)
     }
 
     fn exact(&self, tool: usize) -> f64 {

@@ -51,13 +51,11 @@ pub struct Centroids {
 impl Index {
     /// Returns the place of each tool, by the name that always means it.
     pub(super) fn places(&mut self, tools: &Tools) -> Arc<BTreeMap<ToolName, usize>> {
-        match Part::current(self.places.as_ref(), tools) {
-            Ok(places) => places,
-            Err(_) => {
-                let places = tools.iter().enumerate().map(|(at, it)| (it.qualified(), at));
-                Part::keep(&mut self.places, tools, places.collect())
-            }
+        if let Ok(places) = Part::current(self.places.as_ref(), tools) {
+            return places;
         }
+        let places = tools.iter().enumerate().map(|(at, it)| (it.qualified(), at));
+        Part::keep(&mut self.places, tools, places.collect())
     }
 
     /// Returns the words of the tools.
