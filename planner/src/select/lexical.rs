@@ -85,7 +85,9 @@ impl Lexical {
         for word in words.values_mut() {
             let (all, have) = (count(documents.len()), count(word.postings.len()));
             word.weight = (1.0 + (all - have + 0.5) / (have + 0.5)).ln();
-            word.postings.iter_mut().for_each(|(_, said)| *said *= word.weight);
+            for (_, said) in &mut word.postings {
+                *said *= word.weight;
+            }
         }
         let mut lexical = Self { documents, words };
         lexical.weigh_names();

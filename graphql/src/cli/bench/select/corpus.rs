@@ -123,8 +123,7 @@ fn vector(text: &str) -> Vec<f32> {
         }
     }
     let length = sums.iter().map(|it| it * it).sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
-    sums.iter_mut().for_each(|it| *it /= length);
-    sums
+    sums.into_iter().map(|it| it / length).collect()
 }
 
 /// Numbers that look random, and are always the same.
