@@ -73,6 +73,8 @@ pub struct Engine {
     options: Arc<Options>,
     /// Which tools go with which actions.
     kit: Arc<toolkit::Kit>,
+    /// What executions have taught.
+    learning: Arc<learning::Learning>,
     /// The catalog of every tool, with the toolbox's number that it was made at.
     catalog: Arc<Mutex<Option<(u64, Catalog)>>>,
     /// What whoever asks may do.
@@ -111,6 +113,7 @@ impl Engine {
             clock,
             options: Arc::new(options),
             kit: Arc::default(),
+            learning: Arc::default(),
             catalog: Arc::default(),
             grant: Grant::default(),
         }

@@ -15,6 +15,7 @@ mod people;
 mod remembered;
 mod removed;
 mod saved;
+mod selection;
 mod sub_plans;
 mod toolkit;
 mod toolsets;

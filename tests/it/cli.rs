@@ -8,4 +8,5 @@ mod features;
 mod home;
 mod mcp;
 mod plans;
+mod selection;
 mod serving;

@@ -575,7 +575,7 @@ pub(super) enum Tools {
 pub(super) struct SelectArgs {
     /// What is wanted, in words.
     pub(super) query: Option<String>,
-    /// By what tools are chosen [default: centroid].
+    /// By what tools are chosen [default: centroid; hybrid where no tool has examples].
     #[arg(long, value_enum, ignore_case = true)]
     pub(super) by: Option<By>,
     /// At most so many [default: 5; 1 for each question, where questions are asked].

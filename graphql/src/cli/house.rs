@@ -173,7 +173,8 @@ impl Local {
             .with_toolkit(config.toolkit.value.toolkit.clone())
             .with_embedders(config.embedding_sources())
             .with_plan_cache(config.plan_cache.value)
-            .with_margin(config.margin.value);
+            .with_margin(config.margin.value)
+            .with_learning(config.learning.value);
         for warning in config.toolkit.value.warnings.iter().filter(|_| has_tools) {
             tracing::warn!("the toolkit: {warning}");
         }

@@ -17,6 +17,8 @@ use super::{Engine, EngineError, candidates::MAX_TOOLS};
 
 /// How often an identifier or a version that is taken is drawn again.
 const DRAWS: usize = 8;
+/// Who is said to have made a plan that nobody asked for in words.
+pub(super) const EXPLICIT: &str = "explicit";
 /// How much of a derived query is kept.
 const DERIVED_QUERY: usize = 200;
 
@@ -112,7 +114,7 @@ impl Engine {
         draft: &Draft,
     ) -> Result<Result<(Vec<Plan>, Plan), Vec<Diagnostic>>, EngineError> {
         let request = RequestId::draw(self.clock.now());
-        let about = self.about(request, 1, query_of(draft), "explicit");
+        let about = self.about(request, 1, query_of(draft), EXPLICIT);
         let catalog = self.catalog().await;
         let compiled = self.compile(draft, about.clone(), &catalog).await?;
         if compiled.is_err() && !self.grant.allows_every_tool() {

@@ -184,9 +184,7 @@ impl ToolkitMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Its name.")] name: String,
     ) -> Result<bool> {
-        let engine = ctx.data::<Engine>()?;
-        let removed = engine.remove_from_toolkit(&name, NodeKind::Action).await;
-        Ok(removed.map_err(ApiError::from)?)
+        removed(ctx, &name, NodeKind::Action).await
     }
 
     /// Removes a tool from the toolkit; false where it is not there. It stays registered.
@@ -196,9 +194,7 @@ impl ToolkitMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Its name, as the toolkit has it.")] name: String,
     ) -> Result<bool> {
-        let engine = ctx.data::<Engine>()?;
-        let removed = engine.remove_from_toolkit(&name, NodeKind::Tool).await;
-        Ok(removed.map_err(ApiError::from)?)
+        removed(ctx, &name, NodeKind::Tool).await
     }
 
     /// Gives an edge a score; false where there is no such edge.
@@ -214,6 +210,11 @@ impl ToolkitMutation {
         let set = ctx.data::<Engine>()?.set_score(&from, &to, score).await;
         Ok(set.map_err(ApiError::from)?)
     }
+}
+
+async fn removed(ctx: &Context<'_>, name: &str, kind: NodeKind) -> Result<bool> {
+    let removed = ctx.data::<Engine>()?.remove_from_toolkit(name, kind).await;
+    Ok(removed.map_err(ApiError::from)?)
 }
 
 fn unfit(why: impl Into<String>) -> ApiError {
