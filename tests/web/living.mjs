@@ -54,14 +54,16 @@ for (const [name, options] of [
   ['on a phone', { viewport: { width: 375, height: 700 }, hasTouch: true }],
 ]) {
   test(`axe finds nothing, ${name}`, async () => {
+    const found = [];
     for (const [path, there] of places()) {
       const page = await open(server, path, options);
       await page.locator(there).first().waitFor();
-      assert.deepEqual(await violations(page), [], `${path} ${name}`);
+      found.push(...(await violations(page)).map((it) => ({ path, ...it })));
       const [wide, room] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
       assert.ok(wide <= room, `${path}: ${wide} pixels in a room of ${room}`);
       await close(page);
     }
+    assert.deepEqual(found, []);
   });
 }
 
@@ -126,6 +128,68 @@ test('a plan of 2,000 steps is there at once, and stays light', async () => {
     const elements = await page.evaluate(() => document.querySelectorAll('*').length);
     assert.ok(elements < 1_500, `${view}: ${elements} elements`);
   }
+  await close(page);
+});
+
+test('a plan of 2,000 steps moves while 200 events arrive each second', async () => {
+  // Forty lanes of fifty steps, each of which sleeps for 400 ms: a hundred begin and end each second.
+  const tools = Array.from({ length: 2_000 }, (_, at) => ({
+    id: `s${at}`,
+    name: 'flow.sleep',
+    parameters: { ms: 400 },
+    dependsOn: at < 40 ? [] : [`s${at - 40}`, `s${at - 40 + ((at * 7) % 40) - (at % 40)}`].filter((it, n, all) => all.indexOf(it) === n),
+  }));
+  const { executionId } = await server.execute(tools, 'two hundred events a second');
+  const page = await open(server, `/executions/${executionId}`);
+  await page.locator('canvas[data-nodes="2000"]').waitFor();
+  const frames = page.evaluate(async () => {
+    const gaps = [];
+    let last = performance.now();
+    const text = document.querySelector('.head .meter-text');
+    const first = Number.parseInt(text.textContent, 10);
+    const begin = last;
+    // Until a thousand steps are over: about ten seconds.
+    while (Number.parseInt(text.textContent, 10) < first + 1_000) {
+      const now = await new Promise(requestAnimationFrame);
+      gaps.push(now - last);
+      last = now;
+    }
+    gaps.sort((a, b) => a - b);
+    const at = (share) => Math.round(gaps[Math.floor((gaps.length - 1) * share)]);
+    return { steps: 1_000, seconds: Math.round((last - begin) / 100) / 10, frames: gaps.length, half: at(0.5), most: at(0.95), longest: at(1) };
+  });
+  const box = await page.locator('.graph-frame').boundingBox();
+  let isDone = false;
+  void frames.finally(() => {
+    isDone = true;
+  });
+  await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+  await page.mouse.wheel(0, -900);
+  await page.mouse.down();
+  for (let n = 0; !isDone; n += 1) {
+    await page.mouse.move(box.x + box.width / 2 + 150 * Math.sin(n / 20), box.y + box.height / 2 + 80 * Math.cos(n / 20));
+  }
+  await page.mouse.up();
+  const found = await frames;
+  console.log(`while it is moved and events arrive: ${JSON.stringify(found)}, in milliseconds`);
+  if (process.env.FABER_TEST_WEB_TIMED) assert.ok(found.most < 50, JSON.stringify(found));
+  await close(page);
+});
+
+test('GraphiQL is there without any other server, and its examples work', async () => {
+  const page = await open(server, '/');
+  const foreign = [];
+  page.on('request', (request) => {
+    if (!request.url().startsWith(server.url) && !/^(data|blob):/.test(request.url())) foreign.push(request.url());
+  });
+  await page.goto(`${server.url}/graphiql`);
+  await page.getByRole('button', { name: /Execute/ }).click();
+  await page.locator('.graphiql-response', { hasText: '"requestId"' }).waitFor();
+  await page.getByRole('tab', { name: 'Check' }).click();
+  await page.getByRole('button', { name: /Execute/ }).click();
+  await page.locator('.graphiql-response', { hasText: '"layers"' }).waitFor();
+  await page.getByRole('tab', { name: 'Watch' }).waitFor();
+  assert.deepEqual(foreign, []);
   await close(page);
 });
 

@@ -9,6 +9,7 @@ import {
   PlanOne,
   PlanQuery,
   RevisePlan,
+  ToolNames,
   ValidatePlan,
   type ExecutionMode,
   type Json,
@@ -18,7 +19,8 @@ import {
 import { Graph } from "../graph/graph";
 import { looksOf } from "../execution/looks";
 import { draftText, readDraft } from "../plan/draft";
-import { Editor } from "../plan/editor";
+import { Editor, type Goal } from "../plan/editor";
+import { StepForm, emptyStep, type Draft } from "../plan/step-form";
 import { go } from "../router";
 import { Problems, Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
@@ -52,9 +54,20 @@ function Compose({ known }: { known: PlanDrawn | null }) {
   const [error, setError] = useState<ApiError | null>(null);
   const [isBusy, setBusy] = useState(false);
   const [selected, setSelected] = useState<string | null>(null);
-  const [goal, setGoal] = useState<{ path: string; count: number } | null>(null);
+  const [goal, setGoal] = useState<Goal | null>(null);
   const isChanged = text !== written;
   useTitle(known ? `Plan: ${known.query}` : "New plan");
+
+  const asked = useAsk(ToolNames, {});
+  const tools = asked.data?.tools ?? [];
+  const steps = useMemo(() => stepsOf(text), [text]);
+  const place = selected === null ? -1 : draftPlace(steps, selected);
+  /** Writes the steps anew, and leaves the rest of the text as it is. */
+  const write = (next: Draft[]) => {
+    const draft = text.trim() === "" ? {} : (JSON.parse(text) as Json);
+    const rest = draft !== null && typeof draft === "object" && !Array.isArray(draft) ? draft : {};
+    setText(JSON.stringify({ ...rest, tools: next }, null, 2));
+  };
 
   const check = useMemo(() => ({ text, isChanged }), [text, isChanged]);
   useEffect(() => {
@@ -106,7 +119,7 @@ function Compose({ known }: { known: PlanDrawn | null }) {
       take(createPlanWithRequestId);
       setSelected(null);
     });
-  const write = (example: string) => {
+  const begin = (example: string) => {
     setText(example);
     setWritten("");
     setStored(null);
@@ -127,8 +140,8 @@ function Compose({ known }: { known: PlanDrawn | null }) {
   const looks = useMemo(() => (plan ? looksOf(plan.tools, null, 0) : []), [plan]);
   const pick = (name: string | null) => {
     setSelected(name);
-    const at = name === null ? -1 : draftPlace(text, name);
-    if (at >= 0) setGoal({ path: `tools[${at}]`, count: (goal?.count ?? 0) + 1 });
+    const at = name === null ? -1 : draftPlace(steps, name);
+    if (at >= 0) setGoal({ path: `tools[${at}]`, count: (goal?.count ?? 0) + 1, isWanted: false });
   };
   return (
     <div class="page compose">
@@ -185,7 +198,7 @@ function Compose({ known }: { known: PlanDrawn | null }) {
       {text === "" ? (
         <Empty title="Say it, or write it">
           <p>
-            Type what is to be done, and see which tools it takes. Or <button type="button" class="link" onClick={() => write(EXAMPLE)}>write the plan as JSON</button>.
+            Type what is to be done, and see which tools it takes. Or <button type="button" class="link" onClick={() => begin(EXAMPLE)}>write the plan as JSON</button>.
           </p>
         </Empty>
       ) : (
@@ -204,6 +217,48 @@ function Compose({ known }: { known: PlanDrawn | null }) {
             )}
           </div>
           <div class="pane compose-text">
+            {steps && (
+              <div class="pane-bar">
+                <label class="unseen" for="add-step">
+                  Add a step
+                </label>
+                <select
+                  id="add-step"
+                  class="add-step"
+                  value=""
+                  onChange={(event) => {
+                    const tool = tools.find((it) => it.qualifiedName === event.currentTarget.value);
+                    if (!tool) return;
+                    const step = emptyStep(tool, new Set(steps.map(idOf)));
+                    write([...steps, step]);
+                    setSelected(idOf(step));
+                  }}
+                >
+                  <option value="">Add a step…</option>
+                  {tools.map((it) => (
+                    <option key={it.qualifiedName} value={it.qualifiedName}>
+                      {it.qualifiedName}
+                    </option>
+                  ))}
+                </select>
+                <span class="faint">or choose one in the picture</span>
+              </div>
+            )}
+            {steps?.[place] && selected !== null && (
+              <StepForm
+                key={selected}
+                step={steps[place]}
+                name={selected}
+                tools={tools}
+                others={steps.map(idOf).filter((it) => it !== selected)}
+                onStep={(step) => write(steps.with(place, step))}
+                onRemove={() => {
+                  write(steps.toSpliced(place, 1));
+                  setSelected(null);
+                }}
+                onClose={() => setSelected(null)}
+              />
+            )}
             <Editor text={text} onText={setText} problems={problems} goal={goal} />
             <div class="compose-problems" aria-live="polite">
               {problems.length === 0 ? (
@@ -211,7 +266,7 @@ function Compose({ known }: { known: PlanDrawn | null }) {
                   <Icon name="check" /> Nothing is wrong with it.
                 </p>
               ) : (
-                <Problems problems={problems} onGo={(path) => setGoal({ path, count: (goal?.count ?? 0) + 1 })} />
+                <Problems problems={problems} onGo={(path) => setGoal({ path, count: (goal?.count ?? 0) + 1, isWanted: true })} />
               )}
             </div>
           </div>
@@ -221,12 +276,20 @@ function Compose({ known }: { known: PlanDrawn | null }) {
   );
 }
 
-/** Returns which entry of `tools` a step is. */
-function draftPlace(text: string, step: string): number {
+/** The steps of a text, if it is a plan. */
+function stepsOf(text: string): Draft[] | null {
   const read = readDraft(text);
-  if ("problem" in read) return -1;
-  const at = read.input.tools.findIndex((it) => it.id === step);
-  return at >= 0 ? at : read.input.tools.findIndex((it) => !it.id && (it.name ?? it.toolName) === step);
+  return "problem" in read ? null : (read.input.tools as unknown as Draft[]);
+}
+
+/** What a step is called, as far as the text says. */
+function idOf(step: Draft): string {
+  return String(step.id ?? step.name ?? step.toolName ?? "");
+}
+
+/** Returns which entry of `tools` a step is. */
+function draftPlace(steps: readonly Draft[] | null, step: string): number {
+  return steps ? steps.findIndex((it) => idOf(it) === step) : -1;
 }
 
 interface RunProps {

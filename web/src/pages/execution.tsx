@@ -203,7 +203,7 @@ function Results({ story, onSelect }: { story: Story; onSelect: (id: string) => 
     <div class="results">
       {results.errors.length > 0 && (
         <section class="section">
-          <h3>Errors</h3>
+          <h2>Errors</h2>
           {results.errors.map((it, at) => (
             <div key={at}>
               <button type="button" class="link mono" onClick={() => onSelect(it.stepId)}>
@@ -216,18 +216,18 @@ function Results({ story, onSelect }: { story: Story; onSelect: (id: string) => 
         </section>
       )}
       <section class="section">
-        <h3>Outputs</h3>
+        <h2>Outputs</h2>
         <JsonView value={results.outputs} label="outputs" />
       </section>
       {Object.keys(results.variables ?? {}).length > 0 && (
         <section class="section">
-          <h3>Variables</h3>
+          <h2>Variables</h2>
           <JsonView value={results.variables} label="variables" />
         </section>
       )}
       {story.about.input !== null && (
         <section class="section">
-          <h3>Input</h3>
+          <h2>Input</h2>
           <JsonView value={story.about.input} label="input" />
         </section>
       )}

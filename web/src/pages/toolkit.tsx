@@ -100,7 +100,7 @@ export function ToolkitPage() {
               </section>
             )}
             <section class="section">
-              <h3>What is to be done</h3>
+              <h2>What is to be done</h2>
               <ul class="checks">
                 {toolkit.actions.map((it) => (
                   <li key={it.name}>
@@ -113,7 +113,7 @@ export function ToolkitPage() {
               </ul>
             </section>
             <section class="section" aria-live="polite">
-              <h3>Recommended</h3>
+              <h2>Recommended</h2>
               {near.error && <Refused error={near.error} />}
               {actions.length === 0 && <p class="faint">Choose an action to see which tools go with it.</p>}
               {found && (

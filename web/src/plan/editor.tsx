@@ -5,12 +5,19 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Problem } from "../api/generated";
 import { find } from "./draft";
 
+/** Where to go: a path, and a number that changes each time. */
+export interface Goal {
+  path: string;
+  count: number;
+  /** Whether somebody wants to write there, and not only to see it. */
+  isWanted: boolean;
+}
+
 interface Props {
   text: string;
   onText: (text: string) => void;
   problems: readonly Problem[];
-  /** Where to go: a path, and a number that changes each time. */
-  goal: { path: string; count: number } | null;
+  goal: Goal | null;
 }
 
 export function Editor({ text, onText, problems, goal }: Props) {
@@ -22,7 +29,7 @@ export function Editor({ text, onText, problems, goal }: Props) {
     const element = area.current;
     const place = goal && element && find(element.value, goal.path);
     if (!place) return;
-    element.focus();
+    if (goal.isWanted) element.focus();
     element.setSelectionRange(...place);
     const line = element.value.slice(0, place[0]).split("\n").length;
     element.scrollTop = Math.max(0, (line - 4) * 19);

@@ -112,6 +112,10 @@ interface InputProps {
 }
 
 function Input({ id, schema, type, value, onValue, isRequired }: InputProps) {
+  // A template stands for a value of whatever type.
+  if (typeof value === "string" && value.includes("{{")) {
+    return <textarea id={id} class="one-line mono" rows={1} value={value} onInput={(event) => onValue(event.currentTarget.value === "" ? undefined : event.currentTarget.value)} />;
+  }
   if (Array.isArray(schema.enum)) {
     const options = schema.enum;
     return (
