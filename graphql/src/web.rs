@@ -125,9 +125,14 @@ fn kind_of(name: &str) -> Option<&'static str> {
     }
 }
 
-fn choose(name: &str, headers: &HeaderMap) -> Option<(&'static File<'static>, Option<&'static str>)> {
+fn choose(
+    name: &str,
+    headers: &HeaderMap,
+) -> Option<(&'static File<'static>, Option<&'static str>)> {
     for (encoding, ending) in [("br", ".br"), ("gzip", ".gz")] {
-        if let Some(file) = DIST.get_file(format!("{name}{ending}")).filter(|_| accepts(headers, encoding)) {
+        if let Some(file) =
+            DIST.get_file(format!("{name}{ending}")).filter(|_| accepts(headers, encoding))
+        {
             return Some((file, Some(encoding)));
         }
     }

@@ -59,7 +59,7 @@ function Page({ path }: { path: string }) {
   if (tool) return <Later load={tools} name={tool.name!} />;
   if (match("/toolkit", path)) return <Later load={toolkit} />;
   return (
-    <Empty title="Nothing is here">
+    <Empty isPage title="Nothing is here">
       <a href="/">To the requests</a>
     </Empty>
   );

@@ -105,7 +105,12 @@ fn of(Graph { names, edges }: Graph, size: Size, style: &Style) -> Layout {
         width,
         height,
     });
-    Layout { nodes: nodes.collect(), edges, width: tenth(drawing.width), height: tenth(drawing.height) }
+    Layout {
+        nodes: nodes.collect(),
+        edges,
+        width: tenth(drawing.width),
+        height: tenth(drawing.height),
+    }
 }
 
 /// Rounds to what can be seen, so that large drawings stay small texts.

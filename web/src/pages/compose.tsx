@@ -22,7 +22,7 @@ import { draftText, readDraft } from "../plan/draft";
 import { Editor, type Goal } from "../plan/editor";
 import { StepForm, emptyStep, type Draft } from "../plan/step-form";
 import { go } from "../router";
-import { Problems, Refused } from "../ui/fault";
+import { Problems, Refused, RefusedPage } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Choice, Crumbs, Empty, Loading, useTitle } from "../ui/page";
 
@@ -37,8 +37,8 @@ const EXAMPLE = `{
 export function ComposePage({ from }: { from: string | null }) {
   const asked = useAsk(PlanOne, from === null ? null : { id: from, direction: "DOWN" });
   if (from === null) return <Compose known={null} />;
-  if (asked.error && !asked.data) return <Refused error={asked.error} />;
-  if (asked.data?.plan === null) return <Empty title="There is no such plan">Nothing is known by the id {from}.</Empty>;
+  if (asked.error && !asked.data) return <RefusedPage title="Plan" error={asked.error} />;
+  if (asked.data?.plan === null) return <Empty isPage title="There is no such plan">Nothing is known by the id {from}.</Empty>;
   if (!asked.data?.plan) return <Loading />;
   return <Compose known={asked.data.plan} />;
 }

@@ -16,7 +16,7 @@ import { Story } from "../execution/story";
 import { Timeline } from "../execution/timeline";
 import { Graph } from "../graph/graph";
 import { setParams, useParam } from "../router";
-import { Fault, Refused, Ticked } from "../ui/fault";
+import { Fault, Refused, RefusedPage, Ticked } from "../ui/fault";
 import { JsonView } from "../ui/json";
 import { Crumbs, Empty, Loading, Tabs, useTitle } from "../ui/page";
 import { Meter, Pill, WORD } from "../ui/state";
@@ -39,8 +39,8 @@ export function ExecutionPage({ id }: { id: string }) {
     return () => gone.abort();
   }, [id, isMissing ? epoch : 0]);
   useEffect(() => story?.watch(), [story]);
-  if (error) return <Refused error={error} />;
-  if (story === null) return <Empty title="There is no such execution">Nothing is known by the id {id}.</Empty>;
+  if (error) return <RefusedPage title="Execution" error={error} />;
+  if (story === null) return <Empty isPage title="There is no such execution">Nothing is known by the id {id}.</Empty>;
   if (!story || isMissing) return <Loading />;
   return <Told key={id} story={story} />;
 }

@@ -6,7 +6,7 @@ import { follow, useAsk } from "../api/client";
 import { PlanOne, RequestHappening, RequestPage as RequestQuery, type Json, type PlanDrawn, type RequestPageResult } from "../api/generated";
 import { difference } from "../plan/difference";
 import { useParam } from "../router";
-import { Problems, Refused, type Problem } from "../ui/fault";
+import { Problems, RefusedPage, type Problem } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { JsonView } from "../ui/json";
 import { Choice, Crumbs, Empty, Loading, Tabs, useTitle } from "../ui/page";
@@ -39,8 +39,8 @@ export function RequestPage({ id }: { id: string }) {
       clearTimeout(timer);
     };
   }, [id, asked.refresh]);
-  if (asked.error && asked.error.code !== "UNREACHABLE") return <Refused error={asked.error} />;
-  if (request === null) return <Empty title="There is no such request">Nothing is known by the id {id}.</Empty>;
+  if (asked.error && asked.error.code !== "UNREACHABLE") return <RefusedPage title="Request" error={asked.error} />;
+  if (request === null) return <Empty isPage title="There is no such request">Nothing is known by the id {id}.</Empty>;
   if (!request || request.requestId !== id) return <Loading />;
   const newest = request.plans.at(-1);
   return (
@@ -319,8 +319,8 @@ function Compared({ before, after }: { before: PlanDrawn; after: PlanDrawn }) {
             {it.id} <span class="tag">{words[it.kind]}</span>
           </h3>
           <div class="difference-sides">
-            <Side name="before" lines={it.lines.filter((line) => line.kind !== "new")} />
-            <Side name="after" lines={it.lines.filter((line) => line.kind !== "gone")} />
+            {it.kind !== "new" && <Side name="before" lines={it.lines.filter((line) => line.kind !== "new")} />}
+            {it.kind !== "gone" && <Side name="after" lines={it.lines.filter((line) => line.kind !== "gone")} />}
           </div>
         </section>
       ))}

@@ -6,7 +6,7 @@ import { useAsk } from "../api/client";
 import { Recommended, ToolkitPage as ToolkitQuery, type ToolkitDrawn } from "../api/generated";
 import { Graph } from "../graph/graph";
 import { useParam } from "../router";
-import { Refused } from "../ui/fault";
+import { Refused, RefusedPage } from "../ui/fault";
 import { Empty, Loading, useTitle } from "../ui/page";
 
 export function ToolkitPage() {
@@ -22,7 +22,7 @@ export function ToolkitPage() {
   const toolkit = asked.data?.toolkit;
   const looks = useMemo(() => (toolkit ? looksOf(toolkit, found ?? null, actions) : []), [toolkit, found, chosen]);
   const notes = useMemo(() => new Map(toolkit?.edges.map((it) => [`${it.from} ${it.to}`, it.score.toFixed(2)])), [toolkit]);
-  if (asked.error && !toolkit) return <Refused error={asked.error} />;
+  if (asked.error && !toolkit) return <RefusedPage title="Toolkit" error={asked.error} />;
   if (!toolkit) return <Loading />;
   if (toolkit.actions.length + toolkit.tools.length === 0) {
     return (

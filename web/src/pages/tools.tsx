@@ -153,6 +153,7 @@ function Selection() {
       </div>
       {asked.error && <Refused error={asked.error} />}
       {query === "" && <Empty title="Which tools would a query find?">Type one, and see every score, and where the line of a hit is.</Empty>}
+      {query !== "" && asked.isLoading && <Loading />}
       {matches.length > 0 && (
         <table class="plain wide">
           <thead>

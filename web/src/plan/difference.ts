@@ -1,7 +1,7 @@
 /** What two versions of a plan differ in. */
 
 import type { PlanDrawn } from "../api/generated";
-import { stepDraft } from "./draft";
+import { stepDrafts } from "./draft";
 
 export interface Line {
   kind: "same" | "gone" | "new";
@@ -19,7 +19,7 @@ const LINES = 600;
 
 /** Compares step by step: those of the later version in its order, then those that are gone. */
 export function difference(before: PlanDrawn, after: PlanDrawn): StepDifference[] {
-  const text = (plan: PlanDrawn) => new Map(plan.tools.map((it) => [it.stepId, JSON.stringify(stepDraft(it), null, 2).split("\n")]));
+  const text = (plan: PlanDrawn) => new Map(stepDrafts(plan).map((it) => [String(it.id), JSON.stringify(it, null, 2).split("\n")]));
   const [old, now] = [text(before), text(after)];
   const steps: StepDifference[] = [];
   for (const [id, lines] of now) {

@@ -7,10 +7,15 @@ type Fields = Record<string, Json>;
 
 const TIMEOUT = 300_000;
 
-/** A step with the fields only that say something. */
-export function stepDraft(step: Step): Fields {
-  const named = JSON.stringify(step.parameters) + (step.forEach ?? "") + (step.when ?? "");
-  const after = step.dependsOn.filter((it) => !new RegExp(`\\{\\{\\s*${escaped(it)}\\s*[.\\[}]`).test(named));
+/** A step with the fields only that say something. What its templates name anyway need not be in `dependsOn`. */
+function stepDraft(step: Step, toolOf: ReadonlyMap<string, string>): Fields {
+  const named = JSON.stringify(step.parameters) + (step.forEach ?? "");
+  const isNamed = (it: string) => new RegExp(`\\{\\{\\s*${escaped(it)}\\s*[.\\[}]`).test(named);
+  const after = step.dependsOn.filter((it) => {
+    // A template may name a step by its tool, with its set or without.
+    const tool = toolOf.get(it) ?? it;
+    return ![it, tool, tool.slice(tool.indexOf(".") + 1)].some(isNamed);
+  });
   const retry = step.retry as Fields | null;
   const fields: Record<string, Json | false | undefined> = {
     id: step.stepId,
@@ -42,9 +47,15 @@ function escaped(text: string): string {
   return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 }
 
+/** The steps of a plan as people write them. */
+export function stepDrafts(plan: PlanDrawn): Fields[] {
+  const toolOf = new Map(plan.tools.map((it) => [it.stepId, it.toolName]));
+  return plan.tools.map((it) => stepDraft(it, toolOf));
+}
+
 /** A whole plan as text. */
 export function draftText(plan: PlanDrawn): string {
-  return JSON.stringify({ query: plan.query, tools: plan.tools.map(stepDraft) }, null, 2);
+  return JSON.stringify({ query: plan.query, tools: stepDrafts(plan) }, null, 2);
 }
 
 /** Reads what somebody wrote; what is no draft at all is a problem like any other. */

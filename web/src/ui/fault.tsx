@@ -42,6 +42,18 @@ export function Refused({ error }: { error: ApiError }) {
   );
 }
 
+/** A page of which nothing could be shown. */
+export function RefusedPage({ title, error }: { title: string; error: ApiError }) {
+  return (
+    <div class="page">
+      <header class="head">
+        <h1 tabIndex={-1}>{title}</h1>
+      </header>
+      <Refused error={error} />
+    </div>
+  );
+}
+
 export interface Problem {
   severity: string;
   code: string;

@@ -40,10 +40,11 @@ export function Loading() {
   );
 }
 
-export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+/** Says that nothing is there; a whole page of it has the page's heading. */
+export function Empty({ title, children, isPage }: { title: string; children?: ComponentChildren; isPage?: boolean }) {
   return (
     <div class="empty">
-      <h2>{title}</h2>
+      {isPage ? <h1>{title}</h1> : <h2>{title}</h2>}
       <div>{children}</div>
     </div>
   );
