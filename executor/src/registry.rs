@@ -319,13 +319,12 @@ impl Registry {
             let mut applied = self.latest().await?;
             check_context(&applied.known, name, data)?;
             let before = self.0.parts.store.record(RecordKind::Context, name).await?;
-            let unless = match &before {
-                Some(before) => Unless::IsNot(Arc::clone(&before.value)),
-                None => Unless::Exists,
-            };
+            let (unless, at) = Unless::since(before.as_ref(), self.0.parts.clock.now());
             let mut patch = before.map(|it| Arc::unwrap_or_clone(it.value)).unwrap_or_default();
             patches::compose(&mut patch, data);
-            if self.put(RecordKind::Context, name, patch, unless).await? {
+            let (kind, name, value) = (RecordKind::Context, name.to_owned(), Arc::new(patch));
+            let record = Record { kind, name, value, at };
+            if self.0.parts.store.put_record(&record, unless).await? {
                 return Ok(self.renew(&mut applied).await?);
             }
         }

@@ -55,7 +55,6 @@ macro_rules! stores {
                     a_record_is_changed_unless_another_was_faster,
                     a_record_is_exact,
                     a_record_is_written_over_or_not,
-                    a_record_is_exchanged_for_what_it_said,
                     a_refused_append_leaves_its_neighbours_alone,
                     a_request_is_kept_once,
                     a_retired_worker_has_nothing,

@@ -12,7 +12,6 @@ use crate::config::Flags;
 #[command(
     name = "faber",
     version,
-    about,
     long_about = None,
     after_help = "Try: faber run \"Create author Alice with email alice@test.com, then create \
                   blog by Alice titled Hello about world\"",

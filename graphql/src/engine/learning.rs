@@ -13,7 +13,7 @@ use planner::toolkit::{
 };
 use serde::{Deserialize, Serialize};
 use shared::{
-    clock::{self, Timestamp},
+    clock::Timestamp,
     execution::{Execution, ExecutionState, StepState},
     id::{NodeName, ToolName},
     store::{ExecutionFilter, Head, Page, Record, RecordKind, StoreError, Unless},
@@ -83,10 +83,7 @@ impl Engine {
         lessons.until = Some(until);
         let value =
             serde_json::to_value(&lessons).map_err(|err| StoreError::corrupt(RECORD, err))?;
-        let (at, unless) = match &record {
-            None => (now, Unless::Exists),
-            Some(it) => (now.max(clock::after(it.at)), Unless::ChangedSince(it.at)),
-        };
+        let (unless, at) = Unless::since(record.as_ref(), now);
         let name = RECORD.to_owned();
         let record = Record { kind: RecordKind::Learned, name, value: Arc::new(value), at };
         // Who was faster has learned the same.
