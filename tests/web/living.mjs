@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { Server, close, open, says, violations, withBrowser } from './harness.mjs';
+import { Server, close, open, says, until, violations, withBrowser } from './harness.mjs';
 
 const PLAN = [
   { id: 'list', name: 'flow.echo', parameters: { items: [1, 2, 3] } },
@@ -186,8 +186,13 @@ test('GraphiQL is there without any other server, and its examples work', async 
   await page.getByRole('button', { name: /Execute/ }).click();
   await page.locator('.graphiql-response', { hasText: '"requestId"' }).waitFor();
   await page.getByRole('tab', { name: 'Check' }).click();
-  await page.getByRole('button', { name: /Execute/ }).click();
-  await page.locator('.graphiql-response', { hasText: '"layers"' }).waitFor();
+  await page.locator('.graphiql-query-editor', { hasText: 'validatePlan' }).waitFor();
+  // GraphiQL takes a moment to see that another operation is shown.
+  const layers = page.locator('.graphiql-response', { hasText: '"layers"' });
+  await until(async () => {
+    await page.getByRole('button', { name: /Execute/ }).click();
+    return layers.waitFor({ timeout: 2_000 }).then(() => true, () => false);
+  }, 'the plan is checked');
   await page.getByRole('tab', { name: 'Watch' }).waitFor();
   assert.deepEqual(foreign, []);
   await close(page);
