@@ -98,6 +98,67 @@ test('the log can be gone back through', async () => {
   await close(page);
 });
 
+const WORDS = { WAITING: 'Waiting', COMPLETED: 'Completed', FAILED: 'Failed', CANCELLED: 'Cancelled', PAUSED: 'Paused' };
+
+for (const [name, tools, options, state, steer] of [
+  [
+    'loops, retries, conditions and approvals',
+    [
+      { id: 'list', name: 'flow.echo', parameters: { items: [1, 2, 3] } },
+      { id: 'each', name: 'flow.echo', parameters: { n: '{{item}}' }, forEach: '{{list.items}}' },
+      { id: 'none', name: 'flow.echo', parameters: {}, forEach: '{{list.nothing}}', onError: 'continue' },
+      { id: 'flaky', name: 'flow.fail', parameters: { message: 'once', times: 1, retryable: true }, retry: { maxAttempts: 3, backoffMs: 1 } },
+      { id: 'ignored', name: 'flow.fail', parameters: { message: 'always' }, onError: 'ignore' },
+      { id: 'not', name: 'flow.noop', parameters: {}, when: 'steps["list"].items.size() > 5' },
+      { id: 'behind', name: 'flow.noop', parameters: {}, dependsOn: ['not'] },
+      { id: 'decide', name: 'flow.fail', parameters: { message: 'what now' }, onError: 'wait' },
+      { id: 'signal', name: 'flow.wait', parameters: { name: 'never' } },
+      { id: 'asks', name: 'flow.noop', parameters: {}, dependsOn: ['each'], requiresApproval: true },
+      { id: 'last', name: 'flow.noop', parameters: {}, dependsOn: ['asks'] },
+    ],
+    {},
+    'WAITING',
+  ],
+  [
+    'what is undone',
+    [
+      { id: 'one', name: 'flow.echo', parameters: { n: 1 }, compensate: { name: 'flow.echo', parameters: { undo: 1 } } },
+      { id: 'two', name: 'flow.echo', parameters: { n: 2 }, dependsOn: ['one'] },
+      { id: 'bad', name: 'flow.fail', parameters: { message: 'no' }, dependsOn: ['two'] },
+      { id: 'never', name: 'flow.noop', parameters: {}, dependsOn: ['bad'] },
+    ],
+    { compensateOnFailure: true },
+    'FAILED',
+  ],
+  [
+    'what is cancelled',
+    [
+      { id: 'one', name: 'flow.echo', parameters: { n: 1 } },
+      { id: 'wait', name: 'flow.wait', parameters: { name: 'never' }, dependsOn: ['one'] },
+      { id: 'never', name: 'flow.noop', parameters: {}, dependsOn: ['wait'] },
+    ],
+    {},
+    'CANCELLED',
+    (id) => server.ask('mutation($id: ID!) { cancelExecution(executionId: $id) { state } }', { id }),
+  ],
+  ['a dry run', WAITS, { dryRun: true }, 'COMPLETED'],
+]) {
+  test(`the page comes to the same states as the server: ${name}`, async () => {
+    const { executionId } = await server.execute(tools, name, options);
+    if (steer) {
+      await server.reaches(executionId, 'WAITING');
+      await steer(executionId);
+    }
+    await server.reaches(executionId, state);
+    const query = 'query($id: ID!) { execution(executionId: $id) { steps { stepId state attempts } } }';
+    const { execution } = await server.ask(query, { id: executionId });
+    const page = await open(server, `/executions/${executionId}?view=steps`);
+    for (const it of execution.steps) await shows(page, it.stepId, it.state);
+    await says(page, WORDS[state]);
+    await close(page);
+  });
+}
+
 test('the list shows what is new without being asked', async () => {
   const page = await open(server, '/');
   const { requestId, executionId } = await server.execute(WAITS, 'a newcomer');

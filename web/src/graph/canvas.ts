@@ -294,7 +294,13 @@ export class GraphCanvas {
     context.lineWidth = Math.max(1.8, 1 / this.view.zoom);
     context.stroke();
     context.fillStyle = this.colour("--accent");
-    for (const edge of near) arrow(context, edge.points, this.leadsRight);
+    for (const edge of near) {
+      arrow(context, edge.points, this.leadsRight);
+      if (edge.note && this.view.zoom >= TITLES) {
+        this.#drawNote(context, edge);
+        context.fillStyle = this.colour("--accent");
+      }
+    }
   }
 
   #drawBlock(context: CanvasRenderingContext2D, node: Node, look: Look, at: number): void {
