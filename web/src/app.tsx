@@ -11,7 +11,7 @@ import { RequestsPage } from "./pages/requests";
 import { RequestPage } from "./pages/request";
 import { Icon, type IconName } from "./ui/icons";
 import { Empty, Loading } from "./ui/page";
-import { isDark, setTheme } from "./ui/theme";
+import { setTheme, theme } from "./ui/theme";
 
 const LINKS: readonly (readonly [string, string, IconName, RegExp])[] = [
   ["/", "Requests", "list", /^\/($|requests|executions)/],
@@ -91,7 +91,12 @@ function Later<P extends object>({ load, ...rest }: { load: () => Promise<Compon
 }
 
 function Side({ path }: { path: string }) {
-  const [dark, setDark] = useState(isDark());
+  const [dark, setDark] = useState(theme() === "dark");
+  useEffect(() => {
+    const look = () => setDark(theme() === "dark");
+    addEventListener("faber:theme", look);
+    return () => removeEventListener("faber:theme", look);
+  }, []);
   return (
     <header class="side">
       <a class="brand" href="/" aria-label="Faber">
@@ -126,10 +131,7 @@ function Side({ path }: { path: string }) {
           type="button"
           class="ghost"
           aria-label={dark ? "Light colours" : "Dark colours"}
-          onClick={() => {
-            setTheme(dark ? "light" : "dark");
-            setDark(!dark);
-          }}
+          onClick={() => setTheme(dark ? "light" : "dark")}
         >
           <Icon name={dark ? "sun" : "moon"} />
           <span>{dark ? "Light" : "Dark"}</span>

@@ -6,8 +6,8 @@ import { render } from "preact";
 
 import { App } from "./app";
 import { followLinks } from "./router";
-import { applyTheme } from "./ui/theme";
+import { followTheme } from "./ui/theme";
 
-applyTheme();
+followTheme();
 followLinks();
 render(<App />, document.getElementById("app")!);

@@ -51,14 +51,11 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, notes, l
     observer.observe(element);
     canvas.onView = () => map.current && drawMap(map.current, canvas);
     const release = handle(element, canvas, (at) => select.current(at < 0 ? null : (canvas.nodes[at]?.name ?? null)));
-    const dark = matchMedia("(prefers-color-scheme: dark)");
     const recolour = () => canvas.readColours();
-    dark.addEventListener("change", recolour);
     addEventListener("faber:theme", recolour);
     return () => {
       observer.disconnect();
       release();
-      dark.removeEventListener("change", recolour);
       removeEventListener("faber:theme", recolour);
       canvas.dispose();
     };
