@@ -35,7 +35,7 @@ export function Timeline({ story, fold, now, selected, onSelect }: Props) {
         <span class="timeline-bars">
           {[0, 0.25, 0.5, 0.75, 1].map((it) => (
             <span class="tick" key={it} style={{ left: `${it * 100}%` }}>
-              {span((end - begin) * it)}
+              {it === 0 ? "0" : span((end - begin) * it)}
             </span>
           ))}
         </span>

@@ -4,6 +4,7 @@
  */
 
 import type { Drawing } from "../api/generated";
+import { SHAPES } from "../ui/shapes";
 
 /** How a node looks now. */
 export interface Look {
@@ -47,15 +48,6 @@ const MOST_ZOOM = 2.5;
 /** From here on nodes have words, and from there on all of them. */
 const TITLES = 0.34;
 const DETAILS = 0.55;
-const SHAPES: Record<string, string> = {
-  good: "M4.6 8.3l2.3 2.3 4.6-4.9",
-  bad: "M5.3 5.3l5.4 5.4M10.7 5.3l-5.4 5.4",
-  waiting: "M6.3 5.2v5.6M9.7 5.2v5.6",
-  retrying: "M11.4 7.2A3.6 3.6 0 1 0 11 10M11.6 4.9v2.5H9.1",
-  skipped: "M5 5.2L8 8l-3 2.8M8.4 5.2l3 2.8-3 2.8",
-  stopped: "M5.8 5.8h4.4v4.4H5.8z",
-  undone: "M6.4 5L4.6 6.8l1.8 1.8M4.8 6.8h4.4a2.2 2.2 0 0 1 0 4.4H7",
-};
 const TONES = ["idle", "running", "retrying", "waiting", "good", "bad", "skipped", "stopped", "undone", "action", "tool"];
 
 type Colours = Record<string, string>;
@@ -356,9 +348,9 @@ export class GraphCanvas {
     context.lineWidth = 1.7;
     context.lineCap = "round";
     context.lineJoin = "round";
-    const shape = this.#shapes.get(tone);
+    const shape = tone === "idle" ? undefined : this.#shapes.get(tone);
     context.beginPath();
-    if (tone === "running" || (tone === "retrying" && !shape)) {
+    if (tone === "running") {
       context.arc(8, 8, 6, 0, 2 * Math.PI);
       context.strokeStyle = colour;
       context.globalAlpha *= 0.25;

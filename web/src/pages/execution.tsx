@@ -84,6 +84,7 @@ function Told({ story }: { story: Story }) {
         </p>
       )}
       <Waits story={story} onSelect={select} />
+      <Failures story={story} onSelect={select} />
       <Tabs label="Views of the execution" tabs={VIEWS} shown={view} onShow={setView} />
       <div class="split">
         <div class="pane" role="tabpanel" id="panel" aria-labelledby={`tab-${view}`}>
@@ -189,6 +190,30 @@ function Waits({ story, onSelect }: { story: Story; onSelect: (id: string) => vo
         </li>
       ))}
       {waits.length > 5 && <li class="faint">and {waits.length - 5} more</li>}
+    </ul>
+  );
+}
+
+/** The most steps whose failure is told at the top. */
+const TOLD = 3;
+
+/** Why it did not end well. */
+function Failures({ story, onSelect }: { story: Story; onSelect: (id: string) => void }) {
+  const { live } = story;
+  if (live.state !== "FAILED" || live.count("FAILED") === 0) return null;
+  const failed = live.steps.filter((it) => it.state === "FAILED");
+  return (
+    <ul class="waits is-bad" aria-label="What failed">
+      {failed.slice(0, TOLD).map((it) => (
+        <li key={it.id}>
+          <code>{it.id}</code>
+          <span class="cut">{it.error?.message.slice(0, 300)}</span>
+          <button type="button" class="link" onClick={() => onSelect(it.id)}>
+            Look at it
+          </button>
+        </li>
+      ))}
+      {failed.length > TOLD && <li>and {failed.length - TOLD} more</li>}
     </ul>
   );
 }

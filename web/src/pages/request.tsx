@@ -10,6 +10,7 @@ import { Problems, RefusedPage, type Problem } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { JsonView } from "../ui/json";
 import { Choice, Crumbs, Empty, Loading, Tabs, useTitle } from "../ui/page";
+import { Score } from "../ui/score";
 import { Meter, OVER, Pill } from "../ui/state";
 import { ago, clock, moment, span, took, useNow } from "../ui/time";
 
@@ -240,21 +241,6 @@ function Candidates({ candidates }: { candidates: Candidate[] }) {
         </button>
       )}
     </div>
-  );
-}
-
-export function Score({ value, most, line }: { value: number | null; most: number; line?: number | null }) {
-  if (value === null) return <span class="faint">–</span>;
-  const wide = (it: number) => Math.max(0, Math.min(100, (it / most) * 100));
-  return (
-    <span class="score">
-      <svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
-        <rect width="100" height="8" class="fill-rest" />
-        <rect width={wide(value)} height="8" class="fill-accent" />
-        {line != null && <rect x={Math.min(99, wide(line))} width="1.2" height="8" class="fill-line" />}
-      </svg>
-      <span class="mono">{value.toFixed(Math.abs(value) >= 10 ? 1 : 3)}</span>
-    </span>
   );
 }
 

@@ -10,7 +10,7 @@ import { Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Choice, Empty, Loading, Tabs, useTitle } from "../ui/page";
 import { span } from "../ui/time";
-import { Score } from "./request";
+import { Score } from "../ui/score";
 import { SearchBox } from "./requests";
 
 const TABS = ["tools", "selection", "collisions"] as const;

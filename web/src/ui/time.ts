@@ -5,7 +5,6 @@ import { useEffect, useState } from "preact/hooks";
 /** A span in milliseconds, in at most six letters. */
 export function span(milliseconds: number): string {
   const ms = Math.max(0, milliseconds);
-  if (ms === 0) return "0";
   if (ms < 1) return "<1 ms";
   if (ms < 1_000) return `${Math.round(ms)} ms`;
   const seconds = ms / 1_000;
