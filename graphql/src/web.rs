@@ -13,6 +13,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use include_dir::{Dir, File, include_dir};
 use sha2::{Digest, Sha256};
 
@@ -165,9 +166,8 @@ fn tag_of(file: &'static File<'static>) -> Option<HeaderValue> {
 fn note(dir: &'static Dir<'static>, tags: &mut BTreeMap<&'static str, HeaderValue>) {
     for file in dir.files() {
         let digest = Sha256::digest(file.contents());
-        let tag: String = digest[..12].iter().map(|it| format!("{it:02x}")).collect();
-        let name = file.path().to_str();
-        if let (Some(name), Ok(tag)) = (name, HeaderValue::try_from(format!("\"{tag}\""))) {
+        let tag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest[..12]));
+        if let (Some(name), Ok(tag)) = (file.path().to_str(), HeaderValue::try_from(tag)) {
             tags.insert(name, tag);
         }
     }

@@ -74,19 +74,19 @@ pub(super) struct Wish {
 
 /// Draws a graph.
 pub(super) async fn draw(graph: Graph, wish: Wish) -> ApiResult<Layout> {
-    let side = |value: Option<f64>, usual, what| match value.unwrap_or(usual) {
+    let checked = |value: Option<f64>, usual, what| match value.unwrap_or(usual) {
         it if SIDE.contains(&it) => Ok(it),
-        it => Err(invalid(&format!("`{what}` is {it}; it is 1 to 2000"))),
+        it => Err(invalid(format!("`{what}` is {it}; it is 1 to 2000"))),
     };
     let size = Size {
-        width: side(wish.width, 200.0, "nodeWidth")?,
-        height: side(wish.height, 52.0, "nodeHeight")?,
+        width: checked(wish.width, 200.0, "nodeWidth")?,
+        height: checked(wish.height, 52.0, "nodeHeight")?,
     };
     let direction = wish.direction.unwrap_or(LayoutDirection::Right).into();
     let style = Style { direction, ..Style::default() };
     // A large one takes a while, in which others want to be answered.
     let drawn = task::spawn_blocking(move || of(graph, size, &style)).await;
-    drawn.map_err(|err| invalid(&format!("the graph cannot be drawn: {err}")))
+    drawn.map_err(|err| invalid(format!("the graph cannot be drawn: {err}")))
 }
 
 fn of(Graph { names, edges }: Graph, size: Size, style: &Style) -> Layout {
@@ -132,12 +132,13 @@ mod tests {
         for direction in [LayoutDirection::Down, LayoutDirection::Right] {
             let wish = Wish { direction: Some(direction), width: Some(100.0), height: Some(40.0) };
             let drawn = draw(graph(&[(0, 1), (0, 2)]), wish).await.unwrap();
-            let [a, b, c] = drawn.nodes.as_slice() else { panic!("three nodes") };
-            assert!((b.x - c.x).abs() >= 100.0 || (b.y - c.y).abs() >= 40.0, "{drawn:?}");
-            let [x, y, ..] = drawn.edges[0].points[..] else { panic!("it begins somewhere") };
+            let [top, left, right] = drawn.nodes.as_slice() else { panic!("three nodes") };
+            let (apart, below) = ((left.x - right.x).abs(), (left.y - right.y).abs());
+            assert!(apart >= 100.0 || below >= 40.0, "{drawn:?}");
+            let first = &drawn.edges[0].points;
             match direction {
-                LayoutDirection::Down => assert!((y - (a.y + 40.0)).abs() < 0.2, "{drawn:?}"),
-                LayoutDirection::Right => assert!((x - (a.x + 100.0)).abs() < 0.2, "{drawn:?}"),
+                LayoutDirection::Down => assert!((first[1] - (top.y + 40.0)).abs() < 0.2),
+                LayoutDirection::Right => assert!((first[0] - (top.x + 100.0)).abs() < 0.2),
             }
             assert_eq!((drawn.edges[1].from.as_str(), drawn.edges[1].to.as_str()), ("a", "c"));
         }
