@@ -137,6 +137,29 @@ test('a query becomes a plan, the plan is changed, kept and run', async () => {
   await close(page);
 });
 
+test('a step is added, edited as a form and removed', async () => {
+  const page = await open(server, '/new');
+  await page.getByRole('button', { name: 'write the plan as JSON' }).click();
+  await page.locator('canvas[data-nodes="2"]').waitFor();
+  await page.getByLabel('Add a step').selectOption('flow.sleep');
+  const form = page.getByRole('region', { name: 'Step flow.sleep' });
+  await form.getByLabel(/^ms/).fill('5');
+  await form.getByLabel('When').fill('steps["hello"].ok');
+  await form.getByLabel('A person must agree').check();
+  const draft = async () => JSON.parse(await page.getByLabel('The plan as JSON').inputValue());
+  const expected = { id: 'flow.sleep', name: 'flow.sleep', parameters: { ms: 5 }, when: 'steps["hello"].ok', requiresApproval: true };
+  assert.deepEqual((await draft()).tools[2], expected);
+  await page.locator('canvas[data-nodes="3"]').waitFor();
+  await page.getByText('Nothing is wrong with it.').waitFor();
+  await form.getByRole('button', { name: 'Remove' }).click();
+  assert.equal((await draft()).tools.length, 2);
+  await page.locator('canvas[data-nodes="2"]').waitFor();
+  await page.getByRole('application').focus();
+  await page.keyboard.press('ArrowDown');
+  await page.getByRole('region', { name: 'Step hello' }).getByLabel('Parameters').waitFor();
+  await close(page);
+});
+
 test('toolsets are switched, and a tool is tried by its form', async () => {
   const page = await open(server, '/tools');
   const toggle = page.getByRole('switch', { name: 'Toolset blog' });

@@ -28,7 +28,8 @@ export function Fields({ schema, root, value, onValue, depth = 0 }: Props) {
   const fields = isSchema(value) ? value : {};
   const names = Object.keys(properties);
   if (names.length === 0) {
-    return depth === 0 ? <p class="faint">It takes no parameters.</p> : <JsonField value={value} onValue={onValue} label="Value" />;
+    const isClosed = schema.additionalProperties === false;
+    return isClosed ? <p class="faint">It takes no parameters.</p> : <JsonField value={value} onValue={onValue} label={depth === 0 ? "Parameters" : "Value"} />;
   }
   const set = (name: string, it: Json | undefined) => {
     const next = { ...fields };
