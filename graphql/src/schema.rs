@@ -12,6 +12,7 @@ mod event;
 mod execution;
 mod guard;
 mod input;
+mod layout;
 mod loaders;
 mod mutation;
 mod plan;

@@ -22,6 +22,7 @@ use super::{
 use crate::{
     config::variable,
     server::{self, Hooks, ServerOptions},
+    web,
 };
 
 /// Serves the API and executes whatever is there, until told to end.
@@ -147,7 +148,7 @@ fn hooks(local: &Local, retention: &Arc<Retention>) -> Hooks {
             ];
             std::future::ready(figures.concat()).boxed()
         }),
-        ..Hooks::default()
+        pages: web::pages(),
     }
 }
 

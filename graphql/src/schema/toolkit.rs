@@ -9,6 +9,7 @@ use tokio::task;
 
 use super::{
     error::{ApiError, ApiResult},
+    layout::{self, Graph, Layout, LayoutDirection, Wish},
     tool::Tool,
 };
 use crate::{
@@ -331,6 +332,24 @@ impl Toolkit {
         // A large one takes a while, in which others want to be answered.
         let drawn = task::spawn_blocking(move || draw::svg(&toolkit, &title)).await;
         Ok(drawn.map_err(|err| unfit(format!("the graph cannot be drawn: {err}")))?)
+    }
+
+    /// Where everything is drawn, for clients that draw it themselves.
+    #[graphql(complexity = "100 + child_complexity")]
+    async fn layout(
+        &self,
+        #[graphql(desc = "Which way edges lead.", default_with = "Some(LayoutDirection::Right)")]
+        direction: Option<LayoutDirection>,
+        #[graphql(desc = "How wide a node is, 1 to 2000.", default_with = "Some(200.0)")]
+        node_width: Option<f64>,
+        #[graphql(desc = "How high a node is, 1 to 2000.", default_with = "Some(52.0)")]
+        node_height: Option<f64>,
+    ) -> Result<Layout> {
+        self.check_drawn()?;
+        let (names, edges) = self.0.numbered();
+        let graph = Graph { names: names.into_iter().map(ToString::to_string).collect(), edges };
+        let wish = Wish { direction, width: node_width, height: node_height };
+        Ok(layout::draw(graph, wish).await?)
     }
 
     /// The graph as `toolkit_files` and `updateToolkit` take it.
