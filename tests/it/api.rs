@@ -18,5 +18,6 @@ mod sub_plans;
 mod toolkit;
 mod toolsets;
 mod undo;
+mod waiting;
 mod watching;
 mod world;
