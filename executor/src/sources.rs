@@ -356,6 +356,9 @@ mod tests {
             ],
         );
         check(json!({ "mcp": { "args": [] } }), expect!["missing field `command`"]);
+        let tool = json!({ "name": "t", "run": { "foo": 1 } });
+        let why = parse(json!({ "tools": [tool] })).unwrap_err().to_string();
+        assert!(why.contains("`foo`") && why.ends_with("`{ http: { url: … } }`)"), "{why}");
         let tool = json!({ "name": "t", "run": { "command": [] } });
         check(json!({ "tools": [tool] }), expect!["a command needs a program, as in `[date, -u]`"]);
     }

@@ -76,11 +76,11 @@ impl TryFrom<Map<String, Value>> for Action {
 
     fn try_from(mut written: Map<String, Value>) -> Result<Self, String> {
         let Some(http) = written.swap_remove("http") else {
-            let hint = |err| format!("{err} (a call of a server is `{{ http: {{ url: … }} }}`)");
             let is_meant = written.contains_key("command");
-            let run = serde_json::from_value(Value::Object(written));
-            return run.map(Self::Command).map_err(|err: serde_json::Error| {
-                if is_meant { err.to_string() } else { hint(err) }
+            let run = serde_json::from_value(Value::Object(joined(written)));
+            return run.map(Self::Command).map_err(|err| {
+                let hint = " (a call of a server is `{ http: { url: … } }`)";
+                format!("{err}{}", if is_meant { "" } else { hint })
             });
         };
         if let Some(other) = written.keys().next() {
@@ -89,6 +89,23 @@ impl TryFrom<Map<String, Value>> for Action {
         let run = serde_json::from_value(http).map(Self::Http);
         run.map_err(|err| format!("`http`: {err}"))
     }
+}
+
+/// A program and its arguments may stand apart, as those of MCP servers do: `command: date` with
+/// `args: [-u]` says what `command: [date, -u]` says.
+fn joined(mut written: Map<String, Value>) -> Map<String, Value> {
+    if let Some(Value::String(program)) = written.get("command") {
+        let program = Value::String(program.clone());
+        written.insert("command".to_owned(), Value::Array(vec![program]));
+    }
+    if let (Some(Value::Array(_)), Some(Value::Array(_))) =
+        (written.get("command"), written.get("args"))
+        && let Some(Value::Array(args)) = written.shift_remove("args")
+        && let Some(Value::Array(command)) = written.get_mut("command")
+    {
+        command.extend(args);
+    }
+    written
 }
 
 impl Action {
@@ -438,4 +455,25 @@ fn parse(output: &[u8]) -> Value {
         let text = text.strip_suffix('\n').unwrap_or(&text);
         Value::from(text.strip_suffix('\r').unwrap_or(text))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_may_stand_beside_the_program() {
+        let read = |run: Value| serde_json::from_value::<Action>(run).map_err(|it| it.to_string());
+        let joined = read(json!({ "command": ["echo", "{{who}}", "-n"] })).unwrap();
+        for same in [
+            json!({ "command": "echo", "args": ["{{who}}", "-n"] }),
+            json!({ "command": ["echo"], "args": ["{{who}}", "-n"] }),
+        ] {
+            assert_eq!(read(same).unwrap(), joined);
+        }
+        assert_eq!(read(json!({ "command": "date" })), read(json!({ "command": ["date"] })));
+        for wrong in [json!({ "command": "echo", "args": "x" }), json!({ "args": ["x"] })] {
+            assert!(read(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
 }

@@ -191,6 +191,9 @@ async fn call(
     );
     let called = client.field(&query, json!({ "name": name, "parameters": parameters })).await?;
     let is_done = called["status"] == "success";
+    if !is_done && text(&called, "error").starts_with("Tool not found: ") {
+        return Err(Failure::not_found("tool", name));
+    }
     let screen = &session.screen;
     if screen.json {
         screen.print_json(&called)?;

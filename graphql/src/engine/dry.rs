@@ -276,7 +276,8 @@ fn error_of(found: &Diagnostic, is_strict: bool) -> Option<ToolError> {
         _ => ErrorCode::INVALID_PARAMETERS,
     };
     let help = found.help.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
-    Some(ToolError::new(code, format!("{}{help}", found.message)))
+    // What was left as it was written was escaped, so that it is not read again.
+    Some(ToolError::new(code, format!("{}{help}", found.message).replace("{{{{", "{{")))
 }
 
 #[cfg(test)]

@@ -14,8 +14,6 @@ use super::{
 
 /// After so long a server that did not answer is asked again.
 const AGAIN: Duration = Duration::from_mins(1);
-/// What a server is asked, to see whether it answers.
-const PROBE: &str = "hello";
 
 /// Where vectors may come from.
 #[derive(Clone, Debug)]
@@ -145,7 +143,7 @@ async fn open(source: &Source) -> Result<Arc<dyn Embedder>, EmbedError> {
         Source::Builtin => Ok(Arc::new(Local::builtin().await?)),
         Source::Server(config) => {
             let server = Server::new(config)?;
-            server.embed(&[PROBE]).await?;
+            server.probe().await?;
             Ok(Arc::new(server))
         }
         Source::Wrong(why) => {
