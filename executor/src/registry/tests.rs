@@ -174,9 +174,11 @@ async fn what_is_added_uses_the_secrets_that_are_allowed_and_no_others() {
     let told = sources("FABER_TEST_TOLD");
     for (n, source) in told.iter().enumerate() {
         let set = json!({ "name": format!("s{n}"), "source": source });
-        registry.add_set(set).await.unwrap();
+        let is_confined = source["tools"][0]["run"].get("confine").is_some();
+        let added = registry.add_set(set).await;
+        assert_eq!(added.is_err(), is_confined, "nothing can confine it here: {added:?}");
     }
-    assert_eq!(sets(&registry).await.len(), 2 * told.len());
+    assert_eq!(sets(&registry).await.len(), 2 * told.len() - 1);
     let tool = |name: &str| {
         let run = json!({ "http": { "url": "http://a/", "headers": { "x": secret(name) } } });
         json!({ "name": "t", "run": run })
