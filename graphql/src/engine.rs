@@ -162,11 +162,17 @@ impl Engine {
         &self.clock
     }
 
-    /// Returns the tools that a plan of whoever asks may use, once no set is connecting any more.
+    /// Returns the tools that a plan of whoever asks may use, once no set is connecting for the
+    /// first time any more.
     pub async fn catalog(&self) -> Catalog {
         self.settled().await;
+        self.catalog_now()
+    }
+
+    /// Returns the tools that a plan of whoever asks may use, as they are known now.
+    fn catalog_now(&self) -> Catalog {
         if !self.grant.allows_every_tool() {
-            return Self::catalog_of(&self.sets());
+            return self.catalog_of(&self.sets());
         }
         // Asked before the sets: a catalog that is newer than its number is only made anew.
         let revision = self.toolbox.revision();
@@ -175,19 +181,21 @@ impl Engine {
         {
             return catalog.clone();
         }
-        let catalog = Self::catalog_of(&self.sets());
+        let catalog = self.catalog_of(&self.sets());
         let kept = (revision, catalog.clone());
         *self.catalog.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
         catalog
     }
 
-    fn catalog_of(sets: &[ToolSet]) -> Catalog {
-        Catalog::new(sets.iter().flat_map(|set| {
+    fn catalog_of(&self, sets: &[ToolSet]) -> Catalog {
+        let tools = sets.iter().flat_map(|set| {
             set.tools.iter().map(|tool| CatalogTool {
                 definition: Arc::clone(tool.definition()),
                 is_active: set.is_active,
             })
-        }))
+        });
+        // Also those that are not known yet, or not whoever's that asks: their names are theirs.
+        Catalog::of(tools, self.toolbox.set_names())
     }
 
     /// Returns a plan, if there is one.

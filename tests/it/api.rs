@@ -20,5 +20,6 @@ mod sub_plans;
 mod toolkit;
 mod toolsets;
 mod undo;
+mod waiting;
 mod watching;
 mod world;

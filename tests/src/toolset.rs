@@ -48,7 +48,7 @@ impl Connected {
             .expect("a source that a configuration could have");
         let toolbox = Toolbox::default();
         let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES).with_launcher(launcher);
-        sources.add(set).expect("a toolbox that is empty");
+        sources.put(set);
         Self { toolbox, sources }
     }
 
@@ -65,7 +65,8 @@ impl Connected {
 
     /// Waits until it is known whether the set connects.
     pub async fn status(&self) -> SetStatus {
-        self.sources.ready(&set(), PATIENCE).await.expect("the set is registered")
+        self.toolbox.wake(&set());
+        self.toolbox.settled_set(&set(), PATIENCE).await.expect("the set is registered")
     }
 
     /// Returns a tool.

@@ -76,8 +76,12 @@ impl TryFrom<Map<String, Value>> for Action {
 
     fn try_from(mut written: Map<String, Value>) -> Result<Self, String> {
         let Some(http) = written.swap_remove("http") else {
+            let is_meant = written.contains_key("command");
             let run = serde_json::from_value(Value::Object(joined(written)));
-            return run.map(Self::Command).map_err(|err| err.to_string());
+            return run.map(Self::Command).map_err(|err| {
+                let hint = " (a call of a server is `{ http: { url: … } }`)";
+                format!("{err}{}", if is_meant { "" } else { hint })
+            });
         };
         if let Some(other) = written.keys().next() {
             return Err(format!("unknown field `{other}` beside `http`: a tool runs one thing"));

@@ -194,6 +194,10 @@ fn retention(config: &Config) -> Check {
 
 fn of_set(set: &ToolSet) -> Check {
     let found = match &set.status {
+        SetStatus::Ready if !set.left_out.is_empty() => {
+            let (n, why) = (set.tools.len(), set.left_out.join("; "));
+            Err(format!("{n} tools, and these are left out: {why}"))
+        }
         SetStatus::Ready => {
             let active = if set.is_active { "" } else { ", switched off" };
             Ok(format!("{} tools{active}", set.tools.len()))
@@ -204,7 +208,11 @@ fn of_set(set: &ToolSet) -> Check {
     Check {
         name: format!("toolset {}", set.name),
         found,
-        help: "see that its `source` in the configuration starts by hand, or remove the set",
+        help: if set.left_out.is_empty() {
+            "see that its `source` in the configuration starts by hand, or remove the set"
+        } else {
+            "correct the tool where it is described, or remove it"
+        },
     }
 }
 

@@ -139,8 +139,12 @@ async fn switch(
             }
         }
     }
-    let is_known = change["notFound"].as_array().is_none_or(Vec::is_empty);
-    if is_known { Ok(Ending::Done) } else { Ok(Ending::NotFound) }
+    let is_empty = |list: &str| change[list].as_array().is_none_or(Vec::is_empty);
+    if is_empty("notFound") && is_empty("refused") {
+        Ok(Ending::Done)
+    } else {
+        Ok(Ending::NotFound)
+    }
 }
 
 async fn list_toolsets(session: &Session, client: &Client) -> Result<Ending, Failure> {

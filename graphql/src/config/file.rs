@@ -163,12 +163,20 @@ fn described(
     };
     let mut tools = Vec::new();
     let files: Vec<_> = files.into_iter().map(|it| base.join(it)).collect();
+    let mut names: BTreeMap<String, &PathBuf> = BTreeMap::new();
     for path in &files {
         let unfit = |why: String| format!("`tools_files`: `{}`: {why}", path.display());
         let text = text(path).map_err(unfit)?;
         let written: Value =
             serde_json::from_str(&text).map_err(|err| unfit(format!("this is not JSON: {err}")))?;
-        tools.extend(habilis::read(&written).map_err(unfit)?);
+        let read = habilis::read(&written).map_err(unfit)?;
+        for name in read.iter().filter_map(|it| it["name"].as_str()) {
+            if let Some(first) = names.insert(name.to_owned(), path) {
+                let first = first.display();
+                return Err(unfit(format!("`{first}` has a tool `{name}`, too: rename one")));
+            }
+        }
+        tools.extend(read);
     }
     let set = json!({
         "name": DESCRIBED,

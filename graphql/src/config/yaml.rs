@@ -2,9 +2,11 @@
 
 use serde_json::Value;
 
-/// Reads a document. (JSON is YAML.)
+/// Reads a document. (JSON is YAML.) Only `true` and `false` are booleans, as YAML 1.2 has it: a
+/// country called `NO` stays what it is.
 pub fn value(text: &str) -> Result<Value, String> {
-    serde_saphyr::from_str(text)
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options)
         .map_err(|err| format!("this is not YAML: {}", err.to_string().trim_end()))
 }
 
@@ -109,6 +111,15 @@ mod tests {
             let written = super::text(&value).unwrap();
             assert_eq!(super::value(&written), Ok(value), "{written}");
         }
+    }
+
+    #[test]
+    fn only_true_and_false_are_booleans() {
+        let text = "{ y: 1, on: [y, N, NO, off, yes, On], is: [true, false] }";
+        let expected = json!({
+            "y": 1, "on": ["y", "N", "NO", "off", "yes", "On"], "is": [true, false],
+        });
+        assert_eq!(value(text), Ok(expected));
     }
 
     #[test]

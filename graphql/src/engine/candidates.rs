@@ -86,7 +86,7 @@ fn kept(catalog: &Catalog, tools: &Tools, candidates: &[Candidate]) -> Catalog {
         return catalog.clone();
     }
     let stays = |it: &&CatalogTool| !dropped.contains(&Arc::as_ptr(&it.definition));
-    Catalog::new(catalog.tools().iter().filter(stays).cloned())
+    catalog.filtered(stays)
 }
 
 fn told(

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use planner::{Note, PlanningError, Proposal, draft::Draft};
+use planner::{
+    Note, PlanningError, Proposal,
+    draft::{Draft, SubDraft},
+};
 use serde_json::{Value, json};
 use shared::{
     diagnostic::Diagnostic,
-    id::{PlanId, RequestId, ToolSetName},
+    id::{PlanId, RequestId, ToolName, ToolSetName},
     limits,
     plan::{About, Plan},
     request::{Request, TranscriptEntry},
@@ -115,11 +118,12 @@ impl Engine {
     ) -> Result<Result<(Vec<Plan>, Plan), Vec<Diagnostic>>, EngineError> {
         let request = RequestId::draw(self.clock.now());
         let about = self.about(request, 1, query_of(draft), EXPLICIT);
-        let catalog = self.catalog().await;
+        self.certain(&names_of(draft)).await;
+        let catalog = self.catalog_now();
         let compiled = self.compile(draft, about.clone(), &catalog).await?;
         if compiled.is_err() && !self.grant.allows_every_tool() {
             // A tool that is there and may not be used is not unknown.
-            let all = Self::catalog_of(&self.toolbox.sets());
+            let all = self.catalog_of(&self.toolbox.sets());
             if let Ok(plans) = self.compile(draft, about, &all).await? {
                 self.check_plans(&plans).await?;
             }
@@ -317,6 +321,21 @@ pub(super) fn query_of(draft: &Draft) -> String {
         query.push_str(name);
     }
     query
+}
+
+/// Returns the names of all tools that a draft and those inside it call.
+fn names_of(draft: &Draft) -> Vec<ToolName> {
+    let mut names = Vec::new();
+    for step in &draft.tools {
+        let undo = step.compensate.as_ref();
+        let undo = ["name", "toolName"].map(|it| undo.and_then(|undo| undo.get(it)?.as_str()));
+        let written = [step.name.as_deref(), step.tool_name.as_deref()].into_iter().chain(undo);
+        names.extend(written.flatten().filter_map(|it| it.parse::<ToolName>().ok()));
+        if let Some(SubDraft::Inline(inner)) = &step.plan {
+            names.extend(names_of(inner));
+        }
+    }
+    names
 }
 
 fn check_query(query: &str) -> Result<(), EngineError> {

@@ -218,6 +218,10 @@ async fn what_is_missing_is_told_and_what_clashes_is_refused() {
             "parameters": { "type": "object" }, "run": { "command": ["cat"] } } })
     };
     assert_eq!(world.refused(register, tool("a1")).await["code"], "CONFLICT");
+    let add_set = "mutation ($input: ToolSetInput!) { addToolSet(input: $input) { name } }";
+    let source = json!({ "tools": [{ "name": "other" }, { "name": "a1" }] });
+    let set = json!({ "input": { "name": "clash", "description": "", "source": source } });
+    assert_eq!(world.refused(add_set, set).await["code"], "CONFLICT");
     // A tool that was only named becomes the registered one, and both its names mean it.
     world.get(register, tool("t1")).await;
     let change = connect(&world, "local.t1", json!([{ "name": "a2" }])).await;

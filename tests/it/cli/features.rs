@@ -199,4 +199,6 @@ async fn toolsets_are_switched() {
     assert!(found["result"].as_str().unwrap().contains("a.txt"), "{found}");
     home.json(&["toolsets", "deactivate", "file_tools"], 0).await;
     home.json(&["tools", "call", "file_tools.glob", r#"{"pattern":"*"}"#], 1).await;
+    let change = home.json(&["toolsets", "deactivate", "ToolSet"], 2).await;
+    assert_eq!(change["refused"], json!(["ToolSet"]));
 }

@@ -43,7 +43,7 @@ impl Set {
             serde_json::from_value(json!({ "name": "s", "source": source })).unwrap();
         let toolbox = Toolbox::default();
         let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES);
-        sources.add(set).unwrap();
+        sources.put(set);
         Self { toolbox, sources }
     }
 
@@ -54,7 +54,9 @@ impl Set {
     }
 
     pub(crate) async fn status(&self) -> SetStatus {
-        self.sources.ready(&"s".parse().unwrap(), PATIENCE).await.unwrap()
+        let name = "s".parse().unwrap();
+        self.toolbox.wake(&name);
+        self.toolbox.settled_set(&name, PATIENCE).await.unwrap()
     }
 
     pub(crate) async fn error(&self) -> String {
