@@ -105,11 +105,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(err) => return refuse(&err, &arguments, &environment),
     };
     log(&environment);
-    if matches!(
-        cli.command,
-        Command::Serve { .. } | Command::Worker | Command::Run(_) | Command::Mcp
-    ) && let Err(err) = executor::confine::keep_to_itself()
-    {
+    if let Err(err) = executor::confine::keep_to_itself() {
         tracing::warn!(%err, "other processes of this user can read the environment of this one");
     }
     let screen = Screen::new(cli.globals.json, &environment);

@@ -262,7 +262,11 @@ fn registry(
     let base = config.base().map_err(|err| Failure::usage(err.to_string()))?;
     Ok(Registry::new(registry::Parts {
         sources: Sources::new(toolbox, config.limits.options().output_bytes)
-            .with_launcher(Launcher::this_binary().hiding(config.own_files(&base)))
+            .with_launcher(
+                Launcher::this_binary()
+                    .hiding(config.own_files(&base))
+                    .keeping(config.own_programs()),
+            )
             .with_store(Arc::clone(store), Arc::clone(clock)),
         toolbox: toolbox.clone(),
         store: Arc::clone(store),

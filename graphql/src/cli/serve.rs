@@ -92,7 +92,7 @@ fn warn_of_free_commands(session: &Session) {
         return;
     }
     session.screen.say(&session.screen.err.yellow(format!(
-        "warning: {support}: tools that run commands refuse to where their files cannot be confined, \
+        "warning: {support}: tools that run commands refuse to where their files and sockets cannot be confined, \
          unless their `confine` says `required: false`"
     )));
 }
