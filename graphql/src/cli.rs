@@ -173,7 +173,7 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Save(args) => saved::save(&session, args).await,
         Command::Unsave { name } => saved::unsave(&session, &name).await,
         Command::Export(args) => saved::export(&session, args).await,
-        Command::Mcp => mcp::mcp(&session).await,
+        Command::Mcp => Box::pin(mcp::mcp(&session)).await,
         Command::Prune { older_than } => prune::prune(&session, &older_than).await,
         Command::Cancel { id, reason } => steer::cancel(&session, &id, reason).await,
         Command::Pause { id } => steer::pause(&session, &id).await,

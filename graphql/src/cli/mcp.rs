@@ -71,7 +71,7 @@ pub(super) async fn mcp(session: &Session) -> Result<Ending, Failure> {
     let office = Office { client: house.client().clone(), store: house.store().cloned(), drivers };
     let serving = async {
         let broken = |err: String| Failure::new("INTERNAL", format!("the session ended: {err}"));
-        let service = Faber::new(office, Door::Own).serve(stdio_pipes()).await;
+        let service = Box::pin(Faber::new(office, Door::Own).serve(stdio_pipes())).await;
         let service = service.map_err(|err| broken(err.to_string()))?;
         service.waiting().await.map_err(|err| broken(err.to_string())).map(drop)
     };

@@ -3,6 +3,8 @@
 //! What is kept is the draft, not the plan: it is compiled for the new request like any other, so
 //! that whoever may not use a tool of it gets no plan by it.
 
+use std::fmt::Write as _;
+
 use chrono::TimeDelta;
 use planner::{Note, Proposal, catalog::Catalog, draft::Draft};
 use serde_json::{Value, json};
@@ -123,7 +125,11 @@ fn fingerprint(planner: &str, query: &str, catalog: &Catalog) -> String {
         ]);
         add(&told.to_string());
     }
-    hash.finalize().iter().map(|it| format!("{it:02x}")).collect()
+    hash.finalize().iter().fold(String::new(), |mut text, byte| {
+        // A text takes whatever is written to it.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 #[cfg(test)]

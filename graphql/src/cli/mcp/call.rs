@@ -103,7 +103,7 @@ impl Call<'_> {
             Some("exec") => steer::find(&self.client, &asked.id).await,
             _ => run::run_saved(&self.client, &asked.id, options).await,
         };
-        self.see_through(&begun?, asked.wait.then_some(asked.timeout_ms)).await
+        self.see_through(&begun?, asked.wait.then(|| patience(asked.timeout_ms))).await
     }
 
     async fn run(&mut self, asked: RunArguments) -> Result<Answer, Failure> {
@@ -119,14 +119,14 @@ impl Call<'_> {
         let variables = json!({ "query": asked.query, "planning": planning, "execution": options });
         let begun = run::run_query(&self.client, variables);
         let begun = self.reports.during(begun).await?;
-        self.see_through(&begun, asked.wait.then_some(asked.timeout_ms)).await
+        self.see_through(&begun, asked.wait.then(|| patience(asked.timeout_ms))).await
     }
 
     async fn status(&mut self, asked: StatusArguments) -> Result<Answer, Failure> {
         let found = steer::find(&self.client, &asked.id).await?;
         let id = id_of(&found);
         if asked.wait {
-            self.wait(&id, asked.timeout_ms).await?;
+            self.wait(&id, patience(asked.timeout_ms)).await?;
         }
         self.as_it_stands(&id).await
     }
@@ -145,7 +145,7 @@ impl Call<'_> {
         );
         self.carry_on(&id).await;
         self.client.field(&tell, json!({ "id": id, "reason": asked.reason })).await?;
-        self.wait(&id, asked.timeout_ms).await?;
+        self.wait(&id, patience(asked.timeout_ms)).await?;
         self.as_it_stands(&id).await
     }
 
@@ -209,7 +209,7 @@ impl Call<'_> {
     async fn see_through(
         &mut self,
         begun: &Value,
-        wait: Option<Option<u64>>,
+        wait: Option<Duration>,
     ) -> Result<Answer, Failure> {
         let id = id_of(begun);
         self.carry_on(&id).await;
@@ -225,11 +225,10 @@ impl Call<'_> {
         }
     }
 
-    async fn wait(&mut self, id: &str, most: Option<u64>) -> Result<(), Failure> {
+    async fn wait(&mut self, id: &str, most: Duration) -> Result<(), Failure> {
         let query = "query($id: ID!) { execution(executionId: $id) { total } }";
         let found = self.client.field(query, json!({ "id": id })).await?;
         self.reports.of(found["total"].as_f64());
-        let most = most.map_or(WAIT, Duration::from_millis).min(LONGEST);
         let store = self.office.store.as_ref();
         let wait = Wait { client: &self.client, store, most, left: &self.left };
         wait.until_over(id, &mut self.reports).await
@@ -243,6 +242,11 @@ impl Call<'_> {
         }
         Ok(answer::execution(found))
     }
+}
+
+/// Returns how long a call waits.
+fn patience(wanted_ms: Option<u64>) -> Duration {
+    wanted_ms.map_or(WAIT, Duration::from_millis).min(LONGEST)
 }
 
 fn id_of(execution: &Value) -> String {
