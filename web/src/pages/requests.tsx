@@ -233,7 +233,7 @@ function RequestLine({ row, now }: { row: Row; now: number }) {
   const isRunning = run !== null && !OVER.has(run.state);
   return (
     <div role="listitem" class="list-row" data-id={row.id} data-state={run?.state ?? ""}>
-      <a class="row-link" href={run && row.id === run.executionId ? row.href : row.href}>
+      <a class="row-link" href={row.href}>
         <span class="row-state">
           {run ? <Dot state={run.state} /> : <Dot state="PENDING" />}
           <span class="unseen">{run ? WORD[run.state] : "Not executed"}</span>

@@ -11,19 +11,14 @@ interface Props<T> {
   rowHeight: number;
   row: (item: T, at: number) => ComponentChildren;
   label: string;
-  class?: string;
   /** The row that is to be seen. */
   shown?: number | null;
   /** Whether the end is to be seen while the list grows. */
   sticksToEnd?: boolean;
-  role?: "list" | "listbox";
-  tabIndex?: number;
-  onKeyDown?: (event: KeyboardEvent) => void;
-  active?: string | undefined;
 }
 
 export function Virtual<T>(props: Props<T>) {
-  const { items, rowHeight, row, label, shown, sticksToEnd, role = "list" } = props;
+  const { items, rowHeight, row, label, shown, sticksToEnd } = props;
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });
   useLayoutEffect(() => {
@@ -52,15 +47,7 @@ export function Virtual<T>(props: Props<T>) {
   const first = Math.max(0, Math.floor(view.top / rowHeight) - SPARE);
   const last = Math.min(items.length, Math.ceil((view.top + view.height) / rowHeight) + SPARE);
   return (
-    <div
-      ref={box}
-      class={`virtual ${props.class ?? ""}`}
-      role={role}
-      aria-label={label}
-      tabIndex={props.tabIndex ?? 0}
-      onKeyDown={props.onKeyDown}
-      aria-activedescendant={props.active}
-    >
+    <div ref={box} class="virtual" role="list" aria-label={label} tabIndex={0}>
       <div class="virtual-room" role="presentation" style={{ height: `${items.length * rowHeight}px` }}>
         <div class="virtual-rows" role="presentation" style={{ transform: `translateY(${first * rowHeight}px)` }}>
           {items.slice(first, last).map((item, n) => row(item, first + n))}
