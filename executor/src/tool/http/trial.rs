@@ -34,7 +34,7 @@ impl Served {
 /// The set `s`.
 pub(crate) struct Set {
     pub(crate) toolbox: Toolbox,
-    pub(crate) sources: Sources,
+    _sources: Sources,
 }
 
 impl Set {
@@ -44,7 +44,7 @@ impl Set {
         let toolbox = Toolbox::default();
         let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES);
         sources.put(set);
-        Self { toolbox, sources }
+        Self { toolbox, _sources: sources }
     }
 
     pub(crate) async fn ready(source: &Value) -> Self {
