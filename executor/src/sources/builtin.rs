@@ -247,6 +247,32 @@ mod tests {
         toolbox::{Found, SetStatus, Toolbox},
     };
 
+    #[test]
+    fn a_folder_of_the_system_is_nobody_s_by_chance() {
+        for (folder, expected) in [
+            ("/", true),
+            ("/etc", true),
+            ("/usr/bin", true),
+            ("/usr", true),
+            ("/opt/app", false),
+            ("/usr/src/app", false),
+            ("/srv", false),
+        ] {
+            assert_eq!(is_of_the_system(Path::new(folder)), expected, "{folder}");
+        }
+        let needs = Needs { launcher: Launcher::none(), store: None };
+        let tools = |written: Value| {
+            let set: BuiltinSet = serde_json::from_value(written).unwrap();
+            set.rooted(Path::new("/etc")).tools(&"s".parse().unwrap(), &needs)
+        };
+        for kind in ["code_tools", "file_tools", "system_tools"] {
+            let err = tools(json!({ "builtin": kind })).unwrap_err();
+            assert!(err.contains("a folder of the system"), "{err}");
+            assert!(tools(json!({ "builtin": kind, "root": "." })).is_ok(), "{kind}: it is meant");
+        }
+        assert!(tools(json!({ "builtin": "web_tools" })).is_ok());
+    }
+
     fn toolbox(sets: Value) -> Toolbox {
         let toolbox = Toolbox::default();
         let sources = Sources::new(&toolbox, usize::MAX)

@@ -193,7 +193,9 @@ impl Group {
     /// Ends the whole group without asking: by its warden where it has one.
     fn end(&self) {
         match self.id.filter(|_| self.has_warden) {
-            Some(warden) => drop(kill(warden, NOW)),
+            Some(warden) => {
+                let _ = kill(warden, NOW);
+            }
             None => self.kill(),
         }
     }

@@ -53,7 +53,7 @@ pub(super) fn put_on(order: &Order, confinement: &Confinement) -> io::Result<()>
     let named = [write.as_slice(), read.as_slice()].concat();
     let system = real(SYSTEM);
     let kept = order.kept.iter().flat_map(|it| ways(it));
-    let kept = outermost(kept.filter(|it| is_within(it, &write)));
+    let mut kept = outermost(kept.filter(|it| is_within(it, &write)));
     let hidden = real(&order.hidden);
     let in_named = hidden.iter().chain(&kept).find(|it| is_within(it, &named));
     if let Some(path) = in_named.filter(|_| order.life == Life::Background && confinement.required)
@@ -63,7 +63,6 @@ pub(super) fn put_on(order: &Order, confinement: &Confinement) -> io::Result<()>
     }
     let reach = [named.as_slice(), system.as_slice()].concat();
     let hidden = outermost(hidden.into_iter().filter(|it| is_within(it, &reach)));
-    let mut kept = kept;
     kept.retain(|it| !hidden.iter().any(|above| it.starts_with(above)));
     let Some(first) = hidden.first().or(kept.first()).cloned() else { return Ok(()) };
     let work = Work { reach, hidden, kept };
