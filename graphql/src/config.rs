@@ -34,6 +34,7 @@ pub use self::{
     limits::Limits,
     model::{ModelConfig, PlannerConfig},
 };
+use crate::engine::PlanCache;
 
 /// The file that is read where none is named.
 const FILE: &str = "faber.yaml";
@@ -92,6 +93,8 @@ pub struct Config {
     pub listen: Setting<SocketAddr>,
     /// Who makes plans of words.
     pub planner: Setting<PlannerConfig>,
+    /// Whether plans are taken again that were made of the same query.
+    pub plan_cache: Setting<PlanCache>,
     /// The toolsets, in the order in which they are registered.
     pub toolsets: Setting<Vec<SetConfig>>,
     /// The most of everything.
@@ -169,6 +172,7 @@ impl Config {
             server,
             listen: listen(flags, environment)?,
             planner: or_default(file.planner, PlannerConfig::default),
+            plan_cache: or_default(file.plan_cache, PlanCache::default),
             toolsets,
             limits: file.limits,
             embedding: or_default(file.embedding, EmbeddingConfig::default),

@@ -6,5 +6,8 @@ mod commands;
 mod executions;
 mod features;
 mod home;
+mod mcp;
 mod models;
+mod plans;
+mod selection;
 mod serving;

@@ -118,6 +118,15 @@ impl Engine {
         Ok(self.grant.spend(&tools)?)
     }
 
+    /// Returns the tools of a plan and of all that it executes.
+    pub(super) async fn tools_of(
+        &self,
+        plan: &Arc<Plan>,
+    ) -> Result<BTreeSet<ToolName>, EngineError> {
+        let plans = self.with_below(plan).await?;
+        Ok(plans.iter().flat_map(|it| it.tools()).cloned().collect())
+    }
+
     /// Returns a plan and all that it executes, each once.
     async fn with_below(&self, plan: &Arc<Plan>) -> Result<Vec<Arc<Plan>>, EngineError> {
         let below = self.below(plan).await?;
