@@ -171,7 +171,7 @@ impl Asking {
         }
         let is_switch = |it: &&Arc<ToolDefinition>| it.set.as_str() == SWITCHES;
         let mut offered: Vec<_> = all.iter().filter(is_switch).cloned().collect();
-        let ask = Ask { query, by: Criterion::Lexical, limit: OFFERED, margin: 0.0 };
+        let ask = Ask { query, by: Criterion::Lexical, limit: OFFERED, margin: 0.0, taught: None };
         let best = self.chooser.select(&all, &ask, |_| true).await.unwrap_or_default();
         let best = best.matches.iter().map(|it| &all[it.at]);
         for tool in best.chain(all.iter()) {

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use expect_test::{Expect, expect};
 
-use super::{Config, Environment, Flags, Origin, file, show};
+use super::{Config, Environment, Flags, Origin, PlannerConfig, file, show};
 use crate::engine::PlanCache;
 
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
