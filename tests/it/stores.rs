@@ -82,6 +82,7 @@ macro_rules! stores {
                     many_priorities_cost_no_more,
                     many_vectors_are_kept,
                     much_is_removed_in_parts,
+                    names_of_plans_are_listed_and_taken_away,
                     nobody_starves,
                     old_calls_are_forgotten,
                     one_record_is_the_first,

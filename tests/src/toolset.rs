@@ -46,6 +46,15 @@ impl Connected {
     pub fn begin_with(source: &Value, launcher: Launcher) -> Self {
         let set: SetConfig = serde_json::from_value(json!({ "name": "s", "source": source }))
             .expect("a source that a configuration could have");
+        Self::begin_set(set, launcher)
+    }
+
+    /// Begins to connect a set.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be added.
+    pub fn begin_set(set: SetConfig, launcher: Launcher) -> Self {
         let toolbox = Toolbox::default();
         let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES).with_launcher(launcher);
         sources.put(set);

@@ -31,7 +31,7 @@ use super::{
     process::{Group, Program, Tail, describe, read_tail},
 };
 use crate::{
-    confine::{Confinement, Launcher},
+    confine::{Confinement, Launcher, refusal},
     secret::{Redaction, Text, variables},
 };
 
@@ -137,6 +137,9 @@ pub struct Run {
     pub command: Argv,
     /// Where to run it.
     pub cwd: Option<PathBuf>,
+    /// Where to run it where that says nothing: the folder of the file that describes it.
+    #[serde(skip)]
+    pub(crate) base: Option<PathBuf>,
     /// Names of variables of Faber's environment that it gets besides the usual.
     #[serde(default)]
     pub pass: Vec<String>,
@@ -211,6 +214,21 @@ impl CommandTool {
         let confined = run.into_iter().flat_map(|it| &it.confine).flat_map(|it| &it.pass);
         let passed = run.into_iter().flat_map(|it| &it.pass);
         passed.chain(confined).map(String::as_str)
+    }
+
+    /// Returns what its command may do, where that is less than everything.
+    pub(crate) fn confinement(&self) -> Option<&Confinement> {
+        match &self.run {
+            Some(Action::Command(run)) => run.confine.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns the program that it runs, where that is a path.
+    pub(crate) fn program(&self) -> Option<PathBuf> {
+        let Some(Action::Command(run)) = &self.run else { return None };
+        let program = run.command.program();
+        program.contains('/').then(|| program.into())
     }
 
     /// Makes a tool that can be called and prints at most `most` bytes. `launcher` starts it where
@@ -327,8 +345,9 @@ impl Running {
         parameters: &Value,
         cx: &ToolContext,
     ) -> Result<Self, ToolError> {
-        let (name, cwd) = (run.command.program(), run.cwd.as_deref());
-        let program = Program { name, cwd, pass: &run.pass, env };
+        let reads = run.cwd.as_deref();
+        let (name, cwd) = (run.command.program(), reads.or(run.base.as_deref()));
+        let program = Program { name, cwd, reads, pass: &run.pass, env };
         let complain = |err: io::Error| {
             let code = match err.kind() {
                 io::ErrorKind::InvalidInput | io::ErrorKind::ArgumentListTooLong => {
@@ -410,7 +429,12 @@ impl Running {
         if status.success() {
             return Ok(parse(&self.output));
         }
-        let said = match self.stderr.text(seen) {
+        let text = self.stderr.text(seen);
+        if let Some(why) = refusal(status.code(), &text) {
+            let message = format!("`{program}` was not started: {why}");
+            return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).terminal());
+        }
+        let said = match text {
             text if text.is_empty() => String::new(),
             text => format!(": {text}"),
         };

@@ -17,9 +17,39 @@ pub fn text(value: &Value) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection::vec, prelude::*};
     use serde_json::json;
 
     use super::*;
+
+    fn document() -> impl Strategy<Value = Value> {
+        let text = || prop_oneof!["[ -~]{0,12}", "[{}:#'\"|>&*!%@`\\n\\t\\[\\],?-]{0,8}", ".{0,8}"];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_filter_map("JSON has no such number", |it| {
+                serde_json::Number::from_f64(it).map(Value::Number)
+            }),
+            text().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 24, 4, move |inner| {
+            let fields = vec((text(), inner.clone()), 0..4);
+            prop_oneof![
+                vec(inner, 0..4).prop_map(Value::from),
+                fields.prop_map(|it| Value::Object(it.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_written_is_read_the_same(document in document()) {
+            let written = super::text(&document).unwrap();
+            prop_assert_eq!(super::value(&written), Ok(document), "{}", written);
+        }
+    }
 
     #[test]
     fn what_is_written_is_read_the_same() {
