@@ -64,16 +64,15 @@ impl Registry {
             tools.find(|it| it.qualified().as_ref() == Some(name))
         };
         // Its set need not be there now.
-        let found = match registered(name) {
-            Some(found) => found,
-            None => {
-                let Some(found) = self.toolbox().find_own(name) else { return Ok(false) };
-                let found = found.definition();
-                registered(&found.qualified()).ok_or_else(|| RegistryError::Elsewhere {
-                    name: name.to_string(),
-                    hint: format!("it comes with the toolset `{}`", found.set),
-                })?
-            }
+        let found = if let Some(found) = registered(name) {
+            found
+        } else {
+            let Some(found) = self.toolbox().find_own(name) else { return Ok(false) };
+            let found = found.definition();
+            registered(&found.qualified()).ok_or_else(|| RegistryError::Elsewhere {
+                name: name.to_string(),
+                hint: format!("it comes with the toolset `{}`", found.set),
+            })?
         };
         let (record, set) = (found.record.clone(), found.set.clone());
         self.0.parts.store.remove_record(RecordKind::Tool, &record).await?;
