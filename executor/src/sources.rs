@@ -384,7 +384,7 @@ mod tests {
         let there = || {
             let set = toolbox.sets().remove(0);
             assert_eq!(set.status, SetStatus::Ready);
-            let tools = set.tools.iter().map(|it| it.definition());
+            let tools = set.tools.iter().map(ReadyTool::definition);
             let tools: Vec<_> =
                 tools.map(|it| format!("{}: {}", it.qualified(), it.description)).collect();
             (tools, set.left_out)

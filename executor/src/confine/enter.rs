@@ -67,14 +67,11 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, (u8, String)> {
 /// confinement.
 fn close_inherited() {
     let listed = fs::read_dir("/proc/self/fd").or_else(|_| fs::read_dir("/dev/fd"));
-    let open: Vec<RawFd> = match listed {
-        Ok(listed) => {
-            listed.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok()).collect()
-        }
-        Err(_) => {
-            let (most, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((DESCRIPTORS, 0));
-            (0..RawFd::try_from(most.min(DESCRIPTORS)).unwrap_or(0)).collect()
-        }
+    let open: Vec<RawFd> = if let Ok(listed) = listed {
+        listed.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok()).collect()
+    } else {
+        let (most, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((DESCRIPTORS, 0));
+        (0..RawFd::try_from(most.min(DESCRIPTORS)).unwrap_or(0)).collect()
     };
     for descriptor in open.into_iter().filter(|it| *it > STDERR) {
         // The one that listed them is closed already.

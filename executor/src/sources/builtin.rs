@@ -167,7 +167,7 @@ impl BuiltinSet {
 fn is_of_the_system(folder: &Path) -> bool {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let is_in = |it: &&str| folder.starts_with(it);
-    IN_SYSTEM.iter().any(|it| is_in(it)) || SYSTEM.iter().any(|it| folder == Path::new(it))
+    IN_SYSTEM.iter().any(is_in) || SYSTEM.iter().any(|it| folder == Path::new(it))
 }
 
 /// Adds those of Faber's own sets that nobody configured, switched off.

@@ -335,6 +335,7 @@ impl Engine {
 
     /// Adds what is counted of calls to the store. Whoever asks for it may leave: what was begun is
     /// done, and nothing is lost or counted twice.
+    #[expect(clippy::disallowed_methods, reason = "awaited, and at an end soon where nobody waits")]
     async fn flush_usage(&self) -> Result<(), StoreError> {
         let (toolbox, store) = (self.toolbox.clone(), Arc::clone(&self.store));
         let now = self.clock.now();

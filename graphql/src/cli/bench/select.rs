@@ -127,7 +127,7 @@ impl Seat {
             secrets: Some(BTreeSet::new()),
         });
         registry.sync().await?;
-        registry.sources().all_settled(CONNECT_TIMEOUT).await;
+        registry.toolbox().settled(CONNECT_TIMEOUT).await;
         let control = Control::new(Arc::clone(store), Arc::clone(&clock), None);
         let words: Arc<Words> = Arc::default();
         let engine = Engine::new(control, registry, Arc::new(Offline), clock, Options::default())

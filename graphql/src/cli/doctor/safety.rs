@@ -10,18 +10,18 @@ use crate::config::AccessConfig;
 /// Says what of a confinement this kernel has, and whether that is enough for the sets that are
 /// switched on.
 pub(super) fn confinement(sets: &[SetConfig], support: confine::Support) -> Check {
-    let held = format!("{support}; limits and a clean environment hold everywhere");
+    let there = format!("{support}; limits and a clean environment hold everywhere");
     let refused = sets.iter().filter(|it| it.active && it.is_refused(support));
     let refused: Vec<_> = refused.map(|it| it.name.as_str()).collect();
     let usual = support.missing(&confine::Confinement::default());
     let found = match (refused.as_slice(), usual) {
-        ([], None) => Ok(held),
+        ([], None) => Ok(there),
         ([], Some(missing)) => {
-            Ok(format!("{held}; commands to be confined are refused: nothing sees to {missing}"))
+            Ok(format!("{there}; commands to be confined are refused: nothing sees to {missing}"))
         }
         (refused, _) => {
             let names = refused.join("`, `");
-            Err(format!("commands of `{names}` are refused here: {held}"))
+            Err(format!("commands of `{names}` are refused here: {there}"))
         }
     };
     let help = "run Faber on Linux 6.2 or newer, with Landlock and seccomp, or say \
