@@ -219,7 +219,7 @@ async fn find(
 ) -> Result<ReadyTool, ToolError> {
     if let Some(known) = known(toolbox, name) {
         let is_asked_again =
-            matches!(toolbox.find(name), Found::Failed { set, .. } if toolbox.wake(&set));
+            matches!(toolbox.find_planned(name), Found::Failed { set, .. } if toolbox.wake(&set));
         if known.is_ok() || !is_asked_again {
             return known;
         }
@@ -241,7 +241,7 @@ async fn find(
 
 /// Returns what a name means, or nothing while that may still turn out.
 fn known(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, ToolError>> {
-    match toolbox.find(name) {
+    match toolbox.find_planned(name) {
         Found::Tool(tool) => Some(Ok(tool)),
         Found::Connecting => None,
         Found::Unknown => {

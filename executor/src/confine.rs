@@ -7,7 +7,7 @@
 //! ([`Launcher::none`]), and then commands get a clean environment and nothing else.
 //!
 //! What holds depends on the kernel; [`support`] says what this one has. Limits and process groups
-//! work everywhere. Folders are Landlock's (Linux 5.13), sockets are kept away by a filter of system
+//! work everywhere. Folders are Landlock's (Linux 6.2), sockets are kept away by a filter of system
 //! calls, and the rights of an administrator are given up.
 
 mod enter;
@@ -27,18 +27,27 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
+pub(crate) use self::warden::NOW;
 pub use self::{enter::enter, kernel::keep_to_itself};
 
 /// The name of the hidden subcommand that calls [`enter()`].
 pub const SUBCOMMAND: &str = "confined";
 /// Where [`enter()`] finds what it is to do. The program does not see it.
 const ORDER: &str = "FABER_CONFINED";
+/// The status of [`enter()`] where nothing was started, as `env` and others have it.
+const REFUSED: u8 = 125;
+/// How the complaint begins that goes with it.
+const REFUSAL: &str = "the command is not confined: ";
+/// What only Landlock sees to, as the end of a sentence.
+const FILES: &str = "what it reads and writes (that takes Landlock: Linux 6.2)";
+/// What only seccomp sees to.
+const CALLS: &str = "what it connects to (that takes filters of system calls: seccomp)";
 /// What a confined command gets of the environment, where it is set.
 const PASSED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 /// What any other program gets: who and where it is, how to print, how to reach the network, and
 /// where languages keep their libraries. A star stands for whatever follows. Never what may be a
 /// secret: that is named where it is needed.
-const USUAL: [&str; 54] = [
+const USUAL: [&str; 52] = [
     "PATH",
     "HOME",
     "USER",
@@ -91,8 +100,6 @@ const USUAL: [&str; 54] = [
     "CARGO_HOME",
     "RUSTUP_HOME",
     "GEM_HOME",
-    "FABER_LOG",
-    "FABER_BLOG_FILE",
 ];
 
 /// What a command may do.
@@ -147,6 +154,13 @@ impl Default for Confinement {
     }
 }
 
+impl Confinement {
+    /// Returns whether some sockets are kept away.
+    fn is_closed(&self) -> bool {
+        !self.network || !self.sockets
+    }
+}
+
 /// How long a command may live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -165,6 +179,8 @@ struct Order {
     confinement: Option<Confinement>,
     /// What it must not see though it may use the folder that this lies in.
     hidden: Vec<PathBuf>,
+    /// What it must not change though it may write the folder that this lies in.
+    kept: Vec<PathBuf>,
     life: Life,
     /// Who must be there for a watched command to go on.
     caller: u32,
@@ -175,6 +191,7 @@ struct Order {
 pub struct Launcher {
     binary: Option<PathBuf>,
     hidden: Vec<PathBuf>,
+    kept: Vec<PathBuf>,
 }
 
 impl Launcher {
@@ -204,9 +221,16 @@ impl Launcher {
         Self { hidden, ..self }
     }
 
-    /// Returns what is kept away from tools.
-    pub(crate) fn hidden(&self) -> &[PathBuf] {
-        &self.hidden
+    /// Keeps programs that Faber runs as they are: whoever changes one has it run with all that
+    /// Faber may.
+    #[must_use]
+    pub fn keeping(self, kept: Vec<PathBuf>) -> Self {
+        Self { kept, ..self }
+    }
+
+    /// Returns what file tools are kept away from.
+    pub(crate) fn own(&self) -> Vec<PathBuf> {
+        [self.hidden.as_slice(), self.kept.as_slice()].concat()
     }
 
     /// Returns whether commands are confined.
@@ -240,6 +264,7 @@ impl Launcher {
         let order = Order {
             confinement: Some(confinement.clone()),
             hidden: self.hidden.clone(),
+            kept: self.kept.clone(),
             life,
             caller: std::process::id(),
         };
@@ -260,6 +285,7 @@ impl Launcher {
         let order = Order {
             confinement: None,
             hidden: Vec::new(),
+            kept: Vec::new(),
             life: Life::Watched,
             caller: std::process::id(),
         };
@@ -268,6 +294,18 @@ impl Launcher {
         command.env(ORDER, written(&order)?);
         Ok(command)
     }
+}
+
+/// Returns whether a command is watched by a process between it and Faber, which ends all that it
+/// has started.
+pub(crate) fn has_warden(command: &Command) -> bool {
+    command.as_std().get_envs().any(|(name, value)| name == ORDER && value.is_some())
+}
+
+/// Returns why nothing was started, where a command ended so because it could not be confined.
+pub(crate) fn refusal(code: Option<i32>, stderr: &str) -> Option<&str> {
+    let is_refused = code == Some(i32::from(REFUSED)) && stderr.starts_with(REFUSAL);
+    is_refused.then(|| stderr.trim_end())
 }
 
 /// Prepares the subcommand for a program.
@@ -281,14 +319,29 @@ fn written(order: &Order) -> io::Result<String> {
     serde_json::to_string(order).map_err(|err| io::Error::new(io::ErrorKind::InvalidInput, err))
 }
 
-/// Leaves of the environment what is usual, and what is named.
+/// Leaves of the environment what is usual, and what is named. Who may pass a proxy is a secret,
+/// unless the proxy is named.
 pub(crate) fn clean(command: &mut Command, usual: &[&str], named: &[String]) {
-    let is_kept = |name: &OsStr| {
-        let mut all = usual.iter().copied().chain(named.iter().map(String::as_str));
-        name != ORDER && name.to_str().is_some_and(|name| all.any(|it| stands_for(it, name)))
-    };
     command.env_clear();
-    command.envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
+    command.envs(std::env::vars_os().filter_map(|(name, value)| {
+        let text = name.to_str().filter(|it| *it != ORDER)?;
+        if named.iter().any(|it| stands_for(it, text)) {
+            return Some((name, value));
+        }
+        let is_usual = usual.iter().any(|it| stands_for(it, text));
+        let is_proxy = text.to_ascii_lowercase().ends_with("_proxy");
+        let value = if is_proxy { without_user(value.to_str()?).into() } else { value };
+        is_usual.then_some((name, value))
+    }));
+}
+
+/// Takes the name and the password out of an address.
+fn without_user(address: &str) -> String {
+    let (scheme, rest) = address
+        .split_once("://")
+        .map_or(("", address), |(scheme, rest)| (&address[..scheme.len() + "://".len()], rest));
+    // A password may contain anything: what is before the last sign goes.
+    format!("{scheme}{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host))
 }
 
 /// Returns whether a name of a list is that of a variable, or begins it and ends in a star.
@@ -300,7 +353,7 @@ fn stands_for(listed: &str, name: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct Support {
-    /// Where it may read and write: Landlock, Linux 5.13.
+    /// Where it may read and write: Landlock, Linux 6.2 (before that, it cuts files off anywhere).
     pub files: bool,
     /// That it opens no TCP port: Linux 6.7. With [`calls`](Self::calls) it has no network at all.
     pub tcp: bool,
@@ -315,6 +368,16 @@ pub struct Support {
 /// Says what this machine can hold a command to. Nothing is confined by asking.
 pub fn support() -> Support {
     kernel::support()
+}
+
+impl Support {
+    /// Returns what is missing to hold a command to its confinement, where that is required.
+    pub fn missing(&self, confinement: &Confinement) -> Option<&'static str> {
+        if !self.files {
+            return Some(FILES);
+        }
+        (confinement.is_closed() && !self.calls).then_some(CALLS)
+    }
 }
 
 impl fmt::Display for Support {
@@ -340,7 +403,14 @@ impl fmt::Display for Support {
     }
 }
 
-/// Adds what a command needs to be able to run at all: where it runs, and its own file.
+/// Refuses a command because this machine does not see to something.
+fn unseen(what: &str) -> io::Error {
+    io::Error::other(format!(
+        "this machine cannot see to {what}: run it elsewhere, or say `confine: {{required: false}}`"
+    ))
+}
+
+/// Adds what a command needs to be able to run at all: its own file, and where it was told to run.
 pub(crate) fn with_own(mut confinement: Confinement, own: &[Option<&Path>]) -> Confinement {
     confinement.read.extend(own.iter().flatten().map(|it| it.to_path_buf()));
     confinement
@@ -361,10 +431,11 @@ mod tests {
             ..Confinement::default()
         };
         let hidden = vec!["/w/faber.db".into()];
+        let kept = vec!["/w/tool.sh".into()];
         let order =
-            Order { confinement: Some(confinement), hidden, life: Life::Watched, caller: 7 };
+            Order { confinement: Some(confinement), hidden, kept, life: Life::Watched, caller: 7 };
         let text = serde_json::to_string(&order).unwrap();
-        expect![[r#"{"confinement":{"write":["/w"],"read":[],"network":true,"sockets":false,"required":true,"cpu_seconds":3600,"memory_bytes":4294967296,"file_bytes":4294967296,"open_files":4096,"pass":["ÄPFEL"]},"hidden":["/w/faber.db"],"life":"watched","caller":7}"#]].assert_eq(&text);
+        expect![[r#"{"confinement":{"write":["/w"],"read":[],"network":true,"sockets":false,"required":true,"cpu_seconds":3600,"memory_bytes":4294967296,"file_bytes":4294967296,"open_files":4096,"pass":["ÄPFEL"]},"hidden":["/w/faber.db"],"kept":["/w/tool.sh"],"life":"watched","caller":7}"#]].assert_eq(&text);
         assert_eq!(serde_json::from_str::<Order>(&text).unwrap(), order);
     }
 
@@ -391,6 +462,45 @@ mod tests {
             assert!(!envs.contains(&"CARGO_PKG_NAME"), "{envs:?}");
             assert_eq!(envs.contains(&ORDER), launcher.confines());
         }
+    }
+
+    #[test]
+    fn an_address_is_passed_on_without_who_may_use_it() {
+        for (address, expected) in [
+            ("http://proxy:3128", "http://proxy:3128"),
+            ("http://me:pass@proxy:3128/", "http://proxy:3128/"),
+            ("http://me:p@ss/w?rd@proxy:3128", "http://proxy:3128"),
+            ("me:pass@proxy", "proxy"),
+            ("localhost,.local", "localhost,.local"),
+            ("", ""),
+        ] {
+            assert_eq!(without_user(address), expected, "{address}");
+        }
+    }
+
+    #[test]
+    fn what_must_hold_is_known() {
+        let all = Support { files: true, tcp: true, signals: true, calls: true, privileges: true };
+        let closed = Confinement::default();
+        let open = Confinement { network: true, sockets: true, ..Confinement::default() };
+        let wide = Confinement { network: true, ..Confinement::default() };
+        let missing = |support: Support, of| support.missing(of).is_some();
+        assert!(!missing(all, &closed));
+        for confinement in [&closed, &wide] {
+            assert!(missing(Support { calls: false, ..all }, confinement));
+        }
+        assert!(!missing(Support { calls: false, ..all }, &open));
+        assert!(missing(Support { files: false, ..all }, &open));
+    }
+
+    #[test]
+    fn only_faber_s_own_refusal_is_one() {
+        assert_eq!(
+            refusal(Some(125), "the command is not confined: x\n"),
+            Some("the command is not confined: x")
+        );
+        assert_eq!(refusal(Some(125), "docker: no such image"), None);
+        assert_eq!(refusal(Some(1), "the command is not confined: x"), None);
     }
 
     #[test]

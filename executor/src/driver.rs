@@ -153,12 +153,9 @@ impl DriveError {
     /// Returns whether what the store has of the execution cannot be read, or what comes next cannot
     /// be written, so that it is no use to try again soon.
     pub(crate) fn is_damage(&self) -> bool {
-        let is_damaged = |it: &StoreError| {
-            matches!(it, StoreError::Corrupt { .. } | StoreError::TooLarge { .. })
-        };
         match self {
             Self::NoLog => true,
-            Self::Store(err) => is_damaged(err),
+            Self::Store(err) => err.is_damage(),
             Self::Fenced | Self::Taken(_) => false,
         }
     }

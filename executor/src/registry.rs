@@ -25,7 +25,7 @@ use std::{
 
 use serde_json::Value;
 use shared::{
-    clock::Clock,
+    clock::{Clock, Timestamp},
     id::{ParseIdError, ToolSetName},
     json as patches, limits,
     store::{Record, RecordKind, Store, StoreError, Unless},
@@ -36,10 +36,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::merge::{Known, Merged, Wanted, merge};
+use self::merge::{Complaint, Known, Merged, Read, Wanted, merge};
 pub use self::{switching::Switched, tools::TOOL_SET};
 use crate::{
-    sources::{Documents, SetConfig, Sources, documents::FIELD},
+    sources::{Documents, SetConfig, Source, Sources, documents::FIELD},
     tool::flow,
     toolbox::{SetStatus, ToolSet, Toolbox},
 };
@@ -99,6 +99,10 @@ struct Applied {
     wanted: Vec<Wanted>,
     /// Sets that are not there, because their condition does not hold.
     hidden: Vec<SetConfig>,
+    /// The documents of contexts.
+    read: Read,
+    /// What cannot be as it was asked for, and has been said.
+    complaints: Vec<Complaint>,
 }
 
 /// Why a set or a tool is not as it was asked for.
@@ -239,6 +243,11 @@ impl Registry {
             condition::parse(condition)
                 .map_err(|why| RegistryError::Invalid(format!("`condition`: {why}")))?;
         }
+        if let Source::Tools(tools) = set.clone().rooted(&self.0.parts.base).source
+            && let Some(why) = self.sources().complaint(&set.name, tools)
+        {
+            return Err(RegistryError::Invalid(why));
+        }
         let name = set.name.to_string();
         let exists = || RegistryError::Exists { what: "a toolset", name: name.clone() };
         let mut applied = self.latest().await?;
@@ -250,7 +259,7 @@ impl Registry {
             return Err(exists());
         }
         self.forget_switch(&applied, &name).await?;
-        if !self.put(RecordKind::ToolSet, &name, written, Unless::Exists).await? {
+        if self.put(RecordKind::ToolSet, &name, written, Unless::Exists).await?.is_none() {
             return Err(exists());
         }
         self.renew(&mut applied).await?;
@@ -261,6 +270,7 @@ impl Registry {
             is_active: false,
             status: SetStatus::Connecting,
             tools: Vec::new(),
+            left_out: Vec::new(),
         };
         Ok(self.toolbox().whole_set(&set.name).unwrap_or_else(hidden))
     }
@@ -270,24 +280,20 @@ impl Registry {
     pub async fn remove_set(&self, name: &ToolSetName) -> Result<bool, RegistryError> {
         let store = &self.0.parts.store;
         let mut applied = self.latest().await?;
-        let elsewhere = || RegistryError::Elsewhere {
-            name: name.to_string(),
-            hint: "remove it from the configuration, or switch it off".to_owned(),
-        };
+        let elsewhere = |hint: String| RegistryError::Elsewhere { name: name.to_string(), hint };
         if self.is_configured(name) {
-            return Err(elsewhere());
+            let hint = "remove it from the configuration, or switch it off";
+            return Err(elsewhere(hint.to_owned()));
         }
-        let tools = applied.known.tools.iter().filter(|(set, _)| set == name.as_str());
-        let tools: Vec<String> = tools
-            .filter_map(|(set, tool)| Some(format!("{set}.{}", tool["name"].as_str()?)))
-            .collect();
+        let tools = applied.known.tools.iter().filter(|it| it.set == name.as_str());
+        let tools: Vec<String> = tools.map(|it| it.record.clone()).collect();
         let mut is_removed = store.remove_record(RecordKind::ToolSet, name.as_str()).await?;
         for tool in tools {
             is_removed |= store.remove_record(RecordKind::Tool, &tool).await?;
         }
         if !is_removed {
             return match self.toolbox().set(name) {
-                Some(_) => Err(elsewhere()),
+                Some(_) => Err(elsewhere(whence(&applied, name))),
                 None => Ok(false),
             };
         }
@@ -298,6 +304,11 @@ impl Registry {
 
     fn is_configured(&self, name: &ToolSetName) -> bool {
         self.0.parts.configured.iter().any(|it| it.name == *name)
+    }
+
+    /// Returns whether a set is one of those that are always there.
+    fn is_fixed(name: &ToolSetName) -> bool {
+        [TOOL_SET, flow::SET].contains(&name.as_str())
     }
 
     /// Removes what says that a set is switched on or off: that goes with the set.
@@ -317,16 +328,22 @@ impl Registry {
         }
         for _ in 0..TRIES {
             let mut applied = self.latest().await?;
-            check_context(&applied.known, name, data)?;
+            self.check_context(&applied, name, data)?;
             let before = self.0.parts.store.record(RecordKind::Context, name).await?;
-            let unless = match &before {
-                Some(before) => Unless::IsNot(Arc::clone(&before.value)),
-                None => Unless::Exists,
-            };
+            let (unless, at) = Unless::since(before.as_ref(), self.0.parts.clock.now());
             let mut patch = before.map(|it| Arc::unwrap_or_clone(it.value)).unwrap_or_default();
             patches::compose(&mut patch, data);
-            if self.put(RecordKind::Context, name, patch, unless).await? {
-                return Ok(self.renew(&mut applied).await?);
+            patches::prune(&mut patch, self.0.parts.contexts.get(name));
+            let (kind, name, value) = (RecordKind::Context, name.to_owned(), Arc::new(patch));
+            let record = Record { kind, name, value, at };
+            if self.0.parts.store.put_record(&record, unless).await? {
+                let documents = Documents::set_of(&record.name).ok();
+                let had = documents.filter(|it| offers_documents(&applied, it));
+                self.renew(&mut applied).await?;
+                if let Some(set) = had.filter(|it| !offers_documents(&applied, it)) {
+                    self.forget_switch(&applied, set.as_str()).await?;
+                }
+                return Ok(());
             }
         }
         let why = format!("others change the context `{name}` all the time: try again");
@@ -334,7 +351,8 @@ impl Registry {
     }
 
     /// Returns the data of a context.
-    pub async fn context(&self, name: &str) -> Option<Value> {
+    #[cfg(test)]
+    async fn context(&self, name: &str) -> Option<Value> {
         self.0.applied.lock().await.known.contexts.get(name).cloned()
     }
 
@@ -349,24 +367,27 @@ impl Registry {
         }
     }
 
+    /// Writes a record; returns when, unless somebody was faster.
     async fn put(
         &self,
         kind: RecordKind,
         name: &str,
         value: Value,
         unless: Unless,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Option<Timestamp>, StoreError> {
         let at = self.0.parts.clock.now();
         let record = Record { kind, name: name.to_owned(), value: Arc::new(value), at };
-        self.0.parts.store.put_record(&record, unless).await
+        Ok(self.0.parts.store.put_record(&record, unless).await?.then_some(at))
     }
 
     /// Makes the toolbox what is known. Sets that are as they were are not touched.
     fn apply(&self, applied: &mut Applied, known: Known) {
         let Parts { sources, toolbox, configured, base, secrets, .. } = &self.0.parts;
         let secrets = secrets.as_ref();
-        let Merged { wanted, hidden, complaints } = merge(configured, &known, base, secrets);
-        for (name, why) in complaints {
+        let before = (&applied.known, &applied.read);
+        let merged = merge(configured, &known, before, base, secrets);
+        let Merged { wanted, hidden, complaints, read } = merged;
+        for (name, why) in complaints.iter().filter(|it| !applied.complaints.contains(it)) {
             tracing::warn!(%name, %why, "a toolset is not as it was asked for");
         }
         for gone in applied.wanted.iter().filter(|it| !has(&wanted, &it.config.name)) {
@@ -382,7 +403,14 @@ impl Registry {
                 None => sources.put(now()),
             }
         }
-        let switches = wanted.iter().map(|it| (it.config.name.clone(), it.is_active)).collect();
+        // Those that the program itself brings are switched like all others.
+        let mut switches: BTreeMap<ToolSetName, bool> = known
+            .switches
+            .iter()
+            .filter_map(|(name, on)| Some((name.parse().ok()?, *on)))
+            .filter(|(name, _)| !Self::is_fixed(name))
+            .collect();
+        switches.extend(wanted.iter().map(|it| (it.config.name.clone(), it.is_active)));
         toolbox.switch(&switches);
         let own = TOOL_SET.parse().expect("the name of the set is a literal");
         let order: Vec<_> = wanted.iter().map(|it| it.config.name.clone()).chain([own]).collect();
@@ -390,20 +418,54 @@ impl Registry {
         applied.known = known;
         applied.wanted = wanted;
         applied.hidden = hidden;
+        applied.read = read;
+        applied.complaints = complaints;
+    }
+
+    /// Returns why the data of a context cannot be changed so, if that is so.
+    fn check_context(
+        &self,
+        applied: &Applied,
+        name: &str,
+        data: &Value,
+    ) -> Result<(), RegistryError> {
+        let known = &applied.known;
+        if known.contexts.len() >= limits::CONTEXTS && !known.contexts.contains_key(name) {
+            return Err(RegistryError::Full { what: "contexts", most: limits::CONTEXTS });
+        }
+        let Some(change) = data.get(FIELD).filter(|it| !it.is_null()) else { return Ok(()) };
+        let mut documents = known.documents.get(name).cloned().unwrap_or_default();
+        patches::merge(&mut documents, change);
+        let checked = Documents::read(name, &documents).map_err(RegistryError::Invalid)?;
+        let set = Documents::set_of(name).map_err(RegistryError::Invalid)?;
+        let is_hidden = applied.hidden.iter().any(|it| it.name == set);
+        let is_there = self.toolbox().set(&set).is_some() && !offers_documents(applied, &set);
+        if !checked.is_empty() && (is_hidden || is_there) {
+            // It would be theirs, and the documents would be nowhere.
+            return Err(RegistryError::Exists { what: "a toolset", name: set.to_string() });
+        }
+        Ok(())
     }
 }
 
-/// Returns why the data of a context cannot be changed so, if that is so.
-fn check_context(known: &Known, name: &str, data: &Value) -> Result<(), RegistryError> {
-    if known.contexts.len() >= limits::CONTEXTS && !known.contexts.contains_key(name) {
-        return Err(RegistryError::Full { what: "contexts", most: limits::CONTEXTS });
+/// Returns whether a set is that of a context's documents.
+fn offers_documents(applied: &Applied, name: &ToolSetName) -> bool {
+    let is_it = |it: &Wanted| matches!(it.config.source, Source::Documents(_));
+    applied.wanted.iter().any(|it| it.config.name == *name && is_it(it))
+}
+
+/// Returns where a set comes from that is neither configured nor was added, and what to do.
+fn whence(applied: &Applied, name: &ToolSetName) -> String {
+    if Registry::is_fixed(name) {
+        return "it is a part of Faber and always there".to_owned();
     }
-    let Some(change) = data.get(FIELD).filter(|it| !it.is_null()) else { return Ok(()) };
-    let mut documents = known.documents.get(name).cloned().unwrap_or_default();
-    patches::merge(&mut documents, change);
-    let checked = Documents::read(name, &documents);
-    checked.and_then(|_| Documents::set_of(name)).map_err(RegistryError::Invalid)?;
-    Ok(())
+    let wanted = applied.wanted.iter().find(|it| it.config.name == *name);
+    match wanted.and_then(|it| it.config.context.as_deref()) {
+        Some(context) => format!(
+            "it has the documents of the context `{context}`: set its `{FIELD}` to null, or switch the set off"
+        ),
+        None => "this program brings it: switch it off".to_owned(),
+    }
 }
 
 fn has(wanted: &[Wanted], name: &ToolSetName) -> bool {

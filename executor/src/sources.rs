@@ -20,7 +20,7 @@ use shared::{
     store::Store,
     tool::qualified,
 };
-use tokio::{task::JoinSet, time::timeout};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::builtin::Needs;
@@ -41,7 +41,7 @@ use crate::{
         command::CommandTool,
         mcp::{Keeper, Line},
     },
-    toolbox::{ReadyTool, SetExists, SetStatus, ToolSet, Toolbox},
+    toolbox::{ReadyTool, SetStatus, ToolSet, Toolbox},
 };
 
 /// How long a set may take to connect: what needs it waits so long.
@@ -78,6 +78,28 @@ impl Kept {
             Self::Server(line) => line.wake(),
             Self::Offers(turn) => turn.wake(),
         }
+    }
+}
+
+/// What became of tools that are written down.
+#[derive(Debug, Default)]
+struct Made {
+    tools: Vec<ReadyTool>,
+    left_out: Vec<String>,
+}
+
+impl Made {
+    /// Returns a set with these tools. It has failed where none is left of those that it should have.
+    fn within(self, set: ToolSet) -> ToolSet {
+        let Self { tools, left_out } = self;
+        for why in &left_out {
+            tracing::warn!(set = %set.name, %why, "a tool is left out");
+        }
+        let status = match left_out.first() {
+            Some(why) if tools.is_empty() => SetStatus::Failed { error: why.clone() },
+            _ => SetStatus::Ready,
+        };
+        ToolSet { status, tools, left_out, ..set }
     }
 }
 
@@ -124,17 +146,9 @@ impl Sources {
         self.output_bytes
     }
 
-    /// Registers a set behind those that are there and begins to connect it: commands are ready
-    /// at once, servers connect side by side. Needs a runtime.
-    pub fn add(&self, config: SetConfig) -> Result<(), SetExists> {
-        if self.toolbox.set(&config.name).is_some() {
-            return Err(SetExists(config.name));
-        }
-        self.put(config);
-        Ok(())
-    }
-
-    /// Registers a set as [`add`](Self::add) does, in the place of the one that has its name.
+    /// Registers a set in the place of the one that has its name, or behind those that are there,
+    /// and begins to connect it: commands are ready at once, servers connect side by side. Needs a
+    /// runtime.
     pub fn put(&self, config: SetConfig) {
         self.let_go(&config.name);
         let mut set = ToolSet {
@@ -144,6 +158,7 @@ impl Sources {
             is_active: config.active,
             status: SetStatus::Connecting,
             tools: Vec::new(),
+            left_out: Vec::new(),
         };
         match config.source {
             Source::Mcp(mcp) => {
@@ -164,8 +179,8 @@ impl Sources {
                 self.ask(config.name, Box::new(offers));
             }
             Source::Tools(tools) => {
-                (set.status, set.tools) = self.commands(&set.name, tools, &BTreeMap::new());
-                self.toolbox.put(set);
+                let made = self.commands(&set.name, tools, &BTreeMap::new());
+                self.toolbox.put(made.within(set));
             }
             Source::Documents(documents) => {
                 let tools = documents::tools(&set.name, &documents, self.output_bytes);
@@ -194,16 +209,19 @@ impl Sources {
         };
         let ready = self.toolbox.tools(&config.name);
         let by_name: BTreeMap<_, _> = ready.iter().map(|it| (&it.definition().name, it)).collect();
-        let kept = old.iter().filter_map(|it| Some((&it.name, (it, *by_name.get(&it.name)?))));
-        let (status, tools) = self.commands(&config.name, tools.clone(), &kept.collect());
-        self.toolbox.put(ToolSet {
+        // Of two that have a name the first is there, so it comes last.
+        let old = old.iter().rev();
+        let kept = old.filter_map(|it| Some((&it.name, (it, *by_name.get(&it.name)?))));
+        let made = self.commands(&config.name, tools.clone(), &kept.collect());
+        self.toolbox.put(made.within(ToolSet {
             source: config.kind(),
             description: config.purpose(),
             is_active: config.active,
-            status,
-            tools,
+            status: SetStatus::Ready,
+            tools: Vec::new(),
+            left_out: Vec::new(),
             name: config.name,
-        });
+        }));
     }
 
     /// Asks for the tools of a set until they are known.
@@ -241,33 +259,6 @@ impl Sources {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a set is no longer connecting, at most for `wait`, and returns its status. One
-    /// that has failed is asked again first, though not too soon. Nothing if there is no such set.
-    pub async fn ready(&self, name: &ToolSetName, wait: Duration) -> Option<SetStatus> {
-        self.retry(name);
-        let mut changes = self.toolbox.changes();
-        let settled = async {
-            while self.status(name) == Some(SetStatus::Connecting)
-                && changes.changed().await.is_ok()
-            {}
-        };
-        let _ = timeout(wait, settled).await;
-        self.status(name)
-    }
-
-    /// Waits until no set is connecting, at most for `wait`; returns whether that is so.
-    pub async fn all_settled(&self, wait: Duration) -> bool {
-        let mut changes = self.toolbox.changes();
-        let settled = async { while self.is_connecting() && changes.changed().await.is_ok() {} };
-        let _ = timeout(wait, settled).await;
-        !self.is_connecting()
-    }
-
-    /// Connects a set again that has failed, unless that was a moment ago; returns whether it does.
-    pub fn retry(&self, name: &ToolSetName) -> bool {
-        self.toolbox.wake(name)
-    }
-
     /// Ends the servers: closes their input, waits, and kills what does not end.
     pub async fn close(&self) {
         self.stop.cancel();
@@ -275,35 +266,39 @@ impl Sources {
         while keepers.join_next().await.is_some() {}
     }
 
-    /// Makes tools ready; those of `kept` are it already.
+    /// Returns what is wrong with the first tool of a set that cannot be made, if one cannot.
+    pub(crate) fn complaint(&self, set: &ToolSetName, tools: Vec<CommandTool>) -> Option<String> {
+        self.commands(set, tools, &BTreeMap::new()).left_out.into_iter().next()
+    }
+
+    /// Makes tools ready; those of `kept` are it already. One that cannot be made, or whose name
+    /// another has, is left out, and takes none of the others with it.
     fn commands(
         &self,
         set: &ToolSetName,
         tools: Vec<CommandTool>,
         kept: &BTreeMap<&ToolName, (&CommandTool, &ReadyTool)>,
-    ) -> (SetStatus, Vec<ReadyTool>) {
+    ) -> Made {
         let mut names = BTreeSet::new();
-        if let Some(twin) = tools.iter().find(|it| !names.insert(qualified(set, &it.name))) {
-            let error = format!("two tools are called `{}`: rename one", twin.name);
-            return (SetStatus::Failed { error }, Vec::new());
+        let mut made = Made::default();
+        for tool in tools {
+            if !names.insert(qualified(set, &tool.name)) {
+                made.left_out.push(format!("two tools are called `{}`: rename one", tool.name));
+                continue;
+            }
+            let ready = match kept.get(&tool.name) {
+                Some((old, ready)) if **old == tool => Ok(ReadyTool::clone(ready)),
+                _ => {
+                    let launcher = &self.needs.launcher;
+                    tool.into_tool(set, self.output_bytes, launcher).map(ReadyTool::new)
+                }
+            };
+            match ready {
+                Ok(ready) => made.tools.push(ready),
+                Err(err) => made.left_out.push(err.to_string()),
+            }
         }
-        let make = |it: CommandTool| match kept.get(&it.name) {
-            Some((old, ready)) if **old == it => Ok(ReadyTool::clone(ready)),
-            _ => it.into_tool(set, self.output_bytes, &self.needs.launcher).map(ReadyTool::new),
-        };
-        let tools: Result<Vec<_>, _> = tools.into_iter().map(make).collect();
-        match tools {
-            Ok(tools) => (SetStatus::Ready, tools),
-            Err(err) => (SetStatus::Failed { error: err.to_string() }, Vec::new()),
-        }
-    }
-
-    fn status(&self, name: &ToolSetName) -> Option<SetStatus> {
-        self.toolbox.set(name).map(|it| it.status)
-    }
-
-    fn is_connecting(&self) -> bool {
-        self.toolbox.is_connecting()
+        made
     }
 }
 
@@ -341,7 +336,7 @@ mod tests {
         let tool = json!({ "name": "t", "effect": "read", "run": { "command": ["date", "-u"] } });
         let set = parse(json!({ "tools": [tool] })).unwrap();
         let toolbox = Toolbox::default();
-        Sources::new(&toolbox, limits::OUTPUT_BYTES).add(set).unwrap();
+        Sources::new(&toolbox, limits::OUTPUT_BYTES).put(set);
         let tools = &toolbox.sets()[0].tools;
         assert_eq!(tools[0].definition().effect, shared::tool::Effect::Read);
     }
@@ -361,6 +356,9 @@ mod tests {
             ],
         );
         check(json!({ "mcp": { "args": [] } }), expect!["missing field `command`"]);
+        let tool = json!({ "name": "t", "run": { "foo": 1 } });
+        let why = parse(json!({ "tools": [tool] })).unwrap_err().to_string();
+        assert!(why.contains("`foo`") && why.ends_with("`{ http: { url: … } }`)"), "{why}");
         let tool = json!({ "name": "t", "run": { "command": [] } });
         check(json!({ "tools": [tool] }), expect!["a command needs a program, as in `[date, -u]`"]);
     }
@@ -369,22 +367,47 @@ mod tests {
     fn check_failed(tools: Value, expected: Expect) {
         let toolbox = Toolbox::default();
         let set = parse(json!({ "tools": tools })).unwrap();
-        Sources::new(&toolbox, limits::OUTPUT_BYTES).add(set).unwrap();
+        Sources::new(&toolbox, limits::OUTPUT_BYTES).put(set);
         let SetStatus::Failed { error } = toolbox.sets().remove(0).status else { panic!("failed") };
         expected.assert_eq(&error);
     }
 
     #[test]
-    fn commands_that_cannot_be_called_fail_their_set() {
+    fn a_tool_that_cannot_be_made_takes_no_other_with_it() {
+        let toolbox = Toolbox::default();
+        let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES);
+        let first = json!({ "name": "t", "description": "the first" });
+        let odd = json!({ "name": "odd", "parameters": { "type": "strnig" } });
+        let written = |tools: Value| parse(json!({ "tools": tools })).unwrap();
+        let set = written(json!([first, odd, { "name": "s.t" }, { "name": "t" }, { "name": "u" }]));
+        sources.put(set.clone());
+        let there = || {
+            let set = toolbox.sets().remove(0);
+            assert_eq!(set.status, SetStatus::Ready);
+            let tools = set.tools.iter().map(ReadyTool::definition);
+            let tools: Vec<_> =
+                tools.map(|it| format!("{}: {}", it.qualified(), it.description)).collect();
+            (tools, set.left_out)
+        };
+        let (tools, left_out) = there();
+        assert_eq!(tools, ["s.t: the first", "s.u: "]);
+        assert!(left_out[0].contains("the `parameters` of `odd`"), "{left_out:?}");
+        assert_eq!(
+            left_out[1..],
+            ["two tools are called `s.t`: rename one", "two tools are called `t`: rename one"]
+        );
+        // What was left out is there once it is alone.
+        sources.change(written(json!([{ "name": "t" }])), &set);
+        assert_eq!(there(), (vec!["s.t: ".to_owned()], Vec::new()));
+    }
+
+    #[test]
+    fn a_set_without_a_tool_that_can_be_made_has_failed() {
         check_failed(
             json!([{ "name": "t", "run": { "command": ["echo", "{{nmae}}"] } }]),
             expect![
                 "the command of `t` names `{{nmae}}`, which is none of its parameters: add it to the properties in `parameters`"
             ],
-        );
-        check_failed(
-            json!([{ "name": "t" }, { "name": "t" }]),
-            expect!["two tools are called `t`: rename one"],
         );
         check_failed(
             json!([{ "name": "t", "parameters": { "type": "strnig" } }]),

@@ -3,7 +3,7 @@
 mod listing;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
@@ -13,7 +13,7 @@ use serde_json::Value;
 use shared::{
     id::{ToolName, ToolSetName},
     schema::Schema,
-    tool::{Names, Rank, ToolDefinition},
+    tool::{Names, Rank, ToolDefinition, prefix},
 };
 use tokio::{sync::watch, time};
 use tokio_util::sync::CancellationToken;
@@ -37,6 +37,8 @@ pub struct ToolSet {
     pub status: SetStatus,
     /// Its tools, in the order of their source.
     pub tools: Vec<ReadyTool>,
+    /// Why tools are left out that its source has, for people.
+    pub left_out: Vec<String>,
 }
 
 /// Whether the tools of a set are known.
@@ -101,6 +103,9 @@ type Waker = Box<dyn Fn(&ToolSetName) -> bool + Send + Sync>;
 #[derive(Debug, Default)]
 struct Inventory {
     sets: Vec<ToolSet>,
+    /// Sets that have failed before and are asked again: nobody waits for those that does not need
+    /// them.
+    again: BTreeSet<ToolSetName>,
     /// Where each name leads: the set, and the tool in it. Made when one is first asked for.
     names: OnceLock<Names<(usize, usize)>>,
     /// How often it has changed.
@@ -160,6 +165,7 @@ impl ToolSet {
             is_active: true,
             status: SetStatus::Ready,
             tools: tools.into_iter().map(ReadyTool::new).collect(),
+            left_out: Vec::new(),
         }
     }
 }
@@ -174,6 +180,7 @@ impl ToolSet {
             is_active: self.is_active,
             status: self.status.clone(),
             tools: Vec::new(),
+            left_out: self.left_out.clone(),
         }
     }
 }
@@ -259,6 +266,7 @@ impl Toolbox {
             return false;
         }
         set.status = SetStatus::Connecting;
+        inventory.again.insert(name.clone());
         inventory.revision += 1;
         drop(inventory);
         self.0.changes.send_replace(());
@@ -279,6 +287,10 @@ impl Toolbox {
 
     /// Puts a set in the place of the one of its name, or behind those that are there.
     pub fn put(&self, set: ToolSet) {
+        // It is another one, which nobody has asked yet.
+        let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
+        inventory.again.remove(&set.name);
+        drop(inventory);
         self.change(|sets| match sets.iter_mut().find(|it| it.name == set.name) {
             Some(there) => *there = set,
             None => sets.push(set),
@@ -322,6 +334,11 @@ impl Toolbox {
         self.inventory().sets.clone()
     }
 
+    /// Returns the name of every set.
+    pub fn set_names(&self) -> BTreeSet<ToolSetName> {
+        self.inventory().sets.iter().map(|it| it.name.clone()).collect()
+    }
+
     /// Returns a number that is another one whenever something has changed.
     pub fn revision(&self) -> u64 {
         self.inventory().revision
@@ -347,34 +364,54 @@ impl Toolbox {
     }
 
     /// Returns whether a name may mean something else once the sets that are connecting are not any
-    /// more: one of them may have a better claim to it.
+    /// more: one of them may have a better claim to it. One that has failed before has none to what
+    /// another set has.
     pub fn may_change(&self, name: &ToolName) -> bool {
         let inventory = self.inventory();
         let rivals = match inventory.names().find(name.as_str()) {
             Some((Rank::Qualified, _)) => return false,
+            // Nobody else's name begins with that of a set.
+            Some((_, (set, _))) if prefix(name.as_str()) == Some(inventory.name_of(set)) => {
+                return inventory.sets[set].status == SetStatus::Connecting;
+            }
             Some((Rank::Own, (set, _))) => &inventory.sets[..set],
             Some((Rank::Short, _)) => inventory.sets.as_slice(),
             None => return matches!(inventory.missing(name), Found::Connecting),
         };
-        rivals.iter().any(|it| it.status == SetStatus::Connecting)
+        rivals.iter().any(|it| inventory.is_beginning(it))
     }
 
     /// Returns what a name means right now: `set.name`, or the plain name of the earliest set
     /// that has it, active or not.
     pub fn find(&self, name: &ToolName) -> Found {
         let inventory = self.inventory();
-        if let Some((set, tool)) = inventory.names().get(name.as_str()) {
-            let set = &inventory.sets[set];
-            let tool = set.tools[tool].clone();
-            return if set.is_active { Found::Tool(tool) } else { Found::Inactive(tool) };
-        }
-        inventory.missing(name)
+        inventory.found(name, inventory.names().get(name.as_str()))
     }
 
-    /// Returns whether every one of `names` can be called, or is only switched off.
+    /// Returns what a name means right now that a plan has. Plans have the names that always mean a
+    /// tool, `set.name`: no other tool is ever called in its place.
+    pub fn find_planned(&self, name: &ToolName) -> Found {
+        let inventory = self.inventory();
+        inventory.found(name, inventory.qualified(name))
+    }
+
+    /// Returns the tool that has a name by itself, active or not: as `set.name`, or as its source
+    /// calls it. What it is only short for is nothing.
+    pub fn find_own(&self, name: &ToolName) -> Option<ReadyTool> {
+        let inventory = self.inventory();
+        match inventory.names().find(name.as_str())? {
+            (Rank::Qualified | Rank::Own, (set, tool)) => {
+                Some(inventory.sets[set].tools[tool].clone())
+            }
+            (Rank::Short, _) => None,
+        }
+    }
+
+    /// Returns whether every one of `names`, which a plan has, can be called, or is only switched
+    /// off.
     pub fn has_all<'a>(&self, names: impl IntoIterator<Item = &'a ToolName>) -> bool {
         let inventory = self.inventory();
-        names.into_iter().all(|it| inventory.names().get(it.as_str()).is_some())
+        names.into_iter().all(|it| inventory.qualified(it).is_some())
     }
 
     /// Returns what counts the calls.
@@ -387,45 +424,46 @@ impl Toolbox {
         self.0.changes.subscribe()
     }
 
-    /// Waits until no set is connecting any more, at most so long.
+    /// Waits until no set is connecting for the first time any more, at most so long.
     pub async fn settled(&self, most: Duration) {
+        self.until(most, || !self.has_beginners()).await;
+    }
+
+    /// Waits until a set is not connecting any more, at most so long, and returns its status;
+    /// nothing where there is no such set.
+    pub async fn settled_set(&self, name: &ToolSetName, most: Duration) -> Option<SetStatus> {
+        let status = || self.set(name).map(|it| it.status);
+        self.until(most, || status() != Some(SetStatus::Connecting)).await;
+        status()
+    }
+
+    /// Waits until no set that is connecting can change what these names mean, at most so long.
+    pub async fn certain(&self, names: &[ToolName], most: Duration) {
+        self.until(most, || !names.iter().any(|it| self.may_change(it))).await;
+    }
+
+    /// Waits until something is so that changes with the sets, at most so long. Whoever waited sees
+    /// what is there.
+    async fn until(&self, most: Duration, is_so: impl Fn() -> bool) {
         let mut changes = self.changes();
-        let settled = async {
+        let wait = async {
             loop {
                 changes.mark_unchanged();
-                if !self.is_connecting() {
-                    return;
-                }
-                if changes.changed().await.is_err() {
+                if is_so() || changes.changed().await.is_err() {
                     return;
                 }
             }
         };
-        // Whoever waited sees what is there.
-        let _ = time::timeout(most, settled).await;
+        let _ = time::timeout(most, wait).await;
     }
 
-    /// Returns whether a set is still connecting.
-    pub fn is_connecting(&self) -> bool {
-        self.inventory().sets.iter().any(|it| it.status == SetStatus::Connecting)
+    /// Returns whether a set is connecting that was never asked before.
+    fn has_beginners(&self) -> bool {
+        let inventory = self.inventory();
+        inventory.sets.iter().any(|it| inventory.is_beginning(it))
     }
 
     /// Opens the inventory. Nobody holds it across a wait.
-    /// Waits until no set that is connecting can change what a name means, at most so long.
-    pub async fn certain(&self, name: &ToolName, most: Duration) {
-        let mut changes = self.changes();
-        let certain = async {
-            loop {
-                changes.mark_unchanged();
-                if !self.may_change(name) || changes.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        // Whoever waited sees what is there.
-        let _ = time::timeout(most, certain).await;
-    }
-
     fn inventory(&self) -> RwLockReadGuard<'_, Inventory> {
         // Nothing that changes it can panic half-way.
         self.0.inventory.read().unwrap_or_else(PoisonError::into_inner)
@@ -433,7 +471,10 @@ impl Toolbox {
 
     fn change<T>(&self, change: impl FnOnce(&mut Vec<ToolSet>) -> T) -> T {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
-        let result = change(&mut inventory.sets);
+        let Inventory { sets, again, .. } = &mut *inventory;
+        let result = change(sets);
+        again
+            .retain(|name| sets.iter().any(|it| it.name == *name && it.status != SetStatus::Ready));
         inventory.names = OnceLock::new();
         inventory.listed = OnceLock::new();
         inventory.revision += 1;
@@ -457,7 +498,7 @@ impl Inventory {
 
     fn names(&self) -> &Names<(usize, usize)> {
         self.names.get_or_init(|| {
-            let mut names = Names::default();
+            let mut names = Names::of(self.sets.iter().map(|it| it.name.clone()));
             for (at, set) in self.sets.iter().enumerate() {
                 for (n, tool) in set.tools.iter().enumerate() {
                     names.add(tool.definition(), (at, n));
@@ -467,13 +508,37 @@ impl Inventory {
         })
     }
 
+    /// Returns where the tool is whose `set.name` a name is.
+    fn qualified(&self, name: &ToolName) -> Option<(usize, usize)> {
+        match self.names().find(name.as_str())? {
+            (Rank::Qualified, at) => Some(at),
+            _ => None,
+        }
+    }
+
+    fn found(&self, name: &ToolName, at: Option<(usize, usize)>) -> Found {
+        let Some((set, tool)) = at else { return self.missing(name) };
+        let set = &self.sets[set];
+        let tool = set.tools[tool].clone();
+        if set.is_active { Found::Tool(tool) } else { Found::Inactive(tool) }
+    }
+
+    fn name_of(&self, set: usize) -> &str {
+        self.sets[set].name.as_str()
+    }
+
+    /// Returns whether a set is connecting that was never asked before.
+    fn is_beginning(&self, set: &ToolSet) -> bool {
+        set.status == SetStatus::Connecting && !self.again.contains(&set.name)
+    }
+
     fn listed(&self) -> &Arc<Listed> {
         self.listed.get_or_init(|| Arc::new(Listed::new(&self.sets, self.names())))
     }
 
     /// Says why a name means nothing: perhaps its set is not known yet.
     fn missing(&self, name: &ToolName) -> Found {
-        let prefix = name.as_str().split_once('.').map(|(set, _)| set);
+        let prefix = prefix(name.as_str());
         let own = self.sets.iter().find(|it| Some(it.name.as_str()) == prefix);
         let suspects = own.map_or(self.sets.as_slice(), std::slice::from_ref);
         if suspects.iter().any(|it| it.status == SetStatus::Connecting) {

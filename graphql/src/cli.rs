@@ -13,11 +13,13 @@ mod doctor;
 mod drive;
 mod endings;
 mod events;
+mod explain;
 mod failure;
 mod follow;
 mod house;
 mod inspect;
 mod lists;
+mod mcp;
 mod models;
 mod paint;
 mod planning;
@@ -26,6 +28,7 @@ mod prune;
 mod remote;
 mod render;
 mod run;
+mod saved;
 mod screen;
 mod select;
 mod serve;
@@ -102,9 +105,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(err) => return refuse(&err, &arguments, &environment),
     };
     log(&environment);
-    if matches!(cli.command, Command::Serve { .. } | Command::Worker | Command::Run(_))
-        && let Err(err) = executor::confine::keep_to_itself()
-    {
+    if let Err(err) = executor::confine::keep_to_itself() {
         tracing::warn!(%err, "other processes of this user can read the environment of this one");
     }
     let screen = Screen::new(cli.globals.json, &environment);
@@ -169,9 +170,10 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Watch { id } => run::watch(&session, &id).await,
         Command::Resume { id } => steer::resume(&session, &id).await,
         Command::Retry { id, from_step } => steer::retry(&session, &id, from_step).await,
-        Command::Save { name, plan, inputs } => {
-            run::save(&session, &name, &plan, inputs.as_deref()).await
-        }
+        Command::Save(args) => saved::save(&session, args).await,
+        Command::Unsave { name } => saved::unsave(&session, &name).await,
+        Command::Export(args) => saved::export(&session, args).await,
+        Command::Mcp => Box::pin(mcp::mcp(&session)).await,
         Command::Prune { older_than } => prune::prune(&session, &older_than).await,
         Command::Cancel { id, reason } => steer::cancel(&session, &id, reason).await,
         Command::Pause { id } => steer::pause(&session, &id).await,

@@ -32,6 +32,7 @@ pub use self::{
     environment::{Environment, Secret, variable},
     limits::Limits,
 };
+use crate::engine::PlanCache;
 
 /// The file that is read where none is named.
 const FILE: &str = "faber.yaml";
@@ -90,6 +91,8 @@ pub struct Config {
     pub listen: Setting<SocketAddr>,
     /// The planner's name.
     pub planner: Setting<String>,
+    /// Whether plans are taken again that were made of the same query.
+    pub plan_cache: Setting<PlanCache>,
     /// The toolsets, in the order in which they are registered.
     pub toolsets: Setting<Vec<SetConfig>>,
     /// The most of everything.
@@ -167,6 +170,7 @@ impl Config {
             server,
             listen: listen(flags, environment)?,
             planner: or_default(file.planner, || PLANNER.to_owned()),
+            plan_cache: or_default(file.plan_cache, PlanCache::default),
             toolsets,
             limits: file.limits,
             embedding: or_default(file.embedding, EmbeddingConfig::default),

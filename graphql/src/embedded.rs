@@ -11,6 +11,7 @@ use executor::{
     options::Options,
     registry::{self, Registry},
     sources::Sources,
+    tool::flow,
     toolbox::{ToolSet, Toolbox},
     worker::{Parts, Scope, Worker},
 };
@@ -56,6 +57,12 @@ impl Embedded {
         let clock: Arc<dyn Clock> = Arc::new(WallClock);
         let toolbox = Toolbox::default();
         for set in sets {
+            // These two would be Faber's own instead.
+            if [flow::SET, registry::TOOL_SET].contains(&set.name.as_str()) {
+                let name = &set.name;
+                let why = format!("the toolset `{name}` is Faber's own: give yours another name");
+                return Err(EngineError::Conflict(why));
+            }
             let named = |err: executor::toolbox::SetExists| {
                 EngineError::Conflict(format!("{err}: give the toolset another name"))
             };
@@ -142,7 +149,6 @@ impl Embedded {
 
 #[cfg(test)]
 mod tests {
-    use executor::tool::flow;
     use serde_json::json;
     use shared::execution::ExecutionState;
 
@@ -167,7 +173,23 @@ mod tests {
 
     #[tokio::test]
     async fn sets_have_different_names() {
-        let twice = Embedded::open("memory:", [flow::flow(), flow::flow()]).await;
-        assert_eq!(twice.err().map(|it| it.code()), Some("CONFLICT"));
+        let own = |name: &str| ToolSet::ready(name.parse().unwrap(), "local", "d", []);
+        for sets in [vec![own("a"), own("a")], vec![own("flow")], vec![own("ToolSet")]] {
+            let refused = Embedded::open("memory:", sets).await;
+            assert_eq!(refused.err().map(|it| it.code()), Some("CONFLICT"));
+        }
+    }
+
+    #[tokio::test]
+    async fn sets_of_ones_own_are_switched_like_all_others() {
+        let own = ToolSet::ready("own".parse().unwrap(), "local", "d", []);
+        let faber = Embedded::open("memory:", [own]).await.unwrap();
+        let name = "own".parse().unwrap();
+        for on in [false, true] {
+            let switched = faber.engine().switch(&["own".to_owned()], on).await.unwrap();
+            assert_eq!(switched.changed, ["own"]);
+            assert_eq!(faber.engine().toolbox().set(&name).unwrap().is_active, on);
+        }
+        faber.close().await;
     }
 }

@@ -6,9 +6,11 @@ mod again;
 mod candidates;
 mod dry;
 mod error;
+mod export;
 mod inputs;
 mod learning;
 mod planning;
+mod remembered;
 mod saved;
 mod select;
 mod steering;
@@ -44,7 +46,9 @@ use shared::{
 pub use self::{
     again::BulkAction,
     error::EngineError,
+    export::{as_file, as_input},
     planning::{PlanningOptions, Verdict},
+    remembered::PlanCache,
     select::{Chosen, Colliding, SELECTED, Wanted},
     toolkit::{Link, NewAction, ToolkitChange},
     tools::DirectCall,
@@ -63,10 +67,14 @@ pub struct Engine {
     planner: Arc<dyn Planner>,
     choosing: select::Choosing,
     embedders: Arc<Embedders>,
+    /// Whether plans are taken again that were made of the same query.
+    plan_cache: PlanCache,
     clock: Arc<dyn Clock>,
     options: Arc<Options>,
     /// Which tools go with which actions.
     kit: Arc<toolkit::Kit>,
+    /// What executions have taught.
+    learning: Arc<learning::Learning>,
     /// The catalog of every tool, with the toolbox's number that it was made at.
     catalog: Arc<Mutex<Option<(u64, Catalog)>>>,
     /// What whoever asks may do.
@@ -101,9 +109,11 @@ impl Engine {
             planner,
             choosing: select::Choosing::default(),
             embedders: Arc::new(embedders),
+            plan_cache: PlanCache::default(),
             clock,
             options: Arc::new(options),
             kit: Arc::default(),
+            learning: Arc::default(),
             catalog: Arc::default(),
             grant: Grant::default(),
         }
@@ -114,6 +124,12 @@ impl Engine {
     pub fn with_embedders(self, wanted: Vec<Source>) -> Self {
         let embedders = Embedders::new(wanted, Arc::clone(&self.store) as _);
         Self { embedders: Arc::new(embedders), ..self }
+    }
+
+    /// Returns the engine with another rule for queries that were planned before.
+    #[must_use]
+    pub fn with_plan_cache(self, plan_cache: PlanCache) -> Self {
+        Self { plan_cache, ..self }
     }
 
     /// Returns what turns texts into vectors.
@@ -146,11 +162,17 @@ impl Engine {
         &self.clock
     }
 
-    /// Returns the tools that a plan of whoever asks may use, once no set is connecting any more.
+    /// Returns the tools that a plan of whoever asks may use, once no set is connecting for the
+    /// first time any more.
     pub async fn catalog(&self) -> Catalog {
         self.settled().await;
+        self.catalog_now()
+    }
+
+    /// Returns the tools that a plan of whoever asks may use, as they are known now.
+    fn catalog_now(&self) -> Catalog {
         if !self.grant.allows_every_tool() {
-            return Self::catalog_of(&self.sets());
+            return self.catalog_of(&self.sets());
         }
         // Asked before the sets: a catalog that is newer than its number is only made anew.
         let revision = self.toolbox.revision();
@@ -159,19 +181,21 @@ impl Engine {
         {
             return catalog.clone();
         }
-        let catalog = Self::catalog_of(&self.sets());
+        let catalog = self.catalog_of(&self.sets());
         let kept = (revision, catalog.clone());
         *self.catalog.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
         catalog
     }
 
-    fn catalog_of(sets: &[ToolSet]) -> Catalog {
-        Catalog::new(sets.iter().flat_map(|set| {
+    fn catalog_of(&self, sets: &[ToolSet]) -> Catalog {
+        let tools = sets.iter().flat_map(|set| {
             set.tools.iter().map(|tool| CatalogTool {
                 definition: Arc::clone(tool.definition()),
                 is_active: set.is_active,
             })
-        }))
+        });
+        // Also those that are not known yet, or not whoever's that asks: their names are theirs.
+        Catalog::of(tools, self.toolbox.set_names())
     }
 
     /// Returns a plan, if there is one.

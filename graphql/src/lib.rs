@@ -8,3 +8,4 @@ pub mod embedded;
 pub mod engine;
 pub mod schema;
 pub mod server;
+pub mod web;

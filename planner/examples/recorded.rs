@@ -1,11 +1,11 @@
-//! Selection with vectors that were recorded before: figures over queries whose right tools are
-//! known, and collisions, without a model at hand.
+//! How good selection is: figures over queries whose right tools are known, and collisions.
 //!
-//! `cargo run -p planner --example recorded -- TEXTS.json VECTORS.f32 TOOLS.json QUERIES.jsonl`
+//! `cargo run -p planner --example recorded -- MODEL TOOLS QUERIES.jsonl`
 //!
-//! `TEXTS.json` is a list of texts, `VECTORS.f32` their vectors one after another (little-endian
-//! `f32`), `TOOLS.json` is `{"tools_list": […]}`, and each line of `QUERIES.jsonl` is `{"query", "gold"}`.
-//! Texts without a vector are printed to standard error and have one of zeros.
+//! `MODEL` is `builtin`, a directory with a model, or a file of vectors that were recorded before,
+//! `{"vectors": {TEXT: [NUMBER, …]}}`; texts without a vector are then printed to standard error and have
+//! one of zeros. `TOOLS` is `{"tools_list": […]}`, or a tool a line, `{"name", "text"}`, where the text may begin
+//! with the name. Each line of `QUERIES.jsonl` is `{"query", "gold"}`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 
@@ -13,17 +13,21 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     error::Error,
     fs,
+    path::Path,
     sync::Arc,
     time::Instant,
 };
 
 use async_trait::async_trait;
 use planner::{
-    embed::{EmbedError, Embedder},
+    embed::{EmbedError, Embedder, Kept, Local},
     select::{Ask, Criterion, Figures, MARGIN, Selector, Similarity, Tools},
 };
 use serde_json::{Value, json};
-use shared::tool::{Effect, ToolDefinition};
+use shared::{
+    store::memory::Memory,
+    tool::{Effect, ToolDefinition},
+};
 
 #[derive(Debug)]
 struct Recorded {
@@ -48,25 +52,32 @@ impl Embedder for Recorded {
     }
 }
 
-fn recorded(texts: &str, vectors: &str) -> Result<Recorded, Box<dyn Error>> {
-    let texts: Vec<String> = serde_json::from_str(&fs::read_to_string(texts)?)?;
-    let cells: Vec<f32> = fs::read(vectors)?
-        .chunks_exact(4)
-        .map(|it| f32::from_le_bytes([it[0], it[1], it[2], it[3]]))
-        .collect();
-    let dimensions = cells.len() / texts.len().max(1);
-    let rows = cells.chunks_exact(dimensions.max(1)).map(<[f32]>::to_vec);
-    Ok(Recorded { vectors: texts.into_iter().zip(rows).collect(), dimensions })
+async fn embedder(model: &str) -> Result<Arc<dyn Embedder>, Box<dyn Error>> {
+    if Path::new(model).is_file() {
+        let mut file: Value = serde_json::from_str(&fs::read_to_string(model)?)?;
+        let vectors: BTreeMap<String, Vec<f32>> = serde_json::from_value(file["vectors"].take())?;
+        let dimensions = vectors.values().next().map_or(0, Vec::len);
+        return Ok(Arc::new(Recorded { vectors, dimensions }));
+    }
+    let local = match model {
+        "builtin" => Local::builtin().await?,
+        directory => Local::open(Path::new(directory)).await?,
+    };
+    Ok(Arc::new(Kept::new(Arc::new(local), Arc::new(Memory::new()))))
 }
 
 fn tools(file: &str) -> Result<Tools, Box<dyn Error>> {
-    let file: Value = serde_json::from_str(&fs::read_to_string(file)?)?;
-    let list = file["tools_list"].as_array().ok_or("there is no `tools_list`")?;
+    let text = fs::read_to_string(file)?;
+    let list: Vec<Value> = match serde_json::from_str::<Value>(&text) {
+        Ok(mut file) => serde_json::from_value(file["tools_list"].take())?,
+        Err(_) => text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?,
+    };
     let tool = |it: &Value| -> Result<Arc<ToolDefinition>, Box<dyn Error>> {
+        let description = it["description"].as_str().or(it["text"].as_str()).unwrap_or_default();
         Ok(Arc::new(ToolDefinition {
             name: it["name"].as_str().unwrap_or_default().parse()?,
             set: "tools".parse()?,
-            description: it["description"].as_str().unwrap_or_default().to_owned(),
+            description: description.to_owned(),
             input_schema: json!({ "properties": it["arguments"] }),
             output_schema: None,
             effect: Effect::Read,
@@ -80,18 +91,17 @@ fn tools(file: &str) -> Result<Tools, Box<dyn Error>> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [texts, vectors, tools_file, queries] = arguments.as_slice() else {
-        return Err("give TEXTS.json VECTORS.f32 TOOLS.json QUERIES.jsonl".into());
+    let [model, tools_file, queries] = arguments.as_slice() else {
+        return Err("give MODEL TOOLS QUERIES.jsonl".into());
     };
-    let (tools, selector) =
-        (tools(tools_file)?, Selector::new(Some(Arc::new(recorded(texts, vectors)?))));
+    let (tools, selector) = (tools(tools_file)?, Selector::new(Some(embedder(model).await?)));
     let queries: Vec<Value> =
         fs::read_to_string(queries)?.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     for by in Criterion::ALL {
         let mut figures = Figures::default();
         for known in &queries {
             let query = known["query"].as_str().unwrap_or_default();
-            let ask = Ask { query, by, limit: 100, margin: MARGIN };
+            let ask = Ask { query, by, limit: 100, margin: MARGIN, taught: None };
             let matches = selector.select(&tools, &ask, |_| true).await?.matches;
             if queries.len() <= 8 {
                 let best = matches.first().map(|it| (tools[it.at].name.as_str(), it));

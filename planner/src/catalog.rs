@@ -13,10 +13,16 @@ use shared::{
 use crate::offline::Read;
 
 /// The tools that a plan may use. Clones share one list.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Catalog(Arc<Listed>);
 
-#[derive(Debug, Default)]
+impl Default for Catalog {
+    fn default() -> Self {
+        Self::new([])
+    }
+}
+
+#[derive(Debug)]
 struct Listed {
     tools: Vec<CatalogTool>,
     names: Names<usize>,
@@ -36,8 +42,19 @@ pub struct CatalogTool {
 impl Catalog {
     /// Collects tools, in the order in which their sets were registered.
     pub fn new(tools: impl IntoIterator<Item = CatalogTool>) -> Self {
+        Self::of(tools, [])
+    }
+
+    /// Does so where there are these sets, too, whether or not they have tools now: what begins
+    /// with the name of one means no other set's tool.
+    pub fn of(
+        tools: impl IntoIterator<Item = CatalogTool>,
+        sets: impl IntoIterator<Item = ToolSetName>,
+    ) -> Self {
         let tools: Vec<CatalogTool> = tools.into_iter().collect();
-        let mut names = Names::default();
+        let own = tools.iter().map(|it| it.definition.set.clone());
+        let own: BTreeSet<ToolSetName> = own.chain(sets).collect();
+        let mut names = Names::of(own);
         for (at, tool) in tools.iter().enumerate() {
             names.add(&tool.definition, at);
         }
@@ -71,7 +88,7 @@ impl Catalog {
     #[must_use]
     pub fn among(&self, tools: &BTreeSet<ToolName>) -> Self {
         let is_there = |it: &&CatalogTool| tools.contains(&it.definition.qualified());
-        Self::new(self.tools().iter().filter(is_there).cloned())
+        self.filtered(is_there)
     }
 
     /// Returns this catalog with only the given sets, if any are given.
@@ -80,6 +97,70 @@ impl Catalog {
         if sets.is_empty() {
             return self.clone();
         }
-        Self::new(self.tools().iter().filter(|it| sets.contains(&it.definition.set)).cloned())
+        self.filtered(|it| sets.contains(&it.definition.set))
+    }
+
+    /// Returns this catalog as plans that are kept read it: they have the names that always mean a
+    /// tool, `set.name`, and no other name means anything.
+    #[must_use]
+    pub fn of_plans(&self) -> Self {
+        let mut names = Names::of(self.0.names.sets().iter().cloned());
+        for (at, tool) in self.tools().iter().enumerate() {
+            names.add_qualified(&tool.definition, at);
+        }
+        let tools = self.0.tools.clone();
+        Self(Arc::new(Listed { tools, names, read: OnceLock::new() }))
+    }
+
+    /// Returns this catalog with only some of its tools. What the others are called means nothing.
+    #[must_use]
+    pub fn filtered(&self, stays: impl Fn(&&CatalogTool) -> bool) -> Self {
+        let tools = self.tools().iter().filter(stays).cloned();
+        Self::of(tools, self.0.names.sets().iter().cloned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use shared::tool::Effect;
+
+    use super::*;
+
+    fn tool(set: &str, name: &str) -> CatalogTool {
+        let definition = ToolDefinition {
+            name: name.parse().unwrap(),
+            set: set.parse().unwrap(),
+            description: String::new(),
+            input_schema: Value::Null,
+            output_schema: None,
+            effect: Effect::Read,
+            examples: Vec::new(),
+            is_callable: true,
+        };
+        CatalogTool { definition: Arc::new(definition), is_active: true }
+    }
+
+    fn meant(catalog: &Catalog, name: &str) -> Option<String> {
+        catalog.find(name).map(|it| it.definition.qualified().to_string())
+    }
+
+    #[test]
+    fn the_name_of_a_set_without_tools_means_no_other_tool() {
+        let tools = [tool("m2", "m.b"), tool("m2", "c")];
+        let alone = Catalog::new(tools.clone());
+        assert_eq!(meant(&alone, "m.b").as_deref(), Some("m2.m.b"));
+        let beside = Catalog::of(tools, ["m".parse().unwrap()]);
+        assert_eq!(meant(&beside, "m.b"), None);
+        let only = beside.only(&["m2".parse().unwrap()]);
+        assert_eq!(meant(&only, "m.b"), None, "a part of it means the same");
+        assert_eq!(meant(&only, "c").as_deref(), Some("m2.c"));
+    }
+
+    #[test]
+    fn plans_that_are_kept_say_the_whole_name() {
+        let catalog = Catalog::new([tool("m2", "m.b"), tool("m2", "c")]).of_plans();
+        let found = ["m.b", "c", "m2.c", "m2.m.b"].map(|it| meant(&catalog, it));
+        assert_eq!(found, [None, None, Some("m2.c".to_owned()), Some("m2.m.b".to_owned())]);
     }
 }

@@ -152,7 +152,45 @@ impl Draft {
     }
 }
 
+impl Draft {
+    /// Writes a plan down as a person would: what is as it always is, is left out. It means what
+    /// [`from_plan`](Self::from_plan) means.
+    pub fn exported(plan: &Plan) -> Self {
+        let mut draft = Self::from_plan(plan);
+        for (written, step) in draft.tools.iter_mut().zip(plan.steps()) {
+            written.leave_out_the_usual(step);
+        }
+        draft
+    }
+}
+
 impl DraftStep {
+    fn leave_out_the_usual(&mut self, step: &ToolExecution) {
+        fn unless<T>(is_usual: bool, written: &mut Option<T>) {
+            if is_usual {
+                *written = None;
+            }
+        }
+        let (usual, policy) = (StepPolicy::default(), &step.policy);
+        let has_none = step.parameters.as_object().is_some_and(Map::is_empty);
+        unless(has_none, &mut self.parameters);
+        unless(step.depends_on.is_empty(), &mut self.depends_on);
+        unless(step.output_mapping.is_empty(), &mut self.output_mapping);
+        unless(policy.retry == usual.retry, &mut self.retry);
+        unless(policy.timeout_ms == usual.timeout_ms, &mut self.timeout_ms);
+        unless(policy.on_error == usual.on_error, &mut self.on_error);
+        unless(!policy.requires_approval, &mut self.requires_approval);
+        let undo = self.compensate.as_mut().and_then(Value::as_object_mut);
+        if let (Some(written), Some(undo)) = (undo, &step.compensate) {
+            if undo.policy.retry == usual.retry {
+                written.shift_remove("retry");
+            }
+            if undo.policy.timeout_ms == usual.timeout_ms {
+                written.shift_remove("timeoutMs");
+            }
+        }
+    }
+
     fn from_step(plan: &Plan, step: &ToolExecution) -> Self {
         let tool = step.tool.to_string();
         let (name, sub_plan) = match step.kind {

@@ -4,12 +4,13 @@
 //! middle), and by its words. A [`Selector`] keeps an index of the tools that it was last asked
 //! about; where the tools change, only what is new is read and embedded.
 
+mod best;
 mod collision;
 mod figures;
-mod fusion;
 mod hybrid;
 mod index;
 mod lexical;
+mod outcomes;
 mod parts;
 mod profile;
 mod rows;
@@ -23,6 +24,7 @@ pub use self::{
     collision::{COLLISIONS, Collision, Similarity, TooManyPairs},
     figures::Figures,
     index::{Centroids, Tools},
+    outcomes::{NEAR, Outcomes},
     profile::Centroid,
     selector::{Ask, MARGIN, Match, SelectError, Selection, Selector},
 };

@@ -43,6 +43,16 @@ pub fn compose(patch: &mut Value, later: &Value) {
     change(patch, later, Nulls::Keep);
 }
 
+/// Drops what a patch removes and what it is for does not have: that would stay for ever.
+pub fn prune(patch: &mut Value, target: Option<&Value>) {
+    let Value::Object(fields) = patch else { return };
+    fields.retain(|name, value| {
+        let there = target.and_then(|it| it.get(name));
+        prune(value, there);
+        !value.is_null() || there.is_some()
+    });
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Nulls {
     Remove,
@@ -72,6 +82,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_patch_keeps_only_the_nulls_that_remove_something() {
+        let target = json!({ "a": 1, "b": { "c": 1 } });
+        let mut patch = json!({ "a": null, "b": { "c": null, "d": null, "e": 2 }, "f": null });
+        let mut whole = target.clone();
+        merge(&mut whole, &patch);
+        prune(&mut patch, Some(&target));
+        assert_eq!(patch, json!({ "a": null, "b": { "c": null, "e": 2 } }));
+        let mut pruned = target;
+        merge(&mut pruned, &patch);
+        assert_eq!(pruned, whole);
+        let mut alone = json!({ "x": null, "y": { "z": null } });
+        prune(&mut alone, None);
+        assert_eq!(alone, json!({ "y": {} }));
+    }
 
     #[test]
     fn depth_counts_lists_and_objects() {

@@ -233,6 +233,16 @@ pub trait Documents: fmt::Debug + Send + Sync {
     /// Returns what was saved under a name.
     async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError>;
 
+    /// Returns the first few saved plans behind a name, in the order of their names' bytes.
+    async fn saved_plans(
+        &self,
+        after: Option<&str>,
+        first: usize,
+    ) -> Result<Vec<SavedPlan>, StoreError>;
+
+    /// Takes a name away from its plan, which stays. Returns whether it had one.
+    async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError>;
+
     /// Returns whether the store can be reached and written.
     async fn check(&self) -> Result<(), StoreError>;
 }

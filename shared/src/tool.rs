@@ -1,6 +1,11 @@
 //! What a tool is, and how a call of one can fail.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -67,9 +72,14 @@ pub fn qualified(set: &ToolSetName, name: &ToolName) -> ToolName {
 
 /// What every name means: `set.name` first, then the name that its source gives a tool, then what
 /// is left of that behind its first dot (`echo`, `set.echo`). Where several have a name the
-/// earliest does.
-#[derive(Clone, Debug, Default)]
-pub struct Names<T>(BTreeMap<ToolName, (Rank, T)>);
+/// earliest does. What begins with the name of a set and a dot means a tool of that set or nothing:
+/// `set.name` is never another set's, not even while `set` has no such tool.
+#[derive(Clone, Debug)]
+pub struct Names<T> {
+    /// Every set that there is, also those without tools.
+    sets: BTreeSet<ToolSetName>,
+    meanings: BTreeMap<ToolName, (Rank, T)>,
+}
 
 /// How a tool comes by a name; what is less wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,22 +92,52 @@ pub enum Rank {
     Short,
 }
 
+/// Returns the part of a name before its first dot, which may be that of a set.
+pub fn prefix(name: &str) -> Option<&str> {
+    name.split_once('.').map(|(set, _)| set)
+}
+
 impl<T: Copy + Ord> Names<T> {
+    /// Makes the names of the tools of these sets; no tools yet.
+    pub fn of(sets: impl IntoIterator<Item = ToolSetName>) -> Self {
+        Self { sets: sets.into_iter().collect(), meanings: BTreeMap::new() }
+    }
+
+    /// Returns the sets.
+    pub fn sets(&self) -> &BTreeSet<ToolSetName> {
+        &self.sets
+    }
+
     /// Adds the names of a tool that is `at` its place. The order in which tools are added does not
     /// matter; where they are does.
     pub fn add(&mut self, tool: &ToolDefinition, at: T) {
-        self.put(tool.qualified(), (Rank::Qualified, at));
-        self.put(tool.name.clone(), (Rank::Own, at));
+        self.add_qualified(tool, at);
+        if !self.is_foreign(&tool.name, &tool.set) {
+            self.put(tool.name.clone(), (Rank::Own, at));
+        }
         let Some((_, short)) = tool.name.as_str().split_once('.') else { return };
         for name in [format!("{}.{short}", tool.set), short.to_owned()] {
-            if let Ok(name) = name.parse() {
+            if let Ok(name) = name.parse::<ToolName>()
+                && !self.is_foreign(&name, &tool.set)
+            {
                 self.put(name, (Rank::Short, at));
             }
         }
     }
 
+    /// Adds only the name of a tool that always means it.
+    pub fn add_qualified(&mut self, tool: &ToolDefinition, at: T) {
+        self.put(tool.qualified(), (Rank::Qualified, at));
+    }
+
+    /// Returns whether a name begins with that of another set than `own`.
+    fn is_foreign(&self, name: &ToolName, own: &ToolSetName) -> bool {
+        let set = prefix(name.as_str()).filter(|it| *it != own.as_str());
+        set.is_some_and(|it| self.sets.contains(it))
+    }
+
     fn put(&mut self, name: ToolName, new: (Rank, T)) {
-        self.0.entry(name).and_modify(|it| *it = new.min(*it)).or_insert(new);
+        self.meanings.entry(name).and_modify(|it| *it = new.min(*it)).or_insert(new);
     }
 
     /// Returns where the tool is that a name means.
@@ -107,7 +147,7 @@ impl<T: Copy + Ord> Names<T> {
 
     /// Returns where the tool is that a name means, and how it comes by the name.
     pub fn find(&self, name: &str) -> Option<(Rank, T)> {
-        self.0.get(name).copied()
+        self.meanings.get(name).copied()
     }
 }
 
@@ -330,7 +370,7 @@ mod tests {
         let forwards: Vec<usize> = (0..tools.len()).collect();
         let backwards: Vec<usize> = forwards.iter().rev().copied().collect();
         for order in [forwards, backwards, vec![2, 0, 4, 1, 3]] {
-            let mut names = Names::default();
+            let mut names = Names::of([]);
             for at in &order {
                 names.add(&tools[*at], *at);
             }
@@ -339,6 +379,21 @@ mod tests {
             }
             assert_eq!(names.get("nothing"), None);
         }
+    }
+
+    #[test]
+    fn the_name_of_a_set_leads_to_its_own_tools_or_nowhere() {
+        let tools = [tool("m2", "m.b"), tool("m2", "x.m.c"), tool("m", "x.d"), tool("n", "m.d")];
+        let meanings = |sets: &[&str]| {
+            let mut names = Names::of(sets.iter().map(|it| it.parse().unwrap()));
+            for (at, tool) in tools.iter().enumerate() {
+                names.add(tool, at);
+            }
+            ["m.b", "m2.m.b", "m.c", "m.d", "b"].map(|it| names.get(it))
+        };
+        assert_eq!(meanings(&["m2", "m", "n"]), [None, Some(0), None, Some(2), Some(0)]);
+        // While nobody is called `m`, that is a name like any other.
+        assert_eq!(meanings(&["m2", "n"])[..3], [Some(0), Some(0), Some(1)]);
     }
 
     #[test]

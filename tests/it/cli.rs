@@ -6,4 +6,7 @@ mod commands;
 mod executions;
 mod features;
 mod home;
+mod mcp;
+mod plans;
+mod selection;
 mod serving;

@@ -51,21 +51,31 @@ impl World {
         tool: &str,
         parameters: Value,
     ) -> Result<String, ToolError> {
-        let launcher = Launcher::at(faber().to_owned());
-        let tools = tools(&self.root(), config, launcher).unwrap();
-        let tool = tools.iter().find(|it| it.definition().name.as_str() == tool).unwrap();
-        let value = tool.call(Arc::new(parameters), ToolContext::detached()).await?;
-        Ok(value.as_str().unwrap().to_owned())
+        self.call_with(Launcher::at(faber().to_owned()), config, tool, parameters).await
     }
 
     /// Calls `bash` where some files in the root are Faber's own.
     async fn bash_hiding(&self, hidden: &[&str], command: &str) -> Result<String, ToolError> {
+        let launcher = self.hiding(hidden);
+        self.call_with(launcher, SystemConfig::default(), "bash", json!({ "command": command }))
+            .await
+    }
+
+    fn hiding(&self, hidden: &[&str]) -> Launcher {
         let hidden = hidden.iter().map(|it| self.root().join(it)).collect();
-        let launcher = Launcher::at(faber().to_owned()).hiding(hidden);
-        let tools = tools(&self.root(), SystemConfig::default(), launcher).unwrap();
-        let tool = tools.iter().find(|it| it.definition().name.as_str() == "bash").unwrap();
-        let parameters = Arc::new(json!({ "command": command }));
-        let value = tool.call(parameters, ToolContext::detached()).await?;
+        Launcher::at(faber().to_owned()).hiding(hidden)
+    }
+
+    async fn call_with(
+        &self,
+        launcher: Launcher,
+        config: SystemConfig,
+        tool: &str,
+        parameters: Value,
+    ) -> Result<String, ToolError> {
+        let tools = tools(&self.root(), config, launcher).unwrap();
+        let tool = tools.iter().find(|it| it.definition().name.as_str() == tool).unwrap();
+        let value = tool.call(Arc::new(parameters), ToolContext::detached()).await?;
         Ok(value.as_str().unwrap().to_owned())
     }
 
@@ -233,8 +243,13 @@ async fn a_command_does_not_touch_what_is_faber_s_own() {
     for own in ["faber.yaml", "data/x", "deep/er/x.db", "deep/er/x.db-wal", "deep/free"] {
         fs::write(root.join(own), "own").unwrap();
     }
+    if let Err(err) = world.bash_hiding(&hidden, "true").await {
+        refuses_to_hide(&err);
+        return;
+    }
     for command in [
         "cat faber.yaml",
+        "cat ../root/faber.yaml",
         "echo x > faber.yaml",
         "echo x >> deep/er/x.db-wal",
         "cat data/x",
@@ -247,15 +262,179 @@ async fn a_command_does_not_touch_what_is_faber_s_own() {
         "mv deep/er elsewhere",
         "umount faber.yaml",
     ] {
-        let ended = world.bash_hiding(&hidden, command).await;
-        assert!(ended.is_err() || !support().files, "{command}: {ended:?}");
+        // They print nothing of their own to the output, and say why they failed.
+        let err = world.bash_hiding(&hidden, command).await.unwrap_err();
+        let said = err.message.to_lowercase();
+        let reasons =
+            ["permission denied", "not permitted", "busy", "cross-device", "must be superuser"];
+        assert!(reasons.iter().any(|it| said.contains(it)), "{command}: {err}");
     }
     let free = "cat deep/free && echo new > deep/new && mv deep/new deep/er/new && ls -a .";
     world.bash_hiding(&hidden, free).await.unwrap();
+    for own in ["faber.yaml", "data/x", "deep/er/x.db", "deep/er/x.db-wal"] {
+        assert_eq!(fs::read_to_string(root.join(own)).unwrap(), "own", "{own}");
+    }
+}
+
+/// Where nobody may make a mount namespace, a command that could reach what is hidden is refused,
+/// and why is said.
+fn refuses_to_hide(err: &ToolError) {
+    let said = &err.message;
+    let is_said =
+        said.contains("cannot be hidden on this machine") || said.contains("cannot see to");
+    assert!(is_said && err.code == ErrorCode::UNAVAILABLE && !err.retryable, "{err}");
+}
+
+/// A process that changed its folder before the view was put on stood in the old one.
+#[tokio::test]
+async fn a_command_does_not_stand_where_nothing_is_hidden() {
+    let world = World::new();
+    let root = world.root();
+    fs::create_dir_all(root.join("data")).unwrap();
+    for own in ["faber.yaml", "data/f.db", "data/free"] {
+        fs::write(root.join(own), "own").unwrap();
+    }
+    let hidden = ["faber.yaml", "data/f.db"];
+    let run = async |cwd: &str, confine: Confinement, command: &str| {
+        let config = SystemConfig { confine, ..SystemConfig::default() };
+        let parameters = json!({ "command": command, "cwd": cwd });
+        world.call_with(world.hiding(&hidden), config, "bash", parameters).await
+    };
+    let wide = || Confinement { read: vec![root.join("..")], ..Confinement::default() };
+    if let Err(err) = run("", Confinement::default(), "true").await {
+        refuses_to_hide(&err);
+        return;
+    }
+    for (cwd, confine, command) in [
+        ("data", Confinement::default(), "cat f.db"),
+        ("data", Confinement::default(), "echo x >> f.db"),
+        ("", wide(), "cat faber.yaml"),
+        ("", wide(), "echo x >> faber.yaml"),
+        (".", wide(), "cat data/f.db"),
+        ("data", wide(), "cat ./f.db"),
+    ] {
+        let err = run(cwd, confine, command).await.unwrap_err();
+        assert!(err.message.contains("Permission denied"), "{cwd} {command}: {err}");
+    }
+    let text = run("data", wide(), "pwd; cat free").await.unwrap();
+    assert!(text.contains("/root/data\nown"), "{text}");
+    for own in hidden {
+        assert_eq!(fs::read_to_string(root.join(own)).unwrap(), "own", "{own}");
+    }
+    fs::create_dir(root.join("secret")).unwrap();
+    let parameters = json!({ "command": "ls -a", "cwd": "secret" });
+    let launcher = world.hiding(&["secret"]);
+    let refused = world.call_with(launcher, SystemConfig::default(), "bash", parameters).await;
+    let err = refused.unwrap_err();
+    assert!(err.message.contains("Refused: Path is Faber's own: secret"), "{err}");
+}
+
+/// What covers a file goes when somebody puts another in its place, and a background command has
+/// the time to wait for that.
+#[tokio::test]
+async fn nothing_in_the_background_is_near_what_is_hidden() {
+    let world = World::new();
+    fs::write(world.root().join("faber.yaml"), "own").unwrap();
+    let start = async |hidden: &[&str]| {
+        let parameters = json!({ "command": "true" });
+        let (launcher, config) = (world.hiding(hidden), SystemConfig::default());
+        world.call_with(launcher, config, "bash_background", parameters).await
+    };
+    let err = start(&["faber.yaml"]).await.unwrap_err();
+    let is_said = err.message.contains("for as long as a command in the background may live");
+    assert!(is_said || !support().files, "{err}");
+    assert_eq!((err.code, err.retryable), (ErrorCode::UNAVAILABLE, false));
     if support().files {
-        for own in ["faber.yaml", "data/x", "deep/er/x.db", "deep/er/x.db-wal"] {
-            assert_eq!(fs::read_to_string(root.join(own)).unwrap(), "own", "{own}");
-        }
+        start(&["../elsewhere.yaml", "not-there.db"]).await.unwrap();
+    }
+}
+
+/// Programs that run unconfined stay as they are.
+#[tokio::test]
+async fn a_command_changes_no_program_that_faber_runs() {
+    let world = World::new();
+    let root = world.root();
+    fs::create_dir_all(root.join("bin")).unwrap();
+    for program in ["s.sh", "bin/real.sh"] {
+        fs::write(root.join(program), "echo mine").unwrap();
+    }
+    std::os::unix::fs::symlink("real.sh", root.join("bin/link.sh")).unwrap();
+    let run = async |command: &str| {
+        let kept = vec![root.join("s.sh"), root.join("bin/link.sh")];
+        let launcher = Launcher::at(faber().to_owned()).keeping(kept);
+        let parameters = json!({ "command": command });
+        world.call_with(launcher, SystemConfig::default(), "bash", parameters).await
+    };
+    let said = match run("sh s.sh && sh bin/link.sh && echo new > other").await {
+        Err(err) => return refuses_to_hide(&err),
+        Ok(said) => said,
+    };
+    assert!(said.contains("mine\nmine"), "{said}");
+    for command in [
+        "echo x > s.sh",
+        "mv other s.sh",
+        "rm -f s.sh",
+        "echo x > bin/real.sh",
+        "ln -sf ../other bin/link.sh",
+        "mv bin elsewhere",
+    ] {
+        let err = run(command).await.unwrap_err();
+        let reasons = ["Read-only file system", "busy"];
+        assert!(reasons.iter().any(|it| err.message.contains(it)), "{command}: {err}");
+    }
+    assert_eq!(fs::read_to_string(root.join("s.sh")).unwrap(), "echo mine");
+}
+
+/// What a command is to do, as the launcher tells it, and where it runs: for a shell, with the
+/// caller that `caller` says.
+fn order(confinement: &Confinement, hidden: Vec<PathBuf>, caller: &str) -> String {
+    let launcher = Launcher::at(faber().to_owned()).hiding(hidden);
+    let command = launcher.command(confinement, Life::Watched, "sh".as_ref()).unwrap();
+    let order = command.as_std().get_envs().find(|it| it.0 == "FABER_CONFINED").unwrap();
+    let order = order.1.unwrap().to_str().unwrap();
+    order.replace(&format!("\"caller\":{}", std::process::id()), &format!("\"caller\":{caller}"))
+}
+
+#[test]
+fn what_faber_inherited_reaches_no_command() {
+    let world = World::new();
+    let confinement = Confinement { write: vec![world.root()], ..Confinement::default() };
+    let script = format!(
+        "exec 3< {}; FABER_CONFINED='{}' {} confined -- sh -c 'cat <&3'; echo $?",
+        world.secret(),
+        order(&confinement, Vec::new(), "'$$'"),
+        faber().display(),
+    );
+    let output =
+        Command::new("sh").arg("-c").arg(script).current_dir(world.root()).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(!said.contains("the secret") && said != "0\n", "{said}");
+}
+
+/// Files of Faber's own in the folders of the system, which every command may read, and a kernel
+/// that does not say in `/proc/sys` what it offers: in a view that only this test has.
+#[test]
+fn what_lies_in_a_folder_of_the_system_is_hidden_too() {
+    let world = World::new();
+    let own = PathBuf::from("/etc/faber.yaml");
+    let confinement = Confinement { write: vec![world.root()], ..Confinement::default() };
+    let script = format!(
+        "mount -t tmpfs none /etc && echo hush > /etc/faber.yaml && mount -t tmpfs none /proc/sys && \
+         echo ready && FABER_CONFINED='{}' {} confined -- bash -c 'cat /etc/faber.yaml; echo $?; \
+         exec 3<> /dev/udp/127.0.0.1/9 && echo open'",
+        order(&confinement, vec![own], "'$$'"),
+        faber().display(),
+    );
+    let output = Command::new("unshare")
+        .args(["--mount", "--map-root-user", "sh", "-c", &script])
+        .current_dir(world.root())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    if said.starts_with("ready\n") && support().files {
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said, "ready\n1\n", "{err}");
+        assert!(err.contains("/etc/faber.yaml: Permission denied"), "{err}");
     }
 }
 
@@ -487,6 +666,96 @@ async fn what_a_command_tool_leaves_behind_ends_with_it_though_it_is_not_confine
     assert_eq!(said, json!(format!("-{}", env!("CARGO_PKG_VERSION"))));
     let pid = world.pid("away").unwrap();
     until("away", || !is_running(&pid)).await;
+}
+
+/// A warden that is killed leaves what has left its group.
+#[tokio::test]
+async fn a_command_that_prints_too_much_leaves_nothing_behind() {
+    let world = World::new();
+    let script = "setsid sh -c 'echo $$ > away; exec sleep 1000' > /dev/null 2>&1 & \
+                  while ! test -s away; do :; done; yes";
+    for confine in [json!(null), json!({ "write": [world.root()] })] {
+        let _ = fs::remove_file(world.root().join("away"));
+        let tool = confined_tool(&confine, &["sh", "-c", script], &world.root());
+        let err = tool.call("t", json!({})).await.unwrap_err();
+        assert_eq!(err.code, ErrorCode::OUTPUT_TOO_LARGE, "{err}");
+        let pid = world.pid("away").unwrap();
+        until("away", || !is_running(&pid)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_leaves_nothing_behind() {
+    let world = World::new();
+    let command = "setsid sh -c 'echo $$ > away; exec sleep 1000' & wait; sleep 1000";
+    let call = world.bash(command);
+    let begun = until("it runs", || world.pid("away").is_some());
+    tokio::select! {
+        ended = call => panic!("{ended:?}"),
+        () = begun => (),
+    }
+    let pid = world.pid("away").unwrap();
+    until("away", || !is_running(&pid)).await;
+}
+
+#[tokio::test]
+async fn a_confined_tool_reads_where_it_runs_only_if_that_is_written() {
+    let world = World::new();
+    let root = world.root();
+    fs::write(root.join("faber.yaml"), "own").unwrap();
+    let tool = |cwd: Option<&Path>| {
+        let run = json!({ "command": ["cat", root.join("faber.yaml")], "cwd": cwd, "confine": {} });
+        let set = json!({ "name": "t", "source": { "tools": [{ "name": "t", "run": run }] } });
+        let set: executor::sources::SetConfig = serde_json::from_value(set).unwrap();
+        Connected::begin_set(set.rooted(&root), Launcher::at(faber().to_owned()))
+    };
+    let read = tool(None).call("t", json!({})).await;
+    expect_refused(read.map(|it| it.to_string()), support().files);
+    assert_eq!(tool(Some(&root)).call("t", json!({})).await.unwrap(), json!("own"));
+}
+
+#[tokio::test]
+async fn a_refusal_to_confine_is_no_failure_of_the_command() {
+    let world = World::new();
+    fs::write(world.root().join("faber.yaml"), "own").unwrap();
+    let launcher = world.hiding(&["faber.yaml"]);
+    let parameters = json!({ "command": "true" });
+    let started =
+        world.call_with(launcher, SystemConfig::default(), "bash_background", parameters).await;
+    let err = started.unwrap_err();
+    assert_eq!((err.code.clone(), err.retryable), (ErrorCode::UNAVAILABLE, false), "{err}");
+    // With so few files nothing can be confined.
+    let tool = confined_tool(&json!({ "open_files": 3 }), &["true"], &world.root());
+    let err = tool.call("t", json!({})).await.unwrap_err();
+    assert_eq!((err.code.clone(), err.retryable), (ErrorCode::UNAVAILABLE, false), "{err}");
+    // Its own word, with the same status.
+    let err = world.bash("echo no such image >&2; exit 125").await.unwrap_err();
+    assert!(err.code == ErrorCode::FAILED || !support().files, "{err}");
+}
+
+#[tokio::test]
+async fn a_command_has_no_memory_and_no_keys_in_common_with_others() {
+    let world = World::new();
+    let call = |number: &str| {
+        format!(
+            "c = ctypes.CDLL(None, use_errno=True); c.{number} < 0 and \
+             exec('raise OSError(ctypes.get_errno(), \"\")')"
+        )
+    };
+    if !support().calls {
+        return;
+    }
+    for refused in [
+        "shmget(0, 4096, 0o1600)",
+        "semget(0, 1, 0o1600)",
+        "msgget(0, 0o1600)",
+        "setpriority(0, 1, 5)",
+    ] {
+        let said = with_sockets(&world, Confinement::default(), &call(refused)).await;
+        assert_eq!(said, "errno 13", "{refused}");
+    }
+    let own = with_sockets(&world, Confinement::default(), &call("setpriority(0, 0, 5)")).await;
+    assert_eq!(own, "done");
 }
 
 fn confined_tool(confine: &Value, command: &[&str], root: &Path) -> Connected {

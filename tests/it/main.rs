@@ -20,3 +20,4 @@ mod simulation;
 mod stores;
 mod supervised;
 mod torture;
+mod web;

@@ -1,7 +1,7 @@
 //! MCP servers: the official ones, the demo, and one that misbehaves.
 
 mod antique;
-mod conformance;
+pub(crate) mod conformance;
 mod demo;
 mod hostile;
 mod official;

@@ -125,6 +125,7 @@ async fn run(script: &str, options: ServerOptions) {
         ready: Arc::new(|| Box::pin(async { Err("the store is away".to_owned()) })),
         figures: Arc::new(|| Box::pin(async { "test_figure 7".to_owned() })),
         pages: Router::new().route("/", get(async || "the page")),
+        ..Hooks::default()
     };
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = serve(listener, schema, options, hooks, async {

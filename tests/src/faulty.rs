@@ -326,6 +326,18 @@ impl Documents for Faulty {
         self.through(self.inner.saved_plan(name)).await
     }
 
+    async fn saved_plans(
+        &self,
+        after: Option<&str>,
+        first: usize,
+    ) -> Result<Vec<SavedPlan>, StoreError> {
+        self.through(self.inner.saved_plans(after, first)).await
+    }
+
+    async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError> {
+        self.through(self.inner.remove_saved_plan(name)).await
+    }
+
     async fn check(&self) -> Result<(), StoreError> {
         self.through(self.inner.check()).await
     }

@@ -46,9 +46,18 @@ impl Connected {
     pub fn begin_with(source: &Value, launcher: Launcher) -> Self {
         let set: SetConfig = serde_json::from_value(json!({ "name": "s", "source": source }))
             .expect("a source that a configuration could have");
+        Self::begin_set(set, launcher)
+    }
+
+    /// Begins to connect a set.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be added.
+    pub fn begin_set(set: SetConfig, launcher: Launcher) -> Self {
         let toolbox = Toolbox::default();
         let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES).with_launcher(launcher);
-        sources.add(set).expect("a toolbox that is empty");
+        sources.put(set);
         Self { toolbox, sources }
     }
 
@@ -65,7 +74,8 @@ impl Connected {
 
     /// Waits until it is known whether the set connects.
     pub async fn status(&self) -> SetStatus {
-        self.sources.ready(&set(), PATIENCE).await.expect("the set is registered")
+        self.toolbox.wake(&set());
+        self.toolbox.settled_set(&set(), PATIENCE).await.expect("the set is registered")
     }
 
     /// Returns a tool.

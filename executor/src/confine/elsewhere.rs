@@ -8,6 +8,10 @@ pub(super) fn support() -> Support {
     Support { files: false, tcp: false, signals: false, calls: false, privileges: false }
 }
 
+pub(super) fn sees_files() -> bool {
+    false
+}
+
 #[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux")]
 pub(super) fn apply(_order: &Order) -> io::Result<()> {
     Ok(())

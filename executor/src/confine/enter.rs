@@ -5,21 +5,23 @@ use std::{
     ffi::OsString,
     fs,
     io::{self, Write as _},
-    os::unix::process::CommandExt as _,
+    os::{fd::RawFd, unix::process::CommandExt as _},
     process::{Command, ExitCode},
 };
 
 use nix::{
     sys::resource::{Resource, getrlimit, setrlimit},
-    unistd::setsid,
+    unistd::{close, setsid},
 };
 
-use super::{Confinement, Life, ORDER, Order, kernel, support, warden};
+use super::{Confinement, FILES, Life, ORDER, Order, REFUSAL, REFUSED, kernel, unseen, warden};
 
 /// Processes that commands may add to those that are there: a build has hundreds, a bomb any number.
 const PROCESSES: u64 = 4_096;
-/// The status where nothing was started, as `env` and others have it.
-const REFUSED: u8 = 125;
+/// The last descriptor that a program is given.
+const STDERR: RawFd = 2;
+/// Descriptors that are looked for where nothing says which there are.
+const DESCRIPTORS: u64 = 1 << 16;
 /// The status where the program cannot be run.
 const NOT_RUNNABLE: u8 = 126;
 /// The status where there is no such program.
@@ -42,7 +44,8 @@ pub fn enter(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn run(arguments: Vec<OsString>) -> Result<ExitCode, (u8, String)> {
-    let refuse = |err: String| (REFUSED, format!("the command is not confined: {err}"));
+    let refuse = |err: String| (REFUSED, format!("{REFUSAL}{err}"));
+    close_inherited();
     let order = order().map_err(refuse)?;
     let mut arguments = arguments.into_iter();
     let program = arguments.next().ok_or_else(|| refuse("it names no program".to_owned()))?;
@@ -60,6 +63,22 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, (u8, String)> {
     Err(complaint(&name, &err))
 }
 
+/// Closes what was open already when Faber itself was started: descriptors are doors past every
+/// confinement.
+fn close_inherited() {
+    let listed = fs::read_dir("/proc/self/fd").or_else(|_| fs::read_dir("/dev/fd"));
+    let open: Vec<RawFd> = if let Ok(listed) = listed {
+        listed.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok()).collect()
+    } else {
+        let (most, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((DESCRIPTORS, 0));
+        (0..RawFd::try_from(most.min(DESCRIPTORS)).unwrap_or(0)).collect()
+    };
+    for descriptor in open.into_iter().filter(|it| *it > STDERR) {
+        // The one that listed them is closed already.
+        let _ = close(descriptor);
+    }
+}
+
 fn order() -> Result<Order, String> {
     let text = env::var_os(ORDER)
         .ok_or_else(|| format!("`{ORDER}` says nothing: this subcommand is for Faber's own use"))?;
@@ -72,10 +91,8 @@ fn confine(order: &Order) -> io::Result<()> {
         setsid()?;
     }
     if let Some(confinement) = &order.confinement {
-        if confinement.required && !support().files {
-            let why = "this machine cannot see to what it reads and writes (that takes Landlock: \
-                       Linux 5.13): run it there, or say `confine: {required: false}`";
-            return Err(io::Error::other(why));
+        if confinement.required && !kernel::sees_files() {
+            return Err(unseen(FILES));
         }
         limit(confinement)?;
     }

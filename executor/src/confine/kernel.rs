@@ -20,11 +20,16 @@ pub(super) fn support() -> Support {
     }
 }
 
+/// Returns whether this kernel can hold a command to where it reads and writes.
+pub(super) fn sees_files() -> bool {
+    landlock::sees_files()
+}
+
 /// Confines this thread, and all that it starts, for ever.
 pub(super) fn apply(order: &Order) -> io::Result<()> {
     let Some(confinement) = &order.confinement else { return Ok(()) };
     // First what takes a right that is given up afterwards.
-    masks::put_on(&order.hidden, confinement)?;
+    masks::put_on(order, confinement)?;
     prctl::set_no_new_privs()?;
     capabilities::give_up()?;
     landlock::apply(confinement)?;

@@ -14,7 +14,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -30,11 +30,16 @@ use super::{Order, kernel};
 
 /// How long a command may take to end once told to: less than the engine waits for the warden.
 const GRACE: Duration = Duration::from_secs(2);
+/// What tells the warden to kill the command at once, and then what that has started. Only the
+/// warden is sent it.
+pub(crate) const NOW: Signal = Signal::SIGHUP;
 /// How often the warden looks whether the engine is there.
 const LOOK: Duration = Duration::from_millis(100);
 /// How often what is left is killed, each time with what its children have become, before it is
 /// given up: what forks faster than that is beyond this.
 const ROUNDS: u32 = 100;
+/// How long that may take, where there are very many processes: the engine waits for it.
+const SWEEP: Duration = Duration::from_secs(2);
 /// How long the killed may take to die.
 const ROUND: Duration = Duration::from_millis(5);
 
@@ -46,6 +51,7 @@ pub(super) fn watch(command: &mut Command, order: &Order) -> io::Result<ExitCode
     let child = if order.confinement.is_some() { spawn_apart(command) } else { command.spawn() }?;
     // Not before: the command would inherit it, and could not be told to stop.
     stop_signals().thread_block()?;
+    now_signal().thread_block()?;
     // The command's own streams must end when it closes them.
     dup2_stdin(&nothing)?;
     dup2_stdout(&nothing)?;
@@ -75,7 +81,11 @@ fn spawn_apart(command: &mut Command) -> io::Result<Child> {
 
 /// What tells a command to stop. The warden hears it and lives on.
 fn stop_signals() -> SigSet {
-    [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM].into_iter().collect()
+    [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM].into_iter().collect()
+}
+
+fn now_signal() -> SigSet {
+    [NOW].into_iter().collect()
 }
 
 #[cfg(target_os = "linux")]
@@ -102,6 +112,12 @@ fn guard(child: &Child, caller: u32, over: &Arc<AtomicBool>) -> io::Result<()> {
     thread::Builder::new().spawn(move || {
         if stop_signals().wait().is_ok() {
             thread::sleep(GRACE);
+            end();
+        }
+    })?;
+    let end = kill_unless(Arc::clone(over), pid_of(child.id()));
+    thread::Builder::new().spawn(move || {
+        if now_signal().wait().is_ok() {
             end();
         }
     })?;
@@ -137,7 +153,11 @@ fn bury(command: Pid) -> Option<WaitStatus> {
 
 /// Kills what is left of the command's family, as far as it is the warden's.
 fn sweep() {
+    let until = Instant::now() + SWEEP;
     for _ in 0..ROUNDS {
+        if Instant::now() > until {
+            return;
+        }
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::StillAlive) => break,

@@ -188,7 +188,7 @@ impl Driver {
 
 /// Calls a tool that only reads, unless the same was asked not long ago.
 async fn call_once_in_a_while(context: Arc<Context>, call: Call, ttl_ms: u64) -> Ended {
-    if matches!(context.toolbox.find(&call.tool), Found::Inactive(_)) {
+    if matches!(context.toolbox.find_planned(&call.tool), Found::Inactive(_)) {
         // What is switched off returns nothing, whatever it returned before.
         return call.carry_out(context.toolbox.clone(), Arc::clone(&context.options)).await;
     }

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use chrono::TimeDelta;
 use shared::{clock::Timestamp, store::Head};
 use tokio::time;
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use super::{Context, Driver};
 use crate::machine;
@@ -134,11 +134,16 @@ impl Driver {
         machine::wake_at(&self.execution)
     }
 
-    /// Lets the execution go. The head is what others find it by, so it is written until it is.
+    /// Lets the execution go. The head is what others find it by, so it is written until it is, or
+    /// until it is plain that it never can be.
     pub(super) async fn put_aside(&mut self, due: Option<Timestamp>) {
         let head = Head::of(&self.execution, None, due);
         debug!(execution = %head.execution, due = ?head.due, "put aside");
         while let Err(err) = self.context.store.put_head(head.clone()).await {
+            if err.is_damage() {
+                error!(execution = %head.execution, %err, "cannot put an execution aside");
+                return;
+            }
             warn!(execution = %head.execution, %err, "cannot put an execution aside yet");
             time::sleep(self.context.options.poll).await;
         }

@@ -5,7 +5,7 @@ use shared::{
     execution::{Items, Phase, StepState},
     id::{Attempt, StepIx, Task},
     plan::OnError,
-    tool::{ErrorCode, ToolError},
+    tool::ToolError,
 };
 
 use super::{Turn, deadline};
@@ -36,13 +36,11 @@ impl Turn<'_> {
             (_, None) if !is_cut_short => {
                 Event::StepSucceeded { step, part, attempt, output: None, cached: false }
             }
-            (Phase::Cancelling, None) => Event::StepCancelled { step, part },
             (Phase::Expired, None) => {
                 Event::StepFailed { step, part, attempt, error: deadline(), command: None }
             }
-            (_, None) => {
-                Event::StepFailed { step, part, attempt, error: cut_short(), command: None }
-            }
+            // That not every item had its turn is the fault of what stopped the execution.
+            (_, None) => Event::StepCancelled { step, part },
         };
         self.push(event);
     }
@@ -58,9 +56,4 @@ fn first_failure(items: &Items) -> Option<ToolError> {
         }
         _ => None,
     }
-}
-
-fn cut_short() -> ToolError {
-    let why = "the execution failed before every item had its turn";
-    ToolError::new(ErrorCode::CANCELLED, why)
 }

@@ -24,11 +24,12 @@ impl Turn<'_> {
     }
 
     /// Ends everything that is not under way, once no further step may begin. What is under way
-    /// is awaited; the driver tells it to stop. A sleep is under way nowhere else: it ends at once.
+    /// is awaited; where that is not to last, the driver tells it to stop. A sleep is under way
+    /// nowhere else: it ends at once then.
     pub(super) fn stop(&mut self) {
         let phase = self.execution.phase();
         let is_stopping = matches!(phase, Phase::Failing | Phase::Expired | Phase::Cancelling);
-        if is_stopping {
+        if matches!(phase, Phase::Expired | Phase::Cancelling) {
             let sleeping = self.execution.agenda().sleeping().iter();
             let sleeping: Vec<Task> = sleeping.map(|(_, task)| *task).collect();
             for task in sleeping {
@@ -91,12 +92,10 @@ impl Turn<'_> {
             (_, StepState::Waiting(WaitReason::Decision { error })) => Some(error.clone()),
             _ => None,
         };
-        let is_asleep = matches!(state, StepState::Running { .. });
         let (step, part) = (self.id(task), task.part);
         let reason = SkipReason::ExecutionFailed;
         self.push(match (phase, error) {
             (Phase::Cancelling, _) => Event::StepCancelled { step, part },
-            (_, None) if is_asleep => Event::StepCancelled { step, part },
             (_, Some(error)) => Event::StepFailed { step, part, attempt, error, command: None },
             (_, None) => Event::StepSkipped { step, part, reason },
         });

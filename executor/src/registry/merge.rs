@@ -7,7 +7,11 @@ use std::{
 };
 
 use serde_json::Value;
-use shared::id::{ToolName, ToolSetName};
+use shared::{
+    clock::Timestamp,
+    id::{ToolName, ToolSetName},
+    tool::qualified,
+};
 
 use super::condition::{Asked, Contexts};
 use crate::{
@@ -18,10 +22,10 @@ use crate::{
 /// Everything that says which sets there are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
-    /// What was added, oldest first: the configuration of a set as it was written.
-    pub(super) sets: Vec<(String, Value)>,
-    /// Tools that were registered one by one, oldest first: the set, and the tool.
-    pub(super) tools: Vec<(String, Value)>,
+    /// What was added, oldest first.
+    pub(super) sets: Vec<Added>,
+    /// Tools that were registered one by one, oldest first.
+    pub(super) tools: Vec<Registered>,
     /// Sets that were switched on or off.
     pub(super) switches: BTreeMap<String, bool>,
     /// The data of contexts, but for their documents: conditions do not ask for those.
@@ -29,6 +33,37 @@ pub(super) struct Known {
     /// What contexts offer for retrieval, as it is written.
     pub(super) documents: Contexts,
 }
+
+/// A set that was added.
+#[derive(Clone, Debug)]
+pub(super) struct Added {
+    pub(super) name: String,
+    /// Its configuration as it was written.
+    pub(super) written: Value,
+    pub(super) at: Timestamp,
+}
+
+/// A tool that was registered.
+#[derive(Clone, Debug)]
+pub(super) struct Registered {
+    /// What its record is called: the name that always means the tool.
+    pub(super) record: String,
+    pub(super) set: String,
+    /// As it was written.
+    pub(super) written: Value,
+    pub(super) at: Timestamp,
+}
+
+impl Registered {
+    /// Returns the name that always means the tool, if it is one that there can be.
+    pub(super) fn qualified(&self) -> Option<ToolName> {
+        let tool: ToolName = self.written.get("name")?.as_str()?.parse().ok()?;
+        Some(qualified(&self.set.parse().ok()?, &tool))
+    }
+}
+
+/// The documents of contexts as they were read, by the context.
+pub(super) type Read = BTreeMap<String, Arc<Documents>>;
 
 /// A set that there is to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,43 +84,52 @@ pub(super) struct Merged {
     pub(super) hidden: Vec<SetConfig>,
     /// What cannot be as it was asked for.
     pub(super) complaints: Vec<Complaint>,
+    /// The documents of contexts.
+    pub(super) read: Read,
 }
 
 /// Something that cannot be a set, and why. The others are not touched by it.
 pub(super) type Complaint = (String, String);
 
-/// Returns the sets in their order: those that are configured, then those that were added, then
-/// those that tools were registered into.
+/// A set, and when it was added, if it was.
+type Dated = (SetConfig, Option<Timestamp>);
+
+/// Returns the sets in their order: those that are configured, then those that were added or that
+/// tools were registered into, by when that first happened. `before` is what was known the last
+/// time, with the documents that were read of it.
 pub(super) fn merge(
     configured: &[SetConfig],
     known: &Known,
+    before: (&Known, &Read),
     base: &Path,
     secrets: Option<&BTreeSet<String>>,
 ) -> Merged {
     let mut complaints = Vec::new();
-    let mut sets: Vec<(SetConfig, bool)> =
-        configured.iter().map(|it| (it.clone(), false)).collect();
-    for (name, written) in &known.sets {
+    let mut sets: Vec<Dated> = configured.iter().map(|it| (it.clone(), None)).collect();
+    for Added { name, written, at } in &known.sets {
         match serde_json::from_value::<SetConfig>(written.clone()) {
             Ok(_) if sets.iter().any(|(it, _)| it.name.as_str() == name) => {
                 complaints.push((name.clone(), "the configuration has one, too".to_owned()));
             }
             Ok(set) => match denied(set.variables(), secrets) {
                 Some(variable) => complaints.push((name.clone(), not_told(variable))),
-                None => sets.push((set.rooted(base), true)),
+                None => sets.push((set.rooted(base), Some(*at))),
             },
             Err(err) => complaints.push((name.clone(), err.to_string())),
         }
     }
     let mut names = names_of(&sets);
-    for (set, written) in &known.tools {
-        if let Err(why) = add_tool(&mut sets, &mut names, (base, secrets), (set, written)) {
-            complaints.push((set.clone(), why));
+    for tool in &known.tools {
+        if let Err(why) = add_tool(&mut sets, &mut names, (base, secrets), tool) {
+            complaints.push((tool.set.clone(), why));
         }
     }
+    // Those that are configured come before any time.
+    sets.sort_by_key(|(_, at)| *at);
     let (mut wanted, mut hidden): (Vec<Wanted>, _) = (Vec::new(), Vec::new());
     let asked = Asked::new(&known.contexts);
-    for (config, is_added) in sets {
+    for (config, at) in sets {
+        let is_added = at.is_some();
         let name = config.name.as_str();
         let is_there = match &config.condition {
             None => true,
@@ -103,8 +147,18 @@ pub(super) fn merge(
             hidden.push(config);
         }
     }
+    let mut read = Read::new();
     for (context, written) in &known.documents {
-        match offered(context, written, &wanted) {
+        let is_same = before.0.documents.get(context) == Some(written);
+        let documents = match before.1.get(context).filter(|_| is_same) {
+            Some(documents) => Ok(Arc::clone(documents)),
+            None => Documents::read(context, written).map(Arc::new),
+        };
+        let offered = documents.and_then(|documents| {
+            read.insert(context.clone(), Arc::clone(&documents));
+            offered(context, documents, &wanted)
+        });
+        match offered {
             Ok(None) => {}
             Ok(Some(config)) => {
                 let name = config.name.as_str();
@@ -114,12 +168,15 @@ pub(super) fn merge(
             Err(why) => complaints.push((context.clone(), why)),
         }
     }
-    Merged { wanted, hidden, complaints }
+    Merged { wanted, hidden, complaints, read }
 }
 
 /// Makes the set of the documents that a context offers, if it offers any.
-fn offered(context: &str, written: &Value, wanted: &[Wanted]) -> Result<Option<SetConfig>, String> {
-    let documents = Documents::read(context, written)?;
+fn offered(
+    context: &str,
+    documents: Arc<Documents>,
+    wanted: &[Wanted],
+) -> Result<Option<SetConfig>, String> {
     if documents.is_empty() {
         return Ok(None);
     }
@@ -131,30 +188,29 @@ fn offered(context: &str, written: &Value, wanted: &[Wanted]) -> Result<Option<S
         name,
         description: format!("Documents that the context `{context}` offers for retrieval."),
         active: true,
-        source: Source::Documents(Arc::new(documents)),
+        source: Source::Documents(documents),
         context: Some(context.to_owned()),
         condition: None,
     }))
 }
 
-/// Names of tools, each with its set: there may be thousands.
-type Names = BTreeSet<(ToolSetName, ToolName)>;
+/// The names that always mean a tool: there may be thousands.
+type Names = BTreeSet<ToolName>;
 
-fn names_of(sets: &[(SetConfig, bool)]) -> Names {
+fn names_of(sets: &[Dated]) -> Names {
     let tools = sets.iter().filter_map(|(set, _)| match &set.source {
         Source::Tools(tools) => Some((&set.name, tools)),
         _ => None,
     });
-    let names =
-        tools.flat_map(|(set, tools)| tools.iter().map(|it| (set.clone(), it.name.clone())));
+    let names = tools.flat_map(|(set, tools)| tools.iter().map(|it| qualified(set, &it.name)));
     names.collect()
 }
 
 fn add_tool(
-    sets: &mut Vec<(SetConfig, bool)>,
+    sets: &mut Vec<Dated>,
     names: &mut Names,
     (base, secrets): (&Path, Option<&BTreeSet<String>>),
-    (set, written): (&str, &Value),
+    Registered { set, written, at, .. }: &Registered,
 ) -> Result<(), String> {
     let mut tool: CommandTool =
         serde_json::from_value(written.clone()).map_err(|err| err.to_string())?;
@@ -164,14 +220,14 @@ fn add_tool(
     root(&mut tool, base);
     let name: ToolSetName = set.parse().map_err(|err| format!("{err}"))?;
     let Some((there, _)) = sets.iter_mut().find(|(it, _)| it.name == name) else {
-        names.insert((name.clone(), tool.name.clone()));
-        sets.push((local(name, vec![tool]), true));
+        names.insert(qualified(&name, &tool.name));
+        sets.push((local(name, vec![tool]), Some(*at)));
         return Ok(());
     };
     let Source::Tools(tools) = &mut there.source else {
         return Err(format!("its tools come from elsewhere, so `{}` cannot be in it", tool.name));
     };
-    if !names.insert((name, tool.name.clone())) {
+    if !names.insert(qualified(&name, &tool.name)) {
         return Err(format!("it has two tools called `{}`", tool.name));
     }
     tools.push(tool);
@@ -214,6 +270,16 @@ mod tests {
         serde_json::from_value(written(name, more)).unwrap()
     }
 
+    fn added(name: &str, at: i64, written: Value) -> Added {
+        let at = Timestamp::from_timestamp(at, 0).unwrap();
+        Added { name: name.to_owned(), written, at }
+    }
+
+    fn registered(set: &str, at: i64, written: Value) -> Registered {
+        let at = Timestamp::from_timestamp(at, 0).unwrap();
+        Registered { record: String::new(), set: set.to_owned(), written, at }
+    }
+
     fn written(name: &str, more: &Value) -> Value {
         let mut set =
             json!({ "name": name, "source": { "tools": [{ "name": format!("{name}_1") }] } });
@@ -233,8 +299,9 @@ mod tests {
                 .unwrap(),
         ];
         let secrets = BTreeSet::from(["SHOWN".to_owned()]);
+        let before = (&Known::default(), &Read::new());
         let Merged { wanted, complaints, .. } =
-            merge(&configured, &known, Path::new("/"), Some(&secrets));
+            merge(&configured, &known, before, Path::new("/"), Some(&secrets));
         let mut lines: Vec<String> = Vec::new();
         for Wanted { config, is_active, is_added } in wanted {
             let tools = match config.source {
@@ -269,22 +336,24 @@ mod tests {
         };
         let known = Known {
             sets: vec![
-                ("c".to_owned(), written("c", &json!({ "active": false }))),
-                ("a".to_owned(), written("a", &json!({}))),
-                ("x".to_owned(), json!({ "name": "x", "source": { "later": {} } })),
-                (
-                    "y".to_owned(),
+                added("c", 1, written("c", &json!({ "active": false }))),
+                added("a", 2, written("a", &json!({}))),
+                added("x", 3, json!({ "name": "x", "source": { "later": {} } })),
+                added(
+                    "y",
+                    4,
                     json!({ "name": "y", "source": { "tools": [telling("t", "HIDDEN")] } }),
                 ),
             ],
             tools: vec![
-                ("a".to_owned(), tool("a_2")),
-                ("a".to_owned(), tool("a_1")),
-                ("m".to_owned(), tool("t")),
-                ("local".to_owned(), tool("t")),
-                ("local".to_owned(), tool("u")),
-                ("local".to_owned(), telling("v", "SHOWN")),
-                ("local".to_owned(), telling("w", "HIDDEN")),
+                registered("a", 5, tool("a_2")),
+                registered("a", 6, tool("a_1")),
+                registered("m", 7, tool("t")),
+                registered("local", 8, tool("t")),
+                registered("local", 9, tool("u")),
+                registered("local", 10, telling("v", "SHOWN")),
+                registered("local", 11, telling("w", "HIDDEN")),
+                registered("local", 12, tool("local.u")),
             ],
             ..Known::default()
         };
@@ -301,8 +370,57 @@ mod tests {
                 y! it uses the variable `HIDDEN`, which is not in `access.secrets`
                 a! it has two tools called `a_1`
                 m! its tools come from elsewhere, so `t` cannot be in it
-                local! `w`: it uses the variable `HIDDEN`, which is not in `access.secrets`"]],
+                local! `w`: it uses the variable `HIDDEN`, which is not in `access.secrets`
+                local! it has two tools called `local.u`"]],
         );
+    }
+
+    /// The plain name means the earliest set that has it, however that came to be.
+    #[test]
+    fn a_set_that_tools_were_registered_into_is_as_old_as_the_oldest_of_them() {
+        let tool = |name: &str| json!({ "name": name });
+        let known = Known {
+            sets: vec![
+                added("c", 2, written("c", &json!({}))),
+                added("d", 4, written("d", &json!({}))),
+            ],
+            tools: vec![
+                registered("first", 1, tool("t")),
+                registered("mid", 3, tool("t")),
+                registered("first", 5, tool("u")),
+            ],
+            ..Known::default()
+        };
+        check(
+            known,
+            expect![[r"
+                a on: a_1
+                b off: b_1
+                m on: …
+                first on added: t u
+                c on added: c_1
+                mid on added: t
+                d on added: d_1"]],
+        );
+    }
+
+    #[test]
+    fn documents_that_are_as_they_were_are_not_read_again() {
+        fn merged(known: &Known, before: (&Known, &Read)) -> Merged {
+            merge(&[], known, before, Path::new("/"), None)
+        }
+        let known = |content: &str| {
+            let rag = |text: &str| json!({ "r": [{ "content": text }] });
+            let documents =
+                Contexts::from([("f".to_owned(), rag(content)), ("g".to_owned(), rag("tea"))]);
+            Known { documents, ..Known::default() }
+        };
+        let (old, new) = (known("one"), known("two"));
+        let first = merged(&old, (&Known::default(), &Read::new()));
+        let then = merged(&new, (&old, &first.read));
+        let is_same = |context: &str| Arc::ptr_eq(&first.read[context], &then.read[context]);
+        assert_eq!(["f", "g"].map(is_same), [false, true]);
+        assert_eq!(then.wanted.len(), 2);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Reads what the store knows of toolsets.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 use shared::{
@@ -8,7 +8,7 @@ use shared::{
     store::{Record, RecordKind, RecordPage, Store, StoreError},
 };
 
-use super::merge::Known;
+use super::merge::{Added, Known, Registered};
 use crate::sources::documents::FIELD;
 
 /// Records that are read at a time.
@@ -33,8 +33,8 @@ pub(super) async fn read(
         }
     }
     Ok(Known {
-        sets: sets.into_iter().map(|it| (it.name, it.value.as_ref().clone())).collect(),
-        tools: tools.into_iter().filter_map(|it| tool(&it.value)).collect(),
+        sets: sets.into_iter().map(added).collect(),
+        tools: tools.into_iter().filter_map(tool).collect(),
         switches: switches
             .into_iter()
             .filter_map(|it| Some((it.name, it.value.as_bool()?)))
@@ -44,8 +44,13 @@ pub(super) async fn read(
     })
 }
 
-fn tool(value: &Value) -> Option<(String, Value)> {
-    Some((value.get("set")?.as_str()?.to_owned(), value.get("tool")?.clone()))
+fn added(Record { name, value, at, .. }: Record) -> Added {
+    Added { name, written: Arc::unwrap_or_clone(value), at }
+}
+
+fn tool(Record { name, value, at, .. }: Record) -> Option<Registered> {
+    let set = value.get("set")?.as_str()?.to_owned();
+    Some(Registered { record: name, set, written: value.get("tool")?.clone(), at })
 }
 
 fn oldest_first(mut records: Vec<Record>) -> Vec<Record> {

@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 use shared::{
+    clock::Timestamp,
     id::{ToolName, ToolSetName},
     limits,
     store::{RecordKind, StoreError, Unless},
-    tool::qualified,
 };
 
-use super::{Applied, Registry, RegistryError};
+use super::{Applied, Registry, RegistryError, merge::Registered};
 use crate::{
     sources::{Source, root},
     tool::command::CommandTool,
-    toolbox::{Found, ReadyTool},
+    toolbox::{Found, ReadyTool, SetStatus},
 };
 
 /// The set of tools that are registered without one.
@@ -42,40 +42,40 @@ impl Registry {
         let mut applied = self.latest().await?;
         self.check_free(&applied, &new)?;
         self.check_place(&applied, &new)?;
-        let New { set, tool, written, .. } = &new;
+        let New { set, written, .. } = &new;
         if self.toolbox().set(set).is_none() {
             self.forget_switch(&applied, set.as_str()).await?;
         }
-        let record = format!("{set}.{}", tool.name);
         let value = json!({ "set": set, "tool": written });
-        if !self.put(RecordKind::Tool, &record, value, Unless::Exists).await? {
+        let at = self.put(RecordKind::Tool, name.as_str(), value, Unless::Exists).await?;
+        let Some(at) = at else {
             return Err(RegistryError::Exists { what: "a tool", name: name.to_string() });
-        }
-        self.registered(&mut applied, new).await?;
+        };
+        self.registered(&mut applied, new, at).await?;
         Ok(name)
     }
 
-    /// Removes a tool that was registered; returns whether there was one.
+    /// Removes a tool that was registered, by a name that is its own and not only short for it;
+    /// returns whether there was one.
     pub async fn unregister(&self, name: &ToolName) -> Result<bool, RegistryError> {
         let mut applied = self.latest().await?;
-        let (set, tool) = match self.toolbox().find(name) {
-            Found::Tool(found) | Found::Inactive(found) => {
-                let it = found.definition();
-                (it.set.to_string(), it.name.to_string())
-            }
-            // One of a set that is not there now, perhaps.
-            _ => match applied.known.tools.iter().find_map(|it| named(it, name)) {
-                Some(found) => found,
-                None => return Ok(false),
-            },
+        let registered = |name: &ToolName| {
+            let mut tools = applied.known.tools.iter();
+            tools.find(|it| it.qualified().as_ref() == Some(name))
         };
-        let record = format!("{set}.{tool}");
-        if !self.0.parts.store.remove_record(RecordKind::Tool, &record).await? {
-            return Err(RegistryError::Elsewhere {
+        // Its set need not be there now.
+        let found = if let Some(found) = registered(name) {
+            found
+        } else {
+            let Some(found) = self.toolbox().find_own(name) else { return Ok(false) };
+            let found = found.definition();
+            registered(&found.qualified()).ok_or_else(|| RegistryError::Elsewhere {
                 name: name.to_string(),
-                hint: format!("it comes with the toolset `{set}`"),
-            });
-        }
+                hint: format!("it comes with the toolset `{}`", found.set),
+            })?
+        };
+        let (record, set) = (found.record.clone(), found.set.clone());
+        self.0.parts.store.remove_record(RecordKind::Tool, &record).await?;
         self.renew(&mut applied).await?;
         let mut left = applied.wanted.iter().map(|it| &it.config).chain(&applied.hidden);
         if !left.any(|it| it.name.as_str() == set) {
@@ -130,6 +130,13 @@ impl Registry {
             Some(it) => matches!(it.config.source, Source::Tools(_)),
             None => self.toolbox().set(set).is_none(),
         };
+        if let Some(SetStatus::Failed { error }) = self.toolbox().set(set).map(|it| it.status) {
+            let why = format!(
+                "the toolset `{set}` has failed, so nobody could call `{}` in it: {error}",
+                tool.name
+            );
+            return Err(RegistryError::Invalid(why));
+        }
         if is_open {
             return Ok(());
         }
@@ -142,26 +149,31 @@ impl Registry {
 
     /// Takes note of a tool that was just registered. Where nothing else has changed since the
     /// toolbox was made, only this one is new: thousands may be registered one after another.
-    async fn registered(&self, applied: &mut Applied, new: New) -> Result<(), StoreError> {
+    async fn registered(
+        &self,
+        applied: &mut Applied,
+        new: New,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
         let revision = self.0.parts.store.records_revision().await?;
         let place = applied.wanted.iter().position(|it| it.config.name == new.set);
         if let Some(place) = place
             && applied.revision.map(|it| it + 1) == Some(revision)
+            // Clocks differ: one that is older than others has its place among them.
+            && applied.known.tools.last().is_none_or(|it| it.at < at)
             && let Source::Tools(tools) = &mut applied.wanted[place].config.source
         {
             tools.push(new.tool);
-            applied.known.tools.push((new.set.to_string(), new.written));
+            applied.known.tools.push(Registered {
+                record: new.ready.definition().qualified().to_string(),
+                set: new.set.to_string(),
+                written: new.written,
+                at,
+            });
             self.note(applied, revision);
             self.toolbox().extend(&new.set, new.ready);
             return Ok(());
         }
         self.renew(applied).await
     }
-}
-
-/// Returns the set and the tool of a record that `name` means.
-fn named((set, written): &(String, Value), name: &ToolName) -> Option<(String, String)> {
-    let tool: ToolName = written.get("name")?.as_str()?.parse().ok()?;
-    let is_it = qualified(&set.parse().ok()?, &tool) == *name;
-    is_it.then(|| (set.clone(), tool.to_string()))
 }

@@ -1,13 +1,9 @@
 //! Switching sets on and off.
 
 use serde_json::Value;
-use shared::{
-    id::ToolSetName,
-    store::{RecordKind, Unless},
-};
+use shared::store::{RecordKind, Unless};
 
-use super::{Registry, RegistryError, tools};
-use crate::tool::flow;
+use super::{Registry, RegistryError};
 
 /// What became of sets that were to be switched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,7 +27,7 @@ impl Registry {
                 push_new(&mut switched.not_found, name);
                 continue;
             };
-            if is_fixed(&set.name) {
+            if Self::is_fixed(&set.name) {
                 if !on {
                     push_new(&mut switched.refused, name);
                 }
@@ -45,11 +41,6 @@ impl Registry {
         self.sync().await?;
         Ok(switched)
     }
-}
-
-/// Returns whether a set is always switched on.
-fn is_fixed(name: &ToolSetName) -> bool {
-    [tools::TOOL_SET, flow::SET].contains(&name.as_str())
 }
 
 fn push_new(names: &mut Vec<String>, name: &str) {

@@ -174,9 +174,11 @@ async fn what_is_added_uses_the_secrets_that_are_allowed_and_no_others() {
     let told = sources("FABER_TEST_TOLD");
     for (n, source) in told.iter().enumerate() {
         let set = json!({ "name": format!("s{n}"), "source": source });
-        registry.add_set(set).await.unwrap();
+        let is_confined = source["tools"][0]["run"].get("confine").is_some();
+        let added = registry.add_set(set).await;
+        assert_eq!(added.is_err(), is_confined, "nothing can confine it here: {added:?}");
     }
-    assert_eq!(sets(&registry).await.len(), 2 * told.len());
+    assert_eq!(sets(&registry).await.len(), 2 * told.len() - 1);
     let tool = |name: &str| {
         let run = json!({ "http": { "url": "http://a/", "headers": { "x": secret(name) } } });
         json!({ "name": "t", "run": run })
@@ -299,7 +301,7 @@ async fn a_set_that_did_not_change_is_not_connected_again() {
     let registry = node(&store, json!([server]));
     registry.sync().await.unwrap();
     let name = "m".parse().unwrap();
-    registry.sources().ready(&name, CONNECT).await;
+    registry.toolbox().settled_set(&name, CONNECT).await;
     assert!(matches!(named(&registry, "m").await.status, SetStatus::Failed { .. }));
     registry.register(None, tool("t")).await.unwrap();
     registry.switch(&strings(&["m"]), false).await.unwrap();
@@ -516,6 +518,113 @@ async fn how_a_set_is_switched_goes_with_it() {
         assert_eq!(sets(&registry).await, [format!("{name}+")], "{removed}");
         registry.remove_set(&name.parse().unwrap()).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_tool_is_removed_by_a_name_of_its_own() {
+    let registry = node(&Arc::new(Memory::new()), json!([]));
+    registry.register(Some("a"), tool("x.y")).await.unwrap();
+    registry.register(Some("b"), tool("z")).await.unwrap();
+    for short in ["y", "a.y", "nothing"] {
+        assert!(!registry.unregister(&short.parse().unwrap()).await.unwrap(), "{short}");
+    }
+    assert!(registry.unregister(&"x.y".parse().unwrap()).await.unwrap());
+    assert!(registry.unregister(&"b.z".parse().unwrap()).await.unwrap());
+    assert_eq!(sets(&registry).await, [""; 0]);
+}
+
+/// What older versions wrote is called `set.` and the tool's own name.
+#[tokio::test]
+async fn two_tools_of_a_name_do_not_take_their_set_down() {
+    let store = Arc::new(Memory::new());
+    let registry = node(&store, json!([]));
+    registry.register(Some("a"), tool("b")).await.unwrap();
+    assert_ne!(store.record(RecordKind::Tool, "a.b").await.unwrap(), None);
+    let value = Arc::new(json!({ "set": "a", "tool": tool("a.b") }));
+    let record =
+        Record { kind: RecordKind::Tool, name: "a.a.b".to_owned(), value, at: WallClock.now() };
+    store.put_record(&record, Unless::Never).await.unwrap();
+    for n in 0..2 {
+        let set = named(&registry, "a").await;
+        assert_eq!((set.status, set.tools.len()), (SetStatus::Ready, 1), "{n}");
+        assert!(registry.unregister(&"a.b".parse().unwrap()).await.unwrap(), "{n}");
+    }
+    assert_eq!(sets(&registry).await, [""; 0]);
+    let record = store.record(RecordKind::Tool, "a.a.b").await.unwrap();
+    assert_eq!(record, None);
+    registry.register(Some("a"), tool("a.b")).await.unwrap();
+    assert_ne!(store.record(RecordKind::Tool, "a.b").await.unwrap(), None, "one name, one record");
+}
+
+#[tokio::test]
+async fn nothing_is_registered_into_a_set_that_has_failed() {
+    let odd = json!({ "name": "odd", "parameters": { "type": "strnig" } });
+    let configured = json!([{ "name": "a", "source": { "tools": [odd.clone()] } }]);
+    let registry = node(&Arc::new(Memory::new()), configured);
+    let err = registry.register(Some("a"), tool("t")).await.unwrap_err().to_string();
+    assert!(err.contains("the toolset `a` has failed") && err.contains("`odd`"), "{err}");
+    // What is added is looked at first.
+    let added = json!({ "name": "b", "source": { "tools": [{ "name": "t" }, odd] } });
+    let err = registry.add_set(added).await.unwrap_err();
+    assert!(matches!(&err, RegistryError::Invalid(why) if why.contains("`odd`")), "{err}");
+    let twins = json!({ "name": "b", "source": tools(&["t", "b.t"]) });
+    let err = registry.add_set(twins).await.unwrap_err();
+    assert!(matches!(&err, RegistryError::Invalid(why) if why.contains("rename one")), "{err}");
+    assert_eq!(sets(&registry).await, ["a+"]);
+}
+
+#[tokio::test]
+async fn documents_do_not_take_the_name_of_a_set() {
+    let store = Arc::new(Memory::new());
+    let hidden = json!({ "name": "g_rag", "condition": "false", "source": tools(&["x"]) });
+    let registry = node(&store, json!([set("f_rag", &["x"]), hidden]));
+    let rag = json!({ "rag": { "manual": [{ "content": "tea" }] } });
+    for name in ["f", "g"] {
+        let err = registry.set_context(name, &rag).await.unwrap_err();
+        let name = format!("{name}_rag");
+        assert_eq!(err, RegistryError::Exists { what: "a toolset", name });
+    }
+    registry.set_context("f", &json!({ "rag": {}, "n": 1 })).await.unwrap();
+    registry.set_context("h", &rag).await.unwrap();
+    registry.set_context("h", &json!({ "rag": { "more": [] } })).await.unwrap();
+    assert_eq!(sets(&registry).await, ["f_rag+", "h_rag+"]);
+    let err = registry.remove_set(&"h_rag".parse().unwrap()).await.unwrap_err().to_string();
+    assert!(err.contains("the context `h`: set its `rag` to null"), "{err}");
+    let err = registry.remove_set(&"flow".parse().unwrap()).await.unwrap_err().to_string();
+    assert!(err.contains("a part of Faber"), "{err}");
+    // How it was switched goes with the documents.
+    registry.switch(&strings(&["h_rag"]), false).await.unwrap();
+    registry.set_context("h", &json!({ "rag": null })).await.unwrap();
+    assert_eq!(store.record(RecordKind::Switch, "h_rag").await.unwrap(), None);
+    registry.set_context("h", &rag).await.unwrap();
+    assert_eq!(sets(&registry).await, ["f_rag+", "h_rag+"]);
+}
+
+#[tokio::test]
+async fn a_context_s_record_has_no_more_than_it_changes() {
+    let store = Arc::new(Memory::new());
+    let registry = node(&store, json!([]));
+    for n in 0..10 {
+        registry.set_context("shop", &json!({ format!("f{n}"): n })).await.unwrap();
+        registry.set_context("shop", &json!({ format!("f{n}"): null })).await.unwrap();
+    }
+    registry.set_context("shop", &json!({ "n": null })).await.unwrap();
+    let record = store.record(RecordKind::Context, "shop").await.unwrap().unwrap();
+    assert_eq!(*record.value, json!({ "n": null }), "only that is there to be removed");
+    assert_eq!(registry.context("shop").await, Some(json!({ "adminMode": false })));
+}
+
+#[tokio::test]
+async fn what_was_complained_of_is_remembered() {
+    let registry = node(&Arc::new(Memory::new()), json!([set("a", &["x"])]));
+    let written = json!({ "name": "a", "source": tools(&["y"]) });
+    let put = registry.put(RecordKind::ToolSet, "a", written, Unless::Never).await;
+    put.unwrap();
+    registry.sync().await.unwrap();
+    let said = registry.0.applied.lock().await.complaints.clone();
+    assert_eq!(said, [("a".to_owned(), "the configuration has one, too".to_owned())]);
+    registry.register(None, tool("t")).await.unwrap();
+    assert_eq!(registry.0.applied.lock().await.complaints, said);
 }
 
 #[tokio::test]

@@ -40,6 +40,25 @@ pub enum BuiltinKind {
     MemoryTools,
 }
 
+/// Folders of the system; nobody works in one of these by chance.
+const SYSTEM: [&str; 5] = ["/", "/opt", "/usr", "/usr/local", "/var"];
+/// Folders in which everything is the system's.
+const IN_SYSTEM: [&str; 13] = [
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib64",
+    "/proc",
+    "/sbin",
+    "/sys",
+    "/usr/bin",
+    "/usr/lib",
+    "/usr/local/etc",
+    "/usr/sbin",
+];
+
 /// How one of Faber's own sets is configured.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,6 +68,9 @@ pub struct BuiltinSet {
     /// The folder that its tools see; that of the configuration where nothing is said.
     #[serde(default)]
     pub root: Option<PathBuf>,
+    /// The folder of the configuration.
+    #[serde(skip)]
+    base: Option<PathBuf>,
     /// Whether its tools may change what lies in `.git`.
     #[serde(default)]
     pub git: GitWrites,
@@ -96,7 +118,8 @@ impl BuiltinKind {
 impl BuiltinSet {
     /// Resolves its folders against the one of the file that describes it.
     pub(super) fn rooted(mut self, base: &Path) -> Self {
-        self.root = Some(self.root.map_or_else(|| base.to_owned(), |it| base.join(it)));
+        self.root = self.root.map(|it| base.join(it));
+        self.base = Some(base.to_owned());
         let confine = &mut self.system.confine;
         for folder in confine.write.iter_mut().chain(&mut confine.read) {
             *folder = base.join(&*folder);
@@ -110,17 +133,26 @@ impl BuiltinSet {
         set: &ToolSetName,
         needs: &Needs,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
-        let root = self.root.unwrap_or_else(|| PathBuf::from("."));
-        let hidden = needs.launcher.hidden();
+        let is_of_files = !matches!(self.builtin, BuiltinKind::WebTools | BuiltinKind::MemoryTools);
+        let base = self.base.unwrap_or_else(|| PathBuf::from("."));
+        if self.root.is_none() && is_of_files && is_of_the_system(&base) {
+            let folder = base.display();
+            return Err(format!(
+                "its tools would see `{folder}`, a folder of the system, because the configuration \
+                 lies there: say which folder they are for, such as `root: /srv/work`"
+            ));
+        }
+        let root = self.root.unwrap_or(base);
+        let hidden = needs.launcher.own();
         let open = || {
             let root = Root::open_with(&root, self.git).map_err(|err| err.to_string());
-            root.map(|it| it.hiding(hidden))
+            root.map(|it| it.hiding(&hidden))
         };
         let tools = match self.builtin {
             BuiltinKind::CodeTools => code::tools(&open()?),
             BuiltinKind::FileTools => file::tools(&open()?),
             BuiltinKind::SystemTools => system::tools(&root, self.system, needs.launcher.clone())
-                .map_err(|err| format!("`{}`: {err}", root.display()))?,
+                .map_err(|err| err.to_string())?,
             BuiltinKind::WebTools => web::tools(&self.web).map_err(|err| err.to_string())?,
             BuiltinKind::MemoryTools => match &needs.store {
                 Some((store, clock)) => memory::tools(Arc::clone(store), Arc::clone(clock)),
@@ -129,6 +161,13 @@ impl BuiltinSet {
         };
         Ok(tools.iter().map(|it| named(self.builtin, set, it)).collect())
     }
+}
+
+/// Returns whether a folder is the system's, or has those in it.
+fn is_of_the_system(folder: &Path) -> bool {
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let is_in = |it: &&str| folder.starts_with(it);
+    IN_SYSTEM.iter().any(is_in) || SYSTEM.iter().any(|it| folder == Path::new(it))
 }
 
 /// Adds those of Faber's own sets that nobody configured, switched off.
@@ -144,6 +183,7 @@ pub fn with_builtin(mut sets: Vec<SetConfig>) -> Vec<SetConfig> {
         let set = BuiltinSet {
             builtin: kind,
             root: None,
+            base: None,
             git: GitWrites::default(),
             system: system::SystemConfig::default(),
             web: web::WebConfig::default(),
@@ -206,6 +246,32 @@ mod tests {
         sources::Sources,
         toolbox::{Found, SetStatus, Toolbox},
     };
+
+    #[test]
+    fn a_folder_of_the_system_is_nobody_s_by_chance() {
+        for (folder, expected) in [
+            ("/", true),
+            ("/etc", true),
+            ("/usr/bin", true),
+            ("/usr", true),
+            ("/opt/app", false),
+            ("/usr/src/app", false),
+            ("/srv", false),
+        ] {
+            assert_eq!(is_of_the_system(Path::new(folder)), expected, "{folder}");
+        }
+        let needs = Needs { launcher: Launcher::none(), store: None };
+        let tools = |written: Value| {
+            let set: BuiltinSet = serde_json::from_value(written).unwrap();
+            set.rooted(Path::new("/etc")).tools(&"s".parse().unwrap(), &needs)
+        };
+        for kind in ["code_tools", "file_tools", "system_tools"] {
+            let err = tools(json!({ "builtin": kind })).unwrap_err();
+            assert!(err.contains("a folder of the system"), "{err}");
+            assert!(tools(json!({ "builtin": kind, "root": "." })).is_ok(), "{kind}: it is meant");
+        }
+        assert!(tools(json!({ "builtin": "web_tools" })).is_ok());
+    }
 
     fn toolbox(sets: Value) -> Toolbox {
         let toolbox = Toolbox::default();

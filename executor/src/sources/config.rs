@@ -11,10 +11,13 @@ use serde_json::{Map, Value};
 use shared::id::ToolSetName;
 
 use super::{
-    builtin::BuiltinSet, documents::Documents, graphql_api::GraphQlConfig, openapi::OpenApiConfig,
+    builtin::{BuiltinKind, BuiltinSet},
+    documents::Documents,
+    graphql_api::GraphQlConfig,
+    openapi::OpenApiConfig,
 };
 use crate::{
-    confine::Confinement,
+    confine::{self, Confinement},
     tool::{
         command::{Action, CommandTool},
         mcp::McpServer,
@@ -116,7 +119,8 @@ impl SetConfig {
                 mcp.root(base);
                 if let McpServer::Command(mcp) = mcp {
                     mcp.command = rooted_program(base, &mcp.command);
-                    mcp.cwd = Some(rooted_cwd(base, mcp.cwd.take()));
+                    mcp.cwd =
+                        Some(mcp.cwd.take().map_or_else(|| base.to_owned(), |it| base.join(it)));
                 }
             }
             Source::Builtin(set) => {
@@ -145,6 +149,32 @@ impl SetConfig {
             Source::GraphQl(api) => api.secrets(),
         };
         names.into_iter().collect()
+    }
+
+    /// Returns the programs that it runs, where they are paths: nobody may change them who is not to
+    /// do whatever Faber may.
+    pub fn programs(&self) -> Vec<PathBuf> {
+        match &self.source {
+            Source::Mcp(McpServer::Command(server)) if server.command.contains('/') => {
+                vec![PathBuf::from(&server.command)]
+            }
+            Source::Tools(tools) => tools.iter().filter_map(CommandTool::program).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns whether it has commands that are refused where `support` cannot hold them.
+    pub fn is_refused(&self, support: confine::Support) -> bool {
+        let is_refused = |it: &Confinement| it.required && support.missing(it).is_some();
+        match &self.source {
+            Source::Builtin(set) => {
+                set.builtin == BuiltinKind::SystemTools && is_refused(&set.system.confine)
+            }
+            Source::Tools(tools) => {
+                tools.iter().filter_map(CommandTool::confinement).any(is_refused)
+            }
+            _ => false,
+        }
     }
 
     /// Returns the variables of Faber's environment that it uses: the secrets that it names, and
@@ -195,7 +225,8 @@ pub(crate) fn root(tool: &mut CommandTool, base: &Path) {
     let Some(Action::Command(run)) = &mut tool.run else { return };
     let program = rooted_program(base, run.command.program());
     run.command = run.command.clone().with_program(program);
-    run.cwd = Some(rooted_cwd(base, run.cwd.take()));
+    run.cwd = run.cwd.take().map(|it| base.join(it));
+    run.base = Some(base.to_owned());
     if let Some(confine) = &mut run.confine {
         let folders = confine.write.iter_mut().chain(&mut confine.read);
         folders.for_each(|it| *it = base.join(&*it));
@@ -209,8 +240,4 @@ fn rooted_program(base: &Path, program: &str) -> String {
     } else {
         program.to_owned()
     }
-}
-
-fn rooted_cwd(base: &Path, cwd: Option<PathBuf>) -> PathBuf {
-    cwd.map_or_else(|| base.to_owned(), |it| base.join(it))
 }

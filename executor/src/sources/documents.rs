@@ -23,10 +23,18 @@ const DOCUMENTS: usize = 10_000;
 const COLLECTIONS: usize = 1_000;
 
 /// What a context offers for retrieval.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Documents {
     context: String,
     collections: BTreeMap<String, Collection>,
+}
+
+impl PartialEq for Documents {
+    /// Those that were not read again are the same at once: there may be many.
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+            || (self.context == other.context && self.collections == other.collections)
+    }
 }
 
 /// Documents that are searched together.

@@ -5,6 +5,7 @@
 //! somebody wants it, though not too soon, and every now and then.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -132,25 +133,41 @@ pub(super) fn included(globs: &[String]) -> Result<impl Fn(&str) -> bool + use<>
     Ok(move |name: &str| is_all || set.is_match(name))
 }
 
-/// Gives tools names that are theirs alone: the first keeps its name, the next is `name_2`.
-#[derive(Debug, Default)]
-pub(super) struct Names(std::collections::BTreeMap<String, usize>);
+/// Gives the tools of a set names that are theirs alone, also as `set.name`: the first keeps its
+/// name, the next is `name_2`.
+#[derive(Debug)]
+pub(super) struct Names<'a> {
+    set: &'a ToolSetName,
+    /// Names within the set, and how often each was wanted.
+    taken: BTreeMap<String, usize>,
+}
 
-impl Names {
+impl<'a> Names<'a> {
+    pub(super) fn of(set: &'a ToolSetName) -> Self {
+        Self { set, taken: BTreeMap::new() }
+    }
+
     /// Returns a name like `wanted` that nobody has.
     pub(super) fn take(&mut self, wanted: &str) -> String {
-        let mut count = self.0.get(wanted).copied().unwrap_or(0);
+        let Some(mut count) = self.taken.get(self.within(wanted)).copied() else {
+            self.taken.insert(self.within(wanted).to_owned(), 1);
+            return wanted.to_owned();
+        };
         loop {
             count += 1;
-            let name = if count == 1 { wanted.to_owned() } else { format!("{wanted}_{count}") };
-            if count == 1 || !self.0.contains_key(&name) {
-                self.0.insert(wanted.to_owned(), count);
-                if count > 1 {
-                    self.0.insert(name.clone(), 1);
-                }
+            let name = format!("{wanted}_{count}");
+            if !self.taken.contains_key(self.within(&name)) {
+                self.taken.insert(self.within(wanted).to_owned(), count);
+                self.taken.insert(self.within(&name).to_owned(), 1);
                 return name;
             }
         }
+    }
+
+    /// Returns a name without that of the set before it: `set.name` means both.
+    fn within<'n>(&self, name: &'n str) -> &'n str {
+        let rest = name.strip_prefix(self.set.as_str()).and_then(|it| it.strip_prefix('.'));
+        rest.unwrap_or(name)
     }
 }
 
@@ -188,10 +205,15 @@ mod tests {
 
     #[test]
     fn names_are_given_once() {
-        let mut names = Names::default();
-        let taken: Vec<_> =
-            ["a", "a_2", "a", "a", "b", "a_2"].into_iter().map(|it| names.take(it)).collect();
-        assert_eq!(taken, ["a", "a_2", "a_3", "a_4", "b", "a_2_2"]);
+        let set = "pets".parse().unwrap();
+        let mut names = Names::of(&set);
+        let wanted = ["a", "a_2", "a", "a", "b", "a_2", "pets.a", "pets.c", "c", "pets.c"];
+        let taken: Vec<_> = wanted.into_iter().map(|it| names.take(it)).collect();
+        // `pets.a` and `a` of `pets` are both `pets.a`.
+        assert_eq!(
+            taken,
+            ["a", "a_2", "a_3", "a_4", "b", "a_2_2", "pets.a_5", "pets.c", "c_2", "pets.c_3"]
+        );
     }
 
     #[test]

@@ -151,7 +151,7 @@ fn read(
         schemes,
     });
     let servers = document::Servers { base: config.base_url.clone().map(|it| it.0), from };
-    let tools = operations(&document, &servers, &api.auth, &config.tags)?
+    let tools = operations(set, &document, &servers, &api.auth, &config.tags)?
         .into_iter()
         .filter(|it| is_wanted(&it.name))
         .filter_map(|it| tool::make(set, &api, it));

@@ -31,7 +31,7 @@ use super::{
     process::{Group, Program, Tail, describe, read_tail},
 };
 use crate::{
-    confine::{Confinement, Launcher},
+    confine::{Confinement, Launcher, refusal},
     secret::{Redaction, Text, variables},
 };
 
@@ -76,8 +76,12 @@ impl TryFrom<Map<String, Value>> for Action {
 
     fn try_from(mut written: Map<String, Value>) -> Result<Self, String> {
         let Some(http) = written.swap_remove("http") else {
-            let run = serde_json::from_value(Value::Object(written));
-            return run.map(Self::Command).map_err(|err| err.to_string());
+            let is_meant = written.contains_key("command");
+            let run = serde_json::from_value(Value::Object(joined(written)));
+            return run.map(Self::Command).map_err(|err| {
+                let hint = " (a call of a server is `{ http: { url: … } }`)";
+                format!("{err}{}", if is_meant { "" } else { hint })
+            });
         };
         if let Some(other) = written.keys().next() {
             return Err(format!("unknown field `{other}` beside `http`: a tool runs one thing"));
@@ -85,6 +89,23 @@ impl TryFrom<Map<String, Value>> for Action {
         let run = serde_json::from_value(http).map(Self::Http);
         run.map_err(|err| format!("`http`: {err}"))
     }
+}
+
+/// A program and its arguments may stand apart, as those of MCP servers do: `command: date` with
+/// `args: [-u]` says what `command: [date, -u]` says.
+fn joined(mut written: Map<String, Value>) -> Map<String, Value> {
+    if let Some(Value::String(program)) = written.get("command") {
+        let program = Value::String(program.clone());
+        written.insert("command".to_owned(), Value::Array(vec![program]));
+    }
+    if let (Some(Value::Array(_)), Some(Value::Array(_))) =
+        (written.get("command"), written.get("args"))
+        && let Some(Value::Array(args)) = written.shift_remove("args")
+        && let Some(Value::Array(command)) = written.get_mut("command")
+    {
+        command.extend(args);
+    }
+    written
 }
 
 impl Action {
@@ -116,6 +137,9 @@ pub struct Run {
     pub command: Argv,
     /// Where to run it.
     pub cwd: Option<PathBuf>,
+    /// Where to run it where that says nothing: the folder of the file that describes it.
+    #[serde(skip)]
+    pub(crate) base: Option<PathBuf>,
     /// Names of variables of Faber's environment that it gets besides the usual.
     #[serde(default)]
     pub pass: Vec<String>,
@@ -190,6 +214,21 @@ impl CommandTool {
         let confined = run.into_iter().flat_map(|it| &it.confine).flat_map(|it| &it.pass);
         let passed = run.into_iter().flat_map(|it| &it.pass);
         passed.chain(confined).map(String::as_str)
+    }
+
+    /// Returns what its command may do, where that is less than everything.
+    pub(crate) fn confinement(&self) -> Option<&Confinement> {
+        match &self.run {
+            Some(Action::Command(run)) => run.confine.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns the program that it runs, where that is a path.
+    pub(crate) fn program(&self) -> Option<PathBuf> {
+        let Some(Action::Command(run)) = &self.run else { return None };
+        let program = run.command.program();
+        program.contains('/').then(|| program.into())
     }
 
     /// Makes a tool that can be called and prints at most `most` bytes. `launcher` starts it where
@@ -306,8 +345,9 @@ impl Running {
         parameters: &Value,
         cx: &ToolContext,
     ) -> Result<Self, ToolError> {
-        let (name, cwd) = (run.command.program(), run.cwd.as_deref());
-        let program = Program { name, cwd, pass: &run.pass, env };
+        let reads = run.cwd.as_deref();
+        let (name, cwd) = (run.command.program(), reads.or(run.base.as_deref()));
+        let program = Program { name, cwd, reads, pass: &run.pass, env };
         let complain = |err: io::Error| {
             let code = match err.kind() {
                 io::ErrorKind::InvalidInput | io::ErrorKind::ArgumentListTooLong => {
@@ -389,7 +429,12 @@ impl Running {
         if status.success() {
             return Ok(parse(&self.output));
         }
-        let said = match self.stderr.text(seen) {
+        let text = self.stderr.text(seen);
+        if let Some(why) = refusal(status.code(), &text) {
+            let message = format!("`{program}` was not started: {why}");
+            return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).terminal());
+        }
+        let said = match text {
             text if text.is_empty() => String::new(),
             text => format!(": {text}"),
         };
@@ -434,4 +479,25 @@ fn parse(output: &[u8]) -> Value {
         let text = text.strip_suffix('\n').unwrap_or(&text);
         Value::from(text.strip_suffix('\r').unwrap_or(text))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_may_stand_beside_the_program() {
+        let read = |run: Value| serde_json::from_value::<Action>(run).map_err(|it| it.to_string());
+        let joined = read(json!({ "command": ["echo", "{{who}}", "-n"] })).unwrap();
+        for same in [
+            json!({ "command": "echo", "args": ["{{who}}", "-n"] }),
+            json!({ "command": ["echo"], "args": ["{{who}}", "-n"] }),
+        ] {
+            assert_eq!(read(same).unwrap(), joined);
+        }
+        assert_eq!(read(json!({ "command": "date" })), read(json!({ "command": ["date"] })));
+        for wrong in [json!({ "command": "echo", "args": "x" }), json!({ "args": ["x"] })] {
+            assert!(read(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
 }

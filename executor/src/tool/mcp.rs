@@ -18,7 +18,7 @@ mod server;
 mod tokens;
 mod wire;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use rmcp::model::{CallToolRequestParams, Tool as Offer};
@@ -47,10 +47,17 @@ struct McpTool {
     line: Arc<Line>,
 }
 
-/// Makes tools of what a server offers. One whose name nothing could name is left out.
+/// Makes tools of what a server offers. One whose name nothing could name, or an earlier one has,
+/// is left out: nobody could call it.
 fn tools(set: &ToolSetName, line: &Arc<Line>, offers: Vec<Offer>) -> Vec<Arc<dyn Tool>> {
+    let mut names = BTreeSet::new();
     let tools = offers.into_iter().filter_map(|offer| {
         let definition = definition(set, offer)?;
+        if !names.insert(definition.qualified()) {
+            let name = &definition.name;
+            tracing::warn!(%set, %name, "the server has two tools of a name: the first is kept");
+            return None;
+        }
         let line = Arc::clone(line);
         Some(Arc::new(McpTool { definition: Arc::new(definition), line }) as Arc<dyn Tool>)
     });
@@ -167,5 +174,22 @@ impl McpTool {
             code,
             format!("the MCP server of `{set}` {ended} while `{name}` was called{outcome}"),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_tools_of_a_name_the_first_is_kept() {
+        let offers = [("dup", "one"), ("s.dup", "two"), ("dup", "three"), ("other", "four")];
+        let offers = offers.map(|(name, description)| -> Offer {
+            let offer = json!({ "name": name, "description": description, "inputSchema": {} });
+            serde_json::from_value(offer).unwrap()
+        });
+        let tools = tools(&"s".parse().unwrap(), &Arc::new(Line::new()), offers.into());
+        let kept: Vec<_> = tools.iter().map(|it| it.definition().description.as_str()).collect();
+        assert_eq!(kept, ["one", "four"]);
     }
 }

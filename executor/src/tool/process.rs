@@ -6,12 +6,13 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use nix::{
     errno::Errno,
-    sys::signal::{Signal, killpg},
+    sys::signal::{Signal, kill, killpg},
     unistd::Pid,
 };
 use tokio::{
@@ -21,7 +22,7 @@ use tokio::{
 };
 
 use crate::{
-    confine::{Confinement, Launcher, Life, with_own},
+    confine::{Confinement, Launcher, Life, NOW, has_warden, with_own},
     secret::Redaction,
 };
 
@@ -30,16 +31,30 @@ use crate::{
 pub(super) const STOP_GRACE: Duration = Duration::from_secs(3);
 
 /// A program to start.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Program<'a> {
     /// What to run: a name on the path, or a path.
     pub name: &'a str,
     /// Where.
     pub cwd: Option<&'a Path>,
+    /// What it may read besides, where it is confined.
+    pub reads: Option<&'a Path>,
     /// What of Faber's environment it gets besides the usual.
     pub pass: &'a [String],
     /// What to add to the environment.
     pub env: &'a BTreeMap<String, String>,
+}
+
+/// Values of the environment may be secrets: only names are shown.
+impl fmt::Debug for Program<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program")
+            .field("name", &self.name)
+            .field("cwd", &self.cwd)
+            .field("pass", &self.pass)
+            .field("env", &self.env.keys())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Program<'_> {
@@ -52,8 +67,7 @@ impl Program<'_> {
         Ok(self.prepared(launcher.watched(program.as_os_str(), self.pass)?))
     }
 
-    /// Prepares the command with a clean environment, and confined; it may read where it runs,
-    /// and its own file.
+    /// Prepares the command with a clean environment, and confined; it may read its own file.
     pub(super) fn confined(
         &self,
         launcher: &Launcher,
@@ -61,7 +75,7 @@ impl Program<'_> {
     ) -> io::Result<Command> {
         let program = executable(self.name);
         let file = Some(program.as_path()).filter(|it| it.is_absolute());
-        let mut confinement = with_own(confinement.clone(), &[file, self.cwd]);
+        let mut confinement = with_own(confinement.clone(), &[file, self.reads]);
         confinement.pass.extend_from_slice(self.pass);
         Ok(self.prepared(launcher.command(&confinement, Life::Watched, program.as_os_str())?))
     }
@@ -123,31 +137,40 @@ fn check_runnable(program: &Path, cwd: Option<&Path>) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(errno as i32))
 }
 
+/// How often a dropped group is looked at until it has ended.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// A process and all that it has started; dropping it kills them.
+///
+/// Where the process is a warden, only that knows what its command has started, so it is told to
+/// kill them, and is killed itself where it does not end.
 pub(super) struct Group {
-    child: Child,
+    /// There until it is dropped.
+    child: Option<Child>,
     id: Option<Pid>,
+    has_warden: bool,
 }
 
 impl Group {
     /// Starts a process in a group of its own.
     pub(super) fn spawn(command: &mut Command) -> io::Result<Self> {
-        let child = command.process_group(0).kill_on_drop(true).spawn()?;
+        let has_warden = has_warden(command);
+        let child = command.process_group(0).kill_on_drop(!has_warden).spawn()?;
         let id = child.id().and_then(|it| i32::try_from(it).ok()).map(Pid::from_raw);
-        Ok(Self { child, id })
+        Ok(Self { child: Some(child), id, has_warden })
     }
 
     /// Returns the process itself, to take its streams.
     pub(super) fn child(&mut self) -> &mut Child {
-        &mut self.child
+        self.child.as_mut().expect("it is there until it is dropped")
     }
 
     /// Waits for the process to end. Those that it has started may live on.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.child.wait().await
+        self.child().wait().await
     }
 
-    /// Kills the whole group at once.
+    /// Kills what is left of the group, at once; a warden must have ended, or had its time.
     pub(super) fn kill(&self) {
         self.signal(Signal::SIGKILL);
     }
@@ -155,11 +178,25 @@ impl Group {
     /// Asks the whole group to end, and kills what is left after [`STOP_GRACE`].
     pub(super) async fn stop(&mut self) -> Option<ExitStatus> {
         self.signal(Signal::SIGTERM);
-        let ended = timeout(STOP_GRACE, self.child.wait()).await;
+        let mut ended = timeout(STOP_GRACE, self.wait()).await;
+        if ended.is_err() {
+            self.end();
+            ended = timeout(STOP_GRACE, self.wait()).await;
+        }
         self.kill();
         match ended {
             Ok(status) => status.ok(),
-            Err(_) => timeout(STOP_GRACE, self.child.wait()).await.ok()?.ok(),
+            Err(_) => timeout(STOP_GRACE, self.wait()).await.ok()?.ok(),
+        }
+    }
+
+    /// Ends the whole group without asking: by its warden where it has one.
+    fn end(&self) {
+        match self.id.filter(|_| self.has_warden) {
+            Some(warden) => {
+                let _ = kill(warden, NOW);
+            }
+            None => self.kill(),
         }
     }
 
@@ -173,8 +210,25 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.kill();
+        let Some(child) = self.child.take() else { return };
+        let left = self.id.filter(|_| self.has_warden && child.id().is_some());
+        let Some(id) = left else { return self.kill() };
+        self.end();
+        // It has to be waited for, and nobody does: the number is the warden's until it is buried.
+        let waiting = thread::Builder::new().spawn(move || bury(child, id));
+        if waiting.is_err() {
+            self.kill();
+        }
     }
+}
+
+/// Waits until a warden that was told to has ended, and kills what is left of its group.
+fn bury(mut warden: Child, group: Pid) {
+    let until = Instant::now() + STOP_GRACE;
+    while matches!(warden.try_wait(), Ok(None)) && Instant::now() < until {
+        thread::sleep(LOOK);
+    }
+    let _ = killpg(group, Signal::SIGKILL);
 }
 
 impl fmt::Debug for Group {
@@ -240,6 +294,14 @@ mod tests {
     fn faber_is_this_binary() {
         assert_eq!(executable("faber"), std::env::current_exe().unwrap());
         assert_eq!(executable("fabel"), Path::new("fabel"));
+    }
+
+    #[test]
+    fn a_program_is_shown_without_its_secrets() {
+        let env = BTreeMap::from([("KEY".to_owned(), "hush".to_owned())]);
+        let program = Program { name: "x", cwd: None, reads: None, pass: &[], env: &env };
+        let shown = format!("{program:?}");
+        assert!(shown.contains("KEY") && !shown.contains("hush"), "{shown}");
     }
 
     #[test]

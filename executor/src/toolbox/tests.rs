@@ -33,7 +33,8 @@ fn a_set_that_is_connecting_may_change_what_a_plain_name_means() {
     for (name, expected) in [
         ("t", true),
         ("u", true),
-        ("mid.u", true),
+        // What begins with the name of a set is never another's.
+        ("mid.u", false),
         ("nope", true),
         ("early.t", true),
         ("mid.t", false),
@@ -59,6 +60,59 @@ fn only_a_set_that_has_failed_is_asked_again() {
     let statuses = ["a", "b", "c"].map(|it| status(&toolbox, it));
     assert_eq!(statuses, [SetStatus::Connecting, SetStatus::Ready, failed()]);
     let Found::Tool(_) = toolbox.find(&"a.t".parse().unwrap()) else { panic!("its tools stay") };
+}
+
+/// Plans say `set.name`, and no other set's tool is called in its place, whatever its own name is.
+#[test]
+fn a_name_that_a_plan_has_means_no_other_tool() {
+    let failed = || SetStatus::Failed { error: "e".to_owned() };
+    let planned: ToolName = "m.b".parse().unwrap();
+    for (status, is_connecting) in [(SetStatus::Connecting, true), (failed(), false)] {
+        let toolbox =
+            Toolbox::new([set("m2", SetStatus::Ready, &["m.b", "x.m.b"]), set("m", status, &[])]);
+        for found in [toolbox.find_planned(&planned), toolbox.find(&planned)] {
+            let is_right = match found {
+                Found::Connecting => is_connecting,
+                Found::Failed { set, .. } => !is_connecting && set.as_str() == "m",
+                _ => false,
+            };
+            assert!(is_right, "{is_connecting}");
+        }
+        assert!(!toolbox.has_all([&planned]));
+        assert_eq!(toolbox.may_change(&planned), is_connecting);
+        toolbox.put(set("m", SetStatus::Ready, &["b"]));
+        let Found::Tool(found) = toolbox.find_planned(&planned) else { panic!("it is there") };
+        assert_eq!(found.definition().set.as_str(), "m");
+        assert!(toolbox.has_all([&planned]));
+        // It is gone: who asks may mean the other by its own name, a plan does not.
+        toolbox.remove(&name("m"));
+        assert!(matches!(toolbox.find_planned(&planned), Found::Unknown));
+        assert!(!toolbox.has_all([&planned]));
+        let Found::Tool(found) = toolbox.find(&planned) else { panic!("its own name") };
+        assert_eq!(found.definition().set.as_str(), "m2");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_set_that_has_failed_but_who_needs_it() {
+    let failed = SetStatus::Failed { error: "e".to_owned() };
+    let sets = [("a", failed), ("b", SetStatus::Ready)];
+    let toolbox = Toolbox::new(sets.map(|(name, status)| set(name, status, &["t"])));
+    toolbox.on_wanted(|_| true);
+    toolbox.settle(&name("a"), SetStatus::Failed { error: "e".to_owned() }, Vec::new());
+    toolbox.wake_all();
+    assert_eq!(status(&toolbox, "a"), SetStatus::Connecting);
+    let began = time::Instant::now();
+    let most = Duration::from_secs(30);
+    toolbox.settled(most).await;
+    toolbox.certain(&["t".parse().unwrap(), "b.t".parse().unwrap()], most).await;
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    toolbox.certain(&["a.t".parse().unwrap()], most).await;
+    assert_eq!(began.elapsed(), most, "it may have that");
+    // Another one in its place is asked for the first time.
+    toolbox.put(set("a", SetStatus::Connecting, &[]));
+    toolbox.settled(most).await;
+    assert_eq!(began.elapsed(), 2 * most);
 }
 
 #[test]

@@ -16,7 +16,7 @@ const BAD_TOKENS: u32 = 5;
 const WINDOW: Duration = Duration::from_mins(1);
 /// About one kind of thing and one caller the log has at most one line in this time.
 const QUIET: Duration = Duration::from_secs(10);
-/// Peers and callers that are remembered at once; whoever has more addresses is not slowed by it.
+/// Peers, and callers of each kind, that are remembered at once; whoever has more addresses is not slowed by it.
 const REMEMBERED: usize = 1_024;
 
 /// What is suspicious.
@@ -52,7 +52,8 @@ pub(super) struct Alerts {
 #[derive(Debug, Default)]
 struct Seen {
     tries: BTreeMap<IpAddr, (Instant, u32)>,
-    said: BTreeMap<(Kind, String), Instant>,
+    /// Of each kind its own, so that many of one silence no other.
+    said: [BTreeMap<String, Instant>; Kind::ALL.len()],
 }
 
 impl Alerts {
@@ -94,17 +95,17 @@ impl Alerts {
 
     fn is_news(&self, kind: Kind, who: &str, now: Instant) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.said.len() >= REMEMBERED {
-            seen.said.retain(|_, at| now.saturating_duration_since(*at) < QUIET);
+        let said = &mut seen.said[kind as usize];
+        if said.len() >= REMEMBERED {
+            said.retain(|_, at| now.saturating_duration_since(*at) < QUIET);
         }
-        if seen.said.len() >= REMEMBERED {
+        if said.len() >= REMEMBERED {
             return false;
         }
-        let key = (kind, who.to_owned());
-        if seen.said.get(&key).is_some_and(|at| now.saturating_duration_since(*at) < QUIET) {
+        if said.get(who).is_some_and(|at| now.saturating_duration_since(*at) < QUIET) {
             return false;
         }
-        seen.said.insert(key, now);
+        said.insert(who.to_owned(), now);
         true
     }
 }
@@ -140,7 +141,10 @@ mod tests {
             alerts.is_news(Kind::BadTokens, &n.to_string(), now);
             alerts.tried(IpAddr::from(n.to_be_bytes()), now);
         }
+        assert!(alerts.is_news(Kind::Limit, "late", now), "another kind is still heard");
         let seen = alerts.seen.lock().unwrap();
-        assert!(seen.said.len() <= REMEMBERED && seen.tries.len() <= REMEMBERED);
+        assert!(
+            seen.said.iter().all(|it| it.len() <= REMEMBERED) && seen.tries.len() <= REMEMBERED
+        );
     }
 }

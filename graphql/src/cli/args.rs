@@ -12,7 +12,6 @@ use crate::config::Flags;
 #[command(
     name = "faber",
     version,
-    about,
     long_about = None,
     after_help = "Try: faber run \"Create author Alice with email alice@test.com, then create \
                   blog by Alice titled Hello about world\"",
@@ -99,19 +98,20 @@ pub(super) enum Command {
     Revise {
         /// `plan_…`, any version.
         plan: String,
-        /// The new plan as JSON; `-` is standard input.
+        /// The new plan as JSON or YAML; `-` is standard input.
         file: PathBuf,
     },
     /// Give a plan a name, and types to what it is given; `run --saved NAME` runs it.
-    Save {
-        /// The name. One that is taken then means this plan.
+    Save(SaveArgs),
+    /// Take a name away from its plan, which stays.
+    Unsave {
+        /// The name.
         name: String,
-        /// `plan_…`
-        plan: String,
-        /// Its inputs: a JSON Schema, or `{"name": {"type": "string"}}`; `@FILE` reads a file.
-        #[arg(long, value_name = "JSON")]
-        inputs: Option<String>,
     },
+    /// Write a plan down as YAML or JSON, so that `run --plan` and `save --plan` read it.
+    Export(ExportArgs),
+    /// Serve Faber's own tools as an MCP server over standard input and output.
+    Mcp,
     /// Remove what is over and older than a time, for good: executions, then plans and requests
     /// that nothing refers to.
     Prune {
@@ -124,7 +124,7 @@ pub(super) enum Command {
         /// `req_…`, or a `plan_…` or `exec_…` of it.
         id: String,
     },
-    /// List requests, plans or executions, the newest first.
+    /// List requests, plans or executions, the newest first, or saved plans.
     List {
         /// What to list.
         #[command(subcommand)]
@@ -247,7 +247,7 @@ pub(super) struct RunArgs {
     /// What is to be done, in words.
     #[arg(required_unless_present_any = ["plan", "saved"])]
     pub(super) query: Option<String>,
-    /// A plan as JSON; `-` is standard input.
+    /// A plan as JSON or YAML; `-` is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "toolsets", "planner"])]
     pub(super) plan: Option<PathBuf>,
     /// A plan that was saved under this name.
@@ -363,6 +363,44 @@ pub(super) struct ApproveArgs {
     pub(super) comment: Option<String>,
 }
 
+/// Which plan gets which name.
+#[derive(Args, Debug)]
+pub(super) struct SaveArgs {
+    /// The name. One that is taken then means this plan.
+    pub(super) name: String,
+    /// `plan_…`
+    #[arg(value_name = "PLAN_ID", required_unless_present = "file")]
+    pub(super) plan: Option<String>,
+    /// A plan as JSON or YAML, which is created first; `-` is standard input.
+    #[arg(long = "plan", value_name = "FILE", conflicts_with = "plan")]
+    pub(super) file: Option<PathBuf>,
+    /// Its inputs: a JSON Schema, or `{"name": {"type": "string"}}`; `@FILE` reads a file.
+    #[arg(long, value_name = "JSON")]
+    pub(super) inputs: Option<String>,
+}
+
+/// Which plan to write down, and how.
+#[derive(Args, Debug)]
+pub(super) struct ExportArgs {
+    /// `plan_…`, `req_…` for its newest plan, or the name of a saved plan.
+    pub(super) id: String,
+    /// How to write it.
+    #[arg(long, value_enum, default_value_t = ExportFormat::Yaml)]
+    pub(super) format: ExportFormat,
+    /// The file; standard output where there is none.
+    #[arg(long, short, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+}
+
+/// How a plan is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ExportFormat {
+    /// For people.
+    Yaml,
+    /// For programs.
+    Json,
+}
+
 /// What to do with embedding models.
 #[derive(Debug, Subcommand)]
 pub(super) enum Models {
@@ -391,6 +429,8 @@ pub(super) enum List {
         #[command(flatten)]
         part: Part,
     },
+    /// Plans that were saved under a name, by name.
+    Saved,
     /// Plans.
     Plans {
         /// Only those whose query has these words.
@@ -535,7 +575,7 @@ pub(super) enum Tools {
 pub(super) struct SelectArgs {
     /// What is wanted, in words.
     pub(super) query: Option<String>,
-    /// By what tools are chosen [default: centroid].
+    /// By what tools are chosen [default: centroid; hybrid where no tool has examples].
     #[arg(long, value_enum, ignore_case = true)]
     pub(super) by: Option<By>,
     /// At most so many [default: 5; 1 for each question, where questions are asked].

@@ -6,6 +6,7 @@
 mod bare;
 mod load;
 mod report;
+mod select;
 mod tools;
 mod workload;
 
@@ -36,10 +37,10 @@ use self::report::Report;
 pub struct BenchArgs {
     /// What to measure.
     pub workload: Workload,
-    /// Steps of a plan; for `tools`, registered tools.
+    /// Steps of a plan; for `tools` and `select`, registered tools.
     #[arg(long)]
     pub steps: Option<usize>,
-    /// Executions in all; for `tools`, calls of a function.
+    /// Executions in all; for `tools`, calls of a function; for `select`, queries by each criterion.
     #[arg(long)]
     pub runs: Option<usize>,
     /// Executions at once; for `dag`, steps at once; for `tools`, servers of the demo.
@@ -68,6 +69,8 @@ pub enum Workload {
     Dag,
     /// The compiler alone: a large plan, and a cycle in a large graph.
     Plan,
+    /// Selection from thousands of tools, by each criterion, and their collisions.
+    Select,
     /// Followers of executions, each reading every event.
     Subscribe,
     /// What Faber adds around tools: finding them, calling them, having thousands of them.
@@ -120,6 +123,7 @@ pub async fn run(args: &BenchArgs, url: &str) -> Result<Value, BenchError> {
         Workload::Fanout => workload::fanout(&rig, args, &mut report).await?,
         Workload::Dag => workload::dag(&rig, args, &mut report).await?,
         Workload::Subscribe => workload::subscribe(&rig, args, &mut report).await?,
+        Workload::Select => select::select(&rig, args, &mut report).await?,
         Workload::Tools => tools::tools(&rig, args, &mut report).await?,
         Workload::Plan => unreachable!("measured above, without a store"),
     }

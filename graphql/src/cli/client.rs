@@ -5,13 +5,13 @@ use futures::{StreamExt, stream::BoxStream};
 use serde_json::{Map, Value};
 
 use super::{failure::Failure, remote::Remote};
-use crate::schema::Schema;
+use crate::{access::Grant, schema::Schema};
 
 /// Who carries operations out.
 #[derive(Clone)]
 pub(super) enum Client {
-    /// This process.
-    Local(Box<Schema>),
+    /// This process, for somebody who may do this much.
+    Local(Box<Schema>, Grant),
     /// A running server.
     Remote(Remote),
 }
@@ -20,10 +20,17 @@ pub(super) enum Client {
 pub(super) type Answers = BoxStream<'static, Result<Value, Failure>>;
 
 impl Client {
+    /// Carries operations out in this process, for whoever sits at this machine.
+    pub(super) fn local(schema: Schema) -> Self {
+        Self::Local(Box::new(schema), Grant::default())
+    }
+
     /// Carries a query or mutation out and returns its data.
     pub(super) async fn execute(&self, query: &str, variables: Value) -> Result<Value, Failure> {
         match self {
-            Self::Local(schema) => data(schema.execute(request(query, variables)).await),
+            Self::Local(schema, grant) => {
+                data(schema.execute(request(query, variables).data(grant.clone())).await)
+            }
             Self::Remote(server) => server.execute(query, &variables).await,
         }
     }
@@ -36,13 +43,23 @@ impl Client {
     /// Subscribes to something that has one field.
     pub(super) fn subscribe(&self, query: &str, variables: Value) -> Answers {
         match self {
-            Self::Local(schema) => {
-                let answers = schema.execute_stream(request(query, variables));
+            Self::Local(schema, grant) => {
+                let asked = request(query, variables).data(grant.clone());
+                let answers = schema.execute_stream(asked);
                 answers.map(|it| data(it).map(only)).boxed()
             }
             Self::Remote(server) => {
                 server.subscribe(query.to_owned(), variables).map(|it| it.map(only)).boxed()
             }
+        }
+    }
+
+    /// Returns the same for somebody else. A server knows its callers itself.
+    #[must_use]
+    pub(super) fn granted(&self, grant: &Grant) -> Self {
+        match self {
+            Self::Local(schema, _) => Self::Local(schema.clone(), grant.clone()),
+            Self::Remote(server) => Self::Remote(server.clone()),
         }
     }
 

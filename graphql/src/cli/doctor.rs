@@ -86,7 +86,8 @@ pub(super) async fn doctor(session: &Session) -> Result<Ending, Failure> {
     if let Some(server) = &session.config.server {
         checks.push(server_answers(session, &server.value).await);
     } else {
-        checks.push(safety::confinement());
+        let sets = &session.config.toolsets.value;
+        checks.push(safety::confinement(sets, executor::confine::support()));
         checks.push(safety::access(
             &session.config.access.value,
             session.config.listen.value,
@@ -194,17 +195,27 @@ fn retention(config: &Config) -> Check {
 
 fn of_set(set: &ToolSet) -> Check {
     let found = match &set.status {
+        SetStatus::Ready if !set.left_out.is_empty() => {
+            let (n, why) = (set.tools.len(), set.left_out.join("; "));
+            Err(format!("{n} tools, and these are left out: {why}"))
+        }
         SetStatus::Ready => {
             let active = if set.is_active { "" } else { ", switched off" };
             Ok(format!("{} tools{active}", set.tools.len()))
         }
         SetStatus::Connecting => Err("does not answer in time".to_owned()),
+        // Nobody uses it: whoever switches it on asks again.
+        SetStatus::Failed { error } if !set.is_active => Ok(format!("switched off; {error}")),
         SetStatus::Failed { error } => Err(error.clone()),
     };
     Check {
         name: format!("toolset {}", set.name),
         found,
-        help: "see that its `source` in the configuration starts by hand, or remove the set",
+        help: if set.left_out.is_empty() {
+            "see that its `source` in the configuration starts by hand, or remove the set"
+        } else {
+            "correct the tool where it is described, or remove it"
+        },
     }
 }
 

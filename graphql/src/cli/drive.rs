@@ -15,6 +15,17 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How many executions without an owner one look reads.
 const ORPHANS: usize = 1_024;
 
+/// How an execution looks to somebody who carries it on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// Nothing can happen any more.
+    Over,
+    /// It could go on, and nobody has it.
+    Wanted,
+    /// It waits, or somebody has it.
+    Fine,
+}
+
 /// Carries executions on in this process.
 #[derive(Clone, Debug)]
 pub(super) struct Drive {
@@ -39,12 +50,19 @@ impl Drive {
     /// Takes an execution whenever its time or a command has come and nobody has it, and when its
     /// owner is gone. It never ends by itself.
     pub(super) async fn on(&self, id: ExecutionId) -> Infallible {
+        self.to_end(id).await;
+        std::future::pending().await
+    }
+
+    /// Does so until the execution is over.
+    pub(super) async fn to_end(&self, id: ExecutionId) {
         let hints = self.store.hints();
         let (mut work, mut inbox) = (hints.work(), hints.inbox());
         loop {
-            match self.is_wanted(id).await {
-                Ok(true) => self.handle.claim(id).await,
-                Ok(false) => (),
+            match self.look(id).await {
+                Ok(Look::Over) => return,
+                Ok(Look::Wanted) => self.handle.claim(id).await,
+                Ok(Look::Fine) => (),
                 Err(err) => tracing::warn!(%err, "cannot look after the execution"),
             }
             tokio::select! {
@@ -55,19 +73,26 @@ impl Drive {
         }
     }
 
-    async fn is_wanted(&self, id: ExecutionId) -> Result<bool, StoreError> {
-        let Some(head) = self.store.head(id).await? else { return Ok(false) };
-        if head.state.is_over() || head.owner == Some(self.handle.worker()) {
+    async fn look(&self, id: ExecutionId) -> Result<Look, StoreError> {
+        let Some(head) = self.store.head(id).await? else { return Ok(Look::Fine) };
+        if head.state.is_over() {
+            return Ok(Look::Over);
+        }
+        let is_wanted = self.is_wanted(&head).await?;
+        Ok(if is_wanted { Look::Wanted } else { Look::Fine })
+    }
+
+    async fn is_wanted(&self, head: &Head) -> Result<bool, StoreError> {
+        let (id, now) = (head.execution, self.clock.now());
+        if head.owner == Some(self.handle.worker()) {
             return Ok(false);
         }
-        let now = self.clock.now();
         if head.owner.is_some() {
             let orphans = self.store.orphans(now, ORPHANS).await?;
             return Ok(orphans.iter().any(|it| it.execution == id));
         }
         let is_due = self.begins && head.due.is_some_and(|it| it <= now);
-        Ok((is_due && self.has_tools(&head).await?)
-            || !self.store.inbox(Some(id)).await?.is_empty())
+        Ok((is_due && self.has_tools(head).await?) || !self.store.inbox(Some(id)).await?.is_empty())
     }
 
     /// Returns whether the tools of an execution are at hand: without them it would be claimed only

@@ -91,7 +91,7 @@ impl House {
             return Ok(Self { client, local: None });
         }
         let local = Local::open(session, need).await?;
-        Ok(Self { client: Client::Local(Box::new(local.schema.clone())), local: Some(local) })
+        Ok(Self { client: Client::local(local.schema.clone()), local: Some(local) })
     }
 
     /// Returns who carries operations out.
@@ -106,6 +106,11 @@ impl House {
         let store = Arc::clone(local.engine.store());
         let drive = Drive::new(store, Arc::clone(local.engine.clock()), work.handle.clone());
         Some(if local.has_tools { drive } else { drive.for_commands() })
+    }
+
+    /// Returns the store, where this process has it.
+    pub(super) fn store(&self) -> Option<&Arc<dyn Store>> {
+        Some(self.local.as_ref()?.engine.store())
     }
 
     /// Returns whether an execution is open and nobody has it.
@@ -167,7 +172,9 @@ impl Local {
         let engine = Engine::new(control, registry.clone(), planner, clock, options)
             .with_toolkit(config.toolkit.value.toolkit.clone())
             .with_embedders(config.embedding_sources())
-            .with_margin(config.margin.value);
+            .with_plan_cache(config.plan_cache.value)
+            .with_margin(config.margin.value)
+            .with_learning(config.learning.value);
         for warning in config.toolkit.value.warnings.iter().filter(|_| has_tools) {
             tracing::warn!("the toolkit: {warning}");
         }
@@ -198,8 +205,8 @@ impl Local {
     }
 }
 
-/// Nobody needs to be protected from the person at the terminal.
-fn own_limits() -> Limits {
+/// Nobody needs to be protected from the person at the terminal, or from operations of ours.
+pub(super) fn own_limits() -> Limits {
     Limits { complexity: usize::MAX / 2, ..Limits::default() }
 }
 
@@ -255,7 +262,11 @@ fn registry(
     let base = config.base().map_err(|err| Failure::usage(err.to_string()))?;
     Ok(Registry::new(registry::Parts {
         sources: Sources::new(toolbox, config.limits.options().output_bytes)
-            .with_launcher(Launcher::this_binary().hiding(config.own_files(&base)))
+            .with_launcher(
+                Launcher::this_binary()
+                    .hiding(config.own_files(&base))
+                    .keeping(config.own_programs()),
+            )
             .with_store(Arc::clone(store), Arc::clone(clock)),
         toolbox: toolbox.clone(),
         store: Arc::clone(store),

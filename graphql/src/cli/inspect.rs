@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{
     Ending, Session,
     client::Client,
+    explain,
     failure::Failure,
     house::{House, Need},
     paint::Paint,
@@ -25,6 +26,15 @@ pub(super) async fn debug(session: &Session, id: &str) -> Result<Ending, Failure
 }
 
 async fn show(session: &Session, client: &Client, id: &str) -> Result<(), Failure> {
+    let document = document(client, id).await?;
+    if session.screen.json {
+        return session.screen.print_json(&document);
+    }
+    session.screen.print(&story(&document, session.screen.out))
+}
+
+/// Returns everything about the request that an identifier belongs to.
+pub(super) async fn document(client: &Client, id: &str) -> Result<Value, Failure> {
     let request = request_of(client, id).await?;
     let shape = Shape::of(client).await?.request();
     let query = format!("query($id: ID!) {{ request(requestId: $id) {shape} }}");
@@ -32,10 +42,7 @@ async fn show(session: &Session, client: &Client, id: &str) -> Result<(), Failur
     if document.is_null() {
         return Err(Failure::not_found("request", id));
     }
-    if session.screen.json {
-        return session.screen.print_json(&document);
-    }
-    session.screen.print(&story(&document, session.screen.out))
+    Ok(document)
 }
 
 /// Returns the request that an identifier belongs to.
@@ -52,7 +59,7 @@ async fn request_of(client: &Client, id: &str) -> Result<Value, Failure> {
 }
 
 /// Tells a request from the query to the last step.
-fn story(request: &Value, paint: Paint) -> String {
+pub(super) fn story(request: &Value, paint: Paint) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut told = format!(
         "{}  {}\n{}\n",
@@ -63,7 +70,8 @@ fn story(request: &Value, paint: Paint) -> String {
     for entry in render::list(&request["transcript"]) {
         let head = paint.cyan(text(&entry["kind"]));
         let _ = write!(told, "\n{head}  {}\n", paint.dim(text(&entry["at"])));
-        let _ = writeln!(told, "{}", indented(&entry["content"], 2));
+        let kind = text(&entry["kind"]);
+        let _ = writeln!(told, "{}", explain::entry(&kind, &entry["content"], paint));
     }
     for plan in render::list(&request["plans"]) {
         let _ = write!(told, "\n{}\n", render::plan(plan, paint));

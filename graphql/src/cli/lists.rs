@@ -10,7 +10,7 @@ use super::{
     house::{House, Need},
     inspect::state,
     paint::Paint,
-    render,
+    render, saved,
     screen::Screen,
     shape::Shape,
     table::table,
@@ -60,9 +60,10 @@ const EXECUTIONS: Kind = Kind {
     },
 };
 
-/// Lists requests, plans or executions.
+/// Lists requests, plans, executions or saved plans.
 pub(super) async fn list(session: &Session, what: List) -> Result<Ending, Failure> {
     let (kind, filter, part) = match what {
+        List::Saved => return saved::list(session).await,
         List::Requests { search, state, since, part } => {
             let mut filter = filter([("search", search)], Some(&since));
             filter.extend(state.map(|it| ("state".to_owned(), json!(api_name(&it)))));

@@ -16,7 +16,7 @@ use super::{
 };
 
 /// What a person sees of a plan.
-const PLAN: &str = "{ planId requestId version query planner layers executionOrder tools { stepId \
+pub(super) const PLAN: &str = "{ planId requestId version query planner layers executionOrder tools { stepId \
      toolName plan parameters dependsOn when forEach compensate requiresApproval } diagnostics { severity code path message \
      help } }";
 
@@ -39,7 +39,7 @@ async fn show_planned(session: &Session, client: &Client, args: &PlanArgs) -> Re
         }
         Format::Dot => "{ drawing: dot diagnostics { severity code path message help } }".into(),
     };
-    let plan = query_plan(client, &args.query, &args.planning, &selection).await?;
+    let plan = query_plan(client, &args.query, options(&args.planning), &selection).await?;
     match format {
         Format::Text => screen.print(&render::plan(&plan, screen.out))?,
         Format::Json => screen.print_json(&plan)?,
@@ -98,20 +98,21 @@ pub(super) async fn by_query(
     query: &str,
     how: &Planning,
 ) -> Result<Value, Failure> {
-    query_plan(client, query, how, PLAN).await
+    query_plan(client, query, options(how), PLAN).await
 }
 
-async fn query_plan(
+/// Plans a query as these options of the API say.
+pub(super) async fn query_plan(
     client: &Client,
     query: &str,
-    how: &Planning,
+    options: Value,
     selection: &str,
 ) -> Result<Value, Failure> {
     let make = format!(
         "mutation($query: String!, $options: PlanningOptions) \
          {{ createPlanWithRequestId(query: $query, options: $options) {selection} }}"
     );
-    client.field(&make, json!({ "query": query, "options": options(how) })).await
+    client.field(&make, json!({ "query": query, "options": options })).await
 }
 
 /// Makes a plan of JSON.

@@ -115,7 +115,7 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 /// Writes news as one line, if they are worth one.
-fn line(news: &News, width: usize, paint: Paint) -> Option<String> {
+pub(super) fn line(news: &News, width: usize, paint: Paint) -> Option<String> {
     let (step, how, took_ms, detail) = match news {
         News::Started { .. } | News::Progress { .. } => return None,
         News::Note(note) => return Some(paint.dim(format!("· {note}"))),
@@ -154,7 +154,7 @@ fn line(news: &News, width: usize, paint: Paint) -> Option<String> {
 const BAR: usize = 16;
 
 /// Writes how far something is: as a bar where the end is known.
-fn progress(Far { done, total, message }: &Far) -> String {
+pub(super) fn progress(Far { done, total, message }: &Far) -> String {
     let mut text = match total {
         Some(total) => {
             #[expect(clippy::cast_possible_truncation, reason = "a share of a short bar")]

@@ -30,17 +30,11 @@ const BATCH: usize = 100;
 const PAUSE: Duration = Duration::from_millis(50);
 /// How often a process that stays looks for what is old.
 const LOOK: Duration = Duration::from_mins(10);
-/// The least age: a worker may be frozen for a while and come back.
-const LEAST: Duration = Duration::from_mins(1);
 
 /// Removes what is over and older than a time.
 pub(super) async fn prune(session: &Session, older_than: &str) -> Result<Ending, Failure> {
     refuse_server(session, "prune")?;
     let age = age::parse(older_than).map_err(Failure::usage)?;
-    if age < LEAST {
-        let least = LEAST.as_secs();
-        return Err(Failure::usage(format!("`--older-than` must be at least {least}s")));
-    }
     let local = Local::open(session, Need::Store).await?;
     let removed = remove(&**local.engine.store(), before(&**local.engine.clock(), age)).await;
     local.close().await;

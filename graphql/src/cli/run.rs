@@ -1,9 +1,10 @@
 //! Executions begun: of a query, of a plan, or carried on.
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
 use planner::compile;
 use serde_json::{Map, Value, json};
+use shared::diagnostic::Diagnostic;
 
 use super::{
     Ending, Session,
@@ -15,6 +16,7 @@ use super::{
     planning, render,
     steer::{EXECUTION, find},
 };
+use crate::{config::yaml, engine::as_input};
 
 /// Plans, executes, shows how it goes and prints the outputs.
 pub(super) async fn run(session: &Session, args: RunArgs) -> Result<Ending, Failure> {
@@ -40,21 +42,13 @@ async fn begin(
     (input, options): (Option<Value>, Value),
 ) -> Result<Value, Failure> {
     if let Some(name) = &args.saved {
-        let begin = format!(
-            "mutation($name: String!, $options: ExecutionOptions) \
-             {{ runSavedPlan(name: $name, options: $options) {{ {EXECUTION} }} }}"
-        );
-        return client.field(&begin, json!({ "name": name, "options": options })).await;
+        return run_saved(client, name, options).await;
     }
     if let (Some(query), Some(_)) = (&args.query, &args.options.idempotency_key) {
         // A key that was used before plans nothing, so planning is the engine's to decide.
-        let begin = format!(
-            "mutation($query: String!, $planning: PlanningOptions, $execution: ExecutionOptions) \
-             {{ run(query: $query, planning: $planning, execution: $execution) {{ {EXECUTION} }} }}"
-        );
         let planning = planning::options(&args.planning);
         let variables = json!({ "query": query, "planning": planning, "execution": options });
-        let execution = client.field(&begin, variables).await?;
+        let execution = run_query(client, variables).await?;
         planning::show_known(session, client, &execution["planId"]).await?;
         return Ok(execution);
     }
@@ -75,34 +69,34 @@ async fn begin(
 /// Reads a plan as a person wrote it. What is wrong with it is said all at once.
 pub(super) async fn read_plan(session: &Session, file: &Path) -> Result<Value, Failure> {
     let text = read_text("the plan", file).await?;
-    let draft = compile::parse(&text)
-        .map_err(|it| Failure::invalid_draft(&it).with("file", place(file)))?;
-    if !draft.notices.is_empty() {
-        let notices = json!(draft.notices);
+    let json = as_json(&text).map_err(|why| Failure::usage(why).with("file", place(file)))?;
+    let (input, notices) =
+        draft(&json).map_err(|it| Failure::invalid_draft(&it).with("file", place(file)))?;
+    if !notices.is_empty() {
+        let notices = json!(notices);
         let at = file.display().to_string();
         session.screen.say(&render::diagnostics(&notices, &at, session.screen.err));
     }
-    let mut input: Value = serde_json::from_str(&text).expect("it was just read as a draft");
-    named_as_in_the_api(&mut input);
     Ok(input)
 }
 
-/// The API calls a plan inside a plan otherwise than a reference to one; everything else is the
-/// same.
-fn named_as_in_the_api(draft: &mut Value) {
-    let Some(fields) = draft.as_object_mut() else { return };
-    fields.retain(|_, it| !it.is_null());
-    for step in fields.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten() {
-        let Some(step) = step.as_object_mut() else { continue };
-        if step.get("plan").is_some_and(Value::is_object) {
-            let mut plan = step.shift_remove("plan").unwrap_or_default();
-            named_as_in_the_api(&mut plan);
-            step.insert("inlinePlan".to_owned(), plan);
-        }
+/// Returns a plan as JSON. What begins like JSON is JSON; anything else is YAML.
+fn as_json(text: &str) -> Result<Cow<'_, str>, String> {
+    if text.trim_start().starts_with(['{', '[']) {
+        return Ok(Cow::Borrowed(text));
     }
+    Ok(Cow::Owned(yaml::value(text)?.to_string()))
 }
 
-fn place(file: &Path) -> Value {
+/// Reads the JSON of a plan, as the API takes it, or says everything that is wrong with it.
+pub(super) fn draft(json: &str) -> Result<(Value, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let draft = compile::parse(json)?;
+    let mut input: Value = serde_json::from_str(json).expect("it was just read as a draft");
+    as_input(&mut input);
+    Ok((input, draft.notices))
+}
+
+pub(super) fn place(file: &Path) -> Value {
     if file == Path::new("-") { json!("<stdin>") } else { json!(file) }
 }
 
@@ -124,7 +118,34 @@ pub(super) async fn execute(session: &Session, args: ExecuteArgs) -> Result<Endi
     ending
 }
 
-async fn execute_plan(client: &Client, plan: &Value, options: Value) -> Result<Value, Failure> {
+/// Plans a query and begins its execution.
+pub(super) async fn run_query(client: &Client, variables: Value) -> Result<Value, Failure> {
+    let begin = format!(
+        "mutation($query: String!, $planning: PlanningOptions, $execution: ExecutionOptions) \
+         {{ run(query: $query, planning: $planning, execution: $execution) {{ {EXECUTION} }} }}"
+    );
+    client.field(&begin, variables).await
+}
+
+/// Begins an execution of the plan that a name means.
+pub(super) async fn run_saved(
+    client: &Client,
+    name: &str,
+    options: Value,
+) -> Result<Value, Failure> {
+    let begin = format!(
+        "mutation($name: String!, $options: ExecutionOptions) \
+         {{ runSavedPlan(name: $name, options: $options) {{ {EXECUTION} }} }}"
+    );
+    client.field(&begin, json!({ "name": name, "options": options })).await
+}
+
+/// Begins an execution of a plan.
+pub(super) async fn execute_plan(
+    client: &Client,
+    plan: &Value,
+    options: Value,
+) -> Result<Value, Failure> {
     let begin = format!(
         "mutation($id: ID!, $options: ExecutionOptions) \
          {{ executePlan(planId: $id, options: $options) {{ {EXECUTION} }} }}"
@@ -132,7 +153,12 @@ async fn execute_plan(client: &Client, plan: &Value, options: Value) -> Result<V
     client.field(&begin, json!({ "id": plan, "options": options })).await
 }
 
-async fn execute_request(client: &Client, id: &str, options: Value) -> Result<Value, Failure> {
+/// Begins an execution of the newest plan of a request.
+pub(super) async fn execute_request(
+    client: &Client,
+    id: &str,
+    options: Value,
+) -> Result<Value, Failure> {
     let begin = format!(
         "mutation($id: ID!, $options: ExecutionOptions) \
          {{ executeByRequestId(requestId: $id, options: $options) {{ {EXECUTION} }} }}"
@@ -189,32 +215,6 @@ pub(super) async fn read_text(what: &str, file: &Path) -> Result<String, Failure
             .map_err(unreadable);
     }
     tokio::fs::read_to_string(file).await.map_err(unreadable)
-}
-
-/// Gives a plan a name.
-pub(super) async fn save(
-    session: &Session,
-    name: &str,
-    plan: &str,
-    inputs: Option<&str>,
-) -> Result<Ending, Failure> {
-    let inputs = match inputs {
-        Some(text) => given("--inputs", text).await?,
-        None => Value::Null,
-    };
-    let house = House::open(session, Need::Store).await?;
-    let save = "mutation($name: String!, $plan: ID!, $inputs: JSON) \
-                { savePlan(name: $name, planId: $plan, inputs: $inputs) }";
-    let variables = json!({ "name": name, "plan": plan, "inputs": inputs });
-    let saved = house.client().field(save, variables).await;
-    house.close().await;
-    saved?;
-    if session.screen.json {
-        session.screen.print_json(&json!({ "name": name, "planId": plan }))?;
-    } else {
-        session.screen.print(&format!("{name}  {plan}"))?;
-    }
-    Ok(Ending::Done)
 }
 
 /// Watches an execution until it ends.

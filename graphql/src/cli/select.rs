@@ -35,9 +35,14 @@ pub(super) async fn select(
     let Some(query) = &args.query else { return ask(session, client, &args).await };
     let by = args.by.unwrap_or(By::Centroid);
     let limit = args.limit.unwrap_or(LIMIT);
-    let found = selected(client, query, (by, limit), !args.all).await?;
-    if found.as_array().is_some_and(Vec::is_empty) && by == By::Centroid {
-        let why = "no tool has examples to be chosen by: try `--by hybrid`";
+    let mut found = selected(client, query, (by, limit), !args.all).await?;
+    if by == By::Centroid && found.as_array().is_some_and(Vec::is_empty) {
+        let why = if args.by.is_none() {
+            found = selected(client, query, (By::Hybrid, limit), !args.all).await?;
+            "no tool has `examples` to be near to: chosen by meaning and words, as `--by hybrid` does"
+        } else {
+            "no tool has `examples` to be near to: give them some, or choose `--by hybrid`"
+        };
         session.screen.say(&session.screen.err.dim(why));
     }
     show(session, &found)?;

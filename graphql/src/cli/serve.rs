@@ -9,17 +9,20 @@ use executor::{
 };
 use futures::FutureExt;
 use tokio::{net::TcpListener, task::JoinSet};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Ending, Session,
     failure::Failure,
     house::{Local, Need},
+    mcp,
     prune::Retention,
     signals,
 };
 use crate::{
     config::variable,
     server::{self, Hooks, ServerOptions},
+    web,
 };
 
 /// Serves the API and executes whatever is there, until told to end.
@@ -53,8 +56,14 @@ pub(super) async fn serve(session: &Session) -> Result<Ending, Failure> {
         access,
         ..ServerOptions::default()
     };
-    let hooks = hooks(&local, &retention);
+    let stop = CancellationToken::new();
+    let members = mcp::page(config, &local, stop.clone());
+    let hooks = Hooks { members, ..hooks(&local, &retention) };
     let schema = local.schema.clone();
+    let told = async move {
+        told.await;
+        stop.cancel();
+    };
     let served = server::serve(listener, schema, options, hooks, told).await;
     session.screen.say("stopping");
     local.close().await;
@@ -83,7 +92,7 @@ fn warn_of_free_commands(session: &Session) {
         return;
     }
     session.screen.say(&session.screen.err.yellow(format!(
-        "warning: {support}: tools that run commands refuse to where their files cannot be confined, \
+        "warning: {support}: tools that run commands refuse to where their files and sockets cannot be confined, \
          unless their `confine` says `required: false`"
     )));
 }
@@ -139,6 +148,7 @@ fn hooks(local: &Local, retention: &Arc<Retention>) -> Hooks {
             ];
             std::future::ready(figures.concat()).boxed()
         }),
+        pages: web::pages(),
         ..Hooks::default()
     }
 }

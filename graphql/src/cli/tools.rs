@@ -139,8 +139,12 @@ async fn switch(
             }
         }
     }
-    let is_known = change["notFound"].as_array().is_none_or(Vec::is_empty);
-    if is_known { Ok(Ending::Done) } else { Ok(Ending::NotFound) }
+    let is_empty = |list: &str| change[list].as_array().is_none_or(Vec::is_empty);
+    if is_empty("notFound") && is_empty("refused") {
+        Ok(Ending::Done)
+    } else {
+        Ok(Ending::NotFound)
+    }
 }
 
 async fn list_toolsets(session: &Session, client: &Client) -> Result<Ending, Failure> {
@@ -187,6 +191,9 @@ async fn call(
     );
     let called = client.field(&query, json!({ "name": name, "parameters": parameters })).await?;
     let is_done = called["status"] == "success";
+    if !is_done && text(&called, "error").starts_with("Tool not found: ") {
+        return Err(Failure::not_found("tool", name));
+    }
     let screen = &session.screen;
     if screen.json {
         screen.print_json(&called)?;

@@ -17,6 +17,7 @@ use super::{
     AccessConfig, ConfigError, EmbeddingConfig, Limits, PLANNER, ToolkitFiles, access, age,
     embedding, toolsets, yaml,
 };
+use crate::engine::PlanCache;
 
 /// The most bytes of a configuration file: above it, it is some other file.
 const FILE_BYTES: u64 = 4 << 20;
@@ -46,6 +47,8 @@ const SHORTEST: Duration = Duration::from_mins(1);
 pub(super) struct File {
     pub(super) store: Option<String>,
     pub(super) planner: Option<String>,
+    /// Whether plans are taken again that were made of the same query.
+    pub(super) plan_cache: Option<PlanCache>,
     /// The sets, and how they were written.
     pub(super) toolsets: Option<(Vec<SetConfig>, Value)>,
     pub(super) limits: Limits,
@@ -116,6 +119,7 @@ pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
     let (described, described_in) = described(fields.remove("tools_files"), base)?;
     Ok(File {
         store: store(fields.remove("store"), base)?,
+        plan_cache: plan_cache(fields.get_mut("planner"))?,
         planner: planner(fields.remove("planner"))?,
         toolsets,
         limits,
@@ -159,12 +163,20 @@ fn described(
     };
     let mut tools = Vec::new();
     let files: Vec<_> = files.into_iter().map(|it| base.join(it)).collect();
+    let mut names: BTreeMap<String, &PathBuf> = BTreeMap::new();
     for path in &files {
         let unfit = |why: String| format!("`tools_files`: `{}`: {why}", path.display());
         let text = text(path).map_err(unfit)?;
         let written: Value =
             serde_json::from_str(&text).map_err(|err| unfit(format!("this is not JSON: {err}")))?;
-        tools.extend(habilis::read(&written).map_err(unfit)?);
+        let read = habilis::read(&written).map_err(unfit)?;
+        for name in read.iter().filter_map(|it| it["name"].as_str()) {
+            if let Some(first) = names.insert(name.to_owned(), path) {
+                let first = first.display();
+                return Err(unfit(format!("`{first}` has a tool `{name}`, too: rename one")));
+            }
+        }
+        tools.extend(read);
     }
     let set = json!({
         "name": DESCRIBED,
@@ -263,6 +275,20 @@ fn rooted(url: &str, base: &Path) -> String {
     let Some(path) = url.strip_prefix("sqlite:") else { return url.to_owned() };
     let path = path.strip_prefix("//").unwrap_or(path);
     if path.is_empty() { url.to_owned() } else { format!("sqlite:{}", base.join(path).display()) }
+}
+
+/// Takes out of what is said of the planner whether plans are taken again.
+fn plan_cache(planner: Option<&mut Value>) -> Result<Option<PlanCache>, String> {
+    let Some(planner) = planner else { return Ok(None) };
+    let Some(fields) = planner.as_object_mut() else { return Ok(None) };
+    let Some(said) = fields.shift_remove("cache") else { return Ok(None) };
+    if fields.is_empty() {
+        *planner = Value::Null;
+    }
+    // Older YAML has `off` for false.
+    let word = if said == false { Some("off") } else { said.as_str() };
+    let found = PlanCache::ALL.into_iter().find(|it| Some(it.as_str()) == word);
+    found.map(Some).ok_or_else(|| format!("`planner.cache` is {said}; write `exact` or `off`"))
 }
 
 fn planner(value: Option<Value>) -> Result<Option<String>, String> {

@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use executor::sources::SetConfig;
+
 use super::{Config, FILE};
 
 /// What SQLite and the store keep beside a file.
@@ -27,6 +29,13 @@ impl Config {
             }));
         }
         own
+    }
+}
+
+impl Config {
+    /// Returns the programs that tools and servers of the configuration run, where they are paths.
+    pub fn own_programs(&self) -> Vec<PathBuf> {
+        self.toolsets.value.iter().flat_map(SetConfig::programs).collect()
     }
 }
 
@@ -65,5 +74,24 @@ mod tests {
             "x.db-workers",
         ];
         assert_eq!(own, expected);
+    }
+
+    #[test]
+    fn programs_that_are_paths_are_faber_s_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("faber.yaml");
+        let text = "toolsets:
+  - { name: a, source: { tools: [{ name: s, run: { command: [./s.sh] } }] } }
+  - { name: b, source: { tools: [{ name: sh, run: { command: [sh, ./t.sh] } }] } }
+  - { name: c, source: { mcp: { command: bin/server } } }
+";
+        std::fs::write(&file, text).unwrap();
+        let flags = Flags { config: Some(file), ..Flags::default() };
+        let environment =
+            Environment { home: Some(folder.path().join("home")), ..Environment::default() };
+        let config = Config::load(&flags, &environment).unwrap();
+        let own = config.own_programs();
+        let own: Vec<PathBuf> = own.iter().map(|it| it.components().collect()).collect();
+        assert_eq!(own, [folder.path().join("s.sh"), folder.path().join("bin/server")]);
     }
 }

@@ -3,6 +3,7 @@ use std::path::Path;
 use expect_test::{Expect, expect};
 
 use super::{Config, Environment, Flags, Origin, file, show};
+use crate::engine::PlanCache;
 
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
 fn refused(text: &str, expected: Expect) {
@@ -106,6 +107,23 @@ fn the_margin_may_be_negative() {
     ] {
         assert!(margin(text).unwrap_err().starts_with("`selection"), "{text}");
     }
+}
+
+#[test]
+fn plans_are_taken_again_unless_that_is_switched_off() {
+    let read = |text: &str| file::parse(text, Path::new("/")).map(|it| (it.planner, it.plan_cache));
+    let offline = Some("offline".to_owned());
+    assert_eq!(read("planner: offline"), Ok((offline.clone(), None)));
+    assert_eq!(read("planner: { cache: off }"), Ok((None, Some(PlanCache::Off))));
+    let both = read("planner: { provider: offline, cache: exact }");
+    assert_eq!(both, Ok((offline, Some(PlanCache::Exact))));
+    refused(
+        "planner: { cache: fuzzy }",
+        expect![[r#"`planner.cache` is "fuzzy"; write `exact` or `off`"#]],
+    );
+    let home = tempfile::tempdir().unwrap();
+    let config = Config::load(&Flags::default(), &environment(home.path())).unwrap();
+    assert_eq!(config.plan_cache.value, PlanCache::Exact);
 }
 
 #[test]
@@ -243,6 +261,7 @@ fn files_that_describe_tools_are_one_set() {
     assert_eq!(tools.len(), 2);
     assert_eq!(config.contexts["shop"]["n"], 1);
     for (text, why) in [
+        ("tools_files: [a.json, b.json, ./a.json]", "a.json` has a tool `a`, too: rename one"),
         ("tools_files: [c.json]", "c.json`: the configuration cannot be read"),
         ("tools_files: [c.yaml]", "c.yaml`: this is not JSON"),
         ("tools_files: [a.json]\ntoolsets: [{ name: tools, source: { tools: [] } }]", "rename it"),

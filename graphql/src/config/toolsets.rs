@@ -14,7 +14,13 @@ pub(super) fn demo() -> (Setting<Vec<SetConfig>>, Value) {
         "name": "blog",
         "description": "A small blog: authors, blogs, comments and pictures. The demo.",
         "active": true,
-        "source": { "mcp": { "command": "faber", "args": ["blog-mcp"] } },
+        "source": {
+            "mcp": {
+                "command": "faber",
+                "args": ["blog-mcp"],
+                "pass": ["FABER_BLOG_FILE", "FABER_LOG"],
+            },
+        },
     }]);
     let sets = serde_json::from_value(written.clone()).expect("the demo is a valid toolset");
     (Setting { value: sets, origin: Origin::Default }, written)

@@ -2,9 +2,11 @@
 
 use serde_json::Value;
 
-/// Reads a document. (JSON is YAML.)
+/// Reads a document. (JSON is YAML.) Only `true` and `false` are booleans, as YAML 1.2 has it: a
+/// country called `NO` stays what it is.
 pub fn value(text: &str) -> Result<Value, String> {
-    serde_saphyr::from_str(text)
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options)
         .map_err(|err| format!("this is not YAML: {}", err.to_string().trim_end()))
 }
 
@@ -15,9 +17,39 @@ pub fn text(value: &Value) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection::vec, prelude::*};
     use serde_json::json;
 
     use super::*;
+
+    fn document() -> impl Strategy<Value = Value> {
+        let text = || prop_oneof!["[ -~]{0,12}", "[{}:#'\"|>&*!%@`\\n\\t\\[\\],?-]{0,8}", ".{0,8}"];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_filter_map("JSON has no such number", |it| {
+                serde_json::Number::from_f64(it).map(Value::Number)
+            }),
+            text().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 24, 4, move |inner| {
+            let fields = vec((text(), inner.clone()), 0..4);
+            prop_oneof![
+                vec(inner, 0..4).prop_map(Value::from),
+                fields.prop_map(|it| Value::Object(it.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_written_is_read_the_same(document in document()) {
+            let written = super::text(&document).unwrap();
+            prop_assert_eq!(super::value(&written), Ok(document), "{}", written);
+        }
+    }
 
     #[test]
     fn what_is_written_is_read_the_same() {
@@ -79,6 +111,15 @@ mod tests {
             let written = super::text(&value).unwrap();
             assert_eq!(super::value(&written), Ok(value), "{written}");
         }
+    }
+
+    #[test]
+    fn only_true_and_false_are_booleans() {
+        let text = "{ y: 1, on: [y, N, NO, off, yes, On], is: [true, false] }";
+        let expected = json!({
+            "y": 1, "on": ["y", "N", "NO", "off", "yes", "On"], "is": [true, false],
+        });
+        assert_eq!(value(text), Ok(expected));
     }
 
     #[test]

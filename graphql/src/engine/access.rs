@@ -103,7 +103,10 @@ impl Engine {
     }
 
     /// Returns the tools of a plan and of all that it executes.
-    async fn tools_of(&self, plan: &Arc<Plan>) -> Result<BTreeSet<ToolName>, EngineError> {
+    pub(super) async fn tools_of(
+        &self,
+        plan: &Arc<Plan>,
+    ) -> Result<BTreeSet<ToolName>, EngineError> {
         let below = self.below(plan).await?;
         let mut seen: BTreeSet<PlanId> = BTreeSet::new();
         let plans = std::iter::once(plan).chain(below.iter().flatten());

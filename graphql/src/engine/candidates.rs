@@ -29,6 +29,8 @@ pub(super) struct Candidates {
 struct Candidate {
     at: usize,
     score: Option<f64>,
+    /// What executions have taught of it for such queries.
+    learned: Option<f64>,
     is_kept: bool,
 }
 
@@ -46,7 +48,9 @@ impl Engine {
         let tools: Tools = catalog.plannable().cloned().collect();
         let by = if tools.len() > most { Criterion::Hybrid } else { Criterion::Lexical };
         let limit = tools.len().min(SELECTED);
-        let ask = Ask { query, by, limit, margin: 0.0 };
+        let lessons = if by == Criterion::Hybrid { self.taught().await } else { None };
+        let taught = lessons.as_deref().map(|it| (&it.outcomes, self.clock.now()));
+        let ask = Ask { query, by, limit, margin: 0.0, taught };
         let selector = match by {
             Criterion::Hybrid => self.selectors().await.planning,
             _ => Arc::clone(&self.choosing.planning_words),
@@ -60,13 +64,14 @@ impl Engine {
             .map(|(place, it)| Candidate {
                 at: it.at,
                 score: Some(it.score),
+                learned: it.learned,
                 is_kept: place < most,
             })
             .collect();
         let scored: BTreeSet<usize> = candidates.iter().map(|it| it.at).collect();
         for at in (0..tools.len()).filter(|it| !scored.contains(it)) {
             let is_kept = candidates.len() < most;
-            candidates.push(Candidate { at, score: None, is_kept });
+            candidates.push(Candidate { at, score: None, learned: None, is_kept });
         }
         let told = told(&tools, &candidates, (by, most), selection.without_meaning);
         Candidates { catalog: kept(catalog, &tools, &candidates), told }
@@ -81,7 +86,7 @@ fn kept(catalog: &Catalog, tools: &Tools, candidates: &[Candidate]) -> Catalog {
         return catalog.clone();
     }
     let stays = |it: &&CatalogTool| !dropped.contains(&Arc::as_ptr(&it.definition));
-    Catalog::new(catalog.tools().iter().filter(stays).cloned())
+    catalog.filtered(stays)
 }
 
 fn told(
@@ -102,7 +107,12 @@ fn told(
     let listed: Vec<Value> = listed
         .map(|(place, it)| {
             let tool = tools[it.at].qualified();
-            json!({ "tool": tool.as_str(), "score": it.score, "kept": it.is_kept, "why": why(place, it) })
+            let mut told = json!({ "tool": tool.as_str(), "score": it.score, "kept": it.is_kept });
+            if let Some(learned) = it.learned {
+                told["learned"] = json!(learned);
+            }
+            told["why"] = json!(why(place, it));
+            told
         })
         .collect();
     let more = candidates.len() - listed.len();

@@ -9,7 +9,7 @@ use shared::{
     diagnostic::Diagnostic,
     event::Created,
     execution::ExecutionOptions,
-    id::{ExecutionId, PlanId},
+    id::{ExecutionId, PlanId, ToolName},
     limits,
     plan::{Plan, StepKind, ToolExecution},
     template::{Part, Reference, Target, Template, Values},
@@ -26,7 +26,9 @@ impl Engine {
         created: Created,
         key: Option<&IdempotencyKey>,
     ) -> Result<ExecutionId, EngineError> {
-        let catalog = self.catalog().await;
+        let tools: Vec<ToolName> = self.tools_of(plan).await?.into_iter().collect();
+        self.certain(&tools).await;
+        let catalog = self.catalog_now().of_plans();
         let missing = self.missing_below(plan, &catalog).await?;
         let verdicts = Checking { plan, options: &created.options, catalog: &catalog, missing };
         let verdicts = verdicts.verdicts();
@@ -274,7 +276,8 @@ fn error_of(found: &Diagnostic, is_strict: bool) -> Option<ToolError> {
         _ => ErrorCode::INVALID_PARAMETERS,
     };
     let help = found.help.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
-    Some(ToolError::new(code, format!("{}{help}", found.message)))
+    // What was left as it was written was escaped, so that it is not read again.
+    Some(ToolError::new(code, format!("{}{help}", found.message).replace("{{{{", "{{")))
 }
 
 #[cfg(test)]

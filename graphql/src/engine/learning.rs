@@ -1,27 +1,33 @@
-//! Learning from executions that succeeded which tool follows which.
+//! Learning from executions: which tool follows which, and which tools do well for which queries.
 //!
 //! What was learned is one record, with the moment up to which executions are in it. Whoever is
 //! first to look further writes both together, and only if nobody else was faster: every execution
 //! is in it once, whichever nodes there are.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use chrono::TimeDelta;
-use planner::toolkit::{
-    Toolkit,
-    learned::{Follower, Learned},
+use planner::{
+    select::Outcomes,
+    toolkit::{
+        Toolkit,
+        learned::{Follower, Learned},
+    },
 };
 use serde::{Deserialize, Serialize};
 use shared::{
-    clock::{self, Timestamp},
+    clock::Timestamp,
     execution::{Execution, ExecutionState, StepState},
     id::{NodeName, ToolName},
     store::{ExecutionFilter, Head, Page, Record, RecordKind, StoreError, Unless},
 };
-use tokio::time;
+use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{Engine, EngineError};
+use super::{Engine, EngineError, planning::EXPLICIT};
 
 /// The record that has what was learned.
 const RECORD: &str = "transitions";
@@ -38,17 +44,69 @@ const SETTLED: TimeDelta = TimeDelta::seconds(5);
 /// How long an execution may have taken to be a lesson.
 const DURATION: TimeDelta = TimeDelta::days(1);
 
+/// Queries that one look takes in, the newest: a model embeds each.
+const QUERIES: usize = 100;
+/// How steps fail for which it is not their tool that is to blame.
+const BLAMELESS: [&str; 4] =
+    ["tool.cancelled", "tool.inactive", "tool.outcome_unknown", "tool.unavailable"];
+
+/// What this process knows of what was learned, and whether it counts.
+#[derive(Debug)]
+pub(super) struct Learning {
+    is_on: bool,
+    /// What was learned when it was last looked at.
+    known: Mutex<Option<(Instant, Arc<Lessons>)>>,
+}
+
 /// What was learned, as it is kept.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Lessons {
+pub(super) struct Lessons {
     /// What ended until then is in it.
     until: Option<Timestamp>,
     learned: Learned,
+    #[serde(default)]
+    pub(super) outcomes: Outcomes,
+}
+
+/// How tools did for a query.
+struct Told {
+    query: String,
+    tools: Vec<(ToolName, bool)>,
+    at: Timestamp,
+}
+
+impl Default for Learning {
+    fn default() -> Self {
+        Self { is_on: true, known: Mutex::default() }
+    }
+}
+
+impl Learning {
+    fn lock(&self) -> MutexGuard<'_, Option<(Instant, Arc<Lessons>)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what was learned, unless others may have learned more since.
+    fn known(&self) -> Option<Arc<Lessons>> {
+        let known = self.lock();
+        known.as_ref().filter(|it| it.0.elapsed() < LOOK).map(|it| Arc::clone(&it.1))
+    }
+
+    fn take_note(&self, lessons: Option<Arc<Lessons>>) {
+        *self.lock() = lessons.map(|it| (Instant::now(), it));
+    }
 }
 
 impl Engine {
-    /// Learns from what succeeds, until `stop`.
+    /// Returns an engine for which what was learned counts, or does not.
+    #[must_use]
+    pub fn with_learning(self, is_on: bool) -> Self {
+        let learning = Learning { is_on, ..Learning::default() };
+        Self { learning: Arc::new(learning), ..self }
+    }
+
+    /// Learns from what ends, until `stop`.
     pub async fn keep_learning(self, stop: CancellationToken) {
         loop {
             tokio::select! {
@@ -56,12 +114,12 @@ impl Engine {
                 () = time::sleep(LOOK) => (),
             }
             if let Err(err) = self.learn(self.clock.now() - SETTLED).await {
-                tracing::warn!(%err, "cannot learn from what succeeded");
+                tracing::warn!(%err, "cannot learn from what has ended");
             }
         }
     }
 
-    /// Learns from what has succeeded since the last time and until a moment, and returns from how
+    /// Learns from what has ended since the last time and until a moment, and returns from how
     /// many executions.
     pub async fn learn(&self, until: Timestamp) -> Result<usize, EngineError> {
         let (record, mut lessons) = self.lessons().await?;
@@ -72,31 +130,71 @@ impl Engine {
             return Ok(0);
         }
         let mut count = 0;
+        let mut told = Vec::new();
         for (head, at) in ended {
             let Some(execution) = self.execution(head.execution).await? else { continue };
-            let (calls, after) = lesson(&execution);
-            if !calls.is_empty() && !execution.options().dry_run {
-                lessons.learned.learn(&calls, &after, at);
-                count += 1;
+            if execution.options().dry_run {
+                continue;
             }
+            let (calls, after) = lesson(&execution);
+            if !calls.is_empty() {
+                lessons.learned.learn(&calls, &after, at);
+            }
+            let outcome = outcomes(&execution, at);
+            count += usize::from(!calls.is_empty() || outcome.is_some());
+            told.extend(outcome);
         }
+        self.take_in_outcomes(&mut lessons.outcomes, told).await;
         lessons.until = Some(until);
+        let lessons = Arc::new(lessons);
         let value =
-            serde_json::to_value(&lessons).map_err(|err| StoreError::corrupt(RECORD, err))?;
-        let (at, unless) = match &record {
-            None => (now, Unless::Exists),
-            Some(it) => (now.max(clock::after(it.at)), Unless::ChangedSince(it.at)),
-        };
+            serde_json::to_value(&*lessons).map_err(|err| StoreError::corrupt(RECORD, err))?;
+        let (unless, at) = Unless::since(record.as_ref(), now);
         let name = RECORD.to_owned();
         let record = Record { kind: RecordKind::Learned, name, value: Arc::new(value), at };
         // Who was faster has learned the same.
         let is_kept = self.store.put_record(&record, unless).await?;
+        self.learning.take_note(is_kept.then_some(lessons));
         Ok(if is_kept { count } else { 0 })
+    }
+
+    /// Takes in how tools did for queries. Without an embedder nobody can tell which are of a kind.
+    async fn take_in_outcomes(&self, outcomes: &mut Outcomes, mut told: Vec<Told>) {
+        if told.is_empty() {
+            return;
+        }
+        let selector = self.selectors().await.planning;
+        for Told { query, tools, at } in told.split_off(told.len().saturating_sub(QUERIES)) {
+            match selector.kind(outcomes, &query).await {
+                Ok(kind) => outcomes.learn(kind, &query, &tools, at),
+                Err(err) => {
+                    tracing::debug!(%err, "cannot learn which tools do well for which queries");
+                    return;
+                }
+            }
+        }
     }
 
     /// Returns what was learned so far.
     pub async fn learned(&self) -> Result<Learned, EngineError> {
         Ok(self.lessons().await?.1.learned)
+    }
+
+    /// Returns what was learned so far or a moment ago, if it counts and the store tells it: nobody who
+    /// chooses tools waits for the store each time.
+    pub(super) async fn taught(&self) -> Option<Arc<Lessons>> {
+        if !self.learning.is_on {
+            return None;
+        }
+        if let Some(known) = self.learning.known() {
+            return Some(known);
+        }
+        let read = self.lessons().await;
+        let (_, lessons) =
+            read.inspect_err(|err| tracing::warn!(%err, "what was learned does not count")).ok()?;
+        let lessons = Arc::new(lessons);
+        self.learning.take_note(Some(Arc::clone(&lessons)));
+        Some(lessons)
     }
 
     /// Returns the tools that usually follow one, of those that whoever asks may use.
@@ -129,14 +227,14 @@ impl Engine {
         Ok((record, lessons))
     }
 
-    /// Returns the executions that succeeded after a moment and until another, the oldest first.
+    /// Returns the executions that ended, well or not, after a moment and until another, the oldest first.
     async fn ended_between(
         &self,
         since: Timestamp,
         until: Timestamp,
     ) -> Result<Vec<(Head, Timestamp)>, EngineError> {
         let from = since.checked_sub_signed(DURATION);
-        let states = vec![ExecutionState::Completed];
+        let states = vec![ExecutionState::Completed, ExecutionState::Failed];
         let filter = ExecutionFilter { states, from, ..ExecutionFilter::default() };
         let mut page = Page { first: PAGE, after: None };
         let mut ended = Vec::new();
@@ -158,9 +256,13 @@ impl Engine {
     }
 }
 
-/// Returns the tools that an execution called with success, and which came right after which: by
-/// what they depend on, and in the order of the plan where nothing depends on anything.
+/// Returns the tools that an execution that succeeded called with success, and which came right
+/// after which: by what they depend on, and in the order of the plan where nothing depends on
+/// anything.
 fn lesson(execution: &Execution) -> (Vec<ToolName>, Vec<(usize, usize)>) {
+    if execution.state() != ExecutionState::Completed {
+        return (Vec::new(), Vec::new());
+    }
     let steps = execution.plan().steps();
     let mut places = vec![None; steps.len()];
     let mut calls = Vec::new();
@@ -181,4 +283,29 @@ fn lesson(execution: &Execution) -> (Vec<ToolName>, Vec<(usize, usize)>) {
         after.extend((1..calls.len()).map(|it| (it - 1, it)));
     }
     (calls, after)
+}
+
+/// Returns how the tools did that a plan called that was asked for in words: well where the
+/// execution succeeded, badly where a step failed and its tool is to blame.
+fn outcomes(execution: &Execution, at: Timestamp) -> Option<Told> {
+    let about = execution.plan().about();
+    if about.planner == EXPLICIT || about.query.trim().is_empty() {
+        return None;
+    }
+    let has_succeeded = execution.state() == ExecutionState::Completed;
+    let steps = execution.plan().steps().iter().zip(execution.steps());
+    let tools: Vec<(ToolName, bool)> = steps
+        .filter_map(|(step, is)| match &is.state {
+            StepState::Succeeded(_) if has_succeeded => Some((step.tool.clone(), true)),
+            StepState::Failed(err) if is_to_blame(err.code.as_str()) => {
+                Some((step.tool.clone(), false))
+            }
+            _ => None,
+        })
+        .collect();
+    (!tools.is_empty()).then(|| Told { query: about.query.clone(), tools, at })
+}
+
+fn is_to_blame(code: &str) -> bool {
+    code.starts_with("tool.") && !BLAMELESS.contains(&code)
 }

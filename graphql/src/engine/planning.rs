@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use planner::{Note, PlanningError, Proposal, draft::Draft};
+use planner::{
+    Note, PlanningError, Proposal,
+    draft::{Draft, SubDraft},
+};
 use serde_json::{Value, json};
 use shared::{
     diagnostic::Diagnostic,
-    id::{PlanId, RequestId, ToolSetName},
+    id::{PlanId, RequestId, ToolName, ToolSetName},
     limits,
     plan::{About, Plan},
     request::{Request, TranscriptEntry},
@@ -17,6 +20,8 @@ use super::{Engine, EngineError, candidates::MAX_TOOLS};
 
 /// How often an identifier or a version that is taken is drawn again.
 const DRAWS: usize = 8;
+/// Who is said to have made a plan that nobody asked for in words.
+pub(super) const EXPLICIT: &str = "explicit";
 /// How much of a derived query is kept.
 const DERIVED_QUERY: usize = 200;
 
@@ -59,7 +64,13 @@ impl Engine {
         let max_tools = options.max_tools.unwrap_or(MAX_TOOLS);
         let candidates = self.candidates(query, &catalog, max_tools).await;
         let mut transcript = vec![self.entry("selection", candidates.told)];
-        let proposed = self.planner.propose(query, &candidates.catalog).await;
+        let key = self.memory_key(query, &candidates.catalog);
+        let remembered = self.remembered(key.as_ref(), &catalog).await?;
+        let is_new = remembered.is_none();
+        let proposed = match remembered {
+            Some(proposal) => Ok(proposal),
+            None => self.planner.propose(query, &candidates.catalog).await,
+        };
         let (draft, warnings) = match proposed {
             Ok(Proposal { draft, notes, warnings }) => {
                 transcript.extend(self.entries(notes));
@@ -76,7 +87,7 @@ impl Engine {
             self.check_plans(plans).await?;
         }
         let (inner, plan) = match compiled.and_then(own_last) {
-            Ok((inner, plan)) => (inner, plan.with_warnings(warnings)),
+            Ok((inner, plan)) => (inner, plan.with_warnings(warnings.clone())),
             Err(diagnostics) => {
                 transcript.push(self.entry("diagnostics", json!(diagnostics)));
                 self.store.add_transcript(request.id, &transcript).await?;
@@ -88,6 +99,9 @@ impl Engine {
         let summary = json!({ "planId": plan.id(), "version": plan.about().version });
         transcript.push(self.entry("plan", summary));
         self.store.add_transcript(request.id, &transcript).await?;
+        if let Some(key) = key.filter(|_| is_new) {
+            self.remember(&key, request.id, &draft, &warnings).await;
+        }
         Ok(plan)
     }
 
@@ -103,12 +117,13 @@ impl Engine {
         draft: &Draft,
     ) -> Result<Result<(Vec<Plan>, Plan), Vec<Diagnostic>>, EngineError> {
         let request = RequestId::draw(self.clock.now());
-        let about = self.about(request, 1, query_of(draft), "explicit");
-        let catalog = self.catalog().await;
+        let about = self.about(request, 1, query_of(draft), EXPLICIT);
+        self.certain(&names_of(draft)).await;
+        let catalog = self.catalog_now();
         let compiled = self.compile(draft, about.clone(), &catalog).await?;
         if compiled.is_err() && !self.grant.allows_every_tool() {
             // A tool that is there and may not be used is not unknown.
-            let all = Self::catalog_of(&self.toolbox.sets());
+            let all = self.catalog_of(&self.toolbox.sets());
             if let Ok(plans) = self.compile(draft, about, &all).await? {
                 self.check_plans(&plans).await?;
             }
@@ -306,6 +321,21 @@ pub(super) fn query_of(draft: &Draft) -> String {
         query.push_str(name);
     }
     query
+}
+
+/// Returns the names of all tools that a draft and those inside it call.
+fn names_of(draft: &Draft) -> Vec<ToolName> {
+    let mut names = Vec::new();
+    for step in &draft.tools {
+        let undo = step.compensate.as_ref();
+        let undo = ["name", "toolName"].map(|it| undo.and_then(|undo| undo.get(it)?.as_str()));
+        let written = [step.name.as_deref(), step.tool_name.as_deref()].into_iter().chain(undo);
+        names.extend(written.flatten().filter_map(|it| it.parse::<ToolName>().ok()));
+        if let Some(SubDraft::Inline(inner)) = &step.plan {
+            names.extend(names_of(inner));
+        }
+    }
+    names
 }
 
 fn check_query(query: &str) -> Result<(), EngineError> {

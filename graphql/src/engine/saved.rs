@@ -36,6 +36,23 @@ impl Engine {
         Ok(self.store.save_plan(&saved).await?)
     }
 
+    /// Returns the first few saved plans behind a name, by name.
+    pub async fn saved_plans(
+        &self,
+        after: Option<&str>,
+        first: usize,
+    ) -> Result<Vec<SavedPlan>, EngineError> {
+        Ok(self.store.saved_plans(after, first).await?)
+    }
+
+    /// Takes a name away from its plan, which stays. Returns whether it had one.
+    pub async fn remove_saved_plan(&self, name: &str) -> Result<bool, EngineError> {
+        if name.is_empty() || name.len() > NAME {
+            return Ok(false);
+        }
+        Ok(self.store.remove_saved_plan(name).await?)
+    }
+
     /// Starts an execution of the plan that a name means now. What it is given is checked, and
     /// what is left out is filled in where the inputs have a default.
     pub async fn run_saved(

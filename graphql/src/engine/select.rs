@@ -58,6 +58,8 @@ pub struct Chosen {
     pub least_similar: Option<f64>,
     /// That example.
     pub least_similar_example: Option<String>,
+    /// What executions have taught of it for such queries, from -1 to 1.
+    pub learned: Option<f64>,
 }
 
 /// Two tools that are wanted by the same sentences.
@@ -134,7 +136,10 @@ impl Engine {
             _ => self.selectors().await.every,
         };
         let Wanted { query, by, limit, active_only } = wanted;
-        let ask = Ask { query, by, limit: limit.min(SELECTED), margin: self.choosing.margin };
+        let lessons = if by == Criterion::Hybrid { self.taught().await } else { None };
+        let taught = lessons.as_deref().map(|it| (&it.outcomes, self.clock.now()));
+        let (limit, margin) = (limit.min(SELECTED), self.choosing.margin);
+        let ask = Ask { query, by, limit, margin, taught };
         let may = self.allowed(&listing);
         let may = |at| (!active_only || listing.set(at).is_active) && may(at);
         let selected = selector.select(listing.definitions(), &ask, may).await;
@@ -154,6 +159,7 @@ impl Engine {
                 is_hit: it.is_hit,
                 least_similar: it.least_similar,
                 least_similar_example: it.least_similar_example,
+                learned: it.learned,
             })
             .collect())
     }

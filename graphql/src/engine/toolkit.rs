@@ -16,7 +16,7 @@ use planner::toolkit::{
 };
 use serde_json::Value;
 use shared::{
-    clock::{self, Timestamp},
+    clock::Timestamp,
     id::{NodeName, ToolName},
     limits,
     store::{Record, RecordKind, StoreError, Unless},
@@ -228,12 +228,7 @@ impl Engine {
         before: Option<&Record>,
         changes: &Changes,
     ) -> Result<bool, EngineError> {
-        let now = self.clock.now();
-        let (at, unless) = match before {
-            None => (now, Unless::Exists),
-            // Clocks differ, and the time says which record it is: it only grows.
-            Some(it) => (now.max(clock::after(it.at)), Unless::ChangedSince(it.at)),
-        };
+        let (unless, at) = Unless::since(before, self.clock.now());
         let value =
             serde_json::to_value(changes).map_err(|err| StoreError::corrupt(RECORD, err))?;
         let name = RECORD.to_owned();

@@ -21,7 +21,7 @@ use shared::{
     json::bytes as json_bytes,
     limits,
     store::{Record, RecordKind, RecordPage, StoreError, Unless, Usage},
-    tool::{Effect, ToolError},
+    tool::{Effect, ToolError, prefix},
 };
 use tokio::time;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +30,9 @@ use super::{Engine, EngineError};
 
 /// The most calls that one look at the history returns.
 const HISTORY: usize = 1_000;
+
+/// The most bytes that the history keeps of what a call was given, and of what it returned.
+const KEPT: usize = 64 << 10;
 
 /// How long a call waits for room within the limits on calls: whoever asks waits, too.
 const PERMIT_WAIT: Duration = Duration::from_secs(30);
@@ -155,16 +158,7 @@ impl Engine {
         call.duration_ms = started.elapsed().as_secs_f64() * 1e3;
         let result = result.map(|it| self.visible(&call.tool, it));
         call.result = result.map_err(|err| err.to_string());
-        match self.keep_call(&call).await {
-            Err(StoreError::TooLarge { .. } | StoreError::Unfit { .. }) => {
-                // It has happened, so whoever asked gets what came of it all the same.
-                let why = "what it was given and returned is too large to be kept".to_owned();
-                let short =
-                    DirectCall { parameters: Value::Null, result: Err(why), ..call.clone() };
-                self.keep_call(&short).await?;
-            }
-            kept => kept?,
-        }
+        self.keep_call(&call).await?;
         Ok(call)
     }
 
@@ -204,14 +198,8 @@ impl Engine {
     /// Returns what a name means, once the sets are known that may have it.
     async fn meaning(&self, name: &str) -> Meaning {
         let Ok(name) = name.parse::<ToolName>() else { return Meaning::Unknown };
-        self.catch_up().await;
-        if matches!(self.toolbox.find(&name), Found::Failed { .. }) {
-            self.toolbox.wake_all();
-        }
-        self.toolbox.certain(&name, self.options.connect).await;
-        let is_of = |set: &ToolSetName| {
-            name.as_str().split_once('.').is_some_and(|(prefix, _)| prefix == set.as_str())
-        };
+        self.certain(std::slice::from_ref(&name)).await;
+        let is_of = |set: &ToolSetName| prefix(name.as_str()) == Some(set.as_str());
         match self.toolbox.find(&name) {
             Found::Tool(tool) => Meaning::Tool(tool),
             Found::Inactive(tool) => {
@@ -230,14 +218,32 @@ impl Engine {
         }
     }
 
+    /// Keeps a call in the history; of what is long its beginning.
     async fn keep_call(&self, call: &DirectCall) -> Result<(), StoreError> {
-        let (result, error) = match &call.result {
-            Ok(result) => (result.clone(), Value::Null),
+        match self.put_call(call, &kept(&call.parameters), call.result.as_ref().map(kept)).await {
+            Err(StoreError::TooLarge { .. } | StoreError::Unfit { .. }) => {
+                // It has happened, so whoever asked gets what came of it all the same.
+                let why = "what it was given or returned cannot be kept".to_owned();
+                let why = call.result.as_ref().err().unwrap_or(&why);
+                self.put_call(call, &Value::Null, Err(why)).await
+            }
+            kept => kept,
+        }
+    }
+
+    async fn put_call(
+        &self,
+        call: &DirectCall,
+        parameters: &Value,
+        result: Result<Value, &String>,
+    ) -> Result<(), StoreError> {
+        let (result, error) = match result {
+            Ok(result) => (result, Value::Null),
             Err(why) => (Value::Null, Value::from(why.as_str())),
         };
         let value = json!({
             "tool": call.tool,
-            "parameters": call.parameters,
+            "parameters": parameters,
             "result": result,
             "error": error,
             "durationMs": call.duration_ms,
@@ -321,10 +327,21 @@ impl Engine {
 
     /// Returns how often tools were called, by all nodes, in plans and outside.
     pub async fn usage(&self) -> Result<Vec<Usage>, EngineError> {
-        self.toolbox.meter().flush(&*self.store, self.clock.now()).await?;
+        self.flush_usage().await?;
         let mut usage = self.store.usage().await?;
         usage.retain(|it| self.grant.allows(&it.tool));
         Ok(usage)
+    }
+
+    /// Adds what is counted of calls to the store. Whoever asks for it may leave: what was begun is
+    /// done, and nothing is lost or counted twice.
+    #[expect(clippy::disallowed_methods, reason = "awaited, and at an end soon where nobody waits")]
+    async fn flush_usage(&self) -> Result<(), StoreError> {
+        let (toolbox, store) = (self.toolbox.clone(), Arc::clone(&self.store));
+        let now = self.clock.now();
+        let added = tokio::spawn(async move { toolbox.meter().flush(&*store, now).await });
+        let lost = |_| StoreError::Unavailable("the process is about to end".to_owned());
+        added.await.map_err(lost)?
     }
 
     /// Returns whether whoever asks may know of calls of a tool. What is no name was never called.
@@ -339,7 +356,7 @@ impl Engine {
                 () = stop.cancelled() => true,
                 () = time::sleep(FLUSH) => false,
             };
-            if let Err(err) = self.toolbox.meter().flush(&*self.store, self.clock.now()).await {
+            if let Err(err) = self.flush_usage().await {
                 tracing::warn!(%err, "cannot count the calls of tools");
             }
             if is_last {
@@ -350,6 +367,9 @@ impl Engine {
 
     /// Adds a toolset.
     pub async fn add_tool_set(&self, written: Value) -> Result<ToolSet, EngineError> {
+        for tool in written["source"]["tools"].as_array().into_iter().flatten() {
+            self.check_no_action(tool["name"].as_str()).await?;
+        }
         Ok(self.registry.add_set(written).await?)
     }
 
@@ -394,6 +414,18 @@ impl Engine {
     }
 }
 
+/// Returns a value as the history has it: one that is long is a text, which says how long it was
+/// and how it began.
+fn kept(value: &Value) -> Value {
+    let bytes = json_bytes(value);
+    if bytes <= KEPT {
+        return value.clone();
+    }
+    let text = value.to_string();
+    let head = &text[..text.floor_char_boundary(KEPT)];
+    Value::from(format!("{bytes} bytes, of which the history keeps the first {KEPT}: {head}…"))
+}
+
 /// Returns the tool that the name of a call's record says.
 fn tool_of(name: &str) -> Option<&str> {
     name.splitn(3, ' ').nth(2)
@@ -429,5 +461,21 @@ impl From<RegistryError> for EngineError {
             RegistryError::Full { .. } => Self::LimitExceeded(message),
             RegistryError::Store(err) => Self::Store(err),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_history_keeps_the_beginning_of_what_is_long() {
+        let short = json!({ "text": "x".repeat(KEPT / 2) });
+        assert_eq!(kept(&short), short);
+        let long = json!({ "text": "ü".repeat(KEPT) });
+        let Value::String(text) = kept(&long) else { panic!("a text") };
+        assert!(text.len() < KEPT + 200, "{}", text.len());
+        let expected = format!("{} bytes, of which the history keeps the first", json_bytes(&long));
+        assert!(text.starts_with(&expected) && text.contains(r#"{"text":"üü"#));
     }
 }

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use executor::toolbox::Found;
 use futures::{FutureExt, Stream, StreamExt, stream, stream::BoxStream};
 use shared::{
     event::Recorded,
     execution::Execution,
-    id::{ExecutionId, RequestId, Seq},
+    id::{ExecutionId, RequestId, Seq, ToolName},
     limits,
     store::{self, Cursor, ExecutionFilter, Head, Page, StoreError},
+    tool::prefix,
 };
 
 use super::{Engine, EngineError, steering::apply};
@@ -53,12 +55,28 @@ impl Engine {
         }
     }
 
-    /// Waits until no toolset is connecting any more, or the time for that is over. What other
-    /// nodes changed before is known then. One that has failed is asked again, though not too soon.
+    /// Waits until no toolset is connecting for the first time any more, or the time for that is
+    /// over. What other nodes changed before is known then. One that has failed is asked again,
+    /// though not too soon, and nobody waits for it here.
     pub async fn settled(&self) {
         self.catch_up().await;
         self.toolbox.wake_all();
         self.toolbox.settled(self.options.connect).await;
+    }
+
+    /// Waits until it is certain what names mean, or the time for that is over: until the sets are
+    /// known that may have them. One that has failed is asked again where it may be the one.
+    pub async fn certain(&self, names: &[ToolName]) {
+        self.catch_up().await;
+        for name in names {
+            let Found::Failed { set, .. } = self.toolbox.find(name) else { continue };
+            if prefix(name.as_str()) == Some(set.as_str()) {
+                self.toolbox.wake(&set);
+            } else {
+                self.toolbox.wake_all();
+            }
+        }
+        self.toolbox.certain(names, self.options.connect).await;
     }
 
     /// Returns events of a log behind a position, oldest first, as many as there is room for. Where

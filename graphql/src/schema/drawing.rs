@@ -5,6 +5,8 @@ use std::fmt::Write;
 use planner::escape;
 use shared::plan::{Plan, ToolExecution};
 
+use super::layout::Graph;
+
 /// Draws a plan as a Mermaid flowchart. Nodes are numbered, so that no name can be mistaken.
 pub(super) fn mermaid(plan: &Plan) -> String {
     let mut text = String::from("flowchart TD\n");
@@ -30,6 +32,14 @@ pub(super) fn dot(plan: &Plan) -> String {
     });
     text.push_str("}\n");
     text
+}
+
+/// Returns a plan's steps and what depends on what.
+pub(super) fn graph(plan: &Plan) -> Graph {
+    let steps = plan.steps().iter();
+    let edges = steps.clone().enumerate();
+    let edges = edges.flat_map(|(to, step)| step.depends_on.iter().map(move |it| (it.get(), to)));
+    Graph { edges: edges.collect(), names: steps.map(|it| it.id.to_string()).collect() }
 }
 
 /// Names a step, and its tool where that is called otherwise.

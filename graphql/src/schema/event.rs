@@ -6,6 +6,7 @@ use shared::{
     event::{Claimed, Created, Event, Outcome, Recorded, SkipReason, StepStarted, WaitReason},
     execution::ExecutionState,
     id::ExecutionId,
+    json,
     tool::ToolError,
 };
 
@@ -58,8 +59,38 @@ impl ExecutionEvent {
     }
 
     /// What it records: parameters as rendered, output, error, …
-    async fn data(&self) -> Value {
-        data(&self.recorded.event)
+    async fn data(
+        &self,
+        #[graphql(desc = "Of values that are larger, only how large: `{\"$omitted\": bytes}`.")]
+        max_bytes: Option<i32>,
+    ) -> Value {
+        let mut data = data(&self.recorded.event);
+        if let Some(most) = max_bytes {
+            omit(&mut data, usize::try_from(most).unwrap_or(0));
+        }
+        data
+    }
+}
+
+/// Leaves out what people put into an event and is larger than this, so that whoever shows many
+/// events need not hold all outputs.
+fn omit(data: &mut Value, most: usize) {
+    let Value::Object(fields) = data else { return };
+    for (name, value) in fields {
+        match (name.as_str(), value) {
+            ("reused", Value::Object(outputs)) => {
+                outputs.values_mut().for_each(|it| omit_one(it, most));
+            }
+            ("input" | "output" | "parameters" | "payload", value) => omit_one(value, most),
+            _ => {}
+        }
+    }
+}
+
+fn omit_one(value: &mut Value, most: usize) {
+    let bytes = json::bytes(value);
+    if bytes > most {
+        *value = json!({ "$omitted": bytes });
     }
 }
 
@@ -195,5 +226,31 @@ pub(super) fn ended(outcome: Outcome) -> ExecutionState {
         Outcome::Completed => ExecutionState::Completed,
         Outcome::Failed => ExecutionState::Failed,
         Outcome::Cancelled => ExecutionState::Cancelled,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_large_is_left_out_and_its_size_stays() {
+        let long = "x".repeat(100);
+        let mut data = json!({
+            "output": { "text": long, "n": 1 },
+            "parameters": { "a": 1 },
+            "error": { "message": long },
+            "reused": { "one": long, "two": 2 },
+        });
+        omit(&mut data, 50);
+        let expected = json!({
+            "output": { "$omitted": 117 },
+            "parameters": { "a": 1 },
+            "error": { "message": long },
+            "reused": { "one": { "$omitted": 102 }, "two": 2 },
+        });
+        assert_eq!(data, expected);
+        omit(&mut data, 0);
+        assert!(data["parameters"].get("$omitted").is_some(), "{data}");
     }
 }

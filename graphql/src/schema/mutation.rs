@@ -175,6 +175,16 @@ impl WorkMutation {
         Ok(true)
     }
 
+    /// Takes a name away from its plan, which stays. False where nothing has it.
+    #[graphql(complexity = "20")]
+    async fn remove_saved_plan(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The name.")] name: String,
+    ) -> Result<bool> {
+        Ok(ctx.data::<Engine>()?.remove_saved_plan(&name).await.map_err(ApiError::from)?)
+    }
+
     /// Starts an execution of the plan that was saved under a name. The input must fit what
     /// `savePlan` said of it; what is left out gets its default.
     #[graphql(complexity = "50 + child_complexity")]

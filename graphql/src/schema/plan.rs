@@ -17,6 +17,7 @@ use super::{
     connection::{LAST, MOST, cost, count},
     drawing,
     execution::Execution,
+    layout::{self, Layout, LayoutDirection, Wish},
     loaders::Loaders,
     request::Request,
     scalar::{DateTime, int},
@@ -190,6 +191,22 @@ impl Plan {
     /// A picture of it as a DOT graph; arrows lead from a step to what depends on it.
     async fn dot(&self) -> String {
         drawing::dot(&self.0)
+    }
+
+    /// Where its steps are drawn, for clients that draw it themselves; edges lead from a step to
+    /// what depends on it.
+    #[graphql(complexity = "100 + child_complexity")]
+    async fn layout(
+        &self,
+        #[graphql(desc = "Which way edges lead.", default_with = "Some(LayoutDirection::Right)")]
+        direction: Option<LayoutDirection>,
+        #[graphql(desc = "How wide a step is, 1 to 2000.", default_with = "Some(200.0)")]
+        node_width: Option<f64>,
+        #[graphql(desc = "How high a step is, 1 to 2000.", default_with = "Some(52.0)")]
+        node_height: Option<f64>,
+    ) -> Result<Layout> {
+        let wish = Wish { direction, width: node_width, height: node_height };
+        Ok(layout::draw(drawing::graph(&self.0), wish).await?)
     }
 }
 

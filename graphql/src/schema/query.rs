@@ -12,6 +12,7 @@ use super::{
     loaders::Loaders,
     plan::{Plan, PlanPayload},
     request::{Request, plans_of},
+    saved::SavedQuery,
     select::SelectQuery,
     tool_work::ToolQuery,
     toolkit::ToolkitQuery,
@@ -20,7 +21,7 @@ use crate::engine::Engine;
 
 /// What anybody may ask.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
-pub struct Query(WorkQuery, ToolQuery, ToolkitQuery, SelectQuery);
+pub struct Query(WorkQuery, ToolQuery, ToolkitQuery, SelectQuery, SavedQuery);
 
 /// Requests, plans and executions.
 #[derive(Clone, Copy, Debug, Default)]

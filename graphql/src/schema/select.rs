@@ -124,6 +124,12 @@ impl ToolMatch {
     async fn least_similar_example(&self) -> Option<&str> {
         self.0.least_similar_example.as_deref()
     }
+
+    /// By HYBRID: what executions have taught of it for such queries, from -1 (it failed) to 1 (it
+    /// did well); null where nothing. A twentieth of it is part of `score`.
+    async fn learned(&self) -> Option<f64> {
+        self.0.learned
+    }
 }
 
 /// Two tools that are wanted by the same sentences.

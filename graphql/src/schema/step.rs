@@ -50,6 +50,11 @@ impl StepState {
     fn of(step: &Step) -> Self {
         match &step.state {
             execution::StepState::Pending => Self::Pending,
+            execution::StepState::Gathering { .. }
+                if step.items.as_deref().is_some_and(Items::only_waits) =>
+            {
+                Self::Waiting
+            }
             execution::StepState::Running { .. } | execution::StepState::Gathering { .. } => {
                 Self::Running
             }

@@ -48,7 +48,9 @@ impl ToolQuery {
         #[graphql(desc = "Its name, or `set.name`.")] name: String,
     ) -> Result<Option<Tool>> {
         let engine = ctx.data::<Engine>()?;
-        engine.settled().await;
+        if let Ok(name) = name.parse() {
+            engine.certain(&[name]).await;
+        }
         Ok(find(engine.toolbox(), &name).filter(|it| engine.grant().allows(&it.qualified())))
     }
 

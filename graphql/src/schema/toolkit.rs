@@ -9,6 +9,7 @@ use tokio::task;
 
 use super::{
     error::{ApiError, ApiResult},
+    layout::{self, Graph, Layout, LayoutDirection, Wish},
     tool::Tool,
 };
 use crate::{
@@ -184,9 +185,7 @@ impl ToolkitMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Its name.")] name: String,
     ) -> Result<bool> {
-        let engine = ctx.data::<Engine>()?;
-        let removed = engine.remove_from_toolkit(&name, NodeKind::Action).await;
-        Ok(removed.map_err(ApiError::from)?)
+        removed(ctx, &name, NodeKind::Action).await
     }
 
     /// Removes a tool from the toolkit; false where it is not there. It stays registered.
@@ -196,9 +195,7 @@ impl ToolkitMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Its name, as the toolkit has it.")] name: String,
     ) -> Result<bool> {
-        let engine = ctx.data::<Engine>()?;
-        let removed = engine.remove_from_toolkit(&name, NodeKind::Tool).await;
-        Ok(removed.map_err(ApiError::from)?)
+        removed(ctx, &name, NodeKind::Tool).await
     }
 
     /// Gives an edge a score; false where there is no such edge.
@@ -214,6 +211,11 @@ impl ToolkitMutation {
         let set = ctx.data::<Engine>()?.set_score(&from, &to, score).await;
         Ok(set.map_err(ApiError::from)?)
     }
+}
+
+async fn removed(ctx: &Context<'_>, name: &str, kind: NodeKind) -> Result<bool> {
+    let removed = ctx.data::<Engine>()?.remove_from_toolkit(name, kind).await;
+    Ok(removed.map_err(ApiError::from)?)
 }
 
 fn unfit(why: impl Into<String>) -> ApiError {
@@ -330,6 +332,24 @@ impl Toolkit {
         // A large one takes a while, in which others want to be answered.
         let drawn = task::spawn_blocking(move || draw::svg(&toolkit, &title)).await;
         Ok(drawn.map_err(|err| unfit(format!("the graph cannot be drawn: {err}")))?)
+    }
+
+    /// Where everything is drawn, for clients that draw it themselves.
+    #[graphql(complexity = "100 + child_complexity")]
+    async fn layout(
+        &self,
+        #[graphql(desc = "Which way edges lead.", default_with = "Some(LayoutDirection::Right)")]
+        direction: Option<LayoutDirection>,
+        #[graphql(desc = "How wide a node is, 1 to 2000.", default_with = "Some(200.0)")]
+        node_width: Option<f64>,
+        #[graphql(desc = "How high a node is, 1 to 2000.", default_with = "Some(52.0)")]
+        node_height: Option<f64>,
+    ) -> Result<Layout> {
+        self.check_drawn()?;
+        let (names, edges) = self.0.numbered();
+        let graph = Graph { names: names.into_iter().map(ToString::to_string).collect(), edges };
+        let wish = Wish { direction, width: node_width, height: node_height };
+        Ok(layout::draw(graph, wish).await?)
     }
 
     /// The graph as `toolkit_files` and `updateToolkit` take it.

@@ -106,7 +106,10 @@ fn preflight(request: &Request) -> Option<Response> {
     );
     answer.insert(
         header::ACCESS_CONTROL_ALLOW_HEADERS,
-        HeaderValue::from_static("accept, authorization, content-type, last-event-id"),
+        HeaderValue::from_static(
+            "accept, authorization, content-type, last-event-id, mcp-method, mcp-name, \
+             mcp-protocol-version, mcp-session-id",
+        ),
     );
     answer.insert(header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_MAX_AGE);
     if headers.contains_key("access-control-request-private-network") {

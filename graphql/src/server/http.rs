@@ -7,6 +7,7 @@ use axum::{
     body::Body,
     extract::{Request as HttpRequest, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts},
+    middleware::Next,
     response::{IntoResponse as _, Response},
 };
 use futures::{FutureExt as _, StreamExt as _};
@@ -43,6 +44,29 @@ pub(super) async fn handle<E: Executor>(
     });
     app.metrics.count(kind, response.status());
     response
+}
+
+/// Stands before the pages for whoever may come in: finds out who that is.
+pub(super) async fn admit<E: Executor>(
+    State(app): State<Arc<App<E>>>,
+    request: HttpRequest,
+    next: Next,
+) -> Response {
+    let (mut parts, body) = request.into_parts();
+    match entry::caller(&app.options.access, &parts) {
+        Ok(Caller { headers, grant, .. }) => {
+            parts.headers = headers;
+            parts.extensions.insert(grant);
+            let response = next.run(HttpRequest::from_parts(parts, body)).await;
+            app.metrics.count(RequestKind::Member, response.status());
+            response
+        }
+        Err(refusal) => {
+            discard(&app, body).await;
+            app.metrics.count(RequestKind::Forbidden, refusal.status);
+            refusal.into_response()
+        }
+    }
 }
 
 async fn answer<E: Executor>(

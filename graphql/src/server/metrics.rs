@@ -18,6 +18,8 @@ pub(super) enum RequestKind {
     Mutation,
     Subscription,
     WebSocket,
+    /// A page of the server's owner for whoever may come in.
+    Member,
     /// Not a GraphQL request that could be understood.
     Invalid,
     /// Turned away by the guard.
@@ -31,6 +33,7 @@ impl RequestKind {
             Self::Mutation => "mutation",
             Self::Subscription => "subscription",
             Self::WebSocket => "websocket",
+            Self::Member => "member",
             Self::Invalid => "invalid",
             Self::Forbidden => "forbidden",
         }

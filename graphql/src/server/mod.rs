@@ -14,7 +14,7 @@
 //! | `operation` | what a document does, and running it so that a panic stays inside |
 //! | `sse` | an operation as a stream of events |
 //! | `ws` | both WebSocket subprotocols |
-//! | `pages`, `metrics` | health, figures, GraphiQL |
+//! | `pages`, `metrics` | health, figures |
 
 mod app;
 mod entry;

@@ -68,6 +68,9 @@ pub struct Hooks {
     pub figures: Figures,
     /// Every other page, `/` first of all; guarded like the rest.
     pub pages: Router,
+    /// Pages for whoever may come in: their requests have a [`Grant`](crate::access::Grant) among
+    /// their extensions, and no token in their headers.
+    pub members: Router,
 }
 
 impl Default for Hooks {
@@ -76,6 +79,7 @@ impl Default for Hooks {
             ready: Arc::new(|| Box::pin(async { Ok(()) })),
             figures: Arc::new(|| Box::pin(async { String::new() })),
             pages: Router::new(),
+            members: Router::new(),
         }
     }
 }

@@ -1,14 +1,14 @@
-//! Everything but `/graphql`: health, figures, GraphiQL, and the pages of the server's owner.
+//! Everything but `/graphql`: health, figures, and the pages of the server's owner.
 
 use std::{sync::Arc, time::Duration};
 
-use async_graphql::{Executor, http::GraphiQLSource};
+use async_graphql::Executor;
 use axum::{
     Extension, Json, Router,
     extract::State,
     http::{HeaderMap, StatusCode, header},
     middleware,
-    response::{Html, IntoResponse},
+    response::IntoResponse,
     routing::{any, get},
 };
 use serde_json::json;
@@ -30,26 +30,18 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Every route of the server, behind the guard.
 pub(super) fn router<E: Executor>(app: Arc<App<E>>, gate: Gate) -> Router {
     let pages = app.hooks.pages.clone();
+    let members = app.hooks.members.clone();
+    let members = members.layer(middleware::from_fn_with_state(Arc::clone(&app), http::admit::<E>));
     Router::new()
         .route("/graphql", any(http::handle::<E>))
-        .route("/graphiql", get(graphiql))
         .route("/health/live", get(live))
         .route("/health/ready", get(ready::<E>))
         .route("/metrics", get(metrics::<E>))
         .with_state(app)
         .fallback(nothing_here)
         .merge(pages)
+        .merge(members)
         .layer(middleware::from_fn_with_state(Arc::new(gate), guard))
-}
-
-async fn graphiql() -> impl IntoResponse {
-    Html(
-        GraphiQLSource::build()
-            .endpoint("/graphql")
-            .subscription_endpoint("/graphql")
-            .title("Faber: GraphiQL")
-            .finish(),
-    )
 }
 
 async fn live() -> impl IntoResponse {

@@ -5,7 +5,7 @@ use super::{
     argument::{self, Args, Pairs},
     lenient::{self, Tree},
     shape,
-    source::{Attempt, Reading, Source},
+    source::{Attempt, Reading, Source, is_name_byte},
 };
 
 /// Words that begin a call in prose.
@@ -26,12 +26,18 @@ pub(super) fn read(reading: &Reading<'_>, start: usize, end: usize) -> Attempt {
     let source = &reading.source;
     let name_at = optional(source, source.skip_space(end), &["the"]);
     let name_at = source.skip_markup(optional(source, name_at, &["tool", "function"]));
-    let name_end = source.name_end(name_at);
-    let name = source.slice(name_at..name_end);
-    if name_at == end || name.is_empty() || is_negated(source, start) {
+    if name_at == end || is_negated(source, start) {
         return Attempt::Passed(end);
     }
-    let Some(tool) = reading.tool(name) else { return Attempt::Passed(end) };
+    let plain = source.name_end(name_at);
+    // Punctuation of other scripts ends a name, and their letters are a part of it.
+    let wide = source.skip(plain, |it| is_name_byte(it) || !it.is_ascii());
+    let ends = [Some(plain), (wide > plain).then_some(wide)];
+    let named = ends.into_iter().flatten().find_map(|end| {
+        let tool = reading.tool(source.slice(name_at..end))?;
+        Some((tool, end))
+    });
+    let Some((tool, name_end)) = named else { return Attempt::Passed(end) };
     let after = source.skip_markup(name_end);
     let after = optional(source, after, &["tool", "function"]);
     if let Some(none) = source.word_at(after, "without ").and_then(|it| noun(source, it)) {

@@ -22,9 +22,15 @@ pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
     let named = source.word_at(start, "tool:");
     let marked = named.or_else(|| source.word_at(start, "action:"))?;
     let name_at = skip_quotes(source, source.skip_markup(marked));
-    let name_end = source.name_end(name_at);
+    let mut name_end = source.name_end(name_at);
     let name = source.slice(name_at..name_end);
-    let tool = reading.tool(name).or_else(|| reading.tool(name.trim_end_matches('.')));
+    let mut tool = reading.tool(name).or_else(|| reading.tool(name.trim_end_matches('.')));
+    if tool.is_none()
+        && named.is_some()
+        && let Some((found, end)) = whole_name(reading, name_at)
+    {
+        (tool, name_end) = (Some(found), end);
+    }
     let after = source.skip_markup(source.skip(skip_quotes(source, name_end), |it| it == b','));
     if name_end == name_at {
         return Some(Attempt::Passed(marked));
@@ -38,6 +44,27 @@ pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
         // Actions have names that prose has, too.
         None => Attempt::Passed(name_at),
     })
+}
+
+/// Returns the tool that everything from `at` to the marker of the arguments names, or to the end of
+/// the line, and where its name ends: names may have spaces, and letters of any script.
+fn whole_name(reading: &Reading<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)> {
+    let source = &reading.source;
+    // Every marker ends with a colon, as the next `TOOL:` does: nothing is looked at twice.
+    let stop = source.skip(at, |it| it != b'\n' && it != b':');
+    let end = if source.byte(stop) == Some(b':') {
+        let starts = ARGS.iter().filter_map(|it| {
+            let start = (stop + 1).checked_sub(it.len()).filter(|start| *start > at)?;
+            source.word_at(start, it).map(|_| start)
+        });
+        starts.min()?
+    } else {
+        stop
+    };
+    let is_around =
+        |it: char| it.is_whitespace() || matches!(it, ',' | '.' | '"' | '\'' | '`' | '*');
+    let name = source.slice(at..end).trim_end_matches(is_around);
+    Some((reading.tool(name)?, at + name.len()))
 }
 
 fn skip_quotes(source: &Source<'_>, at: usize) -> usize {

@@ -14,8 +14,6 @@ use super::{
 
 /// After so long a server that did not answer is asked again.
 const AGAIN: Duration = Duration::from_mins(1);
-/// What a server is asked, to see whether it answers.
-const PROBE: &str = "hello";
 
 /// Where vectors may come from.
 #[derive(Clone, Debug)]
@@ -26,6 +24,8 @@ pub enum Source {
     Server(ServerConfig),
     /// The encoder that is part of this program.
     Builtin,
+    /// One that whoever uses this library brings along.
+    Own(Arc<dyn Embedder>),
     /// Something that is wanted and cannot be, and why.
     Wrong(String),
 }
@@ -36,6 +36,7 @@ impl fmt::Display for Source {
             Self::Directory(path) => write!(f, "the model in `{}`", path.display()),
             Self::Server(it) => write!(f, "the model `{}` at {}", it.model, it.base_url),
             Self::Builtin => f.write_str("the built-in encoder"),
+            Self::Own(it) => write!(f, "the program's own model `{}`", it.model()),
             Self::Wrong(_) => f.write_str("the embedding model"),
         }
     }
@@ -145,9 +146,10 @@ async fn open(source: &Source) -> Result<Arc<dyn Embedder>, EmbedError> {
         Source::Builtin => Ok(Arc::new(Local::builtin().await?)),
         Source::Server(config) => {
             let server = Server::new(config)?;
-            server.embed(&[PROBE]).await?;
+            server.probe().await?;
             Ok(Arc::new(server))
         }
+        Source::Own(embedder) => Ok(Arc::clone(embedder)),
         Source::Wrong(why) => {
             Err(EmbedError::Model { model: "embedding".to_owned(), why: why.clone() })
         }

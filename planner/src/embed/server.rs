@@ -10,7 +10,7 @@ use reqwest::{
 use serde::Deserialize;
 use serde_json::json;
 use shared::limits;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{EmbedError, Embedder};
 
@@ -20,8 +20,12 @@ const BATCH: usize = 256;
 const BATCH_BYTES: usize = 256 << 10;
 /// How long a server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long one request may take.
+/// How long one request may take; a request that took so long with all its tries is not made again.
 const TIMEOUT: Duration = Duration::from_mins(1);
+/// How long a server may take to answer at all, before it is first used.
+const FIRST: Duration = Duration::from_secs(15);
+/// What a server is asked then.
+const PROBE: &str = "hello";
 /// How often a request is made that a server could not answer then.
 const TRIES: u32 = 4;
 /// How long to wait before the second try; twice as long before each further one.
@@ -87,6 +91,8 @@ enum Failed {
     Now(String, Option<Duration>),
     /// Another would, too.
     ForGood(String),
+    /// Another with the same texts would, too.
+    Text(String),
 }
 
 impl Server {
@@ -123,16 +129,34 @@ impl Server {
         })
     }
 
+    /// Asks once whether the server answers at all. One that does not like the text is there.
+    pub(super) async fn probe(&self) -> Result<(), EmbedError> {
+        let url = || self.url.to_string();
+        let slow = |_| Failed::Now(format!("it did not answer in {} s", FIRST.as_secs()), None);
+        let answered = timeout(FIRST, self.try_once(&[PROBE])).await;
+        match answered.unwrap_or_else(|it| Err(slow(it))) {
+            Ok(_) | Err(Failed::Text(_)) => Ok(()),
+            Err(Failed::ForGood(why)) => Err(EmbedError::Refused { url: url(), why }),
+            Err(Failed::Now(why, _)) => {
+                let why = format!("{why}: see that it runs");
+                Err(EmbedError::Unavailable { url: url(), why })
+            }
+        }
+    }
+
     /// Asks for the vectors of a batch, again where that may help.
     async fn ask(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let url = || self.url.to_string();
-        let mut pause = self.pause;
+        let (mut pause, began) = (self.pause, Instant::now());
         for tried in 1.. {
             match self.try_once(texts).await {
                 Ok(vectors) => return Ok(vectors),
-                Err(Failed::ForGood(why)) => return Err(EmbedError::Refused { url: url(), why }),
-                Err(Failed::Now(why, _)) if tried == TRIES => {
-                    let why = format!("{why}, {TRIES} times: see that it runs");
+                Err(Failed::ForGood(why) | Failed::Text(why)) => {
+                    return Err(EmbedError::Refused { url: url(), why });
+                }
+                Err(Failed::Now(why, _)) if tried == TRIES || began.elapsed() >= TIMEOUT => {
+                    let times = if tried == 1 { "once" } else { &format!("{tried} times") };
+                    let why = format!("{why}, asked {times}: see that it runs");
                     return Err(EmbedError::Unavailable { url: url(), why });
                 }
                 Err(Failed::Now(why, wait)) => {
@@ -175,6 +199,7 @@ impl Server {
             StatusCode::NOT_FOUND => Err(Failed::ForGood(format!(
                 "{why}; check `embedding.base_url` and `embedding.model`"
             ))),
+            _ if status.is_client_error() => Err(Failed::Text(why)),
             _ => Err(Failed::ForGood(why)),
         }
     }

@@ -2,12 +2,10 @@
 
 use super::{rows::Rows, vector};
 
-/// Rows of a block: two blocks of 64 vectors stay in the processor's second cache.
-const BLOCK: usize = 64;
+/// Vectors of a block: one block stays in the processor's first cache, and is read once for many.
+const BLOCK: usize = 32;
 /// The most pairs that are reported: nobody reads more, and a threshold near 0 gives all of them.
 pub const COLLISIONS: usize = 100_000;
-/// How far a quick product may be off.
-const QUICK: f64 = 1e-4;
 
 /// Two tools that are wanted by the same sentences.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,8 +51,7 @@ pub(super) fn pairs(
     may: impl Fn(usize) -> bool,
 ) -> Result<Vec<Collision>, TooManyPairs> {
     let taking_part: Vec<usize> = (0..rows.len()).filter(|it| may(rows.owner(*it))).collect();
-    let norms: Vec<f64> = taking_part.iter().map(|it| vector::norm(rows.row(*it))).collect();
-    let side = Side { rows, taking_part: &taking_part, norms: &norms };
+    let side = Side { rows, taking_part: &taking_part, slack: rows.slack() };
     let mut found = Vec::new();
     for first in (0..taking_part.len()).step_by(BLOCK) {
         for second in (first..taking_part.len()).step_by(BLOCK) {
@@ -72,7 +69,7 @@ pub(super) fn pairs(
 struct Side<'a> {
     rows: &'a Rows,
     taking_part: &'a [usize],
-    norms: &'a [f64],
+    slack: f64,
 }
 
 impl Side<'_> {
@@ -87,36 +84,23 @@ impl Side<'_> {
     ) {
         let end = |start: usize| (start + BLOCK).min(self.taking_part.len());
         for i in first..end(first) {
-            let a = self.row(i);
-            let from = second.max(i + 1);
-            for (j, quick) in (from..end(second)).zip(self.products(a, from, end(second))) {
-                let lengths = self.norms[i] * self.norms[j];
-                let (quick, least) = match similarity {
-                    Similarity::Dot => (f64::from(quick), threshold - QUICK * lengths.max(1.0)),
-                    Similarity::Cosine => (f64::from(quick), (threshold - QUICK) * lengths),
+            let (a, whole) = (self.taking_part[i], self.rows.whole(self.taking_part[i]));
+            for j in second.max(i + 1)..end(second) {
+                let b = self.taking_part[j];
+                let quick = f64::from(vector::quick_cosine(whole, self.rows.whole(b)));
+                let lengths = match similarity {
+                    Similarity::Dot => self.rows.norm(a) * self.rows.norm(b),
+                    Similarity::Cosine => 1.0,
                 };
-                if quick < least {
+                if (quick + self.slack) * lengths < threshold {
                     continue;
                 }
-                let exact = similarity.of(a, self.row(j));
+                let exact = similarity.of(self.rows.row(a), self.rows.row(b));
                 if exact >= threshold {
-                    let (a, b) = (self.owner(i), self.owner(j));
+                    let (a, b) = (self.rows.owner(a), self.rows.owner(b));
                     found.push(Collision { a: a.min(b), b: a.max(b), similarity: exact });
                 }
             }
         }
-    }
-
-    fn row(&self, at: usize) -> &[f32] {
-        self.rows.row(self.taking_part[at])
-    }
-
-    fn owner(&self, at: usize) -> usize {
-        self.rows.owner(self.taking_part[at])
-    }
-
-    /// Returns the products of a row and those from `from` to before `end`.
-    fn products(&self, a: &[f32], from: usize, end: usize) -> Vec<f32> {
-        (from..end).map(|it| vector::quick_dot(a, self.row(it))).collect()
     }
 }

@@ -26,6 +26,7 @@ pub(super) struct Index {
     descriptions: Option<Part<Rows>>,
     meanings: Option<Part<Rows>>,
     centroids: Option<Part<Centroids>>,
+    places: Option<Part<BTreeMap<ToolName, usize>>>,
 }
 
 /// The tools that are chosen from: the very same list as long as none changes.
@@ -48,6 +49,15 @@ pub struct Centroids {
 }
 
 impl Index {
+    /// Returns the place of each tool, by the name that always means it.
+    pub(super) fn places(&mut self, tools: &Tools) -> Arc<BTreeMap<ToolName, usize>> {
+        if let Ok(places) = Part::current(self.places.as_ref(), tools) {
+            return places;
+        }
+        let places = tools.iter().enumerate().map(|(at, it)| (it.qualified(), at));
+        Part::keep(&mut self.places, tools, places.collect())
+    }
+
     /// Returns the words of the tools.
     pub(super) fn words(&mut self, tools: &Tools) -> Arc<Lexical> {
         let earlier = match Part::current(self.words.as_ref(), tools) {

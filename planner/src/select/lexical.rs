@@ -49,10 +49,13 @@ struct Word {
     /// How much it tells.
     weight: f32,
     /// The tools that have it, and what it says for each.
-    postings: Vec<(usize, f32)>,
+    postings: Vec<Posting>,
     /// The tools whose names have it, and how much of each name it is.
-    names: Vec<(usize, f32)>,
+    names: Vec<Posting>,
 }
+
+/// A tool by its place, and a number: small, because a common word has one of every tool.
+type Posting = (u32, f32);
 
 impl Lexical {
     /// Reads tools. What is `known` of one by its place is not read again.
@@ -67,7 +70,7 @@ impl Lexical {
         let total: f32 = documents.iter().map(|it| it.length).sum();
         let mean = (total / count(documents.len())).max(f32::MIN_POSITIVE);
         let mut words: BTreeMap<String, Word> = BTreeMap::new();
-        for (at, document) in documents.iter().enumerate() {
+        for (at, document) in (0_u32..).zip(&documents) {
             let room = SATURATION * (1.0 - LENGTH + LENGTH * document.length / mean);
             for (word, frequency) in &document.words {
                 let said = frequency * (SATURATION + 1.0) / (frequency + room);
@@ -82,6 +85,9 @@ impl Lexical {
         for word in words.values_mut() {
             let (all, have) = (count(documents.len()), count(word.postings.len()));
             word.weight = (1.0 + (all - have + 0.5) / (have + 0.5)).ln();
+            for (_, said) in &mut word.postings {
+                *said *= word.weight;
+            }
         }
         let mut lexical = Self { documents, words };
         lexical.weigh_names();
@@ -91,7 +97,7 @@ impl Lexical {
     /// Says how much of each name each of its words is, by what the words tell.
     fn weigh_names(&mut self) {
         let Self { documents, words } = self;
-        for (at, document) in documents.iter().enumerate() {
+        for (at, document) in (0_u32..).zip(&*documents) {
             let weight = |it: &String| words.get(it).map_or(0.0, |it| it.weight);
             let total: f32 = document.name.iter().map(weight).sum();
             for word in &document.name {
@@ -109,25 +115,36 @@ impl Lexical {
 
     /// Returns what the words of a query say for each tool, by its place: 0 where nothing.
     pub(super) fn scores(&self, query: &str) -> Vec<f32> {
+        self.said(&asked(query))
+    }
+
+    /// Returns the same, and how much of each tool's name a query says: from 0 to 1.
+    pub(super) fn scores_and_names(&self, query: &str) -> (Vec<f32>, Vec<f32>) {
+        let asked = asked(query);
+        let mut shares = vec![0.0; self.documents.len()];
+        for word in asked.keys().filter_map(|it| self.words.get(it)) {
+            add(&word.names, 1.0, &mut shares);
+        }
+        (self.said(&asked), shares)
+    }
+
+    fn said(&self, asked: &BTreeMap<String, f32>) -> Vec<f32> {
         let mut scores = vec![0.0; self.documents.len()];
-        for (word, times) in asked(query) {
-            let Some(word) = self.words.get(&word) else { continue };
-            for (at, said) in &word.postings {
-                scores[*at] += word.weight * times * said;
+        for (word, times) in asked {
+            if let Some(word) = self.words.get(word) {
+                add(&word.postings, *times, &mut scores);
             }
         }
         scores
     }
+}
 
-    /// Returns how much of each tool's name a query says, by the tool's place: from 0 to 1.
-    pub(super) fn names(&self, query: &str) -> Vec<f32> {
-        let mut shares = vec![0.0; self.documents.len()];
-        for word in asked(query).keys() {
-            for (at, share) in self.words.get(word).into_iter().flat_map(|it| &it.names) {
-                shares[*at] += share;
-            }
+/// Adds what a word says, so many times, to what is known of each tool.
+fn add(postings: &[Posting], times: f32, to: &mut [f32]) {
+    for (at, said) in postings {
+        if let Some(sum) = to.get_mut(*at as usize) {
+            *sum += times * said;
         }
-        shares
     }
 }
 

@@ -1,13 +1,13 @@
 //! Many vectors in one piece of memory, looked through whole.
 //!
 //! Ten thousand vectors are looked through in less time than it takes to find the way through an
-//! index of them, and nothing is missed.
+//! index of them, and nothing is missed: a scan in whole numbers finds those that may be the
+//! nearest, and only these are compared exactly.
 
-use super::vector;
-
-/// Vectors that are kept for more than what is asked for: their order is found quickly first, then
-/// exactly.
-const SLACK: usize = 16;
+use super::{
+    best,
+    vector::{self, Compared},
+};
 
 /// Vectors of one length, each of which belongs to a tool, in the order of the tools.
 #[derive(Clone, Debug, Default)]
@@ -15,8 +15,9 @@ pub(super) struct Rows {
     dimensions: usize,
     owners: Vec<usize>,
     cells: Vec<f32>,
-    /// What makes a product with a unit vector a cosine: one over the length of each.
-    scales: Vec<f32>,
+    norms: Vec<f64>,
+    /// The same vectors at length 1, in whole numbers.
+    whole: Vec<i16>,
 }
 
 impl Rows {
@@ -29,9 +30,11 @@ impl Rows {
                 rows.dimensions = vector.len();
             }
             if vector.len() == rows.dimensions {
+                let norm = vector::norm(vector);
                 rows.owners.push(owner);
                 rows.cells.extend_from_slice(vector);
-                rows.scales.push(scale(vector));
+                rows.norms.push(norm);
+                vector::append_whole(vector, norm, &mut rows.whole);
             }
         }
         rows
@@ -72,46 +75,57 @@ impl Rows {
         &self.cells[row * self.dimensions..(row + 1) * self.dimensions]
     }
 
-    /// Returns the tools whose vectors are nearest to `query` by their cosine, the nearest first,
-    /// of those that `may` take part. Equally near ones are in the order of the tools.
+    /// Returns how long a vector is, as a distance.
+    pub(super) fn norm(&self, row: usize) -> f64 {
+        self.norms[row]
+    }
+
+    /// Returns a vector at length 1, in whole numbers.
+    pub(super) fn whole(&self, row: usize) -> &[i16] {
+        let width = vector::width(self.dimensions);
+        &self.whole[row * width..(row + 1) * width]
+    }
+
+    /// Returns how far a quick cosine may be off.
+    pub(super) fn slack(&self) -> f64 {
+        vector::slack(self.dimensions)
+    }
+
+    /// Returns the cosine of a tool's vector; 0 where it has none.
+    pub(super) fn cosine(&self, owner: usize, asked: &Compared) -> f64 {
+        self.find(owner).map_or(0.0, |row| asked.cosine(self.row(row), self.norms[row]))
+    }
+
+    /// Tells the quick cosine of every tool's vector to each of what is asked, by the place of the
+    /// latter and the tool, in one pass over the vectors.
+    pub(super) fn quick_cosines(
+        &self,
+        asked: &[Compared],
+        mut tell: impl FnMut(usize, usize, f32),
+    ) {
+        let rows = self.whole.chunks_exact(vector::width(self.dimensions).max(1));
+        for (owner, row) in self.owners.iter().zip(rows) {
+            for (at, it) in asked.iter().enumerate() {
+                tell(at, *owner, it.quick_cosine(row));
+            }
+        }
+    }
+
+    /// Returns the tools whose vectors are nearest to what is asked by their cosine, the nearest
+    /// first, of those that `may` take part. Equally near ones are in the order of the tools.
     pub(super) fn nearest(
         &self,
-        query: &[f32],
+        asked: &Compared,
         most: usize,
         may: impl Fn(usize) -> bool,
     ) -> Vec<(usize, f64)> {
-        if most == 0 || self.owners.is_empty() || query.len() != self.dimensions {
+        if asked.len() != self.dimensions {
             return Vec::new();
         }
-        let quick = self.quick_cosines(&vector::unit(query));
-        let mut rows: Vec<usize> = (0..self.len()).filter(|it| may(self.owners[*it])).collect();
-        let kept = most.saturating_add(SLACK);
-        if rows.len() > kept {
-            rows.select_nth_unstable_by(kept, |a, b| quick[*b].total_cmp(&quick[*a]));
-            rows.truncate(kept);
-        }
-        let exact = rows.into_iter().map(|it| (it, vector::cosine(query, self.row(it))));
-        let mut nearest: Vec<(usize, f64)> =
-            exact.map(|(it, score)| (self.owners[it], score)).collect();
-        nearest.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        nearest.truncate(most);
-        nearest
+        let mut quick = Vec::with_capacity(self.len());
+        self.quick_cosines(std::slice::from_ref(asked), |_, _, it| quick.push(f64::from(it)));
+        let rows = best::candidates(&quick, most, self.slack(), |row| may(self.owners[row]));
+        let exact = |row: usize| asked.cosine(self.row(row), self.norms[row]);
+        best::first(rows.into_iter().map(|it| (self.owners[it], exact(it))).collect(), most)
     }
-
-    /// Returns the cosine of every tool's vector to a unit vector, to six digits.
-    pub(super) fn cosines(&self, unit: &[f32]) -> impl Iterator<Item = (usize, f32)> {
-        self.owners.iter().copied().zip(self.quick_cosines(unit))
-    }
-
-    /// Returns the cosine of every vector to a unit vector, to six digits.
-    fn quick_cosines(&self, unit: &[f32]) -> Vec<f32> {
-        let rows = self.cells.chunks_exact(self.dimensions.max(1));
-        rows.zip(&self.scales).map(|(row, scale)| vector::quick_dot(row, unit) * scale).collect()
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "six digits are enough to find candidates")]
-fn scale(vector: &[f32]) -> f32 {
-    let norm = vector::norm(vector);
-    if norm > 0.0 { (1.0 / norm) as f32 } else { 0.0 }
 }

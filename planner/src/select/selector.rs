@@ -2,12 +2,15 @@
 
 use std::sync::{Arc, Mutex as Plain, PoisonError};
 
+use shared::clock::Timestamp;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::{
-    Criterion, TooManyPairs, fusion,
+    Criterion, TooManyPairs, best,
     index::{Centroids, Index, Tools, embedded, examples},
+    outcomes::{self, Outcomes},
     rows::Rows,
+    vector::Compared,
 };
 use crate::embed::{EmbedError, Embedder, Embedding};
 
@@ -21,9 +24,14 @@ pub const MARGIN: f64 = 0.01;
 pub struct Selector {
     embedders: Option<Pair>,
     index: Mutex<Index>,
+    /// The kinds of queries that were last asked about.
+    kinds: Mutex<Option<Kinds>>,
     /// What kept meaning out the last time, so that it is said once.
     told: Plain<Option<EmbedError>>,
 }
+
+/// The first queries of all kinds, and their vectors.
+type Kinds = (Vec<String>, Arc<Rows>);
 
 /// One model, for what is embedded once and for what is asked.
 #[derive(Clone, Debug)]
@@ -43,6 +51,8 @@ pub struct Ask<'a> {
     pub limit: usize,
     /// How much nearer than the least similar example a query must be for a hit.
     pub margin: f64,
+    /// What executions have taught about queries, and as of when.
+    pub taught: Option<(&'a Outcomes, Timestamp)>,
 }
 
 /// The tools that were chosen.
@@ -67,6 +77,8 @@ pub struct Match {
     pub least_similar: Option<f64>,
     /// That example.
     pub least_similar_example: Option<String>,
+    /// What executions have taught of it for such queries, from -1 to 1, where that was looked at.
+    pub learned: Option<f64>,
 }
 
 /// Why no tools were chosen.
@@ -104,15 +116,19 @@ impl Selector {
     /// Makes a selector that knows no tool yet. Without an embedder only words have a say.
     pub fn new(embedder: Option<Arc<dyn Embedder>>) -> Self {
         let pair = embedder.map(|it| Pair { texts: Arc::clone(&it), queries: it });
-        Self { embedders: pair, index: Mutex::default(), told: Plain::default() }
+        Self::over(pair)
     }
 
     /// Makes a selector that knows no tool yet, with one model for what is embedded once and for
     /// what is asked.
     pub fn with(embedding: &Embedding) -> Self {
         let (texts, queries) = (Arc::clone(&embedding.texts), Arc::clone(&embedding.queries));
-        let embedders = Some(Pair { texts, queries });
-        Self { embedders, index: Mutex::default(), told: Plain::default() }
+        Self::over(Some(Pair { texts, queries }))
+    }
+
+    fn over(embedders: Option<Pair>) -> Self {
+        let (index, kinds) = (Mutex::default(), Mutex::default());
+        Self { embedders, index, kinds, told: Plain::default() }
     }
 
     /// Returns what turns texts into vectors, where something does.
@@ -169,7 +185,9 @@ impl Selector {
         may: impl Fn(usize) -> bool,
     ) -> Vec<Match> {
         let words = self.index().await.words(tools);
-        let best = fusion::best(&words.scores(ask.query), ask.limit, may);
+        let scores: Vec<f64> = words.scores(ask.query).into_iter().map(f64::from).collect();
+        let places = best::candidates(&scores, ask.limit, 0.0, |at| scores[at] > 0.0 && may(at));
+        let best = best::first(places.into_iter().map(|it| (it, scores[it])).collect(), ask.limit);
         best.into_iter().map(Match::plain).collect()
     }
 
@@ -177,6 +195,42 @@ impl Selector {
     pub async fn centroids(&self, tools: &Tools) -> Result<Arc<Centroids>, SelectError> {
         let Pair { texts, .. } = self.needed("that collide")?;
         Ok(self.index().await.centroids(tools, &**texts).await?)
+    }
+
+    /// Returns which of the kinds of queries a query is of, if it is of any; without an embedder
+    /// nobody can tell.
+    pub async fn kind(
+        &self,
+        outcomes: &Outcomes,
+        query: &str,
+    ) -> Result<Option<usize>, SelectError> {
+        let Pair { queries, .. } = self.needed("by what was learned")?;
+        let asked = embedded(&**queries, &[query]).await?.pop().unwrap_or_default();
+        Ok(self.kind_of(outcomes, &Compared::new(asked)).await?)
+    }
+
+    pub(super) async fn kind_of(
+        &self,
+        outcomes: &Outcomes,
+        asked: &Compared,
+    ) -> Result<Option<usize>, EmbedError> {
+        let Some(pair) = self.embedders() else { return Ok(None) };
+        let rows = {
+            let mut kinds = self.kinds.lock().await;
+            match &*kinds {
+                Some((texts, rows)) if outcomes.queries().eq(texts) => Arc::clone(rows),
+                _ => {
+                    let texts: Vec<&str> = outcomes.queries().collect();
+                    let vectors = embedded(&*pair.texts, &texts).await?;
+                    let rows = Rows::new(vectors.iter().map(Vec::as_slice).enumerate());
+                    let texts = texts.into_iter().map(str::to_owned).collect();
+                    Arc::clone(&kinds.insert((texts, Arc::new(rows))).1)
+                }
+            }
+        };
+        let has_length = rows.dimensions() == Some(asked.len());
+        let cosines = (0..rows.len()).filter(|_| has_length).map(|it| rows.cosine(it, asked));
+        Ok(outcomes::kind(cosines))
     }
 
     /// Returns what is known of tools, once nobody else changes it.
@@ -202,7 +256,8 @@ impl Selector {
 
 impl Match {
     pub(super) fn plain((at, score): (usize, f64)) -> Self {
-        Self { at, score, is_hit: true, least_similar: None, least_similar_example: None }
+        let (least_similar, least_similar_example) = (None, None);
+        Self { at, score, is_hit: true, least_similar, least_similar_example, learned: None }
     }
 }
 
@@ -220,22 +275,18 @@ fn judged(
         is_hit: score >= least_similar + margin,
         least_similar: Some(least_similar),
         least_similar_example: examples(&tools[at]).nth(example).map(str::to_owned),
+        learned: None,
     })
 }
 
 /// Embeds a query, exactly as it is.
-async fn query(embedder: &dyn Embedder, query: &str, rows: &Rows) -> Result<Vec<f32>, SelectError> {
+async fn query(embedder: &dyn Embedder, query: &str, rows: &Rows) -> Result<Compared, SelectError> {
     let vector = embedded(embedder, &[query]).await?.pop().unwrap_or_default();
-    check_length(embedder, &vector, rows)?;
-    Ok(vector)
-}
-
-fn check_length(embedder: &dyn Embedder, vector: &[f32], rows: &Rows) -> Result<(), SelectError> {
     match rows.dimensions() {
         Some(expected) if expected != vector.len() => {
             let model = embedder.model().to_owned();
             Err(SelectError::Length { model, has: vector.len(), expected })
         }
-        _ => Ok(()),
+        _ => Ok(Compared::new(vector)),
     }
 }

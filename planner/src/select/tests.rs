@@ -16,9 +16,13 @@ use std::{
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use shared::tool::{Effect, ToolDefinition};
+use shared::{
+    clock::Timestamp,
+    id::ToolName,
+    tool::{Effect, ToolDefinition},
+};
 
-use super::{Ask, Criterion, Match, SelectError, Selector, Tools};
+use super::{Ask, Criterion, Match, Outcomes, SelectError, Selector, Tools};
 use crate::embed::{EmbedError, Embedder};
 
 /// An embedder that knows some texts, and counts what it is asked.
@@ -95,7 +99,7 @@ fn list(tools: impl IntoIterator<Item = Arc<ToolDefinition>>) -> Tools {
 
 /// Asks for five tools with the margin of the configuration's default.
 fn ask(query: &str, by: Criterion) -> Ask<'_> {
-    Ask { query, by, limit: 5, margin: 0.01 }
+    Ask { query, by, limit: 5, margin: 0.01, taught: None }
 }
 
 async fn chosen(selector: &Selector, tools: &Tools, ask: &Ask<'_>) -> Vec<Match> {

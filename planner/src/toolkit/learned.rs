@@ -26,7 +26,7 @@ const TOOLS: usize = 5_000;
 /// The most tools that are remembered behind one.
 const FOLLOWERS: usize = 200;
 /// Half-lives after which weights are written anew, before they become too large to add to.
-const AGES: f64 = 30.0;
+pub(crate) const AGES: f64 = 30.0;
 
 /// What was learned.
 ///
@@ -208,13 +208,17 @@ fn callers(toolkit: &Toolkit, tool: &NodeName) -> f64 {
 }
 
 /// Returns how many half-lives are between two moments; negative ones are none.
-fn ages(since: Timestamp, at: Timestamp) -> f64 {
+pub(crate) fn ages(since: Timestamp, at: Timestamp) -> f64 {
     let passed = (at - since).max(TimeDelta::zero());
     passed.as_seconds_f64() / HALF_LIFE.as_seconds_f64()
 }
 
 /// Forgets the least of many.
-fn drop_least<T>(all: &mut BTreeMap<ToolName, T>, most: usize, weight: impl Fn(&T) -> f64) {
+pub(crate) fn drop_least<T>(
+    all: &mut BTreeMap<ToolName, T>,
+    most: usize,
+    weight: impl Fn(&T) -> f64,
+) {
     while all.len() > most {
         let least = all.iter().min_by(|(_, a), (_, b)| weight(a).total_cmp(&weight(b)));
         let Some(name) = least.map(|(name, _)| name.clone()) else { return };

@@ -1,5 +1,7 @@
 //! In which order a graph is told.
 
+use std::collections::BTreeMap;
+
 use shared::id::NodeName;
 
 use super::{Edge, Node, Toolkit};
@@ -10,6 +12,16 @@ impl Toolkit {
     pub fn ordered(&self) -> Vec<(&NodeName, &Node)> {
         let order = self.order();
         order.into_iter().filter_map(|at| self.vertices.get_index(at)).map(named).collect()
+    }
+
+    /// Returns the names of [`Self::ordered`], and the edges as pairs of places in them.
+    pub fn numbered(&self) -> (Vec<&NodeName>, Vec<(usize, usize)>) {
+        let names: Vec<&NodeName> = self.ordered().into_iter().map(|(name, _)| name).collect();
+        let places: BTreeMap<&NodeName, usize> =
+            names.iter().enumerate().map(|(at, name)| (*name, at)).collect();
+        let ends = |it: Edge<'_>| Some((*places.get(it.from)?, *places.get(it.to)?));
+        let edges = self.ordered_edges().into_iter().filter_map(ends).collect();
+        (names, edges)
     }
 
     /// Returns edges in the order of what they lead from, and then of what they lead to.

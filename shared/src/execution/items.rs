@@ -54,6 +54,13 @@ impl Items {
         self.open == 0
     }
 
+    /// Returns whether what is left of them only waits for somebody.
+    pub fn only_waits(&self) -> bool {
+        let waits = |it: &Step| matches!(it.state, StepState::Waiting(_));
+        let is_idle = self.held == 0 && !self.is_over();
+        is_idle && self.tasks.iter().all(|it| it.state.is_over() || waits(it))
+    }
+
     pub(super) fn close(&mut self) {
         self.open -= 1;
     }

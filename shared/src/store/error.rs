@@ -66,6 +66,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Returns whether what is there cannot be read, or what is asked for cannot be written, so that it
+    /// is no use to try again.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Corrupt { .. } | Self::TooLarge { .. } | Self::Unfit { .. })
+    }
+
     /// Says that something in the store is damaged.
     pub fn corrupt(what: impl fmt::Display, why: impl fmt::Display) -> Self {
         Self::Corrupt { what: what.to_string(), why: why.to_string() }

@@ -7,7 +7,10 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use super::{StoreError, Usage};
-use crate::{clock::Timestamp, json, limits};
+use crate::{
+    clock::{self, Timestamp},
+    json, limits,
+};
 
 /// Characters of a name that a message shows.
 const SHOWN: usize = 64;
@@ -100,9 +103,6 @@ pub enum Unless {
     Never,
     /// That there is one of the same name.
     Exists,
-    /// That there is none of the same name that says exactly this: somebody changed it meanwhile,
-    /// or removed it.
-    IsNot(Arc<Value>),
     /// That the one of the same name is not there, or was not written at this time.
     ///
     /// Who reads a record, changes it, and writes it with a later time undoes nothing that another
@@ -111,11 +111,13 @@ pub enum Unless {
 }
 
 impl Unless {
-    /// Returns what must be there, as text.
-    pub(super) fn encode(&self) -> Option<String> {
-        match self {
-            Self::IsNot(value) => Some(value.to_string()),
-            Self::Never | Self::Exists | Self::ChangedSince(_) => None,
+    /// Returns what who read `before` writes under, now, so that he undoes nothing that another wrote
+    /// in between, and at which time: it says which record it is, so it only grows, whatever the
+    /// clocks say.
+    pub fn since(before: Option<&Record>, now: Timestamp) -> (Self, Timestamp) {
+        match before {
+            None => (Self::Exists, now),
+            Some(it) => (Self::ChangedSince(it.at), now.max(clock::after(it.at))),
         }
     }
 }

@@ -115,3 +115,59 @@ async fn what_cannot_be_saved_or_run_is_refused() {
     let large = json!({ "name": "n", "input": "x".repeat(2 << 20) });
     assert_eq!(world.refused(RUN, large).await["code"], "LIMIT_EXCEEDED");
 }
+
+#[tokio::test]
+async fn saved_plans_are_listed_in_parts_and_lose_their_names() {
+    const LIST: &str = "query ($first: Int, $after: String) {
+        savedPlans(first: $first, after: $after) { name planId inputs savedAt plan { version } } }";
+    for world in worlds().await {
+        let plan = world.plan(greeting()).await;
+        for name in ["b", "c", "a"] {
+            save(&world, name, &plan, inputs()).await;
+        }
+        let first = world.get(LIST, json!({ "first": 2 })).await;
+        assert_eq!((&first[0]["name"], &first[1]["name"]), (&json!("a"), &json!("b")));
+        assert_eq!((&first[0]["planId"], &first[0]["plan"]["version"]), (&json!(plan), &json!(1)));
+        assert_eq!(first[0]["inputs"]["required"], json!(["name"]));
+        let rest = world.get(LIST, json!({ "after": "b" })).await;
+        assert_eq!((&rest[0]["name"], rest.as_array().unwrap().len()), (&json!("c"), 1));
+        let refusal = world.refused(LIST, json!({ "first": 0 })).await;
+        assert_eq!(refusal["code"], "INVALID_ARGUMENT");
+
+        let remove = "mutation ($name: String!) { removeSavedPlan(name: $name) }";
+        assert_eq!(world.get(remove, json!({ "name": "b" })).await, true);
+        assert_eq!(world.get(remove, json!({ "name": "b" })).await, false);
+        let refusal = world.refused(RUN, json!({ "name": "b" })).await;
+        assert_eq!(refusal["code"], "NOT_FOUND");
+        assert!(world.get(LIST, json!({})).await.as_array().unwrap().len() == 2);
+    }
+}
+
+#[tokio::test]
+async fn an_exported_plan_needs_nothing_of_its_store() {
+    let [one, other] = worlds().await;
+    let inner = one.plan(greeting()).await;
+    save(&one, "greet", &inner, Value::Null).await;
+    let tools = json!([
+        { "id": "by_name", "plan": "greet", "parameters": { "greeting": "Hi", "name": "A", "times": 1 } },
+        { "id": "by_id", "plan": inner, "parameters": { "greeting": "Ho", "name": "B", "times": 2 },
+          "dependsOn": "by_name" },
+    ]);
+    let plan = one.plan(tools).await;
+    // What the name means by now is not what it meant.
+    let changed = one.plan(json!([{ "name": "flow.noop" }])).await;
+    save(&one, "greet", &changed, Value::Null).await;
+    let export = "query ($id: ID!) { exportPlan(planId: $id) }";
+    let exported = one.get(export, json!({ "id": plan })).await;
+    let create = "mutation ($input: PlanInput!) { createPlan(input: $input) {
+        plan { planId } diagnostics { message } } }";
+    let copy = other.get(create, json!({ "input": exported })).await;
+    let copy = text(&copy["plan"]["planId"]);
+    let execute = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
+    let run = text(&other.get(execute, json!({ "id": copy })).await["executionId"]);
+    other.events(&run).await;
+    let outputs = other.execution(&run, "outputs").await["outputs"].clone();
+    let said = |step: &str| outputs[step]["e"]["text"].clone();
+    assert_eq!((said("by_name"), said("by_id")), (json!("Hi, A!"), json!("Ho, B!")), "{outputs:#}");
+    assert_eq!(one.get(export, json!({ "id": "plan_1_aaaaaaaaa" })).await, Value::Null);
+}

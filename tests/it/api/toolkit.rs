@@ -70,20 +70,26 @@ async fn recommendations_are_the_seeds() {
                 recommendSubgraph(actions: $actions, threshold: $threshold, hops: $hops) {GRAPH} }}"
         );
         for (start, threshold, hops, vertices, edges) in [
-            (json!(["a1"]), json!(0.5), json!(0), 2, 1),
-            (json!(["a1"]), json!(0.5), json!(1), 6, 6),
-            (json!(["a1"]), json!(0.7), json!(2), 8, 8),
-            (json!(["a1"]), json!(0.8), json!(2), 6, 5),
-            (json!(["a1", "a3"]), json!(0.6), json!(1), 8, 9),
-            (json!(["a1", "nope"]), Value::Null, Value::Null, 2, 1),
-            (json!(["a1"]), json!(0.5), json!(-3), 2, 1),
-            (json!(["nope"]), json!(0.5), json!(9), 0, 0),
+            (json!(["a1"]), json!(0.5), json!(0), "a1 t1", 1),
+            (json!(["a1"]), json!(0.5), json!(1), "a1 a2 a3 t1 t2 t3", 6),
+            (json!(["a1"]), json!(0.5), json!(2), "a1 a2 a3 a4 t1 t2 t3 t4", 9),
+            (json!(["a1"]), json!(0.7), json!(1), "a1 a2 t1 t2", 3),
+            (json!(["a1"]), json!(0.7), json!(2), "a1 a2 a3 a4 t1 t2 t3 t4", 8),
+            (json!(["a1"]), json!(0.8), json!(2), "a1 a2 a4 t1 t2 t4", 5),
+            (json!(["a1"]), json!(0.9), json!(0), "a1 t1", 1),
+            (json!(["a1"]), json!(0.9), json!(3), "a1 t1", 1),
+            (json!(["a1", "a3"]), json!(0.6), json!(1), "a1 a2 a3 a4 t1 t2 t3 t4", 9),
+            (json!(["a1", "nope"]), Value::Null, Value::Null, "a1 t1", 1),
+            (json!(["a1"]), json!(0.5), json!(-3), "a1 t1", 1),
+            (json!(["nope"]), json!(0.5), json!(9), "", 0),
         ] {
             let given = json!({ "actions": start, "threshold": threshold, "hops": hops });
             let found = world.get(&query, given.clone()).await;
-            let [actions, tools] = names(&found);
-            let counts = (actions.len() + tools.len(), found["edges"].as_array().unwrap().len());
-            assert_eq!(counts, (vertices, edges), "{given}");
+            let near = (names(&found).concat().join(" "), found["edges"].as_array().unwrap().len());
+            assert_eq!(near, (vertices.to_owned(), edges), "{given}");
+            let lists = query.replacen("recommendSubgraph", "recommendToolsActions", 1);
+            let lists = lists.replacen(GRAPH, "{ actions { name } tools { name } }", 1);
+            assert_eq!(names(&world.get(&lists, given.clone()).await).concat().join(" "), vertices);
         }
         let query = "{ recommendToolsActions(actions: [\"a1\"], hops: 1) {
             tools { name source active } actions { name description } } }";
@@ -101,6 +107,35 @@ async fn recommendations_are_the_seeds() {
             (names(&part), part["edges"].as_array().unwrap().len()),
             ([vec!["a2".into()], vec!["t2".into()]], 1)
         );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cycles_end_and_weak_tools_need_a_low_threshold() {
+    let world = world().await;
+    let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
+    for (name, before) in [("c0", None), ("c1", Some("c0")), ("c2", Some("c1"))] {
+        let before = before.map(|it| json!([{ "name": it, "score": 0.9 }]));
+        let input = json!({ "name": name, "description": "", "prev": before });
+        world.get(add, json!({ "input": input })).await;
+    }
+    let close = json!({ "name": "c2", "description": "", "next": [{ "name": "c0", "score": 0.9 }],
+        "tools": [{ "name": "weak", "score": 0.3 }] });
+    world.get(add, json!({ "input": close })).await;
+    let near = async |hops: i32, threshold: f64| {
+        let query = format!(
+            "{{ recommendSubgraph(actions: [\"c0\"], hops: {hops}, threshold: {threshold}) {GRAPH} }}"
+        );
+        let found = world.get(&query, json!({})).await;
+        (names(&found).concat().join(" "), found["edges"].as_array().unwrap().len())
+    };
+    for (hops, threshold, vertices, edges) in [
+        (1, 0.5, "c0 c1", 1),
+        (10, 0.5, "c0 c1 c2", 3),
+        (10, 0.3, "c0 c1 c2 weak", 4),
+        (10, 0.91, "c0", 0),
+    ] {
+        assert_eq!(near(hops, threshold).await, (vertices.to_owned(), edges), "{hops} {threshold}");
     }
 }
 
@@ -183,6 +218,10 @@ async fn what_is_missing_is_told_and_what_clashes_is_refused() {
             "parameters": { "type": "object" }, "run": { "command": ["cat"] } } })
     };
     assert_eq!(world.refused(register, tool("a1")).await["code"], "CONFLICT");
+    let add_set = "mutation ($input: ToolSetInput!) { addToolSet(input: $input) { name } }";
+    let source = json!({ "tools": [{ "name": "other" }, { "name": "a1" }] });
+    let set = json!({ "input": { "name": "clash", "description": "", "source": source } });
+    assert_eq!(world.refused(add_set, set).await["code"], "CONFLICT");
     // A tool that was only named becomes the registered one, and both its names mean it.
     world.get(register, tool("t1")).await;
     let change = connect(&world, "local.t1", json!([{ "name": "a2" }])).await;

@@ -136,6 +136,13 @@ impl World {
         Self { schema, engine, _tasks: tasks, folder }
     }
 
+    /// Returns the same world with another engine.
+    pub(super) fn with(mut self, change: impl FnOnce(Engine) -> Engine) -> Self {
+        self.engine = change(self.engine);
+        self.schema = schema::build(self.engine.clone(), Limits::default());
+        self
+    }
+
     /// Returns where the store's file is, if it is one.
     pub(super) fn file(&self) -> Option<PathBuf> {
         self.folder.as_ref().map(|it| it.path().join("faber.db"))

@@ -140,12 +140,15 @@ async fn nothing_that_is_young_is_pruned() {
     let removed = home.json(&["prune", "--older-than", "1h"], 0).await;
     assert_eq!(removed, json!({ "executions": 0, "plans": 0, "requests": 0 }));
     assert_eq!(home.json(&["list", "executions"], 0).await.as_array().map(Vec::len), Some(1));
-    for age in ["59s", "30", "soon", "-1d"] {
+    for age in ["30", "soon", "-1d"] {
         let refused = home.json(&["prune", &format!("--older-than={age}")], 2).await;
         assert_eq!(refused["error"]["code"], "INVALID_ARGUMENT", "{age}");
     }
     let shown = home.run(&["prune", "--older-than", "30d"]).await;
     assert_eq!(shown.out.trim(), "removed 0 executions, 0 plans, 0 requests");
+    let removed = home.json(&["prune", "--older-than", "0s"], 0).await;
+    assert_eq!(removed, json!({ "executions": 1, "plans": 1, "requests": 1 }), "what is asked for");
+    assert_eq!(home.json(&["list", "requests"], 0).await, json!([]));
 }
 
 #[tokio::test]
@@ -174,8 +177,8 @@ async fn tools_are_loaded_called_and_counted() {
     let history = home.json(&["tools", "history", "cat", "--first", "1"], 0).await;
     assert_eq!(history[0]["status"], "error");
     let told = home.run(&["tools", "call", "nothing"]).await;
-    assert_eq!((told.status, told.out.as_str()), (1, ""));
-    assert!(told.err.contains("Tool not found: nothing"), "{told:?}");
+    assert_eq!((told.status, told.out.as_str()), (2, ""));
+    assert!(told.err.contains("there is no tool `nothing`"), "{told:?}");
 }
 
 #[tokio::test]
@@ -196,4 +199,6 @@ async fn toolsets_are_switched() {
     assert!(found["result"].as_str().unwrap().contains("a.txt"), "{found}");
     home.json(&["toolsets", "deactivate", "file_tools"], 0).await;
     home.json(&["tools", "call", "file_tools.glob", r#"{"pattern":"*"}"#], 1).await;
+    let change = home.json(&["toolsets", "deactivate", "ToolSet"], 2).await;
+    assert_eq!(change["refused"], json!(["ToolSet"]));
 }

@@ -11,8 +11,9 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use planner::embed::{EmbedError, Embedder, Server, ServerConfig};
+use planner::embed::{EmbedError, Embedder, Embedders, Server, ServerConfig, Source};
 use serde_json::{Value, json};
+use shared::store::memory::Memory;
 use tokio::{net::TcpListener, task::JoinSet};
 
 /// What the server was asked, and how it answers the first few requests.
@@ -106,4 +107,19 @@ async fn a_server_that_is_not_there_is_not_available() {
     let asked = tokio::time::timeout(Duration::from_secs(30), server.embed(&["a"])).await.unwrap();
     let Err(EmbedError::Unavailable { why, .. }) = asked else { panic!("{asked:?}") };
     assert!(why.contains("refused"), "{why}");
+}
+
+/// It was passed over, and another model told other scores.
+#[tokio::test]
+async fn a_server_that_does_not_like_the_first_text_is_used_all_the_same() {
+    let (url, seen, _tasks) = serve(vec![(StatusCode::BAD_REQUEST, "unknown text")]).await;
+    let key = Some("sk-test".to_owned());
+    let config = ServerConfig { base_url: url.clone(), model: "small".to_owned(), api_key: key };
+    let unauthorized = ServerConfig { api_key: None, ..config.clone() };
+    let wanted = vec![Source::Server(unauthorized), Source::Server(config)];
+    let choice = Embedders::new(wanted, Arc::new(Memory::new())).choose().await;
+    let embedding = choice.embedding.as_ref().expect("it is there");
+    assert_eq!(choice.passed_over.len(), 1, "{choice:?}");
+    assert_eq!(embedding.queries.embed(&["four"]).await.unwrap(), [vec![4.0, 1.0]]);
+    assert_eq!(seen.lock().unwrap().asked, [1, 1, 1]);
 }

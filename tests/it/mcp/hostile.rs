@@ -237,7 +237,7 @@ async fn a_mute_server_is_given_up() {
     for mode in ["mute", "deaf"] {
         let world = World::begin(mode);
         let name = "s".parse().unwrap();
-        let status = world.connected.sources.ready(&name, Duration::from_mins(1)).await;
+        let status = world.connected.toolbox.settled_set(&name, Duration::from_mins(1)).await;
         let Some(SetStatus::Failed { error }) = status else { panic!("{status:?}") };
         expect!["`node` did not answer as an MCP server within 30 s"].assert_eq(&error);
     }

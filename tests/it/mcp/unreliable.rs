@@ -245,7 +245,7 @@ async fn a_server_that_never_answers_is_given_up_over_http() {
     let address = listener.local_addr().unwrap();
     let source = json!({ "mcp": { "url": format!("http://{address}/mcp") } });
     let connected = Connected::begin(&source);
-    let status = connected.sources.ready(&"s".parse().unwrap(), Duration::from_mins(1)).await;
+    let status = connected.toolbox.settled_set(&"s".parse().unwrap(), Duration::from_mins(1)).await;
     let error = format!("`{address}` did not answer as an MCP server within 30 s");
     assert_eq!(status, Some(SetStatus::Failed { error }));
 }

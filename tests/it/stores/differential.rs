@@ -50,6 +50,8 @@ enum Doing {
     Cached { key: usize, now: i64 },
     SavePlan { n: usize },
     SavedPlan,
+    SavedPlans,
+    Unsave,
     PutRecord { kind: RecordKind, n: usize, unless: Unless, at: i64 },
     RemoveRecord { kind: RecordKind, n: usize },
     Records { kind: RecordKind, page: RecordPage },
@@ -129,6 +131,8 @@ fn doing() -> impl Strategy<Value = Doing> {
         1 => (0..2_usize, 0..6_i64).prop_map(|(key, now)| Doing::Cached { key, now }),
         1 => of.prop_map(|n| Doing::SavePlan { n }),
         1 => Just(Doing::SavedPlan),
+        1 => Just(Doing::SavedPlans),
+        1 => Just(Doing::Unsave),
         4 => (kind(), 0..NAMES.len(), unless(), 0..6_i64)
             .prop_map(|(kind, n, unless, at)| Doing::PutRecord { kind, n, unless, at }),
         1 => (kind(), 0..NAMES.len()).prop_map(|(kind, n)| Doing::RemoveRecord { kind, n }),
@@ -142,7 +146,6 @@ fn unless() -> impl Strategy<Value = Unless> {
     prop_oneof![
         Just(Unless::Never),
         Just(Unless::Exists),
-        (0..6_i64).prop_map(|at| Unless::IsNot(Arc::new(json!(at)))),
         (0..6_i64).prop_map(|n| Unless::ChangedSince(at(n))),
     ]
 }
@@ -256,6 +259,8 @@ async fn act_on_documents(store: &dyn Store, doing: &Doing) -> String {
             text(store.save_plan(&saved).await)
         }
         Doing::SavedPlan => text(store.saved_plan("name").await),
+        Doing::SavedPlans => text(store.saved_plans(None, 5).await),
+        Doing::Unsave => text(store.remove_saved_plan("name").await),
         Doing::PutRecord { .. }
         | Doing::RemoveRecord { .. }
         | Doing::Records { .. }

@@ -54,53 +54,6 @@ pub async fn a_record_is_written_over_or_not(world: World) {
     assert_eq!(world.one.record(Tool, "a").await.unwrap(), Some(anew));
 }
 
-/// What is written in the place of something is written there only.
-pub async fn a_record_is_exchanged_for_what_it_said(world: World) {
-    for kind in [RecordKind::Memory, RecordKind::Context] {
-        let said = [
-            json!({ "z": 1.0, "a": [u64::MAX, -0.0, "ä\"\u{0}"], "": null }),
-            json!({ "a": [u64::MAX, -0.0, "ä\"\u{0}"], "z": 1.0, "": null }),
-        ];
-        let [first, second] = [0, 1].map(|n: usize| record(kind, "a", said[n].clone(), 1));
-        let is = |n: usize| Unless::IsNot(Arc::new(said[n].clone()));
-        assert!(!world.one.put_record(&second, is(0)).await.unwrap(), "there is none");
-        assert_eq!(world.other.record(kind, "a").await.unwrap(), None);
-        assert!(world.one.put_record(&first, Unless::Exists).await.unwrap());
-        let before = world.other.records_revision().await.unwrap();
-        assert!(!world.other.put_record(&second, is(1)).await.unwrap(), "it says something else");
-        assert_eq!(world.other.records_revision().await.unwrap(), before);
-        assert_eq!(world.one.record(kind, "a").await.unwrap().as_ref(), Some(&first));
-        assert!(world.other.put_record(&second, is(0)).await.unwrap());
-        assert_eq!(world.one.record(kind, "a").await.unwrap(), Some(second));
-        assert_eq!(world.other.records_revision().await.unwrap() > before, kind.is_agreed());
-    }
-    // Nobody's addition is lost.
-    let (kind, none) = (RecordKind::Context, json!([]));
-    assert!(world.one.put_record(&record(kind, "b", none, 0), Unless::Exists).await.unwrap());
-    join_all((0..8).map(async |n| {
-        let store = if n % 2 == 0 { &world.one } else { &world.other };
-        loop {
-            let before = store.record(kind, "b").await.unwrap().unwrap().value;
-            let mut all = before.as_array().unwrap().clone();
-            all.push(json!(n));
-            let after = record(kind, "b", Value::from(all), n);
-            if store.put_record(&after, Unless::IsNot(before)).await.unwrap() {
-                break;
-            }
-        }
-    }))
-    .await;
-    let all = world.one.record(kind, "b").await.unwrap().unwrap().value;
-    let all: BTreeSet<_> = all.as_array().unwrap().iter().filter_map(Value::as_i64).collect();
-    assert_eq!(all, (0..8).collect());
-    let [large, larger] =
-        ["x".repeat(limits::DOCUMENT_BYTES - 2), "y".repeat(limits::DOCUMENT_BYTES - 2)]
-            .map(|it| record(kind, "c", json!(it), 0));
-    assert!(world.one.put_record(&large, Unless::Exists).await.unwrap());
-    let is = Unless::IsNot(Arc::clone(&large.value));
-    assert!(world.other.put_record(&larger, is).await.unwrap(), "however large both are");
-}
-
 /// Of those that write the same name at the same time exactly one is the first.
 pub async fn one_record_is_the_first(world: World) {
     for kind in [RecordKind::ToolSet, RecordKind::Call] {
@@ -123,7 +76,7 @@ pub async fn one_record_is_the_first(world: World) {
 
 /// Who changes what it read undoes nothing that another wrote in between; also where many try.
 pub async fn a_record_is_changed_unless_another_was_faster(world: World) {
-    for kind in [RecordKind::Toolkit, RecordKind::Learned] {
+    for kind in [RecordKind::Toolkit, RecordKind::Learned, RecordKind::Context] {
         let since = |n| Unless::ChangedSince(at(n));
         let first = record(kind, "a", json!([]), 1);
         assert!(!world.one.put_record(&first, since(1)).await.unwrap(), "there is none");
@@ -154,6 +107,15 @@ pub async fn a_record_is_changed_unless_another_was_faster(world: World) {
         let last = world.one.record(kind, "a").await.unwrap().expect("it is there");
         assert_eq!(last.value.as_array().map(Vec::len), Some(9), "no change is lost");
     }
+    let largest = |with: &str, n| {
+        record(RecordKind::Context, "b", json!(with.repeat(limits::DOCUMENT_BYTES - 2)), n)
+    };
+    assert!(world.one.put_record(&largest("x", 1), Unless::Exists).await.unwrap());
+    let since = Unless::ChangedSince(at(1));
+    assert!(
+        world.other.put_record(&largest("y", 2), since).await.unwrap(),
+        "however large both are"
+    );
 }
 
 /// Records come by name, byte by byte, from any place, in either direction.

@@ -56,6 +56,34 @@ pub async fn a_name_means_the_last_plan(world: World) {
     assert_eq!(world.one.saved_plan("n").await.unwrap(), None);
 }
 
+/// Saved plans are listed by name, part by part, until their name is taken away.
+pub async fn names_of_plans_are_listed_and_taken_away(world: World) {
+    let saved = |name: &str| SavedPlan {
+        name: name.to_owned(),
+        plan: plan_id(1),
+        inputs: Some(json!({ "type": "object" })),
+        at: at(5),
+    };
+    for name in ["b", "a b", "B", "é", "a"] {
+        world.one.save_plan(&saved(name)).await.unwrap();
+    }
+    let names = async |after, first| {
+        let found = world.other.saved_plans(after, first).await.unwrap();
+        found.into_iter().map(|it| it.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(None, 9).await, ["B", "a", "a b", "b", "é"]);
+    assert_eq!(names(None, 2).await, ["B", "a"]);
+    assert_eq!(names(Some("a"), 2).await, ["a b", "b"]);
+    assert_eq!(names(Some("aa"), 9).await, ["b", "é"], "the name need not be there");
+    assert_eq!(names(Some("é"), 9).await, Vec::<String>::new());
+    assert_eq!(names(None, 0).await, Vec::<String>::new());
+    assert_eq!(world.other.saved_plans(None, 1).await.unwrap(), [saved("B")]);
+    assert!(world.other.remove_saved_plan("a").await.unwrap());
+    assert!(!world.one.remove_saved_plan("a").await.unwrap(), "it is gone already");
+    assert_eq!(world.one.saved_plan("a").await.unwrap(), None);
+    assert_eq!(names(None, 2).await, ["B", "a b"]);
+}
+
 /// An execution of its own request and plan, created at 0.
 async fn put_execution(world: &World, head: Head) {
     let n = (1..100).find(|it| execution(*it) == head.execution).unwrap();

@@ -273,6 +273,18 @@ impl Documents for View {
         self.far(self.world.faulty.saved_plan(name)).await
     }
 
+    async fn saved_plans(
+        &self,
+        after: Option<&str>,
+        first: usize,
+    ) -> Result<Vec<SavedPlan>, StoreError> {
+        self.far(self.world.faulty.saved_plans(after, first)).await
+    }
+
+    async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError> {
+        self.far(self.world.faulty.remove_saved_plan(name)).await
+    }
+
     async fn check(&self) -> Result<(), StoreError> {
         self.far(self.world.faulty.check()).await
     }

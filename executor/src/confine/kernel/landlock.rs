@@ -11,8 +11,10 @@ use super::super::{Confinement, Support};
 
 /// The newest version of Landlock that is asked for; what an older kernel lacks is left out.
 const NEWEST: ABI = ABI::V9;
+/// The version without which a process is not held to where it writes.
+const FILES: ABI = ABI::V3;
 /// What programs need of the system to run at all.
-const SYSTEM: [&str; 14] = [
+pub(super) const SYSTEM: [&str; 14] = [
     "/bin",
     "/etc",
     "/lib",
@@ -33,17 +35,24 @@ const DEVICES: [&str; 3] = ["/dev/full", "/dev/null", "/dev/zero"];
 
 /// Says what this kernel has of it, by making rules that nobody is held to.
 pub(super) fn support() -> Support {
-    let has = |make: fn(Ruleset) -> Result<Ruleset, RulesetError>| {
-        let strict = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
-        make(strict).and_then(Ruleset::create).is_ok()
-    };
     Support {
-        files: has(|it| it.handle_access(AccessFs::from_all(ABI::V1))),
+        files: sees_files(),
         tcp: has(|it| it.handle_access(AccessNet::from_all(ABI::V4))),
         signals: has(|it| it.scope(Scope::Signal)),
         calls: false,
         privileges: false,
     }
+}
+
+/// Returns whether this kernel can hold a process to where it reads and writes. Before the third
+/// version any file could be cut off.
+pub(super) fn sees_files() -> bool {
+    has(|it| it.handle_access(AccessFs::from_all(FILES)))
+}
+
+fn has(make: fn(Ruleset) -> Result<Ruleset, RulesetError>) -> bool {
+    let strict = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    make(strict).and_then(Ruleset::create).is_ok()
 }
 
 /// Confines this thread, and all that it starts, for ever.
@@ -78,4 +87,14 @@ fn restrict(confinement: &Confinement) -> Result<(), RulesetError> {
         .add_rules(path_beneath_rules(&confinement.write, all))?
         .restrict_self()
         .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cutting_a_file_off_is_writing_it() {
+        assert!(AccessFs::from_all(FILES).contains(AccessFs::Truncate));
+    }
 }

@@ -4,7 +4,7 @@
 //! UDP leads out as TCP does. Landlock knows neither, so the sockets themselves are not made. Pairs
 //! of sockets are: they lead nowhere else.
 
-use std::{collections::BTreeMap, fs, io};
+use std::{collections::BTreeMap, io, thread};
 
 use nix::libc;
 use seccompiler::{
@@ -12,15 +12,35 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter,
 };
 
-use super::super::Confinement;
+use super::super::{CALLS, Confinement, unseen};
 
-/// What the kernel offers; a kernel without filters has no such file.
-const OFFERS: &str = "/proc/sys/kernel/seccomp/actions_avail";
 /// The bit of the numbers of the x32 calls, which are otherwise those of `x86_64`.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
 /// The part of a socket's type that says what it is; the rest are flags.
 const KIND: u64 = 0xf;
+
+/// What is one for the whole machine, or for all of a user's processes: keys, and memory, semaphores
+/// and messages that have no file.
+const SHARED: [libc::c_long; 7] = [
+    libc::SYS_add_key,
+    libc::SYS_keyctl,
+    libc::SYS_request_key,
+    libc::SYS_shmget,
+    libc::SYS_semget,
+    libc::SYS_msgget,
+    libc::SYS_mq_open,
+];
+/// What begins with the number of a process, which is 0 where it is the process itself.
+const OF_OTHERS: [libc::c_long; 5] = [
+    libc::SYS_prlimit64,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
+];
+/// What begins with the kind of a number, here as that of a process.
+const TURNS: [(libc::c_long, u64); 2] = [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)];
 
 /// Why there is no filter.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -28,20 +48,22 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// A condition on one argument, by its number.
 type Check = (u8, SeccompCmpOp, u64);
 
-/// Returns whether this kernel has filters, and Faber one for this machine.
+/// Returns whether this kernel has filters, and Faber one for this machine: a thread that ends at
+/// once takes one that refuses nothing. (What the kernel says of itself in `/proc` cannot be read
+/// everywhere.)
 pub(super) fn is_there() -> bool {
-    target().is_some()
-        && fs::read_to_string(OFFERS).is_ok_and(|it| it.split_whitespace().any(|it| it == "errno"))
+    let trial = || program(BTreeMap::new()).is_ok_and(|it| apply_filter(&it).is_ok());
+    thread::scope(|it| it.spawn(trial).join()).unwrap_or(false)
 }
 
 /// Filters the calls of this thread, and of all that it starts, for ever. Calls of another ABI,
 /// which would pass by the numbers, end their process.
 pub(super) fn apply(confinement: &Confinement) -> io::Result<()> {
-    if !is_there() {
-        return Ok(());
+    let filtered = filter(confinement).and_then(|it| Ok(apply_filter(&it)?));
+    match filtered {
+        Err(_) if confinement.required && confinement.is_closed() => Err(unseen(CALLS)),
+        _ => Ok(()),
     }
-    let filter = filter(confinement).map_err(io::Error::other)?;
-    apply_filter(&filter).map_err(io::Error::other)
 }
 
 fn target() -> Option<TargetArch> {
@@ -49,10 +71,13 @@ fn target() -> Option<TargetArch> {
 }
 
 fn filter(confinement: &Confinement) -> Result<BpfProgram, Failure> {
+    program(rules(confinement)?)
+}
+
+fn program(rules: BTreeMap<i64, Vec<SeccompRule>>) -> Result<BpfProgram, Failure> {
     let target = target().ok_or("no filter is known for this machine")?;
     // The number that a process meets elsewhere, too, when it may not.
     let refused = SeccompAction::Errno(libc::EACCES.unsigned_abs());
-    let rules = rules(confinement)?;
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, target)?;
     Ok(filter.try_into()?)
 }
@@ -84,9 +109,19 @@ fn rules(confinement: &Confinement) -> Result<BTreeMap<i64, Vec<SeccompRule>>, F
     refuse(libc::SYS_socketpair, pairs.into_iter().flatten().collect());
     // It makes sockets, and whatever else, behind any filter.
     refuse(libc::SYS_io_uring_setup, Vec::new());
-    // The limits of other processes: a limit on time ends them.
-    let others = [(0, SeccompCmpOp::Ne, 0)];
-    refuse(libc::SYS_prlimit64, all_of(others)?.into_iter().collect());
+    for call in SHARED {
+        refuse(call, Vec::new());
+    }
+    // The limits of other processes (a limit on time ends them), and when they have their turn.
+    for call in OF_OTHERS {
+        refuse(call, all_of([(0, SeccompCmpOp::Ne, 0)])?.into_iter().collect());
+    }
+    for (call, own) in TURNS {
+        // Neither a group nor a user, and of processes itself only.
+        let any = [(0, SeccompCmpOp::Ne, own), (1, SeccompCmpOp::Ne, 0)];
+        let any = any.into_iter().map(|it| all_of([it]));
+        refuse(call, any.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
+    }
     Ok(refused)
 }
 

@@ -306,7 +306,7 @@ async fn an_endpoint_that_is_none_fails_and_is_asked_again() {
     let source = json!({ "graphql": { "url": format!("{}/graphql", nothing.url) } });
     let set = Set::begin(&source);
     assert!(set.error().await.ends_with(" answered 404 Not Found"));
-    assert!(set.sources.retry(&"s".parse().unwrap()));
+    assert!(set.toolbox.wake(&"s".parse().unwrap()));
     assert!(matches!(set.status().await, SetStatus::Failed { .. }));
     let deep = Set::begin(&json!({ "graphql": { "url": nothing.url, "depth": 9 } }));
     expect!["`depth` is at most 6: each level multiplies what is asked"]

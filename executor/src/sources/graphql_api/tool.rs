@@ -37,7 +37,7 @@ pub(super) fn tools(
     let queries = types.fields(types.query.as_deref()).iter().map(|it| (Effect::Read, it));
     let mutations = types.fields(types.mutation.as_deref()).iter().map(|it| (Effect::Once, it));
     let share = arguments::share(queries.len() + mutations.len());
-    let mut names = Names::default();
+    let mut names = Names::of(set);
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     for (effect, field) in queries.chain(mutations) {
         let name = names.take(&field.name);

@@ -34,6 +34,8 @@ impl Document {
             serde_json::from_str(text).map_err(|err| format!("the document is not JSON: {err}"))?
         } else {
             let options = serde_saphyr::options! {
+                // `NO` is a country, and `y` a parameter.
+                strict_booleans: true,
                 budget: serde_saphyr::budget! { max_nodes: NODES, max_events: 2 * NODES },
             };
             serde_saphyr::from_str_with_options(text, options).map_err(|err| {

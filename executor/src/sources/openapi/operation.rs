@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use reqwest::Url;
 use serde_json::{Map, Value, json};
+use shared::id::ToolSetName;
 
 use super::{
     body::{self, BODY, Body},
@@ -58,9 +59,10 @@ pub(super) struct Call {
     pub(super) security: Security,
 }
 
-/// Returns the operations of a document that have one of the tags. One that cannot be read is left
+/// Returns the operations of a document that have one of the tags, for a set. One that cannot be read is left
 /// out.
 pub(super) fn operations(
+    set: &ToolSetName,
     document: &Document,
     servers: &Servers,
     auth: &BTreeMap<String, Credential>,
@@ -68,7 +70,7 @@ pub(super) fn operations(
 ) -> Result<Vec<Operation>, String> {
     servers.url([document.root().get("servers"), first_server(document), None])?;
     let mut operations = Vec::new();
-    let mut names = Names::default();
+    let mut names = Names::of(set);
     let paths = document.root().get("paths").and_then(Value::as_object);
     let nodes = (NODES / count(document).max(1)).clamp(SHARE.0, SHARE.1);
     for (path, item) in paths.into_iter().flatten().filter(|(path, _)| path.starts_with('/')) {

@@ -252,6 +252,47 @@ async fn calls_are_written_as_the_document_says() {
     .await;
 }
 
+/// `NO` is a country, and `y` is where something is.
+#[tokio::test]
+async fn words_that_were_booleans_once_are_words() {
+    let document = r#"
+openapi: 3.0.3
+info: { title: T, version: "1" }
+servers: [{ url: "http://nowhere.invalid/" }]
+paths:
+  /at:
+    get:
+      operationId: at
+      description: N
+      parameters:
+        - { name: y, in: query, schema: { type: string, enum: [Y, N, NO, on] } }
+"#;
+    let trial = Trial::begin(document).await;
+    let set = trial.ready(json!({})).await;
+    let set = set.toolbox.sets().remove(0);
+    let definition = set.tools[0].definition();
+    assert_eq!(definition.description, "N");
+    assert_eq!(definition.input_schema["properties"]["y"]["enum"], json!(["Y", "N", "NO", "on"]));
+}
+
+/// `pets.list` and `list` of the set `s` would both be `s.list`.
+#[tokio::test]
+async fn no_two_operations_have_one_name() {
+    let document = r#"
+openapi: 3.0.3
+info: { title: T, version: "1" }
+servers: [{ url: "http://nowhere.invalid/" }]
+paths:
+  /a: { get: { operationId: s.list } }
+  /b: { get: { operationId: list } }
+"#;
+    let trial = Trial::begin(document).await;
+    let set = trial.ready(json!({})).await;
+    let names = set.toolbox.sets().remove(0).tools;
+    let names: Vec<_> = names.iter().map(|it| it.definition().qualified().to_string()).collect();
+    assert_eq!(names, ["s.list", "s.list_2"]);
+}
+
 #[tokio::test]
 async fn tools_are_chosen_by_tag_and_name() {
     let trial = Trial::begin(PETS).await;
@@ -297,7 +338,7 @@ async fn a_document_that_comes_later_is_found_later() {
     let set = Set::begin(&trial.source(&json!({})));
     assert!(set.error().await.contains("cannot be read"));
     fs::write(&file, PETS).unwrap();
-    assert!(set.sources.retry(&"s".parse().unwrap()));
+    assert!(set.toolbox.wake(&"s".parse().unwrap()));
     assert_eq!(set.status().await, SetStatus::Ready);
     assert_eq!(set.names().len(), 8);
 }

@@ -1,11 +1,12 @@
-//! What lies beneath a root and is Faber's own: its configuration, and where it keeps its data.
+//! What lies beneath a root and is Faber's own: its configuration, where it keeps its data, and the
+//! programs that its tools run.
 //!
 //! Whoever may change these decides what Faber does next, and closing the store's file here would
 //! drop the locks that SQLite has on it. So tools do not even open them: not by name, not behind
 //! a symlink, and not by another name of the same file.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -40,32 +41,15 @@ impl Hidden {
         if is_one { Err(refused(given)) } else { Ok(()) }
     }
 
-    /// Refuses to open a file that is one of them, by a path whose folders are no symlinks.
-    pub(crate) fn check_open(&self, dir: &Dir, path: &Path) -> io::Result<()> {
-        if self.0.is_empty() {
-            return Ok(());
-        }
-        let meta = dir.symlink_metadata(at(path))?;
-        let may_be_another = meta.is_symlink() || meta.nlink() > 1;
-        if self.covers(path) || (may_be_another && self.is_another(dir, path)) {
-            return Err(io::Error::other("it is Faber's own"));
-        }
-        Ok(())
+    /// Returns whether there is anything to keep tools away from.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
-    /// Refuses a file that is to change in a folder that is held open, wherever that is by now.
-    pub(crate) fn check_in(
-        &self,
-        (root, folder, name): (&Dir, &Dir, &Path),
-        given: &str,
-    ) -> Result<(), ToolError> {
-        let held = folder.dir_metadata().ok().map(|it| mark(&it));
-        let is_there = |it: &&PathBuf| {
-            let above = it.parent().unwrap_or(Path::new(""));
-            it.file_name() == name.file_name()
-                && root.metadata(at(above)).ok().map(|it| mark(&it)) == held
-        };
-        if self.0.iter().any(|it| is_there(&it)) { Err(refused(given)) } else { Ok(()) }
+    /// Returns whether a file, by whatever name it was found, is one of them.
+    pub(crate) fn is_own(&self, dir: &Dir, meta: &Metadata) -> bool {
+        let own = mark(meta);
+        self.0.iter().any(|it| dir.metadata(it).is_ok_and(|it| mark(&it) == own))
     }
 
     /// Returns whether a path leads to one of them, as far as it is there.
@@ -81,8 +65,7 @@ impl Hidden {
 
     /// Returns whether a file is one of them by another name.
     fn is_another(&self, dir: &Dir, path: &Path) -> bool {
-        let Some(own) = dir.metadata(at(path)).ok().map(|it| mark(&it)) else { return false };
-        self.0.iter().any(|it| dir.metadata(it).is_ok_and(|it| mark(&it) == own))
+        dir.metadata(at(path)).is_ok_and(|it| self.is_own(dir, &it))
     }
 }
 
@@ -98,11 +81,12 @@ fn real(path: &Path) -> Option<PathBuf> {
     Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?))
 }
 
-fn refused(given: &str) -> ToolError {
+/// Makes the error of a path that leads to one of them.
+pub(crate) fn refused(given: &str) -> ToolError {
     let given = shown(Path::new(given));
     let text = format!(
-        "Refused: Path is Faber's own: {given} (its configuration, or where it keeps its data, which \
-         no tool reads or writes)"
+        "Refused: Path is Faber's own: {given} (its configuration, where it keeps its data, or what \
+         its tools run: no tool reads or writes that)"
     );
     ToolError::failed(text).terminal()
 }

@@ -9,6 +9,7 @@ mod git;
 mod ignored;
 mod lines;
 mod replace;
+mod settled;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -211,13 +212,10 @@ impl Root {
 
     /// Opens a regular file to read, by its path inside the root. What is none is not waited for.
     pub(crate) fn open_file(&self, path: &Path) -> io::Result<(fs::File, Metadata)> {
-        self.hidden().check_open(self.dir(), path)?;
-        let file = self.dir().open_with(at(path), guarded(OpenOptions::new().read(true)))?;
-        let meta = file.metadata()?;
-        if !meta.is_file() {
-            return Err(io::Error::other(format!("it is {}", kind(&meta))));
+        if self.hidden().is_empty() {
+            return self.open_settled(path);
         }
-        Ok((file.into_std(), meta))
+        self.open_settled(&self.settled(path)?)
     }
 
     /// Makes a path relative to the root, without looking.
@@ -288,7 +286,7 @@ pub(crate) fn refused(given: &str) -> ToolError {
 }
 
 /// Adds what keeps an open from waiting, and from making a terminal ours.
-pub(crate) fn guarded(options: &mut OpenOptions) -> &OpenOptions {
+pub(crate) fn guarded(options: &mut OpenOptions) -> &mut OpenOptions {
     options.custom_flags(O_NONBLOCK | O_NOCTTY)
 }
 

@@ -92,7 +92,7 @@ struct System {
 
 impl System {
     fn new(root: &Path, config: SystemConfig, launcher: Launcher) -> io::Result<Self> {
-        let place = Place::new(root, launcher.hidden())?;
+        let place = Place::new(root, &launcher.own())?;
         let mut confinement = config.confine;
         confinement.write.push(place.root().to_owned());
         Ok(Self {
@@ -128,6 +128,11 @@ fn not_started(err: &io::Error) -> ToolError {
         _ => ErrorCode::UNAVAILABLE,
     };
     ToolError::new(code, format!("`bash` could not be started: {err}"))
+}
+
+/// Says that a command was not started because it could not be confined.
+fn not_confined(why: &str) -> ToolError {
+    ToolError::new(ErrorCode::UNAVAILABLE, format!("`bash` was not started: {why}")).terminal()
 }
 
 /// Says that a call was told to stop.

@@ -34,7 +34,7 @@ impl Served {
 /// The set `s`.
 pub(crate) struct Set {
     pub(crate) toolbox: Toolbox,
-    pub(crate) sources: Sources,
+    _sources: Sources,
 }
 
 impl Set {
@@ -43,8 +43,8 @@ impl Set {
             serde_json::from_value(json!({ "name": "s", "source": source })).unwrap();
         let toolbox = Toolbox::default();
         let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES);
-        sources.add(set).unwrap();
-        Self { toolbox, sources }
+        sources.put(set);
+        Self { toolbox, _sources: sources }
     }
 
     pub(crate) async fn ready(source: &Value) -> Self {
@@ -54,7 +54,9 @@ impl Set {
     }
 
     pub(crate) async fn status(&self) -> SetStatus {
-        self.sources.ready(&"s".parse().unwrap(), PATIENCE).await.unwrap()
+        let name = "s".parse().unwrap();
+        self.toolbox.wake(&name);
+        self.toolbox.settled_set(&name, PATIENCE).await.unwrap()
     }
 
     pub(crate) async fn error(&self) -> String {

@@ -30,6 +30,9 @@ pub(super) fn is_ours(code: RpcCode) -> bool {
     matches!(code, UNSENT | LOST | REFUSED | BUSY)
 }
 
+/// The field of structured content that has what is beside it.
+const BESIDE: &str = "$content";
+
 /// What a result carries.
 #[derive(Debug, PartialEq)]
 pub(super) struct Output {
@@ -40,14 +43,15 @@ pub(super) struct Output {
 
 /// Returns the output that a result carries.
 ///
-/// Structured content is preferred. Else one content is the output and several are a list; a text
+/// Structured content is preferred; what is not text beside it, such as an image, is added to it as
+/// the list `$content`, or stands behind it in a list where that cannot be. Else one content is the output and several are a list; a text
 /// is read as JSON if it is JSON, and everything but text is the object that describes it.
 pub(super) fn output(result: CallToolResult, most: usize) -> Result<Output, ToolError> {
     if result.is_error == Some(true) {
         return Err(ToolError::failed(complaint(&result)));
     }
     let output = match result.structured_content {
-        Some(value) => Output { value, binaries: Vec::new() },
+        Some(value) => structured(value, result.content),
         None => contents(result.content),
     };
     if json::bytes(&output.value) > most {
@@ -96,6 +100,32 @@ fn complaint(result: &CallToolResult) -> String {
         (true, Some(structured)) => structured.to_string(),
         (true, None) => "the tool failed and did not say why".to_owned(),
     }
+}
+
+/// Returns structured content with what is beside it. Texts say the same once more.
+fn structured(mut value: Value, contents: Vec<ContentBlock>) -> Output {
+    let beside = contents.into_iter().filter(|it| it.as_text().is_none());
+    let (places, values): (Vec<_>, Vec<_>) = beside.map(|it| (place(&it), content(it))).unzip();
+    let mut binaries = Vec::new();
+    if values.is_empty() {
+        return Output { value, binaries };
+    }
+    let (lead, first) = match &mut value {
+        Value::Object(fields) if !fields.contains_key(BESIDE) => {
+            fields.insert(BESIDE.to_owned(), Value::Array(values));
+            (format!("/{BESIDE}"), 0)
+        }
+        _ => {
+            value = std::iter::once(std::mem::take(&mut value)).chain(values).collect();
+            (String::new(), 1)
+        }
+    };
+    for (n, place) in places.into_iter().enumerate() {
+        let Some((at, mime_type)) = place else { continue };
+        let at = format!("{lead}/{}{at}", first + n);
+        binaries.extend(Binary::take(&mut value, at, &mime_type));
+    }
+    Output { value, binaries }
 }
 
 fn contents(contents: Vec<ContentBlock>) -> Output {
@@ -174,6 +204,24 @@ mod tests {
             json!({ "content": [{ "type": "image", "data": "AA==", "mimeType": "image/png" }] }),
             expect![[r#"{"type":"image","data":"AA==","mimeType":"image/png"}"#]],
         );
+    }
+
+    #[test]
+    fn what_is_beside_a_structure_is_kept() {
+        let image = |data: &str| json!({ "type": "image", "data": data, "mimeType": "image/png" });
+        let read = |structured: Value, content: Value| {
+            let result = json!({ "content": content, "structuredContent": structured });
+            let result = serde_json::from_value(result).unwrap();
+            let Output { value, binaries } = output(result, 1_000).unwrap();
+            (value, binaries.into_iter().map(|it| it.at).collect::<Vec<_>>())
+        };
+        let large = "A".repeat(shared::limits::INLINE_BINARY + 4);
+        let (value, places) =
+            read(json!({ "n": 1 }), json!([text("{}"), image("AA=="), image(&large)]));
+        assert_eq!(value, json!({ "n": 1, "$content": [image("AA=="), image("")] }));
+        assert_eq!(places, ["/$content/1/data"]);
+        let (value, places) = read(json!([1]), json!([image(&large), text("x")]));
+        assert_eq!((value, places), (json!([[1], image("")]), vec!["/1/data".to_owned()]));
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Child {
         let mut seen = Redaction::default();
         let env = variables(&spec.env, &mut seen).map_err(|err| err.to_string())?;
         let (name, cwd) = (spec.command.as_str(), spec.cwd.as_deref());
-        let program = Program { name, cwd, pass: &spec.pass, env: &env };
+        let program = Program { name, cwd, reads: None, pass: &spec.pass, env: &env };
         let unfit = |err: std::io::Error| program.complaint(&err);
         let mut command = program.command(&Launcher::none()).map_err(unfit)?;
         command.args(&spec.args);

@@ -62,7 +62,10 @@ fn clashes(toolbox: &Toolbox) -> Vec<Clash> {
         let (Found::Tool(tool) | Found::Inactive(tool)) = found else { return None };
         let meant = tool.definition().qualified().to_string();
         let others = tools.iter().map(|it| it.qualified().to_string());
-        let others = others.filter(|it| *it != meant).collect();
+        let others: Vec<String> = others.filter(|it| *it != meant).collect();
+        if others.is_empty() {
+            return None;
+        }
         Some(Clash { name, meant, is_off, others })
     };
     several.filter_map(clash).collect()

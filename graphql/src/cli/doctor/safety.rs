@@ -7,11 +7,26 @@ use executor::{confine, sources::SetConfig};
 use super::Check;
 use crate::config::AccessConfig;
 
-/// Says what of a confinement this kernel has.
-pub(super) fn confinement() -> Check {
-    let support = confine::support();
-    let found = format!("{support}; limits and a clean environment hold everywhere");
-    Check { name: "confinement".to_owned(), found: Ok(found), help: "" }
+/// Says what of a confinement this kernel has, and whether that is enough for the sets that are
+/// switched on.
+pub(super) fn confinement(sets: &[SetConfig], support: confine::Support) -> Check {
+    let there = format!("{support}; limits and a clean environment hold everywhere");
+    let refused = sets.iter().filter(|it| it.active && it.is_refused(support));
+    let refused: Vec<_> = refused.map(|it| it.name.as_str()).collect();
+    let usual = support.missing(&confine::Confinement::default());
+    let found = match (refused.as_slice(), usual) {
+        ([], None) => Ok(there),
+        ([], Some(missing)) => {
+            Ok(format!("{there}; commands to be confined are refused: nothing sees to {missing}"))
+        }
+        (refused, _) => {
+            let names = refused.join("`, `");
+            Err(format!("commands of `{names}` are refused here: {there}"))
+        }
+    };
+    let help = "run Faber on Linux 6.2 or newer, with Landlock and seccomp, or say \
+                `confine: {required: false}` where a command may do without";
+    Check { name: "confinement".to_owned(), found, help }
 }
 
 /// Says who may connect to a server at `listen`.
@@ -105,6 +120,34 @@ mod tests {
                 "✗ the access token `OWNER` is not there: set `OWNER` in Faber's environment, or remove it from `access.tokens`"
             ],
         );
+    }
+
+    #[test]
+    fn what_is_refused_here_is_not_well() {
+        let all = confine::Support {
+            files: true,
+            tcp: true,
+            signals: true,
+            calls: true,
+            privileges: true,
+        };
+        let set = |active: bool, confine: Value| -> SetConfig {
+            let source = json!({ "builtin": "system_tools", "system": { "confine": confine } });
+            let set = json!({ "name": "sh", "active": active, "source": source });
+            serde_json::from_value(set).unwrap()
+        };
+        let is_well = |set, support| confinement(&[set], support).found.is_ok();
+        let old = confine::Support { files: false, ..all };
+        let open = confine::Support { calls: false, ..all };
+        assert!(is_well(set(true, json!({})), all));
+        for support in [old, open] {
+            assert!(!is_well(set(true, json!({})), support));
+            assert!(is_well(set(false, json!({})), support));
+            assert!(is_well(set(true, json!({ "required": false })), support));
+            let said = confinement(&[], support).found.unwrap();
+            assert!(said.contains("are refused"), "{said}");
+        }
+        assert!(is_well(set(true, json!({ "network": true, "sockets": true })), open));
     }
 
     #[test]

@@ -1,12 +1,46 @@
 //! What models really write.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::{CallFormat, CallFormat::*, calls, check, check_none, read};
+use crate::calls::{KnownTool, parse_tool_calls};
 
 fn check_glob(texts: &[&str], format: CallFormat) {
     for text in texts {
         check(text, "file_tools.glob", json!({ "pattern": "*.py" }), format);
+    }
+}
+
+#[test]
+fn names_may_have_spaces_and_letters_of_any_script() {
+    let known = |name: &str| {
+        let name = ["show one", "Größe"].into_iter().find(|it| *it == name)?;
+        Some(Arc::new(KnownTool { name: name.parse().unwrap(), parameters: Vec::new() }))
+    };
+    let read = |text: &str| {
+        let calls = parse_tool_calls(text, &known).unwrap();
+        calls.iter().map(|it| format!("{} {}", it.tool, Value::from(it.args.clone()))).collect()
+    };
+    for text in [
+        r#"TOOL: show one ARGS: {"id": 1}"#,
+        r#"**TOOL:** `show one` **ARGS:** {"id": 1}"#,
+        r#"TOOL: "show one", Tool Input: {"id": 1}"#,
+        "TOOL: show one\nARGS: {\"id\": 1}",
+    ] {
+        let found: Vec<String> = read(text);
+        assert_eq!(found, [r#"show one {"id":1}"#], "{text}");
+    }
+    for text in ["TOOL: Größe ARGS: {\"id\": 1}", "use Größe with {\"id\": 1}"] {
+        let found: Vec<String> = read(text);
+        assert_eq!(found, [r#"Größe {"id":1}"#], "{text}");
+    }
+    let found: Vec<String> = read("TOOL: show one\nIt has no arguments.");
+    assert_eq!(found, ["show one {}"]);
+    for text in ["TOOL: show one more ARGS: {}", "TOOL: show one RESULT: 1", "use Größen with {}"]
+    {
+        assert_eq!(read(text), Vec::<String>::new(), "{text}");
     }
 }
 

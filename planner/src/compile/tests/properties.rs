@@ -286,6 +286,11 @@ proptest! {
         }
         let again = compile_with(&Draft::from_plan(&plan), about(), &catalog(), &SubPlans::of(&plan));
         prop_assert_eq!(again.unwrap().to_unchecked().steps, plan.to_unchecked().steps);
+        let exported = serde_json::to_string(&Draft::exported(&plan)).unwrap();
+        let read = super::super::parse(&exported).unwrap();
+        let again = compile_with(&read, about(), &catalog(), &SubPlans::of(&plan)).unwrap();
+        prop_assert_eq!(again.to_unchecked().steps, plan.to_unchecked().steps);
+        prop_assert_eq!(&again.about().query, &plan.about().query);
     }
 
     #[test]

@@ -75,3 +75,40 @@ async fn what_may_not_take_part_has_no_influence() {
     assert!((selection.matches[0].score - 0.18).abs() < 1e-6, "{selection:?}");
     assert_eq!(selection.without_meaning, None, "nobody asked for meaning");
 }
+
+#[tokio::test]
+async fn what_executions_have_taught_moves_tools_a_little() {
+    let (known, tools) = world();
+    let selector = Selector::new(Some(known));
+    let at = Timestamp::UNIX_EPOCH;
+    let (good, bad): (ToolName, ToolName) =
+        ("tools.order_1".parse().unwrap(), "tools.order_2".parse().unwrap());
+    let mut outcomes = Outcomes::default();
+    let learned = async |outcomes: &Outcomes, query: &str| {
+        let ask = Ask { taught: Some((outcomes, at)), ..ask(query, Criterion::Hybrid) };
+        chosen(&selector, &tools, &ask).await
+    };
+    let before = learned(&outcomes, "read form K2").await;
+    assert!(before.iter().all(|it| it.learned.is_none()), "{before:?}");
+    assert_eq!(selector.kind(&outcomes, "read form K2").await.unwrap(), None);
+    // It is of the same kind as “how late is it”, and of no other.
+    outcomes.learn(None, "how late is it", &[(good.clone(), true)], at);
+    assert_eq!(selector.kind(&outcomes, "how late is it").await.unwrap(), Some(0));
+    assert_eq!(learned(&outcomes, "read form K2").await, before, "that was another kind of query");
+    for _ in 0..18 {
+        let kind = selector.kind(&outcomes, "read form K2").await.unwrap();
+        outcomes.learn(kind, "read form K2", &[(good.clone(), true), (bad.clone(), false)], at);
+    }
+    assert_eq!(outcomes.queries().len(), 2);
+    let after = learned(&outcomes, "read form K2").await;
+    let score = |matches: &[Match], at: usize| {
+        let found = matches.iter().find(|it| it.at == at).unwrap();
+        (found.score, found.learned)
+    };
+    for (place, verdict) in [(2, 0.9), (3, -0.9)] {
+        let ((was, _), (is, learned)) = (score(&before, place), score(&after, place));
+        assert!((learned.unwrap() - verdict).abs() < 1e-9, "{after:?}");
+        assert!((is - was - 0.05 * verdict).abs() < 1e-9, "{was} {is}");
+    }
+    assert_eq!(after.iter().find(|it| it.at == 0).and_then(|it| it.learned), None);
+}

@@ -7,7 +7,7 @@ use crate::select::{
     Centroid, Similarity, collision,
     parts::{PARTS, parts},
     rows::Rows,
-    vector::cosine,
+    vector::{Compared, cosine, slack},
 };
 
 fn vectors(dimensions: usize, most: usize) -> impl Strategy<Value = Vec<Vec<f32>>> {
@@ -18,7 +18,7 @@ proptest! {
     #[test]
     fn the_nearest_are_the_nearest(rows in vectors(37, 60), query in vec(-1.0_f32..1.0, 37), most in 0_usize..8) {
         let index = Rows::new(rows.iter().enumerate().map(|(at, it)| (at * 2, it.as_slice())));
-        let found = index.nearest(&query, most, |at| at % 3 != 0);
+        let found = index.nearest(&Compared::new(query.clone()), most, |at| at % 3 != 0);
         let mut expected: Vec<(usize, f64)> = rows
             .iter()
             .enumerate()
@@ -28,6 +28,16 @@ proptest! {
         expected.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         expected.truncate(most);
         prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_quick_cosine_is_near_the_exact_one(
+        (a, b) in (1_usize..200).prop_flat_map(|it| (vec(-9.0_f32..9.0, it), vec(-1e-3_f32..1e-3, it))),
+    ) {
+        let rows = Rows::new([(0, a.as_slice())].into_iter());
+        let mut quick = Vec::new();
+        rows.quick_cosines(&[Compared::new(b.clone())], |_, _, it| quick.push(f64::from(it)));
+        prop_assert!((quick[0] - cosine(&a, &b)).abs() <= slack(a.len()), "{quick:?}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
     sync::Arc,
 };
 
@@ -262,6 +263,21 @@ impl Documents for Memory {
 
     async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
         self.state().kept.saved.get(name).map(|it| read(name, it)).transpose()
+    }
+
+    async fn saved_plans(
+        &self,
+        after: Option<&str>,
+        first: usize,
+    ) -> Result<Vec<SavedPlan>, StoreError> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let state = self.state();
+        let found = state.kept.saved.range::<str, _>((from, Bound::Unbounded));
+        found.take(first).map(|(name, it)| read(name, it)).collect()
+    }
+
+    async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError> {
+        Ok(self.state().kept.saved.remove(name).is_some())
     }
 
     async fn check(&self) -> Result<(), StoreError> {

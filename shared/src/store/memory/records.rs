@@ -25,14 +25,12 @@ pub(super) struct KeptRecords {
 
 impl KeptRecords {
     fn put(&mut self, record: &Record, unless: &Unless) -> Result<bool, StoreError> {
-        let (json, before) = (record.encode()?, unless.encode());
-        let (kind, name) = (record.kind, &record.name);
+        let (json, kind, name) = (record.encode()?, record.kind, &record.name);
         let of_kind = self.kinds.entry(kind).or_default();
         let there = of_kind.get(name);
         let may_write = match unless {
             Unless::Never => true,
             Unless::Exists => there.is_none(),
-            Unless::IsNot(_) => there.map(|(_, json)| json) == before.as_ref(),
             Unless::ChangedSince(at) => there.is_some_and(|it| it.0 == *at),
         };
         if !may_write {

@@ -204,14 +204,28 @@ impl Documents for Mongo {
     }
 
     async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
-        let Some(row) = self.find("saved", name).await? else { return Ok(None) };
-        let inputs = row.get_str("inputs").ok().map(serde_json::from_str).transpose();
-        Ok(Some(SavedPlan {
-            name: name.to_owned(),
-            plan: rows::parse(&row, "planId", name)?,
-            inputs: inputs.map_err(|err| StoreError::corrupt(name, err))?,
-            at: rows::time(&row, "at", name)?,
-        }))
+        self.find("saved", name).await?.map(|it| saved_plan(&it)).transpose()
+    }
+
+    async fn saved_plans(
+        &self,
+        after: Option<&str>,
+        first: usize,
+    ) -> Result<Vec<SavedPlan>, StoreError> {
+        if first == 0 {
+            return Ok(Vec::new());
+        }
+        let behind = after.map_or_else(Row::new, |it| doc! { "_id": { "$gt": it } });
+        let saved = self.collection("saved");
+        let found = saved.find(behind).sort(doc! { "_id": 1 }).limit(lists::limit(first)).await;
+        let found = found.map_err(|err| failed(&err))?;
+        let rows: Vec<Row> = found.try_collect().await.map_err(|err| failed(&err))?;
+        lists::good(rows.iter().map(saved_plan))
+    }
+
+    async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError> {
+        let removed = self.collection("saved").delete_one(doc! { "_id": name }).await;
+        removed.map(|it| it.deleted_count > 0).map_err(|err| failed(&err))
     }
 
     async fn check(&self) -> Result<(), StoreError> {
@@ -219,6 +233,17 @@ impl Documents for Mongo {
         let put = self.collection("meta").replace_one(id.clone(), id).upsert(true).await;
         put.map_err(|err| failed(&err)).map(drop)
     }
+}
+
+fn saved_plan(row: &Row) -> Result<SavedPlan, StoreError> {
+    let name = rows::text(row, "_id", "a saved plan")?;
+    let inputs = row.get_str("inputs").ok().map(serde_json::from_str).transpose();
+    Ok(SavedPlan {
+        name: name.to_owned(),
+        plan: rows::parse(row, "planId", name)?,
+        inputs: inputs.map_err(|err| StoreError::corrupt(name, err))?,
+        at: rows::time(row, "at", name)?,
+    })
 }
 
 impl Mongo {

@@ -38,8 +38,6 @@ const TRIES: usize = 3;
 enum Writing {
     Insert(Row),
     Replace(Row),
-    /// In the place of one that says exactly this.
-    Exchange(String, Row),
     /// Only where the one that is there was written at this time, in microseconds.
     Change(Row, i64),
     Remove(Row),
@@ -62,19 +60,6 @@ impl Writing {
                 let replace = records.replace_one(id, row).upsert(true);
                 with(session, replace, ReplaceOne::session).await?;
                 Ok(true)
-            }
-            // Both in one document would be more than it may have, so this needs the transaction:
-            // there nobody else writes in between.
-            Self::Exchange(before, row) => {
-                let Some(session) = session else { return Ok(false) };
-                let id = doc! { "_id": row.get("_id") };
-                let there = records.find_one(id.clone()).session(&mut *session).await?;
-                if there.is_none_or(|it| !matches!(it.get_str("json"), Ok(json) if json == before))
-                {
-                    return Ok(false);
-                }
-                let replaced = records.replace_one(id, row).session(session).await?;
-                Ok(replaced.matched_count > 0)
             }
             Self::Change(row, since) => {
                 let before = doc! { "_id": row.get("_id"), "at": since };
@@ -115,7 +100,6 @@ impl Records for Mongo {
             Unless::Never => Writing::Replace(row),
             Unless::Exists => Writing::Insert(row),
             Unless::ChangedSince(at) => Writing::Change(row, at.timestamp_micros()),
-            Unless::IsNot(_) => Writing::Exchange(unless.encode().unwrap_or_default(), row),
         };
         let put = self.write_record(record.kind, &writing).await?;
         if record.kind == RecordKind::Call {
@@ -203,8 +187,8 @@ impl Mongo {
         let mut tries = 0;
         loop {
             tries += 1;
-            let written = if kind.is_agreed() || matches!(writing, Writing::Exchange(..)) {
-                self.write_and_count(writing, kind.is_agreed()).await
+            let written = if kind.is_agreed() {
+                self.write_and_count(writing).await
             } else {
                 writing.run(&self.collection(RECORDS), None).await
             };
@@ -222,15 +206,15 @@ impl Mongo {
     }
 
     /// Writes in one transaction, and counts what all must agree on.
-    async fn write_and_count(&self, writing: &Writing, is_counted: bool) -> Result<bool, Error> {
+    async fn write_and_count(&self, writing: &Writing) -> Result<bool, Error> {
         let (records, meta) = (self.collection(RECORDS), self.collection("meta"));
         let mut session = self.database.client().start_session().await?;
         let transaction = session.start_transaction().and_run(
-            (writing, records, meta, is_counted),
-            |session, (writing, records, meta, is_counted)| {
+            (writing, records, meta),
+            |session, (writing, records, meta)| {
                 async move {
                     let is_changed = writing.run(records, Some(session)).await?;
-                    if is_changed && *is_counted {
+                    if is_changed {
                         let more = doc! { "$inc": { "revision": 1_i64 } };
                         let counted = meta.update_one(doc! { "_id": RECORDS }, more).upsert(true);
                         counted.session(session).await?;

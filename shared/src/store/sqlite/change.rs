@@ -64,6 +64,9 @@ pub(super) enum Change {
         inputs: Option<String>,
         at: i64,
     },
+    Unsave {
+        name: String,
+    },
     Record {
         row: RecordRow,
         unless: Unless,
@@ -185,6 +188,12 @@ impl Change {
             Self::Save { name, plan, inputs, at } => {
                 let sql = "INSERT OR REPLACE INTO saved VALUES (?1, ?2, ?3, ?4)";
                 connection.prepare_cached(sql)?.execute(params![name, plan, inputs, at])?;
+            }
+            Self::Unsave { name } => {
+                let sql = "DELETE FROM saved WHERE name = ?1";
+                if connection.prepare_cached(sql)?.execute([name])? == 0 {
+                    return Ok(Answer::Absent);
+                }
             }
             Self::Record { row, unless } => return ledger.calls.put(connection, row, unless),
             Self::Usage(usage) => usage::add(connection, usage)?,

@@ -90,10 +90,9 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 
 fn open_failed(path: &Path, err: &rusqlite::Error) -> StoreError {
     match failed(err) {
-        StoreError::Unavailable(why) => {
+        StoreError::Unavailable(why) | StoreError::Corrupt { why, .. } => {
             StoreError::Unavailable(format!("`{}`: {why}", path.display()))
         }
-        StoreError::Corrupt { why, .. } => StoreError::corrupt(path.display(), why),
         other => other,
     }
 }
@@ -115,7 +114,8 @@ pub(super) fn failed(err: &rusqlite::Error) -> StoreError {
         }
         Some(ErrorCode::SystemIoFailure) => "the disk reports an error: check it",
         Some(ErrorCode::NotADatabase) => {
-            return StoreError::corrupt("the store", "the file is no SQLite database");
+            let why = "the file is no SQLite database: choose another with `--store sqlite:PATH`";
+            return StoreError::corrupt("the store", why);
         }
         Some(ErrorCode::DatabaseCorrupt) => {
             let why =

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{
     Answer, Change, Sqlite,
@@ -162,6 +162,32 @@ impl Documents for Sqlite {
                 one(connection, sql, &name, saved_plan)
             })
             .await
+    }
+
+    async fn saved_plans(
+        &self,
+        after: Option<&str>,
+        first: usize,
+    ) -> Result<Vec<SavedPlan>, StoreError> {
+        let (after, first) = (after.map(str::to_owned), i64::try_from(first).unwrap_or(i64::MAX));
+        self.readers
+            .read(move |connection| {
+                let sql = "SELECT name, plan, inputs, at FROM saved \
+                     WHERE ?1 IS NULL OR name > ?1 ORDER BY name LIMIT ?2";
+                let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
+                let mut found =
+                    statement.query(params![after, first]).map_err(|err| failed(&err))?;
+                let mut saved = Vec::new();
+                while let Some(row) = found.next().map_err(|err| failed(&err))? {
+                    saved.extend(good(saved_plan(row))?);
+                }
+                Ok(saved)
+            })
+            .await
+    }
+
+    async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError> {
+        Ok(self.write(Change::Unsave { name: name.to_owned() }).await?.is_done())
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -30,15 +30,13 @@ pub(super) struct RecordRow {
     name: String,
     at: i64,
     json: String,
-    /// What it must say until then, where that is asked.
-    before: Option<String>,
 }
 
 impl RecordRow {
-    fn new(record: &Record, unless: &Unless) -> Result<Self, StoreError> {
+    fn new(record: &Record) -> Result<Self, StoreError> {
         let Record { kind, name, at, .. } = record;
-        let (json, before) = (record.encode()?, unless.encode());
-        Ok(Self { kind: *kind, name: name.clone(), at: at.timestamp_micros(), json, before })
+        let json = record.encode()?;
+        Ok(Self { kind: *kind, name: name.clone(), at: at.timestamp_micros(), json })
     }
 
     pub(super) fn kind(&self) -> RecordKind {
@@ -65,7 +63,7 @@ impl Calls {
         row: &RecordRow,
         unless: &Unless,
     ) -> rusqlite::Result<Answer> {
-        let RecordRow { kind, name, at, json, before } = row;
+        let RecordRow { kind, name, at, json } = row;
         let kind = kind.as_str();
         let written = match unless {
             Unless::Never => {
@@ -77,11 +75,6 @@ impl Calls {
                 let sql = "INSERT INTO records (kind, name, at, json) VALUES (?1, ?2, ?3, ?4)
                     ON CONFLICT (kind, name) DO NOTHING";
                 connection.prepare_cached(sql)?.execute(params![kind, name, at, json])?
-            }
-            Unless::IsNot(_) => {
-                let sql = "UPDATE records SET at = ?3, json = ?4
-                    WHERE kind = ?1 AND name = ?2 AND json = ?5";
-                connection.prepare_cached(sql)?.execute(params![kind, name, at, json, before])?
             }
             Unless::ChangedSince(since) => {
                 let sql = "UPDATE records SET at = ?3, json = ?4
@@ -168,7 +161,7 @@ impl Sqlite {
 #[async_trait]
 impl Records for Sqlite {
     async fn put_record(&self, record: &Record, unless: Unless) -> Result<bool, StoreError> {
-        let row = RecordRow::new(record, &unless)?;
+        let row = RecordRow::new(record)?;
         Ok(self.write(Change::Record { row, unless }).await?.is_done())
     }
 

@@ -1,12 +1,14 @@
 use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt},
+    sync::atomic::{AtomicBool, Ordering},
     thread,
 };
 
 use expect_test::expect;
 use serde_json::json;
 use shared::limits;
+use tokio::runtime::Runtime;
 
 use crate::tool::builtin::{Root, project::Project};
 
@@ -434,4 +436,99 @@ async fn what_is_faber_s_own_is_not_touched() {
     assert!(!listed.contains("x.db"), "{listed}");
     let written = project.call("write_file", json!({ "file_path": "b", "content": "x" })).await;
     assert!(written.contains("Wrote"), "{written}");
+}
+
+/// Closing a file drops the locks that SQLite has on it: it must not even be opened.
+#[tokio::test]
+async fn what_is_faber_s_own_is_not_found_behind_a_symlink_to_a_folder() {
+    let mut project = Project::with(&[
+        ("faber.yaml", "own"),
+        ("data/x.db", "own"),
+        ("src/a.txt", "free own"),
+        ("src/deep/b.rs", "fn own() {}"),
+    ]);
+    let own = ["faber.yaml", "data"].map(|it| project.path(it));
+    project.root = Root::open(project.path("")).unwrap().hiding(&own);
+    project.link(".", "link");
+    project.link("src", "source");
+    let calls = [
+        ("grep", json!({ "path": "link", "pattern": "own" })),
+        ("grep", json!({ "path": "link/link", "pattern": "own" })),
+        ("glob", json!({ "path": "link", "pattern": "**/*" })),
+        ("glob", json!({ "pattern": "link/data/*" })),
+        ("glob", json!({ "pattern": "link/*" })),
+        ("tree", json!({ "path": "link", "depth": 3 })),
+        ("find_definition", json!({ "path": "link", "name": "own" })),
+    ];
+    for (tool, args) in calls {
+        let said = project.call(tool, args).await;
+        assert!(!said.contains("faber.yaml") && !said.contains("x.db"), "{tool}: {said}");
+    }
+    project
+        .check(
+            "grep",
+            json!({ "path": "source", "pattern": "own" }),
+            expect![[r"
+                Found 2 file(s) with matches:
+                  source/a.txt
+                  source/deep/b.rs"]],
+        )
+        .await;
+    let args = json!({ "pattern": "source/**/*.rs" });
+    project
+        .check(
+            "glob",
+            args,
+            expect![[r"
+                Found 1 file(s) matching 'source/**/*.rs':
+                  source/deep/b.rs"]],
+        )
+        .await;
+    let args = json!({ "path": "source", "name": "own" });
+    let found = project.call("find_definition", args).await;
+    assert!(found.contains("source/deep/b.rs:1: fn own() {}"), "{found}");
+    let drawn = project.call("tree", json!({ "path": "source" })).await;
+    assert!(drawn.starts_with("source/\n├── deep/"), "{drawn}");
+}
+
+/// Somebody swaps files for symlinks to what is Faber's own, again and again, while they are read
+/// and added to.
+#[test]
+fn no_race_leads_to_what_is_faber_s_own() {
+    let mut project = Project::with(&[("data/own", "hush"), ("own", "hush"), ("real/own", "free")]);
+    project.root =
+        Root::open(project.path("")).unwrap().hiding(&["data", "own"].map(|it| project.path(it)));
+    project.file("file", "free");
+    project.link("own", "file.link");
+    project.link("data", "real.link");
+    let done = AtomicBool::new(false);
+    let swap = || {
+        while !done.load(Ordering::Relaxed) {
+            for (from, at) in
+                [("file", "door"), ("file.link", "door"), ("real", "way"), ("real.link", "way")]
+            {
+                fs::rename(project.path(from), project.path(at)).unwrap();
+                fs::rename(project.path(at), project.path(from)).unwrap();
+            }
+        }
+    };
+    let runtime = Runtime::new().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(swap);
+        for round in 0..6_000 {
+            let path = if round % 2 == 0 { "door" } else { "way/own" };
+            let text = runtime.block_on(project.call("read_file", json!({ "file_path": path })));
+            assert!(!text.contains("hush"), "{text}");
+            // A new file in the place of one that is away would be in the way.
+            let place = project.root.place(path).ok().filter(|it| it.meta.is_some());
+            if let Some(target) = place.and_then(|it| project.root.target(&it).ok())
+                && target.exists()
+                && path != "door"
+            {
+                let _ = target.append(b"x");
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!((project.text("data/own"), project.text("own")), ("hush".into(), "hush".into()));
 }

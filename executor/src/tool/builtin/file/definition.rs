@@ -85,7 +85,7 @@ impl Hunt<'_> {
             let matcher = search::matcher(&language.pattern(self.name), false)?;
             self.matchers.insert(key, matcher);
         }
-        let shown = shown(path);
+        let shown = shown(&walk.called(path));
         let mut found = Vec::new();
         let (name, room) = (self.name, DEFINITIONS - self.lines.count());
         let see = |seen: Seen<'_>| {

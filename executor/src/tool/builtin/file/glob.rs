@@ -51,14 +51,15 @@ pub(super) fn glob(root: &Root, args: &Glob, stop: &Stop) -> Result<String, Tool
     let mut walk = Walk::new(root, Rules::Git, stop);
     let mut matches = Vec::new();
     if root.dir().metadata(at(&pattern.from)).is_ok_and(|it| it.is_dir()) {
-        walk.begin(&pattern.from, Kind::Folder);
+        walk.begin(&pattern.from, Kind::Folder)?;
     }
     while let Some(entry) = walk.next()? {
-        if !pattern.matches(&entry.path) {
+        let path = walk.called(&entry.path);
+        if !pattern.matches(&path) {
             continue;
         }
         if let Some(meta) = file(root, &entry.path, entry.kind) {
-            matches.push(Match { modified: meta.modified().ok(), path: entry.path });
+            matches.push(Match { modified: meta.modified().ok(), path: path.into_owned() });
         }
     }
     matches.sort_unstable_by(|a, b| {

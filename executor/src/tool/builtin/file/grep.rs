@@ -103,7 +103,7 @@ pub(super) fn grep(root: &Root, args: &Grep, stop: &Stop) -> Result<String, Tool
 impl Hunt<'_> {
     /// Searches a file, and says whether to go on.
     fn search(&mut self, path: &Path, walk: &mut Walk<'_>) -> Result<bool, ToolError> {
-        let shown = shown(path);
+        let shown = shown(&walk.called(path));
         let mut page = Page::default();
         let (mode, room) = (self.mode, LINES - self.lines.count());
         let see = |seen: Seen<'_>| page.see(&seen, mode, (&shown, room));

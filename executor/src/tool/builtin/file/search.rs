@@ -105,14 +105,14 @@ pub(super) fn bad_pattern(pattern: &str, why: impl fmt::Display) -> ToolError {
     ToolError::failed(format!("Invalid pattern '{pattern}': {why}")).terminal()
 }
 
-/// Searches a file for as long as whoever sees it wants more.
+/// Searches a file, by its settled path, for as long as whoever sees it wants more.
 pub(super) fn search_file(
     (root, path, stop): (&Root, &Path, &Stop),
     searcher: &mut Searcher,
     matcher: &RegexMatcher,
     see: impl FnMut(Seen<'_>) -> bool,
 ) -> Searched {
-    match root.open_file(path) {
+    match root.open_settled(path) {
         Ok((file, _)) => search((file, stop), searcher, matcher, see),
         Err(_) => Searched::Unreadable,
     }

@@ -49,7 +49,7 @@ struct Drawing<'a> {
 pub(super) fn tree(root: &Root, args: &Tree, stop: &Stop) -> Result<String, ToolError> {
     let place = root.folder(args.path.as_deref())?;
     let mut walk = Walk::new(root, Rules::Ignored, stop);
-    let start = walk.begin(&place.path, Kind::Folder);
+    let start = walk.begin(&place.path, Kind::Folder)?;
     let mut drawing = Drawing {
         root,
         walk,

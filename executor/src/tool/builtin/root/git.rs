@@ -2,17 +2,13 @@
 //!
 //! Whoever may write a hook or a setting there has a program run by the next person, or the next
 //! program, that uses Git. So a change looks where it leads, by names and behind symlinks, before
-//! any folder is made and again once the folder is held open.
+//! any folder is made and again before the folder is opened, which then follows no symlink.
 
-use std::{
-    io,
-    path::{Component, Path, PathBuf},
-};
+use std::path::{Component, Path, PathBuf};
 
-use cap_std::fs::{Dir, MetadataExt as _};
 use shared::tool::ToolError;
 
-use super::{GitWrites, Place, Root, at, failure, shown};
+use super::{GitWrites, Root, at, shown};
 
 /// The folder of a repository; in a worktree or a submodule it is a file that names one.
 const GIT: &str = ".git";
@@ -25,31 +21,6 @@ impl Root {
         }
         if is_git(path) || self.real_path(path).is_none_or(|it| is_git(&it)) {
             return Err(refused(given));
-        }
-        Ok(())
-    }
-
-    /// Refuses a folder, held open, that is not the one which `path` means now or that lies in
-    /// `.git`: somebody may have put a symlink in its way.
-    pub(super) fn keeps_git_in(
-        &self,
-        place: &Place,
-        folder: &Path,
-        held: &Dir,
-    ) -> Result<(), ToolError> {
-        if self.0.git == GitWrites::Allowed {
-            return Ok(());
-        }
-        let mark = |dir: &Dir| dir.dir_metadata().map(|it| (it.dev(), it.ino()));
-        let real = || -> io::Result<(PathBuf, Dir)> {
-            let path = self.dir().canonicalize(at(folder))?;
-            let dir = self.dir().open_dir(at(&path))?;
-            Ok((path, dir))
-        };
-        let fail = |err: io::Error| failure("write", &place.given, &err);
-        let (path, dir) = real().map_err(fail)?;
-        if is_git(&path) || mark(&dir).map_err(fail)? != mark(held).map_err(fail)? {
-            return Err(refused(&place.given));
         }
         Ok(())
     }

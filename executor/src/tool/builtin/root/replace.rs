@@ -17,11 +17,12 @@ use cap_std::fs::{
 use cap_tempfile::TempFile;
 use shared::tool::ToolError;
 
-use super::{Place, Root, at, failure, guarded, kind, shown};
+use super::{super::hidden::refused, Place, Root, at, failure, kind, shown};
 
 /// A file that is about to change, in a folder that is held open.
 #[derive(Debug)]
 pub(crate) struct Target {
+    root: Root,
     given: String,
     dir: Dir,
     name: OsString,
@@ -49,38 +50,29 @@ impl Root {
         if place.meta.is_some() {
             place.file()?;
         }
-        let path = self.settled(place)?;
-        self.keeps_git(&place.given, &path)?;
         let fail = |err: io::Error| failure("write", &place.given, &err);
+        let path = self.settled(&place.path).map_err(|err| match err.kind() {
+            io::ErrorKind::NotFound => {
+                let text = format!("{} is a symlink to nothing", place.given);
+                ToolError::failed(text).terminal()
+            }
+            _ => failure("follow", &place.given, &err),
+        })?;
+        self.keeps_git(&place.given, &path)?;
+        if self.hidden().covers(&path) {
+            return Err(refused(&place.given));
+        }
         let name = path.file_name().unwrap_or_default().to_owned();
-        let folder = path.parent().unwrap_or(Path::new(""));
-        let dir = self.dir().open_dir(at(folder)).map_err(fail)?;
-        self.keeps_git_in(place, folder, &dir)?;
-        self.hidden().check_in((self.dir(), &dir, Path::new(&name)), &place.given)?;
+        let dir = self.open_folder(path.parent().unwrap_or(Path::new(""))).map_err(fail)?;
         let was = match dir.symlink_metadata(&name) {
             Ok(meta) => Some(meta),
             Err(err) if err.kind() == io::ErrorKind::NotFound => None,
             Err(err) => return Err(fail(err)),
         };
-        let target = Target { given: place.given.clone(), dir, name, path, was };
+        let target =
+            Target { root: self.clone(), given: place.given.clone(), dir, name, path, was };
         target.may_be_changed()?;
         Ok(target)
-    }
-
-    /// Follows a symlink to what it points to, which must be there.
-    fn settled(&self, place: &Place) -> Result<PathBuf, ToolError> {
-        match self.dir().symlink_metadata(at(&place.path)) {
-            Ok(meta) if meta.is_symlink() => {
-                self.dir().canonicalize(&place.path).map_err(|err| match err.kind() {
-                    io::ErrorKind::NotFound => {
-                        let text = format!("{} is a symlink to nothing", place.given);
-                        ToolError::failed(text).terminal()
-                    }
-                    _ => failure("follow", &place.given, &err),
-                })
-            }
-            _ => Ok(place.path.clone()),
-        }
     }
 }
 
@@ -98,7 +90,7 @@ impl Target {
     /// Reads the whole file, if it has no more than some bytes.
     pub(crate) fn read(&self, most: u64) -> Result<Vec<u8>, ToolError> {
         let read = || {
-            let file = self.dir.open_with(&self.name, guarded(OpenOptions::new().read(true)))?;
+            let (file, _) = self.open(OpenOptions::new().read(true))?;
             let mut bytes = Vec::new();
             file.take(most + 1).read_to_end(&mut bytes)?;
             Ok(bytes)
@@ -124,17 +116,18 @@ impl Target {
     pub(crate) fn back_up(&self, content: &[u8]) -> Result<String, ToolError> {
         let mut name = self.name.clone();
         name.push(".bak");
+        if self.root.hidden().covers(&self.path.with_file_name(&name)) {
+            return Err(refused(&format!("{}.bak", self.given)));
+        }
         self.put(&name, content).map_err(|err| failure("back up", &self.given, &err))?;
         Ok(shown(&self.path.with_file_name(name)))
     }
 
     /// Adds content at the end of the file. If that fails, part of it may be there.
     pub(crate) fn append(&self, content: &[u8]) -> Result<(), ToolError> {
-        let mut options = OpenOptions::new();
-        let options = guarded(options.append(true).create(true));
         let fail = |err: io::Error| failure("append to", &self.given, &err);
-        let mut file = self.dir.open_with(&self.name, options).map_err(fail)?;
-        let meta = file.metadata().map_err(fail)?;
+        let opened = self.open(OpenOptions::new().append(true).create(true));
+        let (mut file, meta) = opened.map_err(fail)?;
         if !meta.is_file() {
             return Err(self.not_a_file(&meta));
         }
@@ -154,8 +147,15 @@ impl Target {
             let text = format!("Cannot write {}: it is read-only", self.given);
             return Err(ToolError::failed(text));
         }
-        let opened = self.dir.open_with(&self.name, guarded(OpenOptions::new().write(true)));
+        if self.root.hidden().is_own(self.root.dir(), meta) {
+            return Err(refused(&self.given));
+        }
+        let opened = self.open(OpenOptions::new().write(true));
         opened.map(drop).map_err(|err| failure("write", &self.given, &err))
+    }
+
+    fn open(&self, options: &mut OpenOptions) -> io::Result<(File, Metadata)> {
+        self.root.open_in(&self.dir, &self.name, options)
     }
 
     fn not_a_file(&self, meta: &Metadata) -> ToolError {

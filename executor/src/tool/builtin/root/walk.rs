@@ -1,6 +1,7 @@
 //! Walking the folders beneath a root, in the order of their names, without following symlinks.
 
 use std::{
+    borrow::Cow,
     ffi::OsString,
     io,
     path::{Path, PathBuf},
@@ -11,7 +12,7 @@ use cap_std::fs::{DirEntry, FileType, Metadata};
 use shared::tool::ToolError;
 
 use super::{
-    Halt, Place, Root, Stop, at,
+    Halt, Place, Root, Stop, failure,
     ignored::{Ignored, Verdict},
     work::{self, SEARCH_TIME},
 };
@@ -33,6 +34,8 @@ pub(crate) struct Walk<'a> {
     ahead: Vec<Entry>,
     unreadable: usize,
     cut: Option<Cut>,
+    /// Where it begins, and as the caller calls that.
+    start: (PathBuf, PathBuf),
 }
 
 /// What a walk passes over.
@@ -49,7 +52,7 @@ pub(crate) enum Rules {
 /// Something in a folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// Where, relative to the root.
+    /// Where, relative to the root and without symlinks.
     pub(crate) path: PathBuf,
     pub(crate) kind: Kind,
     ignored: Option<Arc<Ignored>>,
@@ -94,8 +97,16 @@ impl Cut {
 impl<'a> Walk<'a> {
     /// Makes a walk that has nowhere to go yet.
     pub(crate) fn new(root: &'a Root, rules: Rules, stop: &'a Stop) -> Self {
-        let ahead = Vec::new();
-        Self { root, stop, rules, left: ENTRIES, ahead, unreadable: 0, cut: None }
+        Self {
+            root,
+            stop,
+            rules,
+            left: ENTRIES,
+            ahead: Vec::new(),
+            unreadable: 0,
+            cut: None,
+            start: (PathBuf::new(), PathBuf::new()),
+        }
     }
 
     /// Lets the walk look at fewer entries.
@@ -104,15 +115,30 @@ impl<'a> Walk<'a> {
         Self { left, ..self }
     }
 
-    /// Adds a folder or a file to pass, whatever the rules say about itself.
-    pub(crate) fn begin(&mut self, path: &Path, kind: Kind) -> Entry {
+    /// Begins with a folder or a file, whatever the rules say about itself. Behind symlinks it is
+    /// walked where it really is, so that what is hidden there is.
+    pub(crate) fn begin(&mut self, path: &Path, kind: Kind) -> Result<Entry, ToolError> {
+        let given = path.to_owned();
+        let real = self.root.settled(path);
+        let path = real.map_err(|err| failure("look at", &given.to_string_lossy(), &err))?;
         let ignored = match self.rules {
             Rules::Git => None,
-            Rules::Ignored | Rules::Hidden => Ignored::above(self.root, path),
+            Rules::Ignored | Rules::Hidden => Ignored::above(self.root, &path),
         };
-        let entry = Entry { path: path.to_owned(), kind, ignored };
+        self.start = (path.clone(), given);
+        let entry = Entry { path, kind, ignored };
         self.ahead.push(entry.clone());
-        entry
+        Ok(entry)
+    }
+
+    /// Returns a path of an entry as the caller calls it.
+    pub(crate) fn called<'p>(&self, path: &'p Path) -> Cow<'p, Path> {
+        let (real, given) = &self.start;
+        match path.strip_prefix(real) {
+            Ok(rest) if real != given && rest.as_os_str().is_empty() => given.clone().into(),
+            Ok(rest) if real != given => given.join(rest).into(),
+            _ => path.into(),
+        }
     }
 
     /// Adds what a caller named: a folder, or a regular file.
@@ -121,7 +147,7 @@ impl<'a> Walk<'a> {
         if !is_folder {
             place.file()?;
         }
-        self.begin(&place.path, if is_folder { Kind::Folder } else { Kind::File });
+        self.begin(&place.path, if is_folder { Kind::Folder } else { Kind::File })?;
         Ok(())
     }
 
@@ -193,7 +219,7 @@ impl<'a> Walk<'a> {
     /// Reads the names in a folder, as many as the walk may still look at, in order.
     fn names(&mut self, folder: &Path) -> io::Result<Vec<(OsString, Kind)>> {
         let mut names = Vec::new();
-        for entry in self.root.dir().read_dir(at(folder))? {
+        for entry in self.root.open_folder(folder)?.entries()? {
             let entry = entry?;
             if self.left == 0 {
                 self.cut = Some(Cut::Entries);

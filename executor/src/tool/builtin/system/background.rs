@@ -13,8 +13,11 @@ use serde::Deserialize;
 use shared::tool::{ErrorCode, ToolError};
 use tokio::{process::Child, time::timeout};
 
-use super::{System, ToolContext, logs, not_started};
-use crate::{confine::Life, tool::process::describe};
+use super::{System, ToolContext, logs, not_confined, not_started};
+use crate::{
+    confine::{Life, refusal},
+    tool::process::describe,
+};
 
 pub(super) const DESCRIPTION: &str = "Execute a command in the background (non-blocking). \
     What it prints goes to a log file that `read_logs` reads.";
@@ -187,5 +190,9 @@ fn over_already(
         return Ok(text);
     }
     let said = system.place.open(log).and_then(|mut it| logs::tail(&mut it, log, 20));
-    Err(ToolError::failed(format!("{text}\n\n{}", said.unwrap_or_default().text)))
+    let said = said.unwrap_or_default().text;
+    if let Some(why) = refusal(status.code(), &said) {
+        return Err(not_confined(why));
+    }
+    Err(ToolError::failed(format!("{text}\n\n{said}")))
 }

@@ -12,9 +12,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use shared::tool::{ErrorCode, ToolError};
 
-use super::{System, ToolContext, cancelled, not_started, printed::Printed};
+use super::{System, ToolContext, cancelled, not_confined, not_started, printed::Printed};
 use crate::{
-    confine::Life,
+    confine::{Life, refusal},
     tool::{builtin::whole, process::Group},
 };
 
@@ -96,6 +96,9 @@ fn answer(status: io::Result<ExitStatus>, printed: Printed) -> Result<String, To
     let status = status.map_err(|err| {
         ToolError::failed(format!("nobody knows how the command ended: {err}")).indefinite()
     })?;
+    if let Some(why) = refusal(status.code(), &printed.errors()) {
+        return Err(not_confined(why));
+    }
     let signal = status.signal().map(|it| -it);
     let code = status.code().or(signal).unwrap_or(-1);
     let text = format!("{}\n\nReturn code: {code}", printed.text());

@@ -59,6 +59,11 @@ pub(super) struct Printed {
 }
 
 impl Printed {
+    /// Returns how the error stream begins.
+    pub(super) fn errors(&self) -> String {
+        String::from_utf8_lossy(&self.stderr.head).into_owned()
+    }
+
     /// Reads what a command prints until it has ended, and ends what it leaves behind.
     pub(super) async fn read(&mut self, group: &mut Group) -> io::Result<ExitStatus> {
         let child = group.child();

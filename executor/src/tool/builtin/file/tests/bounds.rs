@@ -94,7 +94,7 @@ async fn a_walk_is_bounded_in_width_and_depth() {
     let project = Project::with(&["a", "b", "c", "d"].map(|path| (path, "")));
     let stop = Stop::new(CancellationToken::new(), None);
     let mut walk = Walk::new(&project.root, Rules::Git, &stop).within(3);
-    walk.begin("".as_ref(), Kind::Folder);
+    walk.begin("".as_ref(), Kind::Folder).unwrap();
     let mut count = 0;
     while walk.next().unwrap().is_some() {
         count += 1;
@@ -149,7 +149,7 @@ fn a_search_stops_when_its_time_is_up() {
         (stopped after 30 s: there may be more; narrow the pattern or the path)"]]
     .assert_eq(&text);
     let mut walk = Walk::new(&project.root, Rules::Git, &late);
-    let folder = walk.begin("".as_ref(), Kind::Folder);
+    let folder = walk.begin("".as_ref(), Kind::Folder).unwrap();
     let (entries, _) = walk.list(&folder).unwrap();
     assert_eq!(entries.len(), 0);
     expect![[r#"

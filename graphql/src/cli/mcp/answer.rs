@@ -1,0 +1,310 @@
+//! What calls answer: a document for programs, and a text for those that read.
+
+use std::fmt::Write as _;
+
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::{Map, Value, json};
+use shared::json;
+
+use super::super::{
+    failure::Failure,
+    inspect,
+    paint::Paint,
+    render::{self, clip, list},
+    screen::pretty,
+};
+
+/// What is asked of an execution.
+pub(super) const EXECUTION: &str = "executionId requestId planId state total successful failed \
+     skipped cancelled startedAt finishedAt outputs executionResults { variables errors { stepId \
+     toolName index code message attempt retryable } } waitsFor { kind stepId until message } \
+     steps { stepId toolName state attempts durationMs warnings }";
+
+/// The most bytes of what steps returned in one answer: contexts of models are no larger.
+const OUTPUTS: usize = 256 << 10;
+/// The most bytes of one output where all of them are too much.
+const OUTPUT: usize = 8 << 10;
+/// The most characters of a text.
+const TEXT: usize = 64 << 10;
+/// The most characters of outputs within a text.
+const SHOWN: usize = 16 << 10;
+
+/// What a call answers.
+#[derive(Debug)]
+pub(super) struct Answer {
+    text: String,
+    document: Value,
+}
+
+impl From<Answer> for CallToolResult {
+    fn from(Answer { text, document }: Answer) -> Self {
+        let mut result = Self::success(vec![ContentBlock::text(clip(&text, TEXT))]);
+        result.structured_content = Some(document);
+        result
+    }
+}
+
+impl From<Failure> for CallToolResult {
+    fn from(failure: Failure) -> Self {
+        let told = render::failure(&failure, Paint::new(false));
+        let code = format!("[{}]", failure.code);
+        // Problems of a plan are told one by one, each with its own code.
+        let text = if told.contains(&code) {
+            told
+        } else {
+            format!("error{code}: {}\n{told}", failure.message)
+        };
+        let mut result = Self::error(vec![ContentBlock::text(clip(&text, TEXT))]);
+        result.structured_content = Some(failure.to_json());
+        result
+    }
+}
+
+fn plain() -> Paint {
+    Paint::new(false)
+}
+
+/// Leaves out of each of several things what is null: schemas of answers have no null.
+fn without_null(all: &mut Value) {
+    for it in all.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        it.retain(|_, value| !value.is_null());
+    }
+}
+
+/// Answers with a plan.
+pub(super) fn plan(mut plan: Value) -> Answer {
+    without_null(&mut plan["diagnostics"]);
+    without_null(&mut plan["tools"]);
+    let mut text = format!("{}\n", render::plan(&plan, plain()));
+    let problems = render::diagnostics(&plan["diagnostics"], "", plain());
+    if !problems.is_empty() {
+        let _ = writeln!(text, "{problems}");
+    }
+    let id = plan["planId"].as_str().unwrap_or_default();
+    let _ = write!(text, "execute it: `execute` with `id: {id}`");
+    Answer { text, document: plan }
+}
+
+/// Answers with what is wrong with a plan.
+pub(super) fn verdict(mut payload: Value) -> Answer {
+    without_null(&mut payload["diagnostics"]);
+    let (plan, diagnostics) = (&payload["plan"], &payload["diagnostics"]);
+    let is_valid = !plan.is_null();
+    let mut text = if is_valid {
+        let order: Vec<&str> = list(&plan["executionOrder"]).filter_map(Value::as_str).collect();
+        format!("the plan can be executed: {}", order.join(", "))
+    } else {
+        "the plan cannot be executed".to_owned()
+    };
+    let problems = render::diagnostics(diagnostics, "", plain());
+    if !problems.is_empty() {
+        let _ = write!(text, "\n{problems}");
+    }
+    let mut document = json!({ "valid": is_valid, "diagnostics": diagnostics });
+    if is_valid {
+        document["executionOrder"] = plan["executionOrder"].clone();
+        document["layers"] = plan["layers"].clone();
+    }
+    Answer { text, document }
+}
+
+/// Answers with an execution as it stands.
+pub(super) fn execution(mut found: Value) -> Answer {
+    let state = found["state"].as_str().unwrap_or_default().to_owned();
+    let is_done = matches!(state.as_str(), "COMPLETED" | "FAILED" | "CANCELLED");
+    let mut results = found["executionResults"].take();
+    let mut outputs = found["outputs"].take();
+    let is_cut = shorten(&mut outputs);
+    let mut document = Map::new();
+    let mut say = |key: &str, value: Value| {
+        if !value.is_null() {
+            document.insert(key.to_owned(), value);
+        }
+    };
+    for key in ["executionId", "requestId", "planId"] {
+        say(key, found[key].take());
+    }
+    say("state", json!(state));
+    say("done", json!(is_done));
+    for key in ["total", "successful", "failed", "skipped", "cancelled", "startedAt", "finishedAt"]
+    {
+        say(key, found[key].take());
+    }
+    say("outputs", outputs);
+    say("variables", results["variables"].take());
+    for (key, mut all) in [
+        ("errors", results["errors"].take()),
+        ("steps", found["steps"].take()),
+        ("waitsFor", found["waitsFor"].take()),
+    ] {
+        without_null(&mut all);
+        say(key, all);
+    }
+    let mut document = Value::Object(document);
+    if is_cut {
+        document["cut"] = json!(true);
+    }
+    if let Some(next) = next(&document, is_done) {
+        document["next"] = json!(next);
+    }
+    Answer { text: told(&document), document }
+}
+
+/// Takes the place of outputs that are too large together.
+fn shorten(outputs: &mut Value) -> bool {
+    if json::bytes(outputs) <= OUTPUTS {
+        return false;
+    }
+    for output in outputs.as_object_mut().into_iter().flat_map(|it| it.values_mut()) {
+        let bytes = json::bytes(output);
+        if bytes > OUTPUT {
+            let begins = clip(&output.to_string(), OUTPUT / 8);
+            *output = json!({ "$cut": begins, "bytes": bytes });
+        }
+    }
+    // Thousands of small ones may be too much as well.
+    if json::bytes(outputs) > OUTPUTS {
+        *outputs = json!({});
+    }
+    true
+}
+
+/// Says what to do now.
+fn next(document: &Value, is_done: bool) -> Option<String> {
+    let text = |key: &str| document[key].as_str().unwrap_or_default();
+    let id = text("executionId");
+    if document["state"] == "FAILED" {
+        return Some(format!("`debug` with `id: {}` says everything about it", text("requestId")));
+    }
+    if is_done {
+        return None;
+    }
+    let person = list(&document["waitsFor"])
+        .find(|it| matches!(it["kind"].as_str(), Some("approval" | "decision")));
+    if let Some(wait) = person {
+        let step = wait["stepId"].as_str().unwrap_or_default();
+        return Some(format!(
+            "a person has to decide: `approve` with `id: {id}`, `stepId: {step}` and `approved`"
+        ));
+    }
+    Some(format!("it goes on: `status` with `id: {id}` and `wait: true` waits for its end"))
+}
+
+/// Tells how an execution stands.
+fn told(document: &Value) -> String {
+    let text = |key: &str| document[key].as_str().unwrap_or_default();
+    let mut told = format!(
+        "{}  {} of {} steps  {}  {}",
+        text("state"),
+        document["successful"],
+        document["total"],
+        text("executionId"),
+        text("requestId"),
+    );
+    for error in list(&document["errors"]) {
+        let part = |key: &str| error[key].as_str().unwrap_or_default();
+        let item = error["index"].as_u64().map(|it| format!("[{it}]")).unwrap_or_default();
+        let (code, step, message) = (part("code"), part("stepId"), part("message"));
+        let _ = write!(told, "\nerror[{code}]: {step}{item}: {message}");
+    }
+    for step in list(&document["steps"]) {
+        let name = step["stepId"].as_str().unwrap_or_default();
+        for warning in list(&step["warnings"]).filter_map(Value::as_str) {
+            let _ = write!(told, "\nwarning: {name}: {warning}");
+        }
+    }
+    for wait in list(&document["waitsFor"]) {
+        let _ = write!(told, "\nwaits: {}", wait["message"].as_str().unwrap_or_default());
+    }
+    if document["outputs"].as_object().is_some_and(|it| !it.is_empty()) {
+        let _ = write!(told, "\noutputs: {}", clip(&pretty(&document["outputs"]), SHOWN));
+    }
+    if document["cut"] == true {
+        told.push_str("\nlarge outputs were left out; `faber debug` shows them whole");
+    }
+    if let Some(next) = document["next"].as_str() {
+        let _ = write!(told, "\n{next}");
+    }
+    told
+}
+
+/// Answers with everything about a request.
+pub(super) fn request(document: Value) -> Answer {
+    Answer { text: inspect::story(&document, plain()), document: bounded(document) }
+}
+
+/// Leaves out what steps were given and returned where a request is too large.
+fn bounded(mut request: Value) -> Value {
+    if json::bytes(&request) <= 4 * OUTPUTS {
+        return request;
+    }
+    let executions = request["executions"].as_array_mut();
+    for execution in executions.into_iter().flatten() {
+        shorten(&mut execution["outputs"]);
+        for step in execution["steps"].as_array_mut().into_iter().flatten() {
+            for key in ["resolvedParameters", "output"] {
+                let bytes = json::bytes(&step[key]);
+                if bytes > OUTPUT {
+                    let begins = clip(&step[key].to_string(), OUTPUT / 8);
+                    step[key] = json!({ "$cut": begins, "bytes": bytes });
+                }
+            }
+        }
+    }
+    request
+}
+
+/// Answers with tools, at most `most` of them.
+pub(super) fn tools(found: Value, most: usize) -> Answer {
+    let Value::Array(mut tools) = found else {
+        return Answer { text: String::new(), document: json!({ "tools": [] }) };
+    };
+    let more = tools.len().saturating_sub(most);
+    tools.truncate(most);
+    let mut text = String::new();
+    for tool in &tools {
+        let part = |key: &str| tool[key].as_str().unwrap_or_default();
+        let effect = part("effect").to_lowercase();
+        let _ = writeln!(text, "{}  ({effect})  {}", part("name"), clip(part("description"), 200));
+    }
+    let mut document = json!({ "tools": tools });
+    if more > 0 {
+        let _ = writeln!(text, "and {more} more: use `search` or `toolSet`");
+        document["more"] = json!(more);
+    }
+    Answer { text, document }
+}
+
+/// Answers with the tools that were chosen.
+pub(super) fn matches(found: &Value) -> Answer {
+    let matches = list(found).map(|it| {
+        json!({
+            "name": it["tool"]["name"], "description": it["tool"]["description"],
+            "score": it["score"], "hit": it["hit"],
+        })
+    });
+    let matches: Vec<Value> = matches.collect();
+    let mut text = String::new();
+    for it in &matches {
+        let part = |key: &str| it[key].as_str().unwrap_or_default();
+        let score = it["score"].as_f64().unwrap_or_default();
+        let hit = if it["hit"] == true { "" } else { "  (not near enough)" };
+        let _ =
+            writeln!(text, "{score:.3}  {}{hit}  {}", part("name"), clip(part("description"), 200));
+    }
+    Answer { text, document: json!({ "matches": matches }) }
+}
+
+/// Answers with saved plans.
+pub(super) fn saved(mut found: Value) -> Answer {
+    without_null(&mut found);
+    let mut text = String::new();
+    for it in list(&found) {
+        let part = |key: &str| it[key].as_str().unwrap_or_default();
+        let _ = writeln!(text, "{}  {}", part("name"), part("planId"));
+    }
+    if text.is_empty() {
+        text.push_str("no plan was saved under a name");
+    }
+    Answer { text, document: json!({ "plans": found }) }
+}

@@ -1,0 +1,180 @@
+//! The web page of the server: files that the program brings along, built from `web/`.
+//!
+//! Each has its compressed copies beside it, so that nothing is compressed here. What is under
+//! `/assets/` has a checksum in its name and never changes; everything else is asked for again by
+//! its tag. The page itself decides what is shown at each of its places.
+
+use std::{collections::BTreeMap, sync::OnceLock};
+
+use axum::{
+    Router,
+    extract::Path,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use include_dir::{Dir, File, include_dir};
+use sha2::{Digest, Sha256};
+
+/// What `npm run build` made of `web/`.
+static DIST: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../web/dist");
+
+/// Where the page shows something.
+const PLACES: [&str; 9] = [
+    "/",
+    "/new",
+    "/requests/{id}",
+    "/executions",
+    "/executions/{id}",
+    "/plans/{id}",
+    "/tools",
+    "/tools/{name}",
+    "/toolkit",
+];
+
+/// What the page may do: run its own scripts, nothing inline and nothing that is made of text, and
+/// talk to this server.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+     object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+     require-trusted-types-for 'script'; trusted-types 'none'",
+);
+/// What GraphiQL may do: its libraries write styles into the page, and that is all.
+const GRAPHIQL_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
+     img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; \
+     frame-ancestors 'none'",
+);
+
+/// How long a browser may keep a file without asking: its name has a checksum.
+const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+/// It may keep it, but asks before each use whether it is still the same.
+const ASK: HeaderValue = HeaderValue::from_static("no-cache");
+
+/// Every route of the page.
+pub fn pages() -> Router {
+    let router = Router::new()
+        .route("/graphiql", get(graphiql))
+        .route("/favicon.svg", get(icon))
+        .route("/assets/{name}", get(asset));
+    PLACES.into_iter().fold(router, |router, place| router.route(place, get(page)))
+}
+
+async fn page(headers: HeaderMap) -> Response {
+    with_policy(answer("index.html", ASK, &headers), POLICY)
+}
+
+async fn graphiql(headers: HeaderMap) -> Response {
+    with_policy(answer("graphiql.html", ASK, &headers), GRAPHIQL_POLICY)
+}
+
+async fn icon(headers: HeaderMap) -> Response {
+    answer("favicon.svg", ASK, &headers)
+}
+
+async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
+    answer(&format!("assets/{name}"), FOR_EVER, &headers)
+}
+
+fn with_policy(mut response: Response, policy: HeaderValue) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    let same_origin = HeaderValue::from_static("same-origin");
+    headers.insert("cross-origin-opener-policy", same_origin);
+    response
+}
+
+/// Answers with a file, in the smallest form that the client understands.
+fn answer(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response {
+    let Some(kind) = kind_of(name) else { return gone() };
+    let Some((file, encoding)) = choose(name, headers) else { return gone() };
+    let tag = tag_of(file);
+    let mut fields = HeaderMap::from_iter([
+        (header::CACHE_CONTROL, lifetime),
+        (header::VARY, HeaderValue::from_static("accept-encoding")),
+        (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
+    ]);
+    if let Some(encoding) = encoding {
+        fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
+    }
+    fields.extend(tag.clone().map(|it| (header::ETAG, it)));
+    let known = headers.get_all(header::IF_NONE_MATCH).iter();
+    let mut known = known.filter_map(|it| it.to_str().ok()).flat_map(|it| it.split(','));
+    if tag.is_some_and(|tag| known.any(|it| it.trim() == tag)) {
+        fields.remove(header::CONTENT_TYPE);
+        return (StatusCode::NOT_MODIFIED, fields).into_response();
+    }
+    (fields, file.contents()).into_response()
+}
+
+fn gone() -> Response {
+    let text = "the page has changed: load it again";
+    (StatusCode::NOT_FOUND, [(header::CACHE_CONTROL, "no-store")], text).into_response()
+}
+
+/// Returns the media type of a file that anybody may ask for.
+fn kind_of(name: &str) -> Option<&'static str> {
+    let (_, ending) = name.rsplit_once('.')?;
+    match ending {
+        "html" => Some("text/html; charset=utf-8"),
+        "js" => Some("text/javascript; charset=utf-8"),
+        "css" => Some("text/css; charset=utf-8"),
+        "svg" => Some("image/svg+xml"),
+        _ => None,
+    }
+}
+
+fn choose(
+    name: &str,
+    headers: &HeaderMap,
+) -> Option<(&'static File<'static>, Option<&'static str>)> {
+    for (encoding, ending) in [("br", ".br"), ("gzip", ".gz")] {
+        if let Some(file) =
+            DIST.get_file(format!("{name}{ending}")).filter(|_| accepts(headers, encoding))
+        {
+            return Some((file, Some(encoding)));
+        }
+    }
+    Some((DIST.get_file(name)?, None))
+}
+
+/// Whether the client understands an encoding. One with a weight of nothing is refused.
+fn accepts(headers: &HeaderMap, encoding: &str) -> bool {
+    let values = headers.get_all(header::ACCEPT_ENCODING).iter();
+    let mut offers = values.filter_map(|it| it.to_str().ok()).flat_map(|it| it.split(','));
+    offers.any(|offer| {
+        let mut parts = offer.split(';').map(str::trim);
+        let is_it = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(encoding));
+        let weight = parts.find_map(|it| it.strip_prefix("q=")).and_then(|it| it.parse().ok());
+        is_it && weight.unwrap_or(1.0_f32) > 0.0
+    })
+}
+
+/// Returns the tag of a file: what its bytes are, in short.
+fn tag_of(file: &'static File<'static>) -> Option<HeaderValue> {
+    static TAGS: OnceLock<BTreeMap<&'static str, HeaderValue>> = OnceLock::new();
+    let tags = TAGS.get_or_init(|| {
+        let mut tags = BTreeMap::new();
+        note(&DIST, &mut tags);
+        tags
+    });
+    tags.get(file.path().to_str()?).cloned()
+}
+
+fn note(dir: &'static Dir<'static>, tags: &mut BTreeMap<&'static str, HeaderValue>) {
+    for file in dir.files() {
+        let digest = Sha256::digest(file.contents());
+        let tag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest[..12]));
+        if let (Some(name), Ok(tag)) = (file.path().to_str(), HeaderValue::try_from(tag)) {
+            tags.insert(name, tag);
+        }
+    }
+    for inner in dir.dirs() {
+        note(inner, tags);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! What a browser gets.
+
+use super::*;
+
+fn asked(fields: &[(header::HeaderName, &'static str)]) -> HeaderMap {
+    fields.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect()
+}
+
+fn header_of(response: &Response, name: header::HeaderName) -> Option<&str> {
+    response.headers().get(name).and_then(|it| it.to_str().ok())
+}
+
+/// The files that a page names.
+fn named_in(page: &str) -> Vec<String> {
+    let index = DIST.get_file(page).and_then(File::contents_utf8).unwrap();
+    let names = index.split('"').filter_map(|it| it.strip_prefix("/assets/"));
+    names.map(str::to_owned).collect()
+}
+
+fn named() -> Vec<String> {
+    named_in("index.html")
+}
+
+#[tokio::test]
+async fn the_page_and_all_it_names_are_there() {
+    let response = page(HeaderMap::new()).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(header_of(&response, header::CACHE_CONTROL), Some("no-cache"));
+    let policy = header_of(&response, header::CONTENT_SECURITY_POLICY).unwrap();
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert!(named().len() >= 2, "a script and a style");
+    for name in named().into_iter().chain(named_in("graphiql.html")) {
+        let response = asset(Path(name.clone()), HeaderMap::new()).await;
+        assert_eq!(response.status(), StatusCode::OK, "{name}");
+        assert!(header_of(&response, header::CACHE_CONTROL).unwrap().contains("immutable"));
+    }
+}
+
+#[test]
+fn nothing_stands_in_the_pages_that_their_policies_forbid() {
+    for page in ["index.html", "graphiql.html"] {
+        let text = DIST.get_file(page).and_then(File::contents_utf8).unwrap();
+        for forbidden in ["<style", "style=", "onload=", "<script>", "https://"] {
+            assert!(!text.contains(forbidden), "{page}: {forbidden}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_come_in_the_form_that_the_client_understands() {
+    let name = named().into_iter().find(|it| it.contains(".js")).unwrap();
+    for (accepted, encoding) in [
+        ("gzip, deflate, br, zstd", Some("br")),
+        ("gzip, deflate", Some("gzip")),
+        ("br;q=0, gzip;q=0.5", Some("gzip")),
+        ("BR", Some("br")),
+        ("br; q=0,gzip ;q=0", None),
+        ("identity", None),
+    ] {
+        let headers = asked(&[(header::ACCEPT_ENCODING, accepted)]);
+        let response = asset(Path(name.clone()), headers).await;
+        assert_eq!(header_of(&response, header::CONTENT_ENCODING), encoding, "{accepted}");
+        assert_eq!(header_of(&response, header::VARY), Some("accept-encoding"));
+        let kind = header_of(&response, header::CONTENT_TYPE);
+        assert_eq!(kind, Some("text/javascript; charset=utf-8"));
+    }
+}
+
+#[tokio::test]
+async fn what_is_known_is_not_sent_again() {
+    let response = page(HeaderMap::new()).await;
+    let tag = response.headers()[header::ETAG].clone();
+    let mut headers = HeaderMap::from_iter([(header::IF_NONE_MATCH, tag)]);
+    assert_eq!(page(headers.clone()).await.status(), StatusCode::NOT_MODIFIED);
+    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("br"));
+    assert_eq!(page(headers).await.status(), StatusCode::OK, "another form has another tag");
+}
+
+#[tokio::test]
+async fn nothing_else_is_there() {
+    for name in ["../index.html", "..", "", "no.js", "../../Cargo.toml", "index.html"] {
+        let response = asset(Path(name.to_owned()), HeaderMap::new()).await;
+        assert_eq!(response.status(), StatusCode::NOT_FOUND, "{name}");
+    }
+}

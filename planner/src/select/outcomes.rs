@@ -1,0 +1,235 @@
+//! What executions teach about queries: which tools did well for queries of a kind, and which failed.
+//!
+//! Queries of a kind are found by the leader algorithm (Hartigan, “Clustering Algorithms”, 1975,
+//! chapter 3): a query is of the nearest kind whose first query is at least [`NEAR`] to it, or begins
+//! one of its own. A kind is known by the text of its first query and not by a vector, so that what
+//! was learned belongs to no model, and a model embeds that text once. What is older counts less, as
+//! in what is [learned](crate::toolkit::learned) of transitions.
+
+use std::{cmp::Ordering, collections::BTreeMap};
+
+use serde::{Deserialize, Serialize};
+use shared::{clock::Timestamp, id::ToolName};
+
+use crate::toolkit::learned::{AGES, ages, drop_least};
+
+/// How near a query must be to the first one of its kind, by their cosine: sentences that only name
+/// other things are, in the models that are usual; those that ask for something else are not.
+pub const NEAR: f64 = 0.75;
+/// How many outcomes the expectation counts for that there is before anything was seen: none.
+const PRIOR: f64 = 2.0;
+/// The most kinds that are remembered.
+pub(super) const KINDS: usize = 256;
+/// The most tools of a kind that are remembered.
+const TOOLS: usize = 32;
+/// The most bytes of a query that is remembered.
+const BYTES: usize = 1_000;
+
+/// What was learned about queries.
+///
+/// Weights are relative to a moment, as those of transitions are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outcomes {
+    since: Option<Timestamp>,
+    kinds: Vec<Kind>,
+}
+
+/// Queries that ask for the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kind {
+    /// The first one.
+    query: String,
+    tools: BTreeMap<ToolName, Outcome>,
+}
+
+/// How often a tool did well, and how often it failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Outcome {
+    well: f64,
+    failed: f64,
+}
+
+impl Outcomes {
+    /// Returns whether nothing was learned yet.
+    pub fn is_empty(&self) -> bool {
+        self.kinds.is_empty()
+    }
+
+    /// Returns the first query of each kind.
+    pub fn queries(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.kinds.iter().map(|it| it.query.as_str())
+    }
+
+    /// Takes in how each tool did for a query of a kind, by its place; without one the query is the
+    /// first of its kind.
+    pub fn learn(
+        &mut self,
+        kind: Option<usize>,
+        query: &str,
+        tools: &[(ToolName, bool)],
+        at: Timestamp,
+    ) {
+        let weight = self.weight(at);
+        let place = kind.filter(|it| *it < self.kinds.len()).unwrap_or_else(|| self.begin(query));
+        let known = &mut self.kinds[place].tools;
+        for (tool, did_well) in tools {
+            let outcome = known.entry(tool.clone()).or_default();
+            let counted = if *did_well { &mut outcome.well } else { &mut outcome.failed };
+            *counted += weight;
+        }
+        drop_least(known, TOOLS, Outcome::weight);
+    }
+
+    /// Begins a kind, in the place of the one that counts least where there are too many.
+    fn begin(&mut self, query: &str) -> usize {
+        let query = query[..query.floor_char_boundary(BYTES)].to_owned();
+        let kind = Kind { query, tools: BTreeMap::new() };
+        if self.kinds.len() < KINDS {
+            self.kinds.push(kind);
+            return self.kinds.len() - 1;
+        }
+        let weights = self.kinds.iter().map(Kind::weight).enumerate();
+        let least = weights.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |it| it.0);
+        self.kinds[least] = kind;
+        least
+    }
+
+    /// Returns what an outcome counts.
+    fn weight(&mut self, at: Timestamp) -> f64 {
+        let since = *self.since.get_or_insert(at);
+        let ages = ages(since, at);
+        if ages < AGES {
+            return ages.exp2();
+        }
+        let factor = (-ages).exp2();
+        for outcome in self.kinds.iter_mut().flat_map(|it| it.tools.values_mut()) {
+            outcome.well *= factor;
+            outcome.failed *= factor;
+        }
+        self.since = Some(at);
+        1.0
+    }
+
+    /// Returns what was learned of each tool for queries of a kind, by its place: from -1, it always
+    /// failed, to 1, it always did well; near 0 where little was seen.
+    pub fn verdicts(&self, kind: usize, at: Timestamp) -> impl Iterator<Item = (&ToolName, f64)> {
+        let faded = self.since.map_or(1.0, |since| (-ages(since, at)).exp2());
+        let tools = self.kinds.get(kind).into_iter().flat_map(|it| &it.tools);
+        tools.map(move |(tool, it)| {
+            let balance = (it.well - it.failed) * faded;
+            (tool, balance / (it.weight() * faded + PRIOR))
+        })
+    }
+}
+
+impl Kind {
+    fn weight(&self) -> f64 {
+        self.tools.values().map(Outcome::weight).sum()
+    }
+}
+
+impl Outcome {
+    fn weight(&self) -> f64 {
+        self.well + self.failed
+    }
+}
+
+/// Returns which of the kinds a query is of, from its cosine to the first query of each.
+pub(super) fn kind(cosines: impl Iterator<Item = f64>) -> Option<usize> {
+    let nearest = cosines.enumerate().max_by(|a, b| match a.1.total_cmp(&b.1) {
+        // The earlier one of two.
+        Ordering::Equal => b.0.cmp(&a.0),
+        other => other,
+    })?;
+    (nearest.1 >= NEAR).then_some(nearest.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+
+    use super::*;
+    use crate::toolkit::learned::HALF_LIFE;
+
+    fn tool(name: &str) -> ToolName {
+        name.parse().unwrap()
+    }
+
+    fn verdict(outcomes: &Outcomes, kind: usize, name: &str, at: Timestamp) -> f64 {
+        let mut found = outcomes.verdicts(kind, at).filter(|it| it.0.as_str() == name);
+        found.next().map_or(f64::NAN, |it| it.1)
+    }
+
+    #[test]
+    fn what_did_well_is_told_from_what_failed() {
+        let (mut outcomes, at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
+        for _ in 0..6 {
+            let kind = (!outcomes.is_empty()).then_some(0);
+            outcomes.learn(kind, "a query", &[(tool("s.good"), true), (tool("s.bad"), false)], at);
+        }
+        outcomes.learn(None, "another", &[(tool("s.bad"), true)], at);
+        assert_eq!(outcomes.queries().collect::<Vec<_>>(), ["a query", "another"]);
+        assert!((verdict(&outcomes, 0, "s.good", at) - 0.75).abs() < 1e-12);
+        assert!((verdict(&outcomes, 0, "s.bad", at) + 0.75).abs() < 1e-12);
+        let once = verdict(&outcomes, 1, "s.bad", at);
+        assert!((once - 1.0 / 3.0).abs() < 1e-12, "one time says little: {once}");
+        assert_eq!(outcomes.verdicts(2, at).count(), 0);
+        let kept = serde_json::to_value(&outcomes).unwrap();
+        assert_eq!(serde_json::from_value::<Outcomes>(kept).unwrap(), outcomes);
+    }
+
+    #[test]
+    fn what_is_older_counts_less() {
+        let (mut outcomes, mut at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
+        outcomes.learn(None, "q", &[(tool("s.t"), true), (tool("s.t"), true)], at);
+        assert!((verdict(&outcomes, 0, "s.t", at) - 0.5).abs() < 1e-12);
+        at += HALF_LIFE;
+        assert!((verdict(&outcomes, 0, "s.t", at) - 1.0 / 3.0).abs() < 1e-12);
+        outcomes.learn(Some(0), "q", &[(tool("s.t"), false)], at);
+        assert!(verdict(&outcomes, 0, "s.t", at).abs() < 1e-12, "once each, as of now");
+        for _ in 0..80 {
+            at += HALF_LIFE;
+            outcomes.learn(Some(0), "q", &[(tool("s.t"), false)], at);
+        }
+        let verdict = verdict(&outcomes, 0, "s.t", at);
+        assert!((verdict + 0.5).abs() < 1e-6, "as many as in two half-lives: {verdict}");
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let (mut outcomes, at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
+        let often = [(tool("s.often"), true), (tool("s.often"), true)];
+        outcomes.learn(None, "often", &often, at);
+        for n in 0..KINDS + 20 {
+            outcomes.learn(None, &format!("{n} {}", "é".repeat(BYTES)), &often[..1], at);
+        }
+        assert_eq!(outcomes.queries().len(), KINDS);
+        assert_eq!(outcomes.queries().next(), Some("often"), "the least goes");
+        assert!(outcomes.queries().all(|it| it.len() <= BYTES));
+        for n in 0..2 * TOOLS {
+            outcomes.learn(
+                Some(0),
+                "often",
+                &[(tool(&format!("s.t{n}")), true)],
+                at + TimeDelta::zero(),
+            );
+        }
+        assert_eq!(outcomes.verdicts(0, at).count(), TOOLS);
+        assert!(verdict(&outcomes, 0, "s.often", at) > 0.0);
+    }
+
+    #[test]
+    fn a_query_is_of_the_nearest_kind() {
+        for (cosines, expected) in [
+            (&[0.2, 0.8, 0.9, 0.9][..], Some(2)),
+            (&[0.75], Some(0)),
+            (&[0.749], None),
+            (&[], None),
+        ] {
+            assert_eq!(kind(cosines.iter().copied()), expected, "{cosines:?}");
+        }
+    }
+}

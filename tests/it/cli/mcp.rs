@@ -1,0 +1,107 @@
+//! Faber as an MCP server, used by the official client over stdio and HTTP.
+
+mod conformance;
+mod http;
+mod stdio;
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use tests::{binary::faber, toolset::PATIENCE};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    time::timeout,
+};
+
+use super::home::Home;
+
+/// What every execution answers with.
+const WAITS: &str = r#"{"tools":[{"id":"w","name":"flow.wait","parameters":{"name":"go"}}]}"#;
+
+fn modules() -> PathBuf {
+    let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/mcp/node_modules").into();
+    let modules = std::env::var_os("FABER_TEST_MCP_MODULES").map_or_else(own, PathBuf::from);
+    assert!(modules.exists(), "`{}` is missing: run `tests/run`", modules.display());
+    modules
+}
+
+/// The official client.
+struct Client {
+    _process: Child,
+    questions: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+    /// What the server said of itself, or why there is no connection.
+    greeting: Value,
+}
+
+impl Client {
+    /// Connects to `faber mcp` in a home.
+    async fn of(home: &Home, arguments: &[&str]) -> Self {
+        let arguments: Vec<&str> = ["mcp"].iter().chain(arguments).copied().collect();
+        let place = home.path(".");
+        let environment = json!({ "HOME": place, "FABER_LOG": "info" });
+        Self::to(&json!({
+            "command": faber(), "args": arguments, "cwd": place, "env": environment,
+        }))
+        .await
+    }
+
+    async fn to(server: &Value) -> Self {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/it/cli/mcp/client.mjs");
+        let mut command = Command::new("node");
+        command.arg(script).arg(modules());
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut process = command.kill_on_drop(true).spawn().unwrap();
+        let questions = process.stdin.take().unwrap();
+        let answers = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut client = Self { _process: process, questions, answers, greeting: Value::Null };
+        client.greeting = client.ask(server).await;
+        client
+    }
+
+    async fn ask(&mut self, question: &Value) -> Value {
+        self.questions.write_all(format!("{question}\n").as_bytes()).await.unwrap();
+        let answer = timeout(3 * PATIENCE, self.answers.next_line()).await;
+        let answer = answer.unwrap_or_else(|_| panic!("no answer to {question}")).unwrap();
+        serde_json::from_str(&answer.expect("the client goes on")).unwrap()
+    }
+
+    /// Calls a tool. Returns everything about it.
+    async fn call(&mut self, name: &str, arguments: Value) -> Value {
+        self.ask(&json!({ "do": "call", "name": name, "arguments": arguments })).await
+    }
+
+    /// Calls a tool that must succeed. Returns what it answers, and its text.
+    async fn done(&mut self, name: &str, arguments: Value) -> (Value, String) {
+        let answer = self.call(name, arguments).await;
+        assert_eq!(answer["result"]["isError"], false, "{answer:#}");
+        (answer["result"]["structuredContent"].clone(), text(&answer))
+    }
+
+    /// Calls a tool that must not succeed. Returns the error, and its text.
+    async fn refused(&mut self, name: &str, arguments: Value) -> (Value, String) {
+        let answer = self.call(name, arguments).await;
+        assert_eq!(answer["result"]["isError"], true, "{answer:#}");
+        (answer["result"]["structuredContent"]["error"].clone(), text(&answer))
+    }
+
+    /// Keeps a plan and returns its id.
+    async fn plan(&mut self, plan: &str) -> String {
+        let plan: Value = serde_json::from_str(plan).unwrap();
+        let (plan, _) = self.done("create_plan", json!({ "plan": plan })).await;
+        plan["planId"].as_str().unwrap().to_owned()
+    }
+}
+
+fn text(answer: &Value) -> String {
+    answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Reports must grow, or clients drop them.
+fn check_reports(answer: &Value) -> Vec<f64> {
+    let reports = answer["reports"].as_array().unwrap();
+    let far: Vec<f64> = reports.iter().map(|it| it["progress"].as_f64().unwrap()).collect();
+    assert!(far.windows(2).all(|it| it[0] < it[1]), "{reports:#?}");
+    far
+}

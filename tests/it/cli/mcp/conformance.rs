@@ -1,0 +1,110 @@
+//! MCP's own conformance suite and inspector, with `faber serve` and `faber mcp` as the server.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tests::binary::faber;
+
+use super::{super::home::Home, http::Server};
+use crate::mcp::conformance::{inspector, suite};
+
+/// Scenarios that pass.
+const SUPPORTED: [&str; 4] =
+    ["server-initialize", "ping", "tools-list", "dns-rebinding-protection"];
+
+const SPECIMEN: &str = "it calls a tool that only the suite's own example has";
+const NO_FEATURE: &str = "Faber offers tools alone, and says so";
+const NO_SESSION: &str =
+    "requests stand for themselves: there are no sessions and no streams to take up again";
+
+/// Scenarios that do not apply, and why.
+const LEFT_OUT: [(&str, &str); 28] = [
+    ("logging-set-level", NO_FEATURE),
+    ("completion-complete", NO_FEATURE),
+    ("tools-call-simple-text", SPECIMEN),
+    ("tools-call-image", SPECIMEN),
+    ("tools-call-audio", SPECIMEN),
+    ("tools-call-embedded-resource", SPECIMEN),
+    ("tools-call-mixed-content", SPECIMEN),
+    ("tools-call-with-logging", SPECIMEN),
+    ("tools-call-error", SPECIMEN),
+    ("tools-call-with-progress", SPECIMEN),
+    ("tools-call-sampling", SPECIMEN),
+    ("tools-call-elicitation", SPECIMEN),
+    ("json-schema-2020-12", SPECIMEN),
+    ("elicitation-sep1034-defaults", SPECIMEN),
+    ("server-sse-polling", NO_SESSION),
+    ("server-sse-multiple-streams", NO_SESSION),
+    ("elicitation-sep1330-enums", SPECIMEN),
+    ("resources-list", NO_FEATURE),
+    ("resources-read-text", NO_FEATURE),
+    ("resources-read-binary", NO_FEATURE),
+    ("resources-templates-read", NO_FEATURE),
+    ("resources-subscribe", NO_FEATURE),
+    ("resources-unsubscribe", NO_FEATURE),
+    ("prompts-list", NO_FEATURE),
+    ("prompts-get-simple", NO_FEATURE),
+    ("prompts-get-with-args", NO_FEATURE),
+    ("prompts-get-embedded-resource", NO_FEATURE),
+    ("prompts-get-with-image", NO_FEATURE),
+];
+
+#[tokio::test]
+async fn what_the_suite_asks_of_servers_is_done() {
+    let server = Server::new(None).await;
+    for scenario in SUPPORTED {
+        let results = tempfile::tempdir().unwrap();
+        let mut command = suite();
+        command.args(["server", "--url", &server.url, "--scenario", scenario, "--output-dir"]);
+        let ended = command.arg(results.path()).output().await.unwrap();
+        let told = format!(
+            "{}{}",
+            String::from_utf8_lossy(&ended.stdout),
+            String::from_utf8_lossy(&ended.stderr)
+        );
+        let folders = std::fs::read_dir(results.path()).unwrap().map(|it| it.unwrap().path());
+        let checks = folders.map(|it| it.join("checks.json")).filter(|it| it.exists());
+        let checks: String = checks.map(|it| std::fs::read_to_string(it).unwrap()).collect();
+        let checks: Vec<Value> = serde_json::from_str(&checks).unwrap_or_default();
+        let passed = checks.iter().filter(|it| it["status"] == "SUCCESS").count();
+        let is_bad = |it: &&Value| it["status"] == "FAILURE" || it["status"] == "WARNING";
+        let bad: Vec<_> = checks.iter().filter(is_bad).collect();
+        assert!(passed > 0 && bad.is_empty(), "{scenario}: {passed} passed\n{bad:#?}\n{told}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_that_the_suite_asks_of_servers_is_forgotten() {
+    let listed = suite().args(["list", "--server"]).output().await.unwrap().stdout;
+    let listed = String::from_utf8(listed).unwrap();
+    let listed: BTreeSet<_> = listed
+        .lines()
+        .filter_map(|it| it.trim().strip_prefix("- ")?.split_whitespace().next())
+        .collect();
+    let known = LEFT_OUT.iter().map(|(name, _)| *name).chain(SUPPORTED);
+    assert_eq!(listed, known.collect());
+}
+
+#[tokio::test]
+async fn the_inspector_finds_nothing_to_complain_about() {
+    let (server, home) = (Server::new(None).await, Home::new());
+    let binary = faber().display().to_string();
+    for place in [&[server.url.as_str()][..], &[binary.as_str(), "mcp"]] {
+        let ask = async |more: &[&str]| {
+            let mut command = inspector();
+            command.arg("--cli").args(place).args(more).env("HOME", home.path("."));
+            let ended = command.current_dir(home.path(".")).output().await.unwrap();
+            let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+            assert!(ended.status.success(), "{place:?} {more:?}: {told}");
+            let answer: Value = serde_json::from_slice(&ended.stdout).unwrap();
+            (answer, told)
+        };
+        let (listed, told) = ask(&["--method", "tools/list", "--strict"]).await;
+        assert_eq!(listed["tools"].as_array().unwrap().len(), 13);
+        assert!(!told.contains("Warning:") && !told.contains("Error:"), "{told}");
+        let call = ["--method", "tools/call", "--tool-name", "run", "--tool-arg"];
+        let (answer, _) = ask(&[&call[..], &["query=List all authors"]].concat()).await;
+        let done = &answer["structuredContent"];
+        assert_eq!((&done["state"], &done["successful"]), (&json!("COMPLETED"), &json!(1)));
+    }
+}

@@ -1,0 +1,241 @@
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tokio::{io::AsyncWriteExt, time::timeout};
+
+use super::{super::home::SEED, *};
+
+#[tokio::test]
+async fn a_client_plans_and_executes() {
+    let home = Home::new();
+    let mut client = Client::of(&home, &[]).await;
+    assert_eq!(client.greeting["server"]["name"], "faber", "{}", client.greeting);
+    assert!(client.greeting["instructions"].as_str().unwrap().contains("`run` does both"));
+
+    let listed = client.ask(&json!({ "do": "tools" })).await;
+    let tools = listed["tools"].as_array().unwrap();
+    let names: BTreeSet<_> = tools.iter().filter_map(|it| it["name"].as_str()).collect();
+    let expected = [
+        "approve",
+        "cancel",
+        "create_plan",
+        "debug",
+        "execute",
+        "list_tools",
+        "plan",
+        "run",
+        "saved_plans",
+        "select_tools",
+        "signal",
+        "status",
+        "validate",
+    ];
+    assert_eq!(names, BTreeSet::from(expected));
+    assert!(tools.iter().all(|it| it["outputSchema"]["type"] == "object"), "{listed:#}");
+
+    let (plan, told) = client.done("plan", json!({ "query": SEED })).await;
+    assert_eq!(plan["executionOrder"], json!(["createAuthor", "createBlog"]));
+    assert!(told.contains("← createAuthor"), "{told}");
+    let answer = client.call("execute", json!({ "id": plan["planId"] })).await;
+    let done = &answer["result"]["structuredContent"];
+    assert_eq!((&done["state"], &done["done"]), (&json!("COMPLETED"), &json!(true)), "{answer:#}");
+    assert_eq!(done["outputs"]["createBlog"]["authorId"], done["outputs"]["createAuthor"]["_id"]);
+    let far = check_reports(&answer);
+    assert!(!far.is_empty() && far.iter().all(|it| *it < 3.0), "{answer:#}");
+    assert_eq!(answer["reports"][0]["total"], 2, "{answer:#}");
+    assert!(text(&answer).starts_with("COMPLETED  2 of 2 steps  exec_"), "{answer:#}");
+
+    let (again, told) = client.done("run", json!({ "query": SEED })).await;
+    assert_eq!(again["state"], "FAILED", "the e-mail address is taken");
+    assert_eq!(again["errors"][0]["code"], "tool.failed");
+    assert!(told.contains("error[tool.failed]: createAuthor"), "{told}");
+    assert!(again["next"].as_str().unwrap().starts_with("`debug` with `id: req_"), "{again:#}");
+    let (request, told) = client.done("debug", json!({ "id": again["requestId"] })).await;
+    assert_eq!(request["query"], SEED);
+    let transcript = request["transcript"].as_array().unwrap();
+    assert!(transcript.iter().any(|it| it["kind"] == "selection"), "{request:#}");
+    assert!(told.contains("tools shown to the planner"), "{told}");
+    let (status, _) = client.done("status", json!({ "id": again["requestId"] })).await;
+    assert_eq!(status["executionId"], again["executionId"]);
+}
+
+#[tokio::test]
+async fn tools_are_listed_and_chosen() {
+    let home = Home::new();
+    let mut client = Client::of(&home, &[]).await;
+    let asked = json!({ "toolSet": "blog", "search": "author", "withParameters": true });
+    let (listed, told) = client.done("list_tools", asked).await;
+    let create = listed["tools"].as_array().unwrap().iter();
+    let create = create.clone().find(|it| it["name"] == "createAuthor").unwrap();
+    assert_eq!(create["effect"], "ONCE");
+    assert_eq!(create["parameters"]["properties"]["email"]["type"], "string");
+    assert!(told.contains("createAuthor  (once)"), "{told}");
+    let asked = json!({ "query": "write a comment on a post", "limit": 2 });
+    let (chosen, _) = client.done("select_tools", asked).await;
+    assert_eq!(chosen["matches"].as_array().unwrap().len(), 2);
+    assert_eq!(chosen["matches"][0]["name"], "createComment", "{chosen:#}");
+}
+
+#[tokio::test]
+async fn plans_are_checked_and_every_problem_is_told() {
+    let home = Home::new();
+    let mut client = Client::of(&home, &[]).await;
+    let bad = json!({ "tools": [
+        { "name": "createAuthr", "parameters": {} },
+        { "name": "flow.echo", "parameters": { "x": "{{nobody.y}}" } },
+    ] });
+    let (verdict, told) = client.done("validate", json!({ "plan": bad })).await;
+    assert_eq!(verdict["valid"], false);
+    let codes = verdict["diagnostics"].as_array().unwrap().iter().map(|it| &it["code"]);
+    let codes: Vec<_> = codes.collect();
+    assert_eq!(codes, ["plan.unknown_tool", "plan.unknown_step_in_template"]);
+    assert!(told.contains("did you mean `createAuthor`?"), "{told}");
+    let good = json!({ "tools": [{ "name": "flow.echo" }] });
+    let (verdict, _) = client.done("validate", json!({ "plan": good })).await;
+    assert_eq!((&verdict["valid"], &verdict["layers"]), (&json!(true), &json!([["flow.echo"]])));
+
+    let (error, told) = client.refused("create_plan", json!({ "plan": bad })).await;
+    assert_eq!(error["code"], "INVALID_PLAN");
+    assert_eq!(error["diagnostics"].as_array().unwrap().len(), 2);
+    assert!(told.contains("error[INVALID_PLAN]") && told.contains("plan.unknown_tool"), "{told}");
+}
+
+#[tokio::test]
+async fn errors_have_a_code_and_say_what_to_do() {
+    let home = Home::new();
+    let mut client = Client::of(&home, &[]).await;
+    for (tool, arguments, code, part) in [
+        ("status", json!({ "id": "exec_1_aaaaaaaaa" }), "NOT_FOUND", "exec_1_aaaaaaaaa"),
+        ("debug", json!({ "id": "req_1_aaaaaaaaa" }), "NOT_FOUND", "req_1_aaaaaaaaa"),
+        ("execute", json!({ "id": "no such name" }), "NOT_FOUND", "no plan was saved as"),
+        ("execute", json!({ "id": "exec_1_aaaaaaaaa" }), "NOT_FOUND", "exec_1_aaaaaaaaa"),
+        ("plan", json!({}), "INVALID_ARGUMENT", "missing field `query`"),
+        ("plan", json!({ "query": "x", "qurey": 1 }), "INVALID_ARGUMENT", "unknown field `qurey`"),
+        ("plan", json!({ "query": "" }), "INVALID_ARGUMENT", "say in words"),
+        ("validate", json!({ "plan": [] }), "INVALID_ARGUMENT", "expected a map"),
+    ] {
+        let (error, told) = client.refused(tool, arguments.clone()).await;
+        assert_eq!(error["code"], code, "{tool} {arguments}: {error}");
+        assert!(told.contains(part) && told.contains(code), "{tool} {arguments}: {told}");
+    }
+    let (error, told) = client.refused("run", json!({ "query": "dance the tango" })).await;
+    assert_eq!(error["code"], "NO_PLAN_FOUND");
+    let request = error["requestId"].as_str().unwrap();
+    assert!(told.contains(request), "{told}");
+    let (debug, _) = client.done("debug", json!({ "id": request })).await;
+    assert_eq!(debug["query"], "dance the tango");
+    let answer = client.call("no_such_tool", json!({})).await;
+    assert_eq!(answer["refused"]["code"], -32602, "{answer}");
+}
+
+#[tokio::test]
+async fn an_execution_goes_on_when_nobody_waits() {
+    let home = Home::new();
+    let mut client = Client::of(&home, &[]).await;
+    let plan = client.plan(WAITS).await;
+    // Whoever does not wait is answered at once.
+    let (begun, _) = client.done("execute", json!({ "id": plan, "wait": false })).await;
+    assert_eq!(begun["done"], false);
+    let (begun, told) = client.done("execute", json!({ "id": plan, "timeoutMs": 0 })).await;
+    assert_eq!(begun["done"], false);
+    assert!(told.contains("`status` with"), "{told}");
+    let id = begun["executionId"].clone();
+    client.done("signal", json!({ "id": id, "name": "go", "payload": 7 })).await;
+    let (done, _) = client.done("status", json!({ "id": id, "wait": true })).await;
+    assert_eq!((&done["state"], &done["outputs"]["w"]), (&json!("COMPLETED"), &json!(7)));
+
+    // A call that is cancelled stops waiting, and nothing else.
+    let leaves =
+        json!({ "do": "call", "name": "execute", "arguments": { "id": plan }, "leave": true });
+    let left = client.ask(&leaves).await;
+    assert!(left["refused"]["message"].as_str().unwrap().contains("enough"), "{left:#}");
+    let (status, _) = client.done("status", json!({ "id": plan })).await;
+    assert_eq!(status["done"], false, "{status:#}");
+    let id = status["executionId"].clone();
+    let (done, _) = client.done("cancel", json!({ "id": id, "reason": "enough" })).await;
+    assert_eq!((&done["state"], &done["cancelled"]), (&json!("CANCELLED"), &json!(1)));
+}
+
+#[tokio::test]
+async fn another_process_carries_on_what_one_began() {
+    let home = Home::new();
+    let mut client = Client::of(&home, &[]).await;
+    let plan = client.plan(WAITS).await;
+    let (begun, _) = client.done("execute", json!({ "id": plan, "wait": false })).await;
+    let id = begun["executionId"].clone();
+    drop(client);
+    let mut other = Client::of(&home, &[]).await;
+    other.done("signal", json!({ "id": id, "name": "go", "payload": 1 })).await;
+    let (done, _) = other.done("execute", json!({ "id": id })).await;
+    assert_eq!((&done["state"], &done["outputs"]["w"]), (&json!("COMPLETED"), &json!(1)));
+}
+
+#[tokio::test]
+async fn a_person_is_asked() {
+    let home = Home::new();
+    let mut client = Client::of(&home, &[]).await;
+    let plan =
+        r#"{"tools":[{"id":"a","name":"flow.echo","parameters":{"y":1},"requiresApproval":true}]}"#;
+    let plan = client.plan(plan).await;
+    for (approved, state) in [(true, "COMPLETED"), (false, "FAILED")] {
+        let (waits, told) = client.done("execute", json!({ "id": plan })).await;
+        assert_eq!((&waits["state"], &waits["done"]), (&json!("WAITING"), &json!(false)));
+        assert!(told.contains("`approve` with") && told.contains("`stepId: a`"), "{told}");
+        let id = waits["executionId"].clone();
+        let said = json!({ "id": id, "stepId": "a", "approved": approved });
+        client.done("approve", said).await;
+        let (done, _) = client.done("status", json!({ "id": id, "wait": true })).await;
+        assert_eq!(done["state"], state, "{done:#}");
+    }
+}
+
+#[tokio::test]
+async fn saved_plans_are_listed_and_executed_by_name() {
+    let home = Home::new();
+    let plan =
+        r#"{"tools":[{"id":"e","name":"flow.echo","parameters":{"text":"Hello {{input.name}}"}}]}"#;
+    let plan = home.file("plan.json", plan);
+    let inputs = r#"{"name":{"type":"string"}}"#;
+    home.json(&["save", "greet", "--plan", &plan, "--inputs", inputs], 0).await;
+    let mut client = Client::of(&home, &[]).await;
+    let (saved, _) = client.done("saved_plans", json!({})).await;
+    assert_eq!(saved["plans"][0]["name"], "greet");
+    assert_eq!(saved["plans"][0]["inputs"]["required"], json!(["name"]));
+    let asked = json!({ "id": "greet", "input": { "name": "Ada" } });
+    let (done, _) = client.done("execute", asked).await;
+    assert_eq!(done["outputs"]["e"]["text"], "Hello Ada", "{done:#}");
+    let (error, told) = client.refused("execute", json!({ "id": "greet", "input": {} })).await;
+    assert_eq!(error["code"], "INVALID_ARGUMENT");
+    assert!(told.contains("`name` is missing"), "{told}");
+}
+
+#[tokio::test]
+async fn standard_output_carries_the_protocol_alone() {
+    let home = Home::new();
+    let mut command = home.command(&["mcp"]);
+    command.stdin(std::process::Stdio::piped()).env("FABER_LOG", "debug");
+    let mut process = command.spawn().unwrap();
+    let mut stdin = process.stdin.take().unwrap();
+    let version = json!({ "protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": { "name": "t", "version": "1" } });
+    for message in [
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": version }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call",
+            "params": { "name": "run", "arguments": { "query": SEED } } }),
+    ] {
+        stdin.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    let mut answered = Vec::new();
+    while answered.last() != Some(&json!(2)) {
+        let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
+        let message: Value = serde_json::from_str(&line.expect("more to come")).unwrap();
+        assert_eq!(message["jsonrpc"], "2.0");
+        answered.extend(message.get("id").cloned());
+    }
+    drop(stdin);
+    let ended = timeout(PATIENCE, process.wait_with_output()).await.unwrap().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(!ended.stderr.is_empty(), "the log goes there");
+}

@@ -1,0 +1,90 @@
+//! Plans in files and under names.
+
+use serde_json::{Value, json};
+
+use super::home::Home;
+
+/// A plan that says a bit of everything, with a plan inside.
+const PLAN: &str = r#"{
+  "query": "greet everybody",
+  "tools": [
+    { "id": "list", "name": "flow.echo", "parameters": { "all": [1, "yes", "1e3", 9007199254740993, 0.1], "on": "off" } },
+    { "id": "each", "forEach": "{{list.all}}", "maxParallel": 2, "plan": {
+        "query": "greet one",
+        "tools": [{ "id": "e", "name": "flow.echo", "parameters": { "hello": "{{input.who}}", "note": "a: b\n# c" } }]
+      }, "parameters": { "who": "{{item}}" } },
+    { "id": "last", "name": "flow.echo", "when": "size(list.all) == 5", "onError": "continue", "timeoutMs": 5000,
+      "retry": { "maxAttempts": 3 }, "dependsOn": ["each"], "outputMapping": { "x": "v" },
+      "compensate": { "name": "flow.noop" }, "parameters": { "x": "{{list.on}}" } }
+  ]
+}"#;
+
+/// Returns the steps of a plan, without what is made anew each time.
+async fn steps(home: &Home, plan: &str) -> Value {
+    let debug = home.json(&["debug", plan], 0).await;
+    let mut tools = debug["plans"][0]["tools"].clone();
+    for step in tools.as_array_mut().unwrap() {
+        if step["plan"].is_string() {
+            step["plan"] = json!("a plan");
+            step["toolName"] = json!("a plan");
+        }
+    }
+    tools
+}
+
+#[tokio::test]
+async fn a_plan_goes_through_a_file_and_stays_the_same() {
+    let home = Home::new();
+    let written = home.file("plan.json", PLAN);
+    let done = home.json(&["run", "--plan", &written], 0).await;
+    let plan = done["planId"].as_str().unwrap();
+    for (format, name) in [("yaml", "plan.yaml"), ("json", "again.json")] {
+        let exported = home.run(&["export", plan, "--format", format]).await;
+        assert_eq!(exported.status, 0, "{exported:?}");
+        assert!(!exported.out.contains("timeoutMs: 300000"), "defaults are left out: {exported:?}");
+        let file = home.file(name, &exported.out);
+        let again = home.json(&["run", "--plan", &file], 0).await;
+        assert_eq!(again["outputs"], done["outputs"], "{}", exported.out);
+        let other = again["planId"].as_str().unwrap();
+        assert_eq!(steps(&home, other).await, steps(&home, plan).await, "{}", exported.out);
+        assert_eq!(again["plan"]["query"], "greet everybody");
+    }
+    // By its request, into a file.
+    let file = home.path("out.yaml").display().to_string();
+    let request = done["requestId"].as_str().unwrap();
+    assert_eq!(home.run(&["export", request, "-o", &file]).await.status, 0);
+    assert_eq!(home.json(&["run", "--plan", &file], 0).await["outputs"], done["outputs"]);
+    assert_eq!(home.json(&["export", "plan_1_aaaaaaaaa"], 2).await["error"]["code"], "NOT_FOUND");
+}
+
+#[tokio::test]
+async fn names_of_plans_are_given_listed_and_taken_away() {
+    let home = Home::new();
+    let plan = home
+        .file("plan.yaml", "tools:\n- name: flow.echo\n  parameters: { to: '{{input.who}}' }\n");
+    let inputs = r#"{"who":"string","n":{"type":"integer","default":1}}"#;
+    let saved = home.json(&["save", "greet", "--plan", &plan, "--inputs", inputs], 0).await;
+    let id = saved["planId"].as_str().unwrap();
+    home.json(&["save", "copy", id], 0).await;
+    let listed = home.json(&["list", "saved"], 0).await;
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["copy", "greet"]);
+    let shown = home.run(&["list", "saved"]).await;
+    assert!(shown.out.contains("who, n?"), "{shown:?}");
+    let done = home.json(&["run", "--saved", "greet", "--input", r#"{"who":"Ada"}"#], 0).await;
+    assert_eq!(done["outputs"]["flow.echo"]["to"], "Ada", "{done:#}");
+    let exported = home.json(&["export", "greet", "--format", "json"], 0).await;
+    assert_eq!(exported["tools"][0]["parameters"], json!({ "to": "{{input.who}}" }));
+    let missing = home.json(&["export", "gret"], 2).await;
+    let why = missing["error"]["message"].as_str().unwrap();
+    assert!(why.contains("did you mean `greet`?"), "{why}");
+
+    assert_eq!(home.run(&["unsave", "greet"]).await.status, 0);
+    assert_eq!(home.json(&["unsave", "greet"], 2).await["error"]["code"], "NOT_FOUND");
+    assert_eq!(home.json(&["run", "--saved", "greet"], 2).await["error"]["code"], "NOT_FOUND");
+    assert_eq!(home.json(&["run", "--saved", "copy"], 0).await["state"], "COMPLETED");
+    let bad = home.file("bad.yaml", "tools:\n- name: flow.eco\n");
+    let refused = home.json(&["save", "x", "--plan", &bad], 2).await;
+    assert_eq!(refused["error"]["code"], "INVALID_PLAN");
+    assert_eq!(home.json(&["save", "x"], 2).await["error"]["code"], "INVALID_ARGUMENT");
+}

@@ -1,0 +1,191 @@
+// A real server, a real browser, and what tests say about both.
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { after, before } from 'node:test';
+
+function setting(name) {
+  const value = process.env[name];
+  assert.ok(value, `${name} is not set: run ./tests/run, or eval "$(./tests/run --env)"`);
+  return value;
+}
+
+const load = createRequire(join(setting('FABER_TEST_WEB_MODULES'), 'x'));
+const { chromium } = load('playwright-core');
+const axe = load.resolve('axe-core/axe.min.js');
+
+/** How long anything may take before a test gives up on it, in milliseconds. */
+export const LIMIT = 30_000;
+
+async function freePort() {
+  const probe = createServer();
+  await new Promise((resolve) => probe.listen(0, '127.0.0.1', resolve));
+  const { port } = probe.address();
+  await new Promise((resolve) => probe.close(resolve));
+  return port;
+}
+
+/** `faber serve` over a store of its own; the same store and port when it is started again. */
+export class Server {
+  #child;
+  #folder = mkdtempSync(join(tmpdir(), 'faber-web-'));
+  #environment;
+
+  static async start({ config = null, environment = {} } = {}) {
+    const server = new Server();
+    server.#environment = environment;
+    server.port = await freePort();
+    server.url = `http://127.0.0.1:${server.port}`;
+    writeFileSync(join(server.#folder, 'faber.yaml'), JSON.stringify(config ?? {}));
+    await server.begin();
+    return server;
+  }
+
+  async begin() {
+    const store = `sqlite:${join(this.#folder, 'faber.db')}`;
+    const config = join(this.#folder, 'faber.yaml');
+    const args = ['serve', '--listen', `127.0.0.1:${this.port}`, '--store', store, '--config', config];
+    const env = { ...process.env, HOME: this.#folder, XDG_DATA_HOME: this.#folder, ...this.#environment };
+    this.#child = spawn(setting('FABER_TEST_BINARY'), args, { stdio: ['ignore', 'ignore', 'pipe'], env });
+    const lines = createInterface(this.#child.stderr);
+    const said = [];
+    await new Promise((resolve, reject) => {
+      lines.on('line', (line) => {
+        said.push(line);
+        if (line.startsWith('listening on ')) resolve();
+      });
+      this.#child.once('exit', (code) => reject(new Error(`faber ended with ${code}: ${said.join('\n')}`)));
+    });
+  }
+
+  /** Ends it as a power cut would. */
+  async kill() {
+    const gone = new Promise((resolve) => this.#child.once('exit', resolve));
+    this.#child.kill('SIGKILL');
+    await gone;
+  }
+
+  async stop() {
+    if (this.#child.exitCode === null && this.#child.signalCode === null) await this.kill();
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+
+  async ask(query, variables = {}) {
+    const response = await fetch(`${this.url}/graphql`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ query, variables }),
+    });
+    const { data, errors } = await response.json();
+    assert.equal(errors, undefined, JSON.stringify(errors));
+    return data;
+  }
+
+  /** Stores a plan, and gives its id. */
+  async plan(tools, query = 'a plan of a test') {
+    const mutation = 'mutation($input: PlanInput!) { createPlan(input: $input) { plan { planId requestId } diagnostics { message } } }';
+    const { createPlan } = await this.ask(mutation, { input: { query, tools } });
+    assert.ok(createPlan.plan, JSON.stringify(createPlan.diagnostics));
+    return createPlan.plan;
+  }
+
+  /** Stores a plan and begins to execute it. */
+  async execute(tools, query, options = {}) {
+    const { planId } = await this.plan(tools, query);
+    const mutation = 'mutation($id: ID!, $options: ExecutionOptions) { executePlan(planId: $id, options: $options) { executionId requestId } }';
+    return (await this.ask(mutation, { id: planId, options })).executePlan;
+  }
+
+  /** Waits until an execution is in a state. */
+  async reaches(executionId, state) {
+    const query = 'query($id: ID!) { execution(executionId: $id) { state } }';
+    return until(async () => (await this.ask(query, { id: executionId })).execution.state === state, `${executionId} is ${state}`);
+  }
+
+  signal(executionId, name, payload = null) {
+    const mutation = 'mutation($id: ID!, $name: String!, $payload: JSON) { signalExecution(executionId: $id, name: $name, payload: $payload) { seq } }';
+    return this.ask(mutation, { id: executionId, name, payload });
+  }
+}
+
+/** Asks again and again until it is so. */
+export async function until(isSo, what) {
+  const end = Date.now() + LIMIT;
+  for (;;) {
+    if (await isSo()) return;
+    assert.ok(Date.now() < end, `never: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+let browser;
+
+/** Starts the browser once for all tests of a file. */
+export function withBrowser() {
+  before(async () => {
+    browser = await chromium.launch({
+      executablePath: setting('FABER_TEST_CHROMIUM'),
+      args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'],
+    });
+  });
+  after(() => browser?.close());
+}
+
+/** A page of a browser that knows nothing yet. It notes what goes wrong in it. */
+export async function open(server, path = '/', options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  context.setDefaultTimeout(LIMIT);
+  const page = await context.newPage();
+  page.mistakes = [];
+  page.on('pageerror', (error) => page.mistakes.push(`error: ${error.stack ?? error}`));
+  page.on('console', (message) => {
+    // That a server which was killed does not answer is no mistake of the page.
+    if (message.type() === 'error' && !/ERR_CONNECTION|WebSocket connection|Failed to load resource/.test(message.text())) {
+      page.mistakes.push(`console: ${message.text()}`);
+    }
+  });
+  page.on('dialog', (dialog) => {
+    page.mistakes.push(`dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  await page.goto(server.url + path);
+  return page;
+}
+
+/** Ends a page, in which nothing may have gone wrong. */
+export async function close(page) {
+  assert.deepEqual(page.mistakes, []);
+  await page.context().close();
+}
+
+/** Waits until a step is shown in a state, in the view `steps`. */
+export function shows(page, step, state) {
+  return page.locator(`[data-step="${step}"][data-state="${state}"]`).waitFor();
+}
+
+/** Waits until the execution is shown in a state, by its word. */
+export function says(page, word) {
+  return page.locator('.head .pill', { hasText: word }).waitFor();
+}
+
+/** What axe has to say about the page. */
+export async function violations(page) {
+  // The page's own policy forbids scripts that are made of text, so that axe comes in by another door.
+  const source = (await import('node:fs')).readFileSync(axe, 'utf8');
+  const session = await page.context().newCDPSession(page);
+  await session.send('Runtime.evaluate', { expression: source });
+  const answer = await session.send('Runtime.evaluate', {
+    expression: `axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] })
+      .then((it) => JSON.stringify(it.violations.map((v) => ({ id: v.id, help: v.help, nodes: v.nodes.slice(0, 4).map((n) => n.html + ' // ' + n.failureSummary) }))))`,
+    awaitPromise: true,
+    returnByValue: true,
+  });
+  assert.equal(answer.exceptionDetails, undefined, JSON.stringify(answer.exceptionDetails));
+  return JSON.parse(answer.result.value);
+}

@@ -1,0 +1,235 @@
+// For everybody: by keyboard, on a phone, for screen readers, in light and dark, with large plans and with tokens.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import { Server, close, open, says, until, violations, withBrowser } from './harness.mjs';
+
+const PLAN = [
+  { id: 'list', name: 'flow.echo', parameters: { items: [1, 2, 3] } },
+  { id: 'each', name: 'flow.echo', parameters: { n: '{{item}}' }, forEach: '{{list.items}}' },
+  { id: 'fails', name: 'flow.fail', parameters: { message: 'as it must' }, onError: 'continue', dependsOn: 'list', retry: { maxAttempts: 2, backoffMs: 1 } },
+  { id: 'skipped', name: 'flow.noop', parameters: {}, dependsOn: 'fails' },
+  { id: 'asks', name: 'flow.echo', parameters: { all: '{{each}}' }, requiresApproval: true },
+];
+
+
+let server;
+let executionId;
+let requestId;
+withBrowser();
+before(async () => {
+  server = await Server.start();
+  ({ executionId, requestId } = await server.execute(PLAN, 'a bit of everything'));
+  await server.reaches(executionId, 'WAITING');
+  await server.ask('mutation { addAction(input: { name: "write", description: "Writes" }) { warnings } }');
+  await server.ask('mutation { addAction(input: { name: "read", description: "Reads", next: [{ name: "write", score: 0.8 }], tools: [{ name: "flow.echo", score: 0.9 }] }) { warnings } }');
+});
+after(() => server?.stop());
+
+const places = () => [
+  ['/', '.list-row'],
+  ['/?search=nothing-like-it', '.empty'],
+  ['/executions?state=WAITING', '.list-row'],
+  [`/requests/${requestId}`, '.card'],
+  [`/requests/${requestId}?view=planning`, '[role=tabpanel]'],
+  [`/requests/${requestId}?view=versions`, '.card'],
+  [`/executions/${executionId}?step=fails`, '.fault'],
+  [`/executions/${executionId}?view=timeline&step=each`, '.inspector .items'],
+  [`/executions/${executionId}?view=steps&step=asks`, '.inspector .buttons .primary'],
+  [`/executions/${executionId}?view=events`, '.event-row'],
+  [`/executions/${executionId}?view=results`, '.results .json'],
+  ['/new', '#query'],
+  ['/tools', '.tool-row'],
+  ['/tools/blog.createAuthor', '.inspector .fields'],
+  ['/tools?view=selection&query=write', 'table .score'],
+  ['/tools?view=collisions', '.empty, table'],
+  ['/toolkit?actions=read&hops=1', '.inspector .plain-list'],
+  ['/executions/exec_1_aaaaaaaaa', '.empty'],
+];
+
+for (const [name, options] of [
+  ['light', { colorScheme: 'light' }],
+  ['dark', { colorScheme: 'dark' }],
+  ['on a phone', { viewport: { width: 375, height: 700 }, hasTouch: true }],
+]) {
+  test(`axe finds nothing, ${name}`, async () => {
+    const found = [];
+    for (const [path, there] of places()) {
+      const page = await open(server, path, options);
+      await page.locator(there).first().waitFor();
+      found.push(...(await violations(page)).map((it) => ({ path, ...it })));
+      const [wide, room] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+      assert.ok(wide <= room, `${path}: ${wide} pixels in a room of ${room}`);
+      await close(page);
+    }
+    assert.deepEqual(found, []);
+  });
+}
+
+test('axe finds nothing in a dialog', async () => {
+  const page = await open(server, `/executions/${executionId}?step=asks`);
+  await page.getByRole('button', { name: 'Approve' }).click();
+  await page.getByRole('dialog').waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await close(page);
+});
+
+test('the graph is walked through by keyboard', async () => {
+  const page = await open(server, `/executions/${executionId}`);
+  const graph = page.getByRole('application');
+  await graph.focus();
+  await page.keyboard.press('ArrowRight');
+  await page.getByRole('heading', { name: 'list', exact: true }).waitFor();
+  await page.keyboard.press('ArrowRight');
+  await page.waitForURL(/step=(each|fails)/);
+  await page.keyboard.press('ArrowLeft');
+  await page.waitForURL(/step=list/);
+  await page.keyboard.press('Escape');
+  await page.locator('.inspector').waitFor({ state: 'detached' });
+  await close(page);
+});
+
+test('everything can be reached by keyboard from the top', async () => {
+  const page = await open(server, '/');
+  await page.locator('.list-row').first().waitFor();
+  await page.keyboard.press('Tab');
+  assert.equal(await page.evaluate(() => document.activeElement.textContent.trim()), 'To the content');
+  const seen = new Set();
+  for (let n = 0; n < 40; n += 1) {
+    await page.keyboard.press('Tab');
+    seen.add(await page.evaluate(() => document.activeElement.getAttribute('href') ?? document.activeElement.textContent.trim()));
+  }
+  for (const it of ['/new', '/tools', '/toolkit', '/graphiql', `/requests/${requestId}`]) assert.ok(seen.has(it), it);
+  await close(page);
+});
+
+test('a plan of 2,000 steps is there at once, and stays light', async () => {
+  const random = seeded(7);
+  const tools = Array.from({ length: 2_000 }, (_, at) => {
+    const on = new Set(Array.from({ length: Math.floor(random() * 5) }, () => Math.max(0, at - 1 - Math.floor(random() * 60))));
+    return { id: `s${at}`, name: 'flow.echo', parameters: { n: at }, dependsOn: at === 0 ? [] : [...on].map((it) => `s${it}`) };
+  });
+  const { executionId } = await server.execute(tools, 'two thousand steps');
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, '/');
+  const began = Date.now();
+  await page.goto(`${server.url}/executions/${executionId}`);
+  await page.locator('canvas[data-nodes="2000"]').waitFor();
+  await page.getByRole('button', { name: 'Zoom in' }).click();
+  const took = Date.now() - began;
+  console.log(`a plan of 2,000 steps could be used after ${took} ms`);
+  if (process.env.FABER_TEST_WEB_TIMED) assert.ok(took < 2_000, `${took} ms`);
+  for (const view of ['Timeline', 'Steps', 'Events', 'Graph']) {
+    await page.getByRole('tab', { name: view }).click();
+    await page.locator(view === 'Graph' ? 'canvas[data-nodes]' : '.virtual [role=listitem]').first().waitFor();
+    const elements = await page.evaluate(() => document.querySelectorAll('*').length);
+    assert.ok(elements < 1_500, `${view}: ${elements} elements`);
+  }
+  await close(page);
+});
+
+test('a plan of 2,000 steps moves while 200 events arrive each second', async () => {
+  // Forty lanes of fifty steps, each of which sleeps for 400 ms: a hundred begin and end each second.
+  const tools = Array.from({ length: 2_000 }, (_, at) => ({
+    id: `s${at}`,
+    name: 'flow.sleep',
+    parameters: { ms: 400 },
+    dependsOn: at < 40 ? [] : [`s${at - 40}`, `s${at - 40 + ((at * 7) % 40) - (at % 40)}`].filter((it, n, all) => all.indexOf(it) === n),
+  }));
+  const { executionId } = await server.execute(tools, 'two hundred events a second');
+  const page = await open(server, `/executions/${executionId}`);
+  await page.locator('canvas[data-nodes="2000"]').waitFor();
+  const frames = page.evaluate(async () => {
+    const gaps = [];
+    let last = performance.now();
+    const text = document.querySelector('.head .meter-text');
+    const first = Number.parseInt(text.textContent, 10);
+    const begin = last;
+    // Until a thousand steps are over: about ten seconds.
+    while (Number.parseInt(text.textContent, 10) < first + 1_000) {
+      const now = await new Promise(requestAnimationFrame);
+      gaps.push(now - last);
+      last = now;
+    }
+    gaps.sort((a, b) => a - b);
+    const at = (share) => Math.round(gaps[Math.floor((gaps.length - 1) * share)]);
+    return { steps: 1_000, seconds: Math.round((last - begin) / 100) / 10, frames: gaps.length, half: at(0.5), most: at(0.95), longest: at(1) };
+  });
+  const box = await page.locator('.graph-frame').boundingBox();
+  let isDone = false;
+  void frames.finally(() => {
+    isDone = true;
+  });
+  await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+  await page.mouse.wheel(0, -900);
+  await page.mouse.down();
+  for (let n = 0; !isDone; n += 1) {
+    await page.mouse.move(box.x + box.width / 2 + 150 * Math.sin(n / 20), box.y + box.height / 2 + 80 * Math.cos(n / 20));
+  }
+  await page.mouse.up();
+  const found = await frames;
+  console.log(`while it is moved and events arrive: ${JSON.stringify(found)}, in milliseconds`);
+  if (process.env.FABER_TEST_WEB_TIMED) assert.ok(found.most < 50, JSON.stringify(found));
+  await close(page);
+});
+
+test('GraphiQL is there without any other server, and its examples work', async () => {
+  const page = await open(server, '/');
+  const foreign = [];
+  page.on('request', (request) => {
+    if (!request.url().startsWith(server.url) && !/^(data|blob):/.test(request.url())) foreign.push(request.url());
+  });
+  await page.goto(`${server.url}/graphiql`);
+  await page.getByRole('button', { name: /Execute/ }).click();
+  await page.locator('.graphiql-response', { hasText: '"requestId"' }).waitFor();
+  await page.getByRole('tab', { name: 'Check' }).click();
+  await page.locator('.graphiql-query-editor', { hasText: 'validatePlan' }).waitFor();
+  // GraphiQL takes a moment to see that another operation is shown.
+  const layers = page.locator('.graphiql-response', { hasText: '"layers"' });
+  await until(async () => {
+    await page.getByRole('button', { name: /Execute/ }).click();
+    return layers.waitFor({ timeout: 2_000 }).then(() => true, () => false);
+  }, 'the plan is checked');
+  await page.getByRole('tab', { name: 'Watch' }).waitFor();
+  assert.deepEqual(foreign, []);
+  await close(page);
+});
+
+function seeded(seed) {
+  let state = seed;
+  return () => {
+    state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
+    return state / 2 ** 31;
+  };
+}
+
+test('where there are tokens the page asks for one, and keeps it in its tab', async () => {
+  const config = { access: { tokens: [{ name: 'me', token_env: 'ME', role: 'admin' }] } };
+  const guarded = await Server.start({ config, environment: { ME: 'a-long-secret-of-mine' } });
+  try {
+    const page = await open(guarded, '/');
+    const field = page.getByLabel('Access token');
+    await field.fill('wrong');
+    await page.getByRole('button', { name: 'Go on' }).click();
+    await page.getByText('does not know this token').waitFor();
+    await field.fill('a-long-secret-of-mine');
+    await page.getByRole('button', { name: 'Go on' }).click();
+    await page.getByRole('heading', { name: 'Nothing has been asked for yet' }).waitFor();
+    await page.goto(`${guarded.url}/new`);
+    await page.getByRole('button', { name: 'write the plan as JSON' }).click();
+    await page.getByText('Nothing is wrong with it.').waitFor();
+    await page.getByRole('button', { name: 'Run', exact: true }).click();
+    await says(page, 'Completed');
+    const kept = await page.evaluate(() => [JSON.stringify({ ...localStorage }), document.cookie]);
+    assert.deepEqual(kept, ['{}', '']);
+    const other = await page.context().newPage();
+    await other.goto(guarded.url);
+    await other.getByLabel('Access token').waitFor();
+    await close(page);
+  } finally {
+    await guarded.stop();
+  }
+});

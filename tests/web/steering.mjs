@@ -1,0 +1,182 @@
+// What the buttons do.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import { Server, close, open, says, shows, withBrowser } from './harness.mjs';
+
+let server;
+withBrowser();
+before(async () => {
+  server = await Server.start();
+});
+after(() => server?.stop());
+
+const ASKS = [
+  { id: 'ask', name: 'flow.echo', parameters: { n: 1 }, requiresApproval: true },
+  { id: 'then', name: 'flow.echo', parameters: { n: '{{ask.n}}' } },
+];
+
+test('a step that waits for a person is approved', async () => {
+  const { executionId } = await server.execute(ASKS, 'may I');
+  const page = await open(server, `/executions/${executionId}?view=steps&step=ask`);
+  await shows(page, 'ask', 'WAITING');
+  await page.getByRole('button', { name: 'Approve' }).click();
+  await page.getByRole('dialog').getByLabel('Comment (optional)').fill('go ahead');
+  await page.getByRole('dialog').getByRole('button', { name: 'Let it go on' }).click();
+  await shows(page, 'then', 'SUCCEEDED');
+  await says(page, 'Completed');
+  const query = 'query($id: ID!) { execution(executionId: $id) { events { type data } } }';
+  const { execution } = await server.ask(query, { id: executionId });
+  assert.equal(execution.events.find((it) => it.type === 'step_approved').data.comment, 'go ahead');
+  await close(page);
+});
+
+test('a step that waits for a person is refused', async () => {
+  const { executionId } = await server.execute(ASKS, 'may I not');
+  const page = await open(server, `/executions/${executionId}?view=steps&step=ask`);
+  await page.getByRole('button', { name: 'Reject' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Refuse it' }).click();
+  await shows(page, 'ask', 'FAILED');
+  await page.locator('.fault code', { hasText: 'step.rejected' }).waitFor();
+  await close(page);
+});
+
+test('an execution is cancelled, but only after a question', async () => {
+  const { executionId } = await server.execute([{ id: 'wait', name: 'flow.wait', parameters: { name: 'never' } }], 'stop me');
+  const page = await open(server, `/executions/${executionId}?view=steps`);
+  await shows(page, 'wait', 'WAITING');
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Not now' }).click();
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await says(page, 'Waiting');
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Cancel it' }).click();
+  await shows(page, 'wait', 'CANCELLED');
+  await says(page, 'Cancelled');
+  await close(page);
+});
+
+test('an execution is paused, resumed and signalled', async () => {
+  const tools = [
+    { id: 'wait', name: 'flow.wait', parameters: { name: 'word' } },
+    { id: 'then', name: 'flow.echo', parameters: { it: '{{wait.x}}' } },
+  ];
+  const { executionId } = await server.execute(tools, 'steer me');
+  const page = await open(server, `/executions/${executionId}?view=steps&step=wait`);
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await says(page, 'Paused');
+  await page.getByRole('button', { name: 'Resume' }).click();
+  await says(page, 'Waiting');
+  await page.locator('.inspector').getByRole('button', { name: 'Signal' }).click();
+  const dialog = page.getByRole('dialog');
+  assert.equal(await dialog.getByLabel('Name').inputValue(), 'word');
+  await dialog.getByLabel('What it brings, as JSON (optional)').fill('{"x": 7');
+  await dialog.getByRole('button', { name: 'Send' }).click();
+  await dialog.getByRole('alert').waitFor();
+  await dialog.getByLabel('What it brings, as JSON (optional)').fill('{"x": 7}');
+  await dialog.getByRole('button', { name: 'Send' }).click();
+  await shows(page, 'then', 'SUCCEEDED');
+  await close(page);
+});
+
+test('an execution that failed is retried from a step, and what was done stays done', async () => {
+  const tools = [
+    { id: 'done', name: 'flow.echo', parameters: { n: 1 } },
+    { id: 'broken', name: 'flow.fail', parameters: { message: 'no luck' }, dependsOn: 'done' },
+    { id: 'after', name: 'flow.noop', parameters: {}, dependsOn: 'broken' },
+  ];
+  const { executionId } = await server.execute(tools, 'try again');
+  const page = await open(server, `/executions/${executionId}?view=steps`);
+  await shows(page, 'broken', 'FAILED');
+  await shows(page, 'after', 'SKIPPED');
+  await page.locator('[data-step="broken"] button').click();
+  await page.locator('.fault', { hasText: 'no luck' }).waitFor();
+  await page.getByRole('button', { name: 'Retry from here' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Retry' }).click();
+  await page.waitForURL((url) => /\/executions\/exec_/.test(url.pathname) && !url.pathname.endsWith(executionId));
+  await page.getByText(`retry of ${executionId}`).waitFor();
+  await page.getByRole('tab', { name: 'Steps' }).click();
+  await shows(page, 'broken', 'FAILED');
+  await page.locator('[data-step="done"] button').click();
+  await page.getByText('output taken over').waitFor();
+  await page.getByRole('button', { name: 'Run again' }).click();
+  const here = page.url();
+  await page.getByRole('dialog').getByRole('button', { name: 'Run it' }).click();
+  await page.waitForURL((url) => !here.includes(url.pathname));
+  await close(page);
+});
+
+test('a query becomes a plan, the plan is changed, kept and run', async () => {
+  const page = await open(server, '/new');
+  await page.getByLabel('What is to be done?').fill('Create author Alice with email alice@web.test, then create blog by Alice titled Hello about world');
+  await page.getByRole('button', { name: 'Plan it' }).click();
+  await page.locator('canvas[data-nodes="2"]').waitFor();
+  const text = page.getByLabel('The plan as JSON');
+  const draft = JSON.parse(await text.inputValue());
+  assert.deepEqual(draft.tools.map((it) => it.id), ['createAuthor', 'createBlog']);
+  await text.fill(JSON.stringify({ ...draft, tools: [{ ...draft.tools[0], name: 'blog.createAuthr' }, draft.tools[1]] }, null, 2));
+  await page.getByLabel('Diagnostics').getByText('plan.unknown_tool').waitFor();
+  assert.ok(await page.getByRole('button', { name: 'Run', exact: true }).isDisabled());
+  await page.getByRole('button', { name: /tools\[0\]/ }).first().click();
+  const selected = await text.evaluate((it) => it.value.slice(it.selectionStart, it.selectionEnd));
+  assert.equal(selected, '"blog.createAuthr"');
+  draft.tools[1].parameters.title = 'Bonjour';
+  await text.fill(JSON.stringify(draft, null, 2));
+  await page.getByText('Nothing is wrong with it.').waitFor();
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+  await page.waitForURL(/\/executions\/exec_/);
+  await says(page, 'Completed');
+  await page.getByRole('tab', { name: 'Results' }).click();
+  await page.locator('.json', { hasText: 'Bonjour' }).waitFor();
+  await page.getByRole('link', { name: /^req_/ }).click();
+  await page.getByRole('tab', { name: 'Versions (2)' }).click();
+  await page.locator('.line-new', { hasText: 'Bonjour' }).waitFor();
+  await page.getByRole('tab', { name: 'How the plan came to be' }).click();
+  await page.getByRole('heading', { name: /Candidates/ }).first().waitFor();
+  await close(page);
+});
+
+test('a step is added, edited as a form and removed', async () => {
+  const page = await open(server, '/new');
+  await page.getByRole('button', { name: 'write the plan as JSON' }).click();
+  await page.locator('canvas[data-nodes="2"]').waitFor();
+  await page.getByLabel('Add a step').selectOption('flow.sleep');
+  const form = page.getByRole('region', { name: 'Step flow.sleep' });
+  await form.getByLabel(/^ms/).fill('5');
+  await form.getByLabel('When').fill('steps["hello"].ok');
+  await form.getByLabel('A person must agree').check();
+  const draft = async () => JSON.parse(await page.getByLabel('The plan as JSON').inputValue());
+  const expected = { id: 'flow.sleep', name: 'flow.sleep', parameters: { ms: 5 }, when: 'steps["hello"].ok', requiresApproval: true };
+  assert.deepEqual((await draft()).tools[2], expected);
+  await page.locator('canvas[data-nodes="3"]').waitFor();
+  await page.getByText('Nothing is wrong with it.').waitFor();
+  await form.getByRole('button', { name: 'Remove' }).click();
+  assert.equal((await draft()).tools.length, 2);
+  await page.locator('canvas[data-nodes="2"]').waitFor();
+  await page.getByRole('application').focus();
+  await page.keyboard.press('ArrowDown');
+  await page.getByRole('region', { name: 'Step hello' }).getByLabel('Parameters').waitFor();
+  await close(page);
+});
+
+test('toolsets are switched, and a tool is tried by its form', async () => {
+  const page = await open(server, '/tools');
+  const toggle = page.getByRole('switch', { name: 'Toolset blog' });
+  await toggle.waitFor();
+  assert.equal(await toggle.getAttribute('aria-checked'), 'true');
+  await toggle.click();
+  await page.locator('[role="switch"][aria-label="Toolset blog"][aria-checked="false"]').waitFor();
+  await toggle.click();
+  await page.locator('[role="switch"][aria-label="Toolset blog"][aria-checked="true"]').waitFor();
+  await page.locator('a.tool-row', { hasText: 'createAuthor' }).first().click();
+  await page.getByLabel(/^name/).fill('Bob');
+  await page.getByLabel(/^email/).fill('bob@web.test');
+  await page.getByRole('button', { name: 'Call it' }).click();
+  await page.locator('.try-result .text-good').waitFor();
+  await page.locator('.try-result .json', { hasText: 'bob@web.test' }).waitFor();
+  await page.getByRole('tab', { name: 'Selection' }).click();
+  await page.getByLabel('Query').fill('write an article');
+  await page.locator('table .score').first().waitFor();
+  await close(page);
+});

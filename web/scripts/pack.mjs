@@ -1,0 +1,33 @@
+// Puts a Brotli and a gzip copy beside every built file that gets smaller by it, so that the server
+// has nothing to compress; and says how large the first view is, which has a limit.
+
+import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { brotliCompressSync, constants, gzipSync } from "node:zlib";
+
+const dist = fileURLToPath(new URL("../dist", import.meta.url));
+/** What is smaller than this fits into one packet as it is. */
+const SMALL = 1_400;
+/** The most that the first view may take, compressed, in bytes. */
+const FIRST_VIEW = 150_000;
+
+const files = readdirSync(dist, { recursive: true }).filter((it) => statSync(join(dist, it)).isFile());
+const sizes = new Map();
+for (const name of files.sort()) {
+  const bytes = readFileSync(join(dist, name));
+  const brotli = brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length } });
+  const gzip = gzipSync(bytes, { level: 9 });
+  if (bytes.length > SMALL) writeFileSync(join(dist, `${name}.br`), brotli);
+  if (bytes.length > SMALL) writeFileSync(join(dist, `${name}.gz`), gzip);
+  sizes.set(name, [bytes.length, Math.min(brotli.length, bytes.length), Math.min(gzip.length, bytes.length)]);
+}
+
+for (const [name, [plain, brotli, gzip]] of sizes) {
+  console.log(`${name.padEnd(44)} ${String(plain).padStart(8)} B  br ${String(brotli).padStart(7)}  gzip ${String(gzip).padStart(7)}`);
+}
+const index = readFileSync(join(dist, "index.html"), "utf8");
+const first = [...sizes].filter(([name]) => name === "index.html" || index.includes(`/${name}`));
+const total = first.reduce((sum, [, [, , gzip]]) => sum + gzip, 0);
+console.log(`first view: ${total} bytes with gzip (at most ${FIRST_VIEW})`);
+if (total > FIRST_VIEW) process.exit(1);

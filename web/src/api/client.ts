@@ -1,0 +1,205 @@
+/** Asks the server, once or for as long as it has something to say. */
+
+import { createClient, type Client } from "graphql-ws";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+
+import { isLost, lost, refused, returns, token } from "./connection";
+import { useCell } from "./cell";
+import type { Json, Operation } from "./generated";
+
+/** A refusal of the server, with its code. */
+export class ApiError extends Error {
+  constructor(
+    message: string,
+    readonly code: string,
+    readonly extensions: Record<string, Json> = {},
+  ) {
+    super(message);
+  }
+}
+
+interface Answer {
+  data?: unknown;
+  errors?: { message: string; extensions?: Record<string, Json> }[];
+}
+
+/** Asks once. Fails with an `ApiError`, also where the server cannot be reached. */
+export async function ask<R, V>(operation: Operation<R, V>, variables: V, signal?: AbortSignal): Promise<R> {
+  const headers: Record<string, string> = { "content-type": "application/json", accept: "application/json" };
+  const secret = token();
+  if (secret) headers.authorization = `Bearer ${secret}`;
+  let response: Response;
+  let answer: Answer;
+  try {
+    const body = JSON.stringify({ query: operation, variables });
+    response = await fetch("/graphql", { method: "POST", headers, body, signal: signal ?? null });
+    answer = (await response.json()) as Answer;
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    lost();
+    throw new ApiError("the server cannot be reached", "UNREACHABLE");
+  }
+  if (response.status === 401) refused();
+  const [first] = answer.errors ?? [];
+  if (first) throw new ApiError(first.message, String(first.extensions?.code ?? "INTERNAL"), first.extensions);
+  return answer.data as R;
+}
+
+/** What became of a question. */
+export interface Asked<R> {
+  data: R | null;
+  error: ApiError | null;
+  isLoading: boolean;
+  refresh: () => void;
+}
+
+/**
+ * Asks while a component is shown, and again when the variables change, when the server comes back,
+ * and every `poll` milliseconds while somebody looks. Null variables ask nothing. What was there stays until
+ * the new answer is.
+ */
+export function useAsk<R, V>(operation: Operation<R, V>, variables: V | null, poll?: number): Asked<R> {
+  const key = JSON.stringify(variables);
+  const epoch = useCell(returns);
+  const [round, setRound] = useState(0);
+  const [state, setState] = useState<{ key: string; data: R | null; error: ApiError | null; isLoading: boolean }>({
+    key,
+    data: null,
+    error: null,
+    isLoading: true,
+  });
+  const shown = useRef("");
+  useEffect(() => {
+    if (variables === null) return;
+    const gone = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const load = async () => {
+      try {
+        const data = await ask(operation, variables, gone.signal);
+        if (gone.signal.aborted) return;
+        const text = poll ? key + JSON.stringify(data) : "";
+        if (!poll || text !== shown.current) setState({ key, data, error: null, isLoading: false });
+        shown.current = text;
+      } catch (error) {
+        if (gone.signal.aborted) return;
+        shown.current = "";
+        setState((old) => ({ ...old, error: error as ApiError, isLoading: false }));
+      }
+      if (poll && !isLost.value) timer = setTimeout(again, poll);
+    };
+    const again = () => {
+      if (document.hidden) timer = setTimeout(again, poll);
+      else void load();
+    };
+    setState((old) => (old.isLoading ? old : { ...old, isLoading: !poll || old.key !== key }));
+    void load();
+    return () => {
+      gone.abort();
+      clearTimeout(timer);
+    };
+  }, [operation, key, poll, epoch, round]);
+  const refresh = useCallback(() => setRound((it) => it + 1), []);
+  return { data: state.data, error: state.error, isLoading: state.isLoading, refresh };
+}
+
+let socket: Client | null = null;
+
+function client(): Client {
+  socket ??= createClient({
+    url: `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/graphql`,
+    lazy: true,
+    retryAttempts: 0,
+    keepAlive: 10_000,
+    connectionParams: () => {
+      const secret = token();
+      return secret ? { Authorization: `Bearer ${secret}` } : {};
+    },
+    on: heartbeat(),
+  });
+  return socket;
+}
+
+/** Ends a connection whose other end has gone without a word. */
+function heartbeat() {
+  let open: WebSocket | undefined;
+  let timer: ReturnType<typeof setTimeout>;
+  return {
+    opened: (it: unknown) => {
+      open = it as WebSocket;
+    },
+    ping: (isReceived: boolean) => {
+      if (!isReceived) timer = setTimeout(() => open?.close(4408, "no answer"), 5_000);
+    },
+    pong: (isReceived: boolean) => {
+      if (isReceived) clearTimeout(timer);
+    },
+  };
+}
+
+/** What is done with what a subscription says. */
+export interface Ear<R> {
+  next: (data: R) => void;
+  /** The server refused. */
+  refused?: (error: ApiError) => void;
+  /** The server has said everything. */
+  done?: () => void;
+  /** Whether everything has been said. A server that stops says that it is done, too. */
+  isDone?: () => boolean;
+}
+
+/**
+ * Subscribes until what it returns is called. A connection that is lost is made anew once the server is back, with
+ * the variables as they then are: ask behind what is known, and nothing is missed.
+ */
+export function follow<R, V>(operation: Operation<R, V>, variables: () => V, ear: Ear<R>): () => void {
+  let hasEnded = false;
+  let leave: (() => void) | undefined;
+  let stopListening: (() => void) | undefined;
+  const broken = () => {
+    if (hasEnded) return;
+    lost();
+    stopListening?.();
+    stopListening = returns.listen(() => {
+      stopListening?.();
+      if (!hasEnded) begin();
+    });
+  };
+  const begin = () => {
+    leave = client().subscribe<R>(
+      { query: operation, variables: variables() as Record<string, unknown> },
+      {
+        next: (answer) => {
+          const [first] = answer.errors ?? [];
+          if (first) ear.refused?.(new ApiError(first.message, String(first.extensions?.code ?? "INTERNAL")));
+          if (answer.data) ear.next(answer.data);
+        },
+        error: (error) => {
+          if (Array.isArray(error)) {
+            const [first] = error as { message: string; extensions?: Record<string, Json> }[];
+            ear.refused?.(new ApiError(first?.message ?? "", String(first?.extensions?.code ?? "INTERNAL")));
+            return;
+          }
+          const code = (error as { code?: number } | null)?.code;
+          if (code === 4401 || code === 4403) {
+            refused();
+            stopListening = returns.listen(() => {
+              stopListening?.();
+              if (!hasEnded) begin();
+            });
+          } else broken();
+        },
+        complete: () => {
+          if (hasEnded) return;
+          if (ear.isDone?.() ?? true) ear.done?.();
+          else broken();
+        },
+      },
+    );
+  };
+  begin();
+  return () => {
+    hasEnded = true;
+    stopListening?.();
+    leave?.();
+  };
+}

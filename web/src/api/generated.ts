@@ -1,0 +1,191 @@
+// Written by `npm run types` from the server's schema and `operations.graphql`. Do not edit.
+
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+/** The text of an operation, which knows what it takes and returns. */
+export type Operation<Result, Variables> = string & { readonly _?: (it: Variables) => Result };
+
+export type CollisionSimilarity = "DOT" | "COSINE";
+export type Effect = "READ" | "IDEMPOTENT" | "ONCE";
+export interface ExecutionFilter {
+  state?: ExecutionState[] | null;
+  requestId?: string | null;
+  planId?: string | null;
+  toolName?: string | null;
+  from?: string | null;
+  to?: string | null;
+}
+export type ExecutionMode = "SEQUENTIAL" | "PARALLEL";
+export interface ExecutionOptions {
+  mode?: ExecutionMode | null;
+  maxParallel?: number | null;
+  idempotencyKey?: string | null;
+  deadlineMs?: number | null;
+  strictTemplates?: boolean | null;
+  input?: Json | null;
+  compensateOnFailure?: boolean | null;
+  dryRun?: boolean | null;
+  startAt?: string | null;
+  priority?: number | null;
+}
+export type ExecutionState = "PENDING" | "IN_PROGRESS" | "PAUSED" | "WAITING" | "COMPENSATING" | "COMPLETED" | "FAILED" | "CANCELLED";
+export type LayoutDirection = "DOWN" | "RIGHT";
+export interface PlanInput {
+  query?: string | null;
+  requestId?: string | null;
+  tools: ToolExecutionInput[];
+  executionOrder?: string[] | null;
+}
+export interface PlanningOptions {
+  planner?: string | null;
+  toolSets?: string[] | null;
+  actions?: string[] | null;
+  maxTools?: number | null;
+}
+export interface RequestFilter {
+  search?: string | null;
+  from?: string | null;
+  to?: string | null;
+  state?: ExecutionState | null;
+}
+export interface RetryInput {
+  maxAttempts?: number | null;
+  backoffMs?: number | null;
+  maxBackoffMs?: number | null;
+  multiplier?: number | null;
+  jitter?: boolean | null;
+}
+export type SelectionCriterion = "CENTROID" | "DESCRIPTION" | "LEXICAL" | "HYBRID";
+export type Severity = "ERROR" | "WARNING";
+export type StepState = "PENDING" | "RUNNING" | "RETRYING" | "WAITING" | "SUCCEEDED" | "FAILED" | "SKIPPED" | "CANCELLED" | "COMPENSATED";
+export interface ToolExecutionInput {
+  id?: string | null;
+  name?: string | null;
+  toolName?: string | null;
+  plan?: string | null;
+  inlinePlan?: PlanInput | null;
+  parameters?: Json | null;
+  dependsOn?: Json | null;
+  outputMapping?: Json | null;
+  when?: string | null;
+  forEach?: string | null;
+  maxParallel?: number | null;
+  retry?: RetryInput | null;
+  timeoutMs?: number | null;
+  idleTimeoutMs?: number | null;
+  cacheTtlMs?: number | null;
+  onError?: string | null;
+  compensate?: Json | null;
+  requiresApproval?: boolean | null;
+}
+
+export type RunRow = { executionId: string; requestId: string; planId: string; state: ExecutionState; mode: ExecutionMode; createdAt: string; startedAt: string | null; finishedAt: string | null; total: number; successful: number; failed: number; skipped: number; cancelled: number; dryRun: boolean };
+export type RequestRow = { requestId: string; query: string; createdAt: string; executions: ({ executionId: string; requestId: string; planId: string; state: ExecutionState; mode: ExecutionMode; createdAt: string; startedAt: string | null; finishedAt: string | null; total: number; successful: number; failed: number; skipped: number; cancelled: number; dryRun: boolean })[] };
+export type RequestsResult = { requests: { pageInfo: { hasNextPage: boolean; endCursor: string | null }; nodes: ({ requestId: string; query: string; createdAt: string; executions: ({ executionId: string; requestId: string; planId: string; state: ExecutionState; mode: ExecutionMode; createdAt: string; startedAt: string | null; finishedAt: string | null; total: number; successful: number; failed: number; skipped: number; cancelled: number; dryRun: boolean })[] })[] } };
+export type RequestsVariables = { filter?: RequestFilter | null; first?: number | null; after?: string | null };
+export const Requests: Operation<RequestsResult, RequestsVariables> = "query Requests($filter:RequestFilter$first:Int$after:String){requests(filter:$filter first:$first after:$after){pageInfo{hasNextPage endCursor}nodes{...RequestRow}}}fragment RequestRow on Request{requestId query createdAt executions(last:1){...RunRow}}fragment RunRow on Execution{executionId requestId planId state mode createdAt startedAt finishedAt total successful failed skipped cancelled dryRun}";
+export type ExecutionsResult = { executions: { pageInfo: { hasNextPage: boolean; endCursor: string | null }; nodes: ({ executionId: string; requestId: string; planId: string; state: ExecutionState; mode: ExecutionMode; createdAt: string; startedAt: string | null; finishedAt: string | null; total: number; successful: number; failed: number; skipped: number; cancelled: number; dryRun: boolean; request: { query: string } | null })[] } };
+export type ExecutionsVariables = { filter?: ExecutionFilter | null; first?: number | null; after?: string | null };
+export const Executions: Operation<ExecutionsResult, ExecutionsVariables> = "query Executions($filter:ExecutionFilter$first:Int$after:String){executions(filter:$filter first:$first after:$after){pageInfo{hasNextPage endCursor}nodes{...RunRow request{query}}}}fragment RunRow on Execution{executionId requestId planId state mode createdAt startedAt finishedAt total successful failed skipped cancelled dryRun}";
+export type Problem = { severity: Severity; code: string; path: string; message: string; help: string | null };
+export type Step = { stepId: string; toolName: string; parameters: Json; dependsOn: string[]; outputMapping: Json | null; effect: Effect; plan: string | null; when: string | null; forEach: string | null; compensate: Json | null; timeoutMs: number | null; idleTimeoutMs: number | null; cacheTtlMs: number | null; maxParallel: number | null; retry: Json | null; onError: string; requiresApproval: boolean };
+export type Drawing = { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] };
+export type PlanWritten = { planId: string; requestId: string; version: number; query: string; createdAt: string; planner: string; tools: ({ stepId: string; toolName: string; parameters: Json; dependsOn: string[]; outputMapping: Json | null; effect: Effect; plan: string | null; when: string | null; forEach: string | null; compensate: Json | null; timeoutMs: number | null; idleTimeoutMs: number | null; cacheTtlMs: number | null; maxParallel: number | null; retry: Json | null; onError: string; requiresApproval: boolean })[]; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[] };
+export type PlanDrawn = { planId: string; requestId: string; version: number; query: string; createdAt: string; planner: string; tools: ({ stepId: string; toolName: string; parameters: Json; dependsOn: string[]; outputMapping: Json | null; effect: Effect; plan: string | null; when: string | null; forEach: string | null; compensate: Json | null; timeoutMs: number | null; idleTimeoutMs: number | null; cacheTtlMs: number | null; maxParallel: number | null; retry: Json | null; onError: string; requiresApproval: boolean })[]; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[]; layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } };
+export type RequestPageResult = { request: { requestId: string; query: string; createdAt: string; transcript: { at: string; kind: string; content: Json }[]; plans: { planId: string; version: number; query: string; createdAt: string; planner: string; executionOrder: string[] }[]; executions: ({ executionId: string; requestId: string; planId: string; state: ExecutionState; mode: ExecutionMode; createdAt: string; startedAt: string | null; finishedAt: string | null; total: number; successful: number; failed: number; skipped: number; cancelled: number; dryRun: boolean; retryOf: string | null })[] } | null };
+export type RequestPageVariables = { id: string };
+export const RequestPage: Operation<RequestPageResult, RequestPageVariables> = "query RequestPage($id:ID!){request(requestId:$id){requestId query createdAt transcript{at kind content}plans{planId version query createdAt planner executionOrder}executions(last:100){...RunRow retryOf}}}fragment RunRow on Execution{executionId requestId planId state mode createdAt startedAt finishedAt total successful failed skipped cancelled dryRun}";
+export type PlanLayoutResult = { plan: { layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } } | null };
+export type PlanLayoutVariables = { id: string; direction?: LayoutDirection | null };
+export const PlanLayout: Operation<PlanLayoutResult, PlanLayoutVariables> = "query PlanLayout($id:ID!$direction:LayoutDirection){plan(planId:$id){layout(direction:$direction nodeWidth:196 nodeHeight:50){...Drawing}}}fragment Drawing on Layout{width height nodes{name x y width height}edges{from to points}}";
+export type PlanOneResult = { plan: { planId: string; requestId: string; version: number; query: string; createdAt: string; planner: string; tools: ({ stepId: string; toolName: string; parameters: Json; dependsOn: string[]; outputMapping: Json | null; effect: Effect; plan: string | null; when: string | null; forEach: string | null; compensate: Json | null; timeoutMs: number | null; idleTimeoutMs: number | null; cacheTtlMs: number | null; maxParallel: number | null; retry: Json | null; onError: string; requiresApproval: boolean })[]; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[]; layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } } | null };
+export type PlanOneVariables = { id: string; direction?: LayoutDirection | null };
+export const PlanOne: Operation<PlanOneResult, PlanOneVariables> = "query PlanOne($id:ID!$direction:LayoutDirection){plan(planId:$id){...PlanDrawn}}fragment PlanDrawn on Plan{...PlanWritten layout(direction:$direction nodeWidth:196 nodeHeight:50){...Drawing}}fragment PlanWritten on Plan{planId requestId version query createdAt planner tools{...Step}diagnostics{...Problem}}fragment Step on ToolExecution{stepId toolName parameters dependsOn outputMapping effect plan when forEach compensate timeoutMs idleTimeoutMs cacheTtlMs maxParallel retry onError requiresApproval}fragment Problem on Diagnostic{severity code path message help}fragment Drawing on Layout{width height nodes{name x y width height}edges{from to points}}";
+export type ExecutionPageResult = { execution: { executionId: string; requestId: string; planId: string; state: ExecutionState; mode: ExecutionMode; createdAt: string; startedAt: string | null; finishedAt: string | null; total: number; successful: number; failed: number; skipped: number; cancelled: number; dryRun: boolean; priority: number; startAt: string | null; deadline: string | null; node: string | null; seq: number; input: Json | null; compensateOnFailure: boolean; retryOf: string | null; parentExecutionId: string | null; parentStepId: string | null; parentIndex: number | null; request: { query: string } | null; plan: { planId: string; requestId: string; version: number; query: string; createdAt: string; planner: string; tools: ({ stepId: string; toolName: string; parameters: Json; dependsOn: string[]; outputMapping: Json | null; effect: Effect; plan: string | null; when: string | null; forEach: string | null; compensate: Json | null; timeoutMs: number | null; idleTimeoutMs: number | null; cacheTtlMs: number | null; maxParallel: number | null; retry: Json | null; onError: string; requiresApproval: boolean })[]; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[] } } | null };
+export type ExecutionPageVariables = { id: string };
+export const ExecutionPage: Operation<ExecutionPageResult, ExecutionPageVariables> = "query ExecutionPage($id:ID!){execution(executionId:$id){...RunRow priority startAt deadline node seq input compensateOnFailure retryOf parentExecutionId parentStepId parentIndex request{query}plan{...PlanWritten}}}fragment RunRow on Execution{executionId requestId planId state mode createdAt startedAt finishedAt total successful failed skipped cancelled dryRun}fragment PlanWritten on Plan{planId requestId version query createdAt planner tools{...Step}diagnostics{...Problem}}fragment Step on ToolExecution{stepId toolName parameters dependsOn outputMapping effect plan when forEach compensate timeoutMs idleTimeoutMs cacheTtlMs maxParallel retry onError requiresApproval}fragment Problem on Diagnostic{severity code path message help}";
+export type ExecutionNowResult = { execution: { state: ExecutionState; node: string | null; startedAt: string | null; finishedAt: string | null; deadline: string | null; waitsFor: ({ kind: string; stepId: string | null; index: number | null; name: string | null; executionId: string | null; until: string | null; message: string })[] } | null };
+export type ExecutionNowVariables = { id: string };
+export const ExecutionNow: Operation<ExecutionNowResult, ExecutionNowVariables> = "query ExecutionNow($id:ID!){execution(executionId:$id){state node startedAt finishedAt deadline waitsFor{kind stepId index name executionId until message}}}";
+export type Happened = { seq: number; at: string; type: string; stepId: string | null; attempt: number | null; data: Json };
+export type MoreEventsResult = { execution: { seq: number; events: ({ seq: number; at: string; type: string; stepId: string | null; attempt: number | null; data: Json })[] } | null };
+export type MoreEventsVariables = { id: string; afterSeq: number };
+export const MoreEvents: Operation<MoreEventsResult, MoreEventsVariables> = "query MoreEvents($id:ID!$afterSeq:Int!){execution(executionId:$id){seq events(afterSeq:$afterSeq first:10000){...Happened}}}fragment Happened on ExecutionEvent{seq at type stepId attempt data(maxBytes:2000)}";
+export type HappeningResult = { executionEvents: { seq: number; at: string; type: string; stepId: string | null; attempt: number | null; data: Json } };
+export type HappeningVariables = { id: string; afterSeq: number };
+export const Happening: Operation<HappeningResult, HappeningVariables> = "subscription Happening($id:ID!$afterSeq:Int!){executionEvents(executionId:$id afterSeq:$afterSeq){...Happened}}fragment Happened on ExecutionEvent{seq at type stepId attempt data(maxBytes:2000)}";
+export type RequestHappeningResult = { requestEvents: { type: string; executionId: string | null; planId: string | null; seq: number | null } };
+export type RequestHappeningVariables = { id: string };
+export const RequestHappening: Operation<RequestHappeningResult, RequestHappeningVariables> = "subscription RequestHappening($id:ID!){requestEvents(requestId:$id){type executionId planId seq}}";
+export type StepDetailResult = { execution: { step: { stepId: string; state: StepState; attempts: number; startedAt: string | null; finishedAt: string | null; durationMs: number | null; resolvedParameters: Json | null; output: Json | null; reused: boolean; skipReason: string | null; waitsFor: string | null; until: string | null; childExecutionId: string | null; warnings: string[]; error: { code: string; message: string; attempt: number; retryable: boolean; index: number | null } | null; itemTally: { total: number; pending: number; running: number; waiting: number; successful: number; failed: number; skipped: number; cancelled: number } | null; items: ({ index: number | null; state: StepState; attempts: number; startedAt: string | null; durationMs: number | null; resolvedParameters: Json | null; output: Json | null; childExecutionId: string | null; waitsFor: string | null; error: { code: string; message: string; attempt: number; retryable: boolean; index: number | null } | null })[]; compensation: { state: StepState; attempts: number; durationMs: number | null; resolvedParameters: Json | null; output: Json | null; error: { code: string; message: string; attempt: number; retryable: boolean; index: number | null } | null } | null } | null } | null };
+export type StepDetailVariables = { id: string; stepId: string };
+export const StepDetail: Operation<StepDetailResult, StepDetailVariables> = "query StepDetail($id:ID!$stepId:String!){execution(executionId:$id){step(stepId:$stepId){stepId state attempts startedAt finishedAt durationMs resolvedParameters output reused skipReason waitsFor until childExecutionId warnings error{code message attempt retryable index}itemTally{total pending running waiting successful failed skipped cancelled}items(first:100){index state attempts startedAt durationMs resolvedParameters output childExecutionId waitsFor error{code message attempt retryable index}}compensation{state attempts durationMs resolvedParameters output error{code message attempt retryable index}}}}}";
+export type ExecutionOutputsResult = { execution: { executionResults: { outputs: Json; variables: Json; errors: ({ stepId: string; index: number | null; toolName: string; code: string; message: string; attempt: number; retryable: boolean })[] } } | null };
+export type ExecutionOutputsVariables = { id: string };
+export const ExecutionOutputs: Operation<ExecutionOutputsResult, ExecutionOutputsVariables> = "query ExecutionOutputs($id:ID!){execution(executionId:$id){executionResults{outputs variables errors{stepId index toolName code message attempt retryable}}}}";
+export type OneEventResult = { execution: { events: { seq: number; data: Json }[] } | null };
+export type OneEventVariables = { id: string; afterSeq: number };
+export const OneEvent: Operation<OneEventResult, OneEventVariables> = "query OneEvent($id:ID!$afterSeq:Int!){execution(executionId:$id){events(afterSeq:$afterSeq first:1){seq data}}}";
+export type ExecutePlanResult = { executePlan: { executionId: string } };
+export type ExecutePlanVariables = { id: string; options?: ExecutionOptions | null };
+export const ExecutePlan: Operation<ExecutePlanResult, ExecutePlanVariables> = "mutation ExecutePlan($id:ID!$options:ExecutionOptions){executePlan(planId:$id options:$options){executionId}}";
+export type CancelExecutionResult = { cancelExecution: { executionId: string; state: ExecutionState } };
+export type CancelExecutionVariables = { id: string; reason?: string | null };
+export const CancelExecution: Operation<CancelExecutionResult, CancelExecutionVariables> = "mutation CancelExecution($id:ID!$reason:String){cancelExecution(executionId:$id reason:$reason){executionId state}}";
+export type PauseExecutionResult = { pauseExecution: { executionId: string; state: ExecutionState } };
+export type PauseExecutionVariables = { id: string };
+export const PauseExecution: Operation<PauseExecutionResult, PauseExecutionVariables> = "mutation PauseExecution($id:ID!){pauseExecution(executionId:$id){executionId state}}";
+export type ResumeExecutionResult = { resumeExecution: { executionId: string; state: ExecutionState } };
+export type ResumeExecutionVariables = { id: string };
+export const ResumeExecution: Operation<ResumeExecutionResult, ResumeExecutionVariables> = "mutation ResumeExecution($id:ID!){resumeExecution(executionId:$id){executionId state}}";
+export type RetryExecutionResult = { retryExecution: { executionId: string } };
+export type RetryExecutionVariables = { id: string; fromStep?: string | null };
+export const RetryExecution: Operation<RetryExecutionResult, RetryExecutionVariables> = "mutation RetryExecution($id:ID!$fromStep:String){retryExecution(executionId:$id fromStep:$fromStep){executionId}}";
+export type ApproveStepResult = { approveStep: { executionId: string } };
+export type ApproveStepVariables = { id: string; stepId: string; approved: boolean; comment?: string | null };
+export const ApproveStep: Operation<ApproveStepResult, ApproveStepVariables> = "mutation ApproveStep($id:ID!$stepId:String!$approved:Boolean!$comment:String){approveStep(executionId:$id stepId:$stepId approved:$approved comment:$comment){executionId}}";
+export type SignalExecutionResult = { signalExecution: { executionId: string } };
+export type SignalExecutionVariables = { id: string; name: string; payload?: Json | null };
+export const SignalExecution: Operation<SignalExecutionResult, SignalExecutionVariables> = "mutation SignalExecution($id:ID!$name:String!$payload:JSON){signalExecution(executionId:$id name:$name payload:$payload){executionId}}";
+export type PlanQueryResult = { createPlanWithRequestId: { planId: string; requestId: string; version: number; query: string; createdAt: string; planner: string; tools: ({ stepId: string; toolName: string; parameters: Json; dependsOn: string[]; outputMapping: Json | null; effect: Effect; plan: string | null; when: string | null; forEach: string | null; compensate: Json | null; timeoutMs: number | null; idleTimeoutMs: number | null; cacheTtlMs: number | null; maxParallel: number | null; retry: Json | null; onError: string; requiresApproval: boolean })[]; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[]; layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } } };
+export type PlanQueryVariables = { query: string; options?: PlanningOptions | null; direction?: LayoutDirection | null };
+export const PlanQuery: Operation<PlanQueryResult, PlanQueryVariables> = "mutation PlanQuery($query:String!$options:PlanningOptions$direction:LayoutDirection){createPlanWithRequestId(query:$query options:$options){...PlanDrawn}}fragment PlanDrawn on Plan{...PlanWritten layout(direction:$direction nodeWidth:196 nodeHeight:50){...Drawing}}fragment PlanWritten on Plan{planId requestId version query createdAt planner tools{...Step}diagnostics{...Problem}}fragment Step on ToolExecution{stepId toolName parameters dependsOn outputMapping effect plan when forEach compensate timeoutMs idleTimeoutMs cacheTtlMs maxParallel retry onError requiresApproval}fragment Problem on Diagnostic{severity code path message help}fragment Drawing on Layout{width height nodes{name x y width height}edges{from to points}}";
+export type CreatePlanResult = { createPlan: { plan: { planId: string; requestId: string; version: number } | null; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[] } };
+export type CreatePlanVariables = { input: PlanInput };
+export const CreatePlan: Operation<CreatePlanResult, CreatePlanVariables> = "mutation CreatePlan($input:PlanInput!){createPlan(input:$input){plan{planId requestId version}diagnostics{...Problem}}}fragment Problem on Diagnostic{severity code path message help}";
+export type RevisePlanResult = { revisePlan: { plan: { planId: string; requestId: string; version: number } | null; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[] } };
+export type RevisePlanVariables = { id: string; input: PlanInput };
+export const RevisePlan: Operation<RevisePlanResult, RevisePlanVariables> = "mutation RevisePlan($id:ID!$input:PlanInput!){revisePlan(planId:$id input:$input){plan{planId requestId version}diagnostics{...Problem}}}fragment Problem on Diagnostic{severity code path message help}";
+export type ValidatePlanResult = { validatePlan: { plan: { planId: string; requestId: string; version: number; query: string; createdAt: string; planner: string; tools: ({ stepId: string; toolName: string; parameters: Json; dependsOn: string[]; outputMapping: Json | null; effect: Effect; plan: string | null; when: string | null; forEach: string | null; compensate: Json | null; timeoutMs: number | null; idleTimeoutMs: number | null; cacheTtlMs: number | null; maxParallel: number | null; retry: Json | null; onError: string; requiresApproval: boolean })[]; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[]; layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } } | null; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[] } };
+export type ValidatePlanVariables = { input: PlanInput; direction?: LayoutDirection | null };
+export const ValidatePlan: Operation<ValidatePlanResult, ValidatePlanVariables> = "query ValidatePlan($input:PlanInput!$direction:LayoutDirection){validatePlan(input:$input){plan{...PlanDrawn}diagnostics{...Problem}}}fragment PlanDrawn on Plan{...PlanWritten layout(direction:$direction nodeWidth:196 nodeHeight:50){...Drawing}}fragment PlanWritten on Plan{planId requestId version query createdAt planner tools{...Step}diagnostics{...Problem}}fragment Step on ToolExecution{stepId toolName parameters dependsOn outputMapping effect plan when forEach compensate timeoutMs idleTimeoutMs cacheTtlMs maxParallel retry onError requiresApproval}fragment Problem on Diagnostic{severity code path message help}fragment Drawing on Layout{width height nodes{name x y width height}edges{from to points}}";
+export type ToolSetsResult = { toolSets: ({ name: string; description: string; active: boolean; source: string; status: string; error: string | null; tools: { name: string; qualifiedName: string; description: string; callable: boolean; effect: Effect; examples: string[] }[] })[]; toolUsage: ({ toolName: string; calls: number; failures: number; lastCalledAt: string | null; p50Ms: number | null; p99Ms: number | null })[] };
+export type ToolSetsVariables = {  };
+export const ToolSets: Operation<ToolSetsResult, ToolSetsVariables> = "query ToolSets{toolSets{name description active source status error tools{name qualifiedName description callable effect examples}}toolUsage{toolName calls failures lastCalledAt p50Ms p99Ms}}";
+export type ToolOneResult = { tool: { name: string; qualifiedName: string; description: string; toolSet: string; source: string; active: boolean; callable: boolean; effect: Effect; inputSchema: Json; outputSchema: Json | null; examples: string[]; usage: { toolName: string; calls: number; failures: number; lastCalledAt: string | null; p50Ms: number | null; p99Ms: number | null } } | null; toolHistory: ({ callId: string; status: string; parameters: Json; result: Json | null; error: string | null; durationMs: number; at: string })[]; toolFollowers: { toolName: string; score: number }[] };
+export type ToolOneVariables = { name: string };
+export const ToolOne: Operation<ToolOneResult, ToolOneVariables> = "query ToolOne($name:String!){tool(name:$name){name qualifiedName description toolSet source active callable effect inputSchema outputSchema examples usage{toolName calls failures lastCalledAt p50Ms p99Ms}}toolHistory(toolName:$name first:20){callId status parameters result error durationMs at}toolFollowers(name:$name){toolName score}}";
+export type ToolNamesResult = { tools: { name: string; qualifiedName: string; description: string; inputSchema: Json }[] };
+export type ToolNamesVariables = {  };
+export const ToolNames: Operation<ToolNamesResult, ToolNamesVariables> = "query ToolNames{tools(activeOnly:true){name qualifiedName description inputSchema}}";
+export type ActivateToolSetsResult = { activateToolSets: { changed: string[]; notFound: string[]; refused: string[] } };
+export type ActivateToolSetsVariables = { names: string[] };
+export const ActivateToolSets: Operation<ActivateToolSetsResult, ActivateToolSetsVariables> = "mutation ActivateToolSets($names:[String!]!){activateToolSets(names:$names){changed notFound refused}}";
+export type DeactivateToolSetsResult = { deactivateToolSets: { changed: string[]; notFound: string[]; refused: string[] } };
+export type DeactivateToolSetsVariables = { names: string[] };
+export const DeactivateToolSets: Operation<DeactivateToolSetsResult, DeactivateToolSetsVariables> = "mutation DeactivateToolSets($names:[String!]!){deactivateToolSets(names:$names){changed notFound refused}}";
+export type CallToolResult = { callTool: { callId: string; tool: string; status: string; parameters: Json; result: Json | null; error: string | null; durationMs: number; at: string } };
+export type CallToolVariables = { name: string; parameters?: Json | null };
+export const CallTool: Operation<CallToolResult, CallToolVariables> = "mutation CallTool($name:String!$parameters:JSON){callTool(name:$name parameters:$parameters){callId tool status parameters result error durationMs at}}";
+export type SelectToolsResult = { selectTools: ({ score: number; hit: boolean; leastSimilar: number | null; leastSimilarExample: string | null; tool: { qualifiedName: string; description: string; toolSet: string; active: boolean } })[] };
+export type SelectToolsVariables = { query: string; by?: SelectionCriterion | null; limit?: number | null; activeOnly?: boolean | null };
+export const SelectTools: Operation<SelectToolsResult, SelectToolsVariables> = "query SelectTools($query:String!$by:SelectionCriterion$limit:Int$activeOnly:Boolean){selectTools(query:$query by:$by limit:$limit activeOnly:$activeOnly){score hit leastSimilar leastSimilarExample tool{qualifiedName description toolSet active}}}";
+export type CollisionsResult = { toolCollisions: { a: string; b: string; similarity: number }[] };
+export type CollisionsVariables = { threshold?: number | null; similarity?: CollisionSimilarity | null };
+export const Collisions: Operation<CollisionsResult, CollisionsVariables> = "query Collisions($threshold:Float$similarity:CollisionSimilarity){toolCollisions(threshold:$threshold similarity:$similarity){a b similarity}}";
+export type ToolkitDrawn = { actions: { name: string; description: string }[]; tools: { qualifiedName: string; description: string; source: string }[]; edges: ({ from: string; to: string; kind: string; score: number; learned: number | null })[]; layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } };
+export type ToolkitPageResult = { toolkit: { actions: { name: string; description: string }[]; tools: { qualifiedName: string; description: string; source: string }[]; edges: ({ from: string; to: string; kind: string; score: number; learned: number | null })[]; layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } } };
+export type ToolkitPageVariables = {  };
+export const ToolkitPage: Operation<ToolkitPageResult, ToolkitPageVariables> = "query ToolkitPage{toolkit{...ToolkitDrawn}}fragment ToolkitDrawn on Toolkit{actions{name description}tools{qualifiedName description source}edges{from to kind score learned}layout(direction:DOWN nodeWidth:180 nodeHeight:40){...Drawing}}fragment Drawing on Layout{width height nodes{name x y width height}edges{from to points}}";
+export type RecommendedResult = { recommendSubgraph: { actions: { name: string; description: string }[]; tools: { qualifiedName: string; description: string; source: string }[]; edges: ({ from: string; to: string; kind: string; score: number; learned: number | null })[]; layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } } };
+export type RecommendedVariables = { actions: string[]; threshold?: number | null; hops?: number | null };
+export const Recommended: Operation<RecommendedResult, RecommendedVariables> = "query Recommended($actions:[String!]!$threshold:Float$hops:Int){recommendSubgraph(actions:$actions threshold:$threshold hops:$hops){...ToolkitDrawn}}fragment ToolkitDrawn on Toolkit{actions{name description}tools{qualifiedName description source}edges{from to kind score learned}layout(direction:DOWN nodeWidth:180 nodeHeight:40){...Drawing}}fragment Drawing on Layout{width height nodes{name x y width height}edges{from to points}}";

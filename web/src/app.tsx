@@ -1,0 +1,177 @@
+/** The frame of the page: the way to everything, and what is wrong with the connection. */
+
+import type { ComponentType } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+
+import { isLost, setToken, token, wantsToken } from "./api/connection";
+import { useCell } from "./api/cell";
+import { match, place } from "./router";
+import { ExecutionPage } from "./pages/execution";
+import { RequestsPage } from "./pages/requests";
+import { RequestPage } from "./pages/request";
+import { Icon, type IconName } from "./ui/icons";
+import { Empty, Loading } from "./ui/page";
+import { setTheme, theme } from "./ui/theme";
+
+const LINKS: readonly (readonly [string, string, IconName, RegExp])[] = [
+  ["/", "Requests", "list", /^\/($|requests|executions)/],
+  ["/new", "New plan", "plus", /^\/(new|plans)/],
+  ["/tools", "Tools", "tools", /^\/tools/],
+  ["/toolkit", "Toolkit", "graph", /^\/toolkit/],
+];
+
+export function App() {
+  const { path } = useCell(place);
+  const wanted = useCell(wantsToken);
+  const main = useRef<HTMLElement>(null);
+  const isFirst = useRef(true);
+  useEffect(() => {
+    // Whoever goes on by keyboard begins at the new page, not behind the old link.
+    if (!isFirst.current) main.current?.focus();
+    isFirst.current = false;
+  }, [path]);
+  return (
+    <div class="app">
+      <a class="skip" href="#main">
+        To the content
+      </a>
+      <Side path={path} />
+      <main id="main" ref={main} tabIndex={-1}>
+        <Lost />
+        {wanted === null ? <Page path={path} /> : <TokenForm reason={wanted} />}
+      </main>
+    </div>
+  );
+}
+
+function Page({ path }: { path: string }) {
+  const request = match("/requests/:id", path);
+  const execution = match("/executions/:id", path);
+  const plan = match("/plans/:id", path);
+  const tool = match("/tools/:name", path);
+  if (path === "/") return <RequestsPage kind="requests" />;
+  if (match("/executions", path)) return <RequestsPage kind="executions" />;
+  if (request) return <RequestPage id={request.id!} />;
+  if (execution) return <ExecutionPage id={execution.id!} />;
+  if (match("/new", path)) return <Later load={composing} from={null} />;
+  if (plan) return <Later load={composing} from={plan.id!} key={plan.id!} />;
+  if (match("/tools", path)) return <Later load={tools} name={null} />;
+  if (tool) return <Later load={tools} name={tool.name!} />;
+  if (match("/toolkit", path)) return <Later load={toolkit} />;
+  return (
+    <Empty isPage title="Nothing is here">
+      <a href="/">To the requests</a>
+    </Empty>
+  );
+}
+
+const composing = () => import("./pages/compose").then((it) => it.ComposePage);
+const tools = () => import("./pages/tools").then((it) => it.ToolsPage);
+const toolkit = () => import("./pages/toolkit").then((it) => it.ToolkitPage);
+
+const loaded = new Map<unknown, ComponentType<never>>();
+
+/** A page that is loaded when somebody first goes there. */
+function Later<P extends object>({ load, ...rest }: { load: () => Promise<ComponentType<P>> } & P) {
+  const [, redraw] = useState({});
+  const [error, setError] = useState<string | null>(null);
+  const Found = loaded.get(load) as ComponentType<object> | undefined;
+  useEffect(() => {
+    if (Found) return;
+    load().then(
+      (it) => {
+        loaded.set(load, it as unknown as ComponentType<never>);
+        redraw({});
+      },
+      () => setError("This part of the page could not be loaded. The server may have been replaced: load the page again."),
+    );
+  }, [load, Found]);
+  if (error) return <p class="problem" role="alert">{error}</p>;
+  return Found ? <Found {...rest} /> : <Loading />;
+}
+
+function Side({ path }: { path: string }) {
+  const [dark, setDark] = useState(theme() === "dark");
+  useEffect(() => {
+    const look = () => setDark(theme() === "dark");
+    addEventListener("faber:theme", look);
+    return () => removeEventListener("faber:theme", look);
+  }, []);
+  return (
+    <header class="side">
+      <a class="brand" href="/" aria-label="Faber">
+        <svg width="22" height="22" viewBox="0 0 32 32" aria-hidden="true">
+          <rect width="32" height="32" rx="8" class="brand-ground" />
+          <path d="M9 10h14M9 10v12M9 16h9" class="brand-line" />
+          <circle cx="23" cy="10" r="2.6" class="brand-dot" />
+          <circle cx="18.5" cy="16" r="2.6" class="brand-dot" />
+        </svg>
+        <span>Faber</span>
+      </a>
+      <nav aria-label="Main">
+        {LINKS.map(([to, name, icon, here]) => (
+          <a key={to} href={to} {...(here.test(path) ? { "aria-current": "page" as const } : {})}>
+            <Icon name={icon} />
+            <span>{name}</span>
+          </a>
+        ))}
+        <a href="/graphiql" data-outside>
+          <Icon name="code" />
+          <span>GraphiQL</span>
+        </a>
+      </nav>
+      <div class="side-foot">
+        {token() && (
+          <button type="button" class="ghost" onClick={() => setToken(null)}>
+            <Icon name="key" />
+            <span>Forget token</span>
+          </button>
+        )}
+        <button
+          type="button"
+          class="ghost"
+          aria-label={dark ? "Light colours" : "Dark colours"}
+          onClick={() => setTheme(dark ? "light" : "dark")}
+        >
+          <Icon name={dark ? "sun" : "moon"} />
+          <span>{dark ? "Light" : "Dark"}</span>
+        </button>
+      </div>
+    </header>
+  );
+}
+
+function Lost() {
+  const lost = useCell(isLost);
+  return (
+    <div role="status" class="lost-room">
+      {lost && (
+        <p class="lost">
+          <span class="spinner" aria-hidden="true" />
+          Connection lost – reconnecting
+        </p>
+      )}
+    </div>
+  );
+}
+
+function TokenForm({ reason }: { reason: string }) {
+  const [text, setText] = useState("");
+  const submit = (event: Event) => {
+    event.preventDefault();
+    setToken(text.trim());
+  };
+  return (
+    <form class="token-form" onSubmit={submit}>
+      <h1>Who are you?</h1>
+      <p>{reason} It is kept in this tab only, until the tab is closed.</p>
+      <label class="field">
+        <span>Access token</span>
+        <input type="password" autocomplete="off" required value={text} onInput={(event) => setText(event.currentTarget.value)} />
+      </label>
+      <button type="submit" class="primary">
+        Go on
+      </button>
+    </form>
+  );
+}

@@ -1,0 +1,182 @@
+/** What can be done to an execution. Whatever cannot be taken back asks first. */
+
+import { useState } from "preact/hooks";
+
+import { ask } from "../api/client";
+import {
+  ApproveStep,
+  CancelExecution,
+  ExecutePlan,
+  PauseExecution,
+  ResumeExecution,
+  RetryExecution,
+  SignalExecution,
+  type Json,
+} from "../api/generated";
+import { go } from "../router";
+import { Dialog } from "../ui/dialog";
+import { Icon } from "../ui/icons";
+import type { Story } from "./story";
+
+/** What somebody is about to do. */
+export type Asking =
+  | { kind: "cancel" }
+  | { kind: "again" }
+  | { kind: "retry"; step?: string }
+  | { kind: "approve"; step: string }
+  | { kind: "reject"; step: string }
+  | { kind: "signal"; name: string };
+
+interface BarProps {
+  story: Story;
+  onAsk: (asking: Asking) => void;
+  onFail: (error: string) => void;
+}
+
+export function Actions({ story, onAsk, onFail }: BarProps) {
+  const id = story.about.executionId;
+  const state = story.live.state;
+  const at = async (doing: Promise<unknown>) => {
+    try {
+      await doing;
+    } catch (error) {
+      onFail((error as Error).message);
+    }
+  };
+  if (story.live.isOver) {
+    return (
+      <div class="buttons">
+        {state !== "COMPLETED" && (
+          <button type="button" onClick={() => onAsk({ kind: "retry" })}>
+            <Icon name="retry" />
+            Retry
+          </button>
+        )}
+        <button type="button" onClick={() => onAsk({ kind: "again" })}>
+          <Icon name="play" />
+          Run again
+        </button>
+      </div>
+    );
+  }
+  return (
+    <div class="buttons">
+      {state === "PAUSED" ? (
+        <button type="button" class="primary" onClick={() => at(ask(ResumeExecution, { id }))}>
+          <Icon name="play" />
+          Resume
+        </button>
+      ) : (
+        <button type="button" onClick={() => at(ask(PauseExecution, { id }))}>
+          <Icon name="pause" />
+          Pause
+        </button>
+      )}
+      <button type="button" onClick={() => onAsk({ kind: "signal", name: "" })}>
+        <Icon name="signal" />
+        Signal
+      </button>
+      <button type="button" class="danger" onClick={() => onAsk({ kind: "cancel" })}>
+        <Icon name="stop" />
+        Cancel
+      </button>
+    </div>
+  );
+}
+
+interface QuestionProps {
+  story: Story;
+  asking: Asking;
+  onClose: () => void;
+}
+
+export function Question({ story, asking, onClose }: QuestionProps) {
+  const id = story.about.executionId;
+  const [text, setText] = useState("");
+  const open = (executionId: string) => go(`/executions/${executionId}`);
+  switch (asking.kind) {
+    case "cancel":
+      return (
+        <Dialog title="Cancel this execution?" action="Cancel it" tone="bad" onClose={onClose} onDo={async () => void (await ask(CancelExecution, { id, reason: text || null }))}>
+          <p>Running steps are told and then cut off. What they did stays done{story.about.compensateOnFailure ? ", until it is undone" : ""}.</p>
+          <Field label="Why (optional)" value={text} onInput={setText} />
+        </Dialog>
+      );
+    case "again":
+      return (
+        <Dialog
+          title="Run the plan again?"
+          action="Run it"
+          onClose={onClose}
+          onDo={async () => {
+            const { mode, input, dryRun, compensateOnFailure, priority } = story.about;
+            const options = { mode, input, dryRun, compensateOnFailure, priority };
+            open((await ask(ExecutePlan, { id: story.about.planId, options })).executePlan.executionId);
+          }}
+        >
+          <p>All {story.ids.length} steps are done anew, in an execution of their own, with the same input.</p>
+        </Dialog>
+      );
+    case "retry":
+      return (
+        <Dialog
+          title={asking.step ? `Retry from “${asking.step}”?` : "Retry this execution?"}
+          action="Retry"
+          onClose={onClose}
+          onDo={async () => open((await ask(RetryExecution, { id, fromStep: asking.step ?? null })).retryExecution.executionId)}
+        >
+          <p>{asking.step ? "What succeeded before that step is not done again: its outputs are taken over." : "All of it is done again, as a new execution."}</p>
+        </Dialog>
+      );
+    case "approve":
+    case "reject":
+      return (
+        <Dialog
+          title={asking.kind === "approve" ? `Let “${asking.step}” go on?` : `Refuse “${asking.step}”?`}
+          action={asking.kind === "approve" ? "Let it go on" : "Refuse it"}
+          {...(asking.kind === "reject" ? { tone: "bad" as const } : {})}
+          onClose={onClose}
+          onDo={async () =>
+            void (await ask(ApproveStep, { id, stepId: asking.step, approved: asking.kind === "approve", comment: text || null }))
+          }
+        >
+          {asking.kind === "reject" && <p>The step fails, and with it what its plan says.</p>}
+          <Field label="Comment (optional)" value={text} onInput={setText} />
+        </Dialog>
+      );
+    case "signal":
+      return <Signal id={id} name={asking.name} onClose={onClose} />;
+  }
+}
+
+function Signal({ id, name: given, onClose }: { id: string; name: string; onClose: () => void }) {
+  const [name, setName] = useState(given);
+  const [payload, setPayload] = useState("");
+  const send = async () => {
+    const value = payload.trim() === "" ? null : (JSON.parse(payload) as Json);
+    await ask(SignalExecution, { id, name, payload: value });
+  };
+  return (
+    <Dialog title="Send a signal" action="Send" onClose={onClose} onDo={send}>
+      <Field label="Name" value={name} onInput={setName} required />
+      <Field label="What it brings, as JSON (optional)" value={payload} onInput={setPayload} mono />
+    </Dialog>
+  );
+}
+
+interface FieldProps {
+  label: string;
+  value: string;
+  onInput: (value: string) => void;
+  required?: boolean;
+  mono?: boolean;
+}
+
+export function Field({ label, value, onInput, required, mono }: FieldProps) {
+  return (
+    <label class="field">
+      <span>{label}</span>
+      <input type="text" class={mono ? "mono" : ""} value={value} required={required} onInput={(event) => onInput(event.currentTarget.value)} />
+    </label>
+  );
+}

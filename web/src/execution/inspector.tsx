@@ -1,0 +1,306 @@
+/** All about one step: what it was to do, what it did, and why. */
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+
+import { useAsk } from "../api/client";
+import { StepDetail, type Json, type StepDetailResult } from "../api/generated";
+import { Fault, hasSomething } from "../ui/fault";
+import { Icon } from "../ui/icons";
+import { JsonView, omitted } from "../ui/json";
+import { Pill, WORD } from "../ui/state";
+import { clock, span } from "../ui/time";
+import type { Asking } from "./actions";
+import type { StepView } from "./fold";
+import type { Step, Story } from "./story";
+
+type Detail = NonNullable<NonNullable<StepDetailResult["execution"]>["step"]>;
+
+interface Props {
+  story: Story;
+  step: Step;
+  view: StepView;
+  isPast: boolean;
+  now: number;
+  onAsk: (asking: Asking) => void;
+  onSelect: (id: string) => void;
+  onClose: () => void;
+}
+
+export function Inspector({ story, step, view, isPast, now, onAsk, onSelect, onClose }: Props) {
+  const id = story.about.executionId;
+  // The whole values come from the server, and only the events' short ones from the log.
+  const wantsDetail = !isPast && view.state !== "PENDING";
+  const asked = useAsk(StepDetail, wantsDetail ? { id, stepId: step.stepId } : null);
+  const mark = `${view.state} ${view.attempts} ${view.items?.done ?? 0}`;
+  const [known, setKnown] = useState(mark);
+  useEffect(() => {
+    if (mark === known) return;
+    setKnown(mark);
+    asked.refresh();
+  }, [mark, known, asked]);
+  const found = asked.data?.execution?.step;
+  const detail = wantsDetail && found?.stepId === step.stepId ? found : null;
+  const resolved = detail ? (detail.resolvedParameters ?? undefined) : view.parameters;
+  const output = detail ? (detail.state === "SUCCEEDED" || hasSomething(detail.output) ? detail.output : undefined) : view.output;
+  const time = view.from === null ? null : (view.to ?? now) - view.from;
+  return (
+    <aside class="inspector" aria-label={`Step ${step.stepId}`}>
+      <header class="inspector-head">
+        <div class="inspector-title">
+          <h2 class="cut">{step.stepId}</h2>
+          <button type="button" class="ghost icon-only" aria-label="Close the step" onClick={onClose}>
+            <Icon name="close" />
+          </button>
+        </div>
+        <p class="facts">
+          <Pill state={view.state} />
+          <ToolName step={step} />
+          {time !== null && <span>{span(time)}</span>}
+          {view.attempts > 1 && <span>{view.attempts} attempts</span>}
+          {(detail?.reused ?? view.isReused) && <span>output taken over</span>}
+        </p>
+        <StepActions story={story} view={view} isPast={isPast} onAsk={onAsk} />
+      </header>
+      <div class="inspector-body">
+        {view.error && view.state !== "SUCCEEDED" && (
+          <Section title="Error">
+            <Fault code={view.error.code} message={detail?.error?.message ?? view.error.message} note={view.error.retryable ? "another try can help" : ""} />
+          </Section>
+        )}
+        <Why view={view} />
+        {(detail?.warnings ?? view.warnings).map((it) => (
+          <p class="warning" key={it}>
+            {it}
+          </p>
+        ))}
+        {(view.child ?? detail?.childExecutionId) && (
+          <Section title="Other execution">
+            <a href={`/executions/${view.child ?? detail?.childExecutionId}`} class="mono">
+              {view.child ?? detail?.childExecutionId}
+            </a>
+          </Section>
+        )}
+        <Parameters written={step.parameters} resolved={resolved} />
+        {output !== undefined && view.state !== "PENDING" && (
+          <Section title="Output">
+            <Whole value={output} label={`output of ${step.stepId}`} />
+          </Section>
+        )}
+        {detail?.items && detail.items.length > 0 && <Items detail={detail} />}
+        {view.tries.length > 0 && <Attempts view={view} now={now} node={story.fold.node} />}
+        {detail?.compensation && (
+          <Section title="Undone by">
+            <Pill state={detail.compensation.state} />
+            <JsonView value={detail.compensation.resolvedParameters} label="compensation's parameters" open={1} />
+            {detail.compensation.error && <Fault {...detail.compensation.error} />}
+          </Section>
+        )}
+        <Rules step={step} onSelect={onSelect} />
+      </div>
+    </aside>
+  );
+}
+
+function ToolName({ step }: { step: Step }) {
+  if (step.plan) {
+    return (
+      <a class="mono" href={`/plans/${step.plan}`}>
+        {step.plan}
+      </a>
+    );
+  }
+  return (
+    <a class="mono" href={`/tools/${encodeURIComponent(step.toolName)}`}>
+      {step.toolName}
+    </a>
+  );
+}
+
+export function Section({ title, children }: { title: string; children: ComponentChildren }) {
+  return (
+    <section class="section">
+      <h3>{title}</h3>
+      {children}
+    </section>
+  );
+}
+
+/** A value that may have been left out for its size. */
+function Whole({ value, label }: { value: Json | undefined; label: string }) {
+  const bytes = omitted(value);
+  if (bytes !== null) return <p class="faint">{bytes.toLocaleString("en")} bytes; go back to now to see them.</p>;
+  return <JsonView value={value} label={label} />;
+}
+
+/** The parameters as they were written, and with their templates filled in. */
+function Parameters({ written, resolved }: { written: Json; resolved: Json | undefined }) {
+  const isSame = resolved === undefined || JSON.stringify(written) === JSON.stringify(resolved);
+  const [isResolved, setResolved] = useState(true);
+  if (!hasSomething(written) && !hasSomething(resolved)) return null;
+  return (
+    <Section title="Parameters">
+      {!isSame && (
+        <div class="switch" role="group" aria-label="Parameters">
+          <button type="button" aria-pressed={isResolved} onClick={() => setResolved(true)}>
+            Filled in
+          </button>
+          <button type="button" aria-pressed={!isResolved} onClick={() => setResolved(false)}>
+            As written
+          </button>
+        </div>
+      )}
+      <Whole value={isResolved && resolved !== undefined ? resolved : written} label="parameters" />
+    </Section>
+  );
+}
+
+function Why({ view }: { view: StepView }) {
+  const reasons: Record<string, string> = {
+    condition: "Its condition does not hold.",
+    dependency: "A step that it depends on did not succeed.",
+    execution_failed: "The execution failed before it began.",
+    dry_run: "Nothing is called in a dry run.",
+  };
+  if (view.state === "SKIPPED") return <p class="why">{reasons[view.skipReason ?? ""] ?? view.skipReason}</p>;
+  if (view.state === "WAITING" && view.waitsFor === "approval") return <p class="why">It waits for a person to agree.</p>;
+  if (view.state === "WAITING" && view.waitsFor === "decision") return <p class="why">It failed, and waits for a person to say whether to try again.</p>;
+  if (view.state === "WAITING" && view.waitName) return <p class="why">It waits for the signal “{view.waitName}”.</p>;
+  if (view.state === "RETRYING" && view.until) return <p class="why">The next attempt begins at {clock(view.until)}.</p>;
+  return null;
+}
+
+function StepActions({ story, view, isPast, onAsk }: { story: Story; view: StepView; isPast: boolean; onAsk: (it: Asking) => void }) {
+  if (isPast) return null;
+  const isOver = story.live.isOver;
+  const waits = !isOver && (view.waitsFor === "approval" || view.waitsFor === "decision");
+  return (
+    <div class="buttons">
+      {waits && (
+        <>
+          <button type="button" class="primary" onClick={() => onAsk({ kind: "approve", step: view.id })}>
+            <Icon name="check" />
+            {view.waitsFor === "decision" ? "Try again" : "Approve"}
+          </button>
+          <button type="button" class="danger" onClick={() => onAsk({ kind: "reject", step: view.id })}>
+            <Icon name="close" />
+            Reject
+          </button>
+        </>
+      )}
+      {!isOver && view.waitsFor === "signal" && (
+        <button type="button" class="primary" onClick={() => onAsk({ kind: "signal", name: view.waitName ?? "" })}>
+          <Icon name="signal" />
+          Signal
+        </button>
+      )}
+      {isOver && (
+        <button type="button" onClick={() => onAsk({ kind: "retry", step: view.id })}>
+          <Icon name="retry" />
+          Retry from here
+        </button>
+      )}
+    </div>
+  );
+}
+
+function Items({ detail }: { detail: Detail }) {
+  const tally = detail.itemTally;
+  return (
+    <Section title={`Items (${tally?.total ?? detail.items.length})`}>
+      <ul class="items">
+        {detail.items.map((it) => (
+          <li key={it.index}>
+            <details>
+              <summary>
+                <span class="count">{it.index}</span>
+                <Pill state={it.state} />
+                {it.durationMs !== null && <span class="faint">{span(it.durationMs)}</span>}
+              </summary>
+              <JsonView value={it.resolvedParameters} label={`parameters of item ${it.index}`} open={1} />
+              {it.error ? <Fault code={it.error.code} message={it.error.message} /> : <JsonView value={it.output} label={`output of item ${it.index}`} open={1} />}
+            </details>
+          </li>
+        ))}
+      </ul>
+      {tally && tally.total > detail.items.length && <p class="faint">The first {detail.items.length} are shown.</p>}
+    </Section>
+  );
+}
+
+/** The most attempts that are listed. */
+const ATTEMPTS = 50;
+
+function Attempts({ view, now, node }: { view: StepView; now: number; node: string | null }) {
+  const words: Record<string, string> = { running: WORD.RUNNING, succeeded: WORD.SUCCEEDED, failed: WORD.FAILED, interrupted: "Interrupted", cancelled: WORD.CANCELLED };
+  const tries = view.tries.filter((it) => it.index === null).slice(-ATTEMPTS);
+  if (tries.length === 0) return null;
+  return (
+    <Section title="Attempts">
+      <table class="plain">
+        <thead>
+          <tr>
+            <th scope="col">No.</th>
+            <th scope="col">Began</th>
+            <th scope="col">Took</th>
+            <th scope="col">Ended</th>
+          </tr>
+        </thead>
+        <tbody>
+          {tries.map((it, at) => (
+            <tr key={at}>
+              <td>{it.isUndo ? "undo" : it.number}</td>
+              <td class="mono">{clock(new Date(it.from).toISOString())}</td>
+              <td>{span((it.to ?? now) - it.from)}</td>
+              <td>
+                {words[it.end]}
+                {it.error && <code> {it.error.code}</code>}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {node && <p class="faint">On {node}.</p>}
+    </Section>
+  );
+}
+
+/** What the plan says about the step. */
+function Rules({ step, onSelect }: { step: Step; onSelect: (id: string) => void }) {
+  const retry = step.retry as Record<string, Json> | null;
+  const rules: [string, ComponentChildren][] = [
+    ["After", step.dependsOn.length > 0 && step.dependsOn.slice(0, 40).map((it) => <StepLink key={it} id={it} onSelect={onSelect} />)],
+    ["When", step.when && <code>{step.when}</code>],
+    ["For each", step.forEach && <code>{step.forEach}</code>],
+    ["Effect", step.effect.toLowerCase()],
+    ["On error", step.onError !== "fail" && step.onError],
+    ["Attempts", retry && Number(retry.maxAttempts) > 1 && `at most ${retry.maxAttempts}`],
+    ["Time", step.timeoutMs !== null && `at most ${span(step.timeoutMs)}`],
+    ["Approval", step.requiresApproval && "a person must agree"],
+    ["Cached", step.cacheTtlMs !== null && `for ${span(step.cacheTtlMs)}`],
+    ["Fills", step.outputMapping && <code>{Object.values(step.outputMapping as Record<string, Json>).join(", ")}</code>],
+  ];
+  return (
+    <Section title="In the plan">
+      <dl class="rules">
+        {rules.map(
+          ([name, value]) =>
+            value && (
+              <div key={name}>
+                <dt>{name}</dt>
+                <dd>{value}</dd>
+              </div>
+            ),
+        )}
+      </dl>
+    </Section>
+  );
+}
+
+function StepLink({ id, onSelect }: { id: string; onSelect: (id: string) => void }) {
+  return (
+    <button type="button" class="link mono" onClick={() => onSelect(id)}>
+      {id}
+    </button>
+  );
+}

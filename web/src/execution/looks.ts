@@ -1,0 +1,39 @@
+/** How steps look in the graph. */
+
+import type { Look } from "../graph/canvas";
+import { span } from "../ui/time";
+import { TONE } from "../ui/state";
+import type { Fold, StepView } from "./fold";
+import type { Step } from "./story";
+
+export function looksOf(steps: readonly Step[], fold: Fold | null, now: number): Look[] {
+  return steps.map((step) => {
+    const view = fold?.step(step.stepId);
+    return {
+      tone: view ? TONE[view.state] : "idle",
+      title: step.stepId,
+      subtitle: step.plan ? "another plan" : step.toolName === step.stepId ? "" : step.toolName,
+      note: noteOf(step, view, now),
+      isStack: step.forEach !== null || step.plan !== null,
+      isDimmed: false,
+    };
+  });
+}
+
+function noteOf(step: Step, view: StepView | undefined, now: number): string {
+  if (!view || view.state === "PENDING") {
+    if (step.requiresApproval) return "asks first";
+    return step.forEach ? "for each" : "";
+  }
+  if (view.items && view.to === null) return `${view.items.done + view.items.failed}/${view.items.total}`;
+  if (view.state === "WAITING") return view.waitName ?? view.waitsFor ?? "";
+  if (view.state === "SKIPPED") return "";
+  if (view.isReused) return "reused";
+  const { progress } = view;
+  if (progress && view.to === null) {
+    return progress.total ? `${Math.round((progress.progress / progress.total) * 100)} %` : String(progress.progress);
+  }
+  const time = view.from === null ? "" : span((view.to ?? now) - view.from);
+  if (view.items) return `×${view.items.total}  ${time}`;
+  return view.attempts > 1 ? `${view.attempts}×  ${time}` : time;
+}

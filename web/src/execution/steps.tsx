@@ -1,0 +1,64 @@
+/** Every step as a row: the graph in words, and the way through it for those who do not see it. */
+
+import { useMemo } from "preact/hooks";
+
+import { useParam } from "../router";
+import { Dot, TONE, WORD } from "../ui/state";
+import { span } from "../ui/time";
+import { Virtual } from "../ui/virtual";
+import type { Fold } from "./fold";
+import type { Story } from "./story";
+
+const ROW = 34;
+
+interface Props {
+  story: Story;
+  fold: Fold;
+  now: number;
+  selected: string;
+  onSelect: (id: string) => void;
+}
+
+export function Steps({ story, fold, now, selected, onSelect }: Props) {
+  const [filter, setFilter] = useParam("steps");
+  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+  const rows = useMemo(
+    () =>
+      fold.steps.filter((it) => {
+        const text = `${it.id} ${story.stepOf.get(it.id)?.toolName} ${WORD[it.state]} ${it.error?.code ?? ""}`.toLowerCase();
+        return words.every((word) => text.includes(word));
+      }),
+    [fold, fold.length, filter],
+  );
+  return (
+    <div class="events">
+      <div class="pane-bar">
+        <label class="search">
+          <span class="unseen">Filter steps</span>
+          <input type="search" placeholder="Filter: a step, a tool, a state" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} />
+        </label>
+        <span class="faint" aria-live="polite">
+          {rows.length === fold.steps.length ? `${rows.length} steps` : `${rows.length} of ${fold.steps.length} steps`}
+        </span>
+      </div>
+      <Virtual
+        items={rows}
+        rowHeight={ROW}
+        label="Steps"
+        shown={rows.findIndex((it) => it.id === selected)}
+        row={(it) => (
+          <div role="listitem" key={it.id} class={`step-row${it.id === selected ? " is-selected" : ""}`} data-step={it.id} data-state={it.state}>
+            <button type="button" class="row-button" onClick={() => onSelect(it.id)}>
+              <Dot state={it.state} />
+              <span class="step-name cut">{it.id}</span>
+              <span class="step-tool cut mono faint">{story.stepOf.get(it.id)?.plan ?? story.stepOf.get(it.id)?.toolName}</span>
+              <span class={`step-word text-${TONE[it.state]}`}>{WORD[it.state]}</span>
+              <span class="step-error cut faint">{it.error && it.state !== "SUCCEEDED" ? it.error.message.slice(0, 200) : ""}</span>
+              <span class="step-time faint">{it.from === null ? "" : span((it.to ?? now) - it.from)}</span>
+            </button>
+          </div>
+        )}
+      />
+    </div>
+  );
+}

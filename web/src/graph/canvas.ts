@@ -1,0 +1,456 @@
+/**
+ * A graph on two canvases: edges below, nodes above, so that a change of state draws nodes only. Only what is visible
+ * is drawn, and from afar without words.
+ */
+
+import type { Drawing } from "../api/generated";
+import { SHAPES } from "../ui/shapes";
+
+/** How a node looks now. */
+export interface Look {
+  tone: string;
+  title: string;
+  subtitle: string;
+  /** Small text at the right: a duration, a count. */
+  note: string;
+  /** Whether it stands for many things of one kind. */
+  isStack: boolean;
+  isDimmed: boolean;
+}
+
+interface Node {
+  name: string;
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+}
+
+interface Edge {
+  from: number;
+  to: number;
+  points: number[];
+  left: number;
+  top: number;
+  right: number;
+  bottom: number;
+  note: string;
+}
+
+export interface View {
+  x: number;
+  y: number;
+  zoom: number;
+}
+
+const LEAST_ZOOM = 0.02;
+const MOST_ZOOM = 2.5;
+/** From here on nodes have words, and from there on all of them. */
+const TITLES = 0.34;
+const DETAILS = 0.55;
+const TONES = ["idle", "running", "retrying", "waiting", "good", "bad", "skipped", "stopped", "undone", "action", "tool"];
+
+type Colours = Record<string, string>;
+
+export class GraphCanvas {
+  readonly nodes: Node[];
+  readonly edges: Edge[];
+  readonly width: number;
+  readonly height: number;
+  view: View = { x: 0, y: 0, zoom: 1 };
+  selected = -1;
+  onView: () => void = () => {};
+  #places: Map<string, number>;
+  #looks: Look[] = [];
+  #below: CanvasRenderingContext2D;
+  #above: CanvasRenderingContext2D;
+  #colours: Colours = {};
+  #size = { width: 0, height: 0, ratio: 1 };
+  #frame = 0;
+  #isBelowStale = true;
+  #shapes = new Map(Object.entries(SHAPES).map(([tone, path]) => [tone, new Path2D(path)]));
+  #cut = new Map<string, string>();
+  #isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  #isGone = false;
+
+  constructor(
+    below: HTMLCanvasElement,
+    above: HTMLCanvasElement,
+    drawing: Drawing,
+    readonly leadsRight: boolean,
+    notes: ReadonlyMap<string, string> = new Map(),
+  ) {
+    this.#below = below.getContext("2d")!;
+    this.#above = above.getContext("2d")!;
+    this.nodes = drawing.nodes;
+    this.width = drawing.width;
+    this.height = drawing.height;
+    this.#places = new Map(drawing.nodes.map((it, at) => [it.name, at]));
+    this.edges = drawing.edges.flatMap((it) => {
+      const [from, to] = [this.#places.get(it.from), this.#places.get(it.to)];
+      if (from === undefined || to === undefined) return [];
+      const xs = it.points.filter((_, at) => at % 2 === 0);
+      const ys = it.points.filter((_, at) => at % 2 === 1);
+      return [{ from, to, points: it.points, left: Math.min(...xs), right: Math.max(...xs), top: Math.min(...ys), bottom: Math.max(...ys), note: notes.get(`${it.from} ${it.to}`) ?? "" }];
+    });
+    this.readColours();
+  }
+
+  placeOf(name: string): number {
+    return this.#places.get(name) ?? -1;
+  }
+
+  /** Reads the colours of the page, which may have changed between light and dark. */
+  readColours(): void {
+    const style = getComputedStyle(this.#above.canvas);
+    const read = (name: string) => style.getPropertyValue(name).trim();
+    const names = ["--line-strong", "--edge", "--surface", "--text", "--muted", "--accent", "--canvas"];
+    this.#colours = Object.fromEntries(names.map((name) => [name, read(name)]));
+    for (const tone of TONES) {
+      this.#colours[tone] = read(`--${tone}`);
+      this.#colours[`${tone}-ground`] = read(`--${tone}-ground`);
+    }
+    this.#colours.font = style.fontFamily;
+    this.redraw(true);
+  }
+
+  colour(name: string): string {
+    return this.#colours[name] ?? "#888";
+  }
+
+  show(looks: Look[]): void {
+    this.#looks = looks;
+    this.redraw(false);
+  }
+
+  look(at: number): Look | undefined {
+    return this.#looks[at];
+  }
+
+  select(at: number): void {
+    this.selected = at;
+    this.redraw(false);
+  }
+
+  resize(width: number, height: number): void {
+    const ratio = devicePixelRatio || 1;
+    this.#size = { width, height, ratio };
+    for (const { canvas } of [this.#below, this.#above]) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(height * ratio);
+    }
+    this.redraw(true);
+  }
+
+  get size() {
+    return this.#size;
+  }
+
+  move(view: View): void {
+    const zoom = Math.min(MOST_ZOOM, Math.max(LEAST_ZOOM, view.zoom));
+    this.view = { ...view, zoom };
+    this.redraw(true);
+    this.onView();
+  }
+
+  /** Zooms so that what is at a point of the screen stays there. */
+  zoomAt(x: number, y: number, factor: number): void {
+    const { view } = this;
+    const zoom = Math.min(MOST_ZOOM, Math.max(LEAST_ZOOM, view.zoom * factor));
+    const scale = zoom / view.zoom;
+    this.move({ x: x - (x - view.x) * scale, y: y - (y - view.y) * scale, zoom });
+  }
+
+  /** Shows all of it; what is small is not blown up. */
+  fit(): void {
+    const { width, height } = this.#size;
+    const room = Math.min(32, width / 12);
+    const zoom = Math.min(1.1, (width - 2 * room) / this.width, (height - 2 * room) / this.height);
+    this.move({ zoom, x: (width - this.width * zoom) / 2, y: (height - this.height * zoom) / 2 });
+  }
+
+  /** Brings a node into sight. */
+  reveal(at: number): void {
+    const node = this.nodes[at];
+    if (!node) return;
+    const { width, height } = this.#size;
+    const zoom = this.view.zoom < TITLES ? 0.8 : this.view.zoom;
+    const [x, y] = [node.x * zoom + this.view.x, node.y * zoom + this.view.y];
+    const isSeen = zoom === this.view.zoom && x > 8 && y > 8 && x + node.width * zoom < width - 8 && y + node.height * zoom < height - 8;
+    if (isSeen) return;
+    this.move({ zoom, x: width / 2 - (node.x + node.width / 2) * zoom, y: height / 2 - (node.y + node.height / 2) * zoom });
+  }
+
+  hit(x: number, y: number): number {
+    const { view } = this;
+    const [gx, gy] = [(x - view.x) / view.zoom, (y - view.y) / view.zoom];
+    const slack = Math.min(12, 4 / view.zoom);
+    return this.nodes.findIndex((it) => gx >= it.x - slack && gy >= it.y - slack && gx <= it.x + it.width + slack && gy <= it.y + it.height + slack);
+  }
+
+  redraw(isWhole: boolean): void {
+    this.#isBelowStale ||= isWhole;
+    if (this.#frame || this.#isGone) return;
+    this.#frame = requestAnimationFrame((time) => {
+      this.#frame = 0;
+      if (this.#size.width === 0) return;
+      if (this.#isBelowStale) this.#drawEdges();
+      this.#isBelowStale = false;
+      this.#drawNodes(time);
+    });
+  }
+
+  dispose(): void {
+    this.#isGone = true;
+    cancelAnimationFrame(this.#frame);
+  }
+
+  #begin(context: CanvasRenderingContext2D): void {
+    const { ratio } = this.#size;
+    const { x, y, zoom } = this.view;
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, context.canvas.width, context.canvas.height);
+    context.setTransform(ratio * zoom, 0, 0, ratio * zoom, ratio * x, ratio * y);
+  }
+
+  /** What of the drawing is on the screen. */
+  get seen() {
+    const { x, y, zoom } = this.view;
+    const { width, height } = this.#size;
+    return { left: -x / zoom, top: -y / zoom, right: (width - x) / zoom, bottom: (height - y) / zoom };
+  }
+
+  #drawEdges(): void {
+    const context = this.#below;
+    this.#begin(context);
+    const { zoom } = this.view;
+    const seen = this.seen;
+    context.beginPath();
+    for (const edge of this.edges) {
+      if (edge.right < seen.left || edge.left > seen.right || edge.bottom < seen.top || edge.top > seen.bottom) continue;
+      if (zoom < TITLES) straight(context, edge.points);
+      else curved(context, edge.points, this.leadsRight);
+    }
+    context.strokeStyle = this.colour("--edge");
+    context.globalAlpha = zoom < 0.15 ? 0.4 : zoom < TITLES ? 0.6 : 1;
+    context.lineWidth = Math.max(1.2, 0.6 / zoom);
+    context.stroke();
+    if (zoom >= TITLES) {
+      context.fillStyle = this.colour("--edge");
+      for (const edge of this.edges) {
+        if (edge.right < seen.left || edge.left > seen.right || edge.bottom < seen.top || edge.top > seen.bottom) continue;
+        arrow(context, edge.points, this.leadsRight);
+        if (edge.note) this.#drawNote(context, edge);
+      }
+    }
+    context.globalAlpha = 1;
+  }
+
+  /** Writes beside the middle of an edge's first part. */
+  #drawNote(context: CanvasRenderingContext2D, { points, note }: Edge): void {
+    const [x, y, a, b] = points as [number, number, number, number];
+    context.save();
+    context.font = `11px ${this.#colours.font}`;
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    context.lineWidth = 4;
+    context.strokeStyle = this.colour("--canvas");
+    context.strokeText(note, (x + a) / 2, (y + b) / 2);
+    context.fillStyle = this.colour("--muted");
+    context.fillText(note, (x + a) / 2, (y + b) / 2);
+    context.restore();
+  }
+
+  #drawNodes(time: number): void {
+    const context = this.#above;
+    this.#begin(context);
+    const seen = this.seen;
+    if (this.selected >= 0) this.#drawNeighbours(context);
+    let isMoving = false;
+    for (const [at, node] of this.nodes.entries()) {
+      if (node.x > seen.right || node.x + node.width < seen.left || node.y > seen.bottom || node.y + node.height < seen.top) continue;
+      const look = this.#looks[at];
+      if (!look) continue;
+      isMoving ||= look.tone === "running" || look.tone === "retrying";
+      if (this.view.zoom < TITLES) this.#drawBlock(context, node, look, at);
+      else this.#drawCard(context, node, look, at, time);
+    }
+    if (isMoving && !this.#isStill && this.view.zoom >= TITLES) this.redraw(false);
+  }
+
+  #drawNeighbours(context: CanvasRenderingContext2D): void {
+    context.beginPath();
+    const near = this.edges.filter((it) => it.from === this.selected || it.to === this.selected);
+    for (const edge of near) curved(context, edge.points, this.leadsRight);
+    context.strokeStyle = this.colour("--accent");
+    context.lineWidth = Math.max(1.8, 1 / this.view.zoom);
+    context.stroke();
+    context.fillStyle = this.colour("--accent");
+    for (const edge of near) {
+      arrow(context, edge.points, this.leadsRight);
+      if (edge.note && this.view.zoom >= TITLES) {
+        this.#drawNote(context, edge);
+        context.fillStyle = this.colour("--accent");
+      }
+    }
+  }
+
+  #drawBlock(context: CanvasRenderingContext2D, node: Node, look: Look, at: number): void {
+    context.globalAlpha = look.isDimmed ? 0.25 : 1;
+    context.fillStyle = this.colour(look.tone);
+    context.fillRect(node.x, node.y, node.width, node.height);
+    if (at === this.selected) this.#ring(context, node);
+    context.globalAlpha = 1;
+  }
+
+  #ring(context: CanvasRenderingContext2D, node: Node): void {
+    const width = Math.max(2, 2 / this.view.zoom);
+    context.strokeStyle = this.colour("--accent");
+    context.lineWidth = width;
+    box(context, node.x - width, node.y - width, node.width + 2 * width, node.height + 2 * width, 10);
+    context.stroke();
+  }
+
+  #drawCard(context: CanvasRenderingContext2D, node: Node, look: Look, at: number, time: number): void {
+    const { x, y, width, height } = node;
+    const tone = this.colour(look.tone);
+    context.globalAlpha = look.isDimmed ? 0.35 : 1;
+    if (look.isStack) {
+      for (const shift of [6, 3]) {
+        box(context, x + shift, y + shift, width, height, 8);
+        context.fillStyle = this.colour("--surface");
+        context.fill();
+        context.strokeStyle = this.colour("--line-strong");
+        context.lineWidth = 1;
+        context.stroke();
+      }
+    }
+    box(context, x, y, width, height, 8);
+    context.fillStyle = this.colour("--surface");
+    context.fill();
+    context.fillStyle = this.colour(`${look.tone}-ground`);
+    context.fill();
+    context.strokeStyle = look.tone === "idle" ? this.colour("--line-strong") : tone;
+    context.lineWidth = look.tone === "idle" ? 1 : 1.25;
+    context.setLineDash(look.tone === "skipped" ? [4, 3] : []);
+    context.stroke();
+    context.setLineDash([]);
+    if (at === this.selected) this.#ring(context, node);
+    this.#drawMark(context, look.tone, x + 12, y + height / 2 - 8, time);
+    this.#drawWords(context, node, look);
+    context.globalAlpha = 1;
+  }
+
+  #drawMark(context: CanvasRenderingContext2D, tone: string, x: number, y: number, time: number): void {
+    const colour = this.colour(tone);
+    context.save();
+    context.translate(x, y);
+    context.lineWidth = 1.7;
+    context.lineCap = "round";
+    context.lineJoin = "round";
+    const shape = tone === "idle" ? undefined : this.#shapes.get(tone);
+    context.beginPath();
+    if (tone === "running") {
+      context.arc(8, 8, 6, 0, 2 * Math.PI);
+      context.strokeStyle = colour;
+      context.globalAlpha *= 0.25;
+      context.stroke();
+      context.globalAlpha /= 0.25;
+      const turn = this.#isStill ? 0 : (time / 900) * 2 * Math.PI;
+      context.beginPath();
+      context.arc(8, 8, 6, turn, turn + 1.6);
+      context.stroke();
+    } else if (shape) {
+      context.arc(8, 8, 7.5, 0, 2 * Math.PI);
+      context.fillStyle = colour;
+      context.fill();
+      context.strokeStyle = this.colour("--surface");
+      context.stroke(shape);
+    } else {
+      context.arc(8, 8, tone === "idle" ? 5 : 4, 0, 2 * Math.PI);
+      context.strokeStyle = colour;
+      if (tone === "idle") context.stroke();
+      else {
+        context.fillStyle = colour;
+        context.fill();
+      }
+    }
+    context.restore();
+  }
+
+  #drawWords(context: CanvasRenderingContext2D, node: Node, look: Look): void {
+    const { x, y, width, height } = node;
+    const font = this.#colours.font;
+    const hasDetails = this.view.zoom >= DETAILS && look.subtitle !== "";
+    const middle = y + height / 2;
+    let room = width - 48;
+    context.textBaseline = "middle";
+    if (look.note && this.view.zoom >= DETAILS) {
+      context.font = `11px ${font}`;
+      context.fillStyle = this.colour("--muted");
+      context.textAlign = "right";
+      context.fillText(look.note, x + width - 10, hasDetails ? middle + 9 : middle);
+      context.textAlign = "left";
+    }
+    const note = look.note ? context.measureText(look.note).width + 8 : 0;
+    context.font = `550 13px ${font}`;
+    context.fillStyle = this.colour("--text");
+    context.fillText(this.#fitting(context, look.title, room - (hasDetails ? 0 : note), "t"), x + 36, hasDetails ? middle - 8 : middle);
+    if (!hasDetails) return;
+    room -= note;
+    context.font = `11.5px ${font}`;
+    context.fillStyle = this.colour("--muted");
+    context.fillText(this.#fitting(context, look.subtitle, room, "s"), x + 36, middle + 9);
+  }
+
+  /** Cuts a text that has too little room. Measuring is dear, so that results are kept. */
+  #fitting(context: CanvasRenderingContext2D, text: string, room: number, kind: string): string {
+    const key = `${kind}${Math.round(room)}:${text}`;
+    const known = this.#cut.get(key);
+    if (known !== undefined) return known;
+    let cut = text.slice(0, 80);
+    if (context.measureText(cut).width > room || cut !== text) {
+      while (cut.length > 1 && context.measureText(`${cut}…`).width > room) cut = cut.slice(0, -1);
+      cut += "…";
+    }
+    if (this.#cut.size > 20_000) this.#cut.clear();
+    this.#cut.set(key, cut);
+    return cut;
+  }
+}
+
+function box(context: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, radius: number): void {
+  context.beginPath();
+  context.roundRect(x, y, width, height, radius);
+}
+
+function straight(context: CanvasRenderingContext2D, points: number[]): void {
+  context.moveTo(points[0]!, points[1]!);
+  for (let at = 2; at < points.length; at += 2) context.lineTo(points[at]!, points[at + 1]!);
+}
+
+/** Draws curves that leave and reach every point in the direction in which the whole leads. */
+function curved(context: CanvasRenderingContext2D, points: number[], leadsRight: boolean): void {
+  let [x, y] = [points[0]!, points[1]!];
+  context.moveTo(x, y);
+  for (let at = 2; at < points.length; at += 2) {
+    const [a, b] = [points[at]!, points[at + 1]!];
+    if (leadsRight) context.bezierCurveTo((x + a) / 2, y, (x + a) / 2, b, a, b);
+    else context.bezierCurveTo(x, (y + b) / 2, a, (y + b) / 2, a, b);
+    [x, y] = [a, b];
+  }
+}
+
+function arrow(context: CanvasRenderingContext2D, points: number[], leadsRight: boolean): void {
+  const [x, y] = [points.at(-2)!, points.at(-1)!];
+  context.beginPath();
+  context.moveTo(x, y);
+  if (leadsRight) {
+    context.lineTo(x - 7, y - 3.5);
+    context.lineTo(x - 7, y + 3.5);
+  } else {
+    context.lineTo(x - 3.5, y - 7);
+    context.lineTo(x + 3.5, y - 7);
+  }
+  context.fill();
+}

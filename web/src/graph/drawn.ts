@@ -1,0 +1,50 @@
+/** Where the steps of a plan are drawn: plans never change, so that each is asked for once. */
+
+import { ask } from "../api/client";
+import { PlanLayout, type Drawing, type LayoutDirection } from "../api/generated";
+
+/** How much room a step has, with what is between it and the next: along the way, and across. */
+const ALONG = { RIGHT: 256, DOWN: 110 };
+const ACROSS = { RIGHT: 74, DOWN: 220 };
+/** Drawings that are kept. */
+const KEPT = 20;
+
+export interface Drawn {
+  drawing: Drawing;
+  direction: LayoutDirection;
+}
+
+const known = new Map<string, Drawn>();
+
+interface Step {
+  stepId: string;
+  dependsOn: readonly string[];
+}
+
+/** Returns the direction in which a plan is larger on a screen of this size. */
+export function directionOf(steps: readonly Step[], width: number, height: number): LayoutDirection {
+  const layers = new Map<string, number>();
+  const sizes: number[] = [];
+  for (const step of steps) {
+    const layer = Math.max(-1, ...step.dependsOn.map((it) => layers.get(it) ?? 0)) + 1;
+    layers.set(step.stepId, layer);
+    sizes[layer] = (sizes[layer] ?? 0) + 1;
+  }
+  const widest = Math.max(1, ...sizes);
+  const right = Math.min(width / (sizes.length * ALONG.RIGHT), height / (widest * ACROSS.RIGHT));
+  const down = Math.min(width / (widest * ACROSS.DOWN), height / (sizes.length * ALONG.DOWN));
+  return right >= down || right >= 1 ? "RIGHT" : "DOWN";
+}
+
+export async function drawn(plan: { planId: string; tools: readonly Step[] }): Promise<Drawn> {
+  const wide = innerWidth > 760;
+  const direction = directionOf(plan.tools, wide ? innerWidth - 420 : innerWidth, innerHeight - 260);
+  const key = `${plan.planId} ${direction}`;
+  const found = known.get(key);
+  if (found) return found;
+  const answer = await ask(PlanLayout, { id: plan.planId, direction });
+  const it: Drawn = { drawing: answer.plan?.layout ?? { width: 1, height: 1, nodes: [], edges: [] }, direction };
+  if (known.size >= KEPT) known.clear();
+  known.set(key, it);
+  return it;
+}

@@ -1,0 +1,20 @@
+/** What somebody may want to try first. The operations are checked against the schema when the page is built. */
+
+import text from "./examples.graphql?raw";
+
+const VARIABLES: Record<string, object> = {
+  DoIt: { query: "Create author Alice with email alice@test.com, then create blog by Alice titled Hello about world" },
+  Watch: { executionId: "exec_…", afterSeq: 0 },
+  Debug: { requestId: "req_…" },
+  Choose: { query: "write an article" },
+};
+
+/** One tab for each operation. */
+export const EXAMPLES = text
+  .split(/^(?=# )/m)
+  .filter((it) => it.trim() !== "")
+  .map((query) => {
+    const name = /(?:query|mutation|subscription)\s+(\w+)/.exec(query)?.[1] ?? "";
+    const variables = VARIABLES[name];
+    return { query: query.trimEnd(), ...(variables ? { variables: JSON.stringify(variables, null, 2) } : {}) };
+  });

@@ -1,0 +1,327 @@
+/** One request: what was asked for, how the plan came to be, its versions, and what became of them. */
+
+import { useEffect, useMemo, useState } from "preact/hooks";
+
+import { follow, useAsk } from "../api/client";
+import { PlanOne, RequestHappening, RequestPage as RequestQuery, type Json, type PlanDrawn, type RequestPageResult } from "../api/generated";
+import { difference } from "../plan/difference";
+import { useParam } from "../router";
+import { Problems, RefusedPage, type Problem } from "../ui/fault";
+import { Icon } from "../ui/icons";
+import { JsonView } from "../ui/json";
+import { Choice, Crumbs, Empty, Loading, Tabs, useTitle } from "../ui/page";
+import { Score } from "../ui/score";
+import { Meter, OVER, Pill } from "../ui/state";
+import { ago, clock, moment, span, took, useNow } from "../ui/time";
+
+type Asked = NonNullable<RequestPageResult["request"]>;
+
+const TABS = ["executions", "planning", "versions"] as const;
+
+export function RequestPage({ id }: { id: string }) {
+  const asked = useAsk(RequestQuery, { id });
+  const request = asked.data?.request;
+  const [tab, setTab] = useParam("view", "executions");
+  useTitle(request?.query ?? "Request");
+  // What happens under it is only a reason to ask again, and not too often.
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const stop = follow(RequestHappening, () => ({ id }), {
+      next: () => {
+        timer ??= setTimeout(() => {
+          timer = undefined;
+          asked.refresh();
+        }, 300);
+      },
+      isDone: () => false,
+    });
+    return () => {
+      stop();
+      clearTimeout(timer);
+    };
+  }, [id, asked.refresh]);
+  if (asked.error && asked.error.code !== "UNREACHABLE") return <RefusedPage title="Request" error={asked.error} />;
+  if (request === null) return <Empty isPage title="There is no such request">Nothing is known by the id {id}.</Empty>;
+  if (!request || request.requestId !== id) return <Loading />;
+  const newest = request.plans.at(-1);
+  return (
+    <div class="page">
+      <header class="head">
+        <Crumbs trail={[["Requests", "/"]]} here={id} />
+        <div class="head-line">
+          <h1 class="whole" tabIndex={-1}>
+            {request.query}
+          </h1>
+          {newest && (
+            <a class="button" href={`/plans/${newest.planId}`}>
+              <Icon name="fork" />
+              Open the plan
+            </a>
+          )}
+        </div>
+        <p class="facts">
+          <span title={moment(request.createdAt)}>asked for {ago(request.createdAt, Date.now())}</span>
+          <span>
+            {request.plans.length} {request.plans.length === 1 ? "version" : "versions"} of the plan
+          </span>
+          <span>
+            {request.executions.length} {request.executions.length === 1 ? "execution" : "executions"}
+          </span>
+        </p>
+      </header>
+      <Tabs
+        label="About the request"
+        tabs={TABS}
+        shown={tab}
+        onShow={setTab}
+        names={{ planning: "How the plan came to be", versions: `Versions (${request.plans.length})`, executions: `Executions (${request.executions.length})` }}
+      />
+      <div role="tabpanel" id="panel" aria-labelledby={`tab-${tab}`} class="scroll">
+        {tab === "executions" && <Runs request={request} />}
+        {tab === "planning" && <Transcript request={request} />}
+        {tab === "versions" && <Versions request={request} />}
+      </div>
+    </div>
+  );
+}
+
+function Runs({ request }: { request: Asked }) {
+  const now = useNow(500, request.executions.some((it) => !OVER.has(it.state)));
+  const versions = new Map(request.plans.map((it) => [it.planId, it.version]));
+  if (request.executions.length === 0) {
+    return <Empty title="It has not been executed">{request.plans.length > 0 ? "Open the plan to run it." : "There is no plan: see how it came to that."}</Empty>;
+  }
+  return (
+    <ul class="cards">
+      {[...request.executions].reverse().map((it) => (
+        <li key={it.executionId}>
+          <a class="card run-card" href={`/executions/${it.executionId}`}>
+            <Pill state={it.state} />
+            <span class="mono">{it.executionId}</span>
+            <Meter {...it} />
+            <span class="faint">version {versions.get(it.planId)}</span>
+            <span class="faint">{it.mode.toLowerCase()}</span>
+            {it.dryRun && <span class="tag">dry run</span>}
+            {it.retryOf && <span class="tag">retry</span>}
+            <span class="grow" />
+            <span>{took(it.startedAt, it.finishedAt, now)}</span>
+            <span class="faint" title={moment(it.createdAt)}>
+              {ago(it.createdAt, now)}
+            </span>
+          </a>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+const KINDS: Record<string, string> = {
+  selection: "Tools that were looked at",
+  clauses: "What the query says",
+  candidates: "Candidates",
+  assumptions: "Assumptions",
+  draft: "Draft",
+  prompt: "What the model was told",
+  reply: "What the model answered",
+  diagnostics: "Diagnostics",
+  repair: "Repair",
+  plan: "Plan",
+  error: "Error",
+};
+
+function Transcript({ request }: { request: Asked }) {
+  if (request.transcript.length === 0) return <Empty title="Nobody planned this">The plan was handed over as it is.</Empty>;
+  const begin = Date.parse(request.transcript[0]!.at);
+  return (
+    <ol class="transcript">
+      {request.transcript.map((it, at) => (
+        <li key={at} class={`entry entry-${it.kind}`}>
+          <h2>
+            {KINDS[it.kind] ?? it.kind.replaceAll("_", " ")}
+            <span class="faint" title={clock(it.at)}>
+              +{span(Date.parse(it.at) - begin)}
+            </span>
+          </h2>
+          <Entry kind={it.kind} content={it.content} />
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+interface Candidate {
+  tool: string;
+  score: number | null;
+  kept?: boolean;
+  why?: string;
+}
+
+function isObject(it: Json | undefined): it is { [key: string]: Json } {
+  return it !== null && typeof it === "object" && !Array.isArray(it);
+}
+
+function Entry({ kind, content }: { kind: string; content: Json }) {
+  if (kind === "selection" && isObject(content) && Array.isArray(content.candidates)) {
+    return (
+      <>
+        <p class="faint">
+          By {String(content.by).toLowerCase()}, at most {String(content.maxTools)}.
+        </p>
+        <Candidates candidates={content.candidates as unknown as Candidate[]} />
+      </>
+    );
+  }
+  if (kind === "clauses" && Array.isArray(content)) {
+    return (
+      <ol class="clauses">
+        {content.map((it, at) => (
+          <li key={at}>{String(it)}</li>
+        ))}
+      </ol>
+    );
+  }
+  if (kind === "candidates" && Array.isArray(content)) {
+    return (
+      <>
+        {content.filter(isObject).map((it, at) => (
+          <div key={at}>
+            <p>“{String(it.clause)}”</p>
+            <Candidates candidates={(it.tools ?? []) as unknown as Candidate[]} />
+          </div>
+        ))}
+      </>
+    );
+  }
+  if (kind === "diagnostics" && Array.isArray(content)) return <Problems problems={content as unknown as Problem[]} />;
+  if (kind === "plan" && isObject(content) && typeof content.planId === "string") {
+    return (
+      <p>
+        <a class="mono" href={`/plans/${content.planId}`}>
+          {content.planId}
+        </a>{" "}
+        <span class="faint">version {String(content.version ?? "")}</span>
+      </p>
+    );
+  }
+  if (typeof content === "string") return <pre class="code">{content}</pre>;
+  return <JsonView value={content} label={kind} open={kind === "draft" ? 3 : 1} />;
+}
+
+/** Candidates that are shown at first. */
+const FEW = 8;
+
+function Candidates({ candidates }: { candidates: Candidate[] }) {
+  const [isWhole, setWhole] = useState(false);
+  const most = Math.max(...candidates.map((it) => it.score ?? 0), 0.000_1);
+  return (
+    <div class="candidates">
+      <table class="plain">
+        <thead>
+          <tr>
+            <th scope="col">Tool</th>
+            <th scope="col">Score</th>
+            <th scope="col">Why</th>
+          </tr>
+        </thead>
+        <tbody>
+          {candidates.slice(0, isWhole ? 1_000 : FEW).map((it, at) => (
+            <tr key={at} class={it.kept === false ? "faint" : ""}>
+              <td class="mono">{it.tool}</td>
+              <td>
+                <Score value={it.score} most={most} />
+              </td>
+              <td class="faint">{it.kept === false ? `left out: ${it.why ?? ""}` : (it.why ?? "")}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {candidates.length > FEW && (
+        <button type="button" class="link" onClick={() => setWhole(!isWhole)}>
+          {isWhole ? "Fewer" : `All ${candidates.length}`}
+        </button>
+      )}
+    </div>
+  );
+}
+
+function Versions({ request }: { request: Asked }) {
+  const plans = request.plans;
+  const [a, setA] = useParam("from", plans.at(-2)?.planId ?? "");
+  const [b, setB] = useParam("to", plans.at(-1)?.planId ?? "");
+  const now = useNow(30_000);
+  const options = plans.map((it) => [it.planId, `Version ${it.version} (${it.planner})`] as const);
+  return (
+    <>
+      <ul class="cards">
+        {[...plans].reverse().map((it) => (
+          <li key={it.planId}>
+            <a class="card" href={`/plans/${it.planId}`}>
+              <strong>Version {it.version}</strong>
+              <span class="mono faint">{it.planId}</span>
+              <span>{it.executionOrder.length} steps</span>
+              <span class="faint">by {it.planner}</span>
+              <span class="grow" />
+              <span class="faint">{ago(it.createdAt, now)}</span>
+            </a>
+          </li>
+        ))}
+      </ul>
+      {plans.length > 1 && (
+        <section class="section">
+          <h2>Difference</h2>
+          <p class="filters">
+            <Choice label="Earlier version" value={a} options={options} onChange={setA} />
+            <span class="faint">to</span>
+            <Choice label="Later version" value={b} options={options} onChange={setB} />
+          </p>
+          <Difference from={a} to={b} />
+        </section>
+      )}
+    </>
+  );
+}
+
+function Difference({ from, to }: { from: string; to: string }) {
+  const before = useAsk(PlanOne, { id: from, direction: "RIGHT" });
+  const after = useAsk(PlanOne, { id: to, direction: "RIGHT" });
+  const [a, b] = [before.data?.plan, after.data?.plan];
+  if (!a || !b) return <Loading />;
+  return <Compared before={a} after={b} />;
+}
+
+function Compared({ before, after }: { before: PlanDrawn; after: PlanDrawn }) {
+  const steps = useMemo(() => difference(before, after), [before, after]);
+  const changed = steps.filter((it) => it.kind !== "same");
+  const words = { changed: "changed", gone: "removed", new: "added", same: "" };
+  if (changed.length === 0) return <p class="faint">The steps are the same.</p>;
+  return (
+    <div class="difference">
+      <p class="faint">
+        {changed.length} of {steps.length} steps differ.
+      </p>
+      {changed.slice(0, 200).map((it) => (
+        <section key={it.id} class={`difference-step is-${it.kind}`}>
+          <h3>
+            {it.id} <span class="tag">{words[it.kind]}</span>
+          </h3>
+          <div class="difference-sides">
+            {it.kind !== "new" && <Side name="before" lines={it.lines.filter((line) => line.kind !== "new")} />}
+            {it.kind !== "gone" && <Side name="after" lines={it.lines.filter((line) => line.kind !== "gone")} />}
+          </div>
+        </section>
+      ))}
+    </div>
+  );
+}
+
+function Side({ name, lines }: { name: string; lines: readonly { kind: string; text: string }[] }) {
+  return (
+    <pre class="code" aria-label={name} tabIndex={0}>
+      {lines.map((it, at) => (
+        <span key={at} class={`line line-${it.kind}`}>
+          {it.text}
+        </span>
+      ))}
+    </pre>
+  );
+}

@@ -1,0 +1,154 @@
+/** The toolkit: which tools serve which action, which action comes next, and what would be recommended. */
+
+import { useMemo } from "preact/hooks";
+
+import { useAsk } from "../api/client";
+import { Recommended, ToolkitPage as ToolkitQuery, type ToolkitDrawn } from "../api/generated";
+import { Graph } from "../graph/graph";
+import { useParam } from "../router";
+import { Refused, RefusedPage } from "../ui/fault";
+import { Empty, Loading, useTitle } from "../ui/page";
+
+export function ToolkitPage() {
+  useTitle("Toolkit");
+  const asked = useAsk(ToolkitQuery, {});
+  const [selected, setSelected] = useParam("node");
+  const [chosen, setChosen] = useParam("actions");
+  const [threshold, setThreshold] = useParam("threshold", "0.5");
+  const [hops, setHops] = useParam("hops", "0");
+  const actions = chosen === "" ? [] : chosen.split("|");
+  const near = useAsk(Recommended, actions.length > 0 ? { actions, threshold: Number(threshold), hops: Number(hops) } : null);
+  const found = actions.length > 0 ? near.data?.recommendSubgraph : undefined;
+  const toolkit = asked.data?.toolkit;
+  const looks = useMemo(() => (toolkit ? looksOf(toolkit, found ?? null, actions) : []), [toolkit, found, chosen]);
+  const notes = useMemo(() => new Map(toolkit?.edges.map((it) => [`${it.from} ${it.to}`, it.score.toFixed(2)])), [toolkit]);
+  if (asked.error && !toolkit) return <RefusedPage title="Toolkit" error={asked.error} />;
+  if (!toolkit) return <Loading />;
+  if (toolkit.actions.length + toolkit.tools.length === 0) {
+    return (
+      <div class="page">
+        <header class="head">
+          <h1 tabIndex={-1}>Toolkit</h1>
+        </header>
+        <Empty title="There is no toolkit yet">
+          <p>It says which tools go with which actions. Name a file in the configuration:</p>
+          <pre class="code">toolkit_files: [toolkit.yml]</pre>
+        </Empty>
+      </div>
+    );
+  }
+  const turn = (action: string) => {
+    const next = actions.includes(action) ? actions.filter((it) => it !== action) : [...actions, action];
+    setChosen(next.join("|"));
+  };
+  const edges = selected === "" ? [] : toolkit.edges.filter((it) => it.from === selected || it.to === selected);
+  const about = toolkit.actions.find((it) => it.name === selected)?.description ?? toolkit.tools.find((it) => it.qualifiedName === selected)?.description;
+  return (
+    <div class="page toolkit has-inspector">
+      <header class="head">
+        <div class="head-line">
+          <h1 tabIndex={-1}>Toolkit</h1>
+        </div>
+        <div class="filters">
+          <label class="slider">
+            <span>Score of at least {Number(threshold).toFixed(2)}</span>
+            <input type="range" min="0" max="1" step="0.05" value={threshold} onInput={(event) => setThreshold(event.currentTarget.value)} />
+          </label>
+          <label class="slider">
+            <span>{hops === "1" ? "1 step away" : `${hops} steps away`}</span>
+            <input type="range" min="0" max="6" step="1" value={hops} onInput={(event) => setHops(event.currentTarget.value)} />
+          </label>
+          {actions.length > 0 && (
+            <button type="button" class="link" onClick={() => setChosen("")}>
+              Choose nothing
+            </button>
+          )}
+        </div>
+      </header>
+      <div class="split">
+        <div class="pane">
+          <Graph
+            drawing={toolkit.layout}
+            leadsRight={false}
+            looks={looks}
+            selected={selected === "" ? null : selected}
+            onSelect={(it) => setSelected(it ?? "")}
+            notes={notes}
+            label={`The toolkit: ${toolkit.actions.length} actions and ${toolkit.tools.length} tools`}
+            describe={(it) => it}
+          />
+        </div>
+        <aside class="inspector" aria-label="What is recommended">
+          <div class="inspector-body">
+            {selected !== "" && (
+              <section class="section">
+                <h2 class="cut">{selected}</h2>
+                {about && <p>{about}</p>}
+                <ul class="edges">
+                  {edges.map((it) => (
+                    <li key={`${it.from} ${it.to}`}>
+                      <button type="button" class="link" onClick={() => setSelected(it.from === selected ? it.to : it.from)}>
+                        {it.from === selected ? `→ ${it.to}` : `← ${it.from}`}
+                      </button>
+                      <span class="faint">
+                        {it.kind} {it.score.toFixed(2)}
+                        {it.learned !== null && `, learned ${it.learned.toFixed(2)}`}
+                      </span>
+                    </li>
+                  ))}
+                </ul>
+              </section>
+            )}
+            <section class="section">
+              <h2>What is to be done</h2>
+              <ul class="checks">
+                {toolkit.actions.map((it) => (
+                  <li key={it.name}>
+                    <label class="check" title={it.description}>
+                      <input type="checkbox" checked={actions.includes(it.name)} onChange={() => turn(it.name)} />
+                      {it.name}
+                    </label>
+                  </li>
+                ))}
+              </ul>
+            </section>
+            <section class="section" aria-live="polite">
+              <h2>Recommended</h2>
+              {near.error && <Refused error={near.error} />}
+              {actions.length === 0 && <p class="faint">Choose an action to see which tools go with it.</p>}
+              {found && (
+                <>
+                  <p class="faint">
+                    {found.actions.length} actions, {found.tools.length} tools
+                  </p>
+                  <ul class="plain-list">
+                    {found.tools.map((it) => (
+                      <li key={it.qualifiedName}>
+                        <a class="mono" href={`/tools/${encodeURIComponent(it.qualifiedName)}`}>
+                          {it.qualifiedName}
+                        </a>
+                      </li>
+                    ))}
+                  </ul>
+                </>
+              )}
+            </section>
+          </div>
+        </aside>
+      </div>
+    </div>
+  );
+}
+
+function looksOf(toolkit: ToolkitDrawn, found: { actions: { name: string }[]; layout: { nodes: { name: string }[] } } | null, chosen: string[]) {
+  const actions = new Map(toolkit.actions.map((it) => [it.name, it.description]));
+  const near = found && new Set(found.layout.nodes.map((it) => it.name));
+  return toolkit.layout.nodes.map((it) => ({
+    tone: actions.has(it.name) ? "action" : "tool",
+    title: it.name,
+    subtitle: "",
+    note: chosen.includes(it.name) ? "chosen" : "",
+    isStack: false,
+    isDimmed: near !== null && !near.has(it.name),
+  }));
+}

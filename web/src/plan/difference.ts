@@ -1,0 +1,68 @@
+/** What two versions of a plan differ in. */
+
+import type { PlanDrawn } from "../api/generated";
+import { stepDrafts } from "./draft";
+
+export interface Line {
+  kind: "same" | "gone" | "new";
+  text: string;
+}
+
+export interface StepDifference {
+  id: string;
+  kind: "same" | "changed" | "gone" | "new";
+  lines: Line[];
+}
+
+/** The most lines of a step that are compared one by one. */
+const LINES = 600;
+
+/** Compares step by step: those of the later version in its order, then those that are gone. */
+export function difference(before: PlanDrawn, after: PlanDrawn): StepDifference[] {
+  const text = (plan: PlanDrawn) => new Map(stepDrafts(plan).map((it) => [String(it.id), JSON.stringify(it, null, 2).split("\n")]));
+  const [old, now] = [text(before), text(after)];
+  const steps: StepDifference[] = [];
+  for (const [id, lines] of now) {
+    const was = old.get(id);
+    if (!was) steps.push({ id, kind: "new", lines: lines.map((it) => ({ kind: "new", text: it })) });
+    else if (was.join("\n") === lines.join("\n")) steps.push({ id, kind: "same", lines: [] });
+    else steps.push({ id, kind: "changed", lines: compare(was, lines) });
+  }
+  for (const [id, lines] of old) {
+    if (!now.has(id)) steps.push({ id, kind: "gone", lines: lines.map((it) => ({ kind: "gone", text: it })) });
+  }
+  return steps;
+}
+
+/** Compares lines by their longest common subsequence. */
+export function compare(before: readonly string[], after: readonly string[]): Line[] {
+  const gone = (it: string): Line => ({ kind: "gone", text: it });
+  const fresh = (it: string): Line => ({ kind: "new", text: it });
+  if (before.length > LINES || after.length > LINES) return [...before.map(gone), ...after.map(fresh)];
+  const width = after.length + 1;
+  const longest = new Uint16Array((before.length + 1) * width);
+  for (let a = before.length - 1; a >= 0; a -= 1) {
+    for (let b = after.length - 1; b >= 0; b -= 1) {
+      longest[a * width + b] =
+        before[a] === after[b]
+          ? longest[(a + 1) * width + b + 1]! + 1
+          : Math.max(longest[(a + 1) * width + b]!, longest[a * width + b + 1]!);
+    }
+  }
+  const lines: Line[] = [];
+  let [a, b] = [0, 0];
+  while (a < before.length || b < after.length) {
+    if (a < before.length && b < after.length && before[a] === after[b]) {
+      lines.push({ kind: "same", text: before[a]! });
+      a += 1;
+      b += 1;
+    } else if (b >= after.length || (a < before.length && longest[(a + 1) * width + b]! >= longest[a * width + b + 1]!)) {
+      lines.push(gone(before[a]!));
+      a += 1;
+    } else {
+      lines.push(fresh(after[b]!));
+      b += 1;
+    }
+  }
+  return lines;
+}

@@ -1,0 +1,117 @@
+/** One step of a plan as a form: what its tool takes, and when it runs. Whatever is changed is changed in the text. */
+
+import type { Json, ToolNamesResult } from "../api/generated";
+import { Fields, isSchema } from "../tools/form";
+import { Icon } from "../ui/icons";
+
+export type ToolName = ToolNamesResult["tools"][number];
+
+/** A step of a draft, with whatever fields it has. */
+export type Draft = { [key: string]: Json };
+
+interface Props {
+  step: Draft;
+  name: string;
+  tools: readonly ToolName[];
+  others: readonly string[];
+  onStep: (step: Draft) => void;
+  onRemove: () => void;
+  onClose: () => void;
+}
+
+export function StepForm({ step, name, tools, others, onStep, onRemove, onClose }: Props) {
+  const called = String(step.name ?? step.toolName ?? "");
+  const tool = toolOf(called, tools);
+  const schema = tool && isSchema(tool.inputSchema) ? tool.inputSchema : {};
+  const set = (field: string, value: Json | undefined) => {
+    const next = { ...step };
+    if (value === undefined || value === "" || value === false || (Array.isArray(value) && value.length === 0)) delete next[field];
+    else next[field] = value;
+    onStep(next);
+  };
+  const after = step.dependsOn === undefined || step.dependsOn === null ? [] : Array.isArray(step.dependsOn) ? step.dependsOn.map(String) : [String(step.dependsOn)];
+  return (
+    <section class="step-form" aria-label={`Step ${name}`}>
+      <div class="inspector-title">
+        <h2 class="cut">{name}</h2>
+        <span class="grow" />
+        <button type="button" class="danger" onClick={onRemove}>
+          Remove
+        </button>
+        <button type="button" class="ghost icon-only" aria-label="Close the form" onClick={onClose}>
+          <Icon name="close" />
+        </button>
+      </div>
+      {tool?.description && <p class="faint">{tool.description}</p>}
+      <Fields key={called} schema={schema} root={schema} value={step.parameters} onValue={(it) => set("parameters", it ?? {})} />
+      <div class="step-form-rules">
+        <TextRule label="When" hint={'steps["id"].ok'} value={step.when} onValue={(it) => set("when", it)} />
+        <TextRule label="For each" hint="{{step.list}}" value={step.forEach} onValue={(it) => set("forEach", it)} />
+        <label class="field">
+          <span>On error</span>
+          <select value={String(step.onError ?? "fail")} onChange={(event) => set("onError", event.currentTarget.value === "fail" ? undefined : event.currentTarget.value)}>
+            {["fail", "continue", "ignore", "wait"].map((it) => (
+              <option key={it}>{it}</option>
+            ))}
+          </select>
+        </label>
+        <label class="field">
+          <span>After</span>
+          <select
+            value=""
+            onChange={(event) => event.currentTarget.value && set("dependsOn", [...after, event.currentTarget.value])}
+          >
+            <option value="">{after.length > 0 ? after.join(", ") : "what its templates name"}</option>
+            {others
+              .filter((it) => !after.includes(it))
+              .slice(0, 500)
+              .map((it) => (
+                <option key={it} value={it}>
+                  and {it}
+                </option>
+              ))}
+          </select>
+        </label>
+        <label class="check">
+          <input type="checkbox" checked={step.requiresApproval === true} onChange={(event) => set("requiresApproval", event.currentTarget.checked)} />
+          A person must agree
+        </label>
+        {after.length > 0 && (
+          <button type="button" class="link" onClick={() => set("dependsOn", undefined)}>
+            After nothing in particular
+          </button>
+        )}
+      </div>
+    </section>
+  );
+}
+
+function TextRule({ label, hint, value, onValue }: { label: string; hint: string; value: Json | undefined; onValue: (it: string) => void }) {
+  return (
+    <label class="field">
+      <span>{label}</span>
+      <input type="text" class="mono" placeholder={hint} value={typeof value === "string" ? value : ""} onInput={(event) => onValue(event.currentTarget.value)} />
+    </label>
+  );
+}
+
+export function toolOf(name: string, tools: readonly ToolName[]): ToolName | undefined {
+  return tools.find((it) => it.qualifiedName === name) ?? tools.find((it) => it.name === name);
+}
+
+/** A step that calls a tool, with its required parameters to be filled in. */
+export function emptyStep(tool: ToolName, taken: ReadonlySet<string>): Draft {
+  let id = tool.name.replace(/[^\w.-]/g, "_");
+  for (let n = 2; taken.has(id); n += 1) id = `${tool.name.replace(/[^\w.-]/g, "_")}_${n}`;
+  const schema = isSchema(tool.inputSchema) ? tool.inputSchema : {};
+  const properties = isSchema(schema.properties) ? schema.properties : {};
+  const required = Array.isArray(schema.required) ? schema.required.map(String) : [];
+  const usual: Record<string, Json> = { string: "", integer: 0, number: 0, boolean: false, array: [], object: {} };
+  const parameters = Object.fromEntries(
+    required.map((it) => {
+      const property = properties[it];
+      return [it, isSchema(property) ? (property.default ?? usual[String(property.type)] ?? null) : null];
+    }),
+  );
+  return { id, name: tool.qualifiedName, parameters };
+}

@@ -1,0 +1,72 @@
+/** Where in the page we are: the address is the only state that navigation has. */
+
+import { Cell, useCell } from "./api/cell";
+
+export interface Place {
+  path: string;
+  query: URLSearchParams;
+}
+
+const here = (): Place => ({ path: location.pathname, query: new URLSearchParams(location.search) });
+
+export const place = new Cell<Place>(here());
+
+addEventListener("popstate", () => place.set(here()));
+
+/** Goes somewhere. A change of what is shown at a place takes the place of the entry before. */
+export function go(to: string, how: "push" | "replace" = "push"): void {
+  if (to === location.pathname + location.search) return;
+  if (how === "push") history.pushState(null, "", to);
+  else history.replaceState(null, "", to);
+  place.set(here());
+}
+
+/** Lets links within the page be followed without loading it anew. */
+export function followLinks(): void {
+  document.addEventListener("click", (event) => {
+    const link = (event.target as Element | null)?.closest?.("a");
+    const isPlain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
+    if (!link || !isPlain || event.defaultPrevented) return;
+    const href = link.getAttribute("href");
+    if (!href?.startsWith("/") || link.target || link.hasAttribute("data-outside")) return;
+    event.preventDefault();
+    go(href);
+    scrollTo(0, 0);
+  });
+}
+
+/** A parameter of the address, and how to change it. Setting the default, or nothing, removes it. */
+export function useParam(name: string, standard = ""): [string, (value: string, how?: "push" | "replace") => void] {
+  const { query } = useCell(place);
+  const set = (value: string, how: "push" | "replace" = "replace") => setParams({ [name]: value === standard ? "" : value }, how);
+  return [query.get(name) ?? standard, set];
+}
+
+/** Changes several parameters of the address at once. */
+export function setParams(values: Record<string, string>, how: "push" | "replace" = "replace"): void {
+  const query = new URLSearchParams(location.search);
+  for (const [name, value] of Object.entries(values)) {
+    if (value) query.set(name, value);
+    else query.delete(name);
+  }
+  const text = query.toString();
+  go(location.pathname + (text ? `?${text}` : ""), how);
+}
+
+/** Reads a path against a pattern such as `/requests/:id`. */
+export function match(pattern: string, path: string): Record<string, string> | null {
+  const [want, have] = [pattern.split("/"), path.replace(/(.)\/$/, "$1").split("/")];
+  if (want.length !== have.length) return null;
+  const found: Record<string, string> = {};
+  for (const [at, part] of want.entries()) {
+    const value = have[at] ?? "";
+    if (part.startsWith(":")) {
+      try {
+        found[part.slice(1)] = decodeURIComponent(value);
+      } catch {
+        return null;
+      }
+    } else if (part !== value) return null;
+  }
+  return found;
+}

@@ -1,0 +1,114 @@
+/** What pages are made of. */
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef } from "preact/hooks";
+
+/** Whether there is only a phone's width. */
+export function isNarrow(): boolean {
+  return matchMedia("(max-width: 760px)").matches;
+}
+
+export function useTitle(title: string): void {
+  useEffect(() => {
+    document.title = `${title} · Faber`;
+  }, [title]);
+}
+
+export function Crumbs({ trail, here }: { trail: [string, string][]; here: string }) {
+  return (
+    <nav class="crumbs" aria-label="Where this is">
+      <ol>
+        {trail.map(([name, to]) => (
+          <li key={to}>
+            <a href={to}>{name}</a>
+          </li>
+        ))}
+        <li aria-current="page" class="mono">
+          {here}
+        </li>
+      </ol>
+    </nav>
+  );
+}
+
+export function Loading() {
+  return (
+    <p class="loading" role="status">
+      <span class="loading-bar" aria-hidden="true" />
+      <span class="unseen">Loading</span>
+    </p>
+  );
+}
+
+/** Says that nothing is there; a whole page of it has the page's heading. */
+export function Empty({ title, children, isPage }: { title: string; children?: ComponentChildren; isPage?: boolean }) {
+  return (
+    <div class="empty">
+      {isPage ? <h1>{title}</h1> : <h2>{title}</h2>}
+      <div>{children}</div>
+    </div>
+  );
+}
+
+interface TabsProps {
+  label: string;
+  tabs: readonly string[];
+  shown: string;
+  onShow: (tab: string) => void;
+  names?: Record<string, ComponentChildren>;
+}
+
+export function Tabs({ label, tabs, shown, onShow, names = {} }: TabsProps) {
+  const list = useRef<HTMLDivElement>(null);
+  const walk = (event: KeyboardEvent) => {
+    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+    if (step === 0) return;
+    const at = (tabs.indexOf(shown) + step + tabs.length) % tabs.length;
+    onShow(tabs[at]!);
+    (list.current?.children[at] as HTMLElement | undefined)?.focus();
+    event.preventDefault();
+  };
+  return (
+    <div class="tabs" role="tablist" aria-label={label} ref={list} onKeyDown={walk}>
+      {tabs.map((it) => (
+        <button
+          key={it}
+          type="button"
+          role="tab"
+          id={`tab-${it}`}
+          aria-selected={it === shown}
+          {...(it === shown ? { "aria-controls": "panel" } : {})}
+          tabIndex={it === shown ? 0 : -1}
+          onClick={() => onShow(it)}
+        >
+          {names[it] ?? it.charAt(0).toUpperCase() + it.slice(1)}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+interface ChoiceProps {
+  label: string;
+  value: string;
+  options: readonly (readonly [string, string])[];
+  onChange: (value: string) => void;
+}
+
+export function Choice({ label, value, options, onChange }: ChoiceProps) {
+  const id = useId();
+  return (
+    <span class="choice">
+      <label class="unseen" for={id}>
+        {label}
+      </label>
+      <select id={id} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+        {options.map(([it, name]) => (
+          <option key={it} value={it}>
+            {name}
+          </option>
+        ))}
+      </select>
+    </span>
+  );
+}

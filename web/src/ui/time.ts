@@ -1,0 +1,59 @@
+/** Times as people read them. */
+
+import { useEffect, useState } from "preact/hooks";
+
+/** A span in milliseconds, in at most six letters. */
+export function span(milliseconds: number): string {
+  const ms = Math.max(0, milliseconds);
+  if (ms < 1) return "<1 ms";
+  if (ms < 1_000) return `${Math.round(ms)} ms`;
+  const seconds = ms / 1_000;
+  if (seconds < 10) return `${seconds.toFixed(2)} s`;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} m ${Math.floor(seconds % 60)} s`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return `${hours} h ${minutes % 60} m`;
+  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+/** How long ago something was. */
+export function ago(at: string, now: number): string {
+  const seconds = Math.max(0, (now - Date.parse(at)) / 1_000);
+  if (seconds < 5) return "now";
+  if (seconds < 60) return `${Math.floor(seconds)} s ago`;
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)} min ago`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3_600)} h ago`;
+  if (seconds < 86_400 * 30) return `${Math.floor(seconds / 86_400)} d ago`;
+  return new Date(at).toISOString().slice(0, 10);
+}
+
+/** A moment of the day, to the millisecond. */
+export function clock(at: string): string {
+  const date = new Date(at);
+  const two = (it: number) => String(it).padStart(2, "0");
+  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${String(date.getMilliseconds()).padStart(3, "0")}`;
+}
+
+/** A moment, in the reader's own way of writing it. */
+export function moment(at: string): string {
+  return new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+}
+
+/** Now, again and again while it matters. */
+export function useNow(every: number, isRunning = true): number {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    if (!isRunning) return;
+    setNow(Date.now());
+    const timer = setInterval(() => document.hidden || setNow(Date.now()), every);
+    return () => clearInterval(timer);
+  }, [every, isRunning]);
+  return now;
+}
+
+/** How long something took, or has taken. */
+export function took(from: string | null | undefined, to: string | null | undefined, now: number): string {
+  if (!from) return "";
+  return span((to ? Date.parse(to) : now) - Date.parse(from));
+}

@@ -1,0 +1,58 @@
+/** A list of which only what is visible is there. */
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+
+/** Rows above and below that are there before they are seen. */
+const SPARE = 8;
+
+interface Props<T> {
+  items: readonly T[];
+  rowHeight: number;
+  row: (item: T, at: number) => ComponentChildren;
+  label: string;
+  /** The row that is to be seen. */
+  shown?: number | null;
+  /** Whether the end is to be seen while the list grows. */
+  sticksToEnd?: boolean;
+}
+
+export function Virtual<T>(props: Props<T>) {
+  const { items, rowHeight, row, label, shown, sticksToEnd } = props;
+  const box = useRef<HTMLDivElement>(null);
+  const [view, setView] = useState({ top: 0, height: 600 });
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const look = () => setView({ top: element.scrollTop, height: element.clientHeight });
+    look();
+    const observer = new ResizeObserver(look);
+    observer.observe(element);
+    element.addEventListener("scroll", look, { passive: true });
+    return () => {
+      observer.disconnect();
+      element.removeEventListener("scroll", look);
+    };
+  }, []);
+  useEffect(() => {
+    const element = box.current;
+    if (!element || shown == null || shown < 0) return;
+    const [top, bottom] = [shown * rowHeight, (shown + 1) * rowHeight];
+    if (top < element.scrollTop) element.scrollTop = top;
+    else if (bottom > element.scrollTop + element.clientHeight) element.scrollTop = bottom - element.clientHeight;
+  }, [shown, rowHeight]);
+  useEffect(() => {
+    if (sticksToEnd && box.current) box.current.scrollTop = items.length * rowHeight;
+  }, [sticksToEnd, items.length, rowHeight]);
+  const first = Math.max(0, Math.floor(view.top / rowHeight) - SPARE);
+  const last = Math.min(items.length, Math.ceil((view.top + view.height) / rowHeight) + SPARE);
+  return (
+    <div ref={box} class="virtual" role="list" aria-label={label} tabIndex={0}>
+      <div class="virtual-room" role="presentation" style={{ height: `${items.length * rowHeight}px` }}>
+        <div class="virtual-rows" role="presentation" style={{ transform: `translateY(${first * rowHeight}px)` }}>
+          {items.slice(first, last).map((item, n) => row(item, first + n))}
+        </div>
+      </div>
+    </div>
+  );
+}
