@@ -81,7 +81,7 @@ impl Offline {
         if limit < 2 || query.len() > limits::QUERY_BYTES {
             return None;
         }
-        let ask = Ask { query, by: Criterion::Description, limit, margin: 0.0 };
+        let ask = Ask { query, by: Criterion::Description, limit, margin: 0.0, taught: None };
         let selection = selector.select(&tools, &ask, |_| true).await.ok()?;
         let mut near = vec![0.0; limit];
         for found in selection.matches {
