@@ -91,7 +91,8 @@ impl Embedded {
         };
         let (worker, handle) = Worker::new(parts, WorkerId::draw(clock.now()), stop.clone());
         let control = Control::new(store, Arc::clone(&clock), Some(handle));
-        let engine = Engine::new(control, registry.clone(), Arc::new(Offline), clock, options);
+        let engine =
+            Engine::new(control, registry.clone(), Arc::new(Offline::default()), clock, options);
         let mut tasks = JoinSet::new();
         tasks.spawn(worker.run());
         tasks.spawn(registry.watch(stop.clone()));

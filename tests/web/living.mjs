@@ -84,8 +84,11 @@ test('the graph is walked through by keyboard', async () => {
   await page.keyboard.press('ArrowRight');
   await page.getByRole('heading', { name: 'list', exact: true }).waitFor();
   await page.keyboard.press('ArrowRight');
+  // What is shown is what the next key goes from; the address may be ahead of it.
+  await page.getByRole('heading', { name: /^(each|fails)$/ }).waitFor();
   await page.waitForURL(/step=(each|fails)/);
   await page.keyboard.press('ArrowLeft');
+  await page.getByRole('heading', { name: 'list', exact: true }).waitFor();
   await page.waitForURL(/step=list/);
   await page.keyboard.press('Escape');
   await page.locator('.inspector').waitFor({ state: 'detached' });
@@ -183,14 +186,19 @@ test('GraphiQL is there without any other server, and its examples work', async 
     if (!request.url().startsWith(server.url) && !/^(data|blob):/.test(request.url())) foreign.push(request.url());
   });
   await page.goto(`${server.url}/graphiql`);
-  await page.getByRole('button', { name: /Execute/ }).click();
-  await page.locator('.graphiql-response', { hasText: '"requestId"' }).waitFor();
+  const execute = page.getByRole('button', { name: /Execute/ });
+  // What is clicked before the schema has come asks for nothing.
+  const requests = page.locator('.graphiql-response', { hasText: '"requestId"' });
+  await until(async () => {
+    await execute.click();
+    return requests.waitFor({ timeout: 2_000 }).then(() => true, () => false);
+  }, 'the requests are listed');
   await page.getByRole('tab', { name: 'Check' }).click();
   await page.locator('.graphiql-query-editor', { hasText: 'validatePlan' }).waitFor();
   // GraphiQL takes a moment to see that another operation is shown.
   const layers = page.locator('.graphiql-response', { hasText: '"layers"' });
   await until(async () => {
-    await page.getByRole('button', { name: /Execute/ }).click();
+    await execute.click();
     return layers.waitFor({ timeout: 2_000 }).then(() => true, () => false);
   }, 'the plan is checked');
   await page.getByRole('tab', { name: 'Watch' }).waitFor();

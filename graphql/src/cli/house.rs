@@ -167,7 +167,7 @@ impl Local {
         });
         let handle = work.as_ref().map(|it| it.handle.clone());
         let control = Control::new(store, Arc::clone(&clock), handle);
-        let planner = Arc::new(Offline);
+        let planner = Arc::new(Offline::default());
         let options = config.limits.options();
         let engine = Engine::new(control, registry.clone(), planner, clock, options)
             .with_toolkit(config.toolkit.value.toolkit.clone())

@@ -32,6 +32,28 @@ pub(super) enum Problem {
 }
 
 impl Problem {
+    /// Returns whether other ways of reading the query cannot help.
+    pub(super) fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownName { .. }
+                | Self::UnclearReference { .. }
+                | Self::NoChange { .. }
+                | Self::TooMany
+        )
+    }
+
+    /// Returns the parameter that it keeps from being filled.
+    pub(super) fn parameter(&self) -> Option<&String> {
+        match self {
+            Self::Missing { parameter, .. }
+            | Self::UnknownName { parameter, .. }
+            | Self::UnclearReference { parameter, .. }
+            | Self::Unfit { parameter, .. } => Some(parameter),
+            _ => None,
+        }
+    }
+
     /// Says what is wrong with a clause.
     pub(super) fn explain(&self, clause: &str) -> String {
         let clause = shown(clause);

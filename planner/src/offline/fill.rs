@@ -28,6 +28,8 @@ pub(super) struct Filled {
     pub(super) assumed: Vec<Assumed>,
     /// Words that nothing was made of.
     pub(super) ignored: Vec<String>,
+    /// How sure each parameter is, where that was weighed.
+    pub(super) sure: Vec<(String, f32)>,
 }
 
 /// A value that was not given but derived by a stated rule.
@@ -424,6 +426,14 @@ impl Filler<'_> {
                 parameters.insert(property.name.clone(), value);
             }
         }
-        Filled { parameters, links, name, problems: scan.problems, assumed: self.assumed, ignored }
+        Filled {
+            parameters,
+            links,
+            name,
+            problems: scan.problems,
+            assumed: self.assumed,
+            ignored,
+            sure: Vec::new(),
+        }
     }
 }

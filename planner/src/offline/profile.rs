@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use serde_json::Value;
@@ -11,6 +11,7 @@ use shared::tool::{Effect, ToolDefinition};
 
 use super::{
     property::{self, Property, Role},
+    slot::Frame,
     words::{self, Family},
 };
 
@@ -44,6 +45,8 @@ pub(super) struct Profile {
     pub(super) examples: Vec<Vec<String>>,
     /// Its parameters: required ones first, as its schema lists them.
     pub(super) properties: Vec<Property>,
+    /// What it takes, those inside objects too; read when first asked for.
+    frame: OnceLock<Frame>,
 }
 
 impl Profile {
@@ -85,6 +88,7 @@ impl Profile {
             about,
             choices: choices(&properties),
             examples: examples(tool),
+            frame: OnceLock::new(),
             properties,
         }
     }
@@ -109,6 +113,16 @@ impl Profile {
     /// Returns whether a text may be assumed for it: only where something new is made.
     pub(super) fn may_assume(&self) -> bool {
         self.family == Some(Family::Create)
+    }
+
+    /// Returns what it takes, those inside objects too.
+    pub(super) fn frame(&self) -> &Frame {
+        self.frame.get_or_init(|| Frame::read(&self.tool, &self.properties))
+    }
+
+    /// Returns whether it must be told the identifier of something.
+    pub(super) fn has_references(&self) -> bool {
+        self.properties.iter().any(|it| it.role == Role::Id && it.is_required)
     }
 
     /// Returns the noun by which people know it.
@@ -246,6 +260,8 @@ pub(super) struct Vocabulary {
     pub(super) cues: BTreeSet<String>,
     /// Which kinds of things a word of a description may mean: `post` a `blog`.
     pub(super) kinds: BTreeMap<String, BTreeSet<String>>,
+    /// How many tools have a word; counted when first asked for.
+    tools_with: OnceLock<BTreeMap<String, u32>>,
 }
 
 impl Vocabulary {
@@ -268,6 +284,28 @@ impl Vocabulary {
             all.cues.extend(texts.filter(|it| it.words.len() == 1).flat_map(|it| it.words.clone()));
         }
         all
+    }
+
+    /// Returns how much a word tells about one of these tools rather than another.
+    pub(super) fn rarity(&self, stem: &str, profiles: &[Profile]) -> f32 {
+        let counted = self.tools_with.get_or_init(|| {
+            let mut counted = BTreeMap::new();
+            for frame in profiles.iter().map(Profile::frame) {
+                let slots = frame.slots.iter().flat_map(|it| &it.words);
+                let words: BTreeSet<&String> =
+                    frame.name.iter().chain(&frame.about).chain(slots).collect();
+                for word in words {
+                    *counted.entry(word.clone()).or_default() += 1;
+                }
+            }
+            counted
+        });
+        let as_f32 = |it: u32| f32::from(u16::try_from(it).unwrap_or(u16::MAX));
+        let tools = u32::try_from(profiles.len()).unwrap_or(u32::MAX).max(1);
+        let with = counted.get(stem).copied().unwrap_or(1).max(1);
+        let is_everywhere = with > 1 && with == tools;
+        let rarity = (0.25 + as_f32(tools) / as_f32(with)).ln_1p().min(4.0);
+        rarity - if is_everywhere { 0.5 } else { 0.0 }
     }
 
     /// Returns whether a stem is something that a clause can ask for.

@@ -6,6 +6,8 @@ use super::words;
 
 /// How deep a schema is read.
 pub(super) const DEPTH: usize = 12;
+/// How many objects inside objects are read.
+const NESTED: usize = 3;
 /// Parameters of a tool that are read.
 const PROPERTIES: usize = 256;
 
@@ -65,6 +67,12 @@ pub(super) struct Property {
     pub(super) values: Vec<Value>,
     /// What kind of thing it identifies, where it says.
     pub(super) noun: Option<String>,
+    /// What is said about it.
+    pub(super) description: String,
+    /// What it is where nobody says, by its schema.
+    pub(super) default: Option<Value>,
+    /// The fields of an object.
+    pub(super) inside: Vec<Property>,
 }
 
 impl Property {
@@ -81,7 +89,11 @@ impl Property {
 
 /// Reads the parameters of a schema, required ones first.
 pub(super) fn read_all(schema: &Value) -> Vec<Property> {
-    let schema = resolve(schema, schema, 0);
+    fields(schema, schema, 0)
+}
+
+fn fields(root: &Value, schema: &Value, depth: usize) -> Vec<Property> {
+    let schema = resolve(root, schema, 0);
     let Some(fields) = schema.get("properties").and_then(Value::as_object) else {
         return Vec::new();
     };
@@ -93,20 +105,24 @@ pub(super) fn read_all(schema: &Value) -> Vec<Property> {
     let mut properties: Vec<Property> = fields
         .iter()
         .take(PROPERTIES)
-        .map(|(name, it)| read(schema, name, it, required.contains(&name.as_str())))
+        .map(|(name, it)| {
+            let property = read(root, name, it, required.contains(&name.as_str()));
+            let is_object = property.role == Role::Other && depth < NESTED;
+            let inside = if is_object { self::fields(root, it, depth + 1) } else { Vec::new() };
+            Property { inside, ..property }
+        })
         .collect();
     properties.sort_by_key(|it| !it.is_required);
     properties
 }
 
 fn read(root: &Value, name: &str, schema: &Value, is_required: bool) -> Property {
-    let description =
-        schema.get("description").and_then(Value::as_str).unwrap_or_default().to_lowercase();
+    let own = |schema: &Value| schema.get("description").and_then(Value::as_str).map(str::to_owned);
+    let (told, default) = (own(schema), schema.get("default").cloned());
     let schema = resolve(root, schema, 0);
-    let description = match schema.get("description").and_then(Value::as_str) {
-        Some(text) if description.is_empty() => text.to_lowercase(),
-        _ => description,
-    };
+    let told = told.filter(|it| !it.is_empty()).or_else(|| own(schema)).unwrap_or_default();
+    let default = default.or_else(|| schema.get("default").cloned()).filter(|it| !it.is_null());
+    let description = told.to_lowercase();
     let lower = words::split_identifier(name);
     let values = values(schema);
     let kind = kind(schema);
@@ -135,6 +151,9 @@ fn read(root: &Value, name: &str, schema: &Value, is_required: bool) -> Property
             values
         },
         noun,
+        description: told,
+        default,
+        inside: Vec::new(),
     }
 }
 

@@ -17,7 +17,6 @@ async fn wrong_usage_is_2_and_says_so_on_standard_error() {
         &["serve", "--listen", "nowhere"],
         &["run", "--plan", "missing.json"],
         &["prune"],
-        &["mcp"],
     ] {
         let ended = home.run(arguments).await;
         assert_eq!((ended.status, ended.out.as_str()), (2, ""), "{arguments:?}: {ended:?}");

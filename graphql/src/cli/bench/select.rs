@@ -130,8 +130,9 @@ impl Seat {
         registry.toolbox().settled(CONNECT_TIMEOUT).await;
         let control = Control::new(Arc::clone(store), Arc::clone(&clock), None);
         let words: Arc<Words> = Arc::default();
-        let engine = Engine::new(control, registry, Arc::new(Offline), clock, Options::default())
-            .with_embedders(vec![Source::Own(Arc::clone(&words) as Arc<dyn Embedder>)]);
+        let engine =
+            Engine::new(control, registry, Arc::new(Offline::default()), clock, Options::default())
+                .with_embedders(vec![Source::Own(Arc::clone(&words) as Arc<dyn Embedder>)]);
         Ok(Self { engine, words })
     }
 

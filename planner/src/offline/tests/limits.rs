@@ -38,8 +38,8 @@ fn inactive_tools_are_not_chosen() {
 #[tokio::test]
 async fn the_planner_notes_how_it_decided() {
     let query = "Create author Charlie, then create blog by Charlie";
-    let proposal = Offline.propose(query, &blog()).await.unwrap();
-    assert_eq!(Offline.name(), "offline");
+    let proposal = Offline::default().propose(query, &blog()).await.unwrap();
+    assert_eq!(Offline::default().name(), "offline");
     assert_eq!(proposal.draft.query.as_deref(), Some(query));
     let kinds: Vec<&str> = proposal.notes.iter().map(|it| it.kind).collect();
     assert_eq!(kinds, ["clauses", "candidates", "assumptions"]);

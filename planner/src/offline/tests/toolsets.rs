@@ -560,9 +560,9 @@ fn more_of_the_office() {
         &tools,
         "what's the weather in Paris and in London",
         expect![[r#"
-        no plan: `London` in `what's the weather in Paris and in London` does not fit `units` of `get_weather`: give one of `metric` or `imperial`
-        nearest: get_weather
-    "#]],
+            get_weather = get_weather {"city":"Paris"}
+            get_weather_2 = get_weather {"city":"London"}
+        "#]],
     );
     check(
         &tools,

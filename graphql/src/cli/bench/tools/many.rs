@@ -83,7 +83,7 @@ impl Crowd {
         registry.sync().await?;
         let control = Control::new(store, Arc::clone(&clock), None);
         let options = Options::default();
-        let engine = Engine::new(control, registry, Arc::new(Offline), clock, options);
+        let engine = Engine::new(control, registry, Arc::new(Offline::default()), clock, options);
         let mut registered = Vec::with_capacity(tools);
         for n in 0..tools {
             let text = json!({ "type": "string", "description": "What it is about." });

@@ -1,0 +1,355 @@
+//! A query read by what its words may be worth, where its grammar gave no plan: which parts ask
+//! for which tools, which spans go into which slots, and how sure that is.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::{
+    assign::Given,
+    fit::{self, Text},
+    memory::{Entity, Memory, Mention},
+    profile::{Profile, Vocabulary},
+    property::Role,
+    repeat,
+    slot::Slot,
+    span::{self, Span},
+    token::{Kind, Token},
+    words,
+};
+
+/// Tools that are filled to find out which is meant.
+const TRIED: usize = 6;
+/// Parts of a query that are looked at.
+const PARTS: usize = 64;
+/// Words of a query that are read: the time grows with their number.
+const TOKENS: usize = 1_200;
+/// How much better another tool must fit a part than the one that fits the whole.
+const BETTER: f32 = 1.25;
+/// What a plan must reach.
+pub(super) const CONFIDENCE: f32 = 0.2;
+
+/// A part of a query that asks for calls of one tool.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    /// Which tool.
+    pub(super) tool: usize,
+    /// Its first token.
+    pub(super) from: usize,
+    /// Behind its last token.
+    pub(super) to: usize,
+    /// What each call is told.
+    pub(super) calls: Vec<Reading>,
+    /// The tools that were looked at, and how well they fit.
+    pub(super) scores: Vec<(usize, f32)>,
+}
+
+/// What one call is told.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reading {
+    /// Its parameters.
+    pub(super) parameters: Map<String, Value>,
+    /// How sure each is.
+    pub(super) sure: Vec<(String, f32)>,
+    /// What nobody said but the tool does for itself.
+    pub(super) assumed: Vec<String>,
+    /// The slots that must be filled and are not.
+    pub(super) missing: Vec<usize>,
+    /// How sure all of it is.
+    pub(super) confidence: f32,
+}
+
+/// A query and the tools that it may mean.
+#[derive(Clone, Copy)]
+pub(super) struct Broad<'a> {
+    /// The query.
+    pub(super) query: &'a str,
+    /// Its tokens.
+    pub(super) tokens: &'a [Token],
+    /// The tools.
+    pub(super) profiles: &'a [Profile],
+    /// Their words.
+    pub(super) vocabulary: &'a Vocabulary,
+    /// How near each tool is by its meaning, where somebody knows.
+    pub(super) meaning: Option<&'a [f32]>,
+}
+
+impl Broad<'_> {
+    /// Returns the parts that ask for something, in their order; nothing where nothing is asked.
+    pub(super) fn parts(&self) -> Vec<Part> {
+        let tokens = &self.tokens[..self.tokens.len().min(TOKENS)];
+        let whole = self.best(0, tokens.len());
+        let Some(whole) = whole else { return Vec::new() };
+        let segments = Self::segments(tokens);
+        if self.profiles.len() == 1 || segments.len() < 2 {
+            return vec![whole];
+        }
+        self.several(&segments, whole)
+    }
+
+    /// Gives segments to the tools that they ask for; neighbours with one tool are one part.
+    fn several(&self, segments: &[(usize, usize)], whole: Part) -> Vec<Part> {
+        let mut owners: Vec<Option<usize>> = Vec::new();
+        for &(from, to) in segments {
+            let best = self.best(from, to);
+            let own = self.words_score(whole.tool, from, to) + self.near(whole.tool);
+            let other = best.filter(|it| {
+                let score = self.words_score(it.tool, from, to) + self.near(it.tool);
+                it.tool != whole.tool
+                    && score > own * BETTER + 0.4
+                    && it
+                        .calls
+                        .iter()
+                        .all(|call| call.missing.is_empty() || self.points_back(from, to))
+            });
+            let is_own = own > self.near(whole.tool) + 0.5;
+            owners.push(other.map(|it| it.tool).or(is_own.then_some(whole.tool)));
+        }
+        if owners.iter().flatten().all(|it| *it == whole.tool) {
+            return vec![whole];
+        }
+        let mut runs: Vec<(Option<usize>, usize, usize)> = Vec::new();
+        for (owner, &(from, to)) in owners.into_iter().zip(segments) {
+            match runs.last_mut() {
+                Some((last, _, end)) if owner.is_none() || *last == owner || last.is_none() => {
+                    *last = last.or(owner);
+                    *end = to;
+                }
+                _ => runs.push((owner, from, to)),
+            }
+        }
+        let parts =
+            runs.into_iter().filter_map(|(tool, from, to)| Some(self.part(tool?, from, to)));
+        parts.collect()
+    }
+
+    /// Returns whether words speak of something said before.
+    pub(super) fn points_back(&self, from: usize, to: usize) -> bool {
+        self.tokens[from..to].iter().any(|it| {
+            it.kind == Kind::Word
+                && (words::is_pronoun(&it.lower)
+                    || matches!(
+                        it.lower.as_str(),
+                        "that" | "this" | "those" | "these" | "same" | "result" | "obtained"
+                    ))
+        })
+    }
+
+    /// Cuts where sentences end, and where an `and` or a comma is followed by something to do.
+    fn segments(tokens: &[Token]) -> Vec<(usize, usize)> {
+        let mut cuts = vec![0];
+        for at in 1..tokens.len() {
+            let before = &tokens[at - 1];
+            let is_end = [".", "?", "!", ";", "\n"].iter().any(|it| before.is_mark(it));
+            let is_joint = before.is_separator() || before.is("then") || before.is("also");
+            let token = &tokens[at];
+            let is_verb = token.kind == Kind::Word
+                && token.value.starts_with(char::is_lowercase)
+                && !words::families(&token.stem).is_empty()
+                && !matches!(
+                    token.lower.as_str(),
+                    "is" | "are" | "when" | "where" | "who" | "which"
+                )
+                && tokens.get(at + 1).is_some_and(|it| it.kind == Kind::Word && !it.is_separator());
+            if (is_end || is_joint && is_verb) && cuts.len() < PARTS {
+                cuts.push(at);
+            }
+        }
+        let ends = cuts.iter().skip(1).copied().chain([tokens.len()]);
+        cuts.iter().copied().zip(ends).filter(|(from, to)| to - from > 1).collect()
+    }
+
+    /// Returns the tool that a part asks for, filled from it.
+    fn best(&self, from: usize, to: usize) -> Option<Part> {
+        let mut scores: Vec<(usize, f32)> = (0..self.profiles.len())
+            .map(|tool| (tool, self.words_score(tool, from, to) + self.near(tool)))
+            .filter(|it| it.1 > 0.0)
+            .collect();
+        scores.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        scores.truncate(TRIED);
+        let best = scores.first()?.1;
+        let mut parts: Vec<(f32, Part)> = scores
+            .iter()
+            .filter(|it| it.1 > best * 0.4)
+            .map(|(tool, score)| {
+                let part = self.part(*tool, from, to);
+                (score + self.filled(&part) * (0.6 + best * 0.12), part)
+            })
+            .collect();
+        parts.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.tool.cmp(&b.1.tool)));
+        let told: Vec<(usize, f32)> = parts.iter().map(|it| (it.1.tool, it.0)).collect();
+        let (_, part) = parts.into_iter().next()?;
+        Some(Part { scores: told, ..part })
+    }
+
+    fn near(&self, tool: usize) -> f32 {
+        self.meaning.and_then(|it| it.get(tool)).map_or(0.0, |it| (it - 0.15).max(0.0) * 6.0)
+    }
+
+    /// Returns how much of what a tool needs was said.
+    fn filled(&self, part: &Part) -> f32 {
+        let slots = &self.profiles[part.tool].frame().slots;
+        let needed = slots.iter().filter(|it| it.property.is_required).count();
+        let Some(call) = part.calls.first() else { return 0.0 };
+        let lacking = call.missing.len();
+        let share =
+            if needed == 0 { 0.6 } else { count(needed - lacking.min(needed)) / count(needed) };
+        let sure: f32 =
+            call.sure.iter().map(|it| it.1).sum::<f32>() / count(call.sure.len().max(1));
+        share + 0.5 * sure
+    }
+
+    /// Returns how much the words of a part are those of a tool.
+    fn words_score(&self, tool: usize, from: usize, to: usize) -> f32 {
+        let frame = self.profiles[tool].frame();
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        let mut score = 0.0;
+        let mut named = 0;
+        for token in &self.tokens[from..to] {
+            let is_told = matches!(token.kind, Kind::Word | Kind::Path)
+                && !words::is_idle(&token.lower)
+                && !words::is_preposition(&token.lower);
+            if !is_told || !seen.insert(&token.stem) {
+                continue;
+            }
+            let stem = &token.stem;
+            let rarity = self.vocabulary.rarity(stem, self.profiles);
+            let is_shown = || {
+                frame.slots.iter().any(|it| {
+                    it.said.words.contains(stem)
+                        || it.said.examples.iter().any(|it| it == stem)
+                        || it
+                            .said
+                            .choices
+                            .iter()
+                            .any(|it| it.said.iter().any(|it| it.contains(stem)))
+                })
+            };
+            if frame.name.contains(stem) {
+                named += 1;
+                score += 2.0 * rarity;
+            } else if frame.about.contains(stem) {
+                score += 1.3 * rarity;
+            } else if frame.slots.iter().any(|it| it.words.contains(stem)) {
+                score += 0.8 * rarity;
+            } else if is_shown() {
+                score += 0.35 * rarity;
+            }
+        }
+        let whole = count(frame.name.len().max(2));
+        score + 1.5 * count(named) / whole
+    }
+
+    /// Fills a tool from a part.
+    pub(super) fn part(&self, tool: usize, from: usize, to: usize) -> Part {
+        let frame = self.profiles[tool].frame();
+        let tokens = &self.tokens[from..to];
+        let spans: Vec<Span> = span::spans(self.query, tokens, frame);
+        let text = Text { tokens, spans: &spans, frame };
+        let given = text.assign();
+        let calls = repeat::repeated(&text, &given).iter().map(|it| reading(&text, it)).collect();
+        Part { tool, from, to, calls, scores: Vec::new() }
+    }
+
+    /// Returns how much of what the query says a plan has used or knows: one is all of it.
+    pub(super) fn explained(&self, parts: &[Part]) -> f32 {
+        let mut told = 0_usize;
+        let mut known = 0_usize;
+        for part in parts {
+            let frame = self.profiles[part.tool].frame();
+            let said: String = part
+                .calls
+                .iter()
+                .map(|it| Value::Object(it.parameters.clone()).to_string().to_lowercase())
+                .collect();
+            for token in &self.tokens[part.from..part.to] {
+                if token.kind == Kind::Mark
+                    || words::is_idle(&token.lower)
+                    || words::is_preposition(&token.lower)
+                    || words::is_filler(&token.lower)
+                {
+                    continue;
+                }
+                told += 1;
+                let is_asked = words::families(&token.stem).contains(&words::Family::Get);
+                if is_asked || frame.is_own(&token.stem) || said.contains(&token.lower) {
+                    known += 1;
+                }
+            }
+        }
+        if told == 0 { 0.0 } else { count(known) / count(told) }
+    }
+}
+
+/// Reads the parameters out of what was given.
+fn reading(text: &Text<'_>, given: &Given) -> Reading {
+    let mut all = Reading { confidence: 1.0, ..Reading::default() };
+    for (at, slot) in text.frame.slots.iter().enumerate() {
+        let found =
+            given.get(&at).and_then(|(span, fit)| Some((text.value(at, *span)?, fit.score)));
+        let name = slot.path.join(".");
+        if let Some((value, score)) = found {
+            let sure = sureness(score);
+            put(&mut all.parameters, &slot.path, value);
+            all.sure.push((name, sure));
+            if slot.property.is_required {
+                all.confidence = all.confidence.min(sure);
+            }
+        } else if let Some(value) = text.unsaid(slot) {
+            put(&mut all.parameters, &slot.path, value);
+            if slot.property.role != Role::Bool || text.flag(slot).is_none() {
+                all.assumed.push(name);
+            } else {
+                all.sure.push((name, 0.7));
+            }
+        } else if slot.property.is_required {
+            all.missing.push(at);
+        }
+    }
+    all
+}
+
+/// Returns how sure a fit is, between nothing and one.
+fn sureness(score: f32) -> f32 {
+    let sure = 1.0 - (-(score + 1.0) / (fit::SURE + 0.6)).exp();
+    (sure.clamp(0.05, 0.98) * 100.0).round() / 100.0
+}
+
+fn put(parameters: &mut Map<String, Value>, path: &[String], value: Value) {
+    let Some((last, above)) = path.split_last() else { return };
+    let mut inside = parameters;
+    for name in above {
+        let next = inside.entry(name.clone()).or_insert_with(|| Value::Object(Map::new()));
+        let Value::Object(fields) = next else { return };
+        inside = fields;
+    }
+    inside.insert(last.clone(), value);
+}
+
+/// Fills what is missing with what an earlier step gives, where the words point back.
+pub(super) fn recall(reading: &mut Reading, slots: &[Slot], memory: &Memory) {
+    reading.missing.retain(|at| {
+        let slot = &slots[*at];
+        let pointed = Mention { is_pointed: true, ..Mention::default() };
+        let value = if slot.property.role == Role::Id {
+            memory
+                .resolve(&pointed, slot.property.noun.as_deref())
+                .ok()
+                .and_then(Entity::id_template)
+        } else {
+            memory.result().map(|it| Value::String(it.result.clone()))
+        };
+        match value {
+            Some(value) => {
+                put(&mut reading.parameters, &slot.path, value);
+                reading.sure.push((slot.path.join("."), 0.6));
+                false
+            }
+            None => true,
+        }
+    });
+}
+
+fn count(number: usize) -> f32 {
+    f32::from(u16::try_from(number).unwrap_or(u16::MAX))
+}

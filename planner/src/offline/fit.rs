@@ -1,0 +1,477 @@
+//! How well a span of words fits a slot, and the value that it is there.
+
+use serde_json::Value;
+
+use super::{
+    amount::{self, Amount},
+    property::Role,
+    slot::{Frame, Slot},
+    span::{Said, Span},
+    token::{Kind, Token},
+    unit::{self, Dimension},
+    value,
+    when::{Form, When},
+    words,
+};
+
+/// Words before a span that may announce it.
+const LEFT: usize = 7;
+/// Words behind a span that may say what it was.
+const RIGHT: usize = 3;
+/// From here on a fit is no accident.
+pub(super) const SURE: f32 = 2.2;
+
+/// Which prepositions announce slots with which words in their names.
+const TIES: &[(&str, &str)] = &[
+    ("from", "from start origin source departure begin initial min lower sender base after since"),
+    ("to", "to end destination target final arrival max upper recipient stop before until"),
+    ("between", "start from origin begin first initial min lower"),
+    ("and", "end to destination second final max upper"),
+    ("after", "start from after begin since min"),
+    ("since", "start from after begin since"),
+    ("before", "end before until max"),
+    ("until", "end to until"),
+    ("under", "max limit budget price"),
+    ("below", "max limit"),
+    ("than", "max min limit"),
+    ("in", "location city place country state region year month language unit currency area units"),
+    ("at", "location place venue time at rate court temperature"),
+    ("near", "location place near"),
+    ("for", "for query duration days item term period recipient"),
+    ("by", "author artist by creator composer painter writer manufacturer"),
+    ("with", "with"),
+    ("on", "date day on platform topic"),
+    ("as", "as role type"),
+    ("into", "into target language to"),
+    ("about", "topic subject about query"),
+    ("per", "per rate"),
+    ("of", "of"),
+    ("using", "method algorithm model using"),
+    ("through", "method transportation"),
+    ("via", "method transportation platform"),
+];
+
+/// How well a span fits a slot.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Fit {
+    /// More is better; nothing below zero fits.
+    pub(super) score: f32,
+    /// How much of it comes from words that announce the slot.
+    pub(super) cue: f32,
+}
+
+/// A text, read for one tool.
+#[derive(Clone, Copy)]
+pub(super) struct Text<'a> {
+    /// Its words.
+    pub(super) tokens: &'a [Token],
+    /// Its spans.
+    pub(super) spans: &'a [Span],
+    /// The tool.
+    pub(super) frame: &'a Frame,
+}
+
+impl Text<'_> {
+    /// Returns how well a span fits a slot, or nothing where it cannot.
+    pub(super) fn fit(&self, slot: usize, span: usize) -> Option<Fit> {
+        let it = &self.frame.slots[slot];
+        let said = &self.spans[span];
+        let kind = match &said.said {
+            Said::Several(items) => {
+                if !it.is_list() {
+                    return None;
+                }
+                let first = self.fit(slot, *items.first()?)?;
+                let score = first.score + 0.6;
+                return items
+                    .iter()
+                    .all(|at| self.fit(slot, *at).is_some())
+                    .then_some(Fit { score, ..first });
+            }
+            Said::Values(values) => {
+                let is_fit = it.is_list() && values.iter().all(|value| is_item(it, value));
+                is_fit.then_some(4.0)?
+            }
+            Said::Object(_) => (it.property.role == Role::Other).then_some(4.0)?,
+            Said::Choice { slot: of, is_close, .. } => {
+                let close = if *is_close { 1.2 } else { 0.0 };
+                (*of == slot).then_some(4.0 - close)?
+            }
+            Said::Number(amount) => self.number(it, amount, said)?,
+            Said::Day(when) => day(it, when)?,
+            _ => word(it, said)?,
+        };
+        let cue = self.cue(it, span) + self.own_kind(it, said);
+        let example = example(it, said);
+        Some(Fit { score: kind + cue + example, cue: cue + example })
+    }
+
+    fn number(&self, slot: &Slot, amount: &Amount, span: &Span) -> Option<f32> {
+        if !slot.is_numeric() {
+            return number_as_text(slot, amount);
+        }
+        if slot.property.role == Role::Integer
+            || slot.is_list() && slot.property.item == Role::Integer
+        {
+            self::number(slot, amount)?;
+        }
+        let mut score = 1.0;
+        if amount.is_word {
+            score -= if amount.is_ordinal { 2.0 } else { 1.6 };
+        }
+        let years = amount.is_year() && amount.number.as_i64().is_some_and(|it| it > 1700);
+        if slot.traits.is_year {
+            score += if amount.is_year() { 3.0 } else { -2.0 };
+        } else if years && slot.measures != Some(Dimension::Money) {
+            score -= 0.7;
+        }
+        if amount.is_ordinal && !slot.words.contains("century") {
+            score -= 0.3;
+        }
+        let unit_words = amount.unit.map(|_| self.tokens[span.to - 1].stem.clone());
+        let is_unit_named = unit_words.is_some_and(|it| slot.words.contains(&it));
+        score += match (amount.unit, slot.measures) {
+            _ if is_unit_named => 3.0,
+            (Some(unit), _) if slot.said.unit == Some(unit) => 2.6,
+            (Some(unit), Some(dimension)) if unit.dimension == dimension => 2.0,
+            (Some(unit), Some(_)) if unit.dimension == Dimension::Duration => -1.5,
+            (Some(_), Some(_)) => -2.0,
+            (Some(_), None) => -0.6,
+            _ => 0.0,
+        };
+        Some(score)
+    }
+
+    /// Returns how much the words around a span announce a slot.
+    fn cue(&self, slot: &Slot, span: usize) -> f32 {
+        let it = &self.spans[span];
+        let reach = self.reach(it);
+        let mut cue = 0.0_f32;
+        for (distance, at) in (reach..it.from).rev().enumerate() {
+            let token = &self.tokens[at];
+            if token.kind != Kind::Word {
+                continue;
+            }
+            let near = 1.0 / (1.0 + 0.22 * as_f32(distance));
+            cue += self.said_of(slot, &token.stem, &token.lower) * near;
+        }
+        cue += self.tie(slot, it, reach);
+        for (distance, token) in self.tokens[it.to..].iter().take(RIGHT).enumerate() {
+            let is_end = token.kind != Kind::Word
+                || words::is_preposition(&token.lower)
+                || token.is_separator();
+            if is_end
+                || self.spans.iter().any(|other| other.from == it.to + distance && is_strong(other))
+            {
+                break;
+            }
+            let near = 0.9 / (1.0 + 0.5 * as_f32(distance));
+            cue += self.said_of(slot, &token.stem, &token.lower) * near;
+        }
+        cue.min(6.0)
+    }
+
+    /// Returns where the words begin that may announce a span: behind the span before it.
+    fn reach(&self, span: &Span) -> usize {
+        let before = self
+            .spans
+            .iter()
+            .filter(|it| it.to <= span.from && is_strong(it))
+            .map(|it| it.to)
+            .max()
+            .unwrap_or(0);
+        let stop = self.tokens[..span.from]
+            .iter()
+            .rposition(|it| it.is_mark(".") || it.is_mark("?") || it.is_mark(";"))
+            .map_or(0, |it| it + 1);
+        before.max(stop).max(span.from.saturating_sub(LEFT))
+    }
+
+    fn said_of(&self, slot: &Slot, stem: &str, lower: &str) -> f32 {
+        if slot.words.contains(stem) {
+            return 3.0 * self.frame.telling(stem);
+        }
+        let is_part = stem.len() > 3
+            && slot
+                .words
+                .iter()
+                .any(|it| it.len() > 2 && (it.starts_with(stem) || stem.starts_with(it.as_str())));
+        if is_part {
+            return 1.8 * self.frame.telling(stem);
+        }
+        let is_idle = words::is_idle(lower) || words::is_preposition(lower);
+        if slot.said.words.contains(stem) && !is_idle {
+            1.1 * self.frame.telling(stem)
+        } else {
+            0.0
+        }
+    }
+
+    /// Returns how much the preposition before a span announces a slot.
+    fn tie(&self, slot: &Slot, span: &Span, reach: usize) -> f32 {
+        let mut at = span.from;
+        while at > reach
+            && words::is_determiner(&self.tokens[at - 1].lower)
+            && self.tokens[at - 1].lower != "of"
+        {
+            at -= 1;
+        }
+        let Some(token) = at.checked_sub(1).map(|it| &self.tokens[it]) else { return 0.0 };
+        let Some((_, likely)) = TIES.iter().find(|(it, _)| token.is(it)) else { return 0.0 };
+        // `and` ties only where a range is under way.
+        if token.is("and") && !self.tokens[..at].iter().rev().take(8).any(|it| it.is("between")) {
+            return 0.0;
+        }
+        let named = likely.split_whitespace().any(|it| {
+            let stem = words::stem(it);
+            slot.words.contains(&stem)
+        });
+        let told = likely.split_whitespace().any(|it| slot.said.words.contains(&words::stem(it)));
+        let is_place = slot.traits.is_place
+            && ["in", "at", "near", "from", "to", "for", "around", "of", "between"]
+                .iter()
+                .any(|it| token.is(it));
+        let mut score = if named {
+            1.8
+        } else if told {
+            0.7
+        } else {
+            0.0
+        };
+        if is_place {
+            score += if token.is("in") || token.is("near") { 1.2 } else { 0.4 };
+        }
+        if slot.traits.is_person && token.is("by") {
+            score += 1.5;
+        }
+        score
+    }
+
+    /// Returns how much a name says itself what it is: `British Museum` is a museum.
+    fn own_kind(&self, slot: &Slot, span: &Span) -> f32 {
+        if span.said != Said::Name {
+            return 0.0;
+        }
+        let tokens = &self.tokens[span.from..span.to];
+        let named = tokens.iter().filter(|it| slot.words.contains(&it.stem));
+        let kind: f32 = named.map(|it| 1.4 * self.frame.telling(&it.stem)).sum();
+        let is_all_own =
+            tokens.iter().all(|it| self.frame.is_own(&it.stem) || words::is_idle(&it.lower));
+        if is_all_own { -1.5 } else { kind.min(1.4) }
+    }
+
+    /// Returns the value that a span is for a slot.
+    pub(super) fn value(&self, slot: usize, span: usize) -> Option<Value> {
+        let it = &self.frame.slots[slot];
+        let one = self.item(slot, span)?;
+        let is_whole = matches!(self.spans[span].said, Said::Values(_) | Said::Several(_));
+        Some(if it.is_list() && !is_whole { Value::Array(vec![one]) } else { one })
+    }
+
+    fn item(&self, slot: usize, span: usize) -> Option<Value> {
+        let it = &self.frame.slots[slot];
+        let span = &self.spans[span];
+        match &span.said {
+            Said::Several(items) => {
+                let items: Option<Vec<Value>> =
+                    items.iter().map(|at| self.item(slot, *at)).collect();
+                items.map(Value::Array)
+            }
+            Said::Values(values) => Some(Value::Array(values.clone())),
+            Said::Object(value) | Said::Choice { value, .. } => Some(value.clone()),
+            Said::Number(amount) if it.is_numeric() => number(it, amount),
+            Said::Day(when) => {
+                let form = it.said.form.clone().or_else(|| it.property.is_strict.then(Form::iso));
+                let written = form.and_then(|it| it.write(when));
+                Some(written.map_or_else(|| value::literal(&span.text), Value::String))
+            }
+            _ => Some(value::literal(&self.without_own(it, span))),
+        }
+    }
+
+    /// Returns a text without the words that only say what kind of thing it is: `Thai food`.
+    fn without_own(&self, slot: &Slot, span: &Span) -> String {
+        let mut to = span.to;
+        let is_kind = |at: usize| {
+            let token = &self.tokens[at];
+            token.value.starts_with(char::is_lowercase) && slot.words.contains(&token.stem)
+        };
+        if !matches!(span.said, Said::Name | Said::Phrase { .. }) {
+            return span.text.clone();
+        }
+        while to > span.from + 1 && is_kind(to - 1) {
+            to -= 1;
+        }
+        if to == span.to {
+            return span.text.clone();
+        }
+        let len = self.tokens[to - 1].end - self.tokens[span.from].start;
+        span.text.get(..len).unwrap_or(&span.text).trim().to_owned()
+    }
+}
+
+/// Returns whether a span ends the words that announce another.
+fn is_strong(span: &Span) -> bool {
+    !matches!(span.said, Said::Phrase { .. } | Said::Several(_) | Said::Choice { .. })
+}
+
+fn as_f32(number: usize) -> f32 {
+    f32::from(u16::try_from(number).unwrap_or(u16::MAX))
+}
+
+fn is_item(slot: &Slot, value: &Value) -> bool {
+    match slot.property.item {
+        Role::Integer => value.is_i64() || value.is_u64(),
+        Role::Number => value.is_number(),
+        Role::Bool => value.is_boolean(),
+        Role::Enum => slot.property.values.contains(value),
+        Role::List => value.is_array(),
+        Role::Other => value.is_object(),
+        _ => value.is_string(),
+    }
+}
+
+/// Returns how well a number fits a slot that takes a text: a year, a code, a size.
+fn number_as_text(slot: &Slot, amount: &Amount) -> Option<f32> {
+    let role = slot.role();
+    if !matches!(
+        role,
+        Role::Text | Role::Id | Role::Date | Role::Name | Role::Title | Role::Content
+    ) || amount.is_word
+    {
+        return None;
+    }
+    let traits = &slot.traits;
+    if traits.is_year && amount.is_year() {
+        return Some(3.5);
+    }
+    if traits.is_code {
+        return Some(1.8);
+    }
+    let is_sized = slot.measures.is_some() && amount.unit.map(|it| it.dimension) == slot.measures;
+    if is_sized {
+        return Some(1.5);
+    }
+    (role == Role::Date && amount.is_year()).then_some(0.8).or(Some(-1.4))
+}
+
+fn day(slot: &Slot, when: &When) -> Option<f32> {
+    if !matches!(
+        slot.role(),
+        Role::Text | Role::Date | Role::Name | Role::Title | Role::Content | Role::Path | Role::Id
+    ) {
+        return None;
+    }
+    if slot.property.is_strict && when.day.is_none() {
+        return None;
+    }
+    let is_dated = slot.traits.is_day || slot.role() == Role::Date;
+    Some(if is_dated {
+        4.0
+    } else if slot.traits.is_time {
+        1.5
+    } else {
+        -1.2
+    })
+}
+
+/// Returns the number that an amount is for a slot, in the slot's unit and type.
+fn number(slot: &Slot, amount: &Amount) -> Option<Value> {
+    let mut number = amount.number.clone();
+    let is_integer = slot.role() == Role::Integer || slot.role() == Role::Id;
+    if amount.is_percent() && !is_integer {
+        let wants_percent = slot.said.unit.is_some_and(|it| it.dimension == Dimension::Share)
+            && !slot.said.is_decimal
+            || slot.words.contains("percent")
+            || slot.words.contains("percentag");
+        if !wants_percent {
+            let share = number.as_f64()? / 100.0;
+            number = amount::whole(format!("{share:.12}").parse().ok()?)?;
+        }
+    }
+    if let (Some(from), Some(to)) = (amount.unit, slot.said.unit)
+        && let Some(converted) = unit::convert(number.as_f64()?, from, to)
+    {
+        number = amount::whole(converted)?;
+    }
+    value::typed_number(number, if is_integer { Role::Integer } else { Role::Number })
+}
+
+/// Returns how well words fit a slot that takes a text.
+fn word(slot: &Slot, span: &Span) -> Option<f32> {
+    let traits = &slot.traits;
+    let role = slot.role();
+    let only = match role {
+        Role::Email => Some(&[Said::Email][..]),
+        Role::Url => Some(&[Said::Url][..]),
+        Role::Bool | Role::Number | Role::Integer | Role::Enum | Role::Other | Role::List => {
+            return None;
+        }
+        _ => None,
+    };
+    if let Some(only) = only {
+        return if only.contains(&span.said) {
+            Some(5.0)
+        } else {
+            (span.said == Said::Quoted).then_some(0.5)
+        };
+    }
+    if slot.is_numeric()
+        || role == Role::Id && matches!(span.said, Said::Phrase { .. } | Said::Name)
+    {
+        return None;
+    }
+    let mut score = match &span.said {
+        Said::Quoted => 2.6,
+        Said::Name => 1.5,
+        Said::Code => 1.2,
+        Said::Path if role == Role::Path => 5.0,
+        Said::Path => 0.4,
+        Said::Url | Said::Email => -1.0,
+        Said::Formula if traits.is_formula => 5.0,
+        Said::Formula => 0.1,
+        Said::Time if traits.is_time => 3.5,
+        Said::Time => -0.8,
+        Said::Phrase { is_weak: true } => -0.6,
+        Said::Phrase { is_weak: false } => 0.6,
+        _ => return None,
+    };
+    if traits.is_place {
+        score += match span.said {
+            Said::Name => 1.0,
+            Said::Phrase { .. } => -0.4,
+            Said::Code => -1.0,
+            _ => 0.0,
+        };
+        if span.is_wide {
+            score += if traits.is_wide { 1.2 } else { -0.9 };
+        }
+    } else if span.is_wide {
+        score -= 1.2;
+    }
+    if span.is_tail {
+        score -= 0.6;
+    }
+    if traits.is_person && span.said == Said::Name {
+        score += 0.8;
+    }
+    if traits.is_day || role == Role::Date {
+        score -= 1.8;
+    }
+    if traits.is_code {
+        score += match span.said {
+            Said::Code => 2.5,
+            Said::Phrase { .. } => -1.4,
+            Said::Name => -0.9,
+            _ => 0.0,
+        };
+    }
+    (score > -1.5).then_some(score)
+}
+
+fn example(slot: &Slot, span: &Span) -> f32 {
+    let lower = span.text.to_lowercase();
+    let is_shown = slot.said.examples.contains(&lower)
+        || slot.said.choices.iter().any(|it| it.value.eq_ignore_ascii_case(&lower));
+    if is_shown && !matches!(span.said, Said::Number(_)) { 2.5 } else { 0.0 }
+}
