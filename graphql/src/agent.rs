@@ -37,9 +37,9 @@ pub(crate) const MOST_TURNS: u32 = 32;
 pub(crate) const STOPPED: &str = "(Note: Reached maximum tool execution limit)";
 
 /// The step that asks the model.
-const TURN: &str = "agent.turn";
+const TURN: &str = "faber_agent.turn";
 /// The step that has the answer.
-const ANSWER: &str = "agent.answer";
+const ANSWER: &str = "faber_agent.answer";
 
 /// What the steps of agents work with.
 #[derive(Debug)]

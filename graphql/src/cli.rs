@@ -142,6 +142,11 @@ fn log(environment: &Environment) {
     let wanted = environment.log.as_deref().unwrap_or("warn");
     let filter = tracing_subscriber::EnvFilter::try_new(wanted)
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    // It logs what providers answer, and some repeat the key.
+    let filter = match "genai=off".parse() {
+        Ok(silent) => filter.add_directive(silent),
+        Err(_) => filter,
+    };
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

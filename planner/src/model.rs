@@ -194,6 +194,15 @@ impl ModelError {
     }
 }
 
+impl std::iter::Sum for Tokens {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, it| {
+            sum += it;
+            sum
+        })
+    }
+}
+
 impl std::ops::AddAssign for Tokens {
     fn add_assign(&mut self, other: Self) {
         self.input = self.input.saturating_add(other.input);

@@ -10,7 +10,7 @@ mod reading;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -31,6 +31,8 @@ pub const REPAIRS: u32 = 3;
 pub const MOST_REPAIRS: u32 = 10;
 /// Bytes of an answer that are given back to the model that wrote it.
 const REPEATED: usize = 64 << 10;
+/// Bytes of a message that are noted: notes are kept for as long as their request.
+const NOTED: usize = 256 << 10;
 
 /// A planner that asks a model.
 #[derive(Debug)]
@@ -97,7 +99,8 @@ impl ModelPlanner {
             match draft {
                 Some(draft) if !wrong.iter().any(Diagnostic::is_error) => return Ok(draft),
                 draft => {
-                    rounds.ask_for_better(reply, prompt::repair(&wrong, draft.as_ref(), catalog))
+                    let complaint = prompt::repair(&wrong, draft.as_ref(), catalog);
+                    rounds.ask_for_better(reply, complaint);
                 }
             }
         }
@@ -109,7 +112,7 @@ impl ModelPlanner {
         let question = Question { messages: rounds.messages.clone(), tools: Vec::new(), answer };
         rounds.asked(round, self.model.name());
         let began = Instant::now();
-        let reply = self.model.ask(&question).await.map_err(unavailable)?;
+        let reply = self.model.ask(&question).await.map_err(|err| unavailable(&err))?;
         rounds.answered(round, &reply, began);
         Ok(reply)
     }
@@ -189,14 +192,13 @@ impl Rounds {
         let content = json!({
             "round": round,
             "model": reply.model,
-            "text": reply.text,
+            "text": noted(&reply.text),
             "stop": reply.stop,
             "tokens": reply.tokens,
             "durationMs": milliseconds(began),
             "missed": missed,
         });
         self.note("reply", content);
-        // What the model wrote is repeated to it, or is the last of the notes.
     }
 
     fn judged(&mut self, round: u32, wrong: &[Diagnostic]) {
@@ -233,7 +235,16 @@ fn shown(message: &Message) -> Value {
         Message::Assistant { text, .. } => ("assistant", text.as_str()),
         Message::Results(_) => ("tool", ""),
     };
-    json!({ "role": role, "text": text })
+    json!({ "role": role, "text": noted(text) })
+}
+
+/// Returns as much of a text as is noted.
+fn noted(text: &str) -> Cow<'_, str> {
+    if text.len() <= NOTED {
+        return text.into();
+    }
+    let end = text.floor_char_boundary(NOTED);
+    format!("{}… (cut: {end} of {} bytes)", &text[..end], text.len()).into()
 }
 
 fn no_plan(message: String) -> PlanningError {
@@ -246,7 +257,7 @@ fn impossible(query: &str, why: &str) -> PlanningError {
     no_plan(format!("no plan for `{query}{cut}`: {why}"))
 }
 
-fn unavailable(err: ModelError) -> PlanningError {
+fn unavailable(err: &ModelError) -> PlanningError {
     PlanningError::Unavailable {
         message: format!("{err}; `planner: offline` plans without a model"),
         notes: Vec::new(),

@@ -24,15 +24,15 @@ use super::{Tool, ToolContext};
 use crate::toolbox::Toolbox;
 
 /// What stands before the names of tools that only such plans have.
-pub const SET: &str = "agent";
+pub const SET: &str = "faber_agent";
 /// Bytes of a result that are kept: models read no more, and each turn repeats them.
 pub const RESULT_BYTES: usize = 32 << 10;
 
 /// The names, and the most that a second call of what they call may do.
 const TABLE: [(&str, Effect, &str); 3] = [
-    ("agent.read", Effect::Read, "Calls a tool that only looks."),
-    ("agent.repeat", Effect::Idempotent, "Calls a tool that may be called again."),
-    ("agent.call", Effect::Once, "Calls a tool."),
+    ("faber_agent.read", Effect::Read, "Calls a tool that only looks."),
+    ("faber_agent.repeat", Effect::Idempotent, "Calls a tool that may be called again."),
+    ("faber_agent.call", Effect::Once, "Calls a tool."),
 ];
 
 /// Which tools an agent may call.
@@ -250,9 +250,9 @@ mod tests {
         let once = name(Effect::Once);
         assert!(of(&toolbox(), &"flow.echo".parse().unwrap(), json!({})).is_none());
         assert!(of(&toolbox(), &once, json!({ "tool": 1 })).unwrap().is_err());
-        // A set of somebody else's may be called so.
+        // Without agents the name means nothing.
         assert!(of(&Toolbox::default(), &once, json!({ "tool": "a.b", "args": {} })).is_none());
-        let call = dispatch("agent.read", &json!({ "tool": "a.b", "args": { "x": 1 } }));
+        let call = dispatch("faber_agent.read", &json!({ "tool": "a.b", "args": { "x": 1 } }));
         assert_eq!((call.tool.as_str(), &*call.args), ("a.b", &json!({ "x": 1 })));
     }
 
@@ -262,26 +262,26 @@ mod tests {
             "tools": ["blog.*", "ToolSet.*"], "except": ["*.delete*"], "sets": ["blog"],
         } });
         for (step, name, effect, expected) in [
-            ("agent.read", "blog.get", Effect::Read, true),
-            ("agent.read", "blog.set", Effect::Idempotent, false),
-            ("agent.read", "blog.create", Effect::Once, false),
-            ("agent.repeat", "blog.get", Effect::Read, true),
-            ("agent.repeat", "blog.create", Effect::Once, false),
-            ("agent.call", "blog.create", Effect::Once, true),
-            ("agent.call", "blog.deleteAll", Effect::Once, false),
-            ("agent.call", "ToolSet.activate_toolset", Effect::Idempotent, false),
-            ("agent.call", "files.read", Effect::Read, false),
+            ("faber_agent.read", "blog.get", Effect::Read, true),
+            ("faber_agent.read", "blog.set", Effect::Idempotent, false),
+            ("faber_agent.read", "blog.create", Effect::Once, false),
+            ("faber_agent.repeat", "blog.get", Effect::Read, true),
+            ("faber_agent.repeat", "blog.create", Effect::Once, false),
+            ("faber_agent.call", "blog.create", Effect::Once, true),
+            ("faber_agent.call", "blog.deleteAll", Effect::Once, false),
+            ("faber_agent.call", "ToolSet.activate_toolset", Effect::Idempotent, false),
+            ("faber_agent.call", "files.read", Effect::Read, false),
         ] {
             let checked = dispatch(step, &given).check(&tool(name, effect));
             assert_eq!(checked.is_ok(), expected, "{step} {name}: {checked:?}");
         }
-        let anything = dispatch("agent.call", &json!({ "tool": "x.y", "args": {} }));
+        let anything = dispatch("faber_agent.call", &json!({ "tool": "x.y", "args": {} }));
         assert!(anything.check(&tool("x.y", Effect::Once)).is_ok());
     }
 
     #[test]
     fn what_comes_of_it_is_told() {
-        let call = dispatch("agent.call", &json!({ "tool": "a.b", "args": {} }));
+        let call = dispatch("faber_agent.call", &json!({ "tool": "a.b", "args": {} }));
         let told = call.report(Ok(json!([1]))).unwrap();
         assert_eq!(told, json!({ "tool": "a.b", "status": "success", "result": [1] }));
         let failed = call.report(Err(ToolError::failed("no"))).unwrap();

@@ -211,7 +211,7 @@ impl Grant {
             return Ok(());
         }
         let token = self.name().unwrap_or_default().to_owned();
-        Err(AccessError::Tool { token, tool: "agent.*".to_owned() })
+        Err(AccessError::Tool { token, tool: "faber_agent.*".to_owned() })
     }
 
     /// Refuses the first of these tools that may not be used.

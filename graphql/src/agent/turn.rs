@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use executor::{
     tool::{Tool, ToolContext, dispatch::Reach},
-    toolbox::Toolbox,
+    toolbox::{ReadyTool, Toolbox},
 };
 use planner::{
     calls::{CallFormat, CatalogNames, parse_tool_calls, prompt::tool_prompt},
@@ -128,8 +128,7 @@ impl Tool for Answering {
         let given = Given::of(&parameters)?;
         let turns: Vec<&Turn> = given.history.iter().filter_map(|it| it.turn.as_ref()).collect();
         let used: Vec<&str> = turns.iter().flat_map(|it| it.called()).collect();
-        let mut tokens = Tokens::default();
-        turns.iter().for_each(|it| tokens += it.tokens);
+        let mut tokens: Tokens = turns.iter().map(|it| it.tokens).sum();
         let (answer, is_stopped) = match turns.last() {
             Some(last) if !last.more => (last.text.clone(), false),
             last => {
@@ -208,10 +207,12 @@ impl Mind {
             Vec::new()
         };
         let mut messages = vec![Message::System(rules), Message::User(given.query.clone())];
-        given.history.iter().for_each(|it| it.tell(&mut messages));
+        for past in &given.history {
+            past.tell(&mut messages);
+        }
         let question = Question { messages, tools: offered, answer: None };
         tokio::select! {
-            reply = self.model.ask(&question) => reply.map_err(failed),
+            reply = self.model.ask(&question) => reply.map_err(|err| failed(&err)),
             () = cx.cancel.cancelled() => {
                 Err(ToolError::new(ErrorCode::CANCELLED, "the model was not waited for"))
             }
@@ -227,7 +228,7 @@ fn offered(tool: &Arc<ToolDefinition>) -> OfferedTool {
     }
 }
 
-fn failed(err: ModelError) -> ToolError {
+fn failed(err: &ModelError) -> ToolError {
     let told = ToolError::new(ErrorCode::UNAVAILABLE, err.to_string());
     match err {
         ModelError::Unavailable { .. } => told,
@@ -239,7 +240,7 @@ fn failed(err: ModelError) -> ToolError {
 fn within(toolbox: &Toolbox, reach: &Reach) -> Catalog {
     let sets = toolbox.sets();
     let active = sets.iter().filter(|it| it.is_active);
-    let tools = active.flat_map(|set| set.tools.iter().map(|it| it.definition()));
+    let tools = active.flat_map(|set| set.tools.iter().map(ReadyTool::definition));
     let tools = tools.filter(|it| it.is_callable && reach.includes(it));
     Catalog::new(tools.map(|it| CatalogTool { definition: Arc::clone(it), is_active: true }))
 }

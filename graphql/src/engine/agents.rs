@@ -1,9 +1,10 @@
 //! Agents: begun like any plan.
 
+use planner::nearest::did_you_mean;
 use serde_json::json;
 use shared::{
     execution::ExecutionOptions,
-    id::{ExecutionId, ToolName},
+    id::{ExecutionId, ToolName, ToolSetName},
 };
 
 use super::{
@@ -38,6 +39,7 @@ impl Engine {
         self.grant.check_room()?;
         // Tools of sets that are connecting are not offered yet.
         self.settled().await;
+        self.check_there(&sets)?;
         let request = self.new_request(query).await?;
         let mut reach = self.grant.reach();
         reach.sets = sets;
@@ -60,6 +62,18 @@ impl Engine {
         let subject = plan.id().to_string().into();
         let order = Order { options: ExecutionOptions::default(), idempotency_key: None };
         self.begin(&plan, order, subject).await
+    }
+}
+
+impl Engine {
+    /// Refuses sets that there are not: an agent would have no tools, and nobody would know why.
+    fn check_there(&self, sets: &[ToolSetName]) -> Result<(), EngineError> {
+        let known = self.toolbox.set_names();
+        let Some(missing) = sets.iter().find(|it| !known.contains(*it)) else { return Ok(()) };
+        let seen = self.sets();
+        let help = did_you_mean(missing.as_str(), seen.iter().map(|it| it.name.as_str()));
+        let help = help.map(|it| format!("; {it}")).unwrap_or_default();
+        Err(EngineError::InvalidArgument(format!("there is no toolset `{missing}`{help}")))
     }
 }
 

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use genai::{
     Client, ModelIden, ServiceTarget,
     adapter::AdapterKind,
-    chat::{ChatOptions, ChatRequest, ChatResponse, JsonSpec, StopReason},
+    chat::{ChatOptions, ChatResponse, JsonSpec, StopReason},
     resolver::{AuthData, Endpoint, ProviderConfig},
     webc,
 };
@@ -74,7 +74,7 @@ impl Provider {
         form: Option<&AnswerForm>,
     ) -> Result<Reply, ModelError> {
         let names = WireNames::of(&question.tools);
-        let request = self.request(question, &names);
+        let request = wire::request(question, &names);
         let options = self.options(form);
         let target = self.target().await?;
         let answer = self.client.exec_chat(target, request, Some(&options));
@@ -86,16 +86,6 @@ impl Provider {
                 Err(self.lost(format!("it did not answer in {seconds} s"), None))
             }
         }
-    }
-
-    fn request(&self, question: &Question, names: &WireNames) -> ChatRequest {
-        let (system, messages) = wire::messages(&question.messages, names);
-        let mut request = ChatRequest::new(messages);
-        request.system = system;
-        if !question.tools.is_empty() {
-            request.tools = Some(question.tools.iter().map(|it| wire::tool(it, names)).collect());
-        }
-        request
     }
 
     fn options(&self, form: Option<&AnswerForm>) -> ChatOptions {
@@ -173,7 +163,7 @@ impl Provider {
         match err {
             genai::Error::WebModelCall { webc_error, .. }
             | genai::Error::WebAdapterCall { webc_error, .. } => match webc_error {
-                webc::Error::Reqwest(err) => self.lost(cause(&err), None),
+                webc::Error::Reqwest(err) => self.lost(self.shown(&cause(&err)), None),
                 webc::Error::ResponseFailedNotJson { body, .. }
                 | webc::Error::ResponseFailedInvalidJson { body, .. } => {
                     self.lost(format!("it answered what is no JSON: {}", self.shown(&body)), None)

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use genai::adapter::AdapterKind;
 
 use super::{Fallback, Model, ModelError, Patience, Patient, Provider};
-use crate::nearest::nearest;
+use crate::nearest::did_you_mean;
 
 /// How long a model may take for one answer where nothing is said: slow ones think for a minute.
 pub const TIMEOUT: Duration = Duration::from_mins(2);
@@ -64,16 +64,13 @@ impl ProviderKind {
             return Ok(Self(kind));
         }
         let names = || AdapterKind::all().iter().map(AdapterKind::as_lower_str);
-        let help = match nearest(name, names()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => {
-                let all: Vec<String> = names().map(|it| format!("`{it}`")).collect();
-                format!(
-                    "there are {}; whatever else imitates one of them, often `openai`, has a `base_url`",
-                    all.join(", ")
-                )
-            }
-        };
+        let help = did_you_mean(name, names()).unwrap_or_else(|| {
+            let all: Vec<String> = names().map(|it| format!("`{it}`")).collect();
+            format!(
+                "there are {}; whatever else imitates one of them, often `openai`, has a `base_url`",
+                all.join(", ")
+            )
+        });
         Err(format!("there is no provider `{name}`: {help}"))
     }
 

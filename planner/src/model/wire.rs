@@ -1,12 +1,25 @@
 //! Messages, tools and calls as `genai` has them.
 
-use genai::chat::{ChatMessage, ContentPart, MessageContent, Tool, ToolCall, ToolResponse};
+use genai::chat::{
+    ChatMessage, ChatRequest, ContentPart, MessageContent, Tool, ToolCall, ToolResponse,
+};
 use serde_json::{Value, json};
 
-use super::{Message, NativeCall, OfferedTool, names::WireNames};
+use super::{Message, NativeCall, OfferedTool, Question, names::WireNames};
+
+/// Returns a question.
+pub(super) fn request(question: &Question, names: &WireNames) -> ChatRequest {
+    let (system, messages) = messages(&question.messages, names);
+    let mut request = ChatRequest::new(messages);
+    request.system = system;
+    if !question.tools.is_empty() {
+        request.tools = Some(question.tools.iter().map(|it| tool(it, names)).collect());
+    }
+    request
+}
 
 /// Returns the rules, and what was said.
-pub(super) fn messages(said: &[Message], names: &WireNames) -> (Option<String>, Vec<ChatMessage>) {
+fn messages(said: &[Message], names: &WireNames) -> (Option<String>, Vec<ChatMessage>) {
     let mut rules: Vec<&str> = Vec::new();
     let mut messages = Vec::with_capacity(said.len());
     for message in said {
@@ -40,7 +53,7 @@ fn assistant(text: &str, calls: &[NativeCall], names: &WireNames) -> ChatMessage
 }
 
 /// Returns a tool as it is offered.
-pub(super) fn tool(tool: &OfferedTool, names: &WireNames) -> Tool {
+fn tool(tool: &OfferedTool, names: &WireNames) -> Tool {
     let offered = Tool::new(names.wire(tool.name.as_str()));
     offered.with_description(tool.description.as_str()).with_schema(object(&tool.schema))
 }

@@ -136,9 +136,8 @@ fn reminders<'a>(
             found.filter(|found| catalog.plannable().any(|it| it.qualified() == found.qualified()))
         };
         let meant = is_plannable(written).or_else(|| is_plannable(nearest(written, names())?));
-        if let Some(tool) =
-            meant.filter(|it| !tools.iter().any(|known| std::ptr::eq(*known, &***it)))
-        {
+        let is_new = |it: &&ToolDefinition| !tools.iter().any(|known| std::ptr::eq(*known, *it));
+        if let Some(tool) = meant.map(AsRef::as_ref).filter(is_new) {
             tools.push(tool);
         }
         if tools.len() >= REMINDERS {

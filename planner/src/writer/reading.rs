@@ -141,7 +141,7 @@ fn shaped(found: Value, catalog: &Catalog, notices: &mut Vec<Diagnostic>) -> Val
     let names = CatalogNames::new(catalog);
     let steps = steps.as_array().cloned().unwrap_or_default().into_iter().enumerate();
     let steps: Vec<Value> =
-        steps.map(|(at, it)| step(it, &mut Notices { at, names: &names, notices })).collect();
+        steps.map(|(at, it)| step(it, &mut Reading { at, names: &names, notices })).collect();
     let mut draft = Map::from_iter([("tools".to_owned(), Value::Array(steps))]);
     let order = fields.shift_remove("executionOrder");
     let order = order.or_else(|| fields.shift_remove("execution_order"));
@@ -173,21 +173,21 @@ fn unwrapped(mut fields: Map<String, Value>) -> Map<String, Value> {
     fields
 }
 
-/// What is noticed of a step.
-struct Notices<'a, 'b> {
+/// A step that is read: where it is, what its tool may be, and what is noticed of it.
+struct Reading<'a, 'b> {
     at: usize,
     names: &'a CatalogNames<'b>,
     notices: &'a mut Vec<Diagnostic>,
 }
 
-impl Notices<'_, '_> {
+impl Reading<'_, '_> {
     fn notice(&mut self, field: &str, message: String) {
         let path = format!("tools[{}].{field}", self.at);
         self.notices.push(Diagnostic::warning("plan.understood", path, message));
     }
 }
 
-fn step(written: Value, notices: &mut Notices<'_, '_>) -> Value {
+fn step(written: Value, reading: &mut Reading<'_, '_>) -> Value {
     let mut fields = match written {
         Value::Object(fields) => fields,
         other => return other,
@@ -217,26 +217,26 @@ fn step(written: Value, notices: &mut Notices<'_, '_>) -> Value {
         }
     }
     if let Some(unread) = fields.keys().next() {
-        notices.notice(unread, format!("a step has no field `{unread}`: it was left out"));
+        reading.notice(unread, format!("a step has no field `{unread}`: it was left out"));
     }
-    mend(&mut step, notices);
+    mend(&mut step, reading);
     Value::Object(step)
 }
 
-fn mend(step: &mut Map<String, Value>, notices: &mut Notices<'_, '_>) {
+fn mend(step: &mut Map<String, Value>, reading: &mut Reading<'_, '_>) {
     if let Some(Value::Number(id)) = step.get("id") {
         // Templates begin with it, and `{{1.x}}` reads like a number.
         let id = format!("step_{id}");
-        notices.notice("id", format!("the id is a number; it was taken for `{id}`"));
+        reading.notice("id", format!("the id is a number; it was taken for `{id}`"));
         step.insert("id".to_owned(), json!(id));
     }
     if let Some(Value::String(name)) = step.get("name")
-        && let Some(known) = notices.names.find(name)
+        && let Some(known) = reading.names.find(name)
         && known.name.as_str() != name
         && known.name.as_str().eq_ignore_ascii_case(name)
     {
         let (name, known) = (name.clone(), known.name.to_string());
-        notices.notice("name", format!("`{name}` was taken for the tool `{known}`"));
+        reading.notice("name", format!("`{name}` was taken for the tool `{known}`"));
         step.insert("name".to_owned(), json!(known));
     }
     if let Some(Value::String(text)) = step.get("parameters") {
@@ -245,7 +245,7 @@ fn mend(step: &mut Map<String, Value>, notices: &mut Notices<'_, '_>) {
             text => find_object(text),
         };
         if let Some(object) = object {
-            notices.notice("parameters", "the parameters are text; it was read".to_owned());
+            reading.notice("parameters", "the parameters are text; it was read".to_owned());
             step.insert("parameters".to_owned(), object);
         }
     }

@@ -152,6 +152,16 @@ async fn an_answer_that_was_cut_off_is_to_be_shorter() {
 }
 
 #[tokio::test]
+async fn notes_have_an_end() {
+    let long = "ä".repeat(NOTED);
+    let (proposed, asked) = propose(vec![says(&long), says(GOOD)], 1).await;
+    let text = proposed.unwrap().notes[1].content["text"].as_str().unwrap().to_owned();
+    assert!(text.ends_with(&format!("… (cut: {NOTED} of {} bytes)", 2 * NOTED)));
+    let Message::Assistant { text, .. } = &asked[1].messages[2] else { panic!() };
+    assert_eq!(text.len(), REPEATED);
+}
+
+#[tokio::test]
 async fn what_cannot_be_done_is_said_as_the_model_says_it() {
     let (proposed, _) = propose(vec![says(r#"{"impossible": "nothing sends mail"}"#)], 3).await;
     let Err(PlanningError::NoPlan { message, notes, .. }) = proposed else { panic!() };

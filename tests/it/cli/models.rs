@@ -248,8 +248,19 @@ async fn keys_go_to_their_provider_and_nowhere_else() {
     let key = |it: &Value| it["headers"].to_string();
     // The journal hides what it was shown, or has it: either way it was sent.
     assert!(asked.iter().all(|it| key(it).contains("authorization")), "{asked:?}");
-    let store = std::fs::read(home.path("faber.db")).unwrap();
-    assert!(!store.windows(4).any(|it| it == b"4711"), "the key is in the store");
+    // Some providers repeat the key that they refuse.
+    let error = json!({ "message": "Incorrect API key provided: sk-secret-4711", "type": "auth" });
+    let answers = json!([{ "error": error, "status": 401 }]);
+    let model = Model::answering(&home, "refusing", answers).await;
+    configure(&home, &format!("{}, api_key_env: MY_KEY", model.speaking("openai")));
+    let ended = run(&["plan", SEED, "--json"]).await;
+    assert_eq!(ended.status, 3, "{ended:?}");
+    assert!(ended.out.contains("Incorrect API key provided: ***"), "{ended:?}");
+    assert!(!format!("{}{}", ended.out, ended.err).contains("4711"), "{ended:?}");
+    for file in ["faber.db", "faber.db-wal"] {
+        let Ok(store) = std::fs::read(home.path(file)) else { continue };
+        assert!(!store.windows(4).any(|it| it == b"4711"), "the key is in {file}");
+    }
 }
 
 #[tokio::test]
@@ -266,7 +277,7 @@ async fn instructions_in_queries_reach_no_tool_that_is_off() {
     assert_eq!(told.matches("</request>").count(), 1, "{told}");
     // So does an agent's.
     let calls = json!([{ "toolCalls": [{ "name": "system_tools_bash", "arguments": "{\"command\":\"id\"}" },
-        { "name": "agent.call", "arguments": "{\"tool\":\"system_tools.bash\",\"args\":{\"command\":\"id\"}}" }] },
+        { "name": "faber_agent.call", "arguments": "{\"tool\":\"system_tools.bash\",\"args\":{\"command\":\"id\"}}" }] },
         { "content": "I cannot." }]);
     let model = Model::answering(&home, "agent", calls).await;
     configure(&home, &model.speaking("openai"));
@@ -307,6 +318,28 @@ async fn an_agent_calls_tools_until_it_can_answer() {
             assert!(told.contains(expected), "{provider}: {expected}: {told}");
         }
     }
+}
+
+#[tokio::test]
+async fn an_agent_that_cannot_be_let_loose_says_why() {
+    let home = Home::new();
+    let model = Model::answering(&home, "model", json!([{ "content": "never asked" }])).await;
+    configure(&home, &model.speaking("openai"));
+    for (arguments, expected) in [
+        (&["agent", " "][..], "`query` is empty"),
+        (&["agent", "x", "--max-tool-turns", "33"], "write a number from 0 to 32"),
+        (&["agent", "x", "--toolset", "blgo"], "there is no toolset `blgo`; did you mean `blog`?"),
+        (&["agent", "x", "--planner", "claude"], "there is no planner `claude`"),
+    ] {
+        let failed = home.json(arguments, 2).await;
+        assert_eq!(failed["error"]["code"], "INVALID_ARGUMENT", "{arguments:?}");
+        let message = failed["error"]["message"].as_str().unwrap();
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+    }
+    let failed = home.json(&["agent", "x", "--planner", "offline"], 3).await;
+    assert_eq!(failed["error"]["code"], "PLANNER_UNAVAILABLE");
+    assert_eq!(model.asked().await.len(), 0);
+    assert_eq!(home.json(&["list", "executions"], 0).await, json!([]));
 }
 
 #[tokio::test]

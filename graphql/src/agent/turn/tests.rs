@@ -9,6 +9,7 @@ async fn call(name: &str, mind: Arc<Mind>, parameters: Value) -> Result<Value, T
     tool.call(Arc::new(parameters), ToolContext::detached()).await
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
 fn given(reach: Value) -> Value {
     json!({ "query": "do it", "turn": 1, "of": 3, "history": [], "reach": reach })
 }
@@ -24,11 +25,11 @@ async fn calls_go_where_their_effect_belongs() {
             ("off.hidden", json!({})),
             ("blog.loook", json!({})),
             ("blog.look", json!([1])),
-            ("agent.call", json!({ "tool": "off.hidden", "args": {} })),
+            ("faber_agent.call", json!({ "tool": "off.hidden", "args": {} })),
         ],
     );
     let (mind, _toolbox, model) = mind(vec![reply]);
-    let turn = call("agent.turn", mind, given(json!({}))).await.unwrap();
+    let turn = call("faber_agent.turn", mind, given(json!({}))).await.unwrap();
     let of = |key: &str| -> Vec<(u64, String)> {
         let list = turn[key].as_array().unwrap().iter();
         list.map(|it| (it["n"].as_u64().unwrap(), it["tool"].as_str().unwrap().to_owned()))
@@ -49,21 +50,21 @@ async fn calls_go_where_their_effect_belongs() {
             "there is no tool `off.hidden` that may be called now",
             "there is no tool `blog.loook` that may be called now; did you mean `blog.look`?",
             "the arguments must be an object",
-            "there is no tool `agent.call` that may be called now",
+            "there is no tool `faber_agent.call` that may be called now",
         ]
     );
     assert_eq!((turn["more"].as_bool(), turn["text"].as_str()), (Some(true), Some("Well.")));
     let asked = model.asked.lock().unwrap();
     let offered: Vec<_> = asked[0].tools.iter().map(|it| it.name.as_str()).collect();
     assert!(offered.contains(&"blog.look") && !offered.contains(&"off.hidden"), "{offered:?}");
-    assert!(!offered.iter().any(|it| it.starts_with("agent.")), "{offered:?}");
+    assert!(!offered.iter().any(|it| it.starts_with("faber_agent.")), "{offered:?}");
 }
 
 #[tokio::test]
 async fn only_what_is_within_reach_is_offered() {
     let (mind, _toolbox, model) = mind(vec![says("", &[("blog.make", json!({}))])]);
     let reach = json!({ "tools": ["blog.*"], "except": ["*.make"], "sets": ["blog", "flow"] });
-    let turn = call("agent.turn", mind, given(reach)).await.unwrap();
+    let turn = call("faber_agent.turn", mind, given(reach)).await.unwrap();
     let asked = model.asked.lock().unwrap();
     let offered: Vec<_> = asked[0].tools.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(offered, ["blog.look", "blog.keep"]);
@@ -74,13 +75,13 @@ async fn only_what_is_within_reach_is_offered() {
 async fn calls_in_words_are_found() {
     let reply = || says("TOOL: blog.look ARGS: {}", &[]);
     let (native, _kept, _) = mind(vec![reply()]);
-    let turn = call("agent.turn", native, given(json!({}))).await.unwrap();
+    let turn = call("faber_agent.turn", native, given(json!({}))).await.unwrap();
     assert_eq!(turn["read"][0]["tool"], "blog.look");
     assert_eq!(turn["read"][0].get("id"), None);
     // Whoever has a better way speaks of a tool where a call only looks like one.
     let spoken = || says("I would use blog.look() for that.", &[]);
     let (native, _kept, _) = mind(vec![spoken()]);
-    let turn = call("agent.turn", native, given(json!({}))).await.unwrap();
+    let turn = call("faber_agent.turn", native, given(json!({}))).await.unwrap();
     assert_eq!(turn["more"], false);
     let (words, _kept, model) = mind(vec![spoken()]);
     let words = Mind {
@@ -88,7 +89,7 @@ async fn calls_in_words_are_found() {
         toolbox: words.toolbox.clone(),
         has_native_tools: false,
     };
-    let turn = call("agent.turn", Arc::new(words), given(json!({}))).await.unwrap();
+    let turn = call("faber_agent.turn", Arc::new(words), given(json!({}))).await.unwrap();
     assert_eq!(turn["read"][0]["tool"], "blog.look");
     let asked = model.asked.lock().unwrap();
     assert!(asked[0].tools.is_empty());
@@ -107,7 +108,7 @@ async fn what_the_last_turn_said_is_the_answer() {
     ]);
     let (mind, _toolbox, model) = mind(Vec::new());
     let given = json!({ "query": "how many?", "of": 3, "history": past });
-    let answer = call("agent.answer", mind, given).await.unwrap();
+    let answer = call("faber_agent.answer", mind, given).await.unwrap();
     assert_eq!(
         answer,
         json!({ "answer": "It is one.", "toolsUsed": ["blog.look"], "turns": 2,
@@ -125,7 +126,7 @@ async fn whoever_had_all_turns_answers_with_a_note() {
     ]);
     let (mind, _toolbox, model) = mind(vec![says("About one.", &[("blog.look", json!({}))])]);
     let given = json!({ "query": "how many?", "of": 1, "history": past });
-    let answer = call("agent.answer", mind, given).await.unwrap();
+    let answer = call("faber_agent.answer", mind, given).await.unwrap();
     assert_eq!(answer["answer"], format!("About one.\n\n{STOPPED}"));
     assert_eq!(answer["limitReached"], true);
     let asked = model.asked.lock().unwrap();
@@ -136,6 +137,6 @@ async fn whoever_had_all_turns_answers_with_a_note() {
 #[tokio::test]
 async fn a_model_that_does_not_answer_fails_its_turn() {
     let (mind, _toolbox, _) = mind(Vec::new());
-    let err = call("agent.turn", mind, given(json!({}))).await.unwrap_err();
+    let err = call("faber_agent.turn", mind, given(json!({}))).await.unwrap_err();
     assert_eq!((err.code.as_str(), err.retryable), ("tool.unavailable", true));
 }

@@ -37,10 +37,9 @@ async fn answers(settings: &Settings) -> Result<String, ModelError> {
     let name = provider.name().to_owned();
     match provider.is_listed().await {
         Ok(true) => return Ok(format!("`{name}` is there")),
-        // Not everybody lists all there is, or anything.
-        Ok(false) => (),
         Err(err @ ModelError::Unavailable { .. }) => return Err(err),
-        Err(ModelError::Refused { .. }) => (),
+        // Not everybody lists all there is, or anything.
+        Ok(false) | Err(ModelError::Refused { .. }) => (),
     }
     let messages = vec![Message::User(HELLO.to_owned())];
     provider.ask(&Question { messages, ..Question::default() }).await?;
