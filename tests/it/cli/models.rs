@@ -253,7 +253,7 @@ async fn keys_go_to_their_provider_and_nowhere_else() {
     let answers = json!([{ "error": error, "status": 401 }]);
     let model = Model::answering(&home, "refusing", answers).await;
     configure(&home, &format!("{}, api_key_env: MY_KEY", model.speaking("openai")));
-    let ended = run(&["plan", SEED, "--json"]).await;
+    let ended = run(&["plan", "list authors", "--json"]).await;
     assert_eq!(ended.status, 3, "{ended:?}");
     assert!(ended.out.contains("Incorrect API key provided: ***"), "{ended:?}");
     assert!(!format!("{}{}", ended.out, ended.err).contains("4711"), "{ended:?}");
