@@ -67,7 +67,7 @@ impl Engine {
 
     /// Returns the model that drives agents.
     pub(super) fn model(&self, wanted: Option<&str>) -> Result<&Arc<dyn Model>, EngineError> {
-        let is_offline = wanted.is_some_and(|it| it == self.planner.name());
+        let is_offline = wanted.is_some_and(|it| is_same(it, self.planner.name()));
         let modelled = self.modelled.as_ref().filter(|_| !is_offline);
         let Some(modelled) = modelled else {
             let why = if is_offline { "an agent needs a model; " } else { "" };
@@ -86,11 +86,11 @@ impl Engine {
         match (wanted, modelled) {
             (None, None) => Ok(Arc::clone(&self.planner)),
             (None, Some(modelled)) => Ok(Arc::clone(&modelled.planner) as _),
-            (Some(name), _) if name == self.planner.name() => Ok(Arc::clone(&self.planner)),
+            (Some(name), _) if is_same(name, self.planner.name()) => Ok(Arc::clone(&self.planner)),
             (Some(name), Some(modelled)) if modelled.is_called(name) => {
                 Ok(Arc::clone(&modelled.planner) as _)
             }
-            (Some(MODEL), None) => {
+            (Some(name), None) if is_same(name, MODEL) => {
                 Err(EngineError::PlannerUnavailable { message: NO_MODEL.to_owned(), request: None })
             }
             (Some(name), _) => Err(self.no_planner(name)),
@@ -113,9 +113,14 @@ impl Modelled {
     /// Returns whether a name means this model: `model`, its provider's, or its own.
     fn is_called(&self, name: &str) -> bool {
         let own = self.planner.name();
-        name == MODEL
+        is_same(name, MODEL)
             || name == own
-            || name == self.provider
+            || is_same(name, self.provider)
             || own.split_once('/').is_some_and(|(_, model)| model == name)
     }
+}
+
+/// Returns whether two words are the same but for their case, as those are that choose.
+fn is_same(a: &str, b: &str) -> bool {
+    a.eq_ignore_ascii_case(b)
 }

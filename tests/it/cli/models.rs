@@ -213,7 +213,7 @@ async fn a_planner_that_cannot_be_reached_says_what_to_do() {
     assert_eq!(check["ok"], false);
 
     home.file("faber.yaml", "store: sqlite:./faber.db\n");
-    for command in [&["plan", SEED, "--planner", "model"][..], &["agent", SEED]] {
+    for command in [&["plan", SEED, "--planner", "MODEL"][..], &["agent", SEED]] {
         let failed = home.json(command, 3).await;
         assert_eq!(failed["error"]["code"], "PLANNER_UNAVAILABLE", "{command:?}");
         let message = failed["error"]["message"].as_str().unwrap();
