@@ -188,16 +188,17 @@ impl Rounds {
 
     fn answered(&mut self, round: u32, reply: &Reply, began: Instant) {
         self.tokens += reply.tokens;
-        let missed: Vec<String> = reply.missed.iter().map(ToString::to_string).collect();
-        let content = json!({
+        let mut content = json!({
             "round": round,
             "model": reply.model,
             "text": noted(&reply.text),
             "stop": reply.stop,
             "tokens": reply.tokens,
-            "durationMs": milliseconds(began),
-            "missed": missed,
+            "ms": milliseconds(began),
         });
+        if !reply.missed.is_empty() {
+            content["missed"] = reply.missed.iter().map(ToString::to_string).collect();
+        }
         self.note("reply", content);
     }
 
@@ -220,7 +221,7 @@ impl Rounds {
     fn over(&mut self) {
         let rounds = self.notes.iter().filter(|it| it.kind == "prompt").count();
         let (tokens, duration) = (self.tokens, milliseconds(self.began));
-        self.note("usage", json!({ "rounds": rounds, "tokens": tokens, "durationMs": duration }));
+        self.note("usage", json!({ "rounds": rounds, "tokens": tokens, "ms": duration }));
     }
 }
 
@@ -235,7 +236,7 @@ fn shown(message: &Message) -> Value {
         Message::Assistant { text, .. } => ("assistant", text.as_str()),
         Message::Results(_) => ("tool", ""),
     };
-    json!({ "role": role, "text": noted(text) })
+    json!({ "role": role, "content": noted(text) })
 }
 
 /// Returns as much of a text as is noted.
