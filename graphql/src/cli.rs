@@ -176,6 +176,7 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Watch { id } => run::watch(&session, &id).await,
         Command::Resume { id } => steer::resume(&session, &id).await,
         Command::Retry { id, from_step } => steer::retry(&session, &id, from_step).await,
+        Command::Replan { id, planning } => steer::replan(&session, &id, &planning).await,
         Command::Save(args) => saved::save(&session, args).await,
         Command::Unsave { name } => saved::unsave(&session, &name).await,
         Command::Export(args) => saved::export(&session, args).await,

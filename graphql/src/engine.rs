@@ -13,6 +13,7 @@ mod learning;
 mod planners;
 mod planning;
 mod remembered;
+mod replanning;
 mod saved;
 mod select;
 mod steering;

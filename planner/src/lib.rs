@@ -15,7 +15,10 @@ pub mod select;
 pub mod toolkit;
 pub mod writer;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
+use serde::Serialize;
 use serde_json::Value;
 use shared::diagnostic::Diagnostic;
 
@@ -43,6 +46,48 @@ pub trait Planner: Send + Sync {
     ) -> Result<Proposal, PlanningError> {
         self.propose(query, catalog).await
     }
+
+    /// Proposes how to go on after a plan that did not get to its end, knowing what came of it.
+    async fn propose_after(
+        &self,
+        _query: &str,
+        _earlier: &Earlier,
+        _catalog: &Catalog,
+        _judge: &dyn Judge,
+    ) -> Result<Proposal, PlanningError> {
+        let name = self.name();
+        let message = format!(
+            "the planner `{name}` knows queries only, and not what came of a plan: configure a \
+             model, or write the next version yourself"
+        );
+        Err(PlanningError::Unavailable { message, notes: Vec::new() })
+    }
+}
+
+/// A plan that was carried out, and what came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Earlier {
+    /// The plan, written down.
+    pub draft: Draft,
+    /// What came of each step, in plan order.
+    pub endings: Vec<Ending>,
+    /// Why the execution ended as it did, in words.
+    pub why: String,
+}
+
+/// What came of a step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Ending {
+    /// The step.
+    pub step: String,
+    /// `succeeded`, `failed`, `skipped`, `cancelled`, or `undone`.
+    pub state: &'static str,
+    /// What it returned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Arc<Value>>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// Says what is wrong with a draft. Whoever asks for a plan knows what it takes to be one.

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use self::reading::Written;
 use crate::{
-    Judge, Note, Planner, PlanningError, Proposal,
+    Earlier, Judge, Note, Planner, PlanningError, Proposal,
     catalog::Catalog,
     draft::Draft,
     model::{Message, Model, ModelError, Question, Reply, Settings, Stop, Tokens},
@@ -67,6 +67,22 @@ impl ModelPlanner {
     /// Returns the model.
     pub fn model(&self) -> &Arc<dyn Model> {
         &self.model
+    }
+
+    async fn come_to_an_end(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+        judge: &dyn Judge,
+        mut rounds: Rounds,
+    ) -> Result<Proposal, PlanningError> {
+        let written = self.write(query, catalog, judge, &mut rounds).await;
+        rounds.over();
+        let notes = rounds.notes;
+        match written {
+            Ok(draft) => Ok(Proposal { draft, notes, warnings: Vec::new() }),
+            Err(err) => Err(err.with_notes(notes)),
+        }
     }
 
     async fn write(
@@ -134,24 +150,36 @@ impl Planner for ModelPlanner {
         catalog: &Catalog,
         judge: &dyn Judge,
     ) -> Result<Proposal, PlanningError> {
-        if query.len() > limits::QUERY_BYTES {
-            let most = limits::QUERY_BYTES;
-            let why = format!("the query has {} bytes, and {most} is the most", query.len());
-            return Err(no_plan(why));
-        }
-        if catalog.plannable().next().is_none() {
-            let why = "there are no tools to plan with: register a toolset, or switch one on";
-            return Err(no_plan(why.to_owned()));
-        }
-        let mut rounds = Rounds::new(prompt::first(query, catalog));
-        let written = self.write(query, catalog, judge, &mut rounds).await;
-        rounds.over();
-        let notes = rounds.notes;
-        match written {
-            Ok(draft) => Ok(Proposal { draft, notes, warnings: Vec::new() }),
-            Err(err) => Err(err.with_notes(notes)),
-        }
+        check(query, catalog)?;
+        let rounds = Rounds::new(prompt::first(query, catalog));
+        self.come_to_an_end(query, catalog, judge, rounds).await
     }
+
+    async fn propose_after(
+        &self,
+        query: &str,
+        earlier: &Earlier,
+        catalog: &Catalog,
+        judge: &dyn Judge,
+    ) -> Result<Proposal, PlanningError> {
+        check(query, catalog)?;
+        let rounds = Rounds::new(prompt::after(query, earlier, catalog));
+        self.come_to_an_end(query, catalog, judge, rounds).await
+    }
+}
+
+/// Refuses what no model needs to be asked about.
+fn check(query: &str, catalog: &Catalog) -> Result<(), PlanningError> {
+    if query.len() > limits::QUERY_BYTES {
+        let most = limits::QUERY_BYTES;
+        let why = format!("the query has {} bytes, and {most} is the most", query.len());
+        return Err(no_plan(why));
+    }
+    if catalog.plannable().next().is_none() {
+        let why = "there are no tools to plan with: register a toolset, or switch one on";
+        return Err(no_plan(why.to_owned()));
+    }
+    Ok(())
 }
 
 /// Finds nothing wrong with anything.

@@ -85,6 +85,13 @@ pub(super) enum Command {
         #[arg(long, value_name = "STEP")]
         from_step: Option<String>,
     },
+    /// Let the configured model plan anew what an execution did not get done, and carry that out.
+    Replan {
+        /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+        id: String,
+        #[command(flatten)]
+        planning: Planning,
+    },
     /// Let a step that waits for a person go on, or not.
     Approve(ApproveArgs),
     /// Tell an execution something that a step waits for.

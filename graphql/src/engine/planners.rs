@@ -10,7 +10,7 @@ use planner::{
     model::{Model, ModelError, Settings},
     writer::ModelPlanner,
 };
-use shared::{diagnostic::Diagnostic, id::RequestId};
+use shared::{diagnostic::Diagnostic, id::RequestId, plan::Plan};
 
 use super::{Engine, EngineError};
 use crate::agent::{self, Mind};
@@ -40,11 +40,19 @@ pub(super) struct Compiling<'a> {
 #[async_trait]
 impl Judge for Compiling<'_> {
     async fn judge(&self, draft: &Draft) -> Vec<Diagnostic> {
+        self.compiled(draft).await.err().unwrap_or_default()
+    }
+}
+
+impl Compiling<'_> {
+    /// Returns the plan that a draft makes, or what is wrong with it. There is neither where the
+    /// store cannot be asked: that is said when the draft becomes a plan.
+    pub(super) async fn compiled(&self, draft: &Draft) -> Result<Option<Plan>, Vec<Diagnostic>> {
         let about = self.engine.about(self.request, 1, String::new(), MODEL);
         match self.engine.compile(draft, about, self.catalog).await {
-            Ok(Err(diagnostics)) => diagnostics,
-            // What keeps the store from being asked is said when the draft becomes a plan.
-            Ok(Ok(_)) | Err(_) => Vec::new(),
+            Ok(Ok(mut plans)) => Ok(plans.pop()),
+            Ok(Err(diagnostics)) => Err(diagnostics),
+            Err(_) => Ok(None),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use planner::{
-    Note, PlanningError, Proposal,
+    Note, PlanningError, Proposal, catalog::Catalog,
     draft::{Draft, SubDraft},
 };
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ impl Engine {
         let catalog = near.map_or_else(|| catalog.clone(), |it| catalog.among(&it));
         let max_tools = options.max_tools.unwrap_or(MAX_TOOLS);
         let candidates = self.candidates(query, &catalog, max_tools).await;
-        let mut transcript = vec![self.entry("selection", candidates.told)];
+        let transcript = vec![self.entry("selection", candidates.told)];
         let key = self.memory_key(planner.name(), query, &candidates.catalog);
         let remembered = self.remembered(planner.name(), key.as_ref(), &catalog).await?;
         let is_new = remembered.is_none();
@@ -72,38 +72,51 @@ impl Engine {
             Some(proposal) => Ok(proposal),
             None => planner.propose_checked(query, &candidates.catalog, &judge).await,
         };
-        let (draft, warnings) = match proposed {
-            Ok(Proposal { draft, notes, warnings }) => {
-                transcript.extend(self.entries(notes));
-                (draft, warnings)
-            }
-            Err(err) => return Err(self.no_proposal(request.id, transcript, err).await),
-        };
-        let draft_json = serde_json::to_value(&draft).unwrap_or_default();
-        transcript.push(self.entry("draft", draft_json));
         let about = self.about(request.id, 1, query.to_owned(), planner.name());
-        let compiled = self.compile(&draft, about, &catalog).await?;
+        let (plan, Proposal { draft, warnings, .. }) =
+            self.made(about, &catalog, proposed, transcript).await?;
+        if let Some(key) = key.filter(|_| is_new) {
+            self.remember(&key, request.id, &draft, &warnings).await;
+        }
+        Ok(plan)
+    }
+
+    /// Makes a plan of what a planner proposed and keeps it. How it came to be, or to nothing, is
+    /// kept as well.
+    pub(super) async fn made(
+        &self,
+        about: About,
+        catalog: &Catalog,
+        proposed: Result<Proposal, PlanningError>,
+        mut transcript: Vec<TranscriptEntry>,
+    ) -> Result<(Arc<Plan>, Proposal), EngineError> {
+        let request = about.request;
+        let mut proposal = match proposed {
+            Ok(proposal) => proposal,
+            Err(err) => return Err(self.no_proposal(request, transcript, err).await),
+        };
+        transcript.extend(self.entries(std::mem::take(&mut proposal.notes)));
+        let draft_json = serde_json::to_value(&proposal.draft).unwrap_or_default();
+        transcript.push(self.entry("draft", draft_json));
+        let compiled = self.compile(&proposal.draft, about, catalog).await?;
         if let Ok(plans) = &compiled {
             // What a planner made of a query is no more trusted than the query.
             self.check_plans(plans).await?;
         }
         let (inner, plan) = match compiled.and_then(own_last) {
-            Ok((inner, plan)) => (inner, plan.with_warnings(warnings.clone())),
+            Ok((inner, plan)) => (inner, plan.with_warnings(proposal.warnings.clone())),
             Err(diagnostics) => {
                 transcript.push(self.entry("diagnostics", json!(diagnostics)));
-                self.store.add_transcript(request.id, &transcript).await?;
-                return Err(EngineError::InvalidPlan { diagnostics, request: Some(request.id) });
+                self.store.add_transcript(request, &transcript).await?;
+                return Err(EngineError::InvalidPlan { diagnostics, request: Some(request) });
             }
         };
         self.keep_inner(inner).await?;
         let plan = self.keep(plan).await?;
         let summary = json!({ "planId": plan.id(), "version": plan.about().version });
         transcript.push(self.entry("plan", summary));
-        self.store.add_transcript(request.id, &transcript).await?;
-        if let Some(key) = key.filter(|_| is_new) {
-            self.remember(&key, request.id, &draft, &warnings).await;
-        }
-        Ok(plan)
+        self.store.add_transcript(request, &transcript).await?;
+        Ok((plan, proposal))
     }
 
     /// Compiles a draft and keeps nothing.
@@ -218,7 +231,7 @@ impl Engine {
         Err(StoreError::Taken.into())
     }
 
-    async fn next_version(&self, request: RequestId) -> Result<u32, EngineError> {
+    pub(super) async fn next_version(&self, request: RequestId) -> Result<u32, EngineError> {
         // Older versions may have been removed, so they are not counted.
         for id in self.store.plans_of(request).await?.into_iter().rev() {
             if let Some(newest) = self.store.plan(id).await? {

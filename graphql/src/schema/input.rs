@@ -275,6 +275,10 @@ pub(super) struct ExecutionOptions {
     /// Higher goes first where workers have a choice.
     #[graphql(default_with = "Some(0)")]
     priority: Option<i32>,
+    /// Whether steps may start while the plan still arrives. It is a permission: a planner that
+    /// hands over whole plans, as every one does so far, makes no use of it.
+    #[graphql(default_with = "Some(false)")]
+    streaming: Option<bool>,
 }
 
 impl ExecutionOptions {

@@ -171,6 +171,21 @@ impl WorkMutation {
         started(engine, id).await
     }
 
+    /// Lets the configured model plan anew what an ended execution did not get done, knowing what
+    /// came of each step, and carries that out: version n+1 of the plan, as a new execution with the
+    /// same options. What succeeded and stands in the new version as it was is not done again.
+    #[graphql(complexity = "150 + child_complexity")]
+    async fn replan_execution(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "`exec_…`; it must have ended, and not well.")] execution_id: ID,
+        #[graphql(desc = "How the plan is made.")] options: Option<PlanningOptions>,
+    ) -> Result<Execution> {
+        let engine = ctx.data::<Engine>()?;
+        let id = engine.replan(execution(&execution_id)?, &options.into()).await;
+        started(engine, id).await
+    }
+
     /// Gives a plan a name, in the place of what had it: `runSavedPlan` runs it, and a step can
     /// execute it. `inputs` says what it is given as `{{input.x}}`: a JSON Schema, or
     /// `{"x": {"type": "string"}, "n": {"type": "integer", "default": 1}}`, where those without a

@@ -12,6 +12,7 @@ use shared::{
 };
 
 use crate::{
+    Earlier, Ending,
     catalog::Catalog,
     draft::Draft,
     model::{AnswerForm, Message},
@@ -24,6 +25,17 @@ const COMPLAINTS: usize = 50;
 const REMINDERS: usize = 8;
 /// Bytes of a tool's output schema, above which it is left out: it only helps to write templates.
 const OUTPUT_SCHEMA: usize = 4 << 10;
+
+/// Bytes of what came of one step that are told, and of all.
+const ENDING: usize = 4 << 10;
+const ENDINGS: usize = 64 << 10;
+/// What is told in the place of what is longer.
+const TOO_LONG: &str = "(too long to be shown; templates can use it)";
+/// What is asked of who goes on after a plan.
+const AFTER: &str = "Write the whole plan anew, so that it gets to the end of the request. A step that \
+succeeded is done: keep it exactly as it is, with its id, and it is not done again, and templates can use \
+its output. What failed, or was not reached, may be mended, replaced or left out. A new step gets an id \
+that the plan above does not have. If nothing that you can change helps, say that it is impossible.";
 
 const RULES: &str = r#"You turn a request into a plan: which tools to call, with what, and what flows from one call to another. You call nothing yourself; a program checks the plan and carries it out.
 
@@ -61,6 +73,33 @@ pub(super) fn first(query: &str, catalog: &Catalog) -> Vec<Message> {
     }
     let _ = write!(text, "</tools>\n<request>\n{}\n</request>", fenced(&json!(query)));
     vec![Message::System(RULES.to_owned()), Message::User(text)]
+}
+
+/// Returns what a model is told that is to go on after a plan.
+pub(super) fn after(query: &str, earlier: &Earlier, catalog: &Catalog) -> Vec<Message> {
+    let mut messages = first(query, catalog);
+    if let Some(Message::User(text)) = messages.last_mut() {
+        let plan = serde_json::to_value(&earlier.draft.tools).unwrap_or_default();
+        let why = fenced(&json!(earlier.why));
+        let _ = write!(
+            text,
+            "\n\nA plan for this request was carried out, and did not get to its end. The plan, \
+             what came of each step, and why it ended, as data:\n<plan>\n{}\n</plan>\n<endings>\n",
+            fenced(&json!({ "tools": plan }))
+        );
+        let mut left = ENDINGS;
+        for ending in &earlier.endings {
+            let mut line = fenced(&json!(ending));
+            if line.len() > left.min(ENDING) {
+                let Ending { step, state, .. } = ending;
+                line = fenced(&json!({ "step": step, "state": state, "told": TOO_LONG }));
+            }
+            left = left.saturating_sub(line.len());
+            let _ = writeln!(text, "{line}");
+        }
+        let _ = write!(text, "{why}\n</endings>\n{AFTER}");
+    }
+    messages
 }
 
 /// Returns the form of an answer.

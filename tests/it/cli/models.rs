@@ -1,5 +1,7 @@
 //! Models over real HTTP: npm's `@copilotkit/aimock` in the place of a provider.
 
+mod replanning;
+
 use std::{fmt::Write as _, path::PathBuf, process::Stdio};
 
 use serde_json::{Value, json};
