@@ -23,6 +23,7 @@ mod mcp;
 mod models;
 mod paint;
 mod planning;
+mod printed;
 mod progress;
 mod prune;
 mod remote;
