@@ -10,6 +10,7 @@ mod export;
 mod inputs;
 mod learning;
 mod planning;
+mod pruning;
 mod remembered;
 mod saved;
 mod select;
@@ -43,6 +44,7 @@ use shared::{
     store::{self, Store, StoreError},
 };
 
+pub(crate) use self::pruning::{before, prune_some};
 pub use self::{
     again::BulkAction,
     error::EngineError,
