@@ -180,12 +180,15 @@ impl Engine {
             Some(id) => (id, self.next_version(id).await?),
             None => (self.new_request(&query).await?.id, 1),
         };
-        let about = About { request, version, ..plan.about().clone() };
+        let draft_json = serde_json::to_value(draft).unwrap_or_default();
+        let draft_entry = self.entry("draft", draft_json);
+        // It was compiled before there was a request; under that it is made now.
+        let created_at = self.clock.now();
+        let about = About { request, version, created_at, ..plan.about().clone() };
         self.keep_inner(inner).await?;
         let plan = self.keep(plan.with_about(about)).await?;
-        let draft_json = serde_json::to_value(draft).unwrap_or_default();
         let summary = json!({ "planId": plan.id(), "version": plan.about().version });
-        let entries = [self.entry("draft", draft_json), self.entry("plan", summary)];
+        let entries = [draft_entry, self.entry("plan", summary)];
         self.store.add_transcript(request, &entries).await?;
         let diagnostics = plan.diagnostics().to_vec();
         Ok(Verdict { plan: Some(plan), diagnostics })
