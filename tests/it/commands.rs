@@ -132,7 +132,7 @@ impl Family {
 async fn a_status_after_the_signal_is_no_answer() {
     let folder = tempfile::tempdir().unwrap();
     let begun = folder.path().join("begun");
-    let trap = "trap 'echo tidied; exit 0' TERM";
+    let trap = "trap 'exit 0' TERM";
     let script = format!("{trap}; echo > {}; sleep 60 & wait", begun.display());
     let (cx, connected) = (step(), connect(&sh(&script)));
     let cancel = cx.cancel.clone();
