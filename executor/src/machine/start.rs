@@ -32,6 +32,7 @@ impl Turn<'_> {
     /// Begins what is ready, as far as there are slots.
     pub(super) fn start(&mut self) {
         while self.has_slot() {
+            self.set_aside();
             let Some(task) = self.next_to_start() else { return };
             if self.is_list(task) {
                 self.expand(task);
@@ -58,13 +59,29 @@ impl Turn<'_> {
         }
     }
 
+    /// Sets what is due for another try aside if it needs a permit, up to the first that needs
+    /// none. Which tasks are set aside is not in the log, so they must not hide others: whoever
+    /// takes the execution over has to begin the rest in the same order.
+    fn set_aside(&mut self) {
+        while let Some(task) = self.first_due()
+            && self.execution.is_limited(task)
+        {
+            self.execution.gate(task);
+        }
+    }
+
+    /// Returns what has been due for another try the longest.
+    fn first_due(&self) -> Option<Task> {
+        let (until, task) = self.execution.agenda().retrying().first()?;
+        (*until <= self.moment.now).then_some(*task)
+    }
+
     /// Returns what begins next, of what is ready and what is due for another try: one at a time,
     /// the first in plan order, and nothing overtakes what waits for a permit; else whole steps
     /// before items.
     fn next_to_start(&self) -> Option<Task> {
         let agenda = self.execution.agenda();
-        let due = agenda.retrying().first().filter(|(until, _)| *until <= self.moment.now);
-        let due = due.map(|(_, task)| *task);
+        let due = self.first_due();
         if self.execution.options().width() == 1 {
             let next = agenda.ready().first().copied().into_iter().chain(due).min()?;
             return (!is_behind(self.execution, next)).then_some(next);

@@ -239,3 +239,33 @@ fn a_retry_beside_what_waits_for_a_permit_has_its_time() {
     "#]]);
     story.is_over(ExecutionState::Completed);
 }
+
+/// What is set aside is known to one worker only. It hid a retry behind it from all others.
+#[test]
+fn who_takes_over_begins_in_the_same_order() {
+    let steps = vec![
+        tries(2, call("again", &[])),
+        call("long", &[]),
+        approved(call("first", &[])),
+        approved(call("second", &[])),
+        call("next", &["first"]),
+        tries(2, limited("limited", &[])),
+    ];
+    let mut story =
+        begun(steps, ExecutionOptions { max_parallel: Some(3), ..ExecutionOptions::default() });
+    story.permit("limited").end("limited", Err(failed())).wake(10).end("again", Err(failed()));
+    story.wake(105).approve("first", true).approve("second", true).wake(200);
+    assert_eq!(story.execution.agenda().gated().len(), 1);
+
+    let plan = Arc::clone(story.execution.plan());
+    let mut other = Execution::replay(story.execution.id(), plan, &story.log).unwrap();
+    other.limit(Arc::clone(&story.limited));
+    assert_eq!(other.agenda().gated().len(), 0);
+    let (task, attempt) = (story.task("first"), story.attempt(story.task("first")));
+    let input = Input::Ended { task, attempt, result: Ok(Value::Null.into()) };
+    let events = decide(&mut other, input.clone(), Moment::from(story.now));
+    assert_eq!(events, decide(&mut story.execution, input, Moment::from(story.now)));
+    let begun =
+        |it: &Recorded| matches!(&it.event, Event::StepStarted(it) if it.step.as_str() == "again");
+    assert!(events.iter().any(begun));
+}
