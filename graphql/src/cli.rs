@@ -23,6 +23,7 @@ mod mcp;
 mod models;
 mod paint;
 mod planning;
+mod printed;
 mod progress;
 mod prune;
 mod remote;
@@ -163,7 +164,12 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Schema => return text(&screen, "schema", &schema::sdl()),
         _ => (),
     }
-    let config = Config::load(&cli.flags(), &environment)?;
+    let flags = cli.flags();
+    if matches!(cli.command, Command::Doctor) {
+        let (config, faults) = Config::load_what_works(&flags, &environment)?;
+        return doctor::doctor(&Session { config, environment, screen }, faults).await;
+    }
+    let config = Config::load(&flags, &environment)?;
     let session = Session { config, environment, screen };
     match cli.command {
         Command::Serve { .. } => serve::serve(&session).await,
@@ -195,8 +201,10 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Toolkit { what } => toolkit::toolkit(&session, what).await,
         Command::Bench(args) => doctor::bench(&session, &args).await,
         Command::Config => doctor::config(&session),
-        Command::Doctor => doctor::doctor(&session).await,
-        Command::BlogMcp { .. } | Command::Completions { .. } | Command::Schema => {
+        Command::Doctor
+        | Command::BlogMcp { .. }
+        | Command::Completions { .. }
+        | Command::Schema => {
             unreachable!("answered before there was a configuration")
         }
     }

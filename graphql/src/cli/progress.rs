@@ -15,6 +15,8 @@ use super::{
 const LINES: usize = 12;
 /// How often the lines move.
 const TICK: Duration = Duration::from_millis(80);
+/// How many steps are over, as a bar.
+const TOTAL: &str = "{bar:24.green/dim} {pos}/{len} steps  {elapsed:.dim}";
 
 /// Shows an execution while it runs.
 pub(super) struct Progress {
@@ -26,7 +28,9 @@ pub(super) struct Progress {
 
 struct Live {
     all: MultiProgress,
-    total: ProgressBar,
+    n_steps: u64,
+    /// There once a step is over and others are not: before that it says nothing.
+    total: Option<ProgressBar>,
     steps: BTreeMap<String, ProgressBar>,
 }
 
@@ -56,7 +60,9 @@ impl Progress {
     /// Leaves nothing that moves behind.
     pub(super) fn end(&mut self) {
         if let Some(live) = self.live.take() {
-            live.total.finish_and_clear();
+            if let Some(total) = &live.total {
+                total.finish_and_clear();
+            }
             for bar in live.steps.values() {
                 bar.finish_and_clear();
             }
@@ -75,18 +81,32 @@ impl Drop for Progress {
 impl Live {
     fn new(n_steps: usize) -> Self {
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
-        let total = all.add(ProgressBar::new(n_steps as u64));
-        total.set_style(style("{bar:24.green/dim} {pos}/{len} steps  {elapsed:.dim}"));
-        if n_steps > 1 {
+        Self { all, n_steps: n_steps as u64, total: None, steps: BTreeMap::new() }
+    }
+
+    /// Shows how many steps are over.
+    fn count(&mut self, n_over: u64) {
+        if let Some(total) = &self.total {
+            total.set_position(n_over);
+        } else if (1..self.n_steps).contains(&n_over) {
+            let total = ProgressBar::new(self.n_steps).with_position(n_over);
+            total.set_style(style(TOTAL));
+            let total = self.all.add(total);
             total.enable_steady_tick(TICK);
+            self.total = Some(total);
         }
-        Self { all, total, steps: BTreeMap::new() }
     }
 
     fn tell(&mut self, news: &News, n_over: usize) {
+        // First, so that no line is drawn beside a number that is not true any more.
+        self.count(n_over as u64);
         match news {
             News::Started { step, attempt } if self.steps.len() < LINES => {
-                let bar = self.all.insert_before(&self.total, ProgressBar::new_spinner());
+                let bar = ProgressBar::new_spinner();
+                let bar = match &self.total {
+                    Some(total) => self.all.insert_before(total, bar),
+                    None => self.all.add(bar),
+                };
                 bar.set_style(style("{spinner:.cyan} {msg}  {elapsed:.dim}"));
                 let again =
                     if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
@@ -106,7 +126,6 @@ impl Live {
             }
             News::Started { .. } | News::Note(_) => (),
         }
-        self.total.set_position(n_over as u64);
     }
 }
 
@@ -228,8 +247,26 @@ mod tests {
 
     #[test]
     fn the_templates_are_templates() {
-        drop(Live::new(2));
+        style(TOTAL);
         style("{spinner:.cyan} {msg}  {elapsed:.dim}");
+    }
+
+    #[test]
+    fn steps_are_counted_once_one_is_over_and_to_the_last() {
+        let mut live = Live::new(3);
+        let mut shown = |news: &News, n_over: usize| {
+            live.tell(news, n_over);
+            live.total.as_ref().map(ProgressBar::position)
+        };
+        let step = || "a".to_owned();
+        let ended = News::Ended { step: step(), how: How::Succeeded, took_ms: None, detail: None };
+        assert_eq!(shown(&News::Started { step: step(), attempt: 1 }, 0), None);
+        assert_eq!(shown(&ended, 1), Some(1));
+        assert_eq!(shown(&News::Started { step: step(), attempt: 1 }, 1), Some(1));
+        assert_eq!(shown(&ended, 3), Some(3));
+        let mut live = Live::new(1);
+        live.tell(&ended, 1);
+        assert!(live.total.is_none(), "one step is no progress");
     }
 
     #[test]

@@ -126,11 +126,15 @@ async fn switch(
     );
     let change = client.field(&query, json!({ "names": names })).await?;
     let screen = &session.screen;
+    let switched = match mutation {
+        "activateToolSets" => "switched on",
+        _ => "switched off",
+    };
     if screen.json {
         screen.print_json(&change)?;
     } else {
         for (list, what) in [
-            ("changed", "switched"),
+            ("changed", switched),
             ("notFound", "there is no such toolset"),
             ("refused", "always switched on"),
         ] {
@@ -228,9 +232,17 @@ async fn load(
             tool["run"] = json!({});
         }
         let name = text(&tool, "name");
-        let query = "mutation($input: ToolInput!) { registerTool(input: $input) { name } }";
+        let query = "mutation($input: ToolInput!) \
+                     { registerTool(input: $input) { qualifiedName shadowedBy } }";
         let status = match client.field(query, json!({ "input": tool })).await {
-            Ok(_) => "OK",
+            Ok(tool) => {
+                if let Some(other) = tool["shadowedBy"].as_str() {
+                    let own = text(&tool, "qualifiedName");
+                    let told = format!("`{name}` means `{other}`: this one is `{own}`");
+                    session.screen.say(&session.screen.err.yellow(told));
+                }
+                "OK"
+            }
             Err(failure) if failure.code == "CONFLICT" => "ALREADY EXISTS",
             Err(failure) => return Err(failure),
         };
