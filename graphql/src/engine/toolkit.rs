@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use executor::toolbox::Found;
+use executor::toolbox::{Found, ReadyTool};
 use planner::{
     nearest::did_you_mean,
     toolkit::{Changes, Node, NodeKind, Reach, Toolkit, ToolkitError, Warning, written::Written},
@@ -189,7 +189,7 @@ impl Engine {
         }
         self.certain(&tools).await;
         let sets = self.sets();
-        let known = sets.iter().flat_map(|set| set.tools.iter().map(|it| it.definition()));
+        let known = sets.iter().flat_map(|set| set.tools.iter().map(ReadyTool::definition));
         let names: Vec<_> = known.clone().map(|it| it.qualified()).collect();
         let plain = known.map(|it| it.name.as_str());
         let names = plain.chain(names.iter().map(ToolName::as_str));

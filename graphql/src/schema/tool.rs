@@ -99,9 +99,9 @@ impl Tool {
 
     /// The tool, as `set.name`, that the plain name means instead, because an earlier set has it.
     /// Null where it means this one, or nothing.
-    async fn shadowed_by(&self, ctx: &Context<'_>) -> Result<Option<String>> {
-        let meant = ctx.data::<Engine>()?.meaning_instead(&self.definition);
-        Ok(meant.map(|it| it.to_string()))
+    async fn shadowed_by(&self, ctx: &Context<'_>) -> Option<String> {
+        let meant = ctx.data_unchecked::<Engine>().meaning_instead(&self.definition);
+        meant.map(|it| it.to_string())
     }
 
     /// What it does, in words.
