@@ -10,7 +10,7 @@ use std::{
     fs::{self, File},
     io,
     os::{
-        fd::BorrowedFd,
+        fd::{AsFd as _, BorrowedFd},
         unix::{
             ffi::OsStringExt as _,
             fs::{FileTypeExt as _, MetadataExt as _},
@@ -143,7 +143,6 @@ fn reopen_null() -> io::Result<()> {
     }
     let is_null = |stream: BorrowedFd<'_>| fstat(stream).is_ok_and(|of| of.st_rdev == it.rdev());
     let streams = (io::stdin(), io::stdout(), io::stderr());
-    use std::os::fd::AsFd as _;
     if is_null(streams.0.as_fd()) {
         dup2_stdin(&null)?;
     }
