@@ -55,6 +55,7 @@ pub use self::{
     watching::Room,
 };
 
+pub(crate) use self::learning::forget_queries;
 use crate::access::Grant;
 
 /// Planners, plans, executions and tools as one thing.

@@ -22,10 +22,12 @@ use super::{
     house::{Local, Need},
     serve::refuse_server,
 };
-use crate::config::age;
+use crate::{config::age, engine::forget_queries};
 
 /// How much is removed at once: little enough that nobody waits for it.
 const BATCH: usize = 100;
+/// Younger than this, a plan may be one that is about to be executed.
+const HURRY: Duration = Duration::from_mins(1);
 /// How long others have their turn between two parts, in a process that does other things too.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How often a process that stays looks for what is old.
@@ -36,7 +38,11 @@ pub(super) async fn prune(session: &Session, older_than: &str) -> Result<Ending,
     refuse_server(session, "prune")?;
     let age = age::parse(older_than).map_err(Failure::usage)?;
     let local = Local::open(session, Need::Store).await?;
-    let removed = remove(&**local.engine.store(), before(&**local.engine.clock(), age)).await;
+    let (store, clock) = (&**local.engine.store(), &**local.engine.clock());
+    let removed = match refuse_hurry(store, clock, age).await {
+        Ok(()) => remove(store, before(clock, age)).await.map_err(Failure::from),
+        Err(refused) => Err(refused),
+    };
     local.close().await;
     let Pruned { executions, plans, requests, .. } = removed?;
     let screen = &session.screen;
@@ -48,6 +54,18 @@ pub(super) async fn prune(session: &Session, older_than: &str) -> Result<Ending,
         screen.print(&shown)?;
     }
     Ok(Ending::Done)
+}
+
+/// Refuses to remove what is nearly new while others work in the store: between making a plan and
+/// executing it, nothing refers to it.
+async fn refuse_hurry(store: &dyn Store, clock: &dyn Clock, age: Duration) -> Result<(), Failure> {
+    if age >= HURRY || store.workers(clock.now()).await?.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        "other processes work in this store, and could lose plans that they have just made: write \
+         `--older-than 60s` or more, or end them first",
+    ))
 }
 
 /// Removes everything that is over and older than a moment.
@@ -64,11 +82,13 @@ async fn remove(store: &dyn Store, before: Timestamp) -> Result<Pruned, StoreErr
     }
 }
 
-/// Removes a part of what is over and old; with the last, the blobs whose executions are gone.
+/// Removes a part of what is over and old; with the last, the blobs whose executions are gone and
+/// what was learned about queries that nobody asks any more.
 async fn step(store: &dyn Store, before: Timestamp) -> Result<Pruned, StoreError> {
     let some = store.prune(before, BATCH).await?;
     if !some.more {
         blob::forget(store, before).await?;
+        forget_queries(store, before).await?;
     }
     Ok(some)
 }
@@ -132,7 +152,12 @@ impl Retention {
 
 #[cfg(test)]
 mod tests {
-    use shared::{clock::WallClock, id::RequestId, request::Request, store};
+    use shared::{
+        clock::WallClock,
+        id::{RequestId, WorkerId},
+        request::Request,
+        store::{self, Lease, Record, RecordKind, Unless},
+    };
 
     use super::*;
 
@@ -164,6 +189,46 @@ mod tests {
         let removed = remove(&*store, before(&Later, hour)).await.unwrap();
         assert_eq!(removed, Pruned { requests: 1, ..Pruned::default() });
         assert!(store.request(id).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn queries_that_were_learned_from_go_with_requests() {
+        let (store, _) = with_a_request().await;
+        let tools = json!({ "s.t": { "well": 1.0, "failed": 0.0 } });
+        let kind = |query: &str, at: Timestamp| json!({ "query": query, "at": at, "tools": tools });
+        let kinds = [kind("old", WallClock.now()), kind("new", Later.now())];
+        let learned = json!({
+            "until": null, "learned": planner::toolkit::learned::Learned::default(),
+            "outcomes": { "since": WallClock.now(), "kinds": kinds },
+        });
+        let (kind, name) = (RecordKind::Learned, "transitions".to_owned());
+        let record = Record { kind, name, value: Arc::new(learned), at: WallClock.now() };
+        store.put_record(&record, Unless::Exists).await.unwrap();
+        let queries = async || {
+            let record = store.record(kind, &record.name).await.unwrap().unwrap();
+            let kinds = record.value["outcomes"]["kinds"].as_array().unwrap().clone();
+            kinds.iter().map(|it| it["query"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let hour = Duration::from_hours(1);
+        remove(&*store, before(&WallClock, hour)).await.unwrap();
+        assert_eq!(queries().await, ["old", "new"]);
+        remove(&*store, before(&Later, hour)).await.unwrap();
+        assert_eq!(queries().await, ["new"]);
+    }
+
+    #[tokio::test]
+    async fn what_is_nearly_new_stays_while_others_work() {
+        let (store, _) = with_a_request().await;
+        let refused = async |seconds: u64| {
+            refuse_hurry(&*store, &WallClock, Duration::from_secs(seconds)).await.is_err()
+        };
+        assert!(!refused(0).await, "nobody else is there");
+        let worker = WorkerId::draw(WallClock.now());
+        let until = WallClock.now() + chrono::TimeDelta::minutes(1);
+        store.heartbeat(Lease { worker, node: "n".to_owned(), until }).await.unwrap();
+        assert!(refused(0).await && refused(59).await && !refused(60).await);
+        store.retire(worker).await.unwrap();
+        assert!(!refused(0).await);
     }
 
     #[tokio::test]
