@@ -9,6 +9,9 @@ use shared::{
 use super::{Step, names::clip, place, references::Site, report::Report};
 use crate::nearest::did_you_mean;
 
+/// The field that has what an MCP server sent beside what the schema describes.
+const BESIDE: &str = "$content";
+
 /// What is known of an output, or of a part of one.
 #[derive(Clone, Copy)]
 enum Shape<'a> {
@@ -126,6 +129,9 @@ impl<'a> Shape<'a> {
             (Self::Of(schema), path) => (schema, path),
         };
         let Some(schema) = schema else { return End::Found(Self::Of(None)) };
+        if path.first().is_some_and(|it| key(it) == BESIDE) {
+            return End::Found(Self::Of(None));
+        }
         walk(schema, path)
     }
 
