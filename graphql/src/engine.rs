@@ -61,6 +61,7 @@ pub use self::{
     watching::Room,
 };
 
+pub(crate) use self::learning::forget_queries;
 use crate::access::Grant;
 
 /// Planners, plans, executions and tools as one thing.

@@ -22,7 +22,11 @@ use executor::{
 use serde_json::{Value, json};
 use shared::tool::ToolError;
 use tempfile::TempDir;
-use tests::{binary::faber, toolset::Connected};
+use tests::{
+    binary::faber,
+    kernel::has_views,
+    toolset::Connected,
+};
 
 /// The tools of the system, confined to a folder of their own.
 struct World {
@@ -100,7 +104,9 @@ fn expect_refused(result: Result<String, ToolError>, is_held: bool) {
     match result {
         Err(err) if is_held => {
             let text = err.message.to_lowercase();
-            let is_refusal = text.contains("permission denied") || text.contains("not permitted");
+            let is_refusal = ["permission denied", "not permitted", "read-only file system"]
+                .iter()
+                .any(|it| text.contains(it));
             assert!(is_refusal, "{err}");
         }
         Ok(_) if !is_held => (),

@@ -50,7 +50,8 @@ fn added(Record { name, value, at, .. }: Record) -> Added {
 
 fn tool(Record { name, value, at, .. }: Record) -> Option<Registered> {
     let set = value.get("set")?.as_str()?.to_owned();
-    Some(Registered { record: name, set, written: value.get("tool")?.clone(), at })
+    let since = value.get("since").and_then(|it| serde_json::from_value(it.clone()).ok());
+    Some(Registered { record: name, set, written: value.get("tool")?.clone(), at, since })
 }
 
 fn oldest_first(mut records: Vec<Record>) -> Vec<Record> {

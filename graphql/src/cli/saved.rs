@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use shared::id::{PlanId, RequestId};
 
 use super::{
     Ending, Session,
@@ -143,10 +144,13 @@ async fn write(file: &Path, text: &str) -> Result<(), Failure> {
 }
 
 async fn exported(client: &Client, id: &str) -> Result<Value, Failure> {
-    let plan = match id.split('_').next() {
-        Some("plan") => json!(id),
-        Some("req") => newest(client, id).await?,
-        _ => named(client, id).await?,
+    // A name may begin as an id does.
+    let plan = if id.parse::<PlanId>().is_ok() {
+        json!(id)
+    } else if id.parse::<RequestId>().is_ok() {
+        newest(client, id).await?
+    } else {
+        named(client, id).await?
     };
     let query = "query($id: ID!) { exportPlan(planId: $id) }";
     let mut draft = client.field(query, json!({ "id": plan })).await?;
@@ -168,12 +172,14 @@ async fn newest(client: &Client, request: &str) -> Result<Value, Failure> {
 }
 
 async fn named(client: &Client, name: &str) -> Result<Value, Failure> {
-    let saved = all(client).await?;
-    let names = || saved.iter().filter_map(|it| it["name"].as_str());
-    if let Some(found) = saved.iter().find(|it| it["name"] == name) {
+    let query = "query($name: String!) { savedPlan(name: $name) { planId } }";
+    let found = client.field(query, json!({ "name": name })).await?;
+    if !found.is_null() {
         return Ok(found["planId"].clone());
     }
-    let help = planner::nearest::did_you_mean(name, names());
+    let saved = all(client).await?;
+    let names = saved.iter().filter_map(|it| it["name"].as_str());
+    let help = planner::nearest::did_you_mean(name, names);
     let help = help.unwrap_or_else(|| "`faber list saved` lists those that are".to_owned());
     Err(Failure::new("NOT_FOUND", format!("no plan was saved as `{name}`: {help}")))
 }

@@ -16,6 +16,9 @@ const LISTED: usize = 8;
 const OTHER_WORDS: [&str; 7] =
     ["$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies"];
 
+/// The field that has what an MCP server sent beside what the schema describes.
+const BESIDE: &str = "$content";
+
 /// What is known of an output, or of a part of one.
 #[derive(Clone, Copy)]
 enum Shape<'a> {
@@ -137,6 +140,9 @@ impl<'a> Shape<'a> {
             (Self::Of(schema), path) => (schema, path),
         };
         let Some(schema) = schema else { return End::Found(Self::Of(None)) };
+        if path.first().is_some_and(|it| key(it) == BESIDE) {
+            return End::Found(Self::Of(None));
+        }
         walk(schema, path)
     }
 

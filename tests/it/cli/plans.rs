@@ -106,6 +106,12 @@ async fn names_of_plans_are_given_listed_and_taken_away() {
     assert_eq!(done["outputs"]["flow.echo"]["to"], "Ada", "{done:#}");
     let exported = home.json(&["export", "greet", "--format", "json"], 0).await;
     assert_eq!(exported["tools"][0]["parameters"], json!({ "to": "{{input.who}}" }));
+    // A name may begin as an id does.
+    for name in ["plan", "plan_weekly", "req", "req_x"] {
+        home.json(&["save", name, id], 0).await;
+        assert_eq!(home.json(&["export", name, "--format", "json"], 0).await, exported, "{name}");
+        home.json(&["unsave", name], 0).await;
+    }
     let missing = home.json(&["export", "gret"], 2).await;
     let why = missing["error"]["message"].as_str().unwrap();
     assert!(why.contains("did you mean `greet`?"), "{why}");

@@ -168,6 +168,15 @@ async fn a_command_has_no_memory_and_no_keys_in_common_with_others() {
         "shmget(0, 4096, 0o1600)",
         "semget(0, 1, 0o1600)",
         "msgget(0, 0o1600)",
+        "shmat(0, 0, 0)",
+        "shmctl(0, 2, 0)",
+        "semop(0, 0, 1)",
+        "semtimedop(0, 0, 1, 0)",
+        "semctl(0, 0, 12)",
+        "msgsnd(0, 0, 0, 0)",
+        "msgrcv(0, 0, 0, 0, 0)",
+        "msgctl(0, 2, 0)",
+        "mq_unlink(b'/none')",
         "setpriority(0, 1, 5)",
     ] {
         let said = with_sockets(&world, Confinement::default(), &call(refused)).await;

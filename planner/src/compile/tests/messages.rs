@@ -149,7 +149,8 @@ fn cycles_and_order() {
 fn outputs() {
     let plan = good(json!({ "tools": [
         { "name": "createAuthor", "parameters": { "name": "A", "email": "a@b.c" } },
-        { "name": "flow.echo", "parameters": { "a": "{{createAuthor.id}}", "b": "{{createAuthor._id.x}}" } },
+        { "name": "flow.echo", "parameters": { "a": "{{createAuthor.id}}", "b": "{{createAuthor._id.x}}",
+            "beside": "{{createAuthor.$content[0].data}}" } },
     ] }));
     expect![[r#"
         warning[plan.path_not_in_output] tools[1].parameters.a: `{{createAuthor.id}}`: the output of `demo.createAuthor` has no `id` (did you mean `_id`?)
