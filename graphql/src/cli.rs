@@ -57,8 +57,10 @@ use crate::{
     schema,
 };
 
-/// What would log codes, tokens and whole messages, whatever is asked for.
-const NEVER_LOGGED: [&str; 2] = ["rmcp::transport::auth=info", "rmcp::service=debug"];
+/// What would log codes, tokens, whole messages, and what providers answer, of which some repeat the
+/// key: whatever is asked for.
+const NEVER_LOGGED: [&str; 3] =
+    ["rmcp::transport::auth=info", "rmcp::service=debug", "genai=off"];
 
 /// How a command ended, as the status of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,11 +175,13 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Worker => serve::worker(&session).await,
         Command::Run(args) => run::run(&session, args).await,
         Command::Plan(args) => planning::plan(&session, args).await,
+        Command::Agent(args) => run::agent(&session, args).await,
         Command::Revise { plan, file } => planning::revise(&session, &plan, &file).await,
         Command::Execute(args) => run::execute(&session, args).await,
         Command::Watch { id } => run::watch(&session, &id).await,
         Command::Resume { id } => steer::resume(&session, &id).await,
         Command::Retry { id, from_step } => steer::retry(&session, &id, from_step).await,
+        Command::Replan { id, planning } => steer::replan(&session, &id, &planning).await,
         Command::Save(args) => saved::save(&session, args).await,
         Command::Unsave { name } => saved::unsave(&session, &name).await,
         Command::Export(args) => saved::export(&session, args).await,
