@@ -19,6 +19,7 @@ mod follow;
 mod house;
 mod inspect;
 mod lists;
+mod login;
 mod mcp;
 mod models;
 mod paint;
@@ -56,6 +57,11 @@ use crate::{
     config::{Config, Environment},
     schema,
 };
+
+/// What would log codes, tokens, whole messages, and what providers answer, of which some repeat the
+/// key: whatever is asked for.
+const NEVER_LOGGED: [&str; 3] =
+    ["rmcp::transport::auth=info", "rmcp::service=debug", "genai=off"];
 
 /// How a command ended, as the status of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,11 +149,10 @@ fn log(environment: &Environment) {
     let wanted = environment.log.as_deref().unwrap_or("warn");
     let filter = tracing_subscriber::EnvFilter::try_new(wanted)
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    // It logs what providers answer, and some repeat the key.
-    let filter = match "genai=off".parse() {
-        Ok(silent) => filter.add_directive(silent),
-        Err(_) => filter,
-    };
+    let filter = NEVER_LOGGED
+        .iter()
+        .filter_map(|it| it.parse().ok())
+        .fold(filter, tracing_subscriber::EnvFilter::add_directive);
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -196,6 +201,8 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::List { what } => lists::list(&session, what).await,
         Command::Blob { id, output } => blob::blob(&session, &id, output.as_deref()).await,
         Command::Tools { what } => tools::tools(&session, what).await,
+        Command::Login { set, no_browser } => login::login(&session, &set, no_browser).await,
+        Command::Logout { set } => login::logout(&session, &set).await,
         Command::Models { what } => models::models(&session, what).await,
         Command::Toolsets { what } => tools::toolsets(&session, what).await,
         Command::Toolkit { what } => toolkit::toolkit(&session, what).await,

@@ -6,6 +6,7 @@ mod commands;
 mod executions;
 mod features;
 mod home;
+mod login;
 mod mcp;
 mod models;
 mod plans;

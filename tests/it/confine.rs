@@ -24,7 +24,6 @@ use shared::tool::ToolError;
 use tempfile::TempDir;
 use tests::{
     binary::faber,
-    kernel::has_views,
     toolset::Connected,
 };
 

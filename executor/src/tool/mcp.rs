@@ -14,6 +14,8 @@ mod keeper;
 mod line;
 mod link;
 mod message;
+pub mod oauth;
+mod secrets;
 mod server;
 mod tokens;
 mod wire;

@@ -159,6 +159,21 @@ pub(super) enum Command {
         #[command(subcommand)]
         what: Toolsets,
     },
+    /// Log in to an MCP server that is told by OAuth who calls.
+    Login {
+        /// The toolset.
+        #[arg(value_name = "TOOLSET")]
+        set: String,
+        /// Only say where to go, and open nothing.
+        #[arg(long)]
+        no_browser: bool,
+    },
+    /// Forget a login, and tell the server so.
+    Logout {
+        /// The toolset.
+        #[arg(value_name = "TOOLSET")]
+        set: String,
+    },
     /// Show the toolkit: which tools go with which actions.
     Toolkit {
         /// What to do with it.

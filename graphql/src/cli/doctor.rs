@@ -11,6 +11,7 @@ use std::{
 
 use executor::{
     limits::{CallLimits, Limited},
+    tool::mcp::oauth::NEEDS_LOGIN,
     toolbox::{SetStatus, ToolSet, Toolbox},
 };
 use planner::embed::Choice;
@@ -229,10 +230,19 @@ fn of_set(set: &ToolSet) -> Check {
         name: format!("toolset {}", set.name),
         found,
         help: if set.left_out.is_empty() {
-            "see that its `source` in the configuration starts by hand, or remove the set"
+            help_of(&set.status)
         } else {
             "correct the tool where it is described, or remove it"
         },
+    }
+}
+
+fn help_of(status: &SetStatus) -> &'static str {
+    match status {
+        SetStatus::Failed { error } if error.contains(NEEDS_LOGIN) => {
+            "log in on this machine, as the user that runs Faber, or remove the set"
+        }
+        _ => "see that its `source` in the configuration starts by hand, or remove the set",
     }
 }
 

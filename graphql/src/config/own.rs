@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use executor::sources::SetConfig;
+use executor::{sources::SetConfig, tool::mcp::oauth::Logins};
 
 use super::{Config, FILE};
 
@@ -37,6 +37,11 @@ impl Config {
 }
 
 impl Config {
+    /// Returns where is kept what people were granted by servers.
+    pub fn logins(&self) -> Logins {
+        Logins::new(self.data.join("logins"))
+    }
+
     /// Returns the programs that tools and servers of the configuration run, where they are paths.
     pub fn own_programs(&self) -> Vec<PathBuf> {
         self.toolsets.value.iter().flat_map(SetConfig::programs).collect()

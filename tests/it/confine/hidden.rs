@@ -8,9 +8,9 @@ use executor::{
 };
 use serde_json::json;
 use shared::tool::{ErrorCode, ToolError};
-use tests::binary::faber;
+use tests::{binary::faber, kernel::has_views};
 
-use super::{World, order};
+use super::{World, order, support};
 
 #[tokio::test]
 async fn a_command_does_not_touch_what_is_faber_s_own() {
