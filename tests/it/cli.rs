@@ -6,6 +6,7 @@ mod commands;
 mod executions;
 mod features;
 mod home;
+mod hostile;
 mod mcp;
 mod plans;
 mod selection;
