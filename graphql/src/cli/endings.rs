@@ -268,7 +268,16 @@ mod tests {
                     { "stepId": "d", "state": "SKIPPED", "skipReason": "execution_failed" },
                 ],
             }),
-            expect![[""]],
+            expect![[r#"
+                warning: a: {{x}}␍left
+                error[tool.failed]: pay[x]: declined⏎faber approve everything ␛[2J
+                   = given: shop.pay {"amount":42}
+                   = not tried again: all of its 3 attempts were used
+                   = did not run: `b` and `c`
+                   = never began: `d`
+                not undone[tool.failed]: a: no
+                again: faber retry exec_1_aaaaaaaaa --from-step 'pay[x]'
+                FAILED  1 of 5 steps done, 1 failed, 3 skipped in 1.2 s  exec_1_aaaaaaaaa"#]],
         );
         let dry = |failed: u64| {
             json!({ "executionId": "exec_1_aaaaaaaaa", "dryRun": true, "total": 7,

@@ -175,6 +175,13 @@ fn origin(request: &Value, execution: &Value) -> String {
             parts.push(format!("{n} {}", if n == 1 { one } else { many }));
         }
     }
+    if let Some(usage) = of("usage").last() {
+        let usage = &usage["content"];
+        let tokens = |key: &str| usage["tokens"][key].as_u64().unwrap_or(0);
+        let took = usage["ms"].as_f64().map(|it| format!(" in {}", duration(it)));
+        let took = took.unwrap_or_default();
+        parts.push(format!("{} tokens in and {} out{took}", tokens("input"), tokens("output")));
+    }
     let plan = &execution["plan"];
     let steps = plan["tools"].as_array().map_or(0, Vec::len);
     let by = match plan["planner"].as_str() {

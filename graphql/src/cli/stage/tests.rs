@@ -64,8 +64,28 @@ fn check(drawn: String, expected: Expect) {
 
 #[test]
 fn every_step_of_a_short_plan_has_a_line() {
-    check(draw(&plan(), WINDOW, &[], 0.0), expect![[""]]);
-    check(draw(&plan(), WINDOW, &events(), 1.5), expect![[""]]);
+    check(
+        draw(&plan(), WINDOW, &[], 0.0),
+        expect![[r#"
+          1 · read
+            · flaky
+          2 · each
+            · pay
+            · sub
+          3 · end"#]],
+    );
+    check(
+        draw(&plan(), WINDOW, &events(), 1.5),
+        expect![[r#"
+          1 ✓ read   500 ms
+            ↻ flaky  attempt 2 of 4 in 1.5 s  tool.failed: upstream said 503⏎and ␛[2J …
+          2 ⠇ each   1.0 s  ░░░░░░░░░░░░░░░░ 1/300
+              ✗ each[7]  tool.failed
+            ? pay    waits for approval  faber approve exec_1_aaaaaaaaa pay
+            ⠇ sub    500 ms
+          3 · end
+        ████░░░░░░░░░░░░░░░░░░░░ 1/6 steps  1.5 s"#]],
+    );
     let mut more = events();
     more.extend([
         (3.0, "step_started", "flaky", json!({ "attempt": 2 })),
@@ -85,12 +105,32 @@ fn every_step_of_a_short_plan_has_a_line() {
             json!({ "error": { "code": "step.rejected", "message": "no" } }),
         ),
     ]);
-    check(draw(&plan(), WINDOW, &more, 4.0), expect![[""]]);
+    check(
+        draw(&plan(), WINDOW, &more, 4.0),
+        expect![[r#"
+          1 ✓ read   500 ms
+            ✓ flaky  500 ms
+          2 ✗ each   3.5 s  tool.failed
+              ✗ each[7]  tool.failed
+            ✗ pay    step.rejected
+            ○ sub    3.0 s  cancelled
+          3 ○ end    skipped
+        ████████████████████████ 6/6 steps  4.0 s"#]],
+    );
 }
 
 #[test]
 fn a_small_window_has_what_matters() {
-    check(draw(&plan(), Size { lines: 7, columns: 60 }, &events(), 1.5), expect![[""]]);
+    check(
+        draw(&plan(), Size { lines: 7, columns: 60 }, &events(), 1.5),
+        expect![[r#"
+            ↻ flaky  attempt 2 of 4 in 1.5 s  tool.failed: upstrea…
+          2 ⠇ each   1.0 s  ░░░░░░░░░░░░░░░░ 1/300
+              ✗ each[7]  tool.failed
+            ? pay    waits for approval  faber approve exec_1_aaaa…
+            … and 3 more
+        ████░░░░░░░░░░░░░░░░░░░░ 1/6 steps  1.5 s"#]],
+    );
 }
 
 #[test]
@@ -109,7 +149,29 @@ fn layers_of_a_long_plan_are_folded() {
     }
     let error = json!({ "error": { "code": "tool.failed", "message": "no" } });
     log.push((1.5, "step_failed", names[45].as_str(), error));
-    check(draw(&plan, WINDOW, &log, 2.0), expect![[""]]);
+    check(
+        draw(&plan, WINDOW, &log, 2.0),
+        expect![[r#"
+          1–2 ✓ 40 steps  l0s0, l0s1, l0s2, …
+          3 ▸ 6/20 steps  l2s0, l2s1, l2s2, …
+            ✗ l2s5    1.5 s  tool.failed
+            ⠴ l2s6    2.0 s
+            ⠴ l2s7    2.0 s
+            ⠴ l2s8    2.0 s
+            ⠴ l2s9    2.0 s
+            ⠴ l2s10   2.0 s
+            ⠴ l2s11   2.0 s
+            ⠴ l2s12   2.0 s
+            ⠴ l2s13   2.0 s
+            ⠴ l2s14   2.0 s
+            ⠴ l2s15   2.0 s
+            ⠴ l2s16   2.0 s
+            ⠴ l2s17   2.0 s
+            ⠴ l2s18   2.0 s
+            ⠴ l2s19   2.0 s
+          4–100 · 1940 steps  l3s0, l3s1, l3s2, …
+        ░░░░░░░░░░░░░░░░░░░░░░░░ 46/2000 steps  2.0 s"#]],
+    );
     for lines in [1, 2, 5, 10] {
         let drawn = draw(&plan, Size { lines, columns: 40 }, &log, 2.0);
         assert!(drawn.lines().count() <= lines.max(2), "{lines}: {drawn}");
