@@ -25,6 +25,7 @@ mod models;
 mod paint;
 mod plain;
 mod planning;
+mod printed;
 mod progress;
 mod prune;
 mod remote;
@@ -166,6 +167,11 @@ fn log(environment: &Environment) {
     let wanted = environment.log.as_deref().unwrap_or("warn");
     let filter = tracing_subscriber::EnvFilter::try_new(wanted)
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    // It logs what providers answer, and some repeat the key.
+    let filter = match "genai=off".parse() {
+        Ok(silent) => filter.add_directive(silent),
+        Err(_) => filter,
+    };
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| screen::Log)
@@ -182,18 +188,25 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Schema => return text(&screen, "schema", &schema::sdl()),
         _ => (),
     }
-    let config = Config::load(&cli.flags(), &environment)?;
+    let flags = cli.flags();
+    if matches!(cli.command, Command::Doctor) {
+        let (config, faults) = Config::load_what_works(&flags, &environment)?;
+        return doctor::doctor(&Session { config, environment, screen }, faults).await;
+    }
+    let config = Config::load(&flags, &environment)?;
     let session = Session { config, environment, screen };
     match cli.command {
         Command::Serve { .. } => serve::serve(&session).await,
         Command::Worker => serve::worker(&session).await,
         Command::Run(args) => run::run(&session, args).await,
         Command::Plan(args) => planning::plan(&session, args).await,
+        Command::Agent(args) => run::agent(&session, args).await,
         Command::Revise { plan, file } => planning::revise(&session, &plan, &file).await,
         Command::Execute(args) => run::execute(&session, args).await,
         Command::Watch { id } => run::watch(&session, &id).await,
         Command::Resume { id } => steer::resume(&session, &id).await,
         Command::Retry { id, from_step } => steer::retry(&session, &id, from_step).await,
+        Command::Replan { id, planning } => steer::replan(&session, &id, &planning).await,
         Command::Save(args) => saved::save(&session, args).await,
         Command::Unsave { name } => saved::unsave(&session, &name).await,
         Command::Export(args) => saved::export(&session, args).await,
@@ -212,8 +225,10 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Toolkit { what } => toolkit::toolkit(&session, what).await,
         Command::Bench(args) => doctor::bench(&session, &args).await,
         Command::Config => doctor::config(&session),
-        Command::Doctor => doctor::doctor(&session).await,
-        Command::BlogMcp { .. } | Command::Completions { .. } | Command::Schema => {
+        Command::Doctor
+        | Command::BlogMcp { .. }
+        | Command::Completions { .. }
+        | Command::Schema => {
             unreachable!("answered before there was a configuration")
         }
     }

@@ -3,14 +3,18 @@
 
 mod access;
 mod again;
+mod agents;
 mod candidates;
 mod dry;
 mod error;
 mod export;
 mod inputs;
 mod learning;
+mod planners;
 mod planning;
+mod pruning;
 mod remembered;
+mod replanning;
 mod saved;
 mod select;
 mod steering;
@@ -43,8 +47,10 @@ use shared::{
     store::{self, Store, StoreError},
 };
 
+pub(crate) use self::pruning::{before, prune_some};
 pub use self::{
     again::BulkAction,
+    agents::AgentOptions,
     error::EngineError,
     export::{as_file, as_input},
     planning::{PlanningOptions, Verdict},
@@ -64,7 +70,9 @@ pub struct Engine {
     control: Control,
     toolbox: Toolbox,
     registry: Registry,
+    /// The planner that needs no model.
     planner: Arc<dyn Planner>,
+    modelled: Option<planners::Modelled>,
     choosing: select::Choosing,
     embedders: Arc<Embedders>,
     /// Whether plans are taken again that were made of the same query.
@@ -107,6 +115,7 @@ impl Engine {
             toolbox: registry.toolbox().clone(),
             registry,
             planner,
+            modelled: None,
             choosing: select::Choosing::default(),
             embedders: Arc::new(embedders),
             plan_cache: PlanCache::default(),
@@ -268,7 +277,7 @@ impl Engine {
         self.begin(&plan, order, subject).await
     }
 
-    async fn begin(
+    pub(super) async fn begin(
         &self,
         plan: &Arc<Plan>,
         order: Order,

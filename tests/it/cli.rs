@@ -8,6 +8,7 @@ mod features;
 mod home;
 mod hostile;
 mod mcp;
+mod models;
 mod plans;
 mod selection;
 mod serving;

@@ -1,6 +1,7 @@
 //! What this process works with: the configuration, whether it works, and how fast.
 
 mod clashes;
+mod models;
 mod safety;
 
 use std::{
@@ -23,7 +24,7 @@ use super::{
     paint::Paint,
     plain,
 };
-use crate::config::{Config, Origin, variable};
+use crate::config::{Config, Faults, Origin, variable};
 
 /// Prints the effective configuration, and where each value came from.
 pub(super) fn config(session: &Session) -> Result<Ending, Failure> {
@@ -76,16 +77,11 @@ struct Check {
     help: &'static str,
 }
 
-/// Says what is missing or unreachable, and how to mend it.
-pub(super) async fn doctor(session: &Session) -> Result<Ending, Failure> {
-    let mut checks = vec![Check {
-        name: "configuration".to_owned(),
-        found: Ok(match &session.config.file {
-            Some(file) => file.display().to_string(),
-            None => "no file; everything as it comes".to_owned(),
-        }),
-        help: "",
-    }];
+/// Says what is missing or unreachable, and how to mend it. Where something is wrong with the
+/// configuration, the rest is looked at as far as it is known.
+pub(super) async fn doctor(session: &Session, faults: Faults) -> Result<Ending, Failure> {
+    let Faults { wrong, is_read } = faults;
+    let mut checks = configuration(session, wrong);
     if let Some(server) = &session.config.server {
         checks.push(server_answers(session, &server.value).await);
     } else {
@@ -97,9 +93,14 @@ pub(super) async fn doctor(session: &Session) -> Result<Ending, Failure> {
             variable,
         ));
         checks.extend(safety::secrets(&session.config.toolsets.value, variable));
-        let store = store_works(session).await;
-        let works = store.found.is_ok();
-        checks.push(store);
+        checks.extend(models::planner(&session.config).await);
+        let mut works = is_read;
+        // Of a file that cannot be read nobody knows which store it names.
+        if is_read || session.config.store.origin != Origin::Default {
+            let store = store_works(session).await;
+            works &= store.found.is_ok();
+            checks.push(store);
+        }
         if works {
             checks.extend(toolsets_connect(session).await?);
         }
@@ -107,6 +108,22 @@ pub(super) async fn doctor(session: &Session) -> Result<Ending, Failure> {
     print(session, &checks)?;
     let is_well = checks.iter().all(|it| it.found.is_ok());
     Ok(if is_well { Ending::Done } else { Ending::Unreachable })
+}
+
+fn configuration(session: &Session, wrong: Vec<String>) -> Vec<Check> {
+    let check = |found| Check {
+        name: "configuration".to_owned(),
+        found,
+        help: "correct the file; until then no other command works with it",
+    };
+    if wrong.is_empty() {
+        let found = match &session.config.file {
+            Some(file) => file.display().to_string(),
+            None => "no file; everything as it comes".to_owned(),
+        };
+        return vec![check(Ok(found))];
+    }
+    wrong.into_iter().map(|it| check(Err(it))).collect()
 }
 
 async fn server_answers(session: &Session, url: &str) -> Check {

@@ -27,6 +27,8 @@ struct Kind {
     field: &'static str,
     filter: &'static str,
     object: &'static str,
+    /// Selects what `--json` prints of each.
+    whole: fn(&Shape) -> String,
     headings: &'static [&'static str],
     /// What people are shown besides, of other objects.
     more: &'static str,
@@ -37,6 +39,7 @@ const REQUESTS: Kind = Kind {
     field: "requests",
     filter: "RequestFilter",
     object: "Request",
+    whole: |shape| shape.scalars("Request"),
     headings: &["REQUEST", "STATE", "CREATED", "TOOK", "QUERY"],
     // The newest may be parts of what was asked for.
     more: "executions(last: 5) { state startedAt finishedAt parentExecutionId }",
@@ -52,6 +55,7 @@ const PLANS: Kind = Kind {
     field: "plans",
     filter: "PlanFilter",
     object: "Plan",
+    whole: Shape::plan,
     headings: &["PLAN", "VERSION", "STEPS", "CREATED", "QUERY"],
     more: "",
     row: |it, _| {
@@ -65,6 +69,7 @@ const EXECUTIONS: Kind = Kind {
     field: "executions",
     filter: "ExecutionFilter",
     object: "Execution",
+    whole: Shape::execution,
     headings: &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", "PLAN"],
     more: "",
     row: |it, paint| {
@@ -119,25 +124,57 @@ impl Kind {
         filter: Map<String, Value>,
         part: Part,
     ) -> Result<(), Failure> {
-        let mut fields = Shape::of(client).await?.scalars(self.object);
-        if !session.screen.json && !self.more.is_empty() {
+        let shape = Shape::of(client).await?;
+        let screen = &session.screen;
+        let mut fields =
+            if screen.json { (self.whole)(&shape) } else { shape.scalars(self.object) };
+        if !screen.json && !self.more.is_empty() {
             fields = format!("{} {} }}", fields.trim_end_matches([' ', '}']), self.more);
         }
+        let (nodes, more) = self.read(client, &fields, filter, part).await?;
+        print(screen, &Value::Array(nodes), self.headings, self.row)?;
+        if let Some(cursor) = more {
+            screen.say(&screen.err.dim(format!("there are more: --after {cursor}")));
+        }
+        Ok(())
+    }
+
+    /// Reads one page, in pieces that an answer has room for. Returns the cursor of its end if there
+    /// is more behind that.
+    async fn read(
+        &self,
+        client: &Client,
+        fields: &str,
+        filter: Map<String, Value>,
+        Part { first, mut after }: Part,
+    ) -> Result<(Vec<Value>, Option<String>), Failure> {
         let Self { field, filter: filter_type, .. } = self;
         let query = format!(
             "query($filter: {filter_type}, $first: Int, $after: String) \
              {{ {field}(filter: $filter, first: $first, after: $after) \
              {{ nodes {fields} pageInfo {{ hasNextPage endCursor }} }} }}"
         );
-        let variables = json!({ "filter": filter, "first": part.first, "after": part.after });
-        let found = client.field(&query, variables).await?;
-        let screen = &session.screen;
-        print(screen, &found["nodes"], self.headings, self.row)?;
-        if found["pageInfo"]["hasNextPage"] == true {
-            let cursor = found["pageInfo"]["endCursor"].as_str().unwrap_or_default();
-            screen.say(&screen.err.dim(format!("there are more: --after {cursor}")));
+        let mut nodes: Vec<Value> = Vec::new();
+        let mut piece = first;
+        loop {
+            let left = first.saturating_sub(i32::try_from(nodes.len()).unwrap_or(i32::MAX));
+            let asked = piece.min(left);
+            let variables = json!({ "filter": filter, "first": asked, "after": after });
+            let found = match client.field(&query, variables).await {
+                Err(err) if err.code == "LIMIT_EXCEEDED" && asked > 1 => {
+                    piece = asked / 2;
+                    continue;
+                }
+                found => found?,
+            };
+            nodes.extend(render::list(&found["nodes"]).cloned());
+            let page = &found["pageInfo"];
+            let more = page["endCursor"].as_str().filter(|_| page["hasNextPage"] == true);
+            after = more.map(str::to_owned);
+            if after.is_none() || usize::try_from(first).is_ok_and(|it| nodes.len() >= it) {
+                return Ok((nodes, after));
+            }
         }
-        Ok(())
     }
 }
 

@@ -8,12 +8,12 @@ use shared::diagnostic::Diagnostic;
 
 use super::{
     Ending, Session,
-    args::{ExecuteArgs, Options, RunArgs, api_name},
+    args::{AgentArgs, ExecuteArgs, Options, RunArgs, api_name},
     client::Client,
     failure::Failure,
     follow::{Purpose, follow},
     house::{House, Need},
-    planning, render,
+    planning, printed, render,
     steer::{EXECUTION, find},
 };
 use crate::{config::yaml, engine::as_input};
@@ -27,6 +27,27 @@ pub(super) async fn run(session: &Session, args: RunArgs) -> Result<Ending, Fail
     let options = options(&args.options).await?;
     let house = House::open(session, Need::Driving).await?;
     let ending = match begin(session, house.client(), &args, (input, options)).await {
+        Ok(execution) => follow(session, &house, &execution, Purpose::Drive).await,
+        Err(failure) => Err(failure),
+    };
+    house.close().await;
+    ending
+}
+
+/// Lets a model do what is asked, shows how it goes and prints the outputs.
+pub(super) async fn agent(session: &Session, args: AgentArgs) -> Result<Ending, Failure> {
+    let mut options = Map::from_iter([("maxToolTurns".to_owned(), json!(args.max_tool_turns))]);
+    if !args.toolsets.is_empty() {
+        options.insert("toolSets".to_owned(), json!(args.toolsets));
+    }
+    options.extend(args.planner.map(|it| ("planner".to_owned(), json!(it))));
+    let house = House::open(session, Need::Driving).await?;
+    let begin = format!(
+        "mutation($query: String!, $options: AgentOptions) \
+         {{ runAgent(query: $query, options: $options) {{ {EXECUTION} }} }}"
+    );
+    let variables = json!({ "query": args.query, "options": options });
+    let ending = match house.client().field(&begin, variables).await {
         Ok(execution) => follow(session, &house, &execution, Purpose::Drive).await,
         Err(failure) => Err(failure),
     };
@@ -88,10 +109,18 @@ fn as_json(text: &str) -> Result<Cow<'_, str>, String> {
     Ok(Cow::Owned(yaml::value(text)?.to_string()))
 }
 
-/// Reads the JSON of a plan, as the API takes it, or says everything that is wrong with it.
+/// Reads the JSON of a plan, written or printed, as the API takes it, or says everything that is
+/// wrong with it.
 pub(super) fn draft(json: &str) -> Result<(Value, Vec<Diagnostic>), Vec<Diagnostic>> {
-    let draft = compile::parse(json)?;
-    let mut input: Value = serde_json::from_str(json).expect("it was just read as a draft");
+    let Ok(mut input) = serde_json::from_str::<Value>(json) else {
+        // Why it is no JSON is the compiler's to say.
+        return compile::parse(json).map(|it| (Value::Null, it.notices));
+    };
+    let written = input.clone();
+    printed::as_draft(&mut input)
+        .map_err(|why| vec![Diagnostic::error("plan.invalid_json", "", why)])?;
+    let changed = (input != written).then(|| input.to_string());
+    let draft = compile::parse(changed.as_deref().unwrap_or(json))?;
     as_input(&mut input);
     Ok((input, draft.notices))
 }

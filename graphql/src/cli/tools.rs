@@ -127,11 +127,15 @@ async fn switch(
     );
     let change = client.field(&query, json!({ "names": names })).await?;
     let screen = &session.screen;
+    let switched = match mutation {
+        "activateToolSets" => "switched on",
+        _ => "switched off",
+    };
     if screen.json {
         screen.print_json(&change)?;
     } else {
         for (list, what) in [
-            ("changed", "switched"),
+            ("changed", switched),
             ("notFound", "there is no such toolset"),
             ("refused", "always switched on"),
         ] {
@@ -229,9 +233,21 @@ async fn load(
             tool["run"] = json!({});
         }
         let name = tool["name"].clone();
-        let query = "mutation($input: ToolInput!) { registerTool(input: $input) { name } }";
+        let query = "mutation($input: ToolInput!) \
+                     { registerTool(input: $input) { qualifiedName shadowedBy } }";
         let status = match client.field(query, json!({ "input": tool })).await {
-            Ok(_) => "OK",
+            Ok(tool) => {
+                if let Some(other) = tool["shadowedBy"].as_str() {
+                    let own = text(&tool, "qualifiedName");
+                    let told = format!(
+                        "`{}` means `{}`: this one is `{own}`",
+                        plain::said(&name),
+                        plain::line(other)
+                    );
+                    session.screen.say(&session.screen.err.yellow(told));
+                }
+                "OK"
+            }
             Err(failure) if failure.code == "CONFLICT" => "ALREADY EXISTS",
             Err(failure) => return Err(failure),
         };

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use planner::{
     Note, PlanningError, Proposal,
+    catalog::Catalog,
     draft::{Draft, SubDraft},
+    nearest::did_you_mean,
 };
 use serde_json::{Value, json};
 use shared::{
@@ -16,14 +18,16 @@ use shared::{
     store::StoreError,
 };
 
-use super::{Engine, EngineError, candidates::MAX_TOOLS};
+use super::{Engine, EngineError, candidates::MAX_TOOLS, planners::Compiling};
 
 /// How often an identifier or a version that is taken is drawn again.
 const DRAWS: usize = 8;
 /// Who is said to have made a plan that nobody asked for in words.
 pub(super) const EXPLICIT: &str = "explicit";
-/// How much of a derived query is kept.
+/// How much is kept of a query that was derived, or is too long.
 const DERIVED_QUERY: usize = 200;
+/// The most tools that a planner can be shown.
+const MOST_TOOLS: usize = 1_000;
 
 /// How a plan is made.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,8 +38,8 @@ pub struct PlanningOptions {
     pub tool_sets: Vec<String>,
     /// Only tools that the toolkit recommends for these actions; empty means all.
     pub actions: Vec<String>,
-    /// The most tools that the planner is shown.
-    pub max_tools: Option<usize>,
+    /// The most tools that the planner is shown, 1 to 1000.
+    pub max_tools: Option<i32>,
 }
 
 /// What compiling a draft gave: a plan unless a diagnostic is an error.
@@ -54,55 +58,94 @@ impl Engine {
         query: &str,
         options: &PlanningOptions,
     ) -> Result<Arc<Plan>, EngineError> {
+        let too_long = check_length(query);
+        let kept = if too_long.is_err() { beginning(query) } else { query.to_owned() };
+        let request = self.new_request(&kept).await?;
+        let planned = match too_long {
+            Ok(()) => self.plan_under(&request, options).await,
+            Err(err) => Err(err),
+        };
+        match planned {
+            Err(err) if err.request().is_none() => {
+                // Whoever is refused learns why, also where the store cannot be told.
+                let entry = self.entry("error", told(&err));
+                if let Err(lost) = self.store.add_transcript(request.id, &[entry]).await {
+                    tracing::warn!(request = %request.id, %lost, "cannot keep why there is no plan");
+                }
+                Err(err.under(request.id))
+            }
+            planned => planned,
+        }
+    }
+
+    async fn plan_under(
+        &self,
+        request: &Request,
+        options: &PlanningOptions,
+    ) -> Result<Arc<Plan>, EngineError> {
+        let query = request.query.as_str();
         check_query(query)?;
-        let sets = tool_sets(&options.tool_sets)?;
-        self.check_planner(options.planner.as_deref())?;
+        let max_tools = max_tools(options.max_tools)?;
+        let planner = self.planner(options.planner.as_deref())?;
+        let sets = self.known_sets(&options.tool_sets).await?;
         let near = self.near(&options.actions).await?;
-        let request = self.new_request(query).await?;
         let catalog = self.catalog().await.only(&sets);
         let catalog = near.map_or_else(|| catalog.clone(), |it| catalog.among(&it));
-        let max_tools = options.max_tools.unwrap_or(MAX_TOOLS);
         let candidates = self.candidates(query, &catalog, max_tools).await;
-        let mut transcript = vec![self.entry("selection", candidates.told)];
-        let key = self.memory_key(query, &candidates.catalog);
-        let remembered = self.remembered(key.as_ref(), &catalog).await?;
+        let transcript = vec![self.entry("selection", candidates.told)];
+        let key = self.memory_key(planner.name(), query, &candidates.catalog);
+        let remembered = self.remembered(planner.name(), key.as_ref(), &catalog).await?;
         let is_new = remembered.is_none();
+        let judge = Compiling { engine: self, request: request.id, catalog: &catalog };
         let proposed = match remembered {
             Some(proposal) => Ok(proposal),
-            None => self.planner.propose(query, &candidates.catalog).await,
+            None => planner.propose_checked(query, &candidates.catalog, &judge).await,
         };
-        let (draft, warnings) = match proposed {
-            Ok(Proposal { draft, notes, warnings }) => {
-                transcript.extend(self.entries(notes));
-                (draft, warnings)
-            }
-            Err(err) => return Err(self.no_proposal(request.id, transcript, err).await),
+        let about = self.about(request.id, 1, query.to_owned(), planner.name());
+        let (plan, Proposal { draft, warnings, .. }) =
+            self.made(about, &catalog, proposed, transcript).await?;
+        if let Some(key) = key.filter(|_| is_new) {
+            self.remember(&key, request.id, &draft, &warnings).await;
+        }
+        Ok(plan)
+    }
+
+    /// Makes a plan of what a planner proposed and keeps it. How it came to be, or to nothing, is
+    /// kept as well.
+    pub(super) async fn made(
+        &self,
+        about: About,
+        catalog: &Catalog,
+        proposed: Result<Proposal, PlanningError>,
+        mut transcript: Vec<TranscriptEntry>,
+    ) -> Result<(Arc<Plan>, Proposal), EngineError> {
+        let request = about.request;
+        let mut proposal = match proposed {
+            Ok(proposal) => proposal,
+            Err(err) => return Err(self.no_proposal(request, transcript, err).await),
         };
-        let draft_json = serde_json::to_value(&draft).unwrap_or_default();
+        transcript.extend(self.entries(std::mem::take(&mut proposal.notes)));
+        let draft_json = serde_json::to_value(&proposal.draft).unwrap_or_default();
         transcript.push(self.entry("draft", draft_json));
-        let about = self.about(request.id, 1, query.to_owned(), self.planner.name());
-        let compiled = self.compile(&draft, about, &catalog).await?;
+        let compiled = self.compile(&proposal.draft, about, catalog).await?;
         if let Ok(plans) = &compiled {
             // What a planner made of a query is no more trusted than the query.
             self.check_plans(plans).await?;
         }
         let (inner, plan) = match compiled.and_then(own_last) {
-            Ok((inner, plan)) => (inner, plan.with_warnings(warnings.clone())),
+            Ok((inner, plan)) => (inner, plan.with_warnings(proposal.warnings.clone())),
             Err(diagnostics) => {
                 transcript.push(self.entry("diagnostics", json!(diagnostics)));
-                self.store.add_transcript(request.id, &transcript).await?;
-                return Err(EngineError::InvalidPlan { diagnostics, request: Some(request.id) });
+                self.store.add_transcript(request, &transcript).await?;
+                return Err(EngineError::InvalidPlan { diagnostics, request: Some(request) });
             }
         };
         self.keep_inner(inner).await?;
         let plan = self.keep(plan).await?;
         let summary = json!({ "planId": plan.id(), "version": plan.about().version });
         transcript.push(self.entry("plan", summary));
-        self.store.add_transcript(request.id, &transcript).await?;
-        if let Some(key) = key.filter(|_| is_new) {
-            self.remember(&key, request.id, &draft, &warnings).await;
-        }
-        Ok(plan)
+        self.store.add_transcript(request, &transcript).await?;
+        Ok((plan, proposal))
     }
 
     /// Compiles a draft and keeps nothing.
@@ -152,12 +195,15 @@ impl Engine {
             Some(id) => (id, self.next_version(id).await?),
             None => (self.new_request(&query).await?.id, 1),
         };
-        let about = About { request, version, ..plan.about().clone() };
+        let draft_json = serde_json::to_value(draft).unwrap_or_default();
+        let draft_entry = self.entry("draft", draft_json);
+        // It was compiled before there was a request; under that it is made now.
+        let created_at = self.clock.now();
+        let about = About { request, version, created_at, ..plan.about().clone() };
         self.keep_inner(inner).await?;
         let plan = self.keep(plan.with_about(about)).await?;
-        let draft_json = serde_json::to_value(draft).unwrap_or_default();
         let summary = json!({ "planId": plan.id(), "version": plan.about().version });
-        let entries = [self.entry("draft", draft_json), self.entry("plan", summary)];
+        let entries = [draft_entry, self.entry("plan", summary)];
         self.store.add_transcript(request, &entries).await?;
         let diagnostics = plan.diagnostics().to_vec();
         Ok(Verdict { plan: Some(plan), diagnostics })
@@ -179,16 +225,27 @@ impl Engine {
         self.create_plan(&draft).await
     }
 
-    fn check_planner(&self, wanted: Option<&str>) -> Result<(), EngineError> {
-        match wanted {
-            Some(name) if name != self.planner.name() => {
-                let have = self.planner.name();
-                Err(EngineError::InvalidArgument(format!(
-                    "there is no planner `{name}`; there is `{have}`"
-                )))
-            }
-            _ => Ok(()),
+    /// Returns the sets of these names, once it is certain which there are.
+    pub(super) async fn known_sets(
+        &self,
+        names: &[String],
+    ) -> Result<Vec<ToolSetName>, EngineError> {
+        if names.is_empty() {
+            return Ok(Vec::new());
         }
+        self.catch_up().await;
+        let known = self.sets();
+        let known = || known.iter().map(|it| it.name.as_str());
+        let missing = |name: &String| {
+            let help = did_you_mean(name, known())
+                .unwrap_or_else(|| "`faber toolsets list` lists them".to_owned());
+            EngineError::InvalidArgument(format!("there is no toolset `{}`: {help}", clip(name)))
+        };
+        let found = |name: &String| {
+            let name: ToolSetName = name.parse().ok()?;
+            known().any(|it| it == name.as_str()).then_some(name)
+        };
+        names.iter().map(|name| found(name).ok_or_else(|| missing(name))).collect()
     }
 
     async fn known_request(&self, id: &str) -> Result<RequestId, EngineError> {
@@ -197,7 +254,7 @@ impl Engine {
         self.store.request(id).await?.map(|it| it.id).ok_or_else(missing)
     }
 
-    async fn new_request(&self, query: &str) -> Result<Request, EngineError> {
+    pub(super) async fn new_request(&self, query: &str) -> Result<Request, EngineError> {
         for _ in 0..DRAWS {
             let created_at = self.clock.now();
             let id = RequestId::draw(created_at);
@@ -212,7 +269,7 @@ impl Engine {
     }
 
     /// Keeps a plan. If its identifier or version was taken meanwhile, it gets another.
-    async fn keep(&self, mut plan: Plan) -> Result<Arc<Plan>, EngineError> {
+    pub(super) async fn keep(&self, mut plan: Plan) -> Result<Arc<Plan>, EngineError> {
         for _ in 0..DRAWS {
             match self.store.put_plan(&plan).await {
                 Ok(()) => return Ok(Arc::new(plan)),
@@ -229,7 +286,7 @@ impl Engine {
         Err(StoreError::Taken.into())
     }
 
-    async fn next_version(&self, request: RequestId) -> Result<u32, EngineError> {
+    pub(super) async fn next_version(&self, request: RequestId) -> Result<u32, EngineError> {
         // Older versions may have been removed, so they are not counted.
         for id in self.store.plans_of(request).await?.into_iter().rev() {
             if let Some(newest) = self.store.plan(id).await? {
@@ -251,7 +308,7 @@ impl Engine {
         About { id, request, version, query, planner: planner.to_owned(), created_at }
     }
 
-    fn entry(&self, kind: &str, content: Value) -> TranscriptEntry {
+    pub(super) fn entry(&self, kind: &str, content: Value) -> TranscriptEntry {
         TranscriptEntry { at: self.clock.now(), kind: kind.to_owned(), content }
     }
 
@@ -275,10 +332,12 @@ impl Engine {
             PlanningError::Unavailable { notes, .. } => {
                 (notes, EngineError::PlannerUnavailable { message, request: request_id })
             }
+            PlanningError::Invalid { diagnostics, notes } => {
+                (notes, EngineError::InvalidPlan { diagnostics, request: request_id })
+            }
         };
         entries.extend(self.entries(notes));
-        let content = json!({ "code": error.code(), "message": error.to_string() });
-        entries.push(self.entry("error", content));
+        entries.push(self.entry("error", told(&error)));
         match self.store.add_transcript(request, &entries).await {
             Ok(()) => error,
             Err(err) => err.into(),
@@ -338,7 +397,33 @@ fn names_of(draft: &Draft) -> Vec<ToolName> {
     names
 }
 
-fn check_query(query: &str) -> Result<(), EngineError> {
+/// Returns what the transcript has of an error.
+fn told(error: &EngineError) -> Value {
+    json!({ "code": error.code(), "message": error.to_string() })
+}
+
+/// Returns the start of a query that is too long to be kept.
+fn beginning(query: &str) -> String {
+    let end = query.floor_char_boundary(DERIVED_QUERY);
+    format!("{}…", &query[..end])
+}
+
+/// Returns the start of a name that is nobody's.
+fn clip(name: &str) -> String {
+    name.chars().take(limits::NAME_BYTES).collect()
+}
+
+pub(super) fn max_tools(wanted: Option<i32>) -> Result<usize, EngineError> {
+    let Some(wanted) = wanted else { return Ok(MAX_TOOLS) };
+    match usize::try_from(wanted) {
+        Ok(most) if (1..=MOST_TOOLS).contains(&most) => Ok(most),
+        _ => Err(EngineError::InvalidArgument(format!(
+            "`maxTools` must be 1 to {MOST_TOOLS}, not {wanted}"
+        ))),
+    }
+}
+
+pub(super) fn check_query(query: &str) -> Result<(), EngineError> {
     if query.trim().is_empty() {
         let why = "`query` is empty: say in words what is to be done".to_owned();
         return Err(EngineError::InvalidArgument(why));
@@ -353,11 +438,4 @@ fn check_length(query: &str) -> Result<(), EngineError> {
         return Err(EngineError::LimitExceeded(why));
     }
     Ok(())
-}
-
-fn tool_sets(names: &[String]) -> Result<Vec<ToolSetName>, EngineError> {
-    let parsed = names.iter().map(|it| it.parse());
-    parsed
-        .collect::<Result<_, _>>()
-        .map_err(|err: shared::id::ParseIdError| EngineError::InvalidArgument(err.to_string()))
 }

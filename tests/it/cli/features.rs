@@ -140,7 +140,18 @@ async fn nothing_that_is_young_is_pruned() {
     home.json(&["run", "--plan", &plan], 0).await;
     let removed = home.json(&["prune", "--older-than", "1h"], 0).await;
     assert_eq!(removed, json!({ "executions": 0, "plans": 0, "requests": 0 }));
-    assert_eq!(home.json(&["list", "executions"], 0).await.as_array().map(Vec::len), Some(1));
+    let listed = home.json(&["list", "executions"], 0).await;
+    assert_eq!(listed.as_array().map(Vec::len), Some(1));
+    for (field, expected) in
+        [("steps", &json!("flow.noop")), ("plan", &json!("flow.noop")), ("outputs", &json!(null))]
+    {
+        let found = match field {
+            "steps" => &listed[0]["steps"][0]["toolName"],
+            "plan" => &listed[0]["plan"]["tools"][0]["toolName"],
+            _ => &listed[0]["executionResults"]["outputs"]["flow.noop"],
+        };
+        assert_eq!(found, expected, "{field}: {listed:#}");
+    }
     for age in ["30", "soon", "-1d"] {
         let refused = home.json(&["prune", &format!("--older-than={age}")], 2).await;
         assert_eq!(refused["error"]["code"], "INVALID_ARGUMENT", "{age}");

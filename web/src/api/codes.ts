@@ -90,6 +90,10 @@ export const CODES: Record<string, readonly [string, string]> = {
     "warning: by its schema, the output has no such field",
     "correct the path"
   ],
+  "plan.path_not_declared": [
+    "warning: the schema of the output says which fields there are, and not that one; it does not rule out others",
+    "correct the path, or nothing where it is there all the same"
+  ],
   "plan.invalid_mapping": [
     "outputMapping does not map paths to variables",
     "write {\"path in the output\": \"variable\"}"

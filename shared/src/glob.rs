@@ -1,0 +1,125 @@
+//! Patterns of tool names: `file_tools.*`, `blog.get?`.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// The most bytes of a pattern.
+const BYTES: usize = 256;
+
+/// A pattern of qualified tool names: `*` is any text, dots too, and `?` any one character.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Glob(String);
+
+/// A text that no tool could match.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no pattern of tools: write `set.name`, `set.*` or `*`")]
+pub struct GlobError(String);
+
+impl FromStr for Glob {
+    type Err = GlobError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // Qualified names have a dot, so that without one only a star can match.
+        let can_match = text.contains('.') || text.contains('*');
+        if !can_match || text.len() > BYTES || text.chars().any(char::is_whitespace) {
+            return Err(GlobError(text.chars().take(64).collect()));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Glob {
+    type Error = GlobError;
+
+    fn try_from(text: String) -> Result<Self, GlobError> {
+        text.parse()
+    }
+}
+
+impl From<Glob> for String {
+    fn from(glob: Glob) -> Self {
+        glob.0
+    }
+}
+
+impl fmt::Display for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Glob {
+    /// Returns whether the pattern names a set itself, not just as one of many.
+    pub fn names_set(&self, set: &str) -> bool {
+        self.0.strip_prefix(set).is_some_and(|rest| rest.starts_with('.'))
+    }
+
+    /// Returns whether a name matches. After a star it is enough to go back to the last one, so
+    /// this takes at most the product of the lengths.
+    pub fn matches(&self, name: &str) -> bool {
+        let (pattern, name): (Vec<char>, Vec<char>) =
+            (self.0.chars().collect(), name.chars().collect());
+        let (mut at, mut read) = (0, 0);
+        let mut star: Option<(usize, usize)> = None;
+        while read < name.len() {
+            match pattern.get(at) {
+                Some('*') => {
+                    star = Some((at, read));
+                    at += 1;
+                }
+                Some(it) if *it == '?' || *it == name[read] => {
+                    at += 1;
+                    read += 1;
+                }
+                _ => {
+                    let Some((place, taken)) = star else { return false };
+                    star = Some((place, taken + 1));
+                    (at, read) = (place + 1, taken + 1);
+                }
+            }
+        }
+        pattern[at..].iter().all(|it| *it == '*')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_and_question_marks() {
+        for (pattern, name, expected) in [
+            ("file_tools.*", "file_tools.glob", true),
+            ("file_tools.*", "file_tools.", true),
+            ("file_tools.*", "file_toolsx.glob", false),
+            ("file_tools.*", "my.file_tools.glob", false),
+            ("*", "a.b", true),
+            ("*.get", "blog.get", true),
+            ("*.get", "blog.getAll", false),
+            ("blog.create*", "blog.createAuthor", true),
+            ("blog.create*", "blog.deleteAuthor", false),
+            ("blog.?et", "blog.get", true),
+            ("blog.?et", "blog.et", false),
+            ("blog.createAuthor", "blog.createAuthor", true),
+            ("blog.createAuthor", "blog.createAuthors", false),
+            ("blog.createAuthor", "blog.CreateAuthor", false),
+            ("*a*b*.*", "xxaxxbxx.y", true),
+            ("*a*b*.*", "xxbxxaxx.y", false),
+            ("b[l]og.*", "blog.x", false),
+        ] {
+            let glob: Glob = pattern.parse().unwrap();
+            assert_eq!(glob.matches(name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn what_matches_nothing_is_refused() {
+        for text in ["", "blog", "bl?g", "a b.*", &format!("{}.*", "x".repeat(300))] {
+            assert!(text.parse::<Glob>().is_err(), "{text}");
+        }
+        let glob: Glob = format!("{}.b", "*a".repeat(100)).parse().unwrap();
+        assert!(!glob.matches(&"a".repeat(10_000)), "it ends");
+    }
+}
