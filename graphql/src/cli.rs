@@ -4,6 +4,7 @@
 //! Without `--server` the operations run in this process, over the store itself; with it they go
 //! to a running server. Everything in between is the same code.
 
+mod account;
 mod args;
 pub mod bench;
 mod blob;
@@ -23,12 +24,14 @@ mod login;
 mod mcp;
 mod models;
 mod paint;
+mod plain;
 mod planning;
 mod printed;
 mod progress;
 mod prune;
 mod remote;
 mod render;
+mod report;
 mod run;
 mod saved;
 mod screen;
@@ -36,13 +39,19 @@ mod select;
 mod serve;
 mod shape;
 mod signals;
+mod stage;
 mod steer;
 mod table;
 mod toolkit;
 mod tools;
 mod tree;
 
-use std::{ffi::OsString, process::ExitCode, sync::Arc};
+use std::{
+    ffi::OsString,
+    io::{self, Write as _},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use shared::clock::WallClock;
@@ -135,14 +144,29 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn refuse(err: &clap::Error, arguments: &[OsString], environment: &Environment) -> ExitCode {
     let is_help = matches!(err.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if is_help || !arguments.iter().any(|it| it == "--json") {
-        // Whoever closed the stream does not want to read it.
-        let _ = err.print();
+        say(err);
         return ExitCode::from(if is_help { 0 } else { 2 });
     }
     let text = err.to_string();
     let message = text.trim().trim_start_matches("error: ");
     let failure = Failure::new("INVALID_ARGUMENT", message);
     ExitCode::from(Screen::new(true, environment).fail(&failure))
+}
+
+/// Prints what `clap` has to say, in its colours; it repeats what was typed.
+fn say(err: &clap::Error) {
+    let is_coloured =
+        if err.use_stderr() { console::colors_enabled_stderr() } else { console::colors_enabled() };
+    let text = err.render();
+    let text = if is_coloured { text.ansi().to_string() } else { text.to_string() };
+    let lines: Vec<String> = text.lines().map(plain::coloured).collect();
+    let text = lines.join("\n");
+    // Whoever closed the stream does not want to read it.
+    let _ = if err.use_stderr() {
+        writeln!(io::stderr(), "{text}")
+    } else {
+        writeln!(io::stdout(), "{text}")
+    };
 }
 
 fn log(environment: &Environment) {
@@ -155,7 +179,7 @@ fn log(environment: &Environment) {
         .fold(filter, tracing_subscriber::EnvFilter::add_directive);
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| screen::Log)
         .with_ansi(console::colors_enabled_stderr())
         .with_target(false);
     // Tests may have installed another; theirs is as good.
@@ -197,7 +221,7 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Pause { id } => steer::pause(&session, &id).await,
         Command::Approve(args) => steer::approve(&session, args).await,
         Command::Signal { id, name, payload } => steer::signal(&session, &id, name, payload).await,
-        Command::Debug { id } => inspect::debug(&session, &id).await,
+        Command::Debug(args) => inspect::debug(&session, &args).await,
         Command::List { what } => lists::list(&session, what).await,
         Command::Blob { id, output } => blob::blob(&session, &id, output.as_deref()).await,
         Command::Tools { what } => tools::tools(&session, what).await,
@@ -242,7 +266,7 @@ fn text(screen: &Screen, name: &str, text: &str) -> Result<Ending, Failure> {
     if screen.json {
         screen.print_json(&serde_json::json!({ name: text }))?;
     } else {
-        screen.print(text.trim_end())?;
+        screen.document(text.trim_end())?;
     }
     Ok(Ending::Done)
 }

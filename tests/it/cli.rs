@@ -7,6 +7,7 @@ mod executions;
 mod features;
 mod home;
 mod login;
+mod hostile;
 mod mcp;
 mod models;
 mod plans;

@@ -129,10 +129,7 @@ pub(super) enum Command {
         older_than: String,
     },
     /// Show everything about a request: how the plan came to be, and every step of every run.
-    Debug {
-        /// `req_…`, or a `plan_…` or `exec_…` of it.
-        id: String,
-    },
+    Debug(DebugArgs),
     /// List requests, plans or executions, the newest first, or saved plans.
     List {
         /// What to list.
@@ -333,6 +330,16 @@ pub(super) struct Planning {
     /// The planner.
     #[arg(long, value_name = "NAME")]
     pub(super) planner: Option<String>,
+}
+
+/// What to tell about, and how much.
+#[derive(Args, Debug)]
+pub(super) struct DebugArgs {
+    /// `req_…`, or a `plan_…` or `exec_…` of it.
+    pub(super) id: String,
+    /// Show every value, and all of how the plan came to be.
+    #[arg(long)]
+    pub(super) full: bool,
 }
 
 /// What to execute, and how.

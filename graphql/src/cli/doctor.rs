@@ -23,6 +23,7 @@ use super::{
     failure::Failure,
     house::{House, Local, Need, open_store},
     paint::Paint,
+    plain,
 };
 use crate::config::{Config, Faults, Origin, variable};
 
@@ -35,7 +36,7 @@ pub(super) fn config(session: &Session) -> Result<Ending, Failure> {
         return Ok(Ending::Done);
     }
     let paint = screen.out;
-    let file = session.config.file.as_ref().map(|it| it.display().to_string());
+    let file = session.config.file.as_ref().map(|it| plain::line(&it.display().to_string()));
     let mut lines = vec![format!("file: {}", file.unwrap_or_else(|| paint.dim("none")))];
     for (key, value) in shown.as_object().into_iter().flatten().filter(|(key, _)| *key != "file") {
         match value.get("from") {
@@ -53,16 +54,18 @@ pub(super) fn config(session: &Session) -> Result<Ending, Failure> {
 }
 
 fn setting(key: &str, setting: &Value, lead: &str, paint: Paint) -> String {
-    let from = setting["from"].as_str().unwrap_or_default();
+    let from = plain::said(&setting["from"]);
     let note = paint.dim(format!("# {from}"));
     match &setting["value"] {
         Value::Array(items) => {
             let mut lines = vec![format!("{lead}{key}:  {note}")];
-            lines.extend(items.iter().map(|it| format!("{lead}  - {it}")));
+            lines.extend(
+                items.iter().map(|it| format!("{lead}  - {}", plain::line(&it.to_string()))),
+            );
             lines.join("\n")
         }
-        Value::String(text) => format!("{lead}{key}: {text}  {note}"),
-        other => format!("{lead}{key}: {other}  {note}"),
+        Value::String(text) => format!("{lead}{key}: {}  {note}", plain::line(text)),
+        other => format!("{lead}{key}: {}  {note}", plain::line(&other.to_string())),
     }
 }
 
@@ -255,20 +258,24 @@ fn print(session: &Session, checks: &[Check]) -> Result<(), Failure> {
         });
         return screen.print_json(&Value::Array(checks.collect()));
     }
-    let paint = screen.out;
-    let lines = checks.iter().map(|it| match &it.found {
-        Ok(found) => format!("{} {}  {}", paint.green("✓"), it.name, paint.dim(found)),
-        Err(why) => {
-            format!(
-                "{} {}  {why}\n  {} {}",
-                paint.red("✗"),
-                it.name,
-                paint.cyan("= help:"),
-                it.help
-            )
+    screen.print(&for_people(checks, screen.out))
+}
+
+fn for_people(checks: &[Check], paint: Paint) -> String {
+    let lines = checks.iter().map(|it| {
+        let name = plain::line(&it.name);
+        match &it.found {
+            Ok(found) => {
+                let found = paint.dim(plain::line(found));
+                format!("{} {name}  {found}", paint.green("✓"))
+            }
+            Err(why) => {
+                let (mark, why) = (paint.red("✗"), plain::line(why));
+                format!("{mark} {name}  {why}\n  {} {}", paint.cyan("= help:"), it.help)
+            }
         }
     });
-    screen.print(&lines.collect::<Vec<_>>().join("\n"))
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Measures the engine. Where no store is named, on one of its own that does not stay.
@@ -325,4 +332,29 @@ fn remove_with_siblings(path: &Path) {
 
 fn remove(path: &Path) -> std::io::Result<()> {
     if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn checks_say_what_was_found_and_how_to_mend_it() {
+        let check = |name: &str, found: Result<&str, &str>| Check {
+            name: name.to_owned(),
+            found: found.map(str::to_owned).map_err(str::to_owned),
+            help: "start it with `faber serve`",
+        };
+        let checks = [
+            check("store", Ok("sqlite:./faber.db opens and can be written")),
+            check("server", Err("does not answer:\nfaber approve \u{1b}[2J")),
+        ];
+        expect![[r"
+            ✓ store  sqlite:./faber.db opens and can be written
+            ✗ server  does not answer:⏎faber approve ␛[2J
+              = help: start it with `faber serve`"]]
+        .assert_eq(&for_people(&checks, Paint::new(false)));
+    }
 }

@@ -4,20 +4,23 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Ending, Session,
+    account::Account,
     args::{List, Part, Since, api_name},
     client::Client,
     failure::Failure,
     house::{House, Need},
     inspect::state,
     paint::Paint,
+    plain,
+    progress::duration,
     render, saved,
     screen::Screen,
     shape::Shape,
     table::table,
 };
 
-/// The most characters of a query or a description in a table.
-const TEXT: usize = 60;
+/// The most characters of a query or a description in a table, where the window has room.
+const TEXT: usize = 300;
 
 /// One kind of list: where it comes from and how it is shown.
 struct Kind {
@@ -27,6 +30,8 @@ struct Kind {
     /// Selects what `--json` prints of each.
     whole: fn(&Shape) -> String,
     headings: &'static [&'static str],
+    /// What people are shown besides, of other objects.
+    more: &'static str,
     row: fn(&Value, Paint) -> Vec<String>,
 }
 
@@ -35,8 +40,15 @@ const REQUESTS: Kind = Kind {
     filter: "RequestFilter",
     object: "Request",
     whole: |shape| shape.scalars("Request"),
-    headings: &["REQUEST", "CREATED", "QUERY"],
-    row: |it, _| vec![text(it, "requestId"), moment(it), query(it)],
+    headings: &["REQUEST", "STATE", "CREATED", "TOOK", "QUERY"],
+    // The newest may be parts of what was asked for.
+    more: "executions(last: 5) { state startedAt finishedAt parentExecutionId }",
+    row: |it, paint| {
+        let of = render::list(&it["executions"]).filter(|it| it["parentExecutionId"].is_null());
+        let newest = of.last().unwrap_or(&Value::Null);
+        let state = state(&text(newest, "state"), paint);
+        vec![text(it, "requestId"), state, moment(it), took(newest), query(it)]
+    },
 };
 
 const PLANS: Kind = Kind {
@@ -45,6 +57,7 @@ const PLANS: Kind = Kind {
     object: "Plan",
     whole: Shape::plan,
     headings: &["PLAN", "VERSION", "STEPS", "CREATED", "QUERY"],
+    more: "",
     row: |it, _| {
         let steps = it["executionOrder"].as_array().map_or(0, Vec::len);
         let version = it["version"].to_string();
@@ -57,11 +70,12 @@ const EXECUTIONS: Kind = Kind {
     filter: "ExecutionFilter",
     object: "Execution",
     whole: Shape::execution,
-    headings: &["EXECUTION", "STATE", "STEPS", "CREATED", "PLAN"],
+    headings: &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", "PLAN"],
+    more: "",
     row: |it, paint| {
         let steps = format!("{}/{}", it["successful"], it["total"]);
         let state = state(&text(it, "state"), paint);
-        vec![text(it, "executionId"), state, steps, moment(it), text(it, "planId")]
+        vec![text(it, "executionId"), state, steps, moment(it), took(it), text(it, "planId")]
     },
 };
 
@@ -112,7 +126,11 @@ impl Kind {
     ) -> Result<(), Failure> {
         let shape = Shape::of(client).await?;
         let screen = &session.screen;
-        let fields = if screen.json { (self.whole)(&shape) } else { shape.scalars(self.object) };
+        let mut fields =
+            if screen.json { (self.whole)(&shape) } else { shape.scalars(self.object) };
+        if !screen.json && !self.more.is_empty() {
+            fields = format!("{} {} }}", fields.trim_end_matches([' ', '}']), self.more);
+        }
         let (nodes, more) = self.read(client, &fields, filter, part).await?;
         print(screen, &Value::Array(nodes), self.headings, self.row)?;
         if let Some(cursor) = more {
@@ -174,19 +192,29 @@ pub(super) fn print(
         screen.say("nothing found");
         return Ok(());
     }
-    screen.print(&table(headings, &rows, screen.out))
+    screen.print(&table(headings, &rows, screen.columns(), screen.out))
 }
 
+/// Writes how long an execution took, if it is over.
+fn took(execution: &Value) -> String {
+    Account::of(execution)
+        .took_ms()
+        .filter(|_| !execution["finishedAt"].is_null())
+        .map(duration)
+        .unwrap_or_default()
+}
+
+/// Returns a text of an object, plain and in one line.
 pub(super) fn text(value: &Value, key: &str) -> String {
-    value[key].as_str().unwrap_or_default().to_owned()
+    plain::said(&value[key])
 }
 
 fn query(value: &Value) -> String {
-    first_line(&text(value, "query"))
+    first_line(value["query"].as_str().unwrap_or_default())
 }
 
 pub(super) fn first_line(text: &str) -> String {
-    render::clip(text.lines().next().unwrap_or_default(), TEXT)
+    plain::line(&render::clip(text.lines().next().unwrap_or_default(), TEXT))
 }
 
 fn moment(value: &Value) -> String {
@@ -196,4 +224,66 @@ fn moment(value: &Value) -> String {
 /// Writes a moment to the second.
 pub(super) fn second(at: &str) -> String {
     at.split('.').next().unwrap_or_default().trim_end_matches('Z').replace('T', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check(kind: &Kind, items: Value, columns: usize, expected: Expect) {
+        let paint = Paint::new(false);
+        let rows: Vec<_> = render::list(&items).map(|it| (kind.row)(it, paint)).collect();
+        expected.assert_eq(&table(kind.headings, &rows, Some(columns), paint));
+    }
+
+    #[test]
+    fn lists_fit_into_the_window() {
+        let times = json!({ "startedAt": "2026-01-01T00:00:00Z", "createdAt": "2026-01-01T00:00:00Z",
+            "finishedAt": "2026-01-01T00:00:02.5Z" });
+        let mut failed = times.clone();
+        failed["state"] = json!("FAILED");
+        let mut part = failed.clone();
+        part["parentExecutionId"] = json!("exec_1_aaaaaaaaa");
+        check(
+            &REQUESTS,
+            json!([
+                { "requestId": "req_1_aaaaaaaaa", "createdAt": "2026-01-01T00:00:00.123456Z",
+                  "query": "pay the \u{1b}[2J bill\nnow", "executions": [failed, part] },
+                { "requestId": "req_1_bbbbbbbbb", "createdAt": "2026-01-02T00:00:00Z",
+                  "query": "a query that is far too long for the window that it is in",
+                  "executions": [] },
+            ]),
+            80,
+            expect![[r#"
+                REQUEST          STATE   CREATED              TOOK   QUERY
+                req_1_aaaaaaaaa  FAILED  2026-01-01 00:00:00  2.5 s  pay the ␛[2J bill
+                req_1_bbbbbbbbb          2026-01-02 00:00:00         a query that is far too lo…"#]],
+        );
+        let mut execution = times;
+        execution["executionId"] = json!("exec_1_aaaaaaaaa");
+        execution["state"] = json!("COMPLETED");
+        (execution["successful"], execution["total"]) = (json!(3), json!(4));
+        execution["planId"] = json!("plan_1_aaaaaaaaa");
+        check(
+            &EXECUTIONS,
+            json!([execution]),
+            120,
+            expect![[r#"
+            EXECUTION         STATE      STEPS  CREATED              TOOK   PLAN
+            exec_1_aaaaaaaaa  COMPLETED  3/4    2026-01-01 00:00:00  2.5 s  plan_1_aaaaaaaaa"#]],
+        );
+        let plan = json!({ "planId": "plan_1_aaaaaaaaa", "version": 2, "executionOrder": ["a"],
+            "createdAt": "2026-01-01T00:00:00Z", "query": "pay" });
+        check(
+            &PLANS,
+            json!([plan]),
+            120,
+            expect![[r#"
+            PLAN              VERSION  STEPS  CREATED              QUERY
+            plan_1_aaaaaaaaa  2        1      2026-01-01 00:00:00  pay"#]],
+        );
+    }
 }

@@ -12,7 +12,7 @@ use super::{
     failure::Failure,
     house::{House, Need},
     lists::{print, second, text},
-    planning, run,
+    plain, planning, run,
     screen::pretty,
 };
 use crate::{config::yaml, engine::as_file};
@@ -38,7 +38,7 @@ pub(super) async fn save(session: &Session, args: SaveArgs) -> Result<Ending, Fa
     if session.screen.json {
         session.screen.print_json(&json!({ "name": args.name, "planId": plan }))?;
     } else {
-        session.screen.print(&format!("{}  {plan}", args.name))?;
+        session.screen.print(&format!("{}  {}", plain::line(&args.name), plain::line(&plan)))?;
     }
     Ok(Ending::Done)
 }
@@ -76,7 +76,7 @@ pub(super) async fn unsave(session: &Session, name: &str) -> Result<Ending, Fail
     if session.screen.json {
         session.screen.print_json(&json!({ "name": name, "removed": true }))?;
     } else {
-        session.screen.print(&format!("{name} is no plan any more"))?;
+        session.screen.print(&format!("{} is no plan any more", plain::line(name)))?;
     }
     Ok(Ending::Done)
 }
@@ -114,7 +114,7 @@ fn inputs(saved: &Value) -> String {
     let required = schema["required"].as_array();
     let names = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| {
         let must = required.is_some_and(|all| all.iter().any(|it| it == name.as_str()));
-        format!("{name}{}", if must { "" } else { "?" })
+        format!("{}{}", plain::line(name), if must { "" } else { "?" })
     });
     names.collect::<Vec<_>>().join(", ")
 }
@@ -132,7 +132,7 @@ pub(super) async fn export(session: &Session, args: ExportArgs) -> Result<Ending
         yaml::text(&draft).map_err(|why| Failure::new("INTERNAL", why))?
     };
     match &args.output {
-        None => session.screen.print(written.trim_end())?,
+        None => session.screen.document(written.trim_end())?,
         Some(file) => write(file, written.trim_end()).await?,
     }
     Ok(Ending::Done)

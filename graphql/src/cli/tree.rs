@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt::Write as _,
     time::Duration,
 };
 
@@ -37,11 +36,16 @@ pub(super) struct Tree {
     queue: VecDeque<(String, String)>,
 }
 
-#[derive(Default)]
 struct Node {
     board: Board,
     /// What stands before the names of its steps.
     prefix: String,
+}
+
+impl Node {
+    fn of(id: &str, prefix: String) -> Self {
+        Self { board: Board::of(id), prefix }
+    }
 }
 
 /// The events of a tree, each with its execution.
@@ -49,7 +53,7 @@ pub(super) type Events = SelectAll<BoxStream<'static, (String, Result<Value, Fai
 
 impl Tree {
     pub(super) fn new(root: String) -> Self {
-        let nodes = BTreeMap::from([(root.clone(), Node::default())]);
+        let nodes = BTreeMap::from([(root.clone(), Node::of(&root, String::new()))]);
         Self { root, nodes, queue: VecDeque::new() }
     }
 
@@ -98,7 +102,7 @@ impl Tree {
         (id, event): (&str, &Value),
     ) -> Option<News> {
         let node = self.nodes.get_mut(id)?;
-        let news = node.board.apply(event).map(|it| with_signal(it, id, event));
+        let news = node.board.apply(event);
         let prefix = node.prefix.clone();
         let data = &event["data"];
         if let Some(child) = data["childExecutionId"].as_str() {
@@ -113,7 +117,8 @@ impl Tree {
             && let Some((child, prefix)) = self.queue.pop_front()
         {
             events.push(self.events(client, &child, 0));
-            self.nodes.insert(child, Node { board: Board::default(), prefix });
+            let node = Node::of(&child, prefix);
+            self.nodes.insert(child, node);
         }
         news.map(|it| it.within(&prefix))
     }
@@ -140,27 +145,6 @@ impl Tree {
     }
 }
 
-/// Adds the command that lets a step go on which waits for a signal.
-fn with_signal(mut news: News, id: &str, event: &Value) -> News {
-    if event["type"] == "step_waiting"
-        && event["data"]["for"] == "signal"
-        && let News::Ended { detail: Some(detail), .. } = &mut news
-    {
-        let name = quoted(event["data"]["name"].as_str().unwrap_or_default());
-        let _ = write!(detail, ": faber signal {id} {name}");
-    }
-    news
-}
-
-/// Writes a name as shells read it.
-fn quoted(name: &str) -> String {
-    let is_plain = |it: char| it.is_ascii_alphanumeric() || "_-./:@".contains(it);
-    if !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain) {
-        return name.to_owned();
-    }
-    format!("'{}'", name.replace('\'', r"'\''"))
-}
-
 fn node_is_over(nodes: &BTreeMap<String, Node>, id: &str) -> bool {
     nodes.get(id).is_some_and(|it| it.board.is_over())
 }
@@ -172,28 +156,6 @@ async fn await_begun(client: &Client, id: &str) {
         match client.field(query, json!({ "id": id })).boxed().await {
             Ok(Value::Null) => time::sleep(LOOK).await,
             _ => return,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_waits_for_a_signal_says_what_to_type() {
-        for (name, typed) in [
-            ("go", "faber signal exec_1_a go"),
-            ("go on", "faber signal exec_1_a 'go on'"),
-            ("it's", r"faber signal exec_1_a 'it'\''s'"),
-            ("", "faber signal exec_1_a ''"),
-            ("-x", "faber signal exec_1_a '-x'"),
-        ] {
-            let data = json!({ "for": "signal", "name": name });
-            let event = json!({ "seq": 1, "type": "step_waiting", "stepId": "w", "data": data });
-            let news = Board::default().apply(&event).map(|it| with_signal(it, "exec_1_a", &event));
-            let Some(News::Ended { detail: Some(detail), .. }) = news else { panic!("it waits") };
-            assert_eq!(detail, format!("waits for signal {name}: {typed}"));
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use shared::tool::{ErrorCode, ToolError};
 use tests::{binary::faber, kernel::has_views};
 
-use super::{World, order, support};
+use super::{World, order};
 
 #[tokio::test]
 async fn a_command_does_not_touch_what_is_faber_s_own() {
