@@ -5,9 +5,11 @@ import { Cell, useCell } from "./api/cell";
 export interface Place {
   path: string;
   query: URLSearchParams;
+  /** Whether it is shown in the stead of where we were, and not behind it. */
+  isSame: boolean;
 }
 
-const here = (): Place => ({ path: location.pathname, query: new URLSearchParams(location.search) });
+const here = (isSame = false): Place => ({ path: location.pathname, query: new URLSearchParams(location.search), isSame });
 
 export const place = new Cell<Place>(here());
 
@@ -17,8 +19,8 @@ addEventListener("popstate", () => place.set(here()));
 export function go(to: string, how: "push" | "replace" = "push"): void {
   if (to === location.pathname + location.search) return;
   if (how === "push") history.pushState(null, "", to);
-  else history.replaceState(null, "", to);
-  place.set(here());
+  else history.replaceState(history.state, "", to);
+  place.set(here(how === "replace"));
 }
 
 /** Lets links within the page be followed without loading it anew. */

@@ -1,8 +1,51 @@
 // Written by `npm run types` from the server's schema and `operations.graphql`. Do not edit.
 
-export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+import type { Num } from "./json";
+
+/** Any JSON, numbers that the page could not hold among it. */
+export type Json = null | boolean | number | Num | string | Json[] | { [key: string]: Json };
 /** The text of an operation, which knows what it takes and returns. */
 export type Operation<Result, Variables> = string & { readonly _?: (it: Variables) => Result };
+
+/** The names under which answers hold any JSON. */
+export const EXACT: ReadonlySet<string> = new Set(["compensate","content","data","exportPlan","input","inputSchema","inputs","output","outputMapping","outputSchema","outputs","parameters","resolvedParameters","result","retry","variables"]);
+
+/** The fields of what plans are written as. */
+export const FIELDS = {
+  "PlanInput": [
+    "query",
+    "requestId",
+    "tools",
+    "executionOrder"
+  ],
+  "ToolExecutionInput": [
+    "id",
+    "name",
+    "toolName",
+    "plan",
+    "inlinePlan",
+    "parameters",
+    "dependsOn",
+    "outputMapping",
+    "when",
+    "forEach",
+    "maxParallel",
+    "retry",
+    "timeoutMs",
+    "idleTimeoutMs",
+    "cacheTtlMs",
+    "onError",
+    "compensate",
+    "requiresApproval"
+  ],
+  "RetryInput": [
+    "maxAttempts",
+    "backoffMs",
+    "maxBackoffMs",
+    "multiplier",
+    "jitter"
+  ]
+} as const;
 
 export type CollisionSimilarity = "DOT" | "COSINE";
 export type Effect = "READ" | "IDEMPOTENT" | "ONCE";
@@ -90,6 +133,7 @@ export type Problem = { severity: Severity; code: string; path: string; message:
 export type Step = { stepId: string; toolName: string; parameters: Json; dependsOn: string[]; outputMapping: Json | null; effect: Effect; plan: string | null; when: string | null; forEach: string | null; compensate: Json | null; timeoutMs: number | null; idleTimeoutMs: number | null; cacheTtlMs: number | null; maxParallel: number | null; retry: Json | null; onError: string; requiresApproval: boolean };
 export type Drawing = { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] };
 export type PlanWritten = { planId: string; requestId: string; version: number; query: string; createdAt: string; planner: string; tools: ({ stepId: string; toolName: string; parameters: Json; dependsOn: string[]; outputMapping: Json | null; effect: Effect; plan: string | null; when: string | null; forEach: string | null; compensate: Json | null; timeoutMs: number | null; idleTimeoutMs: number | null; cacheTtlMs: number | null; maxParallel: number | null; retry: Json | null; onError: string; requiresApproval: boolean })[]; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[] };
+export type PlanSummary = { planId: string; requestId: string; version: number; query: string; planner: string };
 export type PlanDrawn = { planId: string; requestId: string; version: number; query: string; createdAt: string; planner: string; tools: ({ stepId: string; toolName: string; parameters: Json; dependsOn: string[]; outputMapping: Json | null; effect: Effect; plan: string | null; when: string | null; forEach: string | null; compensate: Json | null; timeoutMs: number | null; idleTimeoutMs: number | null; cacheTtlMs: number | null; maxParallel: number | null; retry: Json | null; onError: string; requiresApproval: boolean })[]; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[]; layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } };
 export type RequestPageResult = { request: { requestId: string; query: string; createdAt: string; transcript: { at: string; kind: string; content: Json }[]; plans: { planId: string; version: number; query: string; createdAt: string; planner: string; executionOrder: string[] }[]; executions: ({ executionId: string; requestId: string; planId: string; state: ExecutionState; mode: ExecutionMode; createdAt: string; startedAt: string | null; finishedAt: string | null; total: number; successful: number; failed: number; skipped: number; cancelled: number; dryRun: boolean; retryOf: string | null })[] } | null };
 export type RequestPageVariables = { id: string };
@@ -97,9 +141,15 @@ export const RequestPage: Operation<RequestPageResult, RequestPageVariables> = "
 export type PlanLayoutResult = { plan: { layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } } | null };
 export type PlanLayoutVariables = { id: string; direction?: LayoutDirection | null };
 export const PlanLayout: Operation<PlanLayoutResult, PlanLayoutVariables> = "query PlanLayout($id:ID!$direction:LayoutDirection){plan(planId:$id){layout(direction:$direction nodeWidth:196 nodeHeight:50){...Drawing}}}fragment Drawing on Layout{width height nodes{name x y width height}edges{from to points}}";
-export type PlanOneResult = { plan: { planId: string; requestId: string; version: number; query: string; createdAt: string; planner: string; tools: ({ stepId: string; toolName: string; parameters: Json; dependsOn: string[]; outputMapping: Json | null; effect: Effect; plan: string | null; when: string | null; forEach: string | null; compensate: Json | null; timeoutMs: number | null; idleTimeoutMs: number | null; cacheTtlMs: number | null; maxParallel: number | null; retry: Json | null; onError: string; requiresApproval: boolean })[]; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[]; layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } } | null };
+export type PlanOneResult = { plan: { planId: string; requestId: string; version: number; query: string; createdAt: string; planner: string; tools: ({ stepId: string; toolName: string; parameters: Json; dependsOn: string[]; outputMapping: Json | null; effect: Effect; plan: string | null; when: string | null; forEach: string | null; compensate: Json | null; timeoutMs: number | null; idleTimeoutMs: number | null; cacheTtlMs: number | null; maxParallel: number | null; retry: Json | null; onError: string; requiresApproval: boolean })[]; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[]; layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } } | null; exportPlan: Json | null };
 export type PlanOneVariables = { id: string; direction?: LayoutDirection | null };
-export const PlanOne: Operation<PlanOneResult, PlanOneVariables> = "query PlanOne($id:ID!$direction:LayoutDirection){plan(planId:$id){...PlanDrawn}}fragment PlanDrawn on Plan{...PlanWritten layout(direction:$direction nodeWidth:196 nodeHeight:50){...Drawing}}fragment PlanWritten on Plan{planId requestId version query createdAt planner tools{...Step}diagnostics{...Problem}}fragment Step on ToolExecution{stepId toolName parameters dependsOn outputMapping effect plan when forEach compensate timeoutMs idleTimeoutMs cacheTtlMs maxParallel retry onError requiresApproval}fragment Problem on Diagnostic{severity code path message help}fragment Drawing on Layout{width height nodes{name x y width height}edges{from to points}}";
+export const PlanOne: Operation<PlanOneResult, PlanOneVariables> = "query PlanOne($id:ID!$direction:LayoutDirection){plan(planId:$id){...PlanDrawn}exportPlan(planId:$id)}fragment PlanDrawn on Plan{...PlanWritten layout(direction:$direction nodeWidth:196 nodeHeight:50){...Drawing}}fragment PlanWritten on Plan{planId requestId version query createdAt planner tools{...Step}diagnostics{...Problem}}fragment Step on ToolExecution{stepId toolName parameters dependsOn outputMapping effect plan when forEach compensate timeoutMs idleTimeoutMs cacheTtlMs maxParallel retry onError requiresApproval}fragment Problem on Diagnostic{severity code path message help}fragment Drawing on Layout{width height nodes{name x y width height}edges{from to points}}";
+export type PlanExportedResult = { exportPlan: Json | null };
+export type PlanExportedVariables = { id: string };
+export const PlanExported: Operation<PlanExportedResult, PlanExportedVariables> = "query PlanExported($id:ID!){exportPlan(planId:$id)}";
+export type SavedPlansResult = { savedPlans: ({ name: string; planId: string; inputs: Json | null })[] };
+export type SavedPlansVariables = {  };
+export const SavedPlans: Operation<SavedPlansResult, SavedPlansVariables> = "query SavedPlans{savedPlans(first:200){name planId inputs}}";
 export type ExecutionPageResult = { execution: { executionId: string; requestId: string; planId: string; state: ExecutionState; mode: ExecutionMode; createdAt: string; startedAt: string | null; finishedAt: string | null; total: number; successful: number; failed: number; skipped: number; cancelled: number; dryRun: boolean; priority: number; startAt: string | null; deadline: string | null; node: string | null; seq: number; input: Json | null; compensateOnFailure: boolean; retryOf: string | null; parentExecutionId: string | null; parentStepId: string | null; parentIndex: number | null; request: { query: string } | null; plan: { planId: string; requestId: string; version: number; query: string; createdAt: string; planner: string; tools: ({ stepId: string; toolName: string; parameters: Json; dependsOn: string[]; outputMapping: Json | null; effect: Effect; plan: string | null; when: string | null; forEach: string | null; compensate: Json | null; timeoutMs: number | null; idleTimeoutMs: number | null; cacheTtlMs: number | null; maxParallel: number | null; retry: Json | null; onError: string; requiresApproval: boolean })[]; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[] } } | null };
 export type ExecutionPageVariables = { id: string };
 export const ExecutionPage: Operation<ExecutionPageResult, ExecutionPageVariables> = "query ExecutionPage($id:ID!){execution(executionId:$id){...RunRow priority startAt deadline node seq input compensateOnFailure retryOf parentExecutionId parentStepId parentIndex request{query}plan{...PlanWritten}}}fragment RunRow on Execution{executionId requestId planId state mode createdAt startedAt finishedAt total successful failed skipped cancelled dryRun}fragment PlanWritten on Plan{planId requestId version query createdAt planner tools{...Step}diagnostics{...Problem}}fragment Step on ToolExecution{stepId toolName parameters dependsOn outputMapping effect plan when forEach compensate timeoutMs idleTimeoutMs cacheTtlMs maxParallel retry onError requiresApproval}fragment Problem on Diagnostic{severity code path message help}";
@@ -128,6 +178,9 @@ export const OneEvent: Operation<OneEventResult, OneEventVariables> = "query One
 export type ExecutePlanResult = { executePlan: { executionId: string } };
 export type ExecutePlanVariables = { id: string; options?: ExecutionOptions | null };
 export const ExecutePlan: Operation<ExecutePlanResult, ExecutePlanVariables> = "mutation ExecutePlan($id:ID!$options:ExecutionOptions){executePlan(planId:$id options:$options){executionId}}";
+export type RunSavedPlanResult = { runSavedPlan: { executionId: string } };
+export type RunSavedPlanVariables = { name: string; input?: Json | null; options?: ExecutionOptions | null };
+export const RunSavedPlan: Operation<RunSavedPlanResult, RunSavedPlanVariables> = "mutation RunSavedPlan($name:String!$input:JSON$options:ExecutionOptions){runSavedPlan(name:$name input:$input options:$options){executionId}}";
 export type CancelExecutionResult = { cancelExecution: { executionId: string; state: ExecutionState } };
 export type CancelExecutionVariables = { id: string; reason?: string | null };
 export const CancelExecution: Operation<CancelExecutionResult, CancelExecutionVariables> = "mutation CancelExecution($id:ID!$reason:String){cancelExecution(executionId:$id reason:$reason){executionId state}}";
@@ -149,12 +202,12 @@ export const SignalExecution: Operation<SignalExecutionResult, SignalExecutionVa
 export type PlanQueryResult = { createPlanWithRequestId: { planId: string; requestId: string; version: number; query: string; createdAt: string; planner: string; tools: ({ stepId: string; toolName: string; parameters: Json; dependsOn: string[]; outputMapping: Json | null; effect: Effect; plan: string | null; when: string | null; forEach: string | null; compensate: Json | null; timeoutMs: number | null; idleTimeoutMs: number | null; cacheTtlMs: number | null; maxParallel: number | null; retry: Json | null; onError: string; requiresApproval: boolean })[]; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[]; layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } } };
 export type PlanQueryVariables = { query: string; options?: PlanningOptions | null; direction?: LayoutDirection | null };
 export const PlanQuery: Operation<PlanQueryResult, PlanQueryVariables> = "mutation PlanQuery($query:String!$options:PlanningOptions$direction:LayoutDirection){createPlanWithRequestId(query:$query options:$options){...PlanDrawn}}fragment PlanDrawn on Plan{...PlanWritten layout(direction:$direction nodeWidth:196 nodeHeight:50){...Drawing}}fragment PlanWritten on Plan{planId requestId version query createdAt planner tools{...Step}diagnostics{...Problem}}fragment Step on ToolExecution{stepId toolName parameters dependsOn outputMapping effect plan when forEach compensate timeoutMs idleTimeoutMs cacheTtlMs maxParallel retry onError requiresApproval}fragment Problem on Diagnostic{severity code path message help}fragment Drawing on Layout{width height nodes{name x y width height}edges{from to points}}";
-export type CreatePlanResult = { createPlan: { plan: { planId: string; requestId: string; version: number } | null; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[] } };
+export type CreatePlanResult = { createPlan: { plan: { planId: string; requestId: string; version: number; query: string; planner: string } | null; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[] } };
 export type CreatePlanVariables = { input: PlanInput };
-export const CreatePlan: Operation<CreatePlanResult, CreatePlanVariables> = "mutation CreatePlan($input:PlanInput!){createPlan(input:$input){plan{planId requestId version}diagnostics{...Problem}}}fragment Problem on Diagnostic{severity code path message help}";
-export type RevisePlanResult = { revisePlan: { plan: { planId: string; requestId: string; version: number } | null; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[] } };
+export const CreatePlan: Operation<CreatePlanResult, CreatePlanVariables> = "mutation CreatePlan($input:PlanInput!){createPlan(input:$input){plan{...PlanSummary}diagnostics{...Problem}}}fragment PlanSummary on Plan{planId requestId version query planner}fragment Problem on Diagnostic{severity code path message help}";
+export type RevisePlanResult = { revisePlan: { plan: { planId: string; requestId: string; version: number; query: string; planner: string } | null; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[] } };
 export type RevisePlanVariables = { id: string; input: PlanInput };
-export const RevisePlan: Operation<RevisePlanResult, RevisePlanVariables> = "mutation RevisePlan($id:ID!$input:PlanInput!){revisePlan(planId:$id input:$input){plan{planId requestId version}diagnostics{...Problem}}}fragment Problem on Diagnostic{severity code path message help}";
+export const RevisePlan: Operation<RevisePlanResult, RevisePlanVariables> = "mutation RevisePlan($id:ID!$input:PlanInput!){revisePlan(planId:$id input:$input){plan{...PlanSummary}diagnostics{...Problem}}}fragment PlanSummary on Plan{planId requestId version query planner}fragment Problem on Diagnostic{severity code path message help}";
 export type ValidatePlanResult = { validatePlan: { plan: { planId: string; requestId: string; version: number; query: string; createdAt: string; planner: string; tools: ({ stepId: string; toolName: string; parameters: Json; dependsOn: string[]; outputMapping: Json | null; effect: Effect; plan: string | null; when: string | null; forEach: string | null; compensate: Json | null; timeoutMs: number | null; idleTimeoutMs: number | null; cacheTtlMs: number | null; maxParallel: number | null; retry: Json | null; onError: string; requiresApproval: boolean })[]; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[]; layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } } | null; diagnostics: ({ severity: Severity; code: string; path: string; message: string; help: string | null })[] } };
 export type ValidatePlanVariables = { input: PlanInput; direction?: LayoutDirection | null };
 export const ValidatePlan: Operation<ValidatePlanResult, ValidatePlanVariables> = "query ValidatePlan($input:PlanInput!$direction:LayoutDirection){validatePlan(input:$input){plan{...PlanDrawn}diagnostics{...Problem}}}fragment PlanDrawn on Plan{...PlanWritten layout(direction:$direction nodeWidth:196 nodeHeight:50){...Drawing}}fragment PlanWritten on Plan{planId requestId version query createdAt planner tools{...Step}diagnostics{...Problem}}fragment Step on ToolExecution{stepId toolName parameters dependsOn outputMapping effect plan when forEach compensate timeoutMs idleTimeoutMs cacheTtlMs maxParallel retry onError requiresApproval}fragment Problem on Diagnostic{severity code path message help}fragment Drawing on Layout{width height nodes{name x y width height}edges{from to points}}";
@@ -164,9 +217,9 @@ export const ToolSets: Operation<ToolSetsResult, ToolSetsVariables> = "query Too
 export type ToolOneResult = { tool: { name: string; qualifiedName: string; description: string; toolSet: string; source: string; active: boolean; callable: boolean; effect: Effect; inputSchema: Json; outputSchema: Json | null; examples: string[]; usage: { toolName: string; calls: number; failures: number; lastCalledAt: string | null; p50Ms: number | null; p99Ms: number | null } } | null; toolHistory: ({ callId: string; status: string; parameters: Json; result: Json | null; error: string | null; durationMs: number; at: string })[]; toolFollowers: { toolName: string; score: number }[] };
 export type ToolOneVariables = { name: string };
 export const ToolOne: Operation<ToolOneResult, ToolOneVariables> = "query ToolOne($name:String!){tool(name:$name){name qualifiedName description toolSet source active callable effect inputSchema outputSchema examples usage{toolName calls failures lastCalledAt p50Ms p99Ms}}toolHistory(toolName:$name first:20){callId status parameters result error durationMs at}toolFollowers(name:$name){toolName score}}";
-export type ToolNamesResult = { tools: { name: string; qualifiedName: string; description: string; inputSchema: Json }[] };
+export type ToolNamesResult = { tools: ({ name: string; qualifiedName: string; description: string; inputSchema: Json; outputSchema: Json | null })[] };
 export type ToolNamesVariables = {  };
-export const ToolNames: Operation<ToolNamesResult, ToolNamesVariables> = "query ToolNames{tools(activeOnly:true){name qualifiedName description inputSchema}}";
+export const ToolNames: Operation<ToolNamesResult, ToolNamesVariables> = "query ToolNames{tools(activeOnly:true){name qualifiedName description inputSchema outputSchema}}";
 export type ActivateToolSetsResult = { activateToolSets: { changed: string[]; notFound: string[]; refused: string[] } };
 export type ActivateToolSetsVariables = { names: string[] };
 export const ActivateToolSets: Operation<ActivateToolSetsResult, ActivateToolSetsVariables> = "mutation ActivateToolSets($names:[String!]!){activateToolSets(names:$names){changed notFound refused}}";

@@ -11,8 +11,8 @@ import {
   ResumeExecution,
   RetryExecution,
   SignalExecution,
-  type Json,
 } from "../api/generated";
+import { parse } from "../api/json";
 import { go } from "../router";
 import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icons";
@@ -153,7 +153,7 @@ function Signal({ id, name: given, onClose }: { id: string; name: string; onClos
   const [name, setName] = useState(given);
   const [payload, setPayload] = useState("");
   const send = async () => {
-    const value = payload.trim() === "" ? null : (JSON.parse(payload) as Json);
+    const value = payload.trim() === "" ? null : parse(payload);
     await ask(SignalExecution, { id, name, payload: value });
   };
   return (

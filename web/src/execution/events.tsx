@@ -4,6 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 
 import { ask } from "../api/client";
 import { OneEvent, type Happened, type Json } from "../api/generated";
+import { print } from "../api/json";
 import { JsonView } from "../ui/json";
 import { clock } from "../ui/time";
 import { Virtual } from "../ui/virtual";
@@ -103,13 +104,13 @@ const texts = new WeakMap<Happened, string>();
 function textOf(event: Happened): string {
   let text = texts.get(event);
   if (text === undefined) {
-    text = `${event.type} ${event.type.replaceAll("_", " ")} ${event.stepId ?? ""} ${JSON.stringify(event.data)}`.toLowerCase();
+    text = `${event.type} ${event.type.replaceAll("_", " ")} ${event.stepId ?? ""} ${print(event.data)}`.toLowerCase();
     texts.set(event, text);
   }
   return text;
 }
 
 function briefly(data: Json): string {
-  const text = JSON.stringify(data);
+  const text = print(data);
   return text === "{}" ? "" : text.slice(0, 240);
 }

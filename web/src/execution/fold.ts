@@ -230,7 +230,7 @@ export class Fold {
         over(step, "SUCCEEDED", at);
         break;
       case "step_progress":
-        step.progress = data as unknown as StepView["progress"];
+        step.progress = progressOf(data);
         break;
       case "step_checked":
         step.parameters = data.parameters;
@@ -325,6 +325,16 @@ export class Fold {
         if (last?.to === null) Object.assign(last, { to: at, end: "failed", error: (data.error ?? null) as Fault | null });
     }
   }
+}
+
+/** A tool may count in whatever numbers it likes. */
+function progressOf(data: Data): StepView["progress"] {
+  const { progress, total, message } = data;
+  return {
+    progress: Number(progress ?? 0),
+    ...(total == null ? {} : { total: Number(total) }),
+    ...(typeof message === "string" ? { message } : {}),
+  };
 }
 
 function begun(event: Happened, at: number, index: number | null): Attempt {

@@ -5,6 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import { useAsk } from "../api/client";
 import { StepDetail, type Json, type StepDetailResult } from "../api/generated";
+import { print } from "../api/json";
 import { Fault, hasSomething } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { JsonView, omitted } from "../ui/json";
@@ -135,7 +136,7 @@ function Whole({ value, label }: { value: Json | undefined; label: string }) {
 
 /** The parameters as they were written, and with their templates filled in. */
 function Parameters({ written, resolved }: { written: Json; resolved: Json | undefined }) {
-  const isSame = resolved === undefined || JSON.stringify(written) === JSON.stringify(resolved);
+  const isSame = resolved === undefined || print(written) === print(resolved);
   const [isResolved, setResolved] = useState(true);
   if (!hasSomething(written) && !hasSomething(resolved)) return null;
   return (

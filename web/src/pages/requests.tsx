@@ -9,7 +9,7 @@ import { Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Choice, Empty, Loading, useTitle } from "../ui/page";
 import { Dot, Meter, OVER, WORD } from "../ui/state";
-import { ago, moment, took, useNow } from "../ui/time";
+import { ago, moment, serverNow, took, useNow } from "../ui/time";
 import { Virtual } from "../ui/virtual";
 
 /** How many rows come at once, and how often the first of them are asked for again. */
@@ -36,7 +36,7 @@ const HOURS: Record<string, number> = { "1h": 1, "24h": 24, "7d": 168, "30d": 72
 function since(span: string): string | undefined {
   const hours = HOURS[span];
   if (!hours) return undefined;
-  const minute = Math.floor(Date.now() / 60_000) - hours * 60;
+  const minute = Math.floor(serverNow() / 60_000) - hours * 60;
   return new Date(minute * 60_000).toISOString();
 }
 

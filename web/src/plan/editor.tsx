@@ -1,9 +1,9 @@
 /** A plan as text: numbered lines, and a way to what a diagnostic is about. */
 
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 
 import type { Problem } from "../api/generated";
-import { find } from "./draft";
+import { find, findAll } from "./draft";
 
 /** Where to go: a path, and a number that changes each time. */
 export interface Goal {
@@ -20,23 +20,30 @@ interface Props {
   goal: Goal | null;
 }
 
+/** How high a line is, and what is above the first, in pixels. */
+const LINE = 19;
+const TOP = 10;
+/** The most lines that are marked. */
+const MARKS = 100;
+
 export function Editor({ text, onText, problems, goal }: Props) {
   const area = useRef<HTMLTextAreaElement>(null);
   const gutter = useRef<HTMLPreElement>(null);
-  const lines = text.split("\n").length;
-  const marked = marks(text, problems);
+  const lines = linesOf(text);
+  const numbers = useMemo(() => Array.from({ length: lines }, (_, at) => at + 1).join("\n"), [lines]);
+  // Lines are looked for when the diagnostics change, and not at every letter.
+  const marked = useMemo(() => marks(text, problems), [problems]);
   useLayoutEffect(() => {
     const element = area.current;
     const place = goal && element && find(element.value, goal.path);
     if (!place) return;
     if (goal.isWanted) element.focus();
     element.setSelectionRange(...place);
-    const line = element.value.slice(0, place[0]).split("\n").length;
-    element.scrollTop = Math.max(0, (line - 4) * 19);
+    element.scrollTop = Math.max(0, (linesOf(element.value.slice(0, place[0])) - 4) * LINE);
   }, [goal]);
   const indent = (event: KeyboardEvent) => {
     // Tab goes on to the next field, as everywhere; a new line begins where the one before did.
-    if (event.key !== "Enter" || event.ctrlKey || event.metaKey) return;
+    if (event.key !== "Enter" || event.ctrlKey || event.metaKey || event.isComposing) return;
     const element = event.currentTarget as HTMLTextAreaElement;
     const before = element.value.slice(0, element.selectionStart);
     const last = before.slice(before.lastIndexOf("\n") + 1);
@@ -48,8 +55,11 @@ export function Editor({ text, onText, problems, goal }: Props) {
   return (
     <div class="editor">
       <pre class="editor-lines" ref={gutter} aria-hidden="true">
-        {Array.from({ length: lines }, (_, at) => (
-          <span key={at} class={marked.get(at + 1) ?? ""}>{`${at + 1}\n`}</span>
+        {numbers}
+        {[...marked].map(([line, kind]) => (
+          <span key={line} class={kind} style={{ top: `${TOP + (line - 1) * LINE}px` }}>
+            {line}
+          </span>
         ))}
       </pre>
       <textarea
@@ -67,13 +77,25 @@ export function Editor({ text, onText, problems, goal }: Props) {
   );
 }
 
+function linesOf(text: string): number {
+  let lines = 1;
+  for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) lines += 1;
+  return lines;
+}
+
 /** Which lines have something wrong with them. */
 function marks(text: string, problems: readonly Problem[]): Map<number, string> {
   const lines = new Map<number, string>();
-  for (const it of problems.slice(0, 100)) {
-    const place = it.path ? find(text, it.path) : null;
+  const told = problems.filter((it) => it.path !== "").slice(0, MARKS);
+  if (told.length === 0) return lines;
+  const places = findAll(
+    text,
+    told.map((it) => it.path),
+  );
+  for (const [at, it] of told.entries()) {
+    const place = places[at];
     if (!place) continue;
-    const line = text.slice(0, place[0]).split("\n").length;
+    const line = linesOf(text.slice(0, place[0]));
     if (lines.get(line) !== "mark-bad") lines.set(line, it.severity === "ERROR" ? "mark-bad" : "mark-waiting");
   }
   return lines;

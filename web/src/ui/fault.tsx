@@ -3,6 +3,7 @@
 import { CODES } from "../api/codes";
 import { ApiError } from "../api/client";
 import type { Json } from "../api/generated";
+import { Num } from "../api/json";
 
 export function Fault({ code, message, note }: { code: string; message: string; note?: string }) {
   const [means, help] = CODES[code] ?? [];
@@ -90,5 +91,5 @@ export function Problems({ problems, onGo }: { problems: readonly Problem[]; onG
 /** Whether a value has something in it. */
 export function hasSomething(value: Json | undefined): boolean {
   if (value === null || value === undefined) return false;
-  return typeof value !== "object" || Object.keys(value).length > 0;
+  return typeof value !== "object" || value instanceof Num || Object.keys(value).length > 0;
 }
