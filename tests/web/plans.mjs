@@ -172,7 +172,7 @@ test('what was made has an address, and what was typed waits', async () => {
   // Somebody looks at something else in between, and loads the page anew.
   await editor(page).fill(whole.replace('zoe@web.test', 'zoe@two.test'));
   await page.getByRole('link', { name: 'Tools', exact: true }).click();
-  await page.getByRole('heading', { name: 'Tools' }).waitFor();
+  await page.getByRole('heading', { name: 'Tools', exact: true }).waitFor();
   await page.goBack();
   await until(async () => (await editor(page).inputValue()).includes('zoe@two.test'), 'what was typed is there');
   await page.reload();
@@ -219,7 +219,7 @@ test('what the page says of a text is true of that text', async () => {
   await editor(page).fill(whole.replace('"parameters"', '"parametrs"'));
   const problems = page.getByLabel('Diagnostics');
   await problems.getByText('plan.unknown_field').waitFor();
-  await problems.getByText('write `parameters`').waitFor();
+  await problems.getByText('write parameters').waitFor();
   assert.equal(await fine.count(), 0);
   await problems.getByRole('button', { name: 'tools[0].parametrs' }).click();
   assert.equal(await editor(page).evaluate((it) => it.value.slice(it.selectionStart, it.selectionEnd).replaceAll(/\s/g, '')), '{"n":1}');

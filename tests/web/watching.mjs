@@ -141,6 +141,36 @@ for (const [name, tools, options, state, steer] of [
     'CANCELLED',
     (id) => server.ask('mutation($id: ID!) { cancelExecution(executionId: $id) { state } }', { id }),
   ],
+  [
+    'a loop of which every item waits',
+    [
+      { id: 'list', name: 'flow.echo', parameters: { items: [1, 2, 3] } },
+      { id: 'each', name: 'flow.fail', parameters: { message: 'item {{item}}' }, forEach: '{{list.items}}', onError: 'wait' },
+      { id: 'after', name: 'flow.noop', parameters: {}, dependsOn: ['each'] },
+    ],
+    {},
+    'WAITING',
+  ],
+  [
+    'a loop of which one item is tried again after a while',
+    [
+      { id: 'list', name: 'flow.echo', parameters: { items: [1] } },
+      { id: 'each', name: 'flow.fail', parameters: { message: 'item {{item}}', retryable: true }, forEach: '{{list.items}}', retry: { maxAttempts: 2, backoffMs: 3_600_000 } },
+    ],
+    {},
+    'WAITING',
+  ],
+  [
+    'what could not be undone, and a loop that could',
+    [
+      { id: 'list', name: 'flow.echo', parameters: { items: [1, 2, 3] } },
+      { id: 'each', name: 'flow.echo', parameters: { n: '{{item}}' }, forEach: '{{list.items}}', compensate: { name: 'flow.echo', parameters: { undo: 1 } } },
+      { id: 'two', name: 'flow.echo', parameters: { n: 2 }, dependsOn: ['each'], compensate: { name: 'flow.fail', parameters: { message: 'cannot undo' } } },
+      { id: 'bad', name: 'flow.fail', parameters: { message: 'no' }, dependsOn: ['two'] },
+    ],
+    { compensateOnFailure: true },
+    'FAILED',
+  ],
   ['a dry run', WAITS, { dryRun: true }, 'COMPLETED'],
 ]) {
   test(`the page comes to the same states as the server: ${name}`, async () => {
@@ -158,6 +188,116 @@ for (const [name, tools, options, state, steer] of [
     await close(page);
   });
 }
+
+test('what could not be undone is told everywhere', async () => {
+  const tools = [
+    { id: 'two', name: 'flow.echo', parameters: { n: 2 }, compensate: { name: 'flow.fail', parameters: { message: 'cannot undo it' } } },
+    { id: 'bad', name: 'flow.fail', parameters: { message: 'no' }, dependsOn: ['two'] },
+  ];
+  const { executionId } = await server.execute(tools, 'not undone', { compensateOnFailure: true });
+  await server.reaches(executionId, 'FAILED');
+  const page = await open(server, `/executions/${executionId}?view=steps`);
+  await page.getByLabel('What failed').getByText('could not be undone: cannot undo it').waitFor();
+  await page.locator('[data-step="two"]', { hasText: 'Succeeded, not undone' }).waitFor();
+  assert.match(await page.locator('.head .meter svg').getAttribute('aria-label'), /1 could not be undone/);
+  await page.locator('[data-step="two"] button').click();
+  await page.locator('.inspector .fault', { hasText: 'cannot undo it' }).waitFor();
+  await close(page);
+});
+
+test('from a loop over plans there is a way into each of them', async () => {
+  const inlinePlan = { tools: [{ id: 'boom', name: 'flow.fail', parameters: { message: 'deep trouble' } }] };
+  const tools = [{ id: 'list', name: 'flow.echo', parameters: { items: [1, 2] } }, { id: 'kids', inlinePlan, forEach: '{{list.items}}' }];
+  const { executionId } = await server.execute(tools, 'children');
+  await server.reaches(executionId, 'FAILED');
+  const query = 'query($id: ID!) { execution(executionId: $id) { step(stepId: "kids") { items { childExecutionId } } } }';
+  const { execution } = await server.ask(query, { id: executionId });
+  const children = execution.step.items.map((it) => it.childExecutionId);
+  const page = await open(server, `/executions/${executionId}?step=kids`);
+  await page.getByLabel('What failed').getByRole('link', { name: /^exec_/ }).waitFor();
+  await page.locator('.inspector .fault').getByRole('link', { name: /^exec_/ }).first().waitFor();
+  await page.locator('[data-item="1"]').getByRole('link', { name: 'Its execution' }).click();
+  await page.waitForURL(`**/executions/${children[1]}`);
+  await page.getByText('part of kids[1]').waitFor();
+  await close(page);
+});
+
+test('what happens leaves those alone who read further up', async () => {
+  const tools = [
+    { id: 'list', name: 'flow.echo', parameters: { items: Array.from({ length: 40 }, (_, at) => at) } },
+    { id: 'each', name: 'flow.echo', parameters: { n: '{{item}}' }, forEach: '{{list.items}}' },
+    { id: 'gate', name: 'flow.wait', parameters: { name: 'go' }, dependsOn: ['each'] },
+    { id: 'more', name: 'flow.echo', parameters: { n: '{{item}}' }, forEach: '{{list.items}}', dependsOn: ['gate'] },
+    { id: 'end', name: 'flow.wait', parameters: { name: 'never' }, dependsOn: ['more'] },
+  ];
+  const { executionId } = await server.execute(tools, 'read on');
+  await server.reaches(executionId, 'WAITING');
+  const page = await open(server, `/executions/${executionId}?view=events`);
+  const list = page.getByRole('list', { name: 'Events' });
+  await until(async () => (await list.evaluate((it) => it.scrollTop)) > 0, 'the end is shown at first');
+  await list.evaluate((it) => (it.scrollTop = 60));
+  const before = await page.locator('.events .pane-bar .faint').textContent();
+  await server.signal(executionId, 'go');
+  await until(async () => (await page.locator('.events .pane-bar .faint').textContent()) !== before, 'events came');
+  await until(async () => Number.parseInt(await page.locator('.events .pane-bar .faint').textContent(), 10) > 160, 'all of them');
+  assert.equal(await list.evaluate((it) => it.scrollTop), 60);
+  await list.evaluate((it) => (it.scrollTop = it.scrollHeight));
+  await close(page);
+});
+
+test('a moment of the past has an address', async () => {
+  const { executionId } = await server.execute(WAITS, 'moments');
+  await server.signal(executionId, 'go');
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/executions/${executionId}?view=steps`);
+  await shows(page, 'last', 'SUCCEEDED');
+  await page.getByLabel('Moment of the log').focus();
+  await page.keyboard.press('Home');
+  await page.waitForURL(/at=1(&|$)/);
+  await page.reload();
+  await shows(page, 'first', 'PENDING');
+  await page.getByRole('button', { name: 'To the end' }).click();
+  await page.waitForURL((url) => !url.searchParams.has('at'));
+  await close(page);
+});
+
+test('every item of a long loop is in the timeline, the first ones too', async () => {
+  const tools = [
+    { id: 'list', name: 'flow.echo', parameters: { items: Array.from({ length: 500 }, (_, at) => at) } },
+    { id: 'each', name: 'flow.sleep', parameters: { ms: 1 }, forEach: '{{list.items}}', maxParallel: 20 },
+  ];
+  const { executionId } = await server.execute(tools, 'long loop');
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/executions/${executionId}?view=timeline`);
+  const row = page.locator('.timeline-row', { hasText: 'each' });
+  await row.waitFor();
+  const [group, first, count] = await row.evaluate((it) => {
+    const left = (bar) => Number.parseFloat(bar.style.left);
+    const bars = [...it.querySelectorAll('.bar:not(.tone-group)')];
+    return [left(it.querySelector('.tone-group')), Math.min(...bars.map(left)), bars.length];
+  });
+  assert.ok(first - group < 2, `the first call is drawn ${first - group} % behind the beginning`);
+  assert.ok(count < 400, `${count} bars`);
+  await close(page);
+});
+
+test('a clock that is wrong makes no time wrong', async () => {
+  const { executionId } = await server.execute([{ id: 'gate', name: 'flow.wait', parameters: { name: 'go' } }], 'clocks');
+  await server.reaches(executionId, 'WAITING');
+  for (const minutes of [-7, 7]) {
+    const page = await open(server, '/');
+    await page.addInitScript((shift) => {
+      const now = Date.now;
+      Date.now = () => now() + shift;
+    }, minutes * 60_000);
+    await page.goto(`${server.url}/executions/${executionId}?step=gate`);
+    await says(page, 'Waiting');
+    const facts = page.locator('.head .facts');
+    await until(async () => /(^|\s)\d+(\.\d+)? m?s(\s|$)/.test(await facts.innerText()), 'it took seconds');
+    assert.ok(!/ m |min/.test(await facts.innerText()), await facts.innerText());
+    await close(page);
+  }
+});
 
 test('the list shows what is new without being asked', async () => {
   const page = await open(server, '/');

@@ -4,18 +4,24 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 import { useAsk } from "../api/client";
-import { StepDetail, type Json, type StepDetailResult } from "../api/generated";
+import { StepDetail, type Json, type StepDetailResult, type StepState } from "../api/generated";
 import { print } from "../api/json";
+import { Choice } from "../ui/page";
 import { Fault, hasSomething } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { JsonView, omitted } from "../ui/json";
+import { plain } from "../ui/plain";
 import { Pill, WORD } from "../ui/state";
 import { clock, span } from "../ui/time";
+import { Linked, Words } from "../ui/words";
 import type { Asking } from "./actions";
-import type { StepView } from "./fold";
+import { itemsIn, type StepView } from "./fold";
 import type { Step, Story } from "./story";
 
 type Detail = NonNullable<NonNullable<StepDetailResult["execution"]>["step"]>;
+
+/** How many items are shown at first, and how many more each time somebody asks. */
+const ITEMS = 100;
 
 interface Props {
   story: Story;
@@ -32,8 +38,9 @@ export function Inspector({ story, step, view, isPast, now, onAsk, onSelect, onC
   const id = story.about.executionId;
   // The whole values come from the server, and only the events' short ones from the log.
   const wantsDetail = !isPast && view.state !== "PENDING";
-  const asked = useAsk(StepDetail, wantsDetail ? { id, stepId: step.stepId } : null);
-  const mark = `${view.state} ${view.attempts} ${view.items?.done ?? 0}`;
+  const [items, setItems] = useState<{ first: number; states: StepState[] | null }>({ first: ITEMS, states: null });
+  const asked = useAsk(StepDetail, wantsDetail ? { id, stepId: step.stepId, items: items.first, states: items.states } : null);
+  const mark = `${view.state} ${view.attempts} ${view.items ? Object.values(view.items.counts).join(" ") : ""} ${view.tries.filter((it) => it.isUndo).length} ${view.undoError?.message ?? ""}`;
   const [known, setKnown] = useState(mark);
   useEffect(() => {
     if (mark === known) return;
@@ -46,7 +53,15 @@ export function Inspector({ story, step, view, isPast, now, onAsk, onSelect, onC
   const output = detail ? (detail.state === "SUCCEEDED" || hasSomething(detail.output) ? detail.output : undefined) : view.output;
   const time = view.from === null ? null : (view.to ?? now) - view.from;
   return (
-    <aside class="inspector" aria-label={`Step ${step.stepId}`}>
+    <aside
+      class="inspector"
+      aria-label={`Step ${step.stepId}`}
+      onKeyDown={(event) => {
+        if (event.key !== "Escape") return;
+        event.stopPropagation();
+        onClose();
+      }}
+    >
       <header class="inspector-head">
         <div class="inspector-title">
           <h2 class="cut">{step.stepId}</h2>
@@ -56,6 +71,7 @@ export function Inspector({ story, step, view, isPast, now, onAsk, onSelect, onC
         </div>
         <p class="facts">
           <Pill state={view.state} />
+          {view.undoError && <span class="tag tone-bad">not undone</span>}
           <ToolName step={step} />
           {time !== null && <span>{span(time)}</span>}
           {view.attempts > 1 && <span>{view.attempts} attempts</span>}
@@ -69,10 +85,15 @@ export function Inspector({ story, step, view, isPast, now, onAsk, onSelect, onC
             <Fault code={view.error.code} message={detail?.error?.message ?? view.error.message} note={view.error.retryable ? "another try can help" : ""} />
           </Section>
         )}
+        {view.undoError && (
+          <Section title="Could not be undone">
+            <Fault code={view.undoError.code} message={detail?.compensation?.error?.message ?? view.undoError.message} />
+          </Section>
+        )}
         <Why view={view} />
         {(detail?.warnings ?? view.warnings).map((it) => (
           <p class="warning" key={it}>
-            {it}
+            <Words text={it} />
           </p>
         ))}
         {(view.child ?? detail?.childExecutionId) && (
@@ -88,13 +109,20 @@ export function Inspector({ story, step, view, isPast, now, onAsk, onSelect, onC
             <Whole value={output} label={`output of ${step.stepId}`} />
           </Section>
         )}
-        {detail?.items && detail.items.length > 0 && <Items detail={detail} />}
+        {detail && (detail.itemTally?.total ?? 0) > 0 && (
+          <Items
+            detail={detail}
+            states={items.states}
+            onStates={(states) => setItems({ first: ITEMS, states })}
+            onMore={() => setItems((old) => ({ ...old, first: Math.min(10_000, old.first + 5 * ITEMS) }))}
+            onAsk={isPast || story.live.isOver ? null : onAsk}
+          />
+        )}
         {view.tries.length > 0 && <Attempts view={view} now={now} node={story.fold.node} />}
         {detail?.compensation && (
           <Section title="Undone by">
             <Pill state={detail.compensation.state} />
             <JsonView value={detail.compensation.resolvedParameters} label="compensation's parameters" open={1} />
-            {detail.compensation.error && <Fault {...detail.compensation.error} />}
           </Section>
         )}
         <Rules step={step} onSelect={onSelect} />
@@ -163,6 +191,16 @@ function Why({ view }: { view: StepView }) {
     execution_failed: "The execution failed before it began.",
     dry_run: "Nothing is called in a dry run.",
   };
+  const asked = asksOf(view);
+  if (view.items && asked) {
+    const n = itemsIn(view.items, "WAITING").toLocaleString("en");
+    const what = asked.kind === "signal" ? `the signal “${plain(asked.name ?? "")}”` : asked.kind === "decision" ? "a person to say whether to try again" : "a person to agree";
+    return (
+      <p class="why">
+        {n} of its {view.items.total.toLocaleString("en")} items wait for {what}.
+      </p>
+    );
+  }
   if (view.state === "SKIPPED") return <p class="why">{reasons[view.skipReason ?? ""] ?? view.skipReason}</p>;
   if (view.state === "WAITING" && view.waitsFor === "approval") return <p class="why">It waits for a person to agree.</p>;
   if (view.state === "WAITING" && view.waitsFor === "decision") return <p class="why">It failed, and waits for a person to say whether to try again.</p>;
@@ -171,26 +209,36 @@ function Why({ view }: { view: StepView }) {
   return null;
 }
 
+/** What a step asks somebody for; a loop, what the first of its items does. */
+function asksOf(view: StepView): { kind: string; name: string | null } | null {
+  if (view.waitsFor) return { kind: view.waitsFor, name: view.waitName };
+  if (!view.items || itemsIn(view.items, "WAITING") === 0) return null;
+  for (const it of view.items.each.values()) if (it.state === "WAITING") return { kind: it.waitsFor ?? "", name: it.waitName };
+  return null;
+}
+
 function StepActions({ story, view, isPast, onAsk }: { story: Story; view: StepView; isPast: boolean; onAsk: (it: Asking) => void }) {
   if (isPast) return null;
   const isOver = story.live.isOver;
-  const waits = !isOver && (view.waitsFor === "approval" || view.waitsFor === "decision");
+  const asked = isOver ? null : asksOf(view);
+  const all = asked && view.items ? " all that wait" : "";
   return (
     <div class="buttons">
-      {waits && (
+      {asked && (asked.kind === "approval" || asked.kind === "decision") && (
         <>
           <button type="button" class="primary" onClick={() => onAsk({ kind: "approve", step: view.id })}>
             <Icon name="check" />
-            {view.waitsFor === "decision" ? "Try again" : "Approve"}
+            {asked.kind === "decision" ? "Try again" : "Approve"}
+            {all}
           </button>
           <button type="button" class="danger" onClick={() => onAsk({ kind: "reject", step: view.id })}>
             <Icon name="close" />
-            Reject
+            Reject{all}
           </button>
         </>
       )}
-      {!isOver && view.waitsFor === "signal" && (
-        <button type="button" class="primary" onClick={() => onAsk({ kind: "signal", name: view.waitName ?? "" })}>
+      {asked?.kind === "signal" && (
+        <button type="button" class="primary" onClick={() => onAsk({ kind: "signal", name: asked.name ?? "" })}>
           <Icon name="signal" />
           Signal
         </button>
@@ -205,26 +253,88 @@ function StepActions({ story, view, isPast, onAsk }: { story: Story; view: StepV
   );
 }
 
-function Items({ detail }: { detail: Detail }) {
+interface ItemsProps {
+  detail: Detail;
+  states: StepState[] | null;
+  onStates: (states: StepState[] | null) => void;
+  onMore: () => void;
+  onAsk: ((it: Asking) => void) | null;
+}
+
+/** What items are looked for; each with a way to say how many there are. */
+const KINDS: readonly (readonly [string, string, StepState[], keyof NonNullable<Detail["itemTally"]>])[] = [
+  ["WAITING", "Waiting", ["WAITING"], "waiting"],
+  ["RUNNING", "Running", ["RUNNING", "RETRYING"], "running"],
+  ["FAILED", "Failed", ["FAILED"], "failed"],
+  ["SUCCEEDED", "Succeeded", ["SUCCEEDED", "COMPENSATED"], "successful"],
+];
+
+function Items({ detail, states, onStates, onMore, onAsk }: ItemsProps) {
   const tally = detail.itemTally;
+  const total = tally?.total ?? detail.items.length;
+  const kinds = KINDS.filter(([, , , name]) => Number(tally?.[name] ?? 0) > 0);
+  const shown = KINDS.find(([, , it]) => it[0] === states?.[0]);
+  const matching = shown && tally ? Number(tally[shown[3]]) : total;
   return (
-    <Section title={`Items (${tally?.total ?? detail.items.length})`}>
+    <Section title={`Items (${total.toLocaleString("en")})`}>
+      {(kinds.length > 1 || states !== null) && (
+        <Choice
+          label="Which items"
+          value={shown?.[0] ?? ""}
+          options={[["", `All ${total.toLocaleString("en")}`], ...kinds.map(([it, word, , name]) => [it, `${word} (${Number(tally?.[name]).toLocaleString("en")})`] as const)]}
+          onChange={(it) => onStates(KINDS.find(([kind]) => kind === it)?.[2] ?? null)}
+        />
+      )}
       <ul class="items">
-        {detail.items.map((it) => (
-          <li key={it.index}>
-            <details>
-              <summary>
-                <span class="count">{it.index}</span>
-                <Pill state={it.state} />
-                {it.durationMs !== null && <span class="faint">{span(it.durationMs)}</span>}
-              </summary>
-              <JsonView value={it.resolvedParameters} label={`parameters of item ${it.index}`} open={1} />
-              {it.error ? <Fault code={it.error.code} message={it.error.message} /> : <JsonView value={it.output} label={`output of item ${it.index}`} open={1} />}
-            </details>
-          </li>
-        ))}
+        {detail.items.map((it) => {
+          const name = `${detail.stepId}[${it.index}]`;
+          const decides = it.waitsFor === "approval" || it.waitsFor === "decision";
+          return (
+            <li key={it.index} data-item={it.index} data-state={it.state}>
+              <details>
+                <summary>
+                  <span class="count">{it.index}</span>
+                  <Pill state={it.state} />
+                  {it.compensation?.state === "FAILED" && <span class="tag tone-bad">not undone</span>}
+                  {it.durationMs !== null && <span class="faint">{span(it.durationMs)}</span>}
+                  {it.error && <span class="cut faint">{plain(it.error.message.slice(0, 200))}</span>}
+                </summary>
+                {it.childExecutionId && <Linked text={it.childExecutionId} />}
+                <JsonView value={it.resolvedParameters} label={`parameters of item ${it.index}`} open={1} />
+                {it.error ? <Fault code={it.error.code} message={it.error.message} /> : <JsonView value={it.output} label={`output of item ${it.index}`} open={1} />}
+                {it.compensation?.error && <Fault code={it.compensation.error.code} message={it.compensation.error.message} note="could not be undone" />}
+              </details>
+              {(it.childExecutionId !== null || (onAsk && decides)) && (
+                <span class="item-tools">
+                  {it.childExecutionId !== null && (
+                    <a class="link" href={`/executions/${it.childExecutionId}`}>
+                      Its execution
+                    </a>
+                  )}
+                  {onAsk && decides && (
+                    <>
+                      <button type="button" class="link" aria-label={`${it.waitsFor === "decision" ? "Try again" : "Approve"} ${name}`} onClick={() => onAsk({ kind: "approve", step: name })}>
+                        {it.waitsFor === "decision" ? "Try again" : "Approve"}
+                      </button>
+                      <button type="button" class="link" aria-label={`Reject ${name}`} onClick={() => onAsk({ kind: "reject", step: name })}>
+                        Reject
+                      </button>
+                    </>
+                  )}
+                </span>
+              )}
+            </li>
+          );
+        })}
       </ul>
-      {tally && tally.total > detail.items.length && <p class="faint">The first {detail.items.length} are shown.</p>}
+      {detail.items.length < matching && (
+        <p class="faint">
+          {detail.items.length.toLocaleString("en")} of {matching.toLocaleString("en")} are shown.{" "}
+          <button type="button" class="link" onClick={onMore}>
+            Show more
+          </button>
+        </p>
+      )}
     </Section>
   );
 }
