@@ -318,3 +318,48 @@ test('the list shows what is new without being asked', async () => {
   await page.waitForURL(`**/executions/${executionId}`);
   await close(page);
 });
+
+test('no row is lost from a list, however many come', async () => {
+  const one = [{ id: 'a', name: 'flow.noop' }];
+  const made = [];
+  const make = async (n) => {
+    for (let at = 0; at < n; at += 10) {
+      made.push(...(await Promise.all(Array.from({ length: 10 }, (_, it) => server.plan(one, `rows ${at + it}`)))).map((it) => it.requestId));
+    }
+  };
+  await make(70);
+  const { requestId, executionId } = await server.execute(WAITS, 'rows that wait');
+  made.push(requestId);
+  await server.reaches(executionId, 'WAITING');
+  await make(60);
+  const page = await open(server, '/?search=rows&since=1h');
+  const foot = page.locator('.list-foot');
+  await foot.getByText('50 shown').waitFor();
+  const asked = await page.waitForRequest((it) => it.postData()?.includes('query Requests'));
+  const { from } = JSON.parse(asked.postData()).variables.filter;
+  await foot.getByRole('button', { name: 'Show older ones' }).click();
+  await foot.getByText('131 shown').waitFor();
+  // More come than are asked for at once, while nobody can look.
+  await page.route('**/graphql', (route) => route.abort());
+  await make(120);
+  await page.unroute('**/graphql');
+  await foot.getByText('251 shown').waitFor();
+  // What ends further down ends here, too.
+  await server.signal(executionId, 'go');
+  await server.reaches(executionId, 'COMPLETED');
+  const list = page.getByRole('list', { name: 'Requests' });
+  const seen = new Set();
+  for (let top = 0; ; top += 400) {
+    await list.evaluate((it, to) => (it.scrollTop = to), top);
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    for (const id of await page.locator('.list-row').evaluateAll((rows) => rows.map((it) => it.dataset.id))) seen.add(id);
+    if (await list.evaluate((it) => it.scrollTop + it.clientHeight >= it.scrollHeight - 1)) break;
+  }
+  assert.deepEqual(made.filter((it) => !seen.has(it)), []);
+  const at = [...made].reverse().indexOf(requestId);
+  await list.evaluate((it, to) => (it.scrollTop = to), at * 52 - 100);
+  await page.locator(`[data-id="${requestId}"][data-state="COMPLETED"]`).waitFor();
+  const later = await page.waitForRequest((it) => it.postData()?.includes('query Requests'));
+  assert.equal(JSON.parse(later.postData()).variables.filter.from, from);
+  await close(page);
+});

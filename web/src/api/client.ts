@@ -64,6 +64,8 @@ export interface Asked<R> {
   data: R | null;
   error: ApiError | null;
   isLoading: boolean;
+  /** Whether the data is what was asked for last, and not what is shown until that is there. */
+  isCurrent: boolean;
   refresh: () => void;
 }
 
@@ -113,7 +115,7 @@ export function useAsk<R, V>(operation: Operation<R, V>, variables: V | null, po
     };
   }, [operation, key, poll, epoch, round]);
   const refresh = useCallback(() => setRound((it) => it + 1), []);
-  return { data: state.data, error: state.error, isLoading: state.isLoading, refresh };
+  return { data: state.data, error: state.error, isLoading: state.isLoading, isCurrent: state.data !== null && state.key === key, refresh };
 }
 
 let socket: Client | null = null;
