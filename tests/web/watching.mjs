@@ -59,6 +59,39 @@ test('a step changes its colour in the graph', async () => {
   await close(page);
 });
 
+test('a graph has its edges, and is begun where its words can be read', async () => {
+  const chain = Array.from({ length: 60 }, (_, at) => ({ id: `s${at}`, name: 'flow.echo', parameters: { n: at }, dependsOn: at === 0 ? [] : [`s${at - 1}`] }));
+  chain[50] = { ...chain[50], name: 'flow.wait', parameters: { name: 'never' } };
+  const { executionId } = await server.execute(chain, 'a long chain');
+  await server.reaches(executionId, 'WAITING');
+  for (const viewport of [{ width: 1280, height: 800 }, { width: 375, height: 700 }]) {
+    const page = await open(server, `/executions/${executionId}`, { viewport });
+    await page.locator('canvas[data-nodes="60"]').waitFor();
+    const drawn = () =>
+      page.evaluate(() => {
+        const [below, above] = document.querySelectorAll('.graph-frame canvas');
+        const count = (canvas, isIt) => {
+          const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+          let found = 0;
+          for (let at = 0; at < data.length; at += 4) if (isIt(data[at], data[at + 1], data[at + 2], data[at + 3])) found += 1;
+          return found;
+        };
+        const read = (name) => getComputedStyle(above).getPropertyValue(name).trim().slice(1);
+        // Letters have soft edges: few pixels have just their colour.
+        const is = (colour) => {
+          const wanted = [0, 2, 4].map((it) => Number.parseInt(colour.slice(it, it + 2), 16));
+          return (...it) => it[3] === 255 && wanted.every((part, at) => Math.abs(part - it[at]) < 40);
+        };
+        return { edges: count(below, (_r, _g, _b, a) => a > 100), words: count(above, is(read('--text'))), waiting: count(above, is(read('--waiting'))) };
+      });
+    await until(async () => (await drawn()).words > 50, 'words are drawn');
+    const { edges, waiting } = await drawn();
+    assert.ok(edges > 50, `${edges} pixels of edges`);
+    assert.ok(waiting > 20, `what waits is in sight: ${waiting} pixels`);
+    await close(page);
+  }
+});
+
 test('a server that is killed and comes back is noticed, and nothing is missed', async () => {
   const { executionId } = await server.execute(WAITS, 'survive');
   const page = await open(server, `/executions/${executionId}?view=steps`);
@@ -278,6 +311,24 @@ test('every item of a long loop is in the timeline, the first ones too', async (
   });
   assert.ok(first - group < 2, `the first call is drawn ${first - group} % behind the beginning`);
   assert.ok(count < 400, `${count} bars`);
+  await close(page);
+});
+
+test('the critical path is marked by name', async () => {
+  const tools = [
+    { id: 'a', name: 'flow.echo', parameters: { n: 1 } },
+    { id: 'b', name: 'flow.sleep', parameters: { ms: 60 }, dependsOn: 'a' },
+    { id: 'c', name: 'flow.echo', parameters: { n: 2 }, dependsOn: 'b' },
+    { id: 'beside', name: 'flow.echo', parameters: { n: 3 } },
+  ];
+  const { executionId } = await server.execute(tools, 'critical');
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/executions/${executionId}?view=timeline`);
+  await page.locator('.timeline-row').first().waitFor();
+  const marked = await page.locator('.is-critical .timeline-name .cut').allTextContents();
+  assert.deepEqual(marked, ['a', 'b', 'c']);
+  const line = await page.locator('.is-critical .timeline-name .cut').first().evaluate((it) => getComputedStyle(it).textDecorationLine);
+  assert.equal(line, 'underline');
   await close(page);
 });
 

@@ -36,7 +36,7 @@ export function readNumber(text: string): number | Num {
 
 /**
  * Reads JSON. Fails with a `SyntaxError`, as `JSON.parse` does. With names, numbers are kept as they were written only
- * in what stands under one of these, and are numbers everywhere else.
+ * in what stands under one of these within the outermost object, and are numbers everywhere else.
  */
 export function parse(text: string, names: ReadonlySet<string> | null = null): Json {
   // The browser's own way is by far the faster one, and says best what is wrong.
@@ -150,7 +150,8 @@ class Parser {
       if (this.text[this.#at] !== ":") this.#fail();
       this.#at += 1;
       const wasExact = this.#isExact;
-      this.#isExact ||= this.names?.has(name) === true;
+      // The answer as a whole stands under a name, too.
+      this.#isExact ||= this.#depth > 1 && this.names?.has(name) === true;
       const value = this.#value();
       this.#isExact = wasExact;
       // A field of this name must not become what the object is made of.

@@ -488,7 +488,8 @@ export function criticalPath(fold: Fold, dependsOn: ReadonlyMap<string, readonly
 
 function latest(steps: readonly StepView[]): StepView | undefined {
   let found: StepView | undefined;
-  for (const step of steps) if (!found || (step.to ?? 0) > (found.to ?? 0)) found = step;
+  // Of two that ended within the same millisecond the later one may have waited for the earlier.
+  for (const step of steps) if (!found || (step.to ?? 0) >= (found.to ?? 0)) found = step;
   return found;
 }
 

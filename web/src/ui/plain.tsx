@@ -4,6 +4,9 @@
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/;
 const EACH = new RegExp(`(${HIDDEN.source})`);
 
+const CONTROLS =
+  "NUL SOH STX ETX EOT ENQ ACK BEL BS TAB LF VT FF CR SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US".split(" ");
+
 /** A text whose direction cannot change that of what is beside it. */
 export function Plain({ text }: { text: string }) {
   if (!HIDDEN.test(text)) return <bdi>{text}</bdi>;
@@ -33,6 +36,7 @@ export function plain(text: string): string {
 
 function nameOf(letter: string): string {
   const code = letter.codePointAt(0)!;
-  if (code < 32) return String.fromCharCode(0x2400 + code);
+  const control = CONTROLS[code];
+  if (control) return control;
   return `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
 }
