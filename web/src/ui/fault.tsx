@@ -5,7 +5,7 @@ import { ApiError } from "../api/client";
 import type { Json } from "../api/generated";
 import { Num } from "../api/json";
 import { Plain } from "./plain";
-import { Linked, Words } from "./words";
+import { Words } from "./words";
 
 export function Fault({ code, message, note }: { code: string; message: string; note?: string }) {
   const [means, help] = CODES[code] ?? [];
@@ -18,7 +18,7 @@ export function Fault({ code, message, note }: { code: string; message: string; 
         {note && <span class="faint">{note}</span>}
       </p>
       <p class="fault-message">
-        <Linked text={message.length > 4_000 ? `${message.slice(0, 4_000)}…` : message} />
+        <Words text={message.length > 4_000 ? `${message.slice(0, 4_000)}…` : message} />
       </p>
       {means && (
         <p class="fault-help">

@@ -6,9 +6,12 @@ const ID = /((?:exec|plan|req)_\d+_[0-9a-z]{9})(?![0-9a-z])/;
 const PLACES: Record<string, string> = { exec: "/executions/", plan: "/plans/", req: "/requests/" };
 
 export function Words({ text }: { text: string }) {
+  const parts = text.split("`");
+  // Those that do not come in pairs are letters like any other.
+  if (parts.length % 2 === 0) return <Linked text={text} />;
   return (
     <span class="words">
-      {text.split("`").map((part, at) => {
+      {parts.map((part, at) => {
         const inner = <Linked key={at} text={part} />;
         return at % 2 === 1 ? <code key={at}>{inner}</code> : inner;
       })}
