@@ -262,6 +262,54 @@ test('a form holds templates, and shows what is changed beside it', async () => 
   await close(page);
 });
 
+test('what could stand at the cursor is offered', async () => {
+  const page = await open(server, '/new');
+  await page.getByRole('button', { name: 'write the plan as JSON' }).click();
+  await page.locator('canvas[data-nodes="2"]').waitFor();
+  const offers = page.getByRole('listbox', { name: 'What could stand here' });
+  /** Puts the cursor in the place of a mark. */
+  const write = async (text) => {
+    await editor(page).evaluate((element, whole) => {
+      element.focus();
+      element.value = whole.replace('|', '');
+      element.setSelectionRange(whole.indexOf('|'), whole.indexOf('|'));
+      element.dispatchEvent(new Event('input', { bubbles: true }));
+    }, text);
+  };
+  const step = (inner) => `{"tools": [{"id": "author", "name": "blog.createAuthor", "parameters": {"name": "A", "email": "a@web.test"}}, {"id": "blog", ${inner}}]}`;
+  const value = () => editor(page).inputValue();
+  await until(async () => (await page.getByLabel('Add a step').locator('option').count()) > 2, 'the tools are known');
+
+  await write(step('"name": "blog.createBl|"'));
+  await offers.getByRole('option', { name: /^blog\.createBlog/ }).waitFor();
+  await page.keyboard.press('Enter');
+  assert.ok((await value()).includes('"name": "blog.createBlog"'), await value());
+  assert.equal(await offers.count(), 0);
+
+  await write(step('"name": "blog.createBlog", "parameters": {"ti|": ""}'));
+  await offers.getByRole('option', { name: /^title/ }).click();
+  assert.ok((await value()).includes('{"title": ""}'), await value());
+
+  await write(step('"name": "blog.createBlog", "parameters": {"title": "{{|"}'));
+  await offers.getByRole('option', { name: /^author/ }).waitFor();
+  assert.equal(await offers.getByRole('option', { name: /^blog / }).count(), 0, 'it does not name itself');
+  await page.keyboard.press('Enter');
+  await page.keyboard.type('.');
+  await offers.getByRole('option', { name: /^email/ }).waitFor();
+  await page.keyboard.type('em');
+  await page.keyboard.press('Enter');
+  await page.keyboard.type('}}');
+  assert.ok((await value()).includes('{"title": "{{author.email}}"}'), await value());
+
+  await write(step('"name": "blog.createBlog", "onErr|'));
+  await offers.getByRole('option', { name: 'onError' }).waitFor();
+  await page.keyboard.press('Escape');
+  await offers.waitFor({ state: 'detached' });
+  await write(step('"name": "blog.createBlog", "dependsOn": ["|"]'));
+  await offers.getByRole('option', { name: /^author/ }).waitFor();
+  await close(page);
+});
+
 test('a plan of 2,000 steps can be written in', async () => {
   const tools = Array.from({ length: 2_000 }, (_, at) => ({ id: `s${at}`, name: 'flow.echo', parameters: { n: at }, dependsOn: at === 0 ? [] : [`s${at - 1}`] }));
   const { planId } = await server.plan(tools, 'two thousand');

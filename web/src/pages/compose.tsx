@@ -106,6 +106,9 @@ function Compose({ known, onBecome }: ComposeProps) {
   const tools = asked.data?.tools ?? [];
   const draft = useMemo(() => readDraft(text), [text]);
   const steps = "steps" in draft ? draft.steps : null;
+  /** The steps when they could be read last: while something is written they often cannot. */
+  const readable = useRef<readonly Fields[]>([]);
+  if (steps) readable.current = steps;
   const ids = useMemo(() => (steps ? idsOf(steps) : []), [steps]);
   const place = selected === null ? -1 : ids.indexOf(selected);
   /** Writes the steps anew, and leaves the rest of the text as it is. */
@@ -355,7 +358,7 @@ function Compose({ known, onBecome }: ComposeProps) {
                 onClose={() => setSelected(null)}
               />
             )}
-            <Editor text={text} onText={setText} problems={problems} goal={goal} />
+            <Editor text={text} onText={setText} problems={problems} goal={goal} steps={readable.current} tools={tools} />
             <div class="compose-problems" aria-live="polite">
               {problems.length > 0 && <Problems problems={problems} onGo={(path) => setGoal({ path, count: (goal?.count ?? 0) + 1, isWanted: true })} />}
               {!isCurrent && problems.length === 0 && <p class="faint">{error ? "It could not be checked." : "It is being checked…"}</p>}

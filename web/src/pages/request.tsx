@@ -11,6 +11,7 @@ import { Problems, Refused, RefusedPage, type Problem } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { JsonView } from "../ui/json";
 import { Choice, Crumbs, Empty, Loading, Tabs, useTitle } from "../ui/page";
+import { Plain, plain } from "../ui/plain";
 import { Score } from "../ui/score";
 import { Meter, OVER, Pill } from "../ui/state";
 import { ago, clock, moment, serverNow, span, took, useNow } from "../ui/time";
@@ -23,7 +24,7 @@ export function RequestPage({ id }: { id: string }) {
   const asked = useAsk(RequestQuery, { id });
   const request = asked.data?.request;
   const [tab, setTab] = useParam("view", "executions");
-  useTitle(request?.query ?? "Request");
+  useTitle(plain(request?.query ?? "Request"));
   // What happens under it is only a reason to ask again, and not too often.
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -51,7 +52,7 @@ export function RequestPage({ id }: { id: string }) {
         <Crumbs trail={[["Requests", "/"]]} here={id} />
         <div class="head-line">
           <h1 class="whole" tabIndex={-1}>
-            {request.query}
+            <Plain text={request.query} />
           </h1>
           {newest && (
             <a class="button" href={`/plans/${newest.planId}`}>
@@ -173,7 +174,9 @@ function Entry({ kind, content }: { kind: string; content: Json }) {
     return (
       <ol class="clauses">
         {content.map((it, at) => (
-          <li key={at}>{String(it)}</li>
+          <li key={at}>
+              <Plain text={String(it)} />
+            </li>
         ))}
       </ol>
     );
@@ -183,7 +186,9 @@ function Entry({ kind, content }: { kind: string; content: Json }) {
       <>
         {content.filter(isFields).map((it, at) => (
           <div key={at}>
-            <p>“{String(it.clause)}”</p>
+            <p>
+              “<Plain text={String(it.clause)} />”
+            </p>
             <Candidates candidates={(it.tools ?? []) as unknown as Candidate[]} />
           </div>
         ))}
@@ -201,7 +206,9 @@ function Entry({ kind, content }: { kind: string; content: Json }) {
       </p>
     );
   }
-  if (typeof content === "string") return <pre class="code">{content}</pre>;
+  if (typeof content === "string") return <pre class="code">
+        <Plain text={content} />
+      </pre>;
   return <JsonView value={content} label={kind} open={kind === "draft" ? 3 : 1} />;
 }
 

@@ -1,9 +1,12 @@
 /** A plan as text: numbered lines, and a way to what a diagnostic is about. */
 
-import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import type { Problem } from "../api/generated";
+import type { Fields } from "../api/json";
+import { complete, type Known, type Offers } from "./complete";
 import { find, findAll } from "./draft";
+import { OfferList } from "./offers";
 
 /** Where to go: a path, and a number that changes each time. */
 export interface Goal {
@@ -18,6 +21,9 @@ interface Props {
   onText: (text: string) => void;
   problems: readonly Problem[];
   goal: Goal | null;
+  /** The steps as far as they could be read last, and what tools there are. */
+  steps: readonly Fields[];
+  tools: readonly Known[];
 }
 
 /** How high a line is, and what is above the first, in pixels. */
@@ -26,7 +32,7 @@ const TOP = 10;
 /** The most lines that are marked. */
 const MARKS = 100;
 
-export function Editor({ text, onText, problems, goal }: Props) {
+export function Editor({ text, onText, problems, goal, steps, tools }: Props) {
   const area = useRef<HTMLTextAreaElement>(null);
   const gutter = useRef<HTMLPreElement>(null);
   const lines = linesOf(text);
@@ -41,7 +47,47 @@ export function Editor({ text, onText, problems, goal }: Props) {
     element.setSelectionRange(...place);
     element.scrollTop = Math.max(0, (linesOf(element.value.slice(0, place[0])) - 4) * LINE);
   }, [goal]);
+  const list = useId();
+  const [offered, setOffered] = useState<(Offers & { chosen: number; line: number; column: number }) | null>(null);
+  const offer = () => {
+    const element = area.current!;
+    const at = element.selectionStart;
+    const found = element.selectionEnd === at ? complete(element.value, at, steps, tools) : null;
+    if (!found) return setOffered(null);
+    const before = element.value.slice(0, found.from);
+    const line = before.lastIndexOf("\n") + 1;
+    setOffered({ ...found, chosen: 0, line: linesOf(before) - 1, column: found.from - line });
+  };
+  const choose = (chosen: number) => {
+    const element = area.current!;
+    const text = offered?.offers[chosen]?.text;
+    if (!offered || text === undefined) return;
+    element.setRangeText(JSON.stringify(text).slice(1, -1), offered.from, offered.to, "end");
+    setOffered(null);
+    onText(element.value);
+  };
+  /** Keys that are about what is offered. */
+  const steer = (event: KeyboardEvent): boolean => {
+    if (event.key === " " && event.ctrlKey) {
+      offer();
+      return true;
+    }
+    if (!offered) return false;
+    const { chosen, offers } = offered;
+    if (event.key === "ArrowDown") setOffered({ ...offered, chosen: (chosen + 1) % offers.length });
+    else if (event.key === "ArrowUp") setOffered({ ...offered, chosen: (chosen - 1 + offers.length) % offers.length });
+    else if (event.key === "Enter") choose(chosen);
+    else if (event.key === "Escape") setOffered(null);
+    else return false;
+    return true;
+  };
   const indent = (event: KeyboardEvent) => {
+    if (!event.isComposing && steer(event)) {
+      event.preventDefault();
+      event.stopPropagation();
+      return;
+    }
+    if (event.key === "ArrowLeft" || event.key === "ArrowRight") setOffered(null);
     // Tab goes on to the next field, as everywhere; a new line begins where the one before did.
     if (event.key !== "Enter" || event.ctrlKey || event.metaKey || event.isComposing) return;
     const element = event.currentTarget as HTMLTextAreaElement;
@@ -69,10 +115,32 @@ export function Editor({ text, onText, problems, goal }: Props) {
         autocapitalize="off"
         value={text}
         wrap="off"
-        onInput={(event) => onText(event.currentTarget.value)}
+        aria-autocomplete="list"
+        {...(offered ? { "aria-controls": list, "aria-activedescendant": `${list}-${offered.chosen}` } : {})}
+        onInput={(event) => {
+          onText(event.currentTarget.value);
+          offer();
+        }}
         onKeyDown={indent}
-        onScroll={(event) => gutter.current && (gutter.current.scrollTop = event.currentTarget.scrollTop)}
+        onBlur={() => setOffered(null)}
+        onClick={() => setOffered(null)}
+        onScroll={(event) => {
+          if (gutter.current) gutter.current.scrollTop = event.currentTarget.scrollTop;
+          // The list goes along.
+          setOffered((it) => it && { ...it });
+        }}
       />
+      {offered && area.current && (
+        <OfferList
+          id={list}
+          offers={offered.offers}
+          chosen={offered.chosen}
+          line={offered.line}
+          column={offered.column}
+          scroll={{ left: area.current.scrollLeft, top: area.current.scrollTop }}
+          onChoose={choose}
+        />
+      )}
     </div>
   );
 }

@@ -63,7 +63,7 @@ export function Fields({ schema, root, value, onValue, depth = 0, takesTemplates
 }
 
 /** Follows a reference within the document, a few times. */
-function resolved(schema: Json | undefined, root: Schema): Schema {
+export function resolved(schema: Json | undefined, root: Schema): Schema {
   let found: Json | undefined = schema;
   for (let n = 0; n < 8 && isSchema(found) && typeof found.$ref === "string"; n += 1) {
     const path: string[] = found.$ref.replace(/^#\/?/, "").split("/").filter(Boolean);
