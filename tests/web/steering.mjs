@@ -263,6 +263,28 @@ test('a step is added, edited as a form and removed', async () => {
   await close(page);
 });
 
+test('where no tool fits, and none collide, the page says so', async () => {
+  const page = await open(server, '/tools?view=selection&query=qqzxv&by=LEXICAL');
+  await page.getByRole('heading', { name: 'No tool fits' }).waitFor();
+  await page.goto(`${server.url}/tools?view=collisions&threshold=1`);
+  await page.getByRole('heading', { name: 'No two tools collide' }).waitFor();
+  await page.getByText('0 pairs that the same sentences want').waitFor();
+  await page.goto(`${server.url}/tools?view=collisions&threshold=nonsense`);
+  await page.getByText('Similar by at least 0.00').waitFor();
+  await close(page);
+});
+
+test('a moment of the past leaves out what is true only now', async () => {
+  const { executionId } = await server.execute(ASKS, 'then and now');
+  const page = await open(server, `/executions/${executionId}?view=results`);
+  await page.getByLabel('What it waits for').waitFor();
+  await page.getByLabel('Moment of the log').focus();
+  await page.keyboard.press('Home');
+  await page.getByLabel('What it waits for').waitFor({ state: 'detached' });
+  await page.getByText('Results are shown as they are now').waitFor();
+  await close(page);
+});
+
 test('toolsets are switched, and a tool is tried by its form', async () => {
   const page = await open(server, '/tools');
   const toggle = page.getByRole('switch', { name: 'Toolset blog' });

@@ -294,6 +294,23 @@ test('a moment of the past has an address', async () => {
   await close(page);
 });
 
+test('the items of a loop are shown while it runs', async () => {
+  const tools = [
+    { id: 'list', name: 'flow.echo', parameters: { items: Array.from({ length: 5_000 }, (_, at) => at) } },
+    { id: 'each', name: 'flow.sleep', parameters: { ms: 20 }, forEach: '{{list.items}}', maxParallel: 2 },
+  ];
+  const { executionId } = await server.execute(tools, 'under way');
+  const page = await open(server, `/executions/${executionId}?view=steps&step=each`);
+  await page.locator('[data-item="20"][data-state="SUCCEEDED"]').waitFor();
+  const { execution } = await server.ask('query($id: ID!) { execution(executionId: $id) { state } }', { id: executionId });
+  assert.equal(execution.state, 'IN_PROGRESS');
+  await page.getByLabel('Which items').selectOption('RUNNING');
+  await page.locator('[data-item][data-state="RUNNING"]').first().waitFor();
+  await server.ask('mutation($id: ID!) { cancelExecution(executionId: $id) { state } }', { id: executionId });
+  await says(page, 'Cancelled');
+  await close(page);
+});
+
 test('every item of a long loop is in the timeline, the first ones too', async () => {
   const tools = [
     { id: 'list', name: 'flow.echo', parameters: { items: Array.from({ length: 500 }, (_, at) => at) } },

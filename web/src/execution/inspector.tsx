@@ -1,7 +1,7 @@
 /** All about one step: what it was to do, what it did, and why. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 import { useAsk } from "../api/client";
 import { StepDetail, type Json, type StepDetailResult, type StepState } from "../api/generated";
@@ -22,6 +22,8 @@ type Detail = NonNullable<NonNullable<StepDetailResult["execution"]>["step"]>;
 
 /** How many items are shown at first, and how many more each time somebody asks. */
 const ITEMS = 100;
+/** How long a loop that runs is left alone between two questions about it, in milliseconds. */
+const PAUSE = 500;
 
 interface Props {
   story: Story;
@@ -41,12 +43,20 @@ export function Inspector({ story, step, view, isPast, now, onAsk, onSelect, onC
   const [items, setItems] = useState<{ first: number; states: StepState[] | null }>({ first: ITEMS, states: null });
   const asked = useAsk(StepDetail, wantsDetail ? { id, stepId: step.stepId, items: items.first, states: items.states } : null);
   const mark = `${view.state} ${view.attempts} ${view.items ? Object.values(view.items.counts).join(" ") : ""} ${view.tries.filter((it) => it.isUndo).length} ${view.undoError?.message ?? ""}`;
-  const [known, setKnown] = useState(mark);
+  const latest = useRef({ mark, asked: mark, timer: 0 });
+  latest.current.mark = mark;
   useEffect(() => {
-    if (mark === known) return;
-    setKnown(mark);
-    asked.refresh();
-  }, [mark, known, asked]);
+    const now = latest.current;
+    if (now.mark === now.asked || now.timer) return;
+    // The items of a loop may change hundreds of times a second: what is asked for must have time to come.
+    const ask = () => {
+      now.timer = 0;
+      now.asked = now.mark;
+      asked.refresh();
+    };
+    now.timer = setTimeout(ask, view.items ? PAUSE : 0) as unknown as number;
+  }, [mark]);
+  useEffect(() => () => clearTimeout(latest.current.timer), []);
   const found = asked.data?.execution?.step;
   const detail = wantsDetail && found?.stepId === step.stepId ? found : null;
   const resolved = detail ? (detail.resolvedParameters ?? undefined) : view.parameters;

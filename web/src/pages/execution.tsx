@@ -264,6 +264,7 @@ function Results({ story, onSelect }: { story: Story; onSelect: (id: string) => 
   if (!results) return <Loading />;
   return (
     <div class="results">
+      {story.scrub.value !== null && <p class="why">Results are shown as they are now, whatever moment of the log is.</p>}
       {results.errors.length > 0 && (
         <section class="section">
           <h2>Errors</h2>

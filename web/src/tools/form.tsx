@@ -195,7 +195,7 @@ function NumberField({ id, isWhole, value, onValue, isRequired, takesTemplates }
   };
   return (
     <>
-      <input ref={box} id={id} type="text" inputMode={takesTemplates ? "text" : isWhole ? "numeric" : "decimal"} spellcheck={false} required={isRequired} aria-invalid={!isRight} value={text} onInput={(event) => read(event.currentTarget.value)} />
+      <input ref={box} id={id} type="text" inputMode={takesTemplates ? "text" : isWhole ? "numeric" : "decimal"} spellcheck={false} required={isRequired} aria-invalid={!isRight} value={text} onFocus={(event) => event.currentTarget.select()} onInput={(event) => read(event.currentTarget.value)} />
       {!isRight && <span class="field-wrong">This is not {what}{takesTemplates && <>, nor a template such as {"{{step.path}}"}</>}.</span>}
     </>
   );
