@@ -18,7 +18,7 @@ import { isFields, parse } from "../api/json";
 import { go } from "../router";
 import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icons";
-import { againFrom } from "./fold";
+import { againFrom } from "./paths";
 import type { Story } from "./story";
 
 /** What somebody is about to do. */

@@ -4,6 +4,7 @@
  */
 
 import type { ExecutionState, Happened, Json, StepState } from "../api/generated";
+import { itemOf, itemsIn, itemsOver, loop, type Items } from "./items";
 
 type Data = Record<string, Json | undefined>;
 
@@ -29,33 +30,6 @@ export interface Pause {
   from: number;
   to: number | null;
   kind: string;
-}
-
-/** One item of a loop. */
-export interface Item {
-  state: StepState;
-  waitsFor: string | null;
-  waitName: string | null;
-  isUndone: boolean;
-}
-
-/** The items of a loop, and how many of them are where. */
-export interface Items {
-  total: number;
-  counts: Partial<Record<StepState, number>>;
-  /** Those that had their turn. */
-  each: Map<number, Item>;
-  undone: number;
-}
-
-/** How many items are in a state. */
-export function itemsIn(items: Items, ...states: StepState[]): number {
-  return states.reduce((sum, it) => sum + (items.counts[it] ?? 0), 0);
-}
-
-/** How many items are over. */
-export function itemsOver(items: Items): number {
-  return itemsIn(items, "SUCCEEDED", "FAILED", "SKIPPED", "CANCELLED");
 }
 
 export interface StepView {
@@ -402,16 +376,6 @@ export class Fold {
   }
 }
 
-function loop(total: number): Items {
-  return { total, counts: { PENDING: total }, each: new Map(), undone: 0 };
-}
-
-function itemOf(items: Items, index: number): Item {
-  let item = items.each.get(index);
-  if (!item) items.each.set(index, (item = { state: "PENDING", waitsFor: null, waitName: null, isUndone: false }));
-  return item;
-}
-
 /** A tool may count in whatever numbers it likes. */
 function progressOf(data: Data): StepView["progress"] {
   const { progress, total, message } = data;
@@ -449,21 +413,6 @@ function over(step: StepView, state: StepState, at: number): void {
   goOn(step, at);
 }
 
-/**
- * What is done again where an execution that ended is retried from a step on, as the server has it: that step and
- * whatever comes behind it in the order of the plan; and before it what did not succeed, was undone, or depends on such.
- */
-export function againFrom(fold: Fold, dependsOn: ReadonlyMap<string, readonly string[]>, from: string): string[] {
-  const stays = new Set<string>();
-  for (const step of fold.steps) {
-    if (step.id === from) break;
-    const wasUndone = step.tries.some((it) => it.isUndo);
-    const isSame = step.state === "SUCCEEDED" || (step.state === "SKIPPED" && (step.skipReason === "condition" || step.skipReason === "dependency"));
-    if (isSame && !wasUndone && (dependsOn.get(step.id) ?? []).every((it) => stays.has(it))) stays.add(step.id);
-  }
-  return fold.steps.filter((it) => !stays.has(it.id)).map((it) => it.id);
-}
-
 /** The state of an execution after its first `length` events. */
 export function foldTo(ids: readonly string[], events: readonly Happened[], length: number): Fold {
   const fold = new Fold(ids);
@@ -472,25 +421,6 @@ export function foldTo(ids: readonly string[], events: readonly Happened[], leng
     fold.apply(event);
   }
   return fold;
-}
-
-/** The steps without whose time the execution would have been over sooner. */
-export function criticalPath(fold: Fold, dependsOn: ReadonlyMap<string, readonly string[]>): Set<string> {
-  const path = new Set<string>();
-  let at = latest(fold.steps.filter((it) => it.to !== null && it.tries.length + it.pauses.length > 0));
-  while (at && !path.has(at.id)) {
-    path.add(at.id);
-    const before = (dependsOn.get(at.id) ?? []).map((id) => fold.step(id));
-    at = latest(before.filter((it) => it !== undefined && it.to !== null && it.tries.length + it.pauses.length > 0) as StepView[]);
-  }
-  return path;
-}
-
-function latest(steps: readonly StepView[]): StepView | undefined {
-  let found: StepView | undefined;
-  // Of two that ended within the same millisecond the later one may have waited for the earlier.
-  for (const step of steps) if (!found || (step.to ?? 0) >= (found.to ?? 0)) found = step;
-  return found;
 }
 
 export function isOver(step: StepView): boolean {

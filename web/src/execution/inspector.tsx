@@ -6,19 +6,20 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { useAsk } from "../api/client";
 import { StepDetail, type Json, type StepDetailResult, type StepState } from "../api/generated";
 import { print } from "../api/json";
-import { Choice } from "../ui/page";
 import { Fault, hasSomething } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { JsonView, omitted } from "../ui/json";
 import { plain } from "../ui/plain";
 import { Pill, WORD } from "../ui/state";
 import { clock, span } from "../ui/time";
-import { Linked, Words } from "../ui/words";
+import { Words } from "../ui/words";
 import type { Asking } from "./actions";
-import { itemsIn, type StepView } from "./fold";
+import type { StepView } from "./fold";
+import { ItemList } from "./item-list";
+import { itemsIn } from "./items";
 import type { Step, Story } from "./story";
 
-type Detail = NonNullable<NonNullable<StepDetailResult["execution"]>["step"]>;
+export type Detail = NonNullable<NonNullable<StepDetailResult["execution"]>["step"]>;
 
 /** How many items are shown at first, and how many more each time somebody asks. */
 const ITEMS = 100;
@@ -120,7 +121,7 @@ export function Inspector({ story, step, view, isPast, now, onAsk, onSelect, onC
           </Section>
         )}
         {detail && (detail.itemTally?.total ?? 0) > 0 && (
-          <Items
+          <ItemList
             detail={detail}
             states={items.states}
             onStates={(states) => setItems({ first: ITEMS, states })}
@@ -260,92 +261,6 @@ function StepActions({ story, view, isPast, onAsk }: { story: Story; view: StepV
         </button>
       )}
     </div>
-  );
-}
-
-interface ItemsProps {
-  detail: Detail;
-  states: StepState[] | null;
-  onStates: (states: StepState[] | null) => void;
-  onMore: () => void;
-  onAsk: ((it: Asking) => void) | null;
-}
-
-/** What items are looked for; each with a way to say how many there are. */
-const KINDS: readonly (readonly [string, string, StepState[], keyof NonNullable<Detail["itemTally"]>])[] = [
-  ["WAITING", "Waiting", ["WAITING"], "waiting"],
-  ["RUNNING", "Running", ["RUNNING", "RETRYING"], "running"],
-  ["FAILED", "Failed", ["FAILED"], "failed"],
-  ["SUCCEEDED", "Succeeded", ["SUCCEEDED", "COMPENSATED"], "successful"],
-];
-
-function Items({ detail, states, onStates, onMore, onAsk }: ItemsProps) {
-  const tally = detail.itemTally;
-  const total = tally?.total ?? detail.items.length;
-  const kinds = KINDS.filter(([, , , name]) => Number(tally?.[name] ?? 0) > 0);
-  const shown = KINDS.find(([, , it]) => it[0] === states?.[0]);
-  const matching = shown && tally ? Number(tally[shown[3]]) : total;
-  return (
-    <Section title={`Items (${total.toLocaleString("en")})`}>
-      {(kinds.length > 1 || states !== null) && (
-        <Choice
-          label="Which items"
-          value={shown?.[0] ?? ""}
-          options={[["", `All ${total.toLocaleString("en")}`], ...kinds.map(([it, word, , name]) => [it, `${word} (${Number(tally?.[name]).toLocaleString("en")})`] as const)]}
-          onChange={(it) => onStates(KINDS.find(([kind]) => kind === it)?.[2] ?? null)}
-        />
-      )}
-      <ul class="items">
-        {detail.items.map((it) => {
-          const name = `${detail.stepId}[${it.index}]`;
-          const decides = it.waitsFor === "approval" || it.waitsFor === "decision";
-          return (
-            <li key={it.index} data-item={it.index} data-state={it.state}>
-              <details>
-                <summary>
-                  <span class="count">{it.index}</span>
-                  <Pill state={it.state} />
-                  {it.compensation?.state === "FAILED" && <span class="tag tone-bad">not undone</span>}
-                  {it.durationMs !== null && <span class="faint">{span(it.durationMs)}</span>}
-                  {it.error && <span class="cut faint">{plain(it.error.message.slice(0, 200))}</span>}
-                </summary>
-                {it.childExecutionId && <Linked text={it.childExecutionId} />}
-                <JsonView value={it.resolvedParameters} label={`parameters of item ${it.index}`} open={1} />
-                {it.error ? <Fault code={it.error.code} message={it.error.message} /> : <JsonView value={it.output} label={`output of item ${it.index}`} open={1} />}
-                {it.compensation?.error && <Fault code={it.compensation.error.code} message={it.compensation.error.message} note="could not be undone" />}
-              </details>
-              {(it.childExecutionId !== null || (onAsk && decides)) && (
-                <span class="item-tools">
-                  {it.childExecutionId !== null && (
-                    <a class="link" href={`/executions/${it.childExecutionId}`}>
-                      Its execution
-                    </a>
-                  )}
-                  {onAsk && decides && (
-                    <>
-                      <button type="button" class="link" aria-label={`${it.waitsFor === "decision" ? "Try again" : "Approve"} ${name}`} onClick={() => onAsk({ kind: "approve", step: name })}>
-                        {it.waitsFor === "decision" ? "Try again" : "Approve"}
-                      </button>
-                      <button type="button" class="link" aria-label={`Reject ${name}`} onClick={() => onAsk({ kind: "reject", step: name })}>
-                        Reject
-                      </button>
-                    </>
-                  )}
-                </span>
-              )}
-            </li>
-          );
-        })}
-      </ul>
-      {detail.items.length < matching && (
-        <p class="faint">
-          {detail.items.length.toLocaleString("en")} of {matching.toLocaleString("en")} are shown.{" "}
-          <button type="button" class="link" onClick={onMore}>
-            Show more
-          </button>
-        </p>
-      )}
-    </Section>
   );
 }
 

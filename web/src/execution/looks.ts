@@ -3,7 +3,8 @@
 import type { Look } from "../graph/canvas";
 import { span } from "../ui/time";
 import { TONE, WORD } from "../ui/state";
-import { itemsIn, itemsOver, type Fold, type StepView } from "./fold";
+import type { Fold, StepView } from "./fold";
+import { itemsIn, itemsOver } from "./items";
 import type { Step } from "./story";
 
 export function looksOf(steps: readonly Step[], fold: Fold | null, now: number): Look[] {

@@ -5,8 +5,9 @@ import { useMemo } from "preact/hooks";
 import { Dot, TONE } from "../ui/state";
 import { span } from "../ui/time";
 import { Virtual } from "../ui/virtual";
-import { criticalPath, type Attempt, type Fold, type StepView } from "./fold";
+import type { Attempt, Fold, StepView } from "./fold";
 import { wordOf } from "./looks";
+import { criticalPath } from "./paths";
 import type { Story } from "./story";
 
 const ROW = 30;
