@@ -137,6 +137,7 @@ export function Editor({ text, onText, problems, goal, steps, tools }: Props) {
           chosen={offered.chosen}
           line={offered.line}
           column={offered.column}
+          height={area.current.clientHeight}
           scroll={{ left: area.current.scrollLeft, top: area.current.scrollTop }}
           onChoose={choose}
         />

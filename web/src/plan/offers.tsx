@@ -12,12 +12,32 @@ interface Props {
   line: number;
   column: number;
   scroll: { left: number; top: number };
+  /** How high the text is on the screen. */
+  height: number;
   onChoose: (at: number) => void;
 }
 
-export function OfferList({ id, offers, chosen, line, column, scroll, onChoose }: Props) {
+/** Where the text begins and how high its lines are, and how wide the list is, in pixels; the style says the same. */
+const TOP = 10;
+const LEFT = 52;
+const LINE = 19;
+const WIDTH = 320;
+
+export function OfferList({ id, offers, chosen, line, column, scroll, height, onChoose }: Props) {
   const list = useRef<HTMLUListElement>(null);
-  useLayoutEffect(() => list.current?.children[chosen]?.scrollIntoView({ block: "nearest" }), [chosen]);
+  useLayoutEffect(() => {
+    const box = list.current;
+    const option = box?.children[chosen] as HTMLElement | undefined;
+    if (!box || !option) return;
+    // Only the list is scrolled, and not what is around it.
+    const [top, bottom] = [option.offsetTop, option.offsetTop + option.offsetHeight];
+    if (top < box.scrollTop) box.scrollTop = top;
+    else if (bottom > box.scrollTop + box.clientHeight) box.scrollTop = bottom - box.clientHeight;
+  }, [chosen, offers]);
+  const above = TOP + line * LINE - scroll.top;
+  const isBelow = above + LINE < height / 2;
+  const left = `max(8px, min(${LEFT - scroll.left}px + ${column}ch, 100% - ${WIDTH + 8}px))`;
+  const place: Record<string, string> = isBelow ? { left, top: `${above + LINE}px` } : { left, bottom: `calc(100% - ${above}px)` };
   return (
     <ul
       ref={list}
@@ -25,7 +45,7 @@ export function OfferList({ id, offers, chosen, line, column, scroll, onChoose }
       class="offers"
       role="listbox"
       aria-label="What could stand here"
-      style={{ top: `${10 + (line + 1) * 19 - scroll.top}px`, left: `min(calc(52px + ${column}ch - ${scroll.left}px), calc(100% - 260px))` }}
+      style={place}
     >
       {offers.map((it, at) => (
         <li
