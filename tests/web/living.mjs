@@ -82,6 +82,7 @@ test('axe finds nothing where a plan is written, and where it is run', async () 
   for (const options of [{ colorScheme: 'light' }, { colorScheme: 'dark' }, { viewport: { width: 375, height: 700 }, hasTouch: true }]) {
     const page = await open(server, `/plans/${planId}`, options);
     const text = page.getByLabel('The plan as JSON');
+    await until(async () => (await page.getByLabel('Add a step').locator('option').count()) > 2, 'the tools are known');
     await text.evaluate((it) => {
       it.focus();
       const at = it.value.indexOf('flow.echo') + 5;
