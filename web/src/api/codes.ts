@@ -58,6 +58,10 @@ export const CODES: Record<string, readonly [string, string]> = {
     "steps wait for each other; the message shows the cycle, a -> b reads \"a depends on b\"",
     "remove one of the dependencies; a template is one too"
   ],
+  "plan.understood": [
+    "warning: what a model wrote was read as it was meant",
+    "nothing, if it was; the message says what was done"
+  ],
   "plan.order_differs": [
     "warning: executionOrder is not the computed order, or names no step",
     "nothing, the computed order holds; or leave executionOrder out"
