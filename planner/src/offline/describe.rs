@@ -108,6 +108,12 @@ impl Described {
         all
     }
 
+    /// Returns the stems of all that it says and shows.
+    pub(super) fn stems(&self) -> impl Iterator<Item = &String> {
+        let choices = self.choices.iter().flat_map(|it| it.said.iter().flatten());
+        self.words.iter().chain(&self.examples).chain(choices)
+    }
+
     fn read_prose(&mut self, prose: &str) {
         for word in
             prose.split(|it: char| it.is_whitespace() || matches!(it, '(' | ')' | ',' | ';'))

@@ -18,6 +18,7 @@ fn maths() -> Catalog {
         let mut tool = tool(name, what, json!({ "a!": number(), "b!": number() }));
         tool.output_schema =
             Some(json!({ "type": "object", "properties": { "result": { "type": "number" } } }));
+        tool.effect = Effect::Read;
         tool
     };
     let mut total = tool(
@@ -26,6 +27,7 @@ fn maths() -> Catalog {
         json!({ "numbers!": { "type": "array", "items": { "type": "number" } } }),
     );
     total.output_schema = Some(json!({ "type": "number" }));
+    total.effect = Effect::Read;
     catalog(vec![
         of("add", "Add two numbers."),
         of("subtract", "Subtract the second number from the first."),
