@@ -192,7 +192,14 @@ fn propose_with(
     } else {
         reader.without(&tokens, &denied)?
     };
-    let mut proposal = planning.finish().map_err(|err| not_callable(&tokens, catalog, err))?;
+    let is_named = planning.called().iter().any(|it| is_named(it, &tokens));
+    let uncalled = uncalled(&tokens, catalog);
+    let planned = match (planning.finish(), uncalled) {
+        (Ok(_), Some(name)) if !is_named => Err(not_callable(&name, None)),
+        (Err(err), Some(name)) => Err(not_callable(&name, Some(err))),
+        (planned, _) => planned,
+    };
+    let mut proposal = planned?;
     proposal.draft.query = Some(asked.to_owned());
     Ok(proposal)
 }
@@ -290,24 +297,38 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Says which tool a query asks for, where it is one that can be selected and not called.
-fn not_callable(tokens: &[Token], catalog: &Catalog, err: PlanningError) -> PlanningError {
-    let PlanningError::NoPlan { message, nearest, notes } = err else { return err };
+/// Returns whether all of a tool's name is said.
+fn is_named(profile: &Profile, tokens: &[Token]) -> bool {
+    let has = |stem: &String| tokens.iter().any(|it| it.kind == Kind::Word && it.stem == *stem);
+    profile.verbs.first().is_some_and(has)
+        && !profile.nouns.is_empty()
+        && profile.nouns.iter().all(has)
+}
+
+/// Returns the tool that a query names, where it is one that can be selected and not called.
+fn uncalled(tokens: &[Token], catalog: &Catalog) -> Option<String> {
     let listed = catalog.tools().iter().filter(|it| it.is_active && !it.definition.is_callable);
-    let asked = listed.take(LISTED).find(|it| {
-        let profile = Profile::read(&it.definition, it.definition.name.as_str().to_owned());
-        let has = |stem: &String| tokens.iter().any(|it| it.kind == Kind::Word && it.stem == *stem);
-        profile.verbs.first().is_some_and(has)
-            && !profile.nouns.is_empty()
-            && profile.nouns.iter().all(has)
-    });
-    let Some(asked) = asked else { return PlanningError::NoPlan { message, nearest, notes } };
-    let name = asked.definition.name.as_str();
+    let names = listed.take(LISTED).map(|it| (it, it.definition.name.as_str().to_owned()));
+    names
+        .map(|(it, name)| Profile::read(&it.definition, name))
+        .find(|it| is_named(it, tokens))
+        .map(|it| it.name)
+}
+
+/// Says that the tool which a query asks for cannot be called.
+fn not_callable(name: &str, err: Option<PlanningError>) -> PlanningError {
+    let (why, others, notes) = match err {
+        Some(PlanningError::NoPlan { message, nearest, notes }) => {
+            (format!("; {message}"), nearest, notes)
+        }
+        Some(other) => return other,
+        None => (String::new(), Vec::new(), Vec::new()),
+    };
     let message = format!(
         "plan.not_callable: `{name}` is what the query asks for, and it can be selected, not called: give it a \
-         `run` in its tools file; {message}"
+         `run` in its tools file{why}"
     );
-    let nearest = std::iter::once(name.to_owned()).chain(nearest).collect();
+    let nearest = std::iter::once(name.to_owned()).chain(others).collect();
     PlanningError::NoPlan { message, nearest, notes }
 }
 

@@ -18,7 +18,7 @@ use super::{
     mood::Moods,
     profile::{Profile, Vocabulary},
     property::Role,
-    scan::Scene,
+    scan::{self, Scene},
     several,
     token::Kind,
     words::{self, Family},
@@ -47,8 +47,10 @@ const ASSUMED: f32 = 0.5;
 const ORDER: usize = 5;
 /// How much of what a query says a plan must explain that only looks.
 const EXPLAINED: f32 = 0.25;
-/// The same, where the calls take nothing or do something; so sure must each call be that does.
+/// The same, where the calls take nothing or do something.
 const WHOLLY: f32 = 0.6;
+/// How sure each call must be that does something.
+const CAREFUL: f32 = 0.4;
 
 /// Returns whether no text begins or ends with a word that belongs to the sentence around it.
 fn is_clean(value: &Value) -> bool {
@@ -264,6 +266,9 @@ impl<'a> Planning<'a> {
         self.problems.extend(problems.map(|it| (text.clone(), it)));
         self.note_step(&id, &filled);
         self.has_listed |= self.is_listed(clause, tool, &filled);
+        if let Some(words) = self.run_on(clause, tool, &filled) {
+            self.problems.push((text.clone(), Problem::Leftover { words }));
+        }
         for it in filled.assumed {
             let path = format!("tools[{at}].parameters.{}", it.parameter);
             let value = it.value.as_str().map_or_else(|| it.value.to_string(), str::to_owned);
@@ -298,6 +303,32 @@ impl<'a> Planning<'a> {
         };
         self.steps.push((id.clone(), step));
         id
+    }
+
+    /// Returns a text for a tool that acts into which more ran than its value: a code and what comes
+    /// behind it, a day, or what is to be done next.
+    fn run_on(&self, clause: &Clause, tool: usize, filled: &Filled) -> Option<String> {
+        let profile = &self.profiles[tool];
+        if !profile.acts() {
+            return None;
+        }
+        let texts = profile.properties.iter().filter(|it| it.role == Role::Text);
+        let is_quoted =
+            |text: &str| clause.tokens.iter().any(|it| it.kind == Kind::Quoted && it.value == text);
+        let is_over = |text: &&str| {
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let is_code = words.first().is_some_and(|it| {
+                it.bytes().any(|it| it.is_ascii_digit())
+                    && it.bytes().any(|it| it.is_ascii_alphabetic())
+            });
+            let is_more = |it: &&str| *it == "then" || scan::words_for_days(&it.to_lowercase());
+            words.len() > 1 && (is_code || words.iter().any(is_more))
+        };
+        texts
+            .filter_map(|it| filled.parameters.get(&it.name)?.as_str())
+            .filter(|it| !it.starts_with("{{") && !is_quoted(it))
+            .find(is_over)
+            .map(str::to_owned)
     }
 
     /// Returns whether a text of one thing reads like several: `Paris, London and Berlin`.
@@ -424,7 +455,7 @@ impl<'a> Planning<'a> {
         let is_told = self.steps.iter().all(|it| {
             it.1.parameters.as_ref().and_then(Value::as_object).is_some_and(|it| !it.is_empty())
         });
-        let sure = if acts { WHOLLY } else { broad::CONFIDENCE };
+        let sure = if acts { CAREFUL } else { broad::CONFIDENCE };
         let needed = if is_told && !acts { EXPLAINED } else { WHOLLY };
         let calls: usize = parts.iter().map(|it| it.calls.len()).sum();
         if self.steps.is_empty() {

@@ -213,7 +213,7 @@ fn a_refusal_says_why() {
 
 #[test]
 fn units_are_converted_or_refused() {
-    let tools = house();
+    let (tools, mut wrong) = (house(), Vec::new());
     for (query, expected) in [
         (
             "Set the thermostat in the bedroom to 68 degrees Fahrenheit",
@@ -238,16 +238,17 @@ fn units_are_converted_or_refused() {
         ("Transfer between 5 and 10 euros from account DE12345 to account DE99999", None),
     ] {
         let said = outcome(&tools, query);
-        match expected {
-            Some(part) => assert!(said.contains(part), "{query}: {said}"),
-            None => assert!(said.starts_with("no plan"), "{query}: {said}"),
+        let is_right = expected.map_or(said.starts_with("no plan"), |it| said.contains(it));
+        if !is_right {
+            wrong.push(format!("{query}: {said}"));
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn repetitions_pair_what_is_said_together() {
-    let tools = house();
+    let (tools, mut wrong) = (house(), Vec::new());
     for (query, expected) in [
         (
             "Set the bedroom to 20 degrees and the kitchen to 18 degrees",
@@ -274,16 +275,12 @@ fn repetitions_pair_what_is_said_together() {
         ),
     ] {
         let said = outcome(&tools, query);
-        assert!(expected.iter().all(|it| said.contains(it)), "{query}: {said}");
-        assert_eq!(
-            said.matches("_door {").count()
-                + said.matches("bmi {").count()
-                + said.matches("weather {").count()
-                + said.matches("thermostat {").count(),
-            expected.len(),
-            "{query}: {said}"
-        );
+        let calls = said.lines().filter(|it| it.ends_with('}')).count();
+        if calls != expected.len() || !expected.iter().all(|it| said.contains(it)) {
+            wrong.push(format!("{query}: {said}"));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
