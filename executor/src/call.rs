@@ -23,7 +23,9 @@ use crate::{
     machine::Answer,
     options::Options,
     tool::{
-        ToolContext, flow,
+        ToolContext,
+        dispatch::Dispatch,
+        flow,
         progress::{self, Listener, ProgressSink, Reports},
     },
     toolbox::{Found, ReadyTool, Toolbox},
@@ -65,17 +67,39 @@ impl Call {
     /// Carries the attempt out. It ends: by itself, by a timeout, or by its cancellation.
     pub(crate) async fn carry_out(self, toolbox: Toolbox, options: Arc<Options>) -> Ended {
         let (task, attempt) = (self.task, self.attempt);
-        let (tool, began) = (self.tool.clone(), Instant::now());
-        let mut is_found = false;
-        let result = self.result(&toolbox, &options, &mut is_found).await;
-        let result = result.and_then(|output| check(output, options.output_bytes));
-        // Names that mean nothing are without end, so nobody counts them.
-        if is_found {
-            toolbox.meter().count(&tool, began.elapsed(), result.is_err());
-        }
+        let own = self.pinned.is_none();
+        let dispatch = Dispatch::of(&toolbox, &self.tool, &self.parameters).filter(|_| own);
+        let result = match dispatch {
+            None => self.counted(&toolbox, &options, None).await,
+            Some(Err(err)) => Err(err),
+            Some(Ok(dispatch)) => {
+                let (tool, parameters) = (dispatch.tool.clone(), Arc::clone(&dispatch.args));
+                let call = Self { tool, parameters, ..self };
+                let result = call.counted(&toolbox, &options, Some(&dispatch)).await;
+                dispatch.report(result)
+            }
+        };
         let bytes = result.as_ref().map_or(256, json::bytes);
         let result = result.map(Answer::from);
         Ended { task, attempt, result, bytes }
+    }
+
+    /// Carries it out, and counts it where there is such a tool: names that mean nothing are
+    /// without end.
+    async fn counted(
+        self,
+        toolbox: &Toolbox,
+        options: &Options,
+        dispatch: Option<&Dispatch>,
+    ) -> Result<Value, ToolError> {
+        let (tool, began) = (self.tool.clone(), Instant::now());
+        let mut is_found = false;
+        let result = self.result(toolbox, options, dispatch, &mut is_found).await;
+        let result = result.and_then(|output| check(output, options.output_bytes));
+        if is_found {
+            toolbox.meter().count(&tool, began.elapsed(), result.is_err());
+        }
+        result
     }
 
     /// What never reaches the tool certainly does nothing, so its error is definite.
@@ -83,10 +107,12 @@ impl Call {
         self,
         toolbox: &Toolbox,
         options: &Options,
+        dispatch: Option<&Dispatch>,
         is_found: &mut bool,
     ) -> Result<Value, ToolError> {
         let mut whole = pin!(time::sleep(self.timeout));
-        let ready = caught(&self.tool, self.ready(toolbox, options.connect, is_found));
+        let found = self.found(toolbox, options.connect, dispatch);
+        let ready = caught(&self.tool, self.ready(found, is_found));
         let (tool, parameters) = tokio::select! {
             biased;
             ready = ready => ready?,
@@ -99,17 +125,34 @@ impl Call {
         Self { parameters, ..self }.answer(&tool, whole, options.cancel_grace).await
     }
 
-    /// Finds the tool and looks whether the parameters, with all that they refer to, fit it.
-    async fn ready(
+    /// Finds the tool. What a plan's author did not name is looked for among the sets alone.
+    async fn found(
         &self,
         toolbox: &Toolbox,
         connect: Duration,
+        dispatch: Option<&Dispatch>,
+    ) -> Result<ReadyTool, ToolError> {
+        if let Some(tool) = &self.pinned {
+            return Ok(tool.clone());
+        }
+        let Some(dispatch) = dispatch else {
+            return match toolbox.own(&self.tool) {
+                Some(tool) => Ok(tool),
+                None => find(toolbox, &self.tool, connect).await,
+            };
+        };
+        let tool = find(toolbox, &self.tool, connect).await?;
+        dispatch.check(tool.definition())?;
+        Ok(tool)
+    }
+
+    /// Looks whether the parameters, with all that they refer to, fit the tool.
+    async fn ready(
+        &self,
+        found: impl Future<Output = Result<ReadyTool, ToolError>>,
         is_found: &mut bool,
     ) -> Result<(ReadyTool, Arc<Value>), ToolError> {
-        let tool = match &self.pinned {
-            Some(tool) => tool.clone(),
-            None => find(toolbox, &self.tool, connect).await?,
-        };
+        let tool = found.await?;
         *is_found = true;
         // What `flow` is given it passes on: a reference is enough for that.
         let is_given_all = tool.definition().set.as_str() != flow::SET;

@@ -21,7 +21,7 @@ use shared::{
 };
 use tokio::sync::oneshot;
 
-pub use self::again::{AgainError, again};
+pub use self::again::{AgainError, again, onward, stay};
 use crate::{machine, worker::Handle};
 
 /// How often an identifier that is taken is drawn again. Once is already a wonder.

@@ -24,7 +24,7 @@ use shared::{
     clock::Clock,
     event::{Event, Recorded},
     execution::{Execution, Phase},
-    id::{CommandId, Epoch, ExecutionId, Seq, Task, WorkerId},
+    id::{CommandId, Epoch, ExecutionId, Seq, Task, ToolName, WorkerId},
     store::{self, AppendError, Command, Envelope, Store, StoreError},
     tool::{Effect, Progress},
 };
@@ -50,7 +50,7 @@ use crate::{
     machine::{self, Input, Moment},
     options::Options,
     permits::Permits,
-    tool::progress::Reports,
+    tool::{dispatch, progress::Reports},
     toolbox::Toolbox,
     worker::Handle,
 };
@@ -215,7 +215,13 @@ impl Driver {
         place: OwnedSemaphorePermit,
     ) -> Self {
         let term = context.lease.term();
-        let limited = context.options.calls.among(execution.plan().tools()).cloned().collect();
+        let (calls, tools) = (&context.options.calls, execution.plan().tools());
+        let mut limited: BTreeSet<ToolName> = calls.among(tools).cloned().collect();
+        if !calls.is_empty() {
+            // Which tool they call, and so whether that has a limit, turns out later.
+            let may_have = execution.plan().tools().filter(|it| dispatch::is(&context.toolbox, it));
+            limited.extend(may_have.cloned());
+        }
         execution.limit(Arc::new(limited));
         let lacks_tools = !context.toolbox.has_all(execution.plan().tools());
         let has_effects = execution

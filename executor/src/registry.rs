@@ -40,7 +40,7 @@ use self::merge::{Complaint, Known, Merged, Read, Wanted, merge};
 pub use self::{switching::Switched, tools::TOOL_SET};
 use crate::{
     sources::{Documents, SetConfig, Source, Sources, documents::FIELD},
-    tool::flow,
+    tool::{dispatch, flow},
     toolbox::{SetStatus, ToolSet, Toolbox},
 };
 
@@ -255,7 +255,8 @@ impl Registry {
             return Err(RegistryError::Full { what: "toolsets", most: limits::TOOL_SETS });
         }
         let is_hidden = applied.hidden.iter().any(|it| it.name == set.name);
-        if is_hidden || self.is_configured(&set.name) || self.toolbox().set(&set.name).is_some() {
+        let is_known = self.is_configured(&set.name) || self.toolbox().set(&set.name).is_some();
+        if is_hidden || is_known || set.name.as_str() == dispatch::SET {
             return Err(exists());
         }
         self.forget_switch(&applied, &name).await?;

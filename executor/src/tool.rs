@@ -43,6 +43,7 @@
 
 pub mod builtin;
 pub mod command;
+pub mod dispatch;
 pub mod flow;
 pub mod http;
 pub mod mcp;

@@ -5,7 +5,7 @@ mod listing;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak},
     time::Duration,
 };
 
@@ -88,6 +88,10 @@ pub enum Found {
 #[derive(Clone)]
 pub struct Toolbox(Arc<Shared>);
 
+/// A toolbox that something inside it looks into, which must not keep it there.
+#[derive(Clone)]
+pub struct WeakToolbox(Weak<Shared>);
+
 struct Shared {
     inventory: RwLock<Inventory>,
     changes: watch::Sender<()>,
@@ -103,6 +107,8 @@ type Waker = Box<dyn Fn(&ToolSetName) -> bool + Send + Sync>;
 #[derive(Debug, Default)]
 struct Inventory {
     sets: Vec<ToolSet>,
+    /// Tools of no set: only plans that this program writes itself name them.
+    own: BTreeMap<ToolName, ReadyTool>,
     /// Sets that have failed before and are asked again: nobody waits for those that does not need
     /// them.
     again: BTreeSet<ToolSetName>,
@@ -388,6 +394,27 @@ impl Toolbox {
         inventory.found(name, inventory.names().get(name.as_str()))
     }
 
+    /// Adds tools of no set. No list has them, no draft can name them, and no direct call finds
+    /// them: they are for plans that this program writes itself.
+    pub fn keep(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) {
+        let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
+        for tool in tools.into_iter().map(ReadyTool::new) {
+            inventory.own.insert(tool.definition().qualified(), tool);
+        }
+        drop(inventory);
+        self.0.changes.send_replace(());
+    }
+
+    /// Returns a tool of no set.
+    pub fn own(&self, name: &ToolName) -> Option<ReadyTool> {
+        self.inventory().own.get(name).cloned()
+    }
+
+    /// Returns the same toolbox for something inside it.
+    pub fn downgrade(&self) -> WeakToolbox {
+        WeakToolbox(Arc::downgrade(&self.0))
+    }
+
     /// Returns what a name means right now that a plan has. Plans have the names that always mean a
     /// tool, `set.name`: no other tool is ever called in its place.
     pub fn find_planned(&self, name: &ToolName) -> Found {
@@ -411,7 +438,9 @@ impl Toolbox {
     /// off.
     pub fn has_all<'a>(&self, names: impl IntoIterator<Item = &'a ToolName>) -> bool {
         let inventory = self.inventory();
-        names.into_iter().all(|it| inventory.qualified(it).is_some())
+        let has =
+            |it: &ToolName| inventory.own.contains_key(it) || inventory.qualified(it).is_some();
+        names.into_iter().all(has)
     }
 
     /// Returns what counts the calls.
@@ -481,6 +510,19 @@ impl Toolbox {
         drop(inventory);
         self.0.changes.send_replace(());
         result
+    }
+}
+
+impl WeakToolbox {
+    /// Returns the toolbox, if it is still there.
+    pub fn upgrade(&self) -> Option<Toolbox> {
+        self.0.upgrade().map(Toolbox)
+    }
+}
+
+impl fmt::Debug for WeakToolbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WeakToolbox")
     }
 }
 

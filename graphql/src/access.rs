@@ -7,7 +7,6 @@
 
 mod alerts;
 mod bucket;
-mod glob;
 mod grant;
 mod role;
 mod token;
@@ -20,8 +19,9 @@ use self::{
     role::{mutation_role, query_role},
     token::Digest,
 };
+pub use shared::glob::{Glob, GlobError};
+
 pub use self::{
-    glob::{Glob, GlobError},
     grant::{AccessError, Grant, Limits},
     role::Role,
     token::Token,

@@ -142,6 +142,11 @@ fn log(environment: &Environment) {
     let wanted = environment.log.as_deref().unwrap_or("warn");
     let filter = tracing_subscriber::EnvFilter::try_new(wanted)
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    // It logs what providers answer, and some repeat the key.
+    let filter = match "genai=off".parse() {
+        Ok(silent) => filter.add_directive(silent),
+        Err(_) => filter,
+    };
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -165,11 +170,13 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Worker => serve::worker(&session).await,
         Command::Run(args) => run::run(&session, args).await,
         Command::Plan(args) => planning::plan(&session, args).await,
+        Command::Agent(args) => run::agent(&session, args).await,
         Command::Revise { plan, file } => planning::revise(&session, &plan, &file).await,
         Command::Execute(args) => run::execute(&session, args).await,
         Command::Watch { id } => run::watch(&session, &id).await,
         Command::Resume { id } => steer::resume(&session, &id).await,
         Command::Retry { id, from_step } => steer::retry(&session, &id, from_step).await,
+        Command::Replan { id, planning } => steer::replan(&session, &id, &planning).await,
         Command::Save(args) => saved::save(&session, args).await,
         Command::Unsave { name } => saved::unsave(&session, &name).await,
         Command::Export(args) => saved::export(&session, args).await,

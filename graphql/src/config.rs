@@ -8,6 +8,7 @@ mod embedding;
 mod environment;
 mod file;
 mod limits;
+mod model;
 mod own;
 mod show;
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub use self::{
     embedding::EmbeddingConfig,
     environment::{Environment, Secret, variable},
     limits::Limits,
+    model::{ModelConfig, PlannerConfig},
 };
 use crate::engine::PlanCache;
 
@@ -38,7 +40,7 @@ use crate::engine::PlanCache;
 const FILE: &str = "faber.yaml";
 /// Where the server listens where nothing else is said.
 const LISTEN: &str = "127.0.0.1:8080";
-/// The planner where nothing else is said, and the only one so far.
+/// The planner where nothing else is said.
 const PLANNER: &str = "offline";
 
 /// What a command line said.
@@ -89,8 +91,8 @@ pub struct Config {
     pub server: Option<Setting<String>>,
     /// Where to listen.
     pub listen: Setting<SocketAddr>,
-    /// The planner's name.
-    pub planner: Setting<String>,
+    /// Who makes plans of words.
+    pub planner: Setting<PlannerConfig>,
     /// Whether plans are taken again that were made of the same query.
     pub plan_cache: Setting<PlanCache>,
     /// The toolsets, in the order in which they are registered.
@@ -169,7 +171,7 @@ impl Config {
             store: store(flags, environment, file.store, &data),
             server,
             listen: listen(flags, environment)?,
-            planner: or_default(file.planner, || PLANNER.to_owned()),
+            planner: or_default(file.planner, PlannerConfig::default),
             plan_cache: or_default(file.plan_cache, PlanCache::default),
             toolsets,
             limits: file.limits,

@@ -11,7 +11,7 @@ use executor::{
     options::Options,
     registry::{self, Registry},
     sources::Sources,
-    tool::flow,
+    tool::{dispatch, flow},
     toolbox::{ToolSet, Toolbox},
     worker::{Parts, Scope, Worker},
 };
@@ -57,8 +57,8 @@ impl Embedded {
         let clock: Arc<dyn Clock> = Arc::new(WallClock);
         let toolbox = Toolbox::default();
         for set in sets {
-            // These two would be Faber's own instead.
-            if [flow::SET, registry::TOOL_SET].contains(&set.name.as_str()) {
+            // These would be Faber's own instead.
+            if [flow::SET, registry::TOOL_SET, dispatch::SET].contains(&set.name.as_str()) {
                 let name = &set.name;
                 let why = format!("the toolset `{name}` is Faber's own: give yours another name");
                 return Err(EngineError::Conflict(why));
@@ -175,7 +175,8 @@ mod tests {
     #[tokio::test]
     async fn sets_have_different_names() {
         let own = |name: &str| ToolSet::ready(name.parse().unwrap(), "local", "d", []);
-        for sets in [vec![own("a"), own("a")], vec![own("flow")], vec![own("ToolSet")]] {
+        let taken = ["flow", "ToolSet", "faber_agent"].map(|it| vec![own(it)]);
+        for sets in taken.into_iter().chain([vec![own("a"), own("a")]]) {
             let refused = Embedded::open("memory:", sets).await;
             assert_eq!(refused.err().map(|it| it.code()), Some("CONFLICT"));
         }

@@ -3,14 +3,17 @@
 
 mod access;
 mod again;
+mod agents;
 mod candidates;
 mod dry;
 mod error;
 mod export;
 mod inputs;
 mod learning;
+mod planners;
 mod planning;
 mod remembered;
+mod replanning;
 mod saved;
 mod select;
 mod steering;
@@ -45,6 +48,7 @@ use shared::{
 
 pub use self::{
     again::BulkAction,
+    agents::AgentOptions,
     error::EngineError,
     export::{as_file, as_input},
     planning::{PlanningOptions, Verdict},
@@ -64,7 +68,9 @@ pub struct Engine {
     control: Control,
     toolbox: Toolbox,
     registry: Registry,
+    /// The planner that needs no model.
     planner: Arc<dyn Planner>,
+    modelled: Option<planners::Modelled>,
     choosing: select::Choosing,
     embedders: Arc<Embedders>,
     /// Whether plans are taken again that were made of the same query.
@@ -107,6 +113,7 @@ impl Engine {
             toolbox: registry.toolbox().clone(),
             registry,
             planner,
+            modelled: None,
             choosing: select::Choosing::default(),
             embedders: Arc::new(embedders),
             plan_cache: PlanCache::default(),
@@ -268,7 +275,7 @@ impl Engine {
         self.begin(&plan, order, subject).await
     }
 
-    async fn begin(
+    pub(super) async fn begin(
         &self,
         plan: &Arc<Plan>,
         order: Order,

@@ -1,6 +1,7 @@
 //! Who is asking: the GraphQL API, the server, the command line.
 
 pub mod access;
+mod agent;
 pub mod blog_mcp;
 pub mod cli;
 pub mod config;

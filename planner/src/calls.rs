@@ -7,7 +7,7 @@
 mod argument;
 mod function;
 mod known;
-mod lenient;
+pub(crate) mod lenient;
 mod natural;
 pub mod prompt;
 mod scan;

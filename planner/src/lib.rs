@@ -7,13 +7,18 @@ pub mod draft;
 pub mod embed;
 pub mod escape;
 pub mod layout;
+pub mod model;
 pub mod nearest;
 pub mod offline;
 pub mod plans;
 pub mod select;
 pub mod toolkit;
+pub mod writer;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde::Serialize;
 use serde_json::Value;
 use shared::diagnostic::Diagnostic;
 
@@ -30,6 +35,66 @@ pub trait Planner: Send + Sync {
     /// What is worth knowing about how it came to be goes into the [`Proposal`], or into the
     /// error: it becomes the request's transcript.
     async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError>;
+
+    /// Proposes a draft that `judge` finds nothing wrong with, where the planner can do better when
+    /// told what is. Others propose what they propose.
+    async fn propose_checked(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+        _judge: &dyn Judge,
+    ) -> Result<Proposal, PlanningError> {
+        self.propose(query, catalog).await
+    }
+
+    /// Proposes how to go on after a plan that did not get to its end, knowing what came of it.
+    async fn propose_after(
+        &self,
+        _query: &str,
+        _earlier: &Earlier,
+        _catalog: &Catalog,
+        _judge: &dyn Judge,
+    ) -> Result<Proposal, PlanningError> {
+        let name = self.name();
+        let message = format!(
+            "the planner `{name}` knows queries only, and not what came of a plan: configure a \
+             model, or write the next version yourself"
+        );
+        Err(PlanningError::Unavailable { message, notes: Vec::new() })
+    }
+}
+
+/// A plan that was carried out, and what came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Earlier {
+    /// The plan, written down.
+    pub draft: Draft,
+    /// What came of each step, in plan order.
+    pub endings: Vec<Ending>,
+    /// Why the execution ended as it did, in words.
+    pub why: String,
+}
+
+/// What came of a step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Ending {
+    /// The step.
+    pub step: String,
+    /// `succeeded`, `failed`, `skipped`, `cancelled`, or `undone`.
+    pub state: &'static str,
+    /// What it returned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Arc<Value>>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Says what is wrong with a draft. Whoever asks for a plan knows what it takes to be one.
+#[async_trait]
+pub trait Judge: Send + Sync {
+    /// Returns what is wrong with a draft; it can be a plan if nothing of that is an error.
+    async fn judge(&self, draft: &Draft) -> Vec<Diagnostic>;
 }
 
 /// A draft, and how it came to be.
@@ -73,4 +138,24 @@ pub enum PlanningError {
         /// How far it came.
         notes: Vec<Note>,
     },
+    /// What the planner made cannot run, however often it was told.
+    #[error("the plan cannot run, and was not mended: {}", .diagnostics.first().map_or("", |it| &it.message))]
+    Invalid {
+        /// What is wrong with the last one.
+        diagnostics: Vec<Diagnostic>,
+        /// How far it came.
+        notes: Vec<Note>,
+    },
+}
+
+impl PlanningError {
+    /// Returns the same with how far the planner came.
+    #[must_use]
+    pub fn with_notes(mut self, new: Vec<Note>) -> Self {
+        let (Self::NoPlan { notes, .. }
+        | Self::Unavailable { notes, .. }
+        | Self::Invalid { notes, .. }) = &mut self;
+        *notes = new;
+        self
+    }
 }

@@ -10,6 +10,7 @@ pub mod condition;
 pub mod diagnostic;
 pub mod event;
 pub mod execution;
+pub mod glob;
 pub mod id;
 pub mod json;
 pub mod limits;

@@ -7,6 +7,7 @@ mod executions;
 mod features;
 mod home;
 mod mcp;
+mod models;
 mod plans;
 mod selection;
 mod serving;

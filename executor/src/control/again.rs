@@ -1,12 +1,13 @@
 //! Executions done again: what is taken over from the first time.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use shared::{
     event::{Created, SkipReason},
     execution::{Execution, ExecutionOptions, StepState},
     id::{StepId, StepIx},
     json, limits,
+    plan::{Plan, ToolExecution},
 };
 
 /// Why an execution is not done again.
@@ -28,6 +29,13 @@ pub enum AgainError {
         /// The step to begin with.
         from: StepId,
     },
+    /// What another plan would take over is too much for one event.
+    #[error(
+        "the outputs that would be kept have more than {max} bytes: let tools write them into \
+         files and return the names",
+        max = limits::REUSED_BYTES
+    )]
+    TooMuchKept,
 }
 
 /// Returns how an ended execution is done again: all of it, or from a step on. Then what succeeded
@@ -69,6 +77,62 @@ pub fn again(ended: &Execution, from: Option<&str>) -> Result<Created, AgainErro
     Ok(created)
 }
 
+/// Returns how another plan goes on with what an ended execution did: its steps that [`stay`] are
+/// not done again.
+pub fn onward(ended: &Execution, plan: &Plan) -> Result<Created, AgainError> {
+    if !ended.state().is_over() {
+        return Err(AgainError::Open(ended.id()));
+    }
+    let options = ExecutionOptions { start_at: None, ..ended.options().clone() };
+    let mut created = Created::new(plan.id(), ended.request(), options);
+    created.retry_of = Some(ended.id());
+    let mut left = limits::REUSED_BYTES;
+    for (step, _) in plan.steps().iter().zip(stay(ended, plan)).filter(|(_, stays)| *stays) {
+        let came = ended.plan().number(&step.id).map(|it| &ended.step(it).state);
+        let Some(StepState::Succeeded(output)) = came else { continue };
+        let bytes = json::bytes(output).saturating_add(step.id.as_str().len());
+        left = left.checked_sub(bytes).ok_or(AgainError::TooMuchKept)?;
+        created.reused.push((step.id.clone(), Arc::clone(output)));
+    }
+    Ok(created)
+}
+
+/// Returns which steps of another plan come to what they came to in an ended execution: they stand
+/// there as they did, what they depend on stays, too, and they succeeded and were not undone, or
+/// were skipped for a reason that stays.
+pub fn stay(ended: &Execution, plan: &Plan) -> Vec<bool> {
+    let mut stays = Vec::with_capacity(plan.steps().len());
+    for step in plan.steps() {
+        let depends_on_them = step.depends_on.iter().all(|it| stays[it.get()]);
+        stays.push(depends_on_them && is_over_for_good(ended, plan, step));
+    }
+    stays
+}
+
+fn is_over_for_good(ended: &Execution, plan: &Plan, step: &ToolExecution) -> bool {
+    let Some(number) = ended.plan().number(&step.id) else { return false };
+    let came = ended.step(number);
+    let is_over = match &came.state {
+        StepState::Succeeded(_) => !came.has_undo(),
+        StepState::Skipped(SkipReason::Condition | SkipReason::Dependency) => true,
+        _ => false,
+    };
+    is_over && is_alike((ended.plan(), ended.plan().step(number)), (plan, step))
+}
+
+/// Returns whether two steps of two plans call the same with the same, after the same.
+fn is_alike(one: (&Plan, &ToolExecution), other: (&Plan, &ToolExecution)) -> bool {
+    let after = |(plan, step): (&Plan, &ToolExecution)| -> BTreeSet<StepId> {
+        step.depends_on.iter().map(|it| plan.step(*it).id.clone()).collect()
+    };
+    let list = |step: &ToolExecution| step.for_each.as_ref().map(|it| it.written.clone());
+    let (a, b) = (one.1, other.1);
+    (&a.tool, &a.kind, &a.parameters, &a.output_mapping, &a.when)
+        == (&b.tool, &b.kind, &b.parameters, &b.output_mapping, &b.when)
+        && list(a) == list(b)
+        && after(one) == after(other)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -76,7 +140,7 @@ mod tests {
         clock::Timestamp,
         event::{Event, Outcome, Recorded, StepStarted},
         id::{Attempt, Part, PlanId, RequestId},
-        plan::{About, OnError, Plan, StepPolicy, UncheckedPlan, UncheckedStep},
+        plan::{About, OnError, StepPolicy, UncheckedPlan, UncheckedStep},
         tool::ToolError,
     };
 
@@ -88,6 +152,10 @@ mod tests {
     }
 
     fn plan_of(steps: &[(&str, &[&str])]) -> Arc<Plan> {
+        of(unchecked(steps))
+    }
+
+    fn of(steps: Vec<UncheckedStep>) -> Arc<Plan> {
         let now = Timestamp::UNIX_EPOCH;
         let about = About {
             id: PlanId::draw(now),
@@ -97,6 +165,10 @@ mod tests {
             planner: "explicit".to_owned(),
             created_at: now,
         };
+        Arc::new(UncheckedPlan { about, steps, diagnostics: Vec::new() }.try_into().unwrap())
+    }
+
+    fn unchecked(steps: &[(&str, &[&str])]) -> Vec<UncheckedStep> {
         let steps = steps.iter().map(|(id, after)| UncheckedStep {
             id: id.parse().unwrap(),
             tool: "flow.echo".parse().unwrap(),
@@ -109,8 +181,7 @@ mod tests {
             for_each: None,
             compensate: None,
         });
-        let steps = steps.collect();
-        Arc::new(UncheckedPlan { about, steps, diagnostics: Vec::new() }.try_into().unwrap())
+        steps.collect()
     }
 
     /// Returns an execution in which `a` and `c` succeeded, `b` failed and `d` was skipped.
@@ -211,5 +282,32 @@ mod tests {
         let (now, id) = (Timestamp::UNIX_EPOCH, ended.id());
         let (open, _) = machine::create(id, ended.plan(), ExecutionOptions::default(), now);
         assert_eq!(again(&open, None), Err(AgainError::Open(id)));
+        assert_eq!(onward(&open, ended.plan()), Err(AgainError::Open(id)));
+        assert_eq!(onward(&ended, ended.plan()), Err(AgainError::TooMuchKept));
+    }
+
+    #[test]
+    fn another_plan_keeps_what_stands_in_it_as_it_did() {
+        // `a` and `c` succeeded, `b` failed, `d` was skipped.
+        let ended = ended(&json!(1));
+        let kept = |steps: &[(&str, &[&str])]| {
+            let plan = plan_of(steps);
+            let created = onward(&ended, &plan).unwrap();
+            assert_eq!((created.plan, created.retry_of), (plan.id(), Some(ended.id())));
+            assert_eq!((created.options.start_at, created.options.priority), (None, 7));
+            let (id, now) = (shared::id::ExecutionId::draw(Timestamp::UNIX_EPOCH), Timestamp::UNIX_EPOCH);
+            machine::create_as(id, &plan, created.clone(), now).unwrap();
+            let names: Vec<_> =
+                created.reused.iter().map(|(id, _)| id.as_str().to_owned()).collect();
+            names.join(" ")
+        };
+        assert_eq!(kept(&[("a", &[]), ("b", &[]), ("c", &[]), ("d", &[])]), "a c");
+        assert_eq!(kept(&[("c", &[]), ("e", &["c"]), ("a", &[])]), "c a", "in its own order");
+        assert_eq!(kept(&[("a", &[]), ("c", &["a"])]), "a", "it depends on something now");
+        assert_eq!(kept(&[("x", &[]), ("a", &["x"]), ("c", &["a"])]), "");
+        let mut steps = unchecked(&[("a", &[]), ("b", &[]), ("c", &[]), ("d", &[])]);
+        steps[0].parameters = Arc::new(json!({ "text": "other" }));
+        steps[2].policy.on_error = OnError::Fail;
+        assert_eq!(stay(&ended, &of(steps)), [false, false, true, true], "how is not what");
     }
 }

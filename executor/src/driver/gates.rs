@@ -18,6 +18,7 @@ use super::{Driver, calls::Done, idle::Begins};
 use crate::{
     machine::{self, Input},
     permits::Granted,
+    tool::dispatch::Dispatch,
 };
 
 /// The most tasks of one execution that are thought of at the same time.
@@ -128,7 +129,12 @@ impl Driver {
         let Self { gates, execution, context, .. } = self;
         let waiting = gates.waiting.entry(task).or_insert_with(|| {
             let tool = execution.plan().step(task.step).callee(task.part).tool;
-            let limits = context.options.calls.of(tool, &machine::parameters(execution, task));
+            let parameters = machine::parameters(execution, task);
+            let calls = &context.options.calls;
+            let limits = match Dispatch::of(&context.toolbox, tool, &parameters) {
+                Some(Ok(dispatch)) => calls.of(&dispatch.tool, &dispatch.args),
+                _ => calls.of(tool, &parameters),
+            };
             let keys: Vec<&str> = limits.iter().map(|it| it.key.as_str()).collect();
             Waiting { keys: keys.join("\n").into(), limits, ask: None, permit: None }
         });

@@ -11,7 +11,7 @@ use shared::{
 use super::{Applied, Registry, RegistryError, merge::Registered};
 use crate::{
     sources::{Source, root},
-    tool::command::CommandTool,
+    tool::{command::CommandTool, dispatch},
     toolbox::{Found, ReadyTool, SetStatus},
 };
 
@@ -128,7 +128,7 @@ impl Registry {
         let there = applied.wanted.iter().find(|it| it.config.name == *set);
         let is_open = match there {
             Some(it) => matches!(it.config.source, Source::Tools(_)),
-            None => self.toolbox().set(set).is_none(),
+            None => self.toolbox().set(set).is_none() && set.as_str() != dispatch::SET,
         };
         if let Some(SetStatus::Failed { error }) = self.toolbox().set(set).map(|it| it.status) {
             let why = format!(

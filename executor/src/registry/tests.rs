@@ -86,7 +86,7 @@ async fn what_one_node_adds_every_node_has_in_the_same_order() {
 async fn nothing_is_overwritten() {
     let store = Arc::new(Memory::new());
     let registry = node(&store, json!([set("a", &["x"])]));
-    for name in ["a", "flow", "ToolSet"] {
+    for name in ["a", "flow", "ToolSet", "faber_agent"] {
         let err = registry.add_set(set(name, &["y"])).await.unwrap_err();
         assert_eq!(err, RegistryError::Exists { what: "a toolset", name: name.to_owned() });
     }
@@ -98,8 +98,10 @@ async fn nothing_is_overwritten() {
     assert_eq!(registry.register(Some("mine"), tool("x")).await.unwrap().as_str(), "mine.x");
     let err = registry.register(Some("mine"), tool("x")).await.unwrap_err();
     assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
-    let err = registry.register(Some("flow"), tool("x")).await.unwrap_err();
-    assert!(err.to_string().contains("come from elsewhere"), "{err}");
+    for own in ["flow", "faber_agent"] {
+        let err = registry.register(Some(own), tool("x")).await.unwrap_err();
+        assert!(err.to_string().contains("come from elsewhere"), "{err}");
+    }
     let err = registry.remove_set(&"a".parse().unwrap()).await.unwrap_err();
     assert!(err.to_string().contains("remove it from the configuration"), "{err}");
     let err = registry.unregister(&"flow.echo".parse().unwrap()).await.unwrap_err();

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use executor::registry::TOOL_SET;
+use executor::{registry::TOOL_SET, tool::dispatch::Reach};
 use shared::{id::ToolName, store::Rate};
 
 use super::{
@@ -194,6 +194,24 @@ impl Grant {
     /// Returns whether every tool may be used.
     pub fn allows_every_tool(&self) -> bool {
         self.0.as_ref().is_none_or(|it| it.token.tools.is_none() && it.token.role == Role::Admin)
+    }
+
+    /// Returns which tools may be used, for what goes on when nobody asks here any more.
+    pub fn reach(&self) -> Reach {
+        let Some(rights) = &self.0 else { return Reach::default() };
+        let switches = SWITCHES.iter().map(|it| format!("{TOOL_SET}.{it}"));
+        let except = switches.filter(|it| !rights.allows(it)).filter_map(|it| it.parse().ok());
+        Reach { tools: rights.token.tools.clone(), except: except.collect(), sets: Vec::new() }
+    }
+
+    /// Refuses what reaches other tools than may be used.
+    pub fn check_reach(&self, reach: &Reach) -> Result<(), AccessError> {
+        let own = self.reach();
+        if self.allows_every_tool() || (&own.tools, &own.except) == (&reach.tools, &reach.except) {
+            return Ok(());
+        }
+        let token = self.name().unwrap_or_default().to_owned();
+        Err(AccessError::Tool { token, tool: "faber_agent.*".to_owned() })
     }
 
     /// Refuses the first of these tools that may not be used.

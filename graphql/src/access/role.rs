@@ -43,7 +43,7 @@ impl FromStr for Role {
 }
 
 /// The mutations that an operator may use. Every other one, a new one too, needs an admin.
-pub(super) const OPERATOR_MUTATIONS: [&str; 15] = [
+pub(super) const OPERATOR_MUTATIONS: [&str; 16] = [
     "createPlanWithRequestId",
     "createPlan",
     "revisePlan",
@@ -54,6 +54,7 @@ pub(super) const OPERATOR_MUTATIONS: [&str; 15] = [
     "pauseExecution",
     "resumeExecution",
     "retryExecution",
+    "replanExecution",
     "approveStep",
     "signalExecution",
     "runSavedPlan",

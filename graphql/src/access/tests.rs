@@ -86,6 +86,47 @@ fn roles_contain_each_other() {
 }
 
 #[test]
+fn what_goes_on_alone_reaches_what_its_caller_may_use() {
+    let definition = |name: &str| shared::tool::ToolDefinition {
+        name: tool(name),
+        set: name.split_once('.').unwrap().0.parse().unwrap(),
+        description: String::new(),
+        input_schema: serde_json::json!({}),
+        output_schema: None,
+        effect: shared::tool::Effect::Read,
+        examples: Vec::new(),
+        is_callable: true,
+    };
+    let token = |role, tools: Option<&[&str]>| {
+        let token = Token::new("ci", SECRET, role);
+        grant(Token { tools: tools.map(globs), ..token })
+    };
+    let grants = [
+        Grant::default(),
+        token(Role::Admin, None),
+        token(Role::Operator, None),
+        token(Role::Operator, Some(&["file_tools.*"])),
+        token(Role::Admin, Some(&["ToolSet.*", "blog.create*"])),
+    ];
+    for grant in &grants {
+        for name in [
+            "file_tools.glob",
+            "blog.createAuthor",
+            "blog.getAuthor",
+            "system_tools.bash",
+            "ToolSet.list_toolset",
+            "ToolSet.activate_toolset",
+        ] {
+            let reaches = grant.reach().includes(&definition(name));
+            assert_eq!(reaches, grant.allows(&tool(name)), "{grant:?} {name}");
+        }
+        assert_eq!(grant.check_reach(&grant.reach()), Ok(()));
+        let is_more = !grant.allows_every_tool();
+        assert_eq!(grant.check_reach(&grants[0].reach()).is_err(), is_more, "{grant:?}");
+    }
+}
+
+#[test]
 fn only_tools_that_match_may_be_used() {
     let token = Token::new("ci", SECRET, Role::Operator);
     let mut named = token.clone();

@@ -50,6 +50,8 @@ pub(super) enum Command {
     Run(RunArgs),
     /// Plan a query and execute nothing.
     Plan(PlanArgs),
+    /// Let the configured model do what a query asks, turn by turn.
+    Agent(AgentArgs),
     /// Execute a plan, the newest plan of a request, or carry an execution on.
     Execute(ExecuteArgs),
     /// Watch an execution until it ends.
@@ -82,6 +84,13 @@ pub(super) enum Command {
         /// The step to begin with; what succeeded before it is not done again.
         #[arg(long, value_name = "STEP")]
         from_step: Option<String>,
+    },
+    /// Let the configured model plan anew what an execution did not get done, and carry that out.
+    Replan {
+        /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+        id: String,
+        #[command(flatten)]
+        planning: Planning,
     },
     /// Let a step that waits for a person go on, or not.
     Approve(ApproveArgs),
@@ -189,6 +198,22 @@ pub(super) enum Command {
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
     },
+}
+
+/// What an agent is to do.
+#[derive(Args, Debug)]
+pub(super) struct AgentArgs {
+    /// What is to be done, in words.
+    pub(super) query: String,
+    /// How often it may call tools and see what comes of that, 0 to 32.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(super) max_tool_turns: u32,
+    /// Only tools of this set; may be given several times.
+    #[arg(long = "toolset", value_name = "NAME")]
+    pub(super) toolsets: Vec<String>,
+    /// Which model: `model`, the name of its provider, or its own.
+    #[arg(long, value_name = "NAME")]
+    pub(super) planner: Option<String>,
 }
 
 /// What to do with the toolkit.

@@ -1,6 +1,7 @@
 //! What this process works with: the configuration, whether it works, and how fast.
 
 mod clashes;
+mod models;
 mod safety;
 
 use std::{
@@ -94,6 +95,7 @@ pub(super) async fn doctor(session: &Session) -> Result<Ending, Failure> {
             variable,
         ));
         checks.extend(safety::secrets(&session.config.toolsets.value, variable));
+        checks.extend(models::planner(&session.config).await);
         let store = store_works(session).await;
         let works = store.found.is_ok();
         checks.push(store);

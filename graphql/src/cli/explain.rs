@@ -34,7 +34,7 @@ pub(super) fn entry(kind: &str, content: &Value, paint: Paint) -> String {
         "plan" => plan(content),
         "error" => error(content, paint),
         "diagnostics" => Some(render::diagnostics(content, "", paint)),
-        "prompt" | "reply" | "repair" => exchange(content, paint),
+        "prompt" | "reply" | "repair" | "usage" => exchange(content, paint),
         _ => None,
     };
     let told = told.filter(|it| !it.is_empty());
@@ -341,6 +341,13 @@ mod tests {
                   error[plan.empty]: the plan has no steps
                     --> tools
                      = help: write one"]],
+        );
+        check(
+            "usage",
+            json!({ "rounds": 2, "tokens": { "input": 30, "output": 4 }, "ms": 900 }),
+            expect![[r"
+                  tokens: 30 input, 4 output, 900 ms
+                  rounds: 2"]],
         );
         let long = "line\n".repeat(100);
         let told = entry("reply", &json!({ "text": long }), Paint::new(false));

@@ -175,6 +175,12 @@ impl Local {
             .with_plan_cache(config.plan_cache.value)
             .with_margin(config.margin.value)
             .with_learning(config.learning.value);
+        let engine = match config.planning_model() {
+            Some(model) => engine
+                .with_model(&model.settings(), model.max_repairs())
+                .map_err(|err| Failure::usage(err.to_string()))?,
+            None => engine,
+        };
         for warning in config.toolkit.value.warnings.iter().filter(|_| has_tools) {
             tracing::warn!("the toolkit: {warning}");
         }

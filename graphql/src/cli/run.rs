@@ -8,7 +8,7 @@ use shared::diagnostic::Diagnostic;
 
 use super::{
     Ending, Session,
-    args::{ExecuteArgs, Options, RunArgs, api_name},
+    args::{AgentArgs, ExecuteArgs, Options, RunArgs, api_name},
     client::Client,
     failure::Failure,
     follow::{Purpose, follow},
@@ -27,6 +27,27 @@ pub(super) async fn run(session: &Session, args: RunArgs) -> Result<Ending, Fail
     let options = options(&args.options).await?;
     let house = House::open(session, Need::Driving).await?;
     let ending = match begin(session, house.client(), &args, (input, options)).await {
+        Ok(execution) => follow(session, &house, &execution, Purpose::Drive).await,
+        Err(failure) => Err(failure),
+    };
+    house.close().await;
+    ending
+}
+
+/// Lets a model do what is asked, shows how it goes and prints the outputs.
+pub(super) async fn agent(session: &Session, args: AgentArgs) -> Result<Ending, Failure> {
+    let mut options = Map::from_iter([("maxToolTurns".to_owned(), json!(args.max_tool_turns))]);
+    if !args.toolsets.is_empty() {
+        options.insert("toolSets".to_owned(), json!(args.toolsets));
+    }
+    options.extend(args.planner.map(|it| ("planner".to_owned(), json!(it))));
+    let house = House::open(session, Need::Driving).await?;
+    let begin = format!(
+        "mutation($query: String!, $options: AgentOptions) \
+         {{ runAgent(query: $query, options: $options) {{ {EXECUTION} }} }}"
+    );
+    let variables = json!({ "query": args.query, "options": options });
+    let ending = match house.client().field(&begin, variables).await {
         Ok(execution) => follow(session, &house, &execution, Purpose::Drive).await,
         Err(failure) => Err(failure),
     };

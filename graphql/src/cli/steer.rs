@@ -5,12 +5,13 @@ use shared::id::ExecutionId;
 
 use super::{
     Ending, Session,
-    args::ApproveArgs,
+    args::{ApproveArgs, Planning},
     client::Client,
     endings::at_rest,
     failure::Failure,
     follow::{Purpose, follow},
     house::{House, Need},
+    planning,
 };
 
 /// What is always asked of an execution.
@@ -35,6 +36,21 @@ pub(super) async fn retry(
          {{ retryExecution(executionId: $id, fromStep: $from) {{ {EXECUTION} }} }}"
     );
     let more = Map::from_iter([("from".to_owned(), json!(from_step))]);
+    let (need, purpose) = (Need::Driving, Purpose::Drive);
+    Told { tell: &tell, more, need, purpose }.to(session, id).await
+}
+
+/// Lets a model plan anew what an ended execution did not get done, and sees that through.
+pub(super) async fn replan(
+    session: &Session,
+    id: &str,
+    planning: &Planning,
+) -> Result<Ending, Failure> {
+    let tell = format!(
+        "mutation($id: ID!, $planning: PlanningOptions) \
+         {{ replanExecution(executionId: $id, options: $planning) {{ {EXECUTION} }} }}"
+    );
+    let more = Map::from_iter([("planning".to_owned(), planning::options(planning))]);
     let (need, purpose) = (Need::Driving, Purpose::Drive);
     Told { tell: &tell, more, need, purpose }.to(session, id).await
 }
@@ -140,6 +156,9 @@ impl Told<'_> {
                 session.screen.say(&hint);
             }
             return at_rest(session, client, &told["executionId"]).await;
+        }
+        if told["planId"] != found["planId"] {
+            planning::show_known(session, client, &told["planId"]).await?;
         }
         let ending = follow(session, house, &told, self.purpose).await?;
         Ok(match (self.purpose, ending) {

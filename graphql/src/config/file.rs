@@ -14,8 +14,8 @@ use planner::{nearest::did_you_mean, toolkit::written};
 use serde_json::{Map, Value, json};
 
 use super::{
-    AccessConfig, ConfigError, EmbeddingConfig, Limits, PLANNER, ToolkitFiles, access, age,
-    embedding, toolsets, yaml,
+    AccessConfig, ConfigError, EmbeddingConfig, Limits, PlannerConfig, ToolkitFiles, access, age,
+    embedding, model, toolsets, yaml,
 };
 use crate::engine::PlanCache;
 
@@ -46,7 +46,7 @@ const SHORTEST: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct File {
     pub(super) store: Option<String>,
-    pub(super) planner: Option<String>,
+    pub(super) planner: Option<PlannerConfig>,
     /// Whether plans are taken again that were made of the same query.
     pub(super) plan_cache: Option<PlanCache>,
     /// The sets, and how they were written.
@@ -120,7 +120,7 @@ pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
     Ok(File {
         store: store(fields.remove("store"), base)?,
         plan_cache: plan_cache(fields.get_mut("planner"))?,
-        planner: planner(fields.remove("planner"))?,
+        planner: model::read(fields.remove("planner"))?,
         toolsets,
         limits,
         retention: retention(fields.remove("retention"))?,
@@ -255,11 +255,6 @@ fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
-/// Says that a setting is known and can do nothing yet.
-fn unsupported(what: &str) -> String {
-    format!("`{what}` is not supported by this version: remove it, or use a newer `faber`")
-}
-
 fn store(value: Option<Value>, base: &Path) -> Result<Option<String>, String> {
     match value {
         None | Some(Value::Null) => Ok(None),
@@ -289,30 +284,4 @@ fn plan_cache(planner: Option<&mut Value>) -> Result<Option<PlanCache>, String> 
     let word = if said == false { Some("off") } else { said.as_str() };
     let found = PlanCache::ALL.into_iter().find(|it| Some(it.as_str()) == word);
     found.map(Some).ok_or_else(|| format!("`planner.cache` is {said}; write `exact` or `off`"))
-}
-
-fn planner(value: Option<Value>) -> Result<Option<String>, String> {
-    let name = match value {
-        None | Some(Value::Null) => return Ok(None),
-        Some(Value::String(name)) => name,
-        Some(Value::Object(fields)) => match fields.get("provider").and_then(Value::as_str) {
-            Some(name) if name == PLANNER => {
-                if let Some(other) = fields.keys().find(|it| *it != "provider") {
-                    return Err(format!(
-                        "`planner.{other}` means nothing to `{PLANNER}`: remove it"
-                    ));
-                }
-                name.to_owned()
-            }
-            Some(name) => name.to_owned(),
-            None => {
-                return Err(format!("`planner.provider` is missing: write `planner: {PLANNER}`"));
-            }
-        },
-        Some(other) => return Err(format!("`planner` is {other}; write `planner: {PLANNER}`")),
-    };
-    if name == PLANNER {
-        return Ok(Some(name));
-    }
-    Err(format!("{}; there is `{PLANNER}`", unsupported(&format!("planner: {name}"))))
 }

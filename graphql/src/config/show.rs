@@ -24,7 +24,7 @@ impl Config {
             "store": shown(&json!(mask_url(&self.store.value)), self.store.origin),
             "server": server,
             "listen": shown(&json!(self.listen.value), self.listen.origin),
-            "planner": shown(&json!(self.planner.value), self.planner.origin),
+            "planner": shown(&self.planner.value.to_json(), self.planner.origin),
             "planner.cache": shown(&json!(self.plan_cache.value.as_str()), self.plan_cache.origin),
             "toolsets": shown(&mask_sets(&self.written), self.toolsets.origin),
             "toolkit_files": shown(&json!(self.toolkit.value.files), self.toolkit.origin),

@@ -2,9 +2,14 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use executor::{registry, sources::SetConfig, tool::flow};
+use executor::{
+    registry,
+    sources::SetConfig,
+    tool::{dispatch, flow},
+};
 use planner::nearest::did_you_mean;
 use serde_json::{Value, json};
+use shared::id::ToolSetName;
 
 use super::{Origin, Setting};
 
@@ -31,8 +36,9 @@ pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String>
     let Value::Array(items) = value else {
         return Err("`toolsets` must be a list, each with a `name` and a `source`".to_owned());
     };
-    let mut names =
-        BTreeSet::from([flow::flow().name, registry::TOOL_SET.parse().expect("a literal")]);
+    let own = [flow::SET, registry::TOOL_SET, dispatch::SET];
+    let mut names: BTreeSet<ToolSetName> =
+        own.iter().map(|it| it.parse().expect("the names of our own sets are literals")).collect();
     let mut sets = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
         let placed = |why: String| format!("`toolsets[{at}]`: {why}");

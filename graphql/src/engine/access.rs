@@ -11,7 +11,10 @@ use shared::{
 use serde_json::Value;
 
 use super::{Engine, EngineError};
-use crate::access::{AccessError, Grant};
+use crate::{
+    access::{AccessError, Grant},
+    agent,
+};
 
 /// The tool that lists all sets: who may use it may see what they may use.
 const LIST: &str = "ToolSet.list_toolset";
@@ -78,7 +81,21 @@ impl Engine {
         if self.grant.allows_every_tool() {
             return Ok(());
         }
-        Ok(self.grant.check_tools(&self.tools_of(plan).await?)?)
+        self.check_tools_of(plan).await.map(drop)
+    }
+
+    /// Returns the tools of a plan, if whoever asks may use all of them. Which tools an agent calls
+    /// turns out later: it must reach no others than its caller does.
+    async fn check_tools_of(&self, plan: &Arc<Plan>) -> Result<BTreeSet<ToolName>, EngineError> {
+        let plans = self.with_below(plan).await?;
+        for reach in plans.iter().flat_map(|it| agent::reaches(it)) {
+            self.grant.check_reach(&reach)?;
+        }
+        let tools = plans.iter().flat_map(|it| it.tools());
+        let is_own = |it: &&ToolName| agent::is_own(it) && self.toolbox.own(it).is_some();
+        let tools: BTreeSet<ToolName> = tools.filter(|it| !is_own(it)).cloned().collect();
+        self.grant.check_tools(&tools)?;
+        Ok(tools)
     }
 
     /// Refuses plans that are not kept yet in the same way.
@@ -97,8 +114,7 @@ impl Engine {
         if self.grant.name().is_none() {
             return Ok(());
         }
-        let tools = self.tools_of(plan).await?;
-        self.grant.check_tools(&tools)?;
+        let tools = self.check_tools_of(plan).await?;
         Ok(self.grant.spend(&tools)?)
     }
 
@@ -107,10 +123,15 @@ impl Engine {
         &self,
         plan: &Arc<Plan>,
     ) -> Result<BTreeSet<ToolName>, EngineError> {
+        let plans = self.with_below(plan).await?;
+        Ok(plans.iter().flat_map(|it| it.tools()).cloned().collect())
+    }
+
+    /// Returns a plan and all that it executes, each once.
+    async fn with_below(&self, plan: &Arc<Plan>) -> Result<Vec<Arc<Plan>>, EngineError> {
         let below = self.below(plan).await?;
         let mut seen: BTreeSet<PlanId> = BTreeSet::new();
         let plans = std::iter::once(plan).chain(below.iter().flatten());
-        let plans = plans.filter(|it| seen.insert(it.id()));
-        Ok(plans.flat_map(|it| it.tools()).cloned().collect())
+        Ok(plans.filter(|it| seen.insert(it.id())).cloned().collect())
     }
 }

@@ -1,6 +1,6 @@
 //! Executions done again, and many executions steered at once.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
 use executor::control::{AgainError, ControlError, again};
@@ -9,6 +9,7 @@ use shared::{
     event::Created,
     execution::{Execution, ExecutionState},
     id::ExecutionId,
+    plan::Plan,
     store::{ExecutionFilter, Head, Page, StoreError},
 };
 use tokio::time;
@@ -46,19 +47,20 @@ impl Engine {
         let ended = self.known(id).await?;
         self.check_plan(ended.plan()).await?;
         let created = again(&ended, from).map_err(|err| refused(&ended, err))?;
-        self.start_again(&ended, created).await
+        self.start_created(ended.plan(), created).await
     }
 
-    async fn start_again(
+    /// Starts an execution of a plan that takes something over from another.
+    pub(super) async fn start_created(
         &self,
-        ended: &Execution,
+        plan: &Arc<Plan>,
         created: Created,
     ) -> Result<ExecutionId, EngineError> {
-        self.check_start(ended.plan()).await?;
+        self.check_start(plan).await?;
         if created.options.dry_run {
-            return self.dry_run(ended.plan(), created, None).await;
+            return self.dry_run(plan, created, None).await;
         }
-        Ok(self.control.start_as(ended.plan(), created, None).await?)
+        Ok(self.control.start_as(plan, created, None).await?)
     }
 
     /// Steers every execution that matches and that the action fits, the newest last, and returns
@@ -181,7 +183,7 @@ impl Engine {
         let Some(ended) = self.execution(id).await? else { return Ok(false) };
         let Ok(mut created) = again(&ended, None) else { return Ok(false) };
         created.options.start_at = start_at;
-        self.start_again(&ended, created).await.map(|_| true)
+        self.start_created(ended.plan(), created).await.map(|_| true)
     }
 }
 
@@ -213,7 +215,7 @@ fn later(now: Timestamp, wait: Duration) -> Timestamp {
     Timestamp::from_timestamp_micros(at.timestamp_micros()).unwrap_or(at)
 }
 
-fn refused(ended: &Execution, err: AgainError) -> EngineError {
+pub(super) fn refused(ended: &Execution, err: AgainError) -> EngineError {
     match err {
         AgainError::Open(_) => EngineError::Conflict(err.to_string()),
         AgainError::NoStep(name) => {
@@ -222,6 +224,6 @@ fn refused(ended: &Execution, err: AgainError) -> EngineError {
             let help = help.map(|it| format!(": {it}")).unwrap_or_default();
             EngineError::NotFound(format!("`{}` has no step `{name}`{help}", ended.id()))
         }
-        AgainError::TooMuch { .. } => EngineError::LimitExceeded(err.to_string()),
+        AgainError::TooMuch { .. } | AgainError::TooMuchKept => EngineError::LimitExceeded(err.to_string()),
     }
 }

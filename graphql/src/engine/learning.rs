@@ -28,6 +28,7 @@ use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{Engine, EngineError, planning::EXPLICIT};
+use crate::agent;
 
 /// The record that has what was learned.
 const RECORD: &str = "transitions";
@@ -269,7 +270,8 @@ fn lesson(execution: &Execution) -> (Vec<ToolName>, Vec<(usize, usize)>) {
     for (at, step) in steps.iter().enumerate() {
         let state = execution.steps().get(at).map(|it| &it.state);
         let is_done = matches!(state, Some(StepState::Succeeded(_)));
-        if is_done {
+        // What agents are made of is nobody's choice of tools.
+        if is_done && !agent::is_own(&step.tool) {
             places[at] = Some(calls.len());
             calls.push(step.tool.clone());
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use planner::{
-    Note, PlanningError, Proposal,
+    Note, PlanningError, Proposal, catalog::Catalog,
     draft::{Draft, SubDraft},
 };
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use shared::{
     store::StoreError,
 };
 
-use super::{Engine, EngineError, candidates::MAX_TOOLS};
+use super::{Engine, EngineError, candidates::MAX_TOOLS, planners::Compiling};
 
 /// How often an identifier or a version that is taken is drawn again.
 const DRAWS: usize = 8;
@@ -56,53 +56,67 @@ impl Engine {
     ) -> Result<Arc<Plan>, EngineError> {
         check_query(query)?;
         let sets = tool_sets(&options.tool_sets)?;
-        self.check_planner(options.planner.as_deref())?;
+        let planner = self.planner(options.planner.as_deref())?;
         let near = self.near(&options.actions).await?;
         let request = self.new_request(query).await?;
         let catalog = self.catalog().await.only(&sets);
         let catalog = near.map_or_else(|| catalog.clone(), |it| catalog.among(&it));
         let max_tools = options.max_tools.unwrap_or(MAX_TOOLS);
         let candidates = self.candidates(query, &catalog, max_tools).await;
-        let mut transcript = vec![self.entry("selection", candidates.told)];
-        let key = self.memory_key(query, &candidates.catalog);
-        let remembered = self.remembered(key.as_ref(), &catalog).await?;
+        let transcript = vec![self.entry("selection", candidates.told)];
+        let key = self.memory_key(planner.name(), query, &candidates.catalog);
+        let remembered = self.remembered(planner.name(), key.as_ref(), &catalog).await?;
         let is_new = remembered.is_none();
+        let judge = Compiling { engine: self, request: request.id, catalog: &catalog };
         let proposed = match remembered {
             Some(proposal) => Ok(proposal),
-            None => self.planner.propose(query, &candidates.catalog).await,
+            None => planner.propose_checked(query, &candidates.catalog, &judge).await,
         };
-        let (draft, warnings) = match proposed {
-            Ok(Proposal { draft, notes, warnings }) => {
-                transcript.extend(self.entries(notes));
-                (draft, warnings)
-            }
-            Err(err) => return Err(self.no_proposal(request.id, transcript, err).await),
+        let about = self.about(request.id, 1, query.to_owned(), planner.name());
+        let (plan, Proposal { draft, warnings, .. }) =
+            self.made(about, &catalog, proposed, transcript).await?;
+        if let Some(key) = key.filter(|_| is_new) {
+            self.remember(&key, request.id, &draft, &warnings).await;
+        }
+        Ok(plan)
+    }
+
+    /// Makes a plan of what a planner proposed and keeps it. How it came to be, or to nothing, is
+    /// kept as well.
+    pub(super) async fn made(
+        &self,
+        about: About,
+        catalog: &Catalog,
+        proposed: Result<Proposal, PlanningError>,
+        mut transcript: Vec<TranscriptEntry>,
+    ) -> Result<(Arc<Plan>, Proposal), EngineError> {
+        let request = about.request;
+        let mut proposal = match proposed {
+            Ok(proposal) => proposal,
+            Err(err) => return Err(self.no_proposal(request, transcript, err).await),
         };
-        let draft_json = serde_json::to_value(&draft).unwrap_or_default();
+        transcript.extend(self.entries(std::mem::take(&mut proposal.notes)));
+        let draft_json = serde_json::to_value(&proposal.draft).unwrap_or_default();
         transcript.push(self.entry("draft", draft_json));
-        let about = self.about(request.id, 1, query.to_owned(), self.planner.name());
-        let compiled = self.compile(&draft, about, &catalog).await?;
+        let compiled = self.compile(&proposal.draft, about, catalog).await?;
         if let Ok(plans) = &compiled {
             // What a planner made of a query is no more trusted than the query.
             self.check_plans(plans).await?;
         }
         let (inner, plan) = match compiled.and_then(own_last) {
-            Ok((inner, plan)) => (inner, plan.with_warnings(warnings.clone())),
+            Ok((inner, plan)) => (inner, plan.with_warnings(proposal.warnings.clone())),
             Err(diagnostics) => {
                 transcript.push(self.entry("diagnostics", json!(diagnostics)));
-                self.store.add_transcript(request.id, &transcript).await?;
-                return Err(EngineError::InvalidPlan { diagnostics, request: Some(request.id) });
+                self.store.add_transcript(request, &transcript).await?;
+                return Err(EngineError::InvalidPlan { diagnostics, request: Some(request) });
             }
         };
         self.keep_inner(inner).await?;
         let plan = self.keep(plan).await?;
         let summary = json!({ "planId": plan.id(), "version": plan.about().version });
         transcript.push(self.entry("plan", summary));
-        self.store.add_transcript(request.id, &transcript).await?;
-        if let Some(key) = key.filter(|_| is_new) {
-            self.remember(&key, request.id, &draft, &warnings).await;
-        }
-        Ok(plan)
+        self.store.add_transcript(request, &transcript).await?;
+        Ok((plan, proposal))
     }
 
     /// Compiles a draft and keeps nothing.
@@ -179,25 +193,13 @@ impl Engine {
         self.create_plan(&draft).await
     }
 
-    fn check_planner(&self, wanted: Option<&str>) -> Result<(), EngineError> {
-        match wanted {
-            Some(name) if name != self.planner.name() => {
-                let have = self.planner.name();
-                Err(EngineError::InvalidArgument(format!(
-                    "there is no planner `{name}`; there is `{have}`"
-                )))
-            }
-            _ => Ok(()),
-        }
-    }
-
     async fn known_request(&self, id: &str) -> Result<RequestId, EngineError> {
         let missing = || EngineError::not_found("request", id);
         let id: RequestId = id.parse().map_err(|_| missing())?;
         self.store.request(id).await?.map(|it| it.id).ok_or_else(missing)
     }
 
-    async fn new_request(&self, query: &str) -> Result<Request, EngineError> {
+    pub(super) async fn new_request(&self, query: &str) -> Result<Request, EngineError> {
         for _ in 0..DRAWS {
             let created_at = self.clock.now();
             let id = RequestId::draw(created_at);
@@ -212,7 +214,7 @@ impl Engine {
     }
 
     /// Keeps a plan. If its identifier or version was taken meanwhile, it gets another.
-    async fn keep(&self, mut plan: Plan) -> Result<Arc<Plan>, EngineError> {
+    pub(super) async fn keep(&self, mut plan: Plan) -> Result<Arc<Plan>, EngineError> {
         for _ in 0..DRAWS {
             match self.store.put_plan(&plan).await {
                 Ok(()) => return Ok(Arc::new(plan)),
@@ -229,7 +231,7 @@ impl Engine {
         Err(StoreError::Taken.into())
     }
 
-    async fn next_version(&self, request: RequestId) -> Result<u32, EngineError> {
+    pub(super) async fn next_version(&self, request: RequestId) -> Result<u32, EngineError> {
         // Older versions may have been removed, so they are not counted.
         for id in self.store.plans_of(request).await?.into_iter().rev() {
             if let Some(newest) = self.store.plan(id).await? {
@@ -251,7 +253,7 @@ impl Engine {
         About { id, request, version, query, planner: planner.to_owned(), created_at }
     }
 
-    fn entry(&self, kind: &str, content: Value) -> TranscriptEntry {
+    pub(super) fn entry(&self, kind: &str, content: Value) -> TranscriptEntry {
         TranscriptEntry { at: self.clock.now(), kind: kind.to_owned(), content }
     }
 
@@ -274,6 +276,9 @@ impl Engine {
             }
             PlanningError::Unavailable { notes, .. } => {
                 (notes, EngineError::PlannerUnavailable { message, request: request_id })
+            }
+            PlanningError::Invalid { diagnostics, notes } => {
+                (notes, EngineError::InvalidPlan { diagnostics, request: request_id })
             }
         };
         entries.extend(self.entries(notes));
@@ -338,7 +343,7 @@ fn names_of(draft: &Draft) -> Vec<ToolName> {
     names
 }
 
-fn check_query(query: &str) -> Result<(), EngineError> {
+pub(super) fn check_query(query: &str) -> Result<(), EngineError> {
     if query.trim().is_empty() {
         let why = "`query` is empty: say in words what is to be done".to_owned();
         return Err(EngineError::InvalidArgument(why));
@@ -355,7 +360,7 @@ fn check_length(query: &str) -> Result<(), EngineError> {
     Ok(())
 }
 
-fn tool_sets(names: &[String]) -> Result<Vec<ToolSetName>, EngineError> {
+pub(super) fn tool_sets(names: &[String]) -> Result<Vec<ToolSetName>, EngineError> {
     let parsed = names.iter().map(|it| it.parse());
     parsed
         .collect::<Result<_, _>>()

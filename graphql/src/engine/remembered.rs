@@ -48,8 +48,7 @@ pub(super) struct Key(String);
 impl Engine {
     /// Returns under what the draft of a query is kept, where any is: the planner without a model
     /// is faster than looking.
-    pub(super) fn memory_key(&self, query: &str, catalog: &Catalog) -> Option<Key> {
-        let planner = self.planner.name();
+    pub(super) fn memory_key(&self, planner: &str, query: &str, catalog: &Catalog) -> Option<Key> {
         let is_kept = self.plan_cache == PlanCache::Exact && planner != OFFLINE;
         is_kept.then(|| Key(format!("plan:{}", fingerprint(planner, query, catalog))))
     }
@@ -57,6 +56,7 @@ impl Engine {
     /// Returns what was proposed for the same query before, if it still makes a plan.
     pub(super) async fn remembered(
         &self,
+        planner: &str,
         key: Option<&Key>,
         catalog: &Catalog,
     ) -> Result<Option<Proposal>, EngineError> {
@@ -72,7 +72,7 @@ impl Engine {
         };
         let Some((of, draft, warnings)) = found.and_then(|it| read(&it)) else { return Ok(None) };
         let request = RequestId::draw(self.clock.now());
-        let about = self.about(request, 1, String::new(), self.planner.name());
+        let about = self.about(request, 1, String::new(), planner);
         if self.compile(&draft, about, catalog).await?.is_err() {
             return Ok(None);
         }

@@ -201,7 +201,8 @@ fn rounded(value: &Value, path: &mut String, notices: &mut Vec<Diagnostic>) {
 /// How a plan is made.
 #[derive(Clone, Debug, Default, InputObject)]
 pub(super) struct PlanningOptions {
-    /// Which planner.
+    /// Which planner: `offline`, or `model` where one is configured. The configured one where it is
+    /// left out.
     planner: Option<String>,
     /// Only tools of these sets.
     tool_sets: Option<Vec<String>>,
@@ -221,6 +222,27 @@ impl From<Option<PlanningOptions>> for engine::PlanningOptions {
         let (tool_sets, actions) = (tool_sets.unwrap_or_default(), actions.unwrap_or_default());
         let max_tools = max_tools.and_then(|it| usize::try_from(it).ok());
         Self { planner, tool_sets, actions, max_tools }
+    }
+}
+
+/// How an agent does what it is asked.
+#[derive(Clone, Debug, InputObject)]
+pub(super) struct AgentOptions {
+    /// Which model: `model`, the name of its provider, or its own.
+    planner: Option<String>,
+    /// How often it may call tools and see what comes of that, 0 to 32.
+    #[graphql(default_with = "Some(3)")]
+    max_tool_turns: Option<i64>,
+    /// Only tools of these sets.
+    tool_sets: Option<Vec<String>>,
+}
+
+impl From<Option<AgentOptions>> for engine::AgentOptions {
+    fn from(options: Option<AgentOptions>) -> Self {
+        let Some(AgentOptions { planner, max_tool_turns, tool_sets }) = options else {
+            return Self::default();
+        };
+        Self { planner, max_tool_turns, tool_sets: tool_sets.unwrap_or_default() }
     }
 }
 
@@ -253,6 +275,10 @@ pub(super) struct ExecutionOptions {
     /// Higher goes first where workers have a choice.
     #[graphql(default_with = "Some(0)")]
     priority: Option<i32>,
+    /// Whether steps may start while the plan still arrives. It is a permission: a planner that
+    /// hands over whole plans, as every one does so far, makes no use of it.
+    #[graphql(default_with = "Some(false)")]
+    streaming: Option<bool>,
 }
 
 impl ExecutionOptions {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     error::{ApiError, ApiResult, not_found},
     execution::Execution,
-    input::{ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions, given},
+    input::{AgentOptions, ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions, given},
     plan::{Plan, PlanPayload},
     scalar::int,
     tool_work::ToolMutation,
@@ -110,6 +110,20 @@ impl WorkMutation {
         started(engine, id).await
     }
 
+    /// Lets the configured model do what a query asks: it calls tools, sees what comes of that, and
+    /// goes on until it can answer or has had its turns. The step `answer` has the answer.
+    #[graphql(complexity = "150 + child_complexity")]
+    async fn run_agent(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "What is to be done, in words.")] query: String,
+        #[graphql(desc = "How it is done.")] options: Option<AgentOptions>,
+    ) -> Result<Execution> {
+        let engine = ctx.data::<Engine>()?;
+        let id = engine.run_agent(&query, &options.into()).await;
+        started(engine, id).await
+    }
+
     /// Asks an execution to stop. Running steps are told; one that has ended stays as it is.
     #[graphql(complexity = "20 + child_complexity")]
     async fn cancel_execution(
@@ -154,6 +168,21 @@ impl WorkMutation {
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
         let id = engine.retry(execution(&execution_id)?, from_step.as_deref()).await;
+        started(engine, id).await
+    }
+
+    /// Lets the configured model plan anew what an ended execution did not get done, knowing what
+    /// came of each step, and carries that out: version n+1 of the plan, as a new execution with the
+    /// same options. What succeeded and stands in the new version as it was is not done again.
+    #[graphql(complexity = "150 + child_complexity")]
+    async fn replan_execution(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "`exec_…`; it must have ended, and not well.")] execution_id: ID,
+        #[graphql(desc = "How the plan is made.")] options: Option<PlanningOptions>,
+    ) -> Result<Execution> {
+        let engine = ctx.data::<Engine>()?;
+        let id = engine.replan(execution(&execution_id)?, &options.into()).await;
         started(engine, id).await
     }
 

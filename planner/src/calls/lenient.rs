@@ -267,3 +267,25 @@ impl Reader<'_, '_> {
         Stuck { at, resume, is_cut: at >= self.source.len(), open: self.open }
     }
 }
+
+/// Returns the lists and objects in a text, however they are written, in their order. Nothing
+/// inside one is looked at again, and the time grows with the length of the text and with nothing
+/// else.
+pub(crate) fn all(text: &str) -> Vec<Value> {
+    let source = Source::new(text);
+    let (mut found, mut at) = (Vec::new(), 0);
+    while at < source.len() {
+        at = source.skip(at, |it| it != b'{' && it != b'[');
+        if at >= source.len() {
+            break;
+        }
+        at = match read(&source, at) {
+            Ok((tree, end)) => {
+                found.push(tree.into_value());
+                end.max(at + 1)
+            }
+            Err(stuck) => stuck.resume.max(at + 1),
+        };
+    }
+    found
+}

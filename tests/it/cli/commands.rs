@@ -145,10 +145,10 @@ async fn the_process_says_what_it_works_with() {
     assert_eq!(config["store"]["from"], "--store");
     assert_eq!(home.json(&["list", "plans"], 0).await, Value::Array(vec![]));
     assert!(home.path("own.db").exists(), "relative paths are relative to the file");
-    home.file("faber.yaml", "planner: { provider: openai, model: x }\n");
+    home.file("faber.yaml", "planner: { provider: opnai, model: x }\n");
     let ended = home.run(&["list", "plans"]).await;
     assert_eq!(ended.status, 2);
-    assert!(ended.err.contains("is not supported by this version"), "{ended:?}");
+    assert!(ended.err.contains("did you mean `openai`?"), "{ended:?}");
 }
 
 #[tokio::test]

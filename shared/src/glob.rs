@@ -2,11 +2,14 @@
 
 use std::{fmt, str::FromStr};
 
+use serde::{Deserialize, Serialize};
+
 /// The most bytes of a pattern.
 const BYTES: usize = 256;
 
 /// A pattern of qualified tool names: `*` is any text, dots too, and `?` any one character.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Glob(String);
 
 /// A text that no tool could match.
@@ -27,6 +30,20 @@ impl FromStr for Glob {
     }
 }
 
+impl TryFrom<String> for Glob {
+    type Error = GlobError;
+
+    fn try_from(text: String) -> Result<Self, GlobError> {
+        text.parse()
+    }
+}
+
+impl From<Glob> for String {
+    fn from(glob: Glob) -> Self {
+        glob.0
+    }
+}
+
 impl fmt::Display for Glob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -35,7 +52,7 @@ impl fmt::Display for Glob {
 
 impl Glob {
     /// Returns whether the pattern names a set itself, not just as one of many.
-    pub(super) fn names_set(&self, set: &str) -> bool {
+    pub fn names_set(&self, set: &str) -> bool {
         self.0.strip_prefix(set).is_some_and(|rest| rest.starts_with('.'))
     }
 

@@ -1,0 +1,300 @@
+//! Steps whose tool is named by their parameters: what a model asked for while the plan ran.
+//!
+//! There is one such step for each effect, so that what a second call does is in the plan, as
+//! everywhere: a step that may only read calls nothing that changes something, whatever its
+//! parameters say. The tool that is named is called in its place, with its own limits, its own
+//! figures, and within the [`Reach`] that the plan has. What comes of it, an error too, is the
+//! step's output: that is for the model to judge.
+//!
+//! No set has these tools, so that no draft can name them: only plans that this program writes
+//! itself do.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use shared::{
+    glob::Glob,
+    id::{ToolName, ToolSetName},
+    tool::{Effect, ErrorCode, ToolDefinition, ToolError},
+};
+
+use super::{Tool, ToolContext};
+use crate::toolbox::Toolbox;
+
+/// What stands before the names of tools that only such plans have.
+pub const SET: &str = "faber_agent";
+/// Bytes of a result that are kept: models read no more, and each turn repeats them.
+pub const RESULT_BYTES: usize = 32 << 10;
+
+/// The names, and the most that a second call of what they call may do.
+const TABLE: [(&str, Effect, &str); 3] = [
+    ("faber_agent.read", Effect::Read, "Calls a tool that only looks."),
+    ("faber_agent.repeat", Effect::Idempotent, "Calls a tool that may be called again."),
+    ("faber_agent.call", Effect::Once, "Calls a tool."),
+];
+
+/// Which tools an agent may call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Reach {
+    /// Only those that one of these patterns matches; any, where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<Glob>>,
+    /// None that one of these matches.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub except: Vec<Glob>,
+    /// Only those of these sets; of any, where none is named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<ToolSetName>,
+}
+
+/// A call that takes the place of a step's own.
+#[derive(Clone, Debug)]
+pub(crate) struct Dispatch {
+    /// The tool that is named.
+    pub(crate) tool: ToolName,
+    /// What it is given.
+    pub(crate) args: Arc<Value>,
+    /// The most that a second call may do.
+    effect: Effect,
+    reach: Reach,
+}
+
+/// What such a step is given.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    tool: ToolName,
+    args: Value,
+    #[serde(default)]
+    reach: Reach,
+}
+
+/// Returns the name of the tool that calls tools of an effect.
+pub fn name(effect: Effect) -> ToolName {
+    let entry = TABLE.iter().find(|it| it.1 == effect).expect("every effect has an entry");
+    entry.0.parse().expect("tool names are literals")
+}
+
+/// Returns whether a step of this tool calls another one.
+pub(crate) fn is(toolbox: &Toolbox, tool: &ToolName) -> bool {
+    effect(tool).is_some() && toolbox.own(tool).is_some()
+}
+
+fn effect(tool: &ToolName) -> Option<Effect> {
+    TABLE.iter().find(|it| it.0 == tool.as_str()).map(|it| it.1)
+}
+
+/// Returns the tools, for plans to be compiled with.
+pub fn tools() -> Vec<Arc<dyn Tool>> {
+    TABLE.iter().map(|it| Arc::new(Stand::new(*it)) as Arc<dyn Tool>).collect()
+}
+
+impl Reach {
+    /// Returns whether a tool may be called.
+    pub fn includes(&self, tool: &ToolDefinition) -> bool {
+        let name = tool.qualified();
+        let name = name.as_str();
+        let matches = |globs: &[Glob]| globs.iter().any(|it| it.matches(name));
+        self.tools.as_deref().is_none_or(matches)
+            && !matches(&self.except)
+            && (self.sets.is_empty() || self.sets.contains(&tool.set))
+    }
+}
+
+impl Dispatch {
+    /// Returns the call that takes the place of a step's own, if one does.
+    pub(crate) fn of(
+        toolbox: &Toolbox,
+        tool: &ToolName,
+        parameters: &Value,
+    ) -> Option<Result<Self, ToolError>> {
+        let effect = effect(tool).filter(|_| toolbox.own(tool).is_some())?;
+        let given = Given::deserialize(parameters);
+        Some(match given {
+            Ok(Given { tool, args, reach }) => {
+                Ok(Self { tool, args: Arc::new(args), effect, reach })
+            }
+            Err(err) => Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string())),
+        })
+    }
+
+    /// Refuses what the step may not call.
+    pub(crate) fn check(&self, tool: &ToolDefinition) -> Result<(), ToolError> {
+        if !self.reach.includes(tool) {
+            let why = format!("`{}` may not be called here", self.tool);
+            return Err(ToolError::failed(why).terminal());
+        }
+        if tool.effect > self.effect {
+            // It was another one when the model asked for it.
+            let why = format!("`{}` does more by now than this step may do: ask again", self.tool);
+            return Err(ToolError::failed(why));
+        }
+        Ok(())
+    }
+
+    /// Makes what came of the call the step's output. Only a call that was told to stop is none:
+    /// then nobody asks.
+    pub(crate) fn report(&self, result: Result<Value, ToolError>) -> Result<Value, ToolError> {
+        let tool = self.tool.as_str();
+        match result {
+            Ok(result) => match clipped(&result) {
+                None => Ok(json!({ "tool": tool, "status": "success", "result": result })),
+                Some(text) => Ok(json!({
+                    "tool": tool, "status": "success", "result": text, "cut": true,
+                })),
+            },
+            Err(err) if err.code == ErrorCode::CANCELLED => Err(err),
+            Err(err) => {
+                let unsure = if err.is_definite || self.effect == Effect::Read {
+                    ""
+                } else {
+                    "; it may have taken effect, or may yet"
+                };
+                let error = format!("{}{unsure}", err.message);
+                Ok(json!({
+                    "tool": tool, "status": "error", "error": error, "code": err.code,
+                }))
+            }
+        }
+    }
+}
+
+/// Returns the beginning of a result that is too long.
+fn clipped(result: &Value) -> Option<String> {
+    if shared::json::bytes(result) <= RESULT_BYTES {
+        return None;
+    }
+    let text = match result {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let end = text.floor_char_boundary(RESULT_BYTES);
+    Some(format!("{}… (cut: {} of {} bytes)", &text[..end], end, text.len()))
+}
+
+/// What stands for such a step in a catalog. It is never called.
+#[derive(Debug)]
+struct Stand(Arc<ToolDefinition>);
+
+impl Stand {
+    fn new((name, effect, description): (&str, Effect, &str)) -> Self {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "tool": { "type": "string" },
+                "args": { "type": "object" },
+                "reach": { "type": "object" },
+            },
+            "required": ["tool", "args"],
+            "additionalProperties": false,
+        });
+        Self(Arc::new(ToolDefinition {
+            name: name.parse().expect("tool names are literals"),
+            set: SET.parse().expect("the set's name is a literal"),
+            description: description.to_owned(),
+            input_schema: schema,
+            output_schema: None,
+            effect,
+            examples: Vec::new(),
+            is_callable: true,
+        }))
+    }
+}
+
+#[async_trait]
+impl Tool for Stand {
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.0
+    }
+
+    async fn call(&self, _: Arc<Value>, _: ToolContext) -> Result<Value, ToolError> {
+        let why = format!("`{}` belongs into plans of agents: use `runAgent`", self.0.name);
+        Err(ToolError::failed(why).terminal())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn toolbox() -> Toolbox {
+        let toolbox = Toolbox::default();
+        toolbox.keep(tools());
+        toolbox
+    }
+
+    fn dispatch(step: &str, parameters: &Value) -> Dispatch {
+        Dispatch::of(&toolbox(), &step.parse().unwrap(), parameters).unwrap().unwrap()
+    }
+
+    fn tool(name: &str, effect: Effect) -> ToolDefinition {
+        let (set, _) = name.split_once('.').unwrap();
+        ToolDefinition {
+            name: name.parse().unwrap(),
+            set: set.parse().unwrap(),
+            description: String::new(),
+            input_schema: json!({}),
+            output_schema: None,
+            effect,
+            examples: Vec::new(),
+            is_callable: true,
+        }
+    }
+
+    #[test]
+    fn only_steps_of_these_tools_call_others() {
+        let of = |toolbox: &Toolbox, tool: &ToolName, given| Dispatch::of(toolbox, tool, &given);
+        let once = name(Effect::Once);
+        assert!(of(&toolbox(), &"flow.echo".parse().unwrap(), json!({})).is_none());
+        assert!(of(&toolbox(), &once, json!({ "tool": 1 })).unwrap().is_err());
+        // Without agents the name means nothing.
+        assert!(of(&Toolbox::default(), &once, json!({ "tool": "a.b", "args": {} })).is_none());
+        let call = dispatch("faber_agent.read", &json!({ "tool": "a.b", "args": { "x": 1 } }));
+        assert_eq!((call.tool.as_str(), &*call.args), ("a.b", &json!({ "x": 1 })));
+    }
+
+    #[test]
+    fn a_step_calls_what_it_may_and_nothing_else() {
+        let given = json!({ "tool": "blog.get", "args": {}, "reach": {
+            "tools": ["blog.*", "ToolSet.*"], "except": ["*.delete*"], "sets": ["blog"],
+        } });
+        for (step, name, effect, expected) in [
+            ("faber_agent.read", "blog.get", Effect::Read, true),
+            ("faber_agent.read", "blog.set", Effect::Idempotent, false),
+            ("faber_agent.read", "blog.create", Effect::Once, false),
+            ("faber_agent.repeat", "blog.get", Effect::Read, true),
+            ("faber_agent.repeat", "blog.create", Effect::Once, false),
+            ("faber_agent.call", "blog.create", Effect::Once, true),
+            ("faber_agent.call", "blog.deleteAll", Effect::Once, false),
+            ("faber_agent.call", "ToolSet.activate_toolset", Effect::Idempotent, false),
+            ("faber_agent.call", "files.read", Effect::Read, false),
+        ] {
+            let checked = dispatch(step, &given).check(&tool(name, effect));
+            assert_eq!(checked.is_ok(), expected, "{step} {name}: {checked:?}");
+        }
+        let anything = dispatch("faber_agent.call", &json!({ "tool": "x.y", "args": {} }));
+        assert!(anything.check(&tool("x.y", Effect::Once)).is_ok());
+    }
+
+    #[test]
+    fn what_comes_of_it_is_told() {
+        let call = dispatch("faber_agent.call", &json!({ "tool": "a.b", "args": {} }));
+        let told = call.report(Ok(json!([1]))).unwrap();
+        assert_eq!(told, json!({ "tool": "a.b", "status": "success", "result": [1] }));
+        let failed = call.report(Err(ToolError::failed("no"))).unwrap();
+        let expected =
+            json!({ "tool": "a.b", "status": "error", "error": "no", "code": "tool.failed" });
+        assert_eq!(failed, expected);
+        let lost = ToolError::new(ErrorCode::TIMEOUT, "late").indefinite();
+        let told = call.report(Err(lost)).unwrap();
+        assert_eq!(told["error"], "late; it may have taken effect, or may yet");
+        let stopped = ToolError::new(ErrorCode::CANCELLED, "stop");
+        assert_eq!(call.report(Err(stopped.clone())), Err(stopped));
+        let long = call.report(Ok(json!("ä".repeat(RESULT_BYTES)))).unwrap();
+        let text = long["result"].as_str().unwrap();
+        assert!(text.len() < RESULT_BYTES + 64 && text.ends_with(" bytes)"), "{}", text.len());
+    }
+}

@@ -1,0 +1,90 @@
+//! Agents: a model that calls tools, sees what comes of that, and goes on until it can answer.
+//!
+//! There is no second engine for them. An agent is a plan ([`plan`]) in which the turns are written
+//! out: a step asks the model ([`turn`]), the next ones call what it asked for, one for each effect
+//! ([`executor::tool::dispatch`]), and the next turn is given all that was said and done
+//! ([`history`]). So each turn is an event, calls of one turn run at the same time, and a crash in
+//! the middle of it is a claim like any other.
+
+mod history;
+mod plan;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use std::sync::Arc;
+
+use executor::{
+    tool::{
+        Tool,
+        dispatch::{self, Reach},
+    },
+    toolbox::WeakToolbox,
+};
+use planner::{
+    catalog::{Catalog, CatalogTool},
+    model::Model,
+};
+use shared::{id::ToolName, plan::Plan};
+
+pub(crate) use self::plan::draft;
+
+/// Turns with tools where nothing is said.
+pub(crate) const TURNS: u32 = 3;
+/// The most that can be asked for: each is given all that came before it.
+pub(crate) const MOST_TURNS: u32 = 32;
+/// What stands behind an answer that was due before the model was done.
+pub(crate) const STOPPED: &str = "(Note: Reached maximum tool execution limit)";
+
+/// The step that asks the model.
+const TURN: &str = "faber_agent.turn";
+/// The step that has the answer.
+const ANSWER: &str = "faber_agent.answer";
+
+/// What the steps of agents work with.
+#[derive(Debug)]
+pub(crate) struct Mind {
+    /// Who is asked.
+    pub(crate) model: Arc<dyn Model>,
+    /// The tools at hand. It holds these steps, so they must not hold it.
+    pub(crate) toolbox: WeakToolbox,
+    /// Whether tools are offered in the way of the provider. Otherwise in words.
+    pub(crate) has_native_tools: bool,
+}
+
+/// Returns the tools that only plans of agents have.
+pub(crate) fn tools(mind: &Arc<Mind>) -> Vec<Arc<dyn Tool>> {
+    let mut tools = dispatch::tools();
+    tools.extend(turn::tools(mind));
+    tools
+}
+
+/// Returns what a plan of an agent is compiled with.
+pub(crate) fn catalog(find: impl Fn(&ToolName) -> Option<Arc<dyn Tool>>) -> Catalog {
+    let tools = names().filter_map(|it| find(&it));
+    Catalog::new(
+        tools.map(|it| CatalogTool { definition: Arc::clone(it.definition()), is_active: true }),
+    )
+}
+
+/// Returns the names of the tools that only plans of agents have.
+fn names() -> impl Iterator<Item = ToolName> {
+    let own = [TURN, ANSWER]
+        .into_iter()
+        .map(|it| it.parse::<ToolName>().expect("tool names are literals"));
+    own.chain(plan::EFFECTS.iter().map(|it| dispatch::name(it.1)))
+}
+
+/// Returns whether only plans of agents have a tool.
+pub(crate) fn is_own(tool: &ToolName) -> bool {
+    names().any(|it| it == *tool)
+}
+
+/// Returns what the agents of a plan may reach: once for each step that reaches anything.
+pub(crate) fn reaches(plan: &Plan) -> impl Iterator<Item = Reach> {
+    let own = plan.steps().iter().filter(|it| is_own(&it.tool) && it.tool.as_str() != ANSWER);
+    own.map(|it| {
+        let reach = it.parameters.get("reach").cloned().unwrap_or_default();
+        serde_json::from_value(reach).unwrap_or_default()
+    })
+}

@@ -1,0 +1,225 @@
+//! What was said and done in the turns so far, as templates give it to the next one, and as a model
+//! is told of it.
+
+use planner::{
+    calls::prompt::format_tool_result,
+    model::{CallResult, Message, NativeCall, Stop, Tokens},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What a turn gives: what the model said, and what it wants to be called, by effect.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Turn {
+    /// Its words.
+    pub(super) text: String,
+    /// Whether it waits for results.
+    pub(super) more: bool,
+    /// Calls of tools that only look.
+    #[serde(default)]
+    pub(super) read: Vec<Wanted>,
+    /// Calls that may be made again.
+    #[serde(default)]
+    pub(super) repeat: Vec<Wanted>,
+    /// Calls that may not.
+    #[serde(default)]
+    pub(super) call: Vec<Wanted>,
+    /// What cannot be called, and why.
+    #[serde(default)]
+    pub(super) refused: Vec<Refused>,
+    /// Who answered.
+    pub(super) model: String,
+    /// Why it stopped.
+    #[serde(skip_deserializing)]
+    pub(super) stop: Option<Stop>,
+    pub(super) tokens: Tokens,
+    /// What was tried before and came to nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) missed: Vec<String>,
+}
+
+/// A call that a model wants.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Wanted {
+    /// Its place among all of the turn.
+    pub(super) n: usize,
+    /// The tool, as `set.name`.
+    pub(super) tool: String,
+    pub(super) args: Map<String, Value>,
+    /// What the provider calls it by, if it was made in its way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<String>,
+    /// What the provider wants back with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) signatures: Vec<String>,
+}
+
+/// A call that is not made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Refused {
+    #[serde(flatten)]
+    pub(super) wanted: Wanted,
+    /// Why.
+    pub(super) error: String,
+}
+
+/// A turn, and what came of its calls.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct Past {
+    /// Nothing where it was not needed.
+    #[serde(default)]
+    pub(super) turn: Option<Turn>,
+    #[serde(default)]
+    read: Value,
+    #[serde(default)]
+    repeat: Value,
+    #[serde(default)]
+    call: Value,
+}
+
+/// A call, and what came of it: its result, or its error.
+struct Made<'a> {
+    wanted: &'a Wanted,
+    result: Result<String, String>,
+}
+
+impl Turn {
+    /// Returns the tools that were called, in the order in which the model named them.
+    pub(super) fn called(&self) -> Vec<&str> {
+        let mut wanted: Vec<_> = self.read.iter().chain(&self.repeat).chain(&self.call).collect();
+        wanted.sort_by_key(|it| it.n);
+        wanted.into_iter().map(|it| it.tool.as_str()).collect()
+    }
+}
+
+impl Past {
+    /// Adds the turn to what a model is told.
+    pub(super) fn tell(&self, messages: &mut Vec<Message>) {
+        let Some(turn) = &self.turn else { return };
+        let made = self.made(turn);
+        let native: Vec<_> =
+            made.iter().filter_map(|it| Some((it.wanted.id.as_ref()?, it))).collect();
+        let calls = native.iter().map(|(id, it)| NativeCall {
+            id: (*id).clone(),
+            tool: it.wanted.tool.clone(),
+            arguments: Value::Object(it.wanted.args.clone()),
+            signatures: it.wanted.signatures.clone(),
+        });
+        messages.push(Message::Assistant { text: turn.text.clone(), calls: calls.collect() });
+        if !native.is_empty() {
+            let results = native.iter().map(|(id, it)| CallResult {
+                id: (*id).clone(),
+                tool: it.wanted.tool.clone(),
+                text: match &it.result {
+                    Ok(text) => text.clone(),
+                    Err(error) => format!("Error: {error}"),
+                },
+            });
+            messages.push(Message::Results(results.collect()));
+        }
+        let written = made.iter().filter(|it| it.wanted.id.is_none());
+        let told: Vec<String> = written
+            .map(|it| {
+                let result = it.result.as_deref().map_err(String::as_str);
+                format_tool_result(&it.wanted.tool, result)
+            })
+            .collect();
+        if !told.is_empty() {
+            messages.push(Message::User(told.join("\n\n")));
+        }
+    }
+
+    fn made<'a>(&self, turn: &'a Turn) -> Vec<Made<'a>> {
+        let groups =
+            [(&turn.read, &self.read), (&turn.repeat, &self.repeat), (&turn.call, &self.call)];
+        let called = groups.into_iter().flat_map(|(wanted, results)| {
+            wanted
+                .iter()
+                .enumerate()
+                .map(move |(at, wanted)| Made { wanted, result: result(results.get(at)) })
+        });
+        let refused = turn
+            .refused
+            .iter()
+            .map(|it| Made { wanted: &it.wanted, result: Err(it.error.clone()) });
+        let mut made: Vec<_> = called.chain(refused).collect();
+        made.sort_by_key(|it| it.wanted.n);
+        made
+    }
+}
+
+fn result(told: Option<&Value>) -> Result<String, String> {
+    let told = told.filter(|it| it.is_object()).ok_or_else(|| {
+        "nobody knows what came of it: it may have taken effect, or may yet".to_owned()
+    })?;
+    if let Some(error) = told.get("error").and_then(Value::as_str) {
+        return Err(error.to_owned());
+    }
+    Ok(match told.get("result") {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => "null".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(past: Value) -> Vec<Message> {
+        let past: Past = serde_json::from_value(past).unwrap();
+        let mut messages = Vec::new();
+        past.tell(&mut messages);
+        messages
+    }
+
+    #[test]
+    fn calls_and_their_results_stay_in_the_order_of_the_model() {
+        let messages = told(json!({
+            "turn": {
+                "text": "Let me see.", "more": true, "model": "m",
+                "tokens": { "input": 1, "output": 1 },
+                "read": [{ "n": 1, "tool": "a.look", "args": {}, "id": "c1" }],
+                "call": [{ "n": 0, "tool": "a.make", "args": { "x": 1 }, "id": "c0" },
+                         { "n": 3, "tool": "a.lost", "args": {}, "id": "c3" }],
+                "refused": [{ "n": 2, "tool": "no", "args": {}, "id": "c2", "error": "there is none" }],
+            },
+            "read": [{ "tool": "a.look", "status": "error", "error": "gone", "code": "tool.failed" }],
+            "repeat": null,
+            "call": [{ "tool": "a.make", "status": "success", "result": { "id": 7 } }, null],
+        }));
+        let Message::Assistant { text, calls } = &messages[0] else { panic!() };
+        assert_eq!(text, "Let me see.");
+        let ids: Vec<_> = calls.iter().map(|it| it.id.as_str()).collect();
+        assert_eq!(ids, ["c0", "c1", "c2", "c3"]);
+        let Message::Results(results) = &messages[1] else { panic!() };
+        let texts: Vec<_> = results.iter().map(|it| it.text.as_str()).collect();
+        let lost = "Error: nobody knows what came of it: it may have taken effect, or may yet";
+        assert_eq!(texts, ["{\"id\":7}", "Error: gone", "Error: there is none", lost]);
+        assert_eq!(messages.len(), 2);
+    }
+
+    #[test]
+    fn calls_in_words_are_answered_in_words() {
+        let messages = told(json!({
+            "turn": {
+                "text": "TOOL: a.look ARGS: {}", "more": true, "model": "m",
+                "tokens": { "input": 1, "output": 1 },
+                "read": [{ "n": 0, "tool": "a.look", "args": {} }],
+            },
+            "read": [{ "tool": "a.look", "status": "success", "result": "two" }],
+        }));
+        let Message::User(text) = &messages[1] else { panic!("{messages:?}") };
+        assert!(
+            text.starts_with("Tool execution successful:\nTool: a.look\nResult: two\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn turns_that_were_not_needed_say_nothing() {
+        assert!(told(json!({ "turn": null, "read": null, "call": null })).is_empty());
+    }
+}

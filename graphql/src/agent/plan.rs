@@ -1,0 +1,122 @@
+//! The plan of an agent: its turns, written out.
+
+use executor::tool::dispatch::{self, Reach};
+use planner::draft::{Draft, DraftStep};
+use serde_json::{Map, Value, json};
+use shared::tool::Effect;
+
+use super::{ANSWER, TURN};
+
+/// What calls of each effect are called in a turn's output, and in the names of the steps that make
+/// them.
+pub(super) const EFFECTS: [(&str, Effect); 3] =
+    [("read", Effect::Read), ("repeat", Effect::Idempotent), ("call", Effect::Once)];
+/// How long a turn may take: a model and the one behind it, each asked again and again.
+const TURN_MS: i64 = 30 * 60 * 1_000;
+
+/// Writes the plan of an agent that has so many turns with tools.
+pub(crate) fn draft(query: &str, turns: u32, reach: &Reach) -> Draft {
+    let reach = serde_json::to_value(reach).unwrap_or_default();
+    let mut tools = Vec::new();
+    for turn in 1..=turns {
+        let mut parameters = said(query, turns, turn - 1);
+        parameters.insert("turn".to_owned(), json!(turn));
+        parameters.insert("reach".to_owned(), reach.clone());
+        tools.push(DraftStep {
+            id: Some(format!("turn_{turn}")),
+            name: Some(TURN.to_owned()),
+            parameters: Some(Value::Object(parameters)),
+            when: (turn > 1).then(|| goes_on(turn - 1)),
+            timeout_ms: Some(TURN_MS),
+            ..DraftStep::default()
+        });
+        tools.extend(EFFECTS.map(|(name, effect)| calls(turn, name, effect, &reach)));
+    }
+    tools.push(DraftStep {
+        id: Some("answer".to_owned()),
+        name: Some(ANSWER.to_owned()),
+        parameters: Some(Value::Object(said(query, turns, turns))),
+        // Turns that were not needed are no reason to have no answer.
+        when: (turns > 0).then(|| "true".to_owned()),
+        timeout_ms: Some(TURN_MS),
+        ..DraftStep::default()
+    });
+    Draft { query: Some(query.to_owned()), tools, ..Draft::default() }
+}
+
+/// Makes the calls that a turn asked for, those of one effect.
+fn calls(turn: u32, name: &str, effect: Effect, reach: &Value) -> DraftStep {
+    DraftStep {
+        id: Some(format!("{name}_{turn}")),
+        name: Some(dispatch::name(effect).to_string()),
+        parameters: Some(json!({
+            "tool": "{{item.tool}}", "args": "{{item.args}}", "reach": reach,
+        })),
+        for_each: Some(format!("{{{{turn_{turn}.{name}}}}}")),
+        when: Some(format!("turn_{turn} != null && size(turn_{turn}.{name}) > 0")),
+        // What was lost, or happened nobody knows whether, is for the model to hear of.
+        on_error: Some("ignore".to_owned()),
+        ..DraftStep::default()
+    }
+}
+
+fn goes_on(turn: u32) -> String {
+    format!("turn_{turn} != null && turn_{turn}.more")
+}
+
+/// What a model is told: the request, and all that was said and done so far.
+fn said(query: &str, of: u32, turns: u32) -> Map<String, Value> {
+    let past = (1..=turns).map(|turn| {
+        let mut past = Map::from_iter([("turn".to_owned(), json!(format!("{{{{turn_{turn}}}}}")))]);
+        for (name, _) in EFFECTS {
+            past.insert(name.to_owned(), json!(format!("{{{{{name}_{turn}}}}}")));
+        }
+        Value::Object(past)
+    });
+    // Braces in words are words.
+    let query = query.replace("{{", "{{{{");
+    Map::from_iter([
+        ("query".to_owned(), json!(query)),
+        ("of".to_owned(), json!(of)),
+        ("history".to_owned(), past.collect()),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use planner::compile::compile;
+    use shared::{
+        clock::Timestamp,
+        id::{PlanId, RequestId},
+        plan::About,
+    };
+
+    use super::*;
+    use crate::agent::{self, tests::mind};
+
+    #[test]
+    fn every_number_of_turns_is_a_plan() {
+        let tools = agent::tools(&mind(Vec::new()).0);
+        let find =
+            |name: &_| tools.iter().find(|it| it.definition().qualified() == *name).map(Arc::clone);
+        let catalog = agent::catalog(find);
+        for turns in [0, 1, 3, agent::MOST_TURNS] {
+            let about = About {
+                id: PlanId::draw(Timestamp::UNIX_EPOCH),
+                request: RequestId::draw(Timestamp::UNIX_EPOCH),
+                version: 1,
+                query: String::new(),
+                planner: String::new(),
+                created_at: Timestamp::UNIX_EPOCH,
+            };
+            let reach = Reach { sets: vec!["blog".parse().unwrap()], ..Reach::default() };
+            let plan = compile(&draft("Say {{x}}", turns, &reach), about, &catalog).unwrap();
+            assert_eq!(plan.steps().len(), turns as usize * 4 + 1);
+            assert_eq!(plan.steps().last().unwrap().id.as_str(), "answer");
+            assert!(agent::reaches(&plan).all(|it| it == reach));
+            assert_eq!(agent::reaches(&plan).count(), turns as usize * 4);
+        }
+    }
+}

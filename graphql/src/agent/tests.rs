@@ -1,0 +1,95 @@
+//! A model whose answers are known before, over real tools.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+use async_trait::async_trait;
+use executor::{
+    tool::{ToolContext, flow, function},
+    toolbox::{ToolSet, Toolbox},
+};
+use planner::model::{Model, ModelError, NativeCall, Question, Reply, Stop, Tokens};
+use serde_json::Value;
+use shared::tool::{Effect, ToolError};
+
+use super::Mind;
+
+/// Answers this, one after another.
+#[derive(Debug)]
+pub(super) struct Scripted {
+    answers: Mutex<VecDeque<Reply>>,
+    pub(super) asked: Mutex<Vec<Question>>,
+}
+
+#[async_trait]
+impl Model for Scripted {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
+        self.asked.lock().unwrap().push(question.clone());
+        let next = self.answers.lock().unwrap().pop_front();
+        next.ok_or_else(|| ModelError::Unavailable {
+            model: "scripted".to_owned(),
+            why: "it has said everything".to_owned(),
+            wait: None,
+        })
+    }
+}
+
+/// Returns an answer in words, with calls.
+pub(super) fn says(text: &str, calls: &[(&str, Value)]) -> Reply {
+    let calls = calls.iter().enumerate().map(|(n, (tool, arguments))| NativeCall {
+        id: format!("call_{n}"),
+        tool: (*tool).to_owned(),
+        arguments: arguments.clone(),
+        signatures: Vec::new(),
+    });
+    Reply {
+        text: text.to_owned(),
+        calls: calls.collect(),
+        stop: Stop::End,
+        tokens: Tokens { input: 10, output: 1 },
+        model: "scripted".to_owned(),
+        missed: Vec::new(),
+    }
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+/// Returns sets with a tool for each effect, one of them switched off.
+pub(super) fn toolbox() -> Toolbox {
+    let make = |set, name, effect| {
+        let run = |Nothing {}, _: ToolContext| async { Ok::<_, ToolError>("done") };
+        function(set, name, "Does it.", effect, run)
+    };
+    let blog = ToolSet::ready(
+        "blog".parse().unwrap(),
+        "local",
+        "",
+        [
+            make("blog", "look", Effect::Read),
+            make("blog", "keep", Effect::Idempotent),
+            make("blog", "make", Effect::Once),
+        ],
+    );
+    let off =
+        ToolSet::ready("off".parse().unwrap(), "local", "", [make("off", "hidden", Effect::Read)]);
+    Toolbox::new([flow::flow(), blog, ToolSet { is_active: false, ..off }])
+}
+
+/// Returns a mind that answers this, with its toolbox, which must be kept, and its model.
+pub(super) fn mind(answers: Vec<Reply>) -> (Arc<Mind>, Toolbox, Arc<Scripted>) {
+    let toolbox = toolbox();
+    let model = Arc::new(Scripted { answers: Mutex::new(answers.into()), asked: Mutex::default() });
+    let mind = Mind {
+        model: Arc::clone(&model) as _,
+        toolbox: toolbox.downgrade(),
+        has_native_tools: true,
+    };
+    (Arc::new(mind), toolbox, model)
+}

@@ -1,0 +1,345 @@
+//! Who makes plans of words, as the configuration says it.
+
+use std::time::Duration;
+
+use planner::{
+    model::{Key, ProviderKind, Settings, settings},
+    writer,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Config, PLANNER, environment::variable, show::mask_url};
+
+/// The shortest time that a model may be given.
+const LEAST_MS: u64 = 100;
+/// The longest.
+const MOST_MS: u64 = 3_600_000;
+
+/// Who makes plans of words.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum PlannerConfig {
+    /// The planner that needs no model.
+    #[default]
+    Offline,
+    /// A model.
+    Model(Box<ModelConfig>),
+}
+
+/// A model that makes plans, and drives agents.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelConfig {
+    /// Whose language it speaks.
+    provider: ProviderKind,
+    base_url: Option<String>,
+    model: String,
+    api_key_env: Option<String>,
+    timeout_ms: u64,
+    max_retries: u32,
+    max_repairs: u32,
+    max_tokens: Option<u32>,
+    temperature: Option<f64>,
+    structured: bool,
+    native_tools: bool,
+    fallback: Option<Box<ModelConfig>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    provider: String,
+    model: Option<String>,
+    base_url: Option<String>,
+    api_key_env: Option<String>,
+    timeout_ms: Option<u64>,
+    max_retries: Option<u32>,
+    max_repairs: Option<u32>,
+    max_tokens: Option<u32>,
+    temperature: Option<f64>,
+    structured: Option<bool>,
+    native_tools: Option<bool>,
+    fallback: Option<Box<Written>>,
+}
+
+/// Reads the setting.
+pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(name)) if name == PLANNER => Ok(Some(PlannerConfig::Offline)),
+        Some(Value::String(name)) => Err(format!(
+            "`planner: {name}` says too little: write `planner: {PLANNER}`, or `planner: {{ \
+             provider: {name}, model: NAME, api_key_env: VARIABLE }}`"
+        )),
+        Some(Value::Object(fields)) => match fields.get("provider").and_then(Value::as_str) {
+            None => Err(format!(
+                "`planner.provider` is missing: write `planner: {PLANNER}`, or `planner: {{ \
+                 provider: openai, model: NAME, api_key_env: VARIABLE }}`"
+            )),
+            Some(PLANNER) => match fields.keys().find(|it| *it != "provider") {
+                Some(other) => {
+                    Err(format!("`planner.{other}` means nothing to `{PLANNER}`: remove it"))
+                }
+                None => Ok(Some(PlannerConfig::Offline)),
+            },
+            Some(_) => {
+                let written = serde_json::from_value(Value::Object(fields));
+                let written: Written = written.map_err(|err| format!("`planner`: {err}"))?;
+                let model = written.checked("planner", false)?;
+                Ok(Some(PlannerConfig::Model(Box::new(model))))
+            }
+        },
+        Some(other) => Err(format!("`planner` is {other}; write `planner: {PLANNER}`")),
+    }
+}
+
+impl Written {
+    fn checked(self, place: &str, is_fallback: bool) -> Result<ModelConfig, String> {
+        let provider = ProviderKind::named(&self.provider)
+            .map_err(|err| format!("`{place}.provider`: {err}"))?;
+        let model = self.model.filter(|it| !it.trim().is_empty());
+        let model = model.ok_or_else(|| {
+            format!("`{place}.model` is missing: write the model's name as its provider has it")
+        })?;
+        if let Some(url) = &self.base_url {
+            check_url(place, url)?;
+        }
+        if let Some(name) = self.api_key_env.as_deref().filter(|it| !is_variable(it)) {
+            // Somebody may have written the key itself, which is not to be repeated.
+            let shown = if name.len() < 3 { name } else { &name[..name.floor_char_boundary(3)] };
+            return Err(format!(
+                "`{place}.api_key_env` is `{shown}…`, which is no name of a variable: keys stand in \
+                 the environment, such as OPENAI_API_KEY, and only the name stands here"
+            ));
+        }
+        let timeout_ms = self.timeout_ms.unwrap_or(ms(settings::TIMEOUT));
+        within(place, "timeout_ms", timeout_ms, LEAST_MS, MOST_MS)?;
+        let max_retries = self.max_retries.unwrap_or(settings::RETRIES);
+        within(place, "max_retries", max_retries, 0, settings::MOST_RETRIES)?;
+        let max_repairs = self.max_repairs.unwrap_or(writer::REPAIRS);
+        within(place, "max_repairs", max_repairs, 0, writer::MOST_REPAIRS)?;
+        if let Some(most) = self.max_tokens {
+            within(place, "max_tokens", most, 1, 10_000_000)?;
+        }
+        if let Some(it) = self.temperature.filter(|it| !(0.0..=2.0).contains(it)) {
+            return Err(format!("`{place}.temperature` is {it}; write a number from 0 to 2"));
+        }
+        if is_fallback && self.fallback.is_some() {
+            return Err(format!("`{place}.fallback`: one model stands in for another, not two"));
+        }
+        let fallback = self.fallback.map(|it| it.checked(&format!("{place}.fallback"), true));
+        Ok(ModelConfig {
+            provider,
+            base_url: self.base_url,
+            model: model.trim().to_owned(),
+            api_key_env: self.api_key_env,
+            timeout_ms,
+            max_retries,
+            max_repairs,
+            max_tokens: self.max_tokens,
+            temperature: self.temperature,
+            structured: self.structured.unwrap_or(true),
+            native_tools: self.native_tools.unwrap_or(true),
+            fallback: fallback.transpose()?.map(Box::new),
+        })
+    }
+}
+
+fn check_url(place: &str, url: &str) -> Result<(), String> {
+    let is_web = ["http://", "https://"].iter().any(|it| url.starts_with(it));
+    if !is_web || url.parse::<reqwest::Url>().is_err() {
+        let shown = mask_url(url);
+        return Err(format!("`{place}.base_url` is `{shown}`; write `https://host/v1`"));
+    }
+    if mask_url(url) != url {
+        return Err(format!(
+            "`{place}.base_url` has a password: name a variable by `{place}.api_key_env`"
+        ));
+    }
+    Ok(())
+}
+
+fn is_variable(name: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !name.is_empty()
+        && name.len() <= 128
+        && name.chars().all(is_letter)
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+fn within<T: Copy + PartialOrd + std::fmt::Display>(
+    place: &str,
+    key: &str,
+    value: T,
+    least: T,
+    most: T,
+) -> Result<(), String> {
+    if value < least || value > most {
+        return Err(format!("`{place}.{key}` is {value}; write a number from {least} to {most}"));
+    }
+    Ok(())
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl ModelConfig {
+    /// Returns how the model is asked; keys come out of the environment here.
+    pub fn settings(&self) -> Settings {
+        self.settings_with(&variable)
+    }
+
+    fn settings_with(&self, variable: &dyn Fn(&str) -> Option<String>) -> Settings {
+        let name = match (&self.api_key_env, &self.base_url) {
+            (Some(name), _) => Some(name.as_str()),
+            // A key goes where its provider is, and nowhere else unless somebody says so.
+            (None, Some(_)) => None,
+            (None, None) => self.provider.usual_variable(),
+        };
+        let value = |name: &str| {
+            let value = variable(name).map(|it| it.trim().to_owned());
+            value.filter(|it| !it.is_empty())
+        };
+        Settings {
+            provider: self.provider,
+            base_url: self.base_url.clone(),
+            model: self.model.clone(),
+            key: name.map_or(Key::None, |it| Key::Variable(it.to_owned(), value(it))),
+            timeout: Duration::from_millis(self.timeout_ms),
+            retries: self.max_retries,
+            max_tokens: self.max_tokens,
+            temperature: self.temperature,
+            structured: self.structured,
+            native_tools: self.native_tools,
+            fallback: self.fallback.as_ref().map(|it| Box::new(it.settings_with(variable))),
+        }
+    }
+
+    /// Returns how often a plan may be mended.
+    pub fn max_repairs(&self) -> u32 {
+        self.max_repairs
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "provider": self.provider.name(),
+            "base_url": self.base_url.as_deref().map(mask_url),
+            "model": self.model,
+            "api_key_env": self.api_key_env,
+            "timeout_ms": self.timeout_ms,
+            "max_retries": self.max_retries,
+            "max_repairs": self.max_repairs,
+            "max_tokens": self.max_tokens,
+            "temperature": self.temperature,
+            "structured": self.structured,
+            "native_tools": self.native_tools,
+            "fallback": self.fallback.as_deref().map(Self::to_json),
+        })
+    }
+}
+
+impl PlannerConfig {
+    /// Shows it: the names of variables, never what they say.
+    pub(super) fn to_json(&self) -> Value {
+        match self {
+            Self::Offline => json!(PLANNER),
+            Self::Model(model) => model.to_json(),
+        }
+    }
+}
+
+impl Config {
+    /// Returns the model that plans, and drives agents, if one is configured.
+    pub fn planning_model(&self) -> Option<&ModelConfig> {
+        match &self.planner.value {
+            PlannerConfig::Offline => None,
+            PlannerConfig::Model(model) => Some(model),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::yaml;
+
+    fn parse(text: &str) -> Result<Option<PlannerConfig>, String> {
+        read(Some(yaml::value(text).unwrap()))
+    }
+
+    fn model(text: &str) -> ModelConfig {
+        match parse(text) {
+            Ok(Some(PlannerConfig::Model(model))) => *model,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_model_needs_a_provider_and_a_name() {
+        assert_eq!(parse("offline"), Ok(Some(PlannerConfig::Offline)));
+        assert_eq!(parse("{ provider: offline }"), Ok(Some(PlannerConfig::Offline)));
+        let written = model(
+            "{ provider: anthropic, model: claude, fallback: { provider: ollama, model: llama } }",
+        );
+        let settings = written.settings_with(&|_| None);
+        assert_eq!(settings.name(), "anthropic/claude");
+        assert_eq!(settings.fallback.unwrap().name(), "ollama/llama");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_would_be_right() {
+        for (text, expected) in [
+            ("openai", "`planner: openai` says too little"),
+            ("3", "`planner` is 3; write `planner: offline`"),
+            ("{ model: x }", "`planner.provider` is missing"),
+            ("{ provider: offline, model: x }", "`planner.model` means nothing to `offline`"),
+            ("{ provider: openai }", "`planner.model` is missing"),
+            ("{ provider: opnai, model: x }", "did you mean `openai`?"),
+            ("{ provider: genai_1, model: x }", "there is no provider `genai_1`"),
+            ("{ provider: openai, model: x, modle: y }", "unknown field `modle`"),
+            ("{ provider: openai, model: x, base_url: nowhere }", "write `https://host/v1`"),
+            ("{ provider: openai, model: x, base_url: 'http://me:pw@h/v1' }", "has a password"),
+            (
+                "{ provider: openai, model: x, api_key_env: 'sk-1234567890' }",
+                "`sk-…`, which is no name",
+            ),
+            ("{ provider: openai, model: x, timeout_ms: 1 }", "write a number from 100 to"),
+            ("{ provider: openai, model: x, max_retries: 99 }", "write a number from 0 to 20"),
+            ("{ provider: openai, model: x, max_repairs: 11 }", "write a number from 0 to 10"),
+            ("{ provider: openai, model: x, temperature: 3 }", "write a number from 0 to 2"),
+            (
+                "{ provider: openai, model: x, fallback: { provider: ollama, model: y, fallback: { provider: groq, model: z } } }",
+                "`planner.fallback.fallback`: one model stands in for another",
+            ),
+            (
+                "{ provider: openai, model: x, fallback: { provider: ollama } }",
+                "`planner.fallback.model` is missing",
+            ),
+        ] {
+            let err = parse(text).unwrap_err();
+            assert!(err.contains(expected), "{text}: {err}");
+            assert!(!err.contains("1234567890"), "a key is repeated: {err}");
+        }
+    }
+
+    #[test]
+    fn keys_come_from_the_environment_and_go_where_they_belong() {
+        let variable = |name: &str| Some(format!(" value of {name} "));
+        let key = |text: &str| model(text).settings_with(&variable).key;
+        let of = |name: &str| Key::Variable(name.to_owned(), Some(format!("value of {name}")));
+        assert_eq!(key("{ provider: openai, model: x }"), of("OPENAI_API_KEY"));
+        assert_eq!(key("{ provider: ollama, model: x }"), Key::None);
+        assert_eq!(key("{ provider: openai, model: x, api_key_env: MY_KEY }"), of("MY_KEY"));
+        assert_eq!(key("{ provider: openai, model: x, base_url: 'http://h/v1' }"), Key::None);
+        assert_eq!(
+            key("{ provider: openai, model: x, base_url: 'http://h/v1', api_key_env: MY_KEY }"),
+            of("MY_KEY")
+        );
+        let unset = model("{ provider: groq, model: x }").settings_with(&|_| Some(" ".to_owned()));
+        assert_eq!(unset.key, Key::Variable("GROQ_API_KEY".to_owned(), None));
+        assert!(
+            !format!("{:?}", model("{ provider: openai, model: x }").settings_with(&variable))
+                .contains("value of")
+        );
+    }
+}

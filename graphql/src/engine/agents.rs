@@ -1,0 +1,88 @@
+//! Agents: begun like any plan.
+
+use planner::nearest::did_you_mean;
+use serde_json::json;
+use shared::{
+    execution::ExecutionOptions,
+    id::{ExecutionId, ToolName, ToolSetName},
+};
+
+use super::{
+    Engine, EngineError, Order,
+    planning::{check_query, tool_sets},
+};
+use crate::agent::{self, MOST_TURNS, TURNS};
+
+/// How an agent is let loose.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AgentOptions {
+    /// Which model: `model`, its provider's name, or its own.
+    pub planner: Option<String>,
+    /// How often it may call tools and see what comes of it.
+    pub max_tool_turns: Option<i64>,
+    /// Only tools of these sets; empty means all.
+    pub tool_sets: Vec<String>,
+}
+
+impl Engine {
+    /// Lets a model do what a query asks, with the tools that whoever asks may use, and returns
+    /// once that is durable.
+    pub async fn run_agent(
+        &self,
+        query: &str,
+        options: &AgentOptions,
+    ) -> Result<ExecutionId, EngineError> {
+        check_query(query)?;
+        let sets = tool_sets(&options.tool_sets)?;
+        let turns = turns(options.max_tool_turns)?;
+        let model = self.model(options.planner.as_deref())?.name().to_owned();
+        self.grant.check_room()?;
+        // Tools of sets that are connecting are not offered yet.
+        self.settled().await;
+        self.check_there(&sets)?;
+        let request = self.new_request(query).await?;
+        let mut reach = self.grant.reach();
+        reach.sets = sets;
+        let draft = agent::draft(query, turns, &reach);
+        let about = self.about(request.id, 1, query.to_owned(), &model);
+        let own = |name: &ToolName| self.toolbox.own(name).map(|it| it.tool().clone());
+        let plan = planner::compile::compile(&draft, about, &agent::catalog(own));
+        let plan = plan.map_err(|diagnostics| EngineError::InvalidPlan {
+            diagnostics,
+            request: Some(request.id),
+        })?;
+        let plan = self.keep(plan).await?;
+        let told = json!({
+            "model": model,
+            "maxToolTurns": turns,
+            "toolSets": options.tool_sets,
+            "planId": plan.id(),
+        });
+        self.store.add_transcript(request.id, &[self.entry("agent", told)]).await?;
+        let subject = plan.id().to_string().into();
+        let order = Order { options: ExecutionOptions::default(), idempotency_key: None };
+        self.begin(&plan, order, subject).await
+    }
+}
+
+impl Engine {
+    /// Refuses sets that there are not: an agent would have no tools, and nobody would know why.
+    fn check_there(&self, sets: &[ToolSetName]) -> Result<(), EngineError> {
+        let known = self.toolbox.set_names();
+        let Some(missing) = sets.iter().find(|it| !known.contains(*it)) else { return Ok(()) };
+        let seen = self.sets();
+        let help = did_you_mean(missing.as_str(), seen.iter().map(|it| it.name.as_str()));
+        let help = help.map(|it| format!("; {it}")).unwrap_or_default();
+        Err(EngineError::InvalidArgument(format!("there is no toolset `{missing}`{help}")))
+    }
+}
+
+fn turns(wanted: Option<i64>) -> Result<u32, EngineError> {
+    let Some(wanted) = wanted else { return Ok(TURNS) };
+    let turns = u32::try_from(wanted).ok().filter(|it| *it <= MOST_TURNS);
+    turns.ok_or_else(|| {
+        EngineError::InvalidArgument(format!(
+            "`maxToolTurns` is {wanted}; write a number from 0 to {MOST_TURNS}"
+        ))
+    })
+}

@@ -1,0 +1,92 @@
+//! Two models, of which the second answers where the first does not.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::{Model, ModelError, Question, Reply};
+
+/// Two models, of which the second answers where the first does not.
+#[derive(Debug)]
+pub struct Fallback {
+    first: Arc<dyn Model>,
+    second: Arc<dyn Model>,
+}
+
+impl Fallback {
+    /// Puts one model behind another.
+    pub fn new(first: Arc<dyn Model>, second: Arc<dyn Model>) -> Self {
+        Self { first, second }
+    }
+}
+
+#[async_trait]
+impl Model for Fallback {
+    fn name(&self) -> &str {
+        self.first.name()
+    }
+
+    async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
+        let first = match self.first.ask(question).await {
+            Ok(reply) => return Ok(reply),
+            Err(err) => err,
+        };
+        let instead = self.second.name();
+        tracing::warn!(err = %first, instead, "the model does not answer");
+        match self.second.ask(question).await {
+            Ok(mut reply) => {
+                reply.missed.insert(0, first);
+                Ok(reply)
+            }
+            Err(second) => Err(neither(&first, &second)),
+        }
+    }
+}
+
+/// One error of two: it may pass if either may.
+fn neither(first: &ModelError, second: &ModelError) -> ModelError {
+    let (model, why) = (first.model().to_owned(), format!("{}; {second}", first.why()));
+    match (first, second) {
+        (ModelError::Refused { .. }, ModelError::Refused { .. }) => {
+            ModelError::Refused { model, why }
+        }
+        _ => ModelError::Unavailable { model, why, wait: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::scripted::{Scripted, busy, refused, says},
+        *,
+    };
+
+    #[tokio::test]
+    async fn the_second_answers_where_the_first_does_not() {
+        for (first, second, expected) in [
+            (says("one"), says("two"), Ok(("one", 0))),
+            (busy(None), says("two"), Ok(("two", 1))),
+            (refused(), says("two"), Ok(("two", 1))),
+            (
+                busy(None),
+                refused(),
+                Err(
+                    "the model `scripted` is not available: busy; the model `scripted` cannot be used: no",
+                ),
+            ),
+            (
+                refused(),
+                refused(),
+                Err(
+                    "the model `scripted` cannot be used: no; the model `scripted` cannot be used: no",
+                ),
+            ),
+        ] {
+            let model = |it| Arc::new(Scripted::new(vec![it])) as Arc<dyn Model>;
+            let answer = Fallback::new(model(first), model(second)).ask(&Question::default()).await;
+            let answer = answer.map(|it| (it.text, it.missed.len())).map_err(|it| it.to_string());
+            let expected = expected.map(|(text, n)| (text.to_owned(), n)).map_err(str::to_owned);
+            assert_eq!(answer, expected);
+        }
+    }
+}

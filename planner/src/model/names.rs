@@ -1,0 +1,105 @@
+//! The names of tools as providers allow them: letters, digits, `_` and `-`, at most 64.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::OfferedTool;
+
+/// The most characters of a name.
+const LENGTH: usize = 64;
+
+/// What each tool of a question is called on the wire.
+#[derive(Debug, Default)]
+pub(super) struct WireNames {
+    to: BTreeMap<String, String>,
+    from: BTreeMap<String, String>,
+}
+
+impl WireNames {
+    /// Gives each tool a name: its own with `_` for what is not allowed, numbered where two would
+    /// have the same.
+    pub(super) fn of(tools: &[OfferedTool]) -> Self {
+        let mut names = Self::default();
+        let own: BTreeSet<&str> =
+            tools.iter().map(|it| it.name.as_str()).filter(|it| is_allowed(it)).collect();
+        for tool in tools {
+            let name = tool.name.as_str();
+            if names.to.contains_key(name) {
+                continue;
+            }
+            let plain = allowed(name);
+            let mut wire = plain.clone();
+            for n in 2.. {
+                let is_taken =
+                    names.from.contains_key(&wire) || (wire != name && own.contains(&*wire));
+                if !is_taken {
+                    break;
+                }
+                let suffix = format!("_{n}");
+                let room = plain.len().min(LENGTH - suffix.len());
+                wire = format!("{}{suffix}", &plain[..room]);
+            }
+            names.to.insert(name.to_owned(), wire.clone());
+            names.from.insert(wire, name.to_owned());
+        }
+        names
+    }
+
+    /// Returns what a tool is called on the wire. One that is not offered any more, but was called,
+    /// still has a name that is allowed.
+    pub(super) fn wire(&self, tool: &str) -> String {
+        self.to.get(tool).cloned().unwrap_or_else(|| allowed(tool))
+    }
+
+    /// Returns the tool that a model means, or what it wrote.
+    pub(super) fn tool(&self, wire: &str) -> String {
+        self.from.get(wire).cloned().unwrap_or_else(|| wire.to_owned())
+    }
+}
+
+fn is_allowed(name: &str) -> bool {
+    !name.is_empty() && allowed(name) == name
+}
+
+fn allowed(name: &str) -> String {
+    let one = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
+    let name: String = name.chars().take(LENGTH).map(one).collect();
+    if name.is_empty() { "_".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn names(tools: &[&str]) -> Vec<String> {
+        let offered = |it: &&str| OfferedTool {
+            name: it.parse().unwrap(),
+            description: String::new(),
+            schema: json!({}),
+        };
+        let offered: Vec<_> = tools.iter().map(offered).collect();
+        let names = WireNames::of(&offered);
+        for tool in tools {
+            assert_eq!(names.tool(&names.wire(tool)), *tool);
+        }
+        tools.iter().map(|it| names.wire(it)).collect()
+    }
+
+    #[test]
+    fn every_tool_has_a_name_of_its_own_that_is_allowed() {
+        assert_eq!(names(&["blog.createAuthor", "x-y"]), ["blog_createAuthor", "x-y"]);
+        assert_eq!(names(&["a.b", "a_b", "a:b"]), ["a_b_2", "a_b", "a_b_3"]);
+        let long = "l".repeat(100);
+        let wire = names(&[&format!("{long}1"), &format!("{long}2")]);
+        assert_eq!(wire[0], "l".repeat(64));
+        assert_eq!(wire[1], format!("{}_2", "l".repeat(62)));
+    }
+
+    #[test]
+    fn what_a_model_made_up_is_what_it_wrote() {
+        let names = WireNames::default();
+        assert_eq!(names.tool("nothing"), "nothing");
+        assert_eq!(names.wire("was.there"), "was_there");
+    }
+}

@@ -1,0 +1,67 @@
+//! A model for tests: it answers what it was given, one after another, and keeps what it was asked.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+
+use super::{Model, ModelError, Question, Reply, Stop, Tokens};
+
+/// A model whose answers are known before.
+#[derive(Debug, Default)]
+pub(crate) struct Scripted {
+    answers: Mutex<VecDeque<Result<Reply, ModelError>>>,
+    asked: Mutex<Vec<Question>>,
+}
+
+impl Scripted {
+    /// Makes a model that answers this, one after another, and then refuses.
+    pub(crate) fn new(answers: Vec<Result<Reply, ModelError>>) -> Self {
+        Self { answers: Mutex::new(answers.into()), asked: Mutex::default() }
+    }
+
+    /// Returns what it was asked.
+    pub(crate) fn asked(&self) -> Vec<Question> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[async_trait]
+impl Model for Scripted {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(question.clone());
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.pop_front().unwrap_or_else(refused)
+    }
+}
+
+/// Returns an answer in words.
+#[expect(clippy::unnecessary_wraps, reason = "it stands in scripts, beside errors")]
+pub(crate) fn says(text: &str) -> Result<Reply, ModelError> {
+    Ok(Reply {
+        text: text.to_owned(),
+        calls: Vec::new(),
+        stop: Stop::End,
+        tokens: Tokens { input: 10, output: 2 },
+        model: "scripted".to_owned(),
+        missed: Vec::new(),
+    })
+}
+
+/// Returns that it cannot answer now, and how many seconds it wants to be left alone.
+pub(crate) fn busy(seconds: Option<u64>) -> Result<Reply, ModelError> {
+    let wait = seconds.map(Duration::from_secs);
+    Err(ModelError::Unavailable { model: "scripted".to_owned(), why: "busy".to_owned(), wait })
+}
+
+/// Returns that it does not answer.
+pub(crate) fn refused() -> Result<Reply, ModelError> {
+    Err(ModelError::Refused { model: "scripted".to_owned(), why: "no".to_owned() })
+}

@@ -1,0 +1,294 @@
+//! Plans that a model writes.
+//!
+//! A model is told the rules, the tools that fit the query, and the query ([`prompt`]). What it
+//! answers is read as it was meant ([`reading`]) and judged by whoever compiles it; all that is
+//! wrong goes back to the model, with the nearest that would be right, until nothing is or it has
+//! had enough rounds. Every word of that is noted.
+
+mod prompt;
+mod reading;
+#[cfg(test)]
+mod tests;
+
+use std::{borrow::Cow, sync::Arc};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use shared::{diagnostic::Diagnostic, limits};
+use tokio::time::Instant;
+
+use self::reading::Written;
+use crate::{
+    Earlier, Judge, Note, Planner, PlanningError, Proposal,
+    catalog::Catalog,
+    draft::Draft,
+    model::{Message, Model, ModelError, Question, Reply, Settings, Stop, Tokens},
+};
+
+/// How often a model may mend its plan where nothing is said.
+pub const REPAIRS: u32 = 3;
+/// The most that can be configured: each is a question, and models do not get better by the tenth.
+pub const MOST_REPAIRS: u32 = 10;
+/// Bytes of an answer that are given back to the model that wrote it.
+const REPEATED: usize = 64 << 10;
+/// Bytes of a message that are noted: notes are kept for as long as their request.
+const NOTED: usize = 256 << 10;
+
+/// A planner that asks a model.
+#[derive(Debug)]
+pub struct ModelPlanner {
+    model: Arc<dyn Model>,
+    name: String,
+    repairs: u32,
+}
+
+/// What has come of a query so far.
+struct Rounds {
+    messages: Vec<Message>,
+    /// How many messages the notes have.
+    noted: usize,
+    notes: Vec<Note>,
+    tokens: Tokens,
+    began: Instant,
+}
+
+impl ModelPlanner {
+    /// Lets a model plan, which may mend each plan so many times.
+    pub fn new(model: Arc<dyn Model>, repairs: u32) -> Self {
+        let name = model.name().to_owned();
+        Self { model, name, repairs }
+    }
+
+    /// Lets the model of some settings plan.
+    pub fn of(settings: &Settings, repairs: u32) -> Result<Self, ModelError> {
+        Ok(Self::new(settings.model()?, repairs))
+    }
+
+    /// Returns the model.
+    pub fn model(&self) -> &Arc<dyn Model> {
+        &self.model
+    }
+
+    async fn come_to_an_end(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+        judge: &dyn Judge,
+        mut rounds: Rounds,
+    ) -> Result<Proposal, PlanningError> {
+        let written = self.write(query, catalog, judge, &mut rounds).await;
+        rounds.over();
+        let notes = rounds.notes;
+        match written {
+            Ok(draft) => Ok(Proposal { draft, notes, warnings: Vec::new() }),
+            Err(err) => Err(err.with_notes(notes)),
+        }
+    }
+
+    async fn write(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+        judge: &dyn Judge,
+        rounds: &mut Rounds,
+    ) -> Result<Draft, PlanningError> {
+        let mut wrong = Vec::new();
+        for round in 0..=self.repairs {
+            let reply = self.ask(rounds, round).await?;
+            let draft = match reading::read(&reply.text, catalog) {
+                Ok(Written::Impossible(why)) => return Err(impossible(query, &why)),
+                Ok(Written::Draft(draft)) => {
+                    wrong = judge.judge(&draft).await;
+                    Some(*draft)
+                }
+                Err(diagnostics) => {
+                    wrong = diagnostics;
+                    None
+                }
+            };
+            if reply.stop == Stop::Length && draft.is_none() {
+                let message = "the answer was cut off before its end";
+                let help = "write less: no prose, and no step that is not needed";
+                wrong = vec![Diagnostic::error("plan.too_large", "", message).with_help(help)];
+            }
+            rounds.judged(round, &wrong);
+            match draft {
+                Some(draft) if !wrong.iter().any(Diagnostic::is_error) => return Ok(draft),
+                draft => {
+                    let complaint = prompt::repair(&wrong, draft.as_ref(), catalog);
+                    rounds.ask_for_better(reply, complaint);
+                }
+            }
+        }
+        Err(PlanningError::Invalid { diagnostics: wrong, notes: Vec::new() })
+    }
+
+    async fn ask(&self, rounds: &mut Rounds, round: u32) -> Result<Reply, PlanningError> {
+        let answer = Some(prompt::form());
+        let question = Question { messages: rounds.messages.clone(), tools: Vec::new(), answer };
+        rounds.asked(round, self.model.name());
+        let began = Instant::now();
+        let reply = self.model.ask(&question).await.map_err(|err| unavailable(&err))?;
+        rounds.answered(round, &reply, began);
+        Ok(reply)
+    }
+}
+
+#[async_trait]
+impl Planner for ModelPlanner {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
+        self.propose_checked(query, catalog, &Trusting).await
+    }
+
+    async fn propose_checked(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+        judge: &dyn Judge,
+    ) -> Result<Proposal, PlanningError> {
+        check(query, catalog)?;
+        let rounds = Rounds::new(prompt::first(query, catalog));
+        self.come_to_an_end(query, catalog, judge, rounds).await
+    }
+
+    async fn propose_after(
+        &self,
+        query: &str,
+        earlier: &Earlier,
+        catalog: &Catalog,
+        judge: &dyn Judge,
+    ) -> Result<Proposal, PlanningError> {
+        check(query, catalog)?;
+        let rounds = Rounds::new(prompt::after(query, earlier, catalog));
+        self.come_to_an_end(query, catalog, judge, rounds).await
+    }
+}
+
+/// Refuses what no model needs to be asked about.
+fn check(query: &str, catalog: &Catalog) -> Result<(), PlanningError> {
+    if query.len() > limits::QUERY_BYTES {
+        let most = limits::QUERY_BYTES;
+        let why = format!("the query has {} bytes, and {most} is the most", query.len());
+        return Err(no_plan(why));
+    }
+    if catalog.plannable().next().is_none() {
+        let why = "there are no tools to plan with: register a toolset, or switch one on";
+        return Err(no_plan(why.to_owned()));
+    }
+    Ok(())
+}
+
+/// Finds nothing wrong with anything.
+struct Trusting;
+
+#[async_trait]
+impl Judge for Trusting {
+    async fn judge(&self, _draft: &Draft) -> Vec<Diagnostic> {
+        Vec::new()
+    }
+}
+
+impl Rounds {
+    fn new(messages: Vec<Message>) -> Self {
+        Self {
+            messages,
+            noted: 0,
+            notes: Vec::new(),
+            tokens: Tokens::default(),
+            began: Instant::now(),
+        }
+    }
+
+    fn note(&mut self, kind: &'static str, content: Value) {
+        self.notes.push(Note { kind, content });
+    }
+
+    /// Notes what is new in a question.
+    fn asked(&mut self, round: u32, model: &str) {
+        let new: Vec<Value> = self.messages[self.noted..].iter().map(shown).collect();
+        self.noted = self.messages.len();
+        self.note("prompt", json!({ "round": round, "model": model, "messages": new }));
+    }
+
+    fn answered(&mut self, round: u32, reply: &Reply, began: Instant) {
+        self.tokens += reply.tokens;
+        let mut content = json!({
+            "round": round,
+            "model": reply.model,
+            "text": noted(&reply.text),
+            "stop": reply.stop,
+            "tokens": reply.tokens,
+            "ms": milliseconds(began),
+        });
+        if !reply.missed.is_empty() {
+            content["missed"] = reply.missed.iter().map(ToString::to_string).collect();
+        }
+        self.note("reply", content);
+    }
+
+    fn judged(&mut self, round: u32, wrong: &[Diagnostic]) {
+        if !wrong.is_empty() {
+            self.note("repair", json!({ "round": round, "diagnostics": wrong }));
+        }
+    }
+
+    fn ask_for_better(&mut self, reply: Reply, complaint: String) {
+        let mut text = reply.text;
+        let end = text.floor_char_boundary(REPEATED);
+        text.truncate(end);
+        self.messages.push(Message::Assistant { text, calls: Vec::new() });
+        // The notes have it already.
+        self.noted = self.messages.len();
+        self.messages.push(Message::User(complaint));
+    }
+
+    fn over(&mut self) {
+        let rounds = self.notes.iter().filter(|it| it.kind == "prompt").count();
+        let (tokens, duration) = (self.tokens, milliseconds(self.began));
+        self.note("usage", json!({ "rounds": rounds, "tokens": tokens, "ms": duration }));
+    }
+}
+
+fn milliseconds(since: Instant) -> f64 {
+    (since.elapsed().as_secs_f64() * 1e6).round() / 1e3
+}
+
+fn shown(message: &Message) -> Value {
+    let (role, text) = match message {
+        Message::System(text) => ("system", text.as_str()),
+        Message::User(text) => ("user", text.as_str()),
+        Message::Assistant { text, .. } => ("assistant", text.as_str()),
+        Message::Results(_) => ("tool", ""),
+    };
+    json!({ "role": role, "content": noted(text) })
+}
+
+/// Returns as much of a text as is noted.
+fn noted(text: &str) -> Cow<'_, str> {
+    if text.len() <= NOTED {
+        return text.into();
+    }
+    let end = text.floor_char_boundary(NOTED);
+    format!("{}… (cut: {end} of {} bytes)", &text[..end], text.len()).into()
+}
+
+fn no_plan(message: String) -> PlanningError {
+    PlanningError::NoPlan { message, nearest: Vec::new(), notes: Vec::new() }
+}
+
+fn impossible(query: &str, why: &str) -> PlanningError {
+    let end = query.floor_char_boundary(200);
+    let (query, cut) = (&query[..end], if end < query.len() { "…" } else { "" });
+    no_plan(format!("no plan for `{query}{cut}`: {why}"))
+}
+
+fn unavailable(err: &ModelError) -> PlanningError {
+    PlanningError::Unavailable {
+        message: format!("{err}; `planner: offline` plans without a model"),
+        notes: Vec::new(),
+    }
+}

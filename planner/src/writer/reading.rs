@@ -1,0 +1,373 @@
+//! Plans as models write them: in fences, amid prose, with commas too many, and under other names
+//! than they should have.
+//!
+//! What can be understood is; what was done to it is noticed. What remains is for the compiler to
+//! say, whose diagnostics go back to the model.
+
+use serde_json::{Map, Value, json};
+use shared::{diagnostic::Diagnostic, limits};
+
+use crate::{
+    calls::{CatalogNames, lenient},
+    catalog::Catalog,
+    compile,
+    draft::Draft,
+};
+
+/// Names that models give the list of steps.
+const STEPS: [&str; 8] =
+    ["tools", "steps", "tool_calls", "toolCalls", "calls", "selectedTools", "tasks", "actions"];
+/// Names that they give a plan inside an answer.
+const PLANS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
+/// Names that they give the fields of a step, and what those are called.
+const FIELDS: [(&str, &[&str]); 9] = [
+    ("id", &["stepId", "step_id", "step", "key"]),
+    ("name", &["toolName", "tool_name", "tool", "function", "action"]),
+    ("parameters", &["params", "args", "arguments", "input", "inputs"]),
+    ("dependsOn", &["depends_on", "dependencies", "needs", "after"]),
+    ("outputMapping", &["output_mapping"]),
+    ("forEach", &["for_each", "foreach"]),
+    ("when", &["condition", "if"]),
+    ("onError", &["on_error"]),
+    ("timeoutMs", &["timeout_ms"]),
+];
+/// The fields that a step may have, besides those above.
+const OTHER_FIELDS: [&str; 7] = [
+    "plan",
+    "retry",
+    "requiresApproval",
+    "maxParallel",
+    "compensate",
+    "idleTimeoutMs",
+    "cacheTtlMs",
+];
+
+/// What a model wrote.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Written {
+    /// A draft.
+    Draft(Box<Draft>),
+    /// That it cannot be done, and why.
+    Impossible(String),
+}
+
+/// Reads an answer; what makes it no draft is said as the compiler would.
+pub(super) fn read(text: &str, catalog: &Catalog) -> Result<Written, Vec<Diagnostic>> {
+    if text.len() > limits::REPLY_BYTES {
+        let message = format!(
+            "the answer has {} bytes, and at most {} are read",
+            text.len(),
+            limits::REPLY_BYTES
+        );
+        return Err(vec![Diagnostic::error("plan.too_large", "", message)]);
+    }
+    let Some(found) = find(text) else {
+        let message = "there is no JSON object in the answer";
+        let help =
+            "answer with `{\"tools\": [{\"name\": …, \"parameters\": {…}}]}` and nothing else";
+        return Err(vec![Diagnostic::error("plan.invalid_json", "", message).with_help(help)]);
+    };
+    if let Some(why) = impossible(&found) {
+        return Ok(Written::Impossible(why));
+    }
+    let mut notices = Vec::new();
+    let draft = shaped(found, catalog, &mut notices);
+    let draft = compile::parse_value(draft)?;
+    notices.extend(draft.notices.iter().cloned());
+    Ok(Written::Draft(Box::new(Draft { notices, ..draft })))
+}
+
+/// Returns the plan in a text: what is JSON as it stands, else whatever looks most like a plan.
+fn find(text: &str) -> Option<Value> {
+    let whole = text.trim().trim_start_matches('\u{feff}');
+    if let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(whole) {
+        return Some(value);
+    }
+    let mut found = lenient::all(text);
+    let best = found.iter().enumerate().max_by_key(|(at, it)| (likeness(it), *at))?.0;
+    Some(found.swap_remove(best)).filter(|it| likeness(it) > 0)
+}
+
+/// Returns how much a value looks like a plan. Of several, models mean the last: they correct
+/// themselves.
+fn likeness(value: &Value) -> u8 {
+    match value {
+        Value::Object(fields) if steps_of(fields).is_some() => 4,
+        Value::Object(fields) if fields.contains_key("impossible") => 3,
+        Value::Object(fields) if PLANS.iter().any(|it| fields.get(*it).is_some_and(is_nested)) => 3,
+        Value::Array(items) if !items.is_empty() && items.iter().all(is_step) => 2,
+        value if is_step(value) => 1,
+        _ => 0,
+    }
+}
+
+fn is_nested(value: &Value) -> bool {
+    value.is_object() || value.is_array()
+}
+
+fn steps_of(fields: &Map<String, Value>) -> Option<&'static str> {
+    STEPS.into_iter().find(|it| fields.get(*it).is_some_and(Value::is_array))
+}
+
+fn is_step(value: &Value) -> bool {
+    let names = || std::iter::once("name").chain(FIELDS[1].1.iter().copied());
+    value.as_object().is_some_and(|fields| names().any(|it| fields.contains_key(it)))
+}
+
+fn impossible(found: &Value) -> Option<String> {
+    let fields = found.as_object().filter(|it| {
+        steps_of(it).is_none_or(|steps| it[steps].as_array().is_some_and(Vec::is_empty))
+    })?;
+    let why = fields.get("impossible")?;
+    match why {
+        Value::String(why) if !why.trim().is_empty() => Some(why.trim().to_owned()),
+        Value::Bool(true) => Some("the model says that no tool does what is asked".to_owned()),
+        _ => None,
+    }
+}
+
+/// Gives a plan the shape that plans have.
+fn shaped(found: Value, catalog: &Catalog, notices: &mut Vec<Diagnostic>) -> Value {
+    let mut fields = match found {
+        Value::Object(fields) => unwrapped(fields),
+        Value::Array(steps) => Map::from_iter([("tools".to_owned(), Value::Array(steps))]),
+        other => return other,
+    };
+    if steps_of(&fields).is_none() && is_step(&Value::Object(fields.clone())) {
+        fields = Map::from_iter([("tools".to_owned(), json!([fields]))]);
+    }
+    let Some(key) = steps_of(&fields) else { return Value::Object(fields) };
+    let steps = fields.shift_remove(key).unwrap_or_default();
+    let names = CatalogNames::new(catalog);
+    let steps = steps.as_array().cloned().unwrap_or_default().into_iter().enumerate();
+    let steps: Vec<Value> =
+        steps.map(|(at, it)| step(it, &mut Reading { at, names: &names, notices })).collect();
+    let mut draft = Map::from_iter([("tools".to_owned(), Value::Array(steps))]);
+    let order = fields.shift_remove("executionOrder");
+    let order = order.or_else(|| fields.shift_remove("execution_order"));
+    if let Some(order) = order.filter(is_order) {
+        draft.insert("executionOrder".to_owned(), order);
+    }
+    Value::Object(draft)
+}
+
+fn is_order(order: &Value) -> bool {
+    order.as_array().is_some_and(|it| it.iter().all(Value::is_string))
+}
+
+/// Returns the plan that an answer has inside, if it has one.
+fn unwrapped(mut fields: Map<String, Value>) -> Map<String, Value> {
+    for _ in 0..PLANS.len() {
+        if steps_of(&fields).is_some() {
+            break;
+        }
+        let inside = PLANS.iter().find(|it| fields.get(**it).is_some_and(is_nested));
+        match inside.and_then(|it| fields.shift_remove(*it)) {
+            Some(Value::Object(inner)) => fields = inner,
+            Some(steps) => {
+                fields.insert("tools".to_owned(), steps);
+            }
+            None => break,
+        }
+    }
+    fields
+}
+
+/// A step that is read: where it is, what its tool may be, and what is noticed of it.
+struct Reading<'a, 'b> {
+    at: usize,
+    names: &'a CatalogNames<'b>,
+    notices: &'a mut Vec<Diagnostic>,
+}
+
+impl Reading<'_, '_> {
+    fn notice(&mut self, field: &str, message: String) {
+        let path = format!("tools[{}].{field}", self.at);
+        self.notices.push(Diagnostic::warning("plan.understood", path, message));
+    }
+}
+
+fn step(written: Value, reading: &mut Reading<'_, '_>) -> Value {
+    let mut fields = match written {
+        Value::Object(fields) => fields,
+        other => return other,
+    };
+    // `{"type": "function", "function": {"name": …, "arguments": …}}`
+    if let Some(Value::Object(inner)) = fields.get("function").cloned() {
+        fields.shift_remove("function");
+        fields.shift_remove("type");
+        inner.into_iter().for_each(|(key, it)| {
+            fields.entry(key).or_insert(it);
+        });
+    }
+    let mut step = Map::new();
+    for (name, others) in FIELDS {
+        let known = std::iter::once(name).chain(others.iter().copied());
+        let given: Vec<Value> =
+            known.filter_map(|it| fields.shift_remove(it)).filter(|it| !it.is_null()).collect();
+        if let Some(value) = given.into_iter().next() {
+            step.insert(name.to_owned(), value);
+        }
+    }
+    for name in OTHER_FIELDS {
+        // Where a step says in words what it is for, `plan` is no plan.
+        let value = fields.shift_remove(name).filter(|it| !it.is_null());
+        if let Some(value) = value.filter(|_| name != "plan" || !step.contains_key("name")) {
+            step.insert(name.to_owned(), value);
+        }
+    }
+    if let Some(unread) = fields.keys().next() {
+        reading.notice(unread, format!("a step has no field `{unread}`: it was left out"));
+    }
+    mend(&mut step, reading);
+    Value::Object(step)
+}
+
+fn mend(step: &mut Map<String, Value>, reading: &mut Reading<'_, '_>) {
+    if let Some(Value::Number(id)) = step.get("id") {
+        // Templates begin with it, and `{{1.x}}` reads like a number.
+        let id = format!("step_{id}");
+        reading.notice("id", format!("the id is a number; it was taken for `{id}`"));
+        step.insert("id".to_owned(), json!(id));
+    }
+    if let Some(Value::String(name)) = step.get("name")
+        && let Some(known) = reading.names.find(name)
+        && known.name.as_str() != name
+        && known.name.as_str().eq_ignore_ascii_case(name)
+    {
+        let (name, known) = (name.clone(), known.name.to_string());
+        reading.notice("name", format!("`{name}` was taken for the tool `{known}`"));
+        step.insert("name".to_owned(), json!(known));
+    }
+    if let Some(Value::String(text)) = step.get("parameters") {
+        let object = match text.trim() {
+            "" => Some(json!({})),
+            text => find_object(text),
+        };
+        if let Some(object) = object {
+            reading.notice("parameters", "the parameters are text; it was read".to_owned());
+            step.insert("parameters".to_owned(), object);
+        }
+    }
+    let nothing = |it: &Value| {
+        it.as_str().is_some_and(|it| {
+            matches!(it.trim().to_ascii_lowercase().as_str(), "" | "none" | "null" | "[]")
+        })
+    };
+    if step.get("dependsOn").is_some_and(nothing) {
+        step.shift_remove("dependsOn");
+    }
+    for name in ["when", "forEach"] {
+        if step.get(name).is_some_and(nothing) {
+            step.shift_remove(name);
+        }
+    }
+}
+
+fn find_object(text: &str) -> Option<Value> {
+    let strict = serde_json::from_str(text).ok().filter(Value::is_object);
+    strict.or_else(|| lenient::all(text).into_iter().find(Value::is_object))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::writer::tests::catalog;
+
+    fn draft(text: &str) -> Draft {
+        match read(text, &catalog()) {
+            Ok(Written::Draft(draft)) => *draft,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    /// Every reply that means this plan, and says it badly.
+    const REPLIES: [(&str, &str); 14] = [
+        ("as it should be", include_str!("replies/plain.txt")),
+        ("in a fence, amid prose", include_str!("replies/fenced.txt")),
+        ("with commas too many and comments", include_str!("replies/commas.txt")),
+        ("in single quotes", include_str!("replies/single_quotes.txt")),
+        ("with `toolName` and text for parameters", include_str!("replies/text_parameters.txt")),
+        ("as calls of functions", include_str!("replies/functions.txt")),
+        ("as a list", include_str!("replies/list.txt")),
+        ("inside an answer", include_str!("replies/nested.txt")),
+        ("in another order, and with a wrong one", include_str!("replies/order.txt")),
+        ("with names in another case", include_str!("replies/case.txt")),
+        ("with words beside the steps", include_str!("replies/words.txt")),
+        ("with thoughts and a first try before it", include_str!("replies/second_try.txt")),
+        ("with keys that have no quotes", include_str!("replies/bare_keys.txt")),
+        ("with nothing where nothing is", include_str!("replies/nulls.txt")),
+    ];
+
+    #[test]
+    fn a_plan_is_understood_however_it_is_written() {
+        for (how, reply) in REPLIES {
+            let about = crate::writer::tests::about();
+            let plan = compile::compile(&draft(reply), about, &catalog());
+            let plan = plan.unwrap_or_else(|err| panic!("{how}: {err:?}"));
+            let steps = plan.steps().iter();
+            let steps: Vec<Value> =
+                steps.map(|it| json!([it.tool.as_str(), &*it.parameters])).collect();
+            let expected = json!([
+                ["blog.createAuthor", { "name": "Alice", "email": "alice@test.com" }],
+                ["blog.createBlog", {
+                    "authorId": "{{createAuthor._id}}",
+                    "title": "It's {new}",
+                    "content": "about // nothing, really",
+                }],
+            ]);
+            assert_eq!(json!(steps), expected, "{how}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_plan_is_said() {
+        for (text, code) in [
+            ("", "plan.invalid_json"),
+            ("I cannot do that.", "plan.invalid_json"),
+            (
+                "{\"tools\": [{\"name\": \"createAuthor\", \"parameters\": {\"name\": \"Al",
+                "plan.invalid_json",
+            ),
+            ("{\"a\": 1}", "plan.unknown_field"),
+            ("{\"tools\": [1]}", "plan.invalid_json"),
+            ("[1, 2]", "plan.invalid_json"),
+        ] {
+            let diagnostics = read(text, &catalog()).unwrap_err();
+            assert!(diagnostics.iter().any(|it| it.code == code), "{text}: {diagnostics:?}");
+        }
+        let long = " ".repeat(limits::REPLY_BYTES + 1);
+        assert_eq!(read(&long, &catalog()).unwrap_err()[0].code, "plan.too_large");
+    }
+
+    #[test]
+    fn it_may_say_that_it_cannot_be_done() {
+        for text in [
+            r#"{"impossible": "no tool sends mail"}"#,
+            r#"{"tools": [], "impossible": " no tool sends mail "}"#,
+            "Sorry:\n```json\n{'impossible': 'no tool sends mail',}\n```",
+        ] {
+            let expected = Written::Impossible("no tool sends mail".to_owned());
+            assert_eq!(read(text, &catalog()), Ok(expected), "{text}");
+        }
+        let both = r#"{"tools": [{"name": "listAuthors"}], "impossible": "x"}"#;
+        assert!(matches!(read(both, &catalog()), Ok(Written::Draft(_))));
+    }
+
+    #[test]
+    fn numbers_survive() {
+        let text = r#"{"tools": [{"name": "listAuthors", "parameters": {"n": 9007199254740993, "x": 0.1}}]}"#;
+        let parameters = draft(text).tools.remove(0).parameters.unwrap();
+        assert_eq!(parameters.to_string(), r#"{"n":9007199254740993,"x":0.1}"#);
+    }
+
+    #[test]
+    fn what_was_done_is_noticed() {
+        let read = draft(
+            r#"{"steps": [{"step": 1, "tool": "CREATEAUTHOR", "args": "{'a': 1}", "why": "x"}]}"#,
+        );
+        let noticed: Vec<&str> = read.notices.iter().map(|it| it.path.as_str()).collect();
+        let expected = ["tools[0].why", "tools[0].id", "tools[0].name", "tools[0].parameters"];
+        assert_eq!(noticed, expected);
+    }
+}

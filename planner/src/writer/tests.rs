@@ -1,0 +1,187 @@
+//! A model that says this and that, and what becomes of it.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use shared::{
+    clock::Timestamp,
+    id::{PlanId, RequestId},
+    plan::About,
+    tool::ToolDefinition,
+};
+
+use super::*;
+use crate::{
+    catalog::CatalogTool,
+    compile::compile,
+    model::scripted::{Scripted, busy, says},
+};
+
+/// Returns what a plan is about.
+pub(super) fn about() -> About {
+    let (id, request) =
+        (PlanId::draw(Timestamp::UNIX_EPOCH), RequestId::draw(Timestamp::UNIX_EPOCH));
+    let (query, planner) = (String::new(), "test".to_owned());
+    About { id, request, version: 1, query, planner, created_at: Timestamp::UNIX_EPOCH }
+}
+
+/// Returns a blog, and a tool that is switched off.
+pub(super) fn catalog() -> Catalog {
+    let tool = |name: &str, set: &str, required: &[&str], is_active: bool| {
+        let properties: serde_json::Map<_, _> =
+            required.iter().map(|it| ((*it).to_owned(), json!({ "type": "string" }))).collect();
+        let schema = if required.is_empty() {
+            json!({ "type": "object" })
+        } else {
+            json!({
+                "type": "object", "properties": properties, "required": required,
+                "additionalProperties": false,
+            })
+        };
+        CatalogTool {
+            definition: Arc::new(ToolDefinition {
+                name: name.parse().unwrap(),
+                set: set.parse().unwrap(),
+                description: format!("Does {name}."),
+                input_schema: schema,
+                output_schema: None,
+                effect: shared::tool::Effect::Once,
+                examples: Vec::new(),
+                is_callable: true,
+            }),
+            is_active,
+        }
+    };
+    Catalog::new([
+        tool("createAuthor", "blog", &["name", "email"], true),
+        tool("createBlog", "blog", &["authorId", "title", "content"], true),
+        tool("listAuthors", "blog", &[], true),
+        tool("hidden", "secret", &[], false),
+    ])
+}
+
+/// Compiles what it is shown.
+struct Compiling;
+
+#[async_trait]
+impl Judge for Compiling {
+    async fn judge(&self, draft: &Draft) -> Vec<Diagnostic> {
+        compile(draft, about(), &catalog()).err().unwrap_or_default()
+    }
+}
+
+const GOOD: &str =
+    r#"{"tools": [{"name": "createAuthor", "parameters": {"name": "Al", "email": "a@b.c"}}]}"#;
+const UNKNOWN: &str = r#"{"tools": [{"name": "createAuthr", "parameters": {"name": "Al"}}]}"#;
+
+async fn propose(
+    answers: Vec<Result<Reply, ModelError>>,
+    repairs: u32,
+) -> (Result<Proposal, PlanningError>, Vec<Question>) {
+    let model = Arc::new(Scripted::new(answers));
+    let planner = ModelPlanner::new(Arc::clone(&model) as _, repairs);
+    let proposed = planner.propose_checked("create Al", &catalog(), &Compiling).await;
+    (proposed, model.asked())
+}
+
+fn kinds(notes: &[Note]) -> Vec<&'static str> {
+    notes.iter().map(|it| it.kind).collect()
+}
+
+#[tokio::test]
+async fn a_good_plan_needs_one_question() {
+    let (proposed, asked) = propose(vec![says(GOOD)], 3).await;
+    let proposed = proposed.unwrap();
+    assert_eq!(proposed.draft.tools[0].name.as_deref(), Some("createAuthor"));
+    assert_eq!(kinds(&proposed.notes), ["prompt", "reply", "usage"]);
+    assert_eq!(asked.len(), 1);
+    assert!(asked[0].answer.is_some());
+    let usage = &proposed.notes[2].content;
+    assert_eq!(usage["tokens"], json!({ "input": 10, "output": 2 }));
+}
+
+#[tokio::test]
+async fn all_that_is_wrong_goes_back_to_the_model() {
+    let (proposed, asked) = propose(vec![says("What?"), says(UNKNOWN), says(GOOD)], 3).await;
+    let notes = proposed.unwrap().notes;
+    let expected =
+        ["prompt", "reply", "repair", "prompt", "reply", "repair", "prompt", "reply", "usage"];
+    assert_eq!(kinds(&notes), expected);
+    assert_eq!(asked.iter().map(|it| it.messages.len()).collect::<Vec<_>>(), [2, 4, 6]);
+    let said = |at: usize, n: usize| match &asked[at].messages[n] {
+        Message::User(text) | Message::Assistant { text, .. } => text.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(said(1, 2), "What?");
+    assert!(said(1, 3).contains("there is no JSON object"), "{}", said(1, 3));
+    assert_eq!(said(2, 4), UNKNOWN);
+    let complaint = said(2, 5);
+    assert!(complaint.contains("did you mean `createAuthor`?"), "{complaint}");
+    // Nothing is noted twice.
+    let prompts: Vec<_> = notes.iter().filter(|it| it.kind == "prompt").collect();
+    let counts: Vec<_> =
+        prompts.iter().map(|it| it.content["messages"].as_array().unwrap().len()).collect();
+    assert_eq!(counts, [2, 1, 1]);
+}
+
+#[tokio::test]
+async fn it_gives_up_and_says_what_was_tried() {
+    let (proposed, asked) = propose(vec![says(UNKNOWN), says(UNKNOWN), says(GOOD)], 1).await;
+    assert_eq!(asked.len(), 2);
+    let Err(PlanningError::Invalid { diagnostics, notes }) = proposed else { panic!() };
+    assert_eq!(diagnostics[0].code, "plan.unknown_tool");
+    let expected = ["prompt", "reply", "repair", "prompt", "reply", "repair", "usage"];
+    assert_eq!(kinds(&notes), expected);
+}
+
+#[tokio::test]
+async fn tools_that_are_switched_off_are_out_of_reach() {
+    let reaching = r#"{"tools": [{"name": "secret.hidden", "parameters": {}}]}"#;
+    let (proposed, _) = propose(vec![says(reaching)], 0).await;
+    let Err(PlanningError::Invalid { diagnostics, .. }) = proposed else { panic!() };
+    assert_eq!(diagnostics[0].code, "plan.inactive_tool");
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_off_is_to_be_shorter() {
+    let cut = says(&GOOD[..40]).map(|it| Reply { stop: Stop::Length, ..it });
+    let (proposed, asked) = propose(vec![cut, says(GOOD)], 1).await;
+    assert!(proposed.is_ok());
+    let Message::User(complaint) = &asked[1].messages[3] else { panic!() };
+    assert!(complaint.contains("the answer was cut off"), "{complaint}");
+}
+
+#[tokio::test]
+async fn notes_have_an_end() {
+    let long = "ä".repeat(NOTED);
+    let (proposed, asked) = propose(vec![says(&long), says(GOOD)], 1).await;
+    let text = proposed.unwrap().notes[1].content["text"].as_str().unwrap().to_owned();
+    assert!(text.ends_with(&format!("… (cut: {NOTED} of {} bytes)", 2 * NOTED)));
+    let Message::Assistant { text, .. } = &asked[1].messages[2] else { panic!() };
+    assert_eq!(text.len(), REPEATED);
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_is_said_as_the_model_says_it() {
+    let (proposed, _) = propose(vec![says(r#"{"impossible": "nothing sends mail"}"#)], 3).await;
+    let Err(PlanningError::NoPlan { message, notes, .. }) = proposed else { panic!() };
+    assert_eq!(message, "no plan for `create Al`: nothing sends mail");
+    assert_eq!(kinds(&notes), ["prompt", "reply", "usage"]);
+}
+
+#[tokio::test]
+async fn a_model_that_does_not_answer_is_said_to_be_unavailable() {
+    let (proposed, _) = propose(vec![says(UNKNOWN), busy(None)], 3).await;
+    let Err(PlanningError::Unavailable { message, notes }) = proposed else { panic!() };
+    assert!(message.contains("the model `scripted` is not available: busy"), "{message}");
+    assert_eq!(kinds(&notes), ["prompt", "reply", "repair", "prompt", "usage"]);
+}
+
+#[tokio::test]
+async fn without_tools_nobody_is_asked() {
+    let model = Arc::new(Scripted::new(vec![says(GOOD)]));
+    let planner = ModelPlanner::new(Arc::clone(&model) as _, 3);
+    let proposed = planner.propose("x", &Catalog::default()).await;
+    assert!(matches!(proposed, Err(PlanningError::NoPlan { .. })));
+    assert!(model.asked().is_empty());
+}
