@@ -96,6 +96,7 @@ fn add_labels(text: &Text<'_>, given: &Given, labels: &mut Labels, most: usize, 
 
 /// Returns whether two spans are the ends of one range: `between 5 and 10`, `from 5 to 10`.
 fn ends_range(text: &Text<'_>, a: &Span, b: &Span) -> bool {
+    let (a, b) = if a.from < b.from { (a, b) } else { (b, a) };
     let is_measure = |it: &Span| matches!(it.said, Said::Number(_) | Said::Day(_));
     let before = a.from.checked_sub(1).map(|it| &text.tokens[it]);
     let between = text.tokens.get(a.to..b.from).unwrap_or_default();

@@ -223,8 +223,8 @@ fn maths_chain() {
         &tools,
         "calculate the square root of 9",
         expect![[r#"
-            no plan: no tool fits `calculate the square root of 9`: begin the clause with what to do and what with, as in the nearest tools' names (nearest tools: `add`, `subtract`, `multiply`, `divide`, `average`)
-            nearest: add subtract multiply divide average
+            no plan: no tool fits `calculate the square root of 9`: begin the clause with what to do and what with, as in the nearest tools' names
+            nearest: 
         "#]],
     );
 }
@@ -643,9 +643,9 @@ fn more_maths() {
         &tools,
         "what is 3 plus 4?",
         expect![[r#"
-        no plan: no tool fits `what is 3 plus 4`: begin the clause with what to do and what with, as in the nearest tools' names (nearest tools: `add`, `subtract`, `multiply`, `divide`, `average`)
-        nearest: add subtract multiply divide average
-    "#]],
+            no plan: no tool fits `what is 3 plus 4`: begin the clause with what to do and what with, as in the nearest tools' names
+            nearest: 
+        "#]],
     );
     check(
         &tools,
