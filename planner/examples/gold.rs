@@ -1,7 +1,7 @@
 //! How good plans without a model are: figures over queries whose right calls are known.
 //!
 //! ```sh
-//! cargo run --release -p planner --example gold -- DIRECTORY [--errors SET] [--meaning]
+//! cargo run --release -p planner --example gold -- DIRECTORY [--errors SET] [--meaning] [--once]
 //! ```
 //!
 //! Every `*.jsonl` in `DIRECTORY` is a set; each of its lines is a query, the tools that it may use
@@ -20,7 +20,8 @@
 //!
 //! Even ids are the half on which the planner was developed, odd ids the half that nobody looked at.
 //! `--errors SET` prints what went wrong in the even half of a set; `--meaning` lets the built-in
-//! encoder have a say in the choice of tools.
+//! encoder have a say in the choice of tools. The sets do not say what their tools do: they are taken
+//! for tools that only look, and with `--once` for such as do something, which takes more to call.
 
 #![expect(clippy::print_stdout, reason = "an example prints")]
 
@@ -79,10 +80,11 @@ struct Figures {
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let directory = PathBuf::from(args.next().ok_or("which directory?")?);
-    let (mut shown, mut planner) = (None, Offline::default());
+    let (mut shown, mut planner, mut effect) = (None, Offline::default(), Effect::Read);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--errors" => shown = args.next(),
+            "--once" => effect = Effect::Once,
             "--meaning" => planner = Offline::with(Arc::new(Local::builtin().await?)),
             other => return Err(format!("`{other}` is not an option").into()),
         }
@@ -102,8 +104,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         for line in fs::read_to_string(&file)?.lines() {
             let case: Case = serde_json::from_str(line)?;
             let is_told = shown.is_some() && case.id.is_multiple_of(2);
-            judge(&planner, &case, &mut halves[usize::from(!case.id.is_multiple_of(2))], is_told)
-                .await?;
+            let half = &mut halves[usize::from(!case.id.is_multiple_of(2))];
+            judge(&planner, &case, effect, half, is_told).await?;
         }
         for (half, figures) in ["developed", "held out"].into_iter().zip(halves) {
             figures.print(&name, half);
@@ -115,10 +117,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn judge(
     planner: &Offline,
     case: &Case,
+    effect: Effect,
     figures: &mut Figures,
     is_told: bool,
 ) -> Result<(), Box<dyn Error>> {
-    let (catalog, names) = catalog(&case.tools)?;
+    let (catalog, names) = catalog(&case.tools, effect)?;
     let started = Instant::now();
     let outcome = planner.propose(&case.query, &catalog).await;
     figures.took.push(started.elapsed());
@@ -141,7 +144,10 @@ async fn judge(
 }
 
 /// Makes a catalog, and returns what its tools are called in the set: not every name is one here.
-fn catalog(tools: &[Tool]) -> Result<(Catalog, BTreeMap<String, String>), Box<dyn Error>> {
+fn catalog(
+    tools: &[Tool],
+    effect: Effect,
+) -> Result<(Catalog, BTreeMap<String, String>), Box<dyn Error>> {
     let mut names = BTreeMap::new();
     let mut listed = Vec::new();
     for tool in tools {
@@ -154,7 +160,7 @@ fn catalog(tools: &[Tool]) -> Result<(Catalog, BTreeMap<String, String>), Box<dy
             description: tool.description.clone(),
             input_schema: tool.input_schema.clone(),
             output_schema: None,
-            effect: Effect::Once,
+            effect,
             examples: Vec::new(),
             is_callable: true,
         });

@@ -25,6 +25,7 @@ mod explain;
 mod fill;
 mod fit;
 mod memory;
+mod mood;
 mod phrase;
 mod planning;
 mod profile;
@@ -37,21 +38,28 @@ mod slot;
 mod span;
 #[cfg(test)]
 mod tests;
+mod text;
 mod token;
 mod unit;
 mod value;
 mod when;
 mod words;
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use shared::limits;
+use tokio::sync::Semaphore;
 
 use self::{
     broad::Broad,
+    mood::{Finding, Moods},
     planning::Planning,
     profile::{Profile, Vocabulary},
+    token::{Kind, Token},
 };
 use crate::{
     Planner, PlanningError, Proposal,
@@ -59,6 +67,15 @@ use crate::{
     embed::Embedder,
     select::{Ask, Criterion, Selector, Tools},
 };
+
+/// Tools that cannot be called and are looked at where nothing else fits.
+const LISTED: usize = 1_024;
+/// How long planning may take, the wait for its turn included.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// Queries that are planned at once.
+const AT_ONCE: usize = 4;
+/// Words and marks that a query may have.
+const TOKENS: usize = 10_000;
 
 /// The planner that needs no model.
 #[derive(Clone, Debug, Default)]
@@ -101,7 +118,34 @@ impl Planner for Offline {
 
     async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
         let meaning = self.meaning(query, catalog).await;
-        propose_with(query, catalog, meaning.as_deref())
+        let (query, catalog) = (query.to_owned(), catalog.clone());
+        within(DEADLINE, move || propose_with(&query, &catalog, meaning.as_deref())).await
+    }
+}
+
+/// Does long work beside the runtime and waits for it; what takes too long goes on until it is
+/// done, and keeps its permit, so that never more of it is under way than the machine carries.
+async fn within(
+    most: Duration,
+    work: impl FnOnce() -> Result<Proposal, PlanningError> + Send + 'static,
+) -> Result<Proposal, PlanningError> {
+    static PERMITS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(AT_ONCE)));
+    let done = async {
+        let permit = Arc::clone(&PERMITS).acquire_owned().await.ok();
+        let work = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            work()
+        });
+        work.await
+    };
+    let unavailable = |message: String| PlanningError::Unavailable { message, notes: Vec::new() };
+    match tokio::time::timeout(most, done).await {
+        Ok(Ok(planned)) => planned,
+        Ok(Err(err)) => Err(unavailable(format!("planning was given up: {err}"))),
+        Err(_) => Err(unavailable(format!(
+            "planning took longer than {} s: say it in fewer words, or split the query",
+            most.as_secs()
+        ))),
     }
 }
 
@@ -132,29 +176,160 @@ fn propose_with(
         );
     }
     let tokens = token::tokens(query);
-    let clauses = clause::clauses(&tokens, vocabulary);
-    if clauses.is_empty() {
-        return refuse(
-            "the query asks for nothing: say what to do, such as `list all …` or `create …`"
-                .to_owned(),
-        );
-    }
-    if clauses.len() > clause::CLAUSES {
+    if tokens.len() > TOKENS {
+        let has = tokens.len();
         return refuse(format!(
-            "the query has {} clauses, but {} is the most: split it",
-            clauses.len(),
-            clause::CLAUSES
+            "the query has {has} words and marks, but {TOKENS} is the most: split it"
         ));
     }
-    let mut planning = Planning::new(query, profiles, vocabulary);
-    for clause in clauses {
-        planning.clause(clause);
-    }
-    let broad = Broad { query, tokens: &tokens, profiles, vocabulary, meaning };
-    let found = if planning.is_certain() { None } else { by_evidence(&broad, &planning) };
-    let mut proposal = found.unwrap_or(planning).finish()?;
+    let moods = Moods::read(query, &tokens, vocabulary);
+    let reader = Reader { query, profiles, vocabulary, moods: &moods, meaning };
+    let first = reader.read(&tokens)?;
+    let called = first.called();
+    let denied: Vec<&Finding> = moods.left_out(&called).collect();
+    let planning = if first.is_refused() || denied.is_empty() {
+        first
+    } else {
+        reader.without(&tokens, &denied)?
+    };
+    let is_named = planning.called().iter().any(|it| is_named(it, &tokens));
+    let uncalled = uncalled(&tokens, catalog);
+    let planned = match (planning.finish(), uncalled) {
+        (Ok(_), Some(name)) if !is_named => Err(not_callable(&name, None)),
+        (Err(err), Some(name)) => Err(not_callable(&name, Some(err))),
+        (planned, _) => planned,
+    };
+    let mut proposal = planned?;
     proposal.draft.query = Some(asked.to_owned());
     Ok(proposal)
+}
+
+/// A query, and what it is read with.
+struct Reader<'a> {
+    query: &'a str,
+    profiles: &'a [Profile],
+    vocabulary: &'a Vocabulary,
+    moods: &'a Moods,
+    meaning: Option<&'a [f32]>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads a query by grammar, and by evidence where that is not certain.
+    fn read(&self, tokens: &[Token]) -> Result<Planning<'a>, PlanningError> {
+        let clauses = clause::clauses(tokens, self.vocabulary);
+        if clauses.is_empty() {
+            return refuse(
+                "the query asks for nothing: say what to do, such as `list all …` or `create …`"
+                    .to_owned(),
+            );
+        }
+        if clauses.len() > clause::CLAUSES {
+            return refuse(format!(
+                "the query has {} clauses, but {} is the most: split it",
+                clauses.len(),
+                clause::CLAUSES
+            ));
+        }
+        let mut planning = self.planning();
+        for clause in clauses {
+            planning.clause(clause);
+        }
+        if planning.is_certain() {
+            return Ok(planning);
+        }
+        Ok(self.by_evidence(tokens, planning))
+    }
+
+    fn planning(&self) -> Planning<'a> {
+        Planning::new(self.query, self.profiles, self.vocabulary, self.moods)
+    }
+
+    /// Plans by what words may be worth, where that is sure enough; else says why it is not.
+    fn by_evidence(&self, tokens: &[Token], mut strict: Planning<'a>) -> Planning<'a> {
+        let broad = Broad {
+            query: self.query,
+            tokens,
+            profiles: self.profiles,
+            vocabulary: self.vocabulary,
+            meaning: self.meaning,
+        };
+        let mut planning = self.planning();
+        let parts = broad.parts();
+        for part in &parts {
+            planning.part(&broad, part);
+        }
+        if let Some(words) = broad.unanswered(&parts) {
+            planning.unanswered(words);
+        }
+        match planning.doubt(&broad, &parts, &strict) {
+            None => planning,
+            Some(_) if planning.is_refused() => planning,
+            Some(why) => {
+                strict.decline(planning, why);
+                strict
+            }
+        }
+    }
+
+    /// Reads what is left of a query without what it denies, for tools that only look.
+    fn without(
+        &self,
+        tokens: &[Token],
+        denied: &[&Finding],
+    ) -> Result<Planning<'a>, PlanningError> {
+        let is_cut =
+            |at: usize| denied.iter().filter_map(|it| it.cut.as_ref()).any(|it| it.contains(&at));
+        let kept: Vec<Token> = tokens
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| !is_cut(*at))
+            .map(|(_, it)| it.clone())
+            .collect();
+        if kept.iter().all(|it| it.kind == Kind::Mark || words::is_filler(&it.lower)) {
+            let said = denied.first().map(|it| it.said.as_str()).unwrap_or_default();
+            return refuse(format!("`{said}` says only what is not to be done: say what is"));
+        }
+        let mut planning = self.read(&kept)?;
+        for it in denied {
+            planning.leave_out(&it.said);
+        }
+        Ok(planning)
+    }
+}
+
+/// Returns whether all of a tool's name is said.
+fn is_named(profile: &Profile, tokens: &[Token]) -> bool {
+    let has = |stem: &String| tokens.iter().any(|it| it.kind == Kind::Word && it.stem == *stem);
+    profile.verbs.first().is_some_and(has)
+        && !profile.nouns.is_empty()
+        && profile.nouns.iter().all(has)
+}
+
+/// Returns the tool that a query names, where it is one that can be selected and not called.
+fn uncalled(tokens: &[Token], catalog: &Catalog) -> Option<String> {
+    let listed = catalog.tools().iter().filter(|it| it.is_active && !it.definition.is_callable);
+    let names = listed.take(LISTED).map(|it| (it, it.definition.name.as_str().to_owned()));
+    names
+        .map(|(it, name)| Profile::read(&it.definition, name))
+        .find(|it| is_named(it, tokens))
+        .map(|it| it.name)
+}
+
+/// Says that the tool which a query asks for cannot be called.
+fn not_callable(name: &str, err: Option<PlanningError>) -> PlanningError {
+    let (why, others, notes) = match err {
+        Some(PlanningError::NoPlan { message, nearest, notes }) => {
+            (format!("; {message}"), nearest, notes)
+        }
+        Some(other) => return other,
+        None => (String::new(), Vec::new(), Vec::new()),
+    };
+    let message = format!(
+        "plan.not_callable: `{name}` is what the query asks for, and it can be selected, not called: give it a \
+         `run` in its tools file{why}"
+    );
+    let nearest = std::iter::once(name.to_owned()).chain(others).collect();
+    PlanningError::NoPlan { message, nearest, notes }
 }
 
 /// Returns a query without quotation marks around all of it.
@@ -164,17 +339,7 @@ fn unquoted(query: &str) -> &str {
     inner.filter(|it| it.contains(' ') && it.matches('"').count() % 2 == 0).unwrap_or(query)
 }
 
-/// Plans by what words may be worth, where that is sure enough.
-fn by_evidence<'a>(broad: &Broad<'a>, strict: &Planning<'a>) -> Option<Planning<'a>> {
-    let mut planning = Planning::new(broad.query, broad.profiles, broad.vocabulary);
-    let parts = broad.parts();
-    for part in &parts {
-        planning.part(broad, part);
-    }
-    planning.is_likely(broad, &parts, strict).then_some(planning)
-}
-
-fn refuse(message: String) -> Result<Proposal, PlanningError> {
+fn refuse<T>(message: String) -> Result<T, PlanningError> {
     Err(PlanningError::NoPlan { message, nearest: Vec::new(), notes: Vec::new() })
 }
 

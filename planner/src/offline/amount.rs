@@ -47,7 +47,10 @@ pub(super) fn read(tokens: &[Token], at: usize) -> Option<(Amount, usize)> {
     let next = |amount: &mut Amount, len: &mut usize| {
         let word = tokens.get(at + *len).filter(|it| touches(tokens, at + *len - 1, it));
         let Some(word) = word else { return false };
-        if let Some(times) = magnitude(&word.lower).filter(|_| amount.unit.is_none_or(is_money))
+        // One letter alone is a unit, or anything; behind a currency it is a magnitude.
+        let is_word = word.lower.len() > 1 || amount.unit.is_some_and(is_money);
+        if let Some(times) =
+            magnitude(&word.lower).filter(|_| is_word && amount.unit.is_none_or(is_money))
             && let Some(number) = scaled(&amount.number, times)
         {
             amount.number = number;
@@ -64,7 +67,30 @@ pub(super) fn read(tokens: &[Token], at: usize) -> Option<(Amount, usize)> {
         amount.unit = Some(unit);
         len += used;
     }
+    if let Some(more) = compound(tokens, at + len, &mut amount) {
+        len += more;
+    }
     Some((amount, len))
+}
+
+/// Adds what is said in a smaller unit: `5 feet 11 inches`, `500 euros and 50 cents`.
+fn compound(tokens: &[Token], at: usize, amount: &mut Amount) -> Option<usize> {
+    let unit = amount.unit?;
+    let joint = usize::from(tokens.get(at).is_some_and(|it| it.is("and")));
+    let number =
+        token::number(&tokens.get(at + joint).filter(|it| it.kind == Kind::Number)?.value)?;
+    let (small, len) = unit_at(tokens, at + joint + 1)?;
+    let is_cents = is_money(unit) && small == unit::find("cents")? && small != unit;
+    let more = if is_cents {
+        number.as_f64()? / 100.0
+    } else {
+        // Two distances may be two distances: only what continues the first one is part of it.
+        let is_part = joint == 0 && small != unit && small.factor? < unit.factor?;
+        is_part.then(|| unit::convert(number.as_f64()?, small, unit)).flatten()?
+    };
+    let sum = format!("{:.12e}", amount.number.as_f64()? + more).parse().ok()?;
+    amount.number = whole(sum)?;
+    Some(joint + 1 + len)
 }
 
 fn is_money(unit: &Unit) -> bool {
@@ -118,7 +144,8 @@ fn digits(text: &str) -> Option<Amount> {
     if matches!(lower.as_str(), "st" | "nd" | "rd" | "th") {
         return Some(Amount { is_ordinal: true, ..Amount::plain(number) });
     }
-    if let Some(times) = magnitude(&lower).filter(|_| is_money || lower.len() > 1 || rest == "M") {
+    let is_said = matches!(rest, "M" | "k") || lower.len() > 1;
+    if let Some(times) = magnitude(&lower).filter(|_| is_money || is_said) {
         let unit = if is_money { unit::find("$") } else { None };
         return Some(Amount { unit, ..Amount::plain(scaled(&number, times)?) });
     }
@@ -202,6 +229,15 @@ mod tests {
             ("1.75m tall", "1.75", Some("m"), 1),
             ("twenty-five", "25", None, 1),
             ("1e-9", "1e-9", None, 1),
+            ("1.8 m tall", "1.8", Some("m"), 2),
+            ("3k", "3000", None, 1),
+            ("$1.5 M", "1500000", Some("$"), 2),
+            ("500 euros and 50 cents", "500.5", Some("€"), 5),
+            ("2 hours 30 minutes", "2.5", Some("h"), 4),
+            ("3 km and 500 m", "3", Some("km"), 2),
+            ("1.000,50 euros", "1000.5", Some("€"), 2),
+            ("2,5 kg", "2.5", Some("kg"), 2),
+            ("2,5", "2", None, 1),
             ("-4,", "-4", None, 1),
         ] {
             let tokens = token::tokens(said);

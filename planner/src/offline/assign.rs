@@ -148,9 +148,10 @@ impl Text<'_> {
         if slot.property.role == Role::Bool {
             let said = self.flag(slot).map(Value::Bool);
             let is_needed = slot.property.is_required;
+            // Nobody confirms by saying nothing.
             return said
                 .or_else(|| slot.default().filter(|_| is_needed))
-                .or(is_needed.then_some(Value::Bool(true)));
+                .or((is_needed && self.frame.is_read).then_some(Value::Bool(true)));
         }
         slot.default().filter(|_| slot.property.is_required)
     }

@@ -9,13 +9,15 @@ use super::{
     assign::Given,
     fit::{self, Text},
     memory::{Entity, Memory, Mention},
+    phrase,
     profile::{Profile, Vocabulary},
     property::Role,
     repeat,
     slot::Slot,
     span::{self, Span},
     token::{Kind, Token},
-    words,
+    value,
+    words::{self, Family},
 };
 
 /// Tools that are filled to find out which is meant.
@@ -26,8 +28,12 @@ const PARTS: usize = 64;
 const TOKENS: usize = 1_200;
 /// How much better another tool must fit a part than the one that fits the whole.
 const BETTER: f32 = 1.25;
-/// What a plan must reach.
+/// What a plan must reach that only looks.
 pub(super) const CONFIDENCE: f32 = 0.2;
+/// How sure what nobody said is.
+pub(super) const ASSUMED: f32 = 0.5;
+/// Runs of words that a part left over and that are told.
+const LEFT_OVER: usize = 8;
 
 /// A part of a query that asks for calls of one tool.
 #[derive(Clone, Debug)]
@@ -55,6 +61,8 @@ pub(super) struct Reading {
     pub(super) assumed: Vec<String>,
     /// The slots that must be filled and are not.
     pub(super) missing: Vec<usize>,
+    /// The words that were used, each as its first token and the one behind its last.
+    pub(super) used: Vec<(usize, usize)>,
     /// How sure all of it is.
     pub(super) confidence: f32,
 }
@@ -80,7 +88,7 @@ impl Broad<'_> {
         let tokens = &self.tokens[..self.tokens.len().min(TOKENS)];
         let whole = self.best(0, tokens.len());
         let Some(whole) = whole else { return Vec::new() };
-        let segments = Self::segments(tokens);
+        let segments = self.segments(tokens);
         if self.profiles.len() == 1 || segments.len() < 2 {
             return vec![whole];
         }
@@ -136,7 +144,7 @@ impl Broad<'_> {
     }
 
     /// Cuts where sentences end, and where an `and` or a comma is followed by something to do.
-    fn segments(tokens: &[Token]) -> Vec<(usize, usize)> {
+    fn segments(&self, tokens: &[Token]) -> Vec<(usize, usize)> {
         let mut cuts = vec![0];
         for at in 1..tokens.len() {
             let before = &tokens[at - 1];
@@ -145,7 +153,7 @@ impl Broad<'_> {
             let token = &tokens[at];
             let is_verb = token.kind == Kind::Word
                 && token.value.starts_with(char::is_lowercase)
-                && !words::families(&token.stem).is_empty()
+                && self.is_order(token)
                 && !matches!(
                     token.lower.as_str(),
                     "is" | "are" | "when" | "where" | "who" | "which"
@@ -159,9 +167,95 @@ impl Broad<'_> {
         cuts.iter().copied().zip(ends).filter(|(from, to)| to - from > 1).collect()
     }
 
+    /// Returns whether a word may begin an order: a common verb, or one that some tool has.
+    fn is_order(&self, token: &Token) -> bool {
+        token.kind == Kind::Word
+            && !words::is_preposition(&token.lower)
+            && (!words::families(&token.stem).is_empty()
+                || self.profiles.iter().any(|it| it.verbs.first() == Some(&token.stem)))
+    }
+
+    /// Returns the words of a part that nothing was made of, as they were written: at most a few.
+    pub(super) fn left_over(&self, part: &Part) -> Vec<String> {
+        let profile = &self.profiles[part.tool];
+        let frame = profile.frame();
+        let tokens = &self.tokens[part.from..part.to];
+        let is_used = |at: usize| {
+            part.calls.iter().flat_map(|it| &it.used).any(|it| (it.0..it.1).contains(&at))
+        };
+        let is_known = |at: usize| {
+            let token = &tokens[at];
+            token.kind == Kind::Mark
+                || is_used(at)
+                || token.kind == Kind::Word
+                    && (phrase::is_grammar(token)
+                        || frame.is_own(&token.stem)
+                        || frame.shown.contains(&token.stem)
+                        || profile.owns_verb(&token.stem)
+                        || words::is_result(&token.stem)
+                        || !profile.acts() && !words::families(&token.stem).is_empty())
+        };
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for at in (0..tokens.len()).filter(|it| !is_known(*it)) {
+            match runs.last_mut() {
+                Some((_, end)) if *end == at => *end = at + 1,
+                _ => runs.push((at, at + 1)),
+            }
+        }
+        let said = |(from, to): (usize, usize)| value::text(self.query, &tokens[from..to]);
+        runs.into_iter().filter_map(said).take(LEFT_OVER).collect()
+    }
+
+    /// Returns the first order in the parts that no call answers: a verb that none of them has.
+    pub(super) fn unanswered(&self, parts: &[Part]) -> Option<String> {
+        let tokens = &self.tokens[..self.tokens.len().min(TOKENS)];
+        self.segments(tokens).into_iter().find_map(|(from, to)| {
+            let head = (from..to).find(|it| {
+                tokens[*it].kind != Kind::Mark && !words::is_filler(&tokens[*it].lower)
+            })?;
+            let stem = &tokens[head].stem;
+            let acts = words::families(stem).iter().all(|it| {
+                matches!(it, Family::Create | Family::Update | Family::Delete | Family::Send)
+            });
+            if !acts
+                || !self.is_order(&tokens[head])
+                || tokens[head].is_capitalised() && head > from
+            {
+                return None;
+            }
+            let has_owner =
+                parts.iter().filter(|it| (it.from..it.to).contains(&head)).any(|part| {
+                    let profile = &self.profiles[part.tool];
+                    let at = head - part.from;
+                    let is_value = part
+                        .calls
+                        .iter()
+                        .flat_map(|it| &it.used)
+                        .any(|it| (it.0..it.1).contains(&at));
+                    is_value || profile.owns_verb(stem) || profile.frame().is_own(stem)
+                });
+            if has_owner {
+                return None;
+            }
+            value::text(self.query, &tokens[head..to])
+        })
+    }
+
+    /// Returns whether a part begins as an order for its tool does.
+    pub(super) fn is_ordered(&self, part: &Part) -> bool {
+        let profile = &self.profiles[part.tool];
+        let tokens = &self.tokens[part.from..part.to];
+        let head = tokens.iter().find(|it| {
+            it.kind != Kind::Mark
+                && !(it.kind == Kind::Word && (words::is_filler(&it.lower) || it.is("but")))
+        });
+        head.is_some_and(|it| it.kind == Kind::Word && profile.owns_verb(&it.stem))
+    }
+
     /// Returns the tool that a part asks for, filled from it.
     fn best(&self, from: usize, to: usize) -> Option<Part> {
         let mut scores: Vec<(usize, f32)> = (0..self.profiles.len())
+            .filter(|tool| !self.profiles[*tool].is_machinery())
             .map(|tool| (tool, self.words_score(tool, from, to) + self.near(tool)))
             .filter(|it| it.1 > 0.0)
             .collect();
@@ -214,17 +308,6 @@ impl Broad<'_> {
             }
             let stem = &token.stem;
             let rarity = self.vocabulary.rarity(stem, self.profiles);
-            let is_shown = || {
-                frame.slots.iter().any(|it| {
-                    it.said.words.contains(stem)
-                        || it.said.examples.iter().any(|it| it == stem)
-                        || it
-                            .said
-                            .choices
-                            .iter()
-                            .any(|it| it.said.iter().any(|it| it.contains(stem)))
-                })
-            };
             if frame.name.contains(stem) {
                 named += 1;
                 score += 2.0 * rarity;
@@ -232,7 +315,7 @@ impl Broad<'_> {
                 score += 1.3 * rarity;
             } else if frame.slots.iter().any(|it| it.words.contains(stem)) {
                 score += 0.8 * rarity;
-            } else if is_shown() {
+            } else if frame.shown.contains(stem) {
                 score += 0.35 * rarity;
             }
         }
@@ -271,7 +354,7 @@ impl Broad<'_> {
                     continue;
                 }
                 told += 1;
-                let is_asked = words::families(&token.stem).contains(&words::Family::Get);
+                let is_asked = words::families(&token.stem).contains(&Family::Get);
                 if is_asked || frame.is_own(&token.stem) || said.contains(&token.lower) {
                     known += 1;
                 }
@@ -290,6 +373,7 @@ fn reading(text: &Text<'_>, given: &Given) -> Reading {
         let name = slot.path.join(".");
         if let Some((value, score)) = found {
             let sure = sureness(score);
+            all.used.extend(given.get(&at).map(|it| (text.spans[it.0].from, text.spans[it.0].to)));
             put(&mut all.parameters, &slot.path, value);
             all.sure.push((name, sure));
             if slot.property.is_required {
@@ -299,6 +383,7 @@ fn reading(text: &Text<'_>, given: &Given) -> Reading {
             put(&mut all.parameters, &slot.path, value);
             if slot.property.role != Role::Bool || text.flag(slot).is_none() {
                 all.assumed.push(name);
+                all.confidence = all.confidence.min(ASSUMED);
             } else {
                 all.sure.push((name, 0.7));
             }

@@ -242,6 +242,10 @@ impl Ask {
     }
 
     fn verb_score(&self, profile: &Profile) -> Option<i32> {
+        if profile.is_machinery() {
+            let is_own = self.verb.as_ref().is_some_and(|it| profile.verbs.contains(it));
+            return is_own.then_some(40);
+        }
         let Some(verb) = &self.verb else {
             let place =
                 profile.family.and_then(|it| self.families.iter().position(|said| *said == it));
@@ -262,7 +266,7 @@ impl Ask {
             return Some(30);
         }
         let is_asked = self.families.contains(&Family::Get)
-            && (profile.only_looks() || profile.family.is_none());
+            && (profile.only_looks() || profile.family.is_none() && !profile.acts());
         is_asked.then_some(15)
     }
 

@@ -14,6 +14,9 @@ pub(super) const CLAUSES: usize = 256;
 /// How far behind a verb its object is looked for.
 const REACH: usize = 5;
 
+/// Words that may stand between two clauses, and that may make one polite.
+const JOINT: usize = 32;
+
 /// A part of a query that asks for something.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Clause {
@@ -26,6 +29,13 @@ pub(super) struct Clause {
 }
 
 impl Clause {
+    /// Returns which bytes of the query its words lie between.
+    pub(super) fn bytes(&self) -> Option<std::ops::Range<usize>> {
+        let start = self.tokens.iter().map(|it| it.start).min()?;
+        let end = self.tokens.iter().map(|it| it.end).max()?;
+        Some(start..end)
+    }
+
     /// Returns the clause as it was written.
     pub(super) fn text<'q>(&self, query: &'q str) -> &'q str {
         match (self.tokens.first(), self.tokens.last()) {
@@ -144,7 +154,7 @@ impl Splitter<'_> {
     /// Reads what may stand between clauses, from `at` on.
     fn joint(&self, at: usize) -> Option<Joint> {
         let mut joint = Joint { end: at, ..Joint::default() };
-        while let Some(token) = self.tokens.get(joint.end) {
+        while let Some(token) = self.tokens.get(joint.end).filter(|_| joint.end - at < JOINT) {
             let is_first = joint.end == at;
             match token.value.as_str() {
                 ";" | "\n" if token.kind == Kind::Mark => joint.is_hard = true,
@@ -205,10 +215,12 @@ impl Splitter<'_> {
     }
 
     fn past_fillers(&self, mut at: usize) -> usize {
+        let most = at + JOINT;
         while self
             .tokens
             .get(at)
             .is_some_and(|it| it.kind == Kind::Word && words::is_filler(&it.lower))
+            && at < most
         {
             at += 1;
         }

@@ -6,6 +6,9 @@ use super::{
     words::{self, Family},
 };
 
+/// How far behind an `about` a text of its own is looked for.
+const TOPIC: usize = 256;
+
 /// What a cue announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cue {
@@ -226,6 +229,7 @@ impl Cues<'_> {
         }
         let has_content = self.tokens[at + 1..]
             .iter()
+            .take(TOPIC)
             .any(|it| matches!(it.lower.as_str(), "saying" | "content" | "says" | "body"));
         if has_content {
             return self.first(open, &[Role::Title]).map(|it| Cue::new(it, at + 1));

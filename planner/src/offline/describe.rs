@@ -108,14 +108,21 @@ impl Described {
         all
     }
 
+    /// Returns the stems of all that it says and shows.
+    pub(super) fn stems(&self) -> impl Iterator<Item = &String> {
+        let choices = self.choices.iter().flat_map(|it| it.said.iter().flatten());
+        self.words.iter().chain(&self.examples).chain(choices)
+    }
+
     fn read_prose(&mut self, prose: &str) {
         for word in
             prose.split(|it: char| it.is_whitespace() || matches!(it, '(' | ')' | ',' | ';'))
         {
             let word = word.trim_matches(['.', ':', '\'', '"', '?', '!']);
-            if self.unit.is_none() && (word.len() > 1 && word != "in" || word == "m" || word == "%")
+            if self.unit.is_none_or(unit::is_vague)
+                && (word.len() > 1 && word != "in" || word == "m" || word == "%")
             {
-                self.unit = unit::find(word);
+                self.unit = unit::find(word).or(self.unit);
             }
             for part in word.split(|it: char| !it.is_alphanumeric()) {
                 if part.len() > 1 && !words::is_idle(part) && !words::is_preposition(part) {

@@ -1,8 +1,10 @@
 //! What stands in the way of a plan, in sentences that say what to do.
 
 use super::{
+    mood::Mood,
     profile::Profile,
     property::{Property, Role},
+    words,
 };
 
 /// Characters of a clause that a message shows.
@@ -29,6 +31,8 @@ pub(super) enum Problem {
     TooMany,
     /// A part that nothing was made of, and that reads like something to do.
     Leftover { words: String },
+    /// Words that are no order, for a tool that acts.
+    NoOrder { tool: String, said: String, order: String, mood: Mood },
 }
 
 impl Problem {
@@ -40,6 +44,7 @@ impl Problem {
                 | Self::UnclearReference { .. }
                 | Self::NoChange { .. }
                 | Self::TooMany
+                | Self::NoOrder { .. }
         )
     }
 
@@ -84,6 +89,25 @@ impl Problem {
                 "`{clause}` says nothing that `{tool}` could change: add `set … to …` with {}",
                 any_of(parameters)
             ),
+            Self::NoOrder { tool, said, order, mood } => {
+                let said = shown(said);
+                match mood {
+                    Mood::Denied => format!(
+                        "`{said}` denies something, and `{tool}` acts: say only what is to be done, and put what is \
+                         only text between quotation marks"
+                    ),
+                    Mood::Conditional => format!(
+                        "`{said}` is a condition, which plans without a model cannot check before `{tool}`: leave it \
+                         out, put it between quotation marks if it is text, or write the plan as JSON with `when`"
+                    ),
+                    Mood::Asked => {
+                        format!("`{said}` asks, and `{tool}` acts: say it as an order: `{order} …`")
+                    }
+                    Mood::Told => format!(
+                        "`{said}` tells something, and `{tool}` acts: say it as an order: `{order} …`"
+                    ),
+                }
+            }
             Self::TooMany => format!("`{clause}` makes the plan too long: split the query"),
             Self::Leftover { words } => format!(
                 "`{}` in `{clause}` was not understood: put it between quotation marks if it is text, or leave it out",
@@ -139,6 +163,13 @@ pub(super) fn hint(profile: &Profile, property: &Property) -> String {
     }
 }
 
+/// Returns how an order for a tool begins: `create blog`.
+pub(super) fn order(profile: &Profile) -> String {
+    let name = profile.tool.name.as_str();
+    let own = name.rsplit(['.', '/', ':']).next().unwrap_or(name);
+    words::split_identifier(own).join(" ")
+}
+
 /// Lists the values that a parameter may have.
 pub(super) fn allowed(property: &Property) -> String {
     let values: Vec<String> = property
@@ -152,7 +183,7 @@ pub(super) fn allowed(property: &Property) -> String {
 
 /// Returns the thing that a parameter identifies: `author` for `authorId`.
 pub(super) fn spoken(parameter: &str) -> String {
-    let mut parts = super::words::split_identifier(parameter);
+    let mut parts = words::split_identifier(parameter);
     if parts.len() > 1 {
         parts.pop();
     }

@@ -1,6 +1,8 @@
 //! Fills a tool's parameters from a clause: what cues announced, then what types give away, then
 //! what a stated rule derives. What remains is said, never guessed.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::{
@@ -51,7 +53,7 @@ pub(super) fn fill(scene: Scene<'_>, ask: &Ask) -> Filled {
         _ => ask.after_verb,
     };
     let mut filler =
-        Filler { scan: Scan::read(scene, from), ask, used: Vec::new(), assumed: Vec::new() };
+        Filler { scan: Scan::read(scene, from), ask, used: BTreeSet::new(), assumed: Vec::new() };
     filler.recall_adjectives();
     filler.take_typed();
     filler.take_lists();
@@ -74,7 +76,7 @@ pub(super) struct Filler<'a> {
     /// What cues and references gave.
     pub(super) scan: Scan<'a>,
     ask: &'a Ask,
-    used: Vec<usize>,
+    used: BTreeSet<usize>,
     /// What was derived by a rule.
     pub(super) assumed: Vec<Assumed>,
 }
@@ -137,6 +139,7 @@ impl Filler<'_> {
                 // A bare number may be the identifier of the thing itself, never of another.
                 let is_own = it.role != Role::Id
                     || (is_id
+                        && !self.is_of_another(at, property)
                         && self.scan.id_property(None) == Some(property)
                         && self.may_identify(at));
                 let (value, len) = self
@@ -150,6 +153,29 @@ impl Filler<'_> {
                 self.used.extend(at..at + len);
             }
         }
+    }
+
+    /// Returns whether the word before an identifier says that it is one of something else.
+    fn is_of_another(&self, at: usize, property: usize) -> bool {
+        let tokens = self.scan.scene.tokens;
+        let noun = tokens[..at].iter().rev().take(3).find(|it| {
+            let is_link = it.stem == "id" || it.is("number") || it.is("with") || it.is("no");
+            it.kind == Kind::Word && !is_link
+        });
+        let vocabulary = self.scan.scene.vocabulary;
+        let Some(stem) = noun.map(|it| &it.stem).filter(|it| vocabulary.nouns.contains(*it)) else {
+            return false;
+        };
+        let profile = self.scan.scene.profile;
+        let means = |noun: &String| {
+            noun == stem || vocabulary.kinds.get(stem).is_some_and(|it| it.contains(noun))
+        };
+        let it = self.scan.property(property);
+        let is_own = match &it.noun {
+            Some(noun) => means(noun),
+            None => profile.is_about(stem),
+        };
+        !is_own && !profile.verbs.contains(stem)
     }
 
     /// Returns whether a loose word may identify the thing that a clause is about.
@@ -206,6 +232,12 @@ impl Filler<'_> {
         let start =
             unused.iter().position(|at| !self.is_idle_before_head(*at)).unwrap_or(unused.len());
         let Some(&first) = unused.get(start) else { return };
+        // `3 authors` are that many, and none of that name.
+        let is_count = tokens[first].kind == Kind::Number
+            && matches!(self.scan.property(property).role, Role::Name | Role::Title);
+        if is_count {
+            return;
+        }
         let whole = first + value::contiguous(self.scan.scene.query, &tokens[first..]);
         let unused: Vec<usize> = unused.into_iter().filter(|it| *it < whole).collect();
         let mut end = first;
@@ -312,7 +344,7 @@ impl Filler<'_> {
             let property = free.into_iter().find(|it| self.scan.property(*it).is_required);
             if let Some(property) = property {
                 self.scan.values[property] = Some(value::literal(&self.token(at).value));
-                self.used.push(at);
+                self.used.insert(at);
             }
         }
     }
@@ -332,7 +364,7 @@ impl Filler<'_> {
             });
             if let Some(at) = denied.or(named) {
                 self.scan.values[property] = Some(Value::Bool(denied.is_none()));
-                self.used.push(at);
+                self.used.insert(at);
             }
         }
     }
@@ -346,7 +378,7 @@ impl Filler<'_> {
         let (said, expected) =
             (self.token(at).value.clone(), "an ISO date such as `2026-01-31`".to_owned());
         self.scan.blocked.insert(property);
-        self.used.push(at);
+        self.used.insert(at);
         self.scan.problems.push(Problem::Unfit { tool, parameter, said, expected });
     }
 
@@ -372,9 +404,7 @@ impl Filler<'_> {
             let said = value::text(self.scan.scene.query, &tokens[from..to]).unwrap_or_default();
             let is_joined = from.checked_sub(1).is_some_and(|it| tokens[it].is_separator());
             let is_typed = tokens[from..to].iter().any(|it| it.kind != Kind::Word);
-            let is_change =
-                matches!(self.scan.scene.profile.family, Some(Family::Update | Family::Delete));
-            if is_joined || is_typed || is_change {
+            if is_joined || is_typed || self.scan.scene.profile.acts() {
                 self.scan.problems.push(Problem::Leftover { words: said });
             } else {
                 ignored.push(said);
@@ -387,9 +417,19 @@ impl Filler<'_> {
         let token = self.token(at);
         let profile = self.scan.scene.profile;
         let stem = &token.stem;
+        let tokens = self.scan.scene.tokens;
+        let before = at.checked_sub(1).map(|it| &tokens[it]);
+        let next = tokens.get(at + 1);
+        // `2 boxes of …` counts, `costing $20` announces what is taken.
+        let is_measure = before.is_some_and(|it| value::number(it).is_some())
+            && next.is_some_and(|it| it.is("of"))
+            && words::is_plural(&token.lower);
+        let announces = token.lower.ends_with("ing") && self.used.contains(&(at + 1));
         token.kind == Kind::Mark
             || (token.kind == Kind::Word
-                && (words::is_idle(&token.lower)
+                && (is_measure
+                    || announces
+                    || words::is_idle(&token.lower)
                     || words::is_preposition(&token.lower)
                     || self.ask.object.contains(stem)
                     || profile.is_about(stem)

@@ -34,8 +34,8 @@ const TIES: &[(&str, &str)] = &[
     ("under", "max limit budget price"),
     ("below", "max limit"),
     ("than", "max min limit"),
-    ("in", "location city place country state region year month language unit currency area units"),
-    ("at", "location place venue time at rate court temperature"),
+    ("in", "location city place country state region year month language unit currency area"),
+    ("at", "location place venue time at rate temperature"),
     ("near", "location place near"),
     ("for", "for query duration days item term period recipient"),
     ("by", "author artist by creator composer painter writer manufacturer"),
@@ -125,14 +125,22 @@ impl Text<'_> {
         } else if years && slot.measures != Some(Dimension::Money) {
             score -= 0.7;
         }
-        if amount.is_ordinal && !slot.words.contains("century") {
+        if amount.is_ordinal {
             score -= 0.3;
+        }
+        // What was said in another unit, and cannot be told in this one, is not this number.
+        if let (Some(from), Some(to)) = (amount.unit, slot.unit)
+            && from.dimension == to.dimension
+            && !unit::is_vague(from)
+            && !unit::is_vague(to)
+        {
+            unit::convert(amount.number.as_f64()?, from, to)?;
         }
         let unit_words = amount.unit.map(|_| self.tokens[span.to - 1].stem.clone());
         let is_unit_named = unit_words.is_some_and(|it| slot.words.contains(&it));
         score += match (amount.unit, slot.measures) {
             _ if is_unit_named => 3.0,
-            (Some(unit), _) if slot.said.unit == Some(unit) => 2.6,
+            (Some(unit), _) if slot.unit == Some(unit) => 2.6,
             (Some(unit), Some(dimension)) if unit.dimension == dimension => 2.0,
             (Some(unit), Some(_)) if unit.dimension == Dimension::Duration => -1.5,
             (Some(_), Some(_)) => -2.0,
@@ -362,7 +370,8 @@ fn day(slot: &Slot, when: &When) -> Option<f32> {
     ) {
         return None;
     }
-    if slot.property.is_strict && when.day.is_none() {
+    let form = slot.said.form.clone().or_else(|| slot.property.is_strict.then(Form::iso));
+    if form.is_some_and(|it| it.write(when).is_none()) {
         return None;
     }
     let is_dated = slot.traits.is_day || slot.role() == Role::Date;
@@ -389,7 +398,8 @@ fn number(slot: &Slot, amount: &Amount) -> Option<Value> {
             number = amount::whole(format!("{share:.12}").parse().ok()?)?;
         }
     }
-    if let (Some(from), Some(to)) = (amount.unit, slot.said.unit)
+    if let (Some(from), Some(to)) = (amount.unit, slot.unit)
+        && from != to
         && let Some(converted) = unit::convert(number.as_f64()?, from, to)
     {
         number = amount::whole(converted)?;

@@ -1,5 +1,7 @@
 //! What earlier clauses made, and which of it a word means.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::{
@@ -8,6 +10,9 @@ use super::{
     token::Token,
     words::{self, Family},
 };
+
+/// Words of a name by which something is known again.
+const NAME: usize = 16;
 
 /// Something that an earlier step gives.
 #[derive(Clone, Debug)]
@@ -36,11 +41,16 @@ impl Entity {
     }
 
     fn is_called(&self, name: &str) -> bool {
-        self.name.as_ref().is_some_and(|own| {
-            let (own, name) = (own.to_lowercase(), name.to_lowercase());
-            own == name || own.split_whitespace().next() == Some(name.as_str())
-        })
+        let name = name.to_lowercase();
+        self.name.as_deref().is_some_and(|own| calls(own).contains(&name))
     }
+}
+
+/// Returns what something is called, in lower case: all of its name, and the first word of it.
+fn calls(name: &str) -> Vec<String> {
+    let lower = name.to_lowercase();
+    let first = lower.split_whitespace().next().map(str::to_owned);
+    first.into_iter().filter(|it| *it != lower).chain([lower.clone()]).collect()
 }
 
 /// Why a mention means nothing.
@@ -71,6 +81,10 @@ pub(super) struct Mention {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     entities: Vec<Entity>,
+    /// The latest thing that is called something, in lower case.
+    names: HashMap<String, usize>,
+    /// The words of the longest name.
+    longest: usize,
     /// The parameters of the latest step.
     said: serde_json::Map<String, Value>,
     has_underscore_ids: bool,
@@ -81,6 +95,8 @@ impl Memory {
     pub(super) fn new(tools: &[Profile]) -> Self {
         Self {
             entities: Vec::new(),
+            names: HashMap::new(),
+            longest: 0,
             said: serde_json::Map::new(),
             has_underscore_ids: has_underscore_ids(tools),
         }
@@ -119,6 +135,12 @@ impl Memory {
             None => format!("{{{{{step}}}}}"),
         };
         let nouns = profile.nouns.iter().cloned().chain(profile.head.iter().cloned()).collect();
+        if let Some(name) = &name {
+            self.longest = self.longest.max(name.split_whitespace().count());
+            if id_path.is_some() {
+                self.names.extend(calls(name).into_iter().map(|it| (it, self.entities.len())));
+            }
+        }
         self.entities.push(Entity {
             step: step.to_owned(),
             nouns,
@@ -176,7 +198,7 @@ impl Memory {
 
     /// Returns the thing that has this name.
     pub(super) fn called(&self, name: &str) -> Option<&Entity> {
-        self.entities.iter().rev().find(|it| it.id_path.is_some() && it.is_called(name))
+        self.names.get(&name.to_lowercase()).map(|at| &self.entities[*at])
     }
 
     /// Returns whether anything of a kind was made.
@@ -186,8 +208,7 @@ impl Memory {
 
     /// Returns the longest name of a known thing that begins at `tokens`, and how many they are.
     pub(super) fn name_at(&self, tokens: &[Token]) -> Option<(String, usize)> {
-        let longest = self.entities.iter().filter_map(|it| it.name.as_deref());
-        let longest = longest.map(|it| it.split_whitespace().count()).max()?.min(tokens.len());
+        let longest = self.longest.min(tokens.len()).min(NAME);
         (1..=longest).rev().find_map(|len| {
             let said = &tokens[..len];
             let (last, init) = said.split_last()?;

@@ -186,15 +186,19 @@ const GRAMMAR: &str = "the were been being am had did if while than because but 
 
 /// Returns whether a word of a sentence is more likely grammar, or an order, than a value.
 fn is_common(token: &Token) -> bool {
-    let lower = token.lower.as_str();
     let is_small = token.value.starts_with(char::is_lowercase);
+    is_grammar(token) || is_small && !words::families(&token.stem).is_empty()
+}
+
+/// Returns whether a word only ties a sentence together.
+pub(super) fn is_grammar(token: &Token) -> bool {
+    let lower = token.lower.as_str();
     words::is_idle(lower)
         || words::is_preposition(lower)
         || words::is_filler(lower)
         || words::is_determiner(lower)
         || words::is_pronoun(lower)
         || GRAMMAR.split_whitespace().any(|it| it == lower)
-        || is_small && !words::families(&token.stem).is_empty()
 }
 
 /// Returns whether a capitalised word at the beginning of a sentence is one that sentences begin with.

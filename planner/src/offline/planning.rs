@@ -1,5 +1,7 @@
 //! A draft in the making: steps, what they assume, and what stands in the way.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Map, Value, json};
 use shared::{
     diagnostic::Diagnostic,
@@ -13,10 +15,12 @@ use super::{
     explain::{self, Problem},
     fill::{self, Assumed, Filled},
     memory::Memory,
+    mood::Moods,
     profile::{Profile, Vocabulary},
     property::Role,
-    scan::Scene,
+    scan::{self, Scene},
     several,
+    token::Kind,
     words::{self, Family},
 };
 use crate::{
@@ -41,10 +45,12 @@ const ASSUMED: f32 = 0.5;
 
 /// Words of an order that nobody can mistake for a story.
 const ORDER: usize = 5;
-/// How much of what a query says a plan must explain.
+/// How much of what a query says a plan must explain that only looks.
 const EXPLAINED: f32 = 0.25;
-/// The same, where the calls take nothing.
+/// The same, where the calls take nothing or do something.
 const WHOLLY: f32 = 0.6;
+/// How sure each call must be that does something.
+const CAREFUL: f32 = 0.4;
 
 /// Returns whether no text begins or ends with a word that belongs to the sentence around it.
 fn is_clean(value: &Value) -> bool {
@@ -90,12 +96,34 @@ pub(super) struct Planning<'a> {
     verbs: Vec<String>,
     /// How sure the least sure step is.
     confidence: f32,
+    /// What the query says that is no order.
+    moods: &'a Moods,
+    /// The tools of the steps.
+    tools: Vec<usize>,
+    ids: BTreeSet<String>,
+    /// The number that the next step of a name may have.
+    numbers: BTreeMap<String, usize>,
+    /// Whether a text that is one thing was filled with what reads like several.
+    has_listed: bool,
+    /// What the evidence came to, where it was not enough.
+    declined: Option<Value>,
 }
 
 impl<'a> Planning<'a> {
     /// Begins a draft.
-    pub(super) fn new(query: &'a str, profiles: &'a [Profile], vocabulary: &'a Vocabulary) -> Self {
+    pub(super) fn new(
+        query: &'a str,
+        profiles: &'a [Profile],
+        vocabulary: &'a Vocabulary,
+        moods: &'a Moods,
+    ) -> Self {
         Self {
+            moods,
+            tools: Vec::new(),
+            ids: BTreeSet::new(),
+            numbers: BTreeMap::new(),
+            has_listed: false,
+            declined: None,
             query,
             profiles,
             vocabulary,
@@ -133,7 +161,7 @@ impl<'a> Planning<'a> {
                     self.profiles,
                     NEAREST,
                 ));
-                self.nearest.extend(nearest.chain(0..self.profiles.len()).take(NEAREST));
+                self.nearest.extend(nearest.take(NEAREST));
                 self.problems.push((text, problem));
             }
         }
@@ -207,7 +235,12 @@ impl<'a> Planning<'a> {
         let is_sequel = clause.is_sequel;
         let waits = if is_sequel { std::mem::take(&mut self.previous) } else { Vec::new() };
         let mut made = Vec::new();
-        for clause in several::expand(clause, ask, &self.profiles[tool]) {
+        let text = explain::shown(clause.text(self.query));
+        let Some(clauses) = several::expand(clause, ask, &self.profiles[tool]) else {
+            self.problems.push((text, Problem::TooMany));
+            return;
+        };
+        for clause in clauses {
             if self.steps.len() >= STEPS {
                 self.problems.push((explain::shown(clause.text(self.query)), Problem::TooMany));
                 break;
@@ -222,14 +255,20 @@ impl<'a> Planning<'a> {
     fn step(&mut self, clause: &Clause, tool: usize, filled: Filled, waits: &[String]) -> String {
         let profile = &self.profiles[tool];
         let id = self.free_id(&profile.name);
+        self.tools.push(tool);
         let at = self.steps.len();
         let text = explain::shown(clause.text(self.query));
         if !filled.problems.is_empty() {
             self.nearest.push(tool);
         }
-        let problems = filled.problems.clone();
-        self.problems.extend(problems.into_iter().map(|it| (text.clone(), it)));
+        let refused = clause.bytes().and_then(|it| self.moods.against(profile, &it));
+        let problems = refused.into_iter().chain(filled.problems.iter().cloned());
+        self.problems.extend(problems.map(|it| (text.clone(), it)));
         self.note_step(&id, &filled);
+        self.has_listed |= self.is_listed(clause, tool, &filled);
+        if let Some(words) = self.run_on(clause, tool, &filled) {
+            self.problems.push((text.clone(), Problem::Leftover { words }));
+        }
         for it in filled.assumed {
             let path = format!("tools[{at}].parameters.{}", it.parameter);
             let value = it.value.as_str().map_or_else(|| it.value.to_string(), str::to_owned);
@@ -264,6 +303,53 @@ impl<'a> Planning<'a> {
         };
         self.steps.push((id.clone(), step));
         id
+    }
+
+    /// Returns a text for a tool that acts into which more ran than its value: a code and what comes
+    /// behind it, a day, or what is to be done next.
+    fn run_on(&self, clause: &Clause, tool: usize, filled: &Filled) -> Option<String> {
+        let profile = &self.profiles[tool];
+        if !profile.acts() {
+            return None;
+        }
+        let texts = profile.properties.iter().filter(|it| it.role == Role::Text);
+        let is_quoted =
+            |text: &str| clause.tokens.iter().any(|it| it.kind == Kind::Quoted && it.value == text);
+        let is_over = |text: &&str| {
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let is_code = words.first().is_some_and(|it| {
+                it.bytes().any(|it| it.is_ascii_digit())
+                    && it.bytes().any(|it| it.is_ascii_alphabetic())
+            });
+            let is_more = |it: &&str| *it == "then" || scan::words_for_days(&it.to_lowercase());
+            words.len() > 1 && (is_code || words.iter().any(is_more))
+        };
+        texts
+            .filter_map(|it| filled.parameters.get(&it.name)?.as_str())
+            .filter(|it| !it.starts_with("{{") && !is_quoted(it))
+            .find(is_over)
+            .map(str::to_owned)
+    }
+
+    /// Returns whether a text of one thing reads like several: `Paris, London and Berlin`.
+    fn is_listed(&self, clause: &Clause, tool: usize, filled: &Filled) -> bool {
+        let is_quoted =
+            |text: &str| clause.tokens.iter().any(|it| it.kind == Kind::Quoted && it.value == text);
+        let texts = self.profiles[tool].properties.iter().filter(|it| it.role == Role::Text);
+        texts
+            .filter_map(|it| filled.parameters.get(&it.name)?.as_str())
+            .filter(|it| !it.starts_with("{{") && !is_quoted(it))
+            .any(|text| {
+                let items: Vec<&str> = text
+                    .split([',', '&'])
+                    .flat_map(|it| it.split(" and "))
+                    .map(str::trim)
+                    .collect();
+                let is_name = |it: &&str| it.starts_with(char::is_uppercase);
+                items.len() > 1
+                    && items.iter().all(|it| !it.is_empty())
+                    && (items.iter().all(is_name) || !items.iter().any(is_name))
+            })
     }
 
     /// Notes how sure each parameter of a step is, and what is missing.
@@ -303,7 +389,8 @@ impl<'a> Planning<'a> {
     pub(super) fn is_certain(&self) -> bool {
         let is_plan = self.problems.is_empty()
             && !self.warnings.iter().any(|it| it.code == "plan.ignored_words")
-            && self.steps.iter().all(|it| it.1.parameters.as_ref().is_none_or(is_clean));
+            && self.steps.iter().all(|it| it.1.parameters.as_ref().is_none_or(is_clean))
+            && !self.has_listed;
         is_plan || self.is_final()
     }
 
@@ -323,7 +410,7 @@ impl<'a> Planning<'a> {
     }
 
     /// Adds the steps of a part that was read by what its words may be worth.
-    pub(super) fn part(&mut self, broad: &Broad<'a>, part: &Part) {
+    pub(super) fn part(&mut self, broad: &Broad<'_>, part: &Part) {
         let clause =
             Clause { tokens: broad.tokens[part.from..part.to].to_vec(), ..Clause::default() };
         let text = explain::shown(clause.text(self.query));
@@ -336,6 +423,11 @@ impl<'a> Planning<'a> {
         self.clauses.push(json!(text));
         self.candidates.push(json!({ "clause": text, "tools": scored }));
         let waits = Vec::new();
+        let mut left_over = broad.left_over(part);
+        if self.profiles[part.tool].acts() {
+            let problem = |words| (text.clone(), Problem::Leftover { words });
+            self.problems.extend(std::mem::take(&mut left_over).into_iter().map(problem));
+        }
         for reading in &part.calls {
             if self.steps.len() >= STEPS {
                 self.problems.push((text, Problem::TooMany));
@@ -346,45 +438,101 @@ impl<'a> Planning<'a> {
                 broad::recall(&mut reading, &self.profiles[part.tool].frame().slots, &self.memory);
             }
             self.confidence = self.confidence.min(reading.confidence);
-            let filled = self.filled(part.tool, reading);
+            let ignored = std::mem::take(&mut left_over);
+            let filled = Filled { ignored, ..self.filled(part.tool, reading) };
             self.step(&clause, part.tool, filled, &waits);
         }
     }
 
-    /// Returns whether a plan that was made of what words may be worth is one to offer.
-    pub(super) fn is_likely(&self, broad: &Broad<'_>, parts: &[Part], strict: &Self) -> bool {
-        // What makes or changes things that refer to each other is done by grammar or not at all,
-        // and an order that is given twice is no order for one call.
-        let is_safe = |part: &Part| {
-            let profile = &self.profiles[part.tool];
-            let asked = strict.verbs.iter().filter(|it| profile.verbs.first() == Some(it)).count();
-            let calls = parts.iter().filter(|it| it.tool == part.tool).map(|it| it.calls.len());
-            let makes = matches!(
-                profile.family,
-                Some(Family::Create | Family::Update | Family::Delete | Family::Send)
-            );
-            // A call that takes nothing needs a word that asks for it.
-            let is_asked = |verb: &String| {
-                profile.verbs.contains(verb)
-                    || profile.family.is_some_and(|it| words::families(verb).contains(&it))
-            };
-            let is_told = part.calls.iter().all(|it| !it.parameters.is_empty());
-            (is_told || strict.verbs.iter().any(is_asked))
-                && !(makes && profile.has_references())
-                && asked <= calls.sum::<usize>().max(1)
-        };
-        let is_filled = !self.steps.is_empty() && self.problems.is_empty();
+    /// Returns why a plan that was made of what words may be worth is none to offer, if it is not.
+    pub(super) fn doubt(
+        &self,
+        broad: &Broad<'_>,
+        parts: &[Part],
+        strict: &Self,
+    ) -> Option<&'static str> {
+        let acts = parts.iter().any(|it| self.profiles[it.tool].acts());
         let is_told = self.steps.iter().all(|it| {
             it.1.parameters.as_ref().and_then(Value::as_object).is_some_and(|it| !it.is_empty())
         });
-        let needed = if is_told { EXPLAINED } else { WHOLLY };
+        let sure = if acts { CAREFUL } else { broad::CONFIDENCE };
+        let needed = if is_told && !acts { EXPLAINED } else { WHOLLY };
         let calls: usize = parts.iter().map(|it| it.calls.len()).sum();
-        let is_whole = strict.strange == 0 || calls > strict.steps.len();
-        is_filled
-            && is_whole
-            && parts.iter().all(is_safe)
-            && self.confidence >= broad::CONFIDENCE
-            && broad.explained(parts) >= needed
+        if self.steps.is_empty() {
+            return Some("no tool has words of the query");
+        }
+        if !self.problems.is_empty() {
+            return Some("something is missing or left over");
+        }
+        if strict.strange > 0 && calls <= strict.steps.len() {
+            return Some("an order is not understood");
+        }
+        if !parts.iter().all(|it| self.is_safe(broad, it, parts, strict)) {
+            return Some("a tool that makes or changes things is not ordered by its own verb");
+        }
+        if self.confidence < sure {
+            return Some("a parameter is not sure enough");
+        }
+        (broad.explained(parts) < needed).then_some("too little of the query is explained")
+    }
+
+    /// Returns whether a part may be carried out on evidence.
+    ///
+    /// What makes or changes things that refer to each other is done by grammar or not at all, and
+    /// an order that is given twice is no order for one call.
+    fn is_safe(&self, broad: &Broad<'_>, part: &Part, parts: &[Part], strict: &Self) -> bool {
+        let profile = &self.profiles[part.tool];
+        let asked = strict.verbs.iter().filter(|it| profile.verbs.first() == Some(it)).count();
+        let calls = parts.iter().filter(|it| it.tool == part.tool).map(|it| it.calls.len());
+        let makes = matches!(
+            profile.family,
+            Some(Family::Create | Family::Update | Family::Delete | Family::Send)
+        );
+        // A call that takes nothing needs a word that asks for it.
+        let is_asked = |verb: &String| {
+            profile.verbs.contains(verb)
+                || profile.family.is_some_and(|it| words::families(verb).contains(&it))
+        };
+        let is_told = part.calls.iter().all(|it| !it.parameters.is_empty());
+        (is_told || strict.verbs.iter().any(is_asked))
+            && !(makes && profile.has_references())
+            && (!profile.acts() || broad.is_ordered(part))
+            && asked <= calls.sum::<usize>().max(1)
+    }
+
+    /// Adds what no call of the parts answers.
+    pub(super) fn unanswered(&mut self, words: String) {
+        self.problems.push((words.clone(), Problem::Leftover { words }));
+    }
+
+    /// Returns whether what was said is no order for a tool that acts.
+    pub(super) fn is_refused(&self) -> bool {
+        self.problems.iter().any(|it| matches!(it.1, Problem::NoOrder { .. }))
+    }
+
+    /// Returns the tools of the steps.
+    pub(super) fn called(&self) -> Vec<&'a Profile> {
+        self.tools.iter().map(|it| &self.profiles[*it]).collect()
+    }
+
+    /// Keeps what the evidence came to, and why that is not enough.
+    pub(super) fn decline(&mut self, other: Self, why: &str) {
+        let problems: Vec<Value> =
+            other.problems.iter().take(PROBLEMS).map(|it| json!(it.1.explain(&it.0))).collect();
+        self.declined = Some(json!({
+            "candidates": other.candidates,
+            "declined": why,
+            "confidence": hundredths(other.confidence),
+            "problems": problems,
+        }));
+    }
+
+    /// Says that words which deny something were left out.
+    pub(super) fn leave_out(&mut self, said: &str) {
+        let message = format!("`{said}` denies something and is left out");
+        let help = "say only what is wanted, or put what is only text between quotation marks";
+        self.warnings
+            .push(Diagnostic::warning("plan.ignored_words", "tools", message).with_help(help));
     }
 
     fn filled(&self, tool: usize, reading: Reading) -> Filled {
@@ -422,17 +570,20 @@ impl<'a> Planning<'a> {
     }
 
     /// Returns the id that a step of a tool gets: the tool's name, else `name_2`, `name_3`, ….
-    fn free_id(&self, name: &str) -> String {
+    fn free_id(&mut self, name: &str) -> String {
         let base: String = name
             .chars()
             .take(STEP_ID_LEN - SUFFIX_LEN)
             .map(|it| if is_step_id_char(it) { it } else { '_' })
             .collect();
-        let is_free = |id: &String| {
-            !RESERVED_STEP_IDS.contains(&id.as_str()) && self.steps.iter().all(|it| it.0 != *id)
-        };
-        let numbered = (2..=self.steps.len() + 2).map(|it| format!("{base}_{it}"));
-        std::iter::once(base.clone()).chain(numbered).find(is_free).unwrap_or(base)
+        let number = self.numbers.entry(base.clone()).or_insert(1);
+        loop {
+            let id = if *number == 1 { base.clone() } else { format!("{base}_{number}") };
+            *number += 1;
+            if !RESERVED_STEP_IDS.contains(&id.as_str()) && self.ids.insert(id.clone()) {
+                return id;
+            }
+        }
     }
 
     /// Returns the draft, or why there is none.
@@ -444,12 +595,18 @@ impl<'a> Planning<'a> {
         if !self.assumptions.is_empty() {
             notes.push(Note { kind: "assumptions", content: Value::Array(self.assumptions) });
         }
+        if let Some(content) = self.declined {
+            notes.push(Note { kind: "evidence", content });
+        }
         if !self.problems.is_empty() {
             return Err(no_plan(&self.problems, &self.nearest, self.profiles, notes));
         }
-        let names: Vec<Option<String>> = self.steps.iter().map(|(_, it)| it.name.clone()).collect();
+        let mut names: BTreeMap<Option<String>, usize> = BTreeMap::new();
+        for (_, step) in &self.steps {
+            *names.entry(step.name.clone()).or_default() += 1;
+        }
         let tools = self.steps.into_iter().map(|(id, step)| {
-            let is_repeated = names.iter().filter(|it| **it == step.name).count() > 1;
+            let is_repeated = names.get(&step.name).is_some_and(|it| *it > 1);
             let needs_id = is_repeated || step.name.as_ref() != Some(&id);
             DraftStep { id: needs_id.then_some(id), ..step }
         });

@@ -17,6 +17,8 @@ use super::{
 
 /// Bytes of a description that are read: what matters comes first.
 const DESCRIPTION_BYTES: usize = 1_024;
+/// The sets that are always there: their tools are called by their own verbs, never on a guess.
+const MACHINERY: &[&str] = &["flow", "ToolSet"];
 /// Examples that are read.
 const EXAMPLES: usize = 32;
 
@@ -102,6 +104,27 @@ impl Profile {
     pub(super) fn only_looks(&self) -> bool {
         self.tool.effect == Effect::Read
             || matches!(self.family, Some(Family::Get | Family::List | Family::Search))
+    }
+
+    /// Returns whether calling it may do something that was not wanted: it does not say that it only
+    /// looks, and its name does not either.
+    pub(super) fn acts(&self) -> bool {
+        !self.only_looks()
+    }
+
+    /// Returns whether a word is one by which an order for it begins.
+    pub(super) fn owns_verb(&self, stem: &str) -> bool {
+        let is_near = |it: &String| it == stem || stem.len() > 3 && it.starts_with(stem);
+        let of_family = |it: Family| words::families(stem).contains(&it);
+        self.verbs.iter().any(|it| it == stem)
+            || self.family.is_some_and(of_family)
+            || self.nouns.iter().chain(&self.others).any(is_near)
+            || self.examples.iter().any(|it| it.first().is_some_and(|it| it == stem))
+    }
+
+    /// Returns whether it is part of what carries plans out, not of what they are about.
+    pub(super) fn is_machinery(&self) -> bool {
+        MACHINERY.contains(&self.tool.set.as_str())
     }
 
     /// Returns whether what it makes is a thing with an identity, not a value.

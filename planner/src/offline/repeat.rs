@@ -6,7 +6,7 @@ use super::{
     assign::Given,
     fit::Text,
     span::{Said, Span},
-    token::Token,
+    token::{Kind, Token},
     words,
 };
 
@@ -59,7 +59,8 @@ fn add_labels(text: &Text<'_>, given: &Given, labels: &mut Labels, most: usize, 
     for span in 0..text.spans.len() {
         let it = &text.spans[span];
         let is_taken = labels.values().flatten().any(|at| text.spans[*at].overlaps(it));
-        if is_taken || it.is_wide != is_any_wide(text, labels, it) {
+        let is_range = labels.values().flatten().any(|at| ends_range(text, &text.spans[*at], it));
+        if is_taken || is_range || it.is_wide != is_any_wide(text, labels, it) {
             continue;
         }
         let expected = next_in_chain(text, labels, span);
@@ -91,6 +92,20 @@ fn add_labels(text: &Text<'_>, given: &Given, labels: &mut Labels, most: usize, 
             spans.sort_by_key(|it| text.spans[*it].from);
         }
     }
+}
+
+/// Returns whether two spans are the ends of one range: `between 5 and 10`, `from 5 to 10`.
+fn ends_range(text: &Text<'_>, a: &Span, b: &Span) -> bool {
+    let (a, b) = if a.from < b.from { (a, b) } else { (b, a) };
+    let is_measure = |it: &Span| matches!(it.said, Said::Number(_) | Said::Day(_));
+    let before = a.from.checked_sub(1).map(|it| &text.tokens[it]);
+    let between = text.tokens.get(a.to..b.from).unwrap_or_default();
+    let is_one = |word: &str| matches!(between, [one] if one.is(word));
+    is_measure(a)
+        && is_measure(b)
+        && before.is_some_and(|it| {
+            it.is("between") && is_one("and") || it.is("from") && (is_one("to") || is_one("until"))
+        })
 }
 
 /// Returns the slot that comes next where spans are said in turns: `3 and 4, 5 and 12`.
@@ -158,6 +173,24 @@ fn likeness(text: &Text<'_>, known: &[usize], first: usize, span: usize) -> Opti
         let (a, b) = (sign(text.tokens, &text.spans[*at]), sign(text.tokens, it));
         a.is_some() && a == b
     });
+    // `the bedroom to 20 and the kitchen to 18`: what stands behind both is the same.
+    let is_parallel = known.iter().any(|at| {
+        let a = &text.spans[*at];
+        let tie = |it: &Span| {
+            text.tokens
+                .get(it.to)
+                .filter(|it| it.kind == Kind::Word && words::is_preposition(&it.lower))
+        };
+        let begins = text.tokens[..it.from]
+            .iter()
+            .rev()
+            .find(|it| !words::is_determiner(&it.lower))
+            .is_some_and(Token::is_separator);
+        begins
+            && a.to < it.from
+            && tie(a).is_some_and(|a| tie(it).is_some_and(|b| a.lower == b.lower))
+    });
+    let same = same || is_parallel;
     let is_measured = matches!((&it.said, &text.spans[first].said), (Said::Number(a), Said::Number(b)) if a.unit.is_some() && a.unit == b.unit);
     match (same, is_phrase) {
         (true, _) => Some(1.2),
@@ -197,8 +230,10 @@ fn is_product(text: &Text<'_>, labels: &Labels, many: &[usize]) -> bool {
             .windows(2)
             .all(|it| is_joined(text.tokens, &text.spans[it[0]], &text.spans[it[1]]))
     });
-    let product: usize = many.iter().map(|it| labels[it].len()).product();
-    many.len() > 1 && are_lists && !has_said && product <= CALLS
+    let mut lengths = many.iter().map(|it| labels[it].len());
+    let product =
+        lengths.try_fold(1_usize, |all, it| all.checked_mul(it).filter(|it| *it <= CALLS));
+    many.len() > 1 && are_lists && !has_said && product.is_some()
 }
 
 fn product(labels: &Labels, many: &[usize]) -> Vec<BTreeMap<usize, usize>> {
@@ -215,6 +250,7 @@ fn product(labels: &Labels, many: &[usize]) -> Vec<BTreeMap<usize, usize>> {
                     set
                 })
             })
+            .take(CALLS)
             .collect();
     }
     sets

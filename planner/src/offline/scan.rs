@@ -5,13 +5,16 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{
+    amount,
     cue::{Cue, Cues},
+    describe::Described,
     explain::{self, Problem},
     memory::Memory,
     profile::{Profile, Vocabulary},
     property::{Property, Role},
     token::{Kind, Token},
-    value,
+    unit, value,
+    when::Form,
     words::{self, Family},
 };
 
@@ -203,9 +206,14 @@ impl<'a> Scan<'a> {
             Role::Url => of_kind(&[Kind::Url, Kind::Quoted]),
             Role::Path => of_kind(&[Kind::Path, Kind::Quoted]),
             Role::Date if it.is_strict => of_kind(&[Kind::Date]),
-            Role::Date if words_for_days(&token.lower) => Some(value::literal(&token.lower)),
+            Role::Date if words_for_days(&token.lower) => {
+                Form::of(&it.description).is_none().then(|| value::literal(&token.lower))
+            }
             Role::Date => of_kind(&[Kind::Date, Kind::Time, Kind::Quoted]),
-            Role::Number | Role::Integer => {
+            Role::Number | Role::Integer if value::number(token).is_some() => {
+                if let Some(read) = self.measured(property, at) {
+                    return read;
+                }
                 value::number(token).and_then(|number| value::typed_number(number, it.role))
             }
             Role::Id => value::id(it, token),
@@ -215,6 +223,22 @@ impl<'a> Scan<'a> {
         };
         let one = one.or_else(|| self.result_at(property, at));
         one.map(|value| (value, 1))
+    }
+
+    /// Returns the number at `at` in a parameter's own unit, where both have one: nothing where the
+    /// one cannot be told in the other.
+    fn measured(&self, property: usize, at: usize) -> Option<Option<(Value, usize)>> {
+        let it = self.property(property);
+        let (amount, len) = amount::read(self.scene.tokens, at)?;
+        let from = amount.unit?;
+        let name = words::split_identifier(&it.name);
+        let told = Described::read(&it.description).unit;
+        let to = told.or_else(|| unit::named(name.last()?))?;
+        if from.dimension != to.dimension || unit::is_vague(from) || unit::is_vague(to) {
+            return None;
+        }
+        let number = unit::convert(amount.number.as_f64()?, from, to).and_then(amount::whole);
+        Some(number.and_then(|it_is| value::typed_number(it_is, it.role)).map(|it| (it, len)))
     }
 
     /// Returns the template of an earlier result, where the words at `at` mean it.

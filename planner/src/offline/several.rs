@@ -12,6 +12,9 @@ use super::{
 /// Things that one clause may list.
 const ITEMS: usize = 256;
 
+/// Words that the clauses for them may have together.
+const COPIED: usize = 1 << 16;
+
 /// A listed thing: its words, and whether it brings its own address.
 struct Item {
     end: usize,
@@ -19,16 +22,17 @@ struct Item {
     is_id: bool,
 }
 
-/// Returns the clauses that a clause stands for: itself, or one for each thing that it lists.
-pub(super) fn expand(clause: Clause, ask: &Ask, profile: &Profile) -> Vec<Clause> {
+/// Returns the clauses that a clause stands for: itself, or one for each thing that it lists;
+/// nothing where it lists more than people do.
+pub(super) fn expand(clause: Clause, ask: &Ask, profile: &Profile) -> Option<Vec<Clause>> {
     if matches!(profile.family, Some(Family::List | Family::Search | Family::Send) | None) {
-        return vec![clause];
+        return Some(vec![clause]);
     }
     let tokens = &clause.tokens;
     let from = ask.after_object;
     let mut items: Vec<(usize, Item)> = Vec::new();
     let mut at = from;
-    while items.len() < ITEMS
+    while items.len() <= ITEMS
         && let Some(item) = item_at(tokens, at)
     {
         let end = item.end;
@@ -40,10 +44,12 @@ pub(super) fn expand(clause: Clause, ask: &Ask, profile: &Profile) -> Vec<Clause
         at = next;
     }
     if items.len() < 2 || !is_listing(&items, ask, profile) {
-        return vec![clause];
+        return Some(vec![clause]);
     }
     let rest = items.last().map_or(from, |(_, it)| it.end);
-    distribute(&clause, &items, from, rest)
+    let copied = items.len() * (from + tokens.len() - rest);
+    let is_fit = items.len() <= ITEMS && copied <= COPIED;
+    is_fit.then(|| distribute(&clause, &items, from, rest))
 }
 
 /// Returns whether what is listed are things, and not the words of one name.

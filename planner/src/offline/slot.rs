@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use shared::tool::ToolDefinition;
+use shared::tool::{Effect, ToolDefinition};
 
 use super::{
     describe::{self, Described},
     property::{Property, Role},
-    unit::{self, Dimension},
+    unit::{self, Dimension, Unit},
     words,
 };
 
@@ -83,6 +83,8 @@ pub(super) struct Slot {
     pub(super) traits: Traits,
     /// What a number for it measures.
     pub(super) measures: Option<Dimension>,
+    /// The unit in which it wants a number, by its description or its name.
+    pub(super) unit: Option<&'static Unit>,
 }
 
 impl Slot {
@@ -121,7 +123,8 @@ impl Slot {
             })
             .or_else(|| parts.iter().rev().find_map(|it| unit::measured(it)));
         let traits = traits(&parts, &said, property);
-        Self { path, words, said, property: property.clone(), place, traits, measures }
+        let unit = said.unit.or_else(|| unit::named(parts.last()?));
+        Self { unit, path, words, said, property: property.clone(), place, traits, measures }
     }
 
     /// Returns whether several values go into it.
@@ -168,10 +171,10 @@ impl Slot {
 const PLACES: &str = "location city place country state region area destination origin address county town loc \
                       departure arrival pickup venue neighborhood continent";
 /// Names of parameters that take somebody.
-const PEOPLE: &str = "author artist actor player director scientist person user customer composer painter sculptor \
+const PEOPLE: &str = "author artist actor player director scientist person user customer composer painter \
                       character president leader owner recipient sender guest";
 /// Names of parameters that take letters and digits.
-const CODES: &str = "id code isbn docket sku symbol ticker zip zipcode";
+const CODES: &str = "id code isbn sku symbol ticker zip zipcode";
 /// Names of parameters that take days.
 const DAYS: &str = "date day when dates checkin checkout";
 
@@ -209,6 +212,10 @@ pub(super) struct Frame {
     pub(super) name: BTreeSet<String>,
     /// The stems of its description.
     pub(super) about: BTreeSet<String>,
+    /// The stems of what its slots' descriptions say and show.
+    pub(super) shown: BTreeSet<String>,
+    /// Whether calling it changes nothing, so that what nobody said may be assumed.
+    pub(super) is_read: bool,
     /// How many slots have a word in their names or descriptions.
     shared: BTreeMap<String, u32>,
 }
@@ -228,8 +235,11 @@ impl Frame {
             }
         }
         let described = Described::read(&tool.description);
+        let shown = slots.iter().flat_map(|it| it.said.stems()).cloned().collect();
         Self {
             slots,
+            shown,
+            is_read: tool.effect == Effect::Read,
             name: describe::stems(tool.name.as_str()).into_iter().collect(),
             about: described.words,
             shared,

@@ -1,5 +1,7 @@
 //! The spans of words that may be values: numbers, days, quotations, names, codes, phrases, lists.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 
 use super::{
@@ -117,6 +119,9 @@ pub(super) struct Reader<'a> {
 impl Reader<'_> {
     /// Adds a span.
     pub(super) fn push(&mut self, from: usize, to: usize, said: Said) {
+        if self.spans.len() >= SPANS {
+            return;
+        }
         let Some(text) = value::text(self.query, &self.tokens[from..to]) else { return };
         let text = match said {
             Said::Name | Said::Phrase { .. } => {
@@ -173,6 +178,7 @@ impl Reader<'_> {
 
     /// Finds the values that slots list, wherever they are said.
     fn choices(&mut self) {
+        let places = self.places();
         for (slot, it) in self.frame.slots.iter().enumerate() {
             let listed: Vec<(Value, Vec<Vec<String>>)> = if it.role() == Role::Enum {
                 let text = |it: &Value| it.as_str().map_or_else(|| it.to_string(), str::to_owned);
@@ -193,14 +199,37 @@ impl Reader<'_> {
                 Vec::new()
             };
             for (value, said) in listed.into_iter().take(64) {
-                self.choice(slot, &value, &said);
+                self.choice(slot, &value, &said, &places);
             }
         }
     }
 
-    fn choice(&mut self, slot: usize, value: &Value, said: &[Vec<String>]) {
+    /// Returns where the words stand that begin with some letters: all that can say a value.
+    fn places(&self) -> BTreeMap<String, Vec<usize>> {
+        let mut places: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (at, token) in self.tokens.iter().enumerate() {
+            let own = [token.stem.clone(), token.lower.clone()];
+            let keys: BTreeSet<String> =
+                own.iter().chain(stems(&token.value).first()).map(|it| beginning(it)).collect();
+            for key in keys {
+                places.entry(key).or_default().push(at);
+            }
+        }
+        places
+    }
+
+    fn choice(
+        &mut self,
+        slot: usize,
+        value: &Value,
+        said: &[Vec<String>],
+        places: &BTreeMap<String, Vec<usize>>,
+    ) {
         let tokens = self.tokens;
-        for at in 0..tokens.len() {
+        let firsts = said.iter().filter_map(|it| it.first()).map(|it| beginning(it));
+        let near: BTreeSet<usize> =
+            firsts.filter_map(|it| places.get(&it)).flatten().copied().collect();
+        for at in near {
             for words in said {
                 let is_tiny = words.iter().map(String::len).sum::<usize>() < 2;
                 if words.is_empty() || is_tiny && tokens[at].kind != Kind::Quoted {
@@ -294,6 +323,11 @@ impl Reader<'_> {
         };
         between.iter().all(is_idle) && between.iter().any(|it| it.is_separator() || it.is("or"))
     }
+}
+
+/// Returns the letters that a word shares with all that are nearly it.
+fn beginning(word: &str) -> String {
+    word.chars().take(3).collect()
 }
 
 /// Returns whether letters and digits stand together as in an identifier.

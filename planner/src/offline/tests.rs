@@ -7,6 +7,7 @@
 )]
 mod blog;
 mod limits;
+mod orders;
 #[expect(
     clippy::needless_raw_string_hashes,
     clippy::too_many_lines,

@@ -86,11 +86,13 @@ impl Token {
 pub(super) fn tokens(query: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut at = 0;
+    // What opens and never closes is looked for once.
+    let mut unclosed: Vec<char> = Vec::new();
     while let Some(char) = query[at..].chars().next() {
         let next = at + char.len_utf8();
         if char == '\n' {
             tokens.push(Token::new(Kind::Mark, (at, next), "\n"));
-        } else if let Some(end) = quotation(query, at, char) {
+        } else if let Some(end) = quotation(query, at, char, &mut unclosed) {
             let close = query[..end].chars().next_back().map_or(0, char::len_utf8);
             tokens.push(Token::new(Kind::Quoted, (at, end), &query[next..end - close]));
             at = end;
@@ -110,8 +112,9 @@ pub(super) fn tokens(query: &str) -> Vec<Token> {
     tokens
 }
 
-/// Returns where the quotation that opens here ends, if one does.
-fn quotation(query: &str, at: usize, open: char) -> Option<usize> {
+/// Returns where the quotation that opens here ends, if one does; what opens and never closes is
+/// remembered.
+fn quotation(query: &str, at: usize, open: char, unclosed: &mut Vec<char>) -> Option<usize> {
     let close = match open {
         '"' => '"',
         '“' => '”',
@@ -121,6 +124,9 @@ fn quotation(query: &str, at: usize, open: char) -> Option<usize> {
         '‘' => '’',
         _ => return None,
     };
+    if unclosed.contains(&open) {
+        return None;
+    }
     let from = at + open.len_utf8();
     let is_single = matches!(open, '\'' | '‘');
     let mut before = open;
@@ -133,6 +139,7 @@ fn quotation(query: &str, at: usize, open: char) -> Option<usize> {
         }
         before = char;
     }
+    unclosed.push(open);
     None
 }
 
@@ -148,7 +155,11 @@ fn chunk_end(query: &str, at: usize) -> usize {
             && bytes[here - 1].is_ascii_digit()
             && bytes.get(here + 1).is_some_and(u8::is_ascii_digit);
         let stops = match char {
-            ',' => !(is_between_digits && is_thousands(&rest[offset + 1..])),
+            ',' => {
+                let (before, behind) = (&rest[..offset], &rest[offset + 1..]);
+                let is_part = is_thousands(behind) || is_decimal_comma(before, behind);
+                !(is_between_digits && is_part)
+            }
             ':' => !is_url && !is_between_digits && !rest[offset..].starts_with(":\\"),
             '=' | '&' | '?' | '!' | '(' | '[' => !is_url,
             ';' | ')' | ']' | '<' | '>' | '"' | '“' | '”' | '«' | '»' => true,
@@ -170,6 +181,27 @@ fn chunk_end(query: &str, at: usize) -> usize {
 fn is_thousands(rest: &str) -> bool {
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     digits == 3
+}
+
+/// Returns whether a comma between digits is where a fraction begins: `1.000,50`, `2,5 kg`. Without
+/// dots before it or a unit behind it, it separates two numbers.
+fn is_decimal_comma(before: &str, behind: &str) -> bool {
+    let len = behind.bytes().take_while(u8::is_ascii_digit).count();
+    let rest = &behind[len..];
+    if !(1..=2).contains(&len)
+        || rest.starts_with([',', '.']) && rest[1..].starts_with(|it: char| it.is_ascii_digit())
+    {
+        return false;
+    }
+    let digits = before.trim_start_matches(['-', '+', '$', '€', '£']);
+    let mut groups = digits.split('.');
+    let is_number = digits.bytes().all(|it| it.is_ascii_digit() || it == b'.');
+    let is_first =
+        groups.next().is_some_and(|it| (1..=3).contains(&it.len()) || !digits.contains('.'));
+    let are_groups = groups.all(|it| it.len() == 3);
+    let word = rest.trim_start_matches(' ').split(char::is_whitespace).next().unwrap_or_default();
+    let has_unit = word != "in" && word != "a" && super::unit::find(word).is_some();
+    is_number && is_first && are_groups && (digits.contains('.') || has_unit)
 }
 
 fn is_url(text: &str) -> bool {
@@ -261,7 +293,12 @@ pub(super) fn number(text: &str) -> Option<serde_json::Number> {
     if !is_plain {
         return None;
     }
-    let plain = text.replace(',', "");
+    // `1,000.5` as most write it, `1.000,5` as others do.
+    let fraction = text.rsplit_once(',').filter(|it| !it.1.contains('.') && it.1.len() < 3);
+    let plain = match fraction {
+        Some((whole, rest)) if !whole.contains(',') => format!("{}.{rest}", whole.replace('.', "")),
+        _ => text.replace(',', ""),
+    };
     let plain = plain.strip_prefix('+').unwrap_or(&plain);
     if let Ok(whole) = plain.parse::<i64>() {
         return Some(whole.into());

@@ -239,15 +239,7 @@ const IDLE: &[&str] = &[
     "together",
     "both",
     "parallel",
-    "costing",
-    "costs",
-    "worth",
-    "units",
-    "unit",
-    "pieces",
     "'s",
-    "immediately",
-    "quickly",
     "again",
 ];
 

@@ -18,6 +18,7 @@ fn maths() -> Catalog {
         let mut tool = tool(name, what, json!({ "a!": number(), "b!": number() }));
         tool.output_schema =
             Some(json!({ "type": "object", "properties": { "result": { "type": "number" } } }));
+        tool.effect = Effect::Read;
         tool
     };
     let mut total = tool(
@@ -26,6 +27,7 @@ fn maths() -> Catalog {
         json!({ "numbers!": { "type": "array", "items": { "type": "number" } } }),
     );
     total.output_schema = Some(json!({ "type": "number" }));
+    total.effect = Effect::Read;
     catalog(vec![
         of("add", "Add two numbers."),
         of("subtract", "Subtract the second number from the first."),
@@ -221,8 +223,8 @@ fn maths_chain() {
         &tools,
         "calculate the square root of 9",
         expect![[r#"
-            no plan: no tool fits `calculate the square root of 9`: begin the clause with what to do and what with, as in the nearest tools' names (nearest tools: `add`, `subtract`, `multiply`, `divide`, `average`)
-            nearest: add subtract multiply divide average
+            no plan: no tool fits `calculate the square root of 9`: begin the clause with what to do and what with, as in the nearest tools' names
+            nearest: 
         "#]],
     );
 }
@@ -641,9 +643,9 @@ fn more_maths() {
         &tools,
         "what is 3 plus 4?",
         expect![[r#"
-        no plan: no tool fits `what is 3 plus 4`: begin the clause with what to do and what with, as in the nearest tools' names (nearest tools: `add`, `subtract`, `multiply`, `divide`, `average`)
-        nearest: add subtract multiply divide average
-    "#]],
+            no plan: no tool fits `what is 3 plus 4`: begin the clause with what to do and what with, as in the nearest tools' names
+            nearest: 
+        "#]],
     );
     check(
         &tools,

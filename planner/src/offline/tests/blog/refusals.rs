@@ -35,8 +35,8 @@ fn refusals() {
         &tools,
         "Create author Alice with email a@x.io. Frobnicate everything.",
         expect![[r#"
-            no plan: no tool fits `Frobnicate everything`: begin the clause with what to do and what with, as in the nearest tools' names (nearest tools: `createAuthor`, `getAuthor`, `updateAuthor`, `deleteAuthor`, `listAuthors`)
-            nearest: createAuthor getAuthor updateAuthor deleteAuthor listAuthors
+            no plan: no tool fits `Frobnicate everything`: begin the clause with what to do and what with, as in the nearest tools' names
+            nearest: 
         "#]],
     );
     check(
