@@ -69,8 +69,7 @@ use crate::{
 
 /// What would log codes, tokens, whole messages, and what providers answer, of which some repeat the
 /// key: whatever is asked for.
-const NEVER_LOGGED: [&str; 3] =
-    ["rmcp::transport::auth=info", "rmcp::service=debug", "genai=off"];
+const NEVER_LOGGED: [&str; 3] = ["rmcp::transport::auth=info", "rmcp::service=debug", "genai=off"];
 
 /// How a command ended, as the status of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,10 +22,7 @@ use executor::{
 use serde_json::{Value, json};
 use shared::tool::ToolError;
 use tempfile::TempDir;
-use tests::{
-    binary::faber,
-    toolset::Connected,
-};
+use tests::{binary::faber, toolset::Connected};
 
 /// The tools of the system, confined to a folder of their own.
 struct World {
