@@ -250,6 +250,10 @@ export const CODES: Record<string, readonly [string, string]> = {
     "the token's role does not allow this, the plan or call uses a tool that is not among its tools, a toolset that is to be added names a secret that it may not, or the server has no tokens and you are on another machine",
     "use another token, or change access in the server's configuration"
   ],
+  "LOGIN_REFUSED": [
+    "only of faber login: whoever grants tokens for an MCP server, or the person, said no, or nobody came back in time",
+    "do what the message says; see logging in"
+  ],
   "STORE_UNAVAILABLE": [
     "the store cannot be reached, or did not answer in time; a write may still have happened",
     "try again, with the same idempotencyKey if it starts an execution"
