@@ -257,10 +257,10 @@ mod tests {
                   "executions": [] },
             ]),
             80,
-            expect![[r#"
+            expect![[r"
                 REQUEST          STATE   CREATED              TOOK   QUERY
                 req_1_aaaaaaaaa  FAILED  2026-01-01 00:00:00  2.5 s  pay the ␛[2J bill
-                req_1_bbbbbbbbb          2026-01-02 00:00:00         a query that is far too lo…"#]],
+                req_1_bbbbbbbbb          2026-01-02 00:00:00         a query that is far too lo…"]],
         );
         let mut execution = times;
         execution["executionId"] = json!("exec_1_aaaaaaaaa");
@@ -271,9 +271,9 @@ mod tests {
             &EXECUTIONS,
             json!([execution]),
             120,
-            expect![[r#"
+            expect![[r"
             EXECUTION         STATE      STEPS  CREATED              TOOK   PLAN
-            exec_1_aaaaaaaaa  COMPLETED  3/4    2026-01-01 00:00:00  2.5 s  plan_1_aaaaaaaaa"#]],
+            exec_1_aaaaaaaaa  COMPLETED  3/4    2026-01-01 00:00:00  2.5 s  plan_1_aaaaaaaaa"]],
         );
         let plan = json!({ "planId": "plan_1_aaaaaaaaa", "version": 2, "executionOrder": ["a"],
             "createdAt": "2026-01-01T00:00:00Z", "query": "pay" });
@@ -281,9 +281,9 @@ mod tests {
             &PLANS,
             json!([plan]),
             120,
-            expect![[r#"
+            expect![[r"
             PLAN              VERSION  STEPS  CREATED              QUERY
-            plan_1_aaaaaaaaa  2        1      2026-01-01 00:00:00  pay"#]],
+            plan_1_aaaaaaaaa  2        1      2026-01-01 00:00:00  pay"]],
         );
     }
 }

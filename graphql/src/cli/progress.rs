@@ -48,15 +48,15 @@ impl Progress {
 
     /// Tells something.
     pub(super) fn tell(&mut self, news: &News, n_over: usize) {
-        let line = line(news, self.width, self.screen.err);
+        let told = line(news, self.width, self.screen.err);
         match &self.live {
             Some(live) => {
                 live.stage.lock().unwrap_or_else(PoisonError::into_inner).tell(news, n_over);
-                if let (News::Note(_), Some(line)) = (news, line) {
+                if let (News::Note(_), Some(line)) = (news, told) {
                     live.bar.println(self.screen.err.drawn(&line));
                 }
             }
-            None => line.into_iter().for_each(|it| self.screen.say(&it)),
+            None => told.into_iter().for_each(|it| self.screen.say(&it)),
         }
     }
 

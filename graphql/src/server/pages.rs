@@ -40,7 +40,7 @@ pub(super) fn router<E: Executor>(app: Arc<App<E>>, gate: Gate) -> Router {
         .route("/health/ready", get(ready::<E>))
         .route("/metrics", get(metrics::<E>))
         .with_state(app)
-        .fallback(move |request| nothing_here(elsewhere, request))
+        .fallback(async move |request: Request| nothing_here(elsewhere, &request))
         .merge(pages)
         .merge(members)
         .layer(middleware::from_fn_with_state(Arc::new(gate), guard))
@@ -80,7 +80,7 @@ async fn metrics<E: Executor>(
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text))
 }
 
-async fn nothing_here(elsewhere: Elsewhere, request: Request) -> Response {
+fn nothing_here(elsewhere: Elsewhere, request: &Request) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let answer = if reads { elsewhere(request.uri(), request.headers()) } else { None };
     answer.unwrap_or_else(|| {

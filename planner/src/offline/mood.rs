@@ -22,6 +22,18 @@ const SHOWN: usize = 8;
 /// How far behind a denial the name of the flag stands that it denies.
 const FLAG: usize = 3;
 
+/// Words by which an order is denied: `do not`.
+const MODALS: [&str; 11] =
+    ["do", "does", "did", "should", "must", "can", "could", "would", "will", "may", "shall"];
+/// Words behind a `not` that denies no order, but compares.
+const COMPARISONS: [&str; 10] =
+    ["only", "more", "less", "later", "earlier", "fewer", "longer", "exceeding", "over", "under"];
+/// Verbs that end something.
+const ENDS: [&str; 14] = [
+    "undo", "revert", "reverse", "rollback", "cancel", "stop", "avoid", "prevent", "refrain",
+    "abort", "skip", "forget", "ignore", "halt",
+];
+
 /// Why words are no order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {
@@ -206,9 +218,8 @@ impl Reader<'_> {
                 matches!(next, "would" | "'d") && matches!(self.word(at + 2), "like" | "love");
             let len = match word {
                 "can" | "could" | "would" | "will" if next == "you" => 2,
-                "i" | "we" if wants => 2,
                 "i" | "we" if would => 3,
-                "i'd" | "we'd" if wants => 2,
+                "i" | "we" | "i'd" | "we'd" if wants => 2,
                 "let" if next == "us" => 2,
                 "let's" | "lets" => 1,
                 _ => 0,
@@ -308,25 +319,11 @@ impl Reader<'_> {
         }
         let before = at.checked_sub(1).map_or("", |it| self.word(it));
         let (begin, _) = if is_head { self.politeness(at) } else { (at, false) };
-        let is_modal = |word: &str| {
-            matches!(
-                word,
-                "do" | "does"
-                    | "did"
-                    | "should"
-                    | "must"
-                    | "can"
-                    | "could"
-                    | "would"
-                    | "will"
-                    | "may"
-                    | "shall"
-            )
-        };
         let is_contracted =
             word.ends_with("n't") || matches!(word, "dont" | "doesnt" | "cannot" | "wont");
-        let is_forbidden =
-            is_contracted || word == "never" || word == "not" && (is_modal(before) || next == "to");
+        let is_forbidden = is_contracted
+            || word == "never"
+            || word == "not" && (MODALS.contains(&before) || next == "to");
         if is_forbidden {
             // `I don't know` denies no order, and neither does a text that goes on.
             let verb = if word == "not" && next == "to" { at + 2 } else { at + 1 };
@@ -334,7 +331,7 @@ impl Reader<'_> {
             if is_text && !self.is_verb(verb) {
                 return None;
             }
-            let start = if word == "not" && is_modal(before) { at - 1 } else { at };
+            let start = if word == "not" && MODALS.contains(&before) { at - 1 } else { at };
             let start = if wants && start > 0 { start - 1 } else { start };
             let cut = (is_head || wants || before == "but" || self.is_verb(verb))
                 .then(|| start..self.clause_end(at + 1, to));
@@ -347,19 +344,7 @@ impl Reader<'_> {
             (word, next),
             ("other" | "rather", "than") | ("instead", "of") | ("apart", "from") | ("but", "not")
         );
-        let is_comparison = matches!(
-            next,
-            "only"
-                | "more"
-                | "less"
-                | "later"
-                | "earlier"
-                | "fewer"
-                | "longer"
-                | "exceeding"
-                | "over"
-                | "under"
-        );
+        let is_comparison = COMPARISONS.contains(&next);
         let is_not = word == "not" && before != "but" && !is_comparison;
         let is_without = matches!(word, "without" | "except" | "excluding" | "neither" | "nor");
         let is_no = word == "no" && !is_comparison && self.is_no(at);
@@ -375,10 +360,7 @@ impl Reader<'_> {
             return Some((Mood::Denied, Excuse::Flag(stems), cut));
         }
         let begin = self.tokens.get(begin)?;
-        let ends = "undo revert reverse rollback cancel stop avoid prevent refrain abort skip forget ignore halt";
-        let is_end = is_head
-            && begin.kind == Kind::Word
-            && ends.split_whitespace().any(|it| it == begin.lower);
+        let is_end = is_head && begin.kind == Kind::Word && ENDS.contains(&begin.lower.as_str());
         is_end.then(|| (Mood::Denied, Excuse::Verb(begin.stem.clone()), None))
     }
 

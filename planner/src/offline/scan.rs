@@ -52,6 +52,16 @@ pub(super) struct Scan<'a> {
     pub(super) topic: Option<String>,
 }
 
+/// What a number is, for a parameter that has a unit.
+enum Measured {
+    /// It has no unit, or one that says nothing here: it stands as it is.
+    Bare,
+    /// It was told in the parameter's own unit, by so many words.
+    Own(Value, usize),
+    /// It cannot be told in that unit.
+    Foreign,
+}
+
 impl<'a> Scan<'a> {
     /// Reads a clause from `from` on.
     pub(super) fn read(scene: Scene<'a>, from: usize) -> Self {
@@ -211,8 +221,10 @@ impl<'a> Scan<'a> {
             }
             Role::Date => of_kind(&[Kind::Date, Kind::Time, Kind::Quoted]),
             Role::Number | Role::Integer if value::number(token).is_some() => {
-                if let Some(read) = self.measured(property, at) {
-                    return read;
+                match self.measured(property, at) {
+                    Measured::Own(value, len) => return Some((value, len)),
+                    Measured::Foreign => return None,
+                    Measured::Bare => (),
                 }
                 value::number(token).and_then(|number| value::typed_number(number, it.role))
             }
@@ -225,20 +237,25 @@ impl<'a> Scan<'a> {
         one.map(|value| (value, 1))
     }
 
-    /// Returns the number at `at` in a parameter's own unit, where both have one: nothing where the
-    /// one cannot be told in the other.
-    fn measured(&self, property: usize, at: usize) -> Option<Option<(Value, usize)>> {
+    /// Returns the number at `at` in a parameter's own unit.
+    fn measured(&self, property: usize, at: usize) -> Measured {
         let it = self.property(property);
-        let (amount, len) = amount::read(self.scene.tokens, at)?;
-        let from = amount.unit?;
-        let name = words::split_identifier(&it.name);
-        let told = Described::read(&it.description).unit;
-        let to = told.or_else(|| unit::named(name.last()?))?;
+        let units = || {
+            let (amount, len) = amount::read(self.scene.tokens, at)?;
+            let name = words::split_identifier(&it.name);
+            let told = Described::read(&it.description).unit;
+            let to = told.or_else(|| unit::named(name.last()?))?;
+            Some((amount.number.as_f64()?, amount.unit?, to, len))
+        };
+        let Some((number, from, to, len)) = units() else { return Measured::Bare };
         if from.dimension != to.dimension || unit::is_vague(from) || unit::is_vague(to) {
-            return None;
+            return Measured::Bare;
         }
-        let number = unit::convert(amount.number.as_f64()?, from, to).and_then(amount::whole);
-        Some(number.and_then(|it_is| value::typed_number(it_is, it.role)).map(|it| (it, len)))
+        let number = unit::convert(number, from, to).and_then(amount::whole);
+        match number.and_then(|number| value::typed_number(number, it.role)) {
+            Some(value) => Measured::Own(value, len),
+            None => Measured::Foreign,
+        }
     }
 
     /// Returns the template of an earlier result, where the words at `at` mean it.

@@ -52,7 +52,10 @@ async fn on_a_terminal(home: &Home, arguments: &[&str]) -> String {
 fn ascii(value: &Value) -> String {
     let escaped = |it: char| match it {
         ' '..='~' => it.to_string(),
-        it => it.encode_utf16(&mut [0; 2]).iter().map(|it| format!("\\u{it:04x}")).collect(),
+        it => it
+            .encode_utf16(&mut [0; 2])
+            .iter()
+            .fold(String::new(), |text, it| format!("{text}\\u{it:04x}")),
     };
     value.to_string().chars().map(escaped).collect()
 }

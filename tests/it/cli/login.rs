@@ -66,7 +66,7 @@ impl World {
         let output = timeout(PATIENCE, command.output()).await;
         let output = output.unwrap_or_else(|_| panic!("{arguments:?} does not end")).unwrap();
         let (out, err) = (text(&output.stdout), text(&output.stderr));
-        self.printed += &format!("{out}\n{err}\n");
+        self.printed.extend([out.as_str(), "\n", err.as_str(), "\n"]);
         Ended { status: output.status.code().unwrap_or(-1), out, err }
     }
 

@@ -234,10 +234,10 @@ mod tests {
             }
             for mode in [0o4755, 0o2755, 0o6000] {
                 assert_eq!(chmod(mode), Err(ErrorKind::PermissionDenied), "{mode:o}");
-                let made = make("made", mode, libc::O_CREAT).map(drop);
-                assert_eq!(made, Err(ErrorKind::PermissionDenied), "{mode:o}");
-                let made = make(".", mode, libc::O_TMPFILE).map(drop);
-                assert_eq!(made, Err(ErrorKind::PermissionDenied), "{mode:o}");
+                let opened = make("made", mode, libc::O_CREAT).map(drop);
+                assert_eq!(opened, Err(ErrorKind::PermissionDenied), "{mode:o}");
+                let opened = make(".", mode, libc::O_TMPFILE).map(drop);
+                assert_eq!(opened, Err(ErrorKind::PermissionDenied), "{mode:o}");
             }
             make("made", 0o644, libc::O_CREAT).unwrap();
             // Who makes nothing has a mode that says nothing.

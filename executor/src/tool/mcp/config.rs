@@ -57,7 +57,7 @@ pub struct McpHttp {
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, Text>,
     /// How it is told who calls, where that is by OAuth.
-    pub(crate) auth: Option<OAuth>,
+    pub(crate) auth: Option<Box<OAuth>>,
     /// The folders that the server is told to work in.
     #[serde(default)]
     pub(crate) roots: Vec<PathBuf>,
@@ -102,7 +102,7 @@ impl TryFrom<Map<String, Value>> for McpServer {
 impl McpHttp {
     /// Returns how it is told who calls, where that is by OAuth.
     pub fn auth(&self) -> Option<&OAuth> {
-        self.auth.as_ref()
+        self.auth.as_deref()
     }
 
     /// Says what does not go with `auth`.
@@ -123,7 +123,7 @@ impl McpServer {
     pub(crate) fn secrets(&self) -> Vec<&str> {
         let (texts, auth) = match self {
             Self::Command(it) => (&it.env, None),
-            Self::Http(it) => (&it.headers, it.auth.as_ref()),
+            Self::Http(it) => (&it.headers, it.auth.as_deref()),
         };
         let granted = auth.into_iter().flat_map(OAuth::secrets);
         texts.values().filter_map(Text::secret).chain(granted).collect()

@@ -45,6 +45,7 @@ type Came = (String, Reply);
 pub(super) struct Reply(oneshot::Sender<String>);
 
 /// What a browser is shown.
+#[derive(Clone, Copy)]
 pub(super) enum Page<'a> {
     Done(&'a str),
     Failed(&'a str),
@@ -81,8 +82,8 @@ impl Callback {
     /// Begins to listen.
     pub(super) fn serve(listener: TcpListener) -> io::Result<Self> {
         let origin = format!("http://{}", listener.local_addr()?);
-        let (come, came) = mpsc::channel(WAITING);
-        let routes = Router::new().route(PATH, get(back)).with_state((origin.clone(), come));
+        let (sender, came) = mpsc::channel(WAITING);
+        let routes = Router::new().route(PATH, get(back)).with_state((origin.clone(), sender));
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
         let mut tasks = JoinSet::new();

@@ -290,7 +290,7 @@ fn of_what_was_never_executed() {
         "transcript": [{ "kind": "error",
             "content": { "code": "NO_PLAN_FOUND", "message": "no tool fits `dance`" } }],
     });
-    expect![[r#"
+    expect![[r"
         NO PLAN  req_1_aaaaaaaaa
           query    dance
 
@@ -301,11 +301,11 @@ fn of_what_was_never_executed() {
           error
 
         Next
-          faber debug req_1_aaaaaaaaa --full"#]]
+          faber debug req_1_aaaaaaaaa --full"]]
     .assert_eq(&report(&request, None, Paint::new(false)));
     request["transcript"] = json!([]);
     request["plans"] = json!([{ "planId": "plan_1_aaaaaaaaa", "version": 1, "planner": "offline", "tools": [{}] }]);
-    expect![[r#"
+    expect![[r"
         NOT EXECUTED  req_1_aaaaaaaaa
           query    dance
 
@@ -314,6 +314,6 @@ fn of_what_was_never_executed() {
 
         Next
           faber execute plan_1_aaaaaaaaa
-          faber debug req_1_aaaaaaaaa --full"#]]
+          faber debug req_1_aaaaaaaaa --full"]]
     .assert_eq(&report(&request, None, Paint::new(false)));
 }

@@ -72,7 +72,7 @@ impl Draw<'_> {
                 lines.push(self.fold(&steps[at..at + folded]));
             } else {
                 lines.push(self.line(steps[at]));
-                lines.extend(self.items(steps[at]));
+                lines.extend(Self::items(steps[at]));
             }
             at += folded.max(1);
         }
@@ -166,7 +166,7 @@ impl Draw<'_> {
     }
 
     /// Tells the items of a list that did not just succeed.
-    fn items(&self, step: &Value) -> Vec<String> {
+    fn items(step: &Value) -> Vec<String> {
         let is_plain = |it: &&Value| {
             matches!(
                 it["state"].as_str(),

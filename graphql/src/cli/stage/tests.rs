@@ -66,17 +66,17 @@ fn check(drawn: String, expected: Expect) {
 fn every_step_of_a_short_plan_has_a_line() {
     check(
         draw(&plan(), WINDOW, &[], 0.0),
-        expect![[r#"
+        expect![[r"
           1 · read
             · flaky
           2 · each
             · pay
             · sub
-          3 · end"#]],
+          3 · end"]],
     );
     check(
         draw(&plan(), WINDOW, &events(), 1.5),
-        expect![[r#"
+        expect![[r"
           1 ✓ read   500 ms
             ↻ flaky  attempt 2 of 4 in 1.5 s  tool.failed: upstream said 503⏎and ␛[2J …
           2 ⠇ each   1.0 s  ░░░░░░░░░░░░░░░░ 1/300
@@ -84,7 +84,7 @@ fn every_step_of_a_short_plan_has_a_line() {
             ? pay    waits for approval  faber approve exec_1_aaaaaaaaa pay
             ⠇ sub    500 ms
           3 · end
-        ████░░░░░░░░░░░░░░░░░░░░ 1/6 steps  1.5 s"#]],
+        ████░░░░░░░░░░░░░░░░░░░░ 1/6 steps  1.5 s"]],
     );
     let mut more = events();
     more.extend([
@@ -107,7 +107,7 @@ fn every_step_of_a_short_plan_has_a_line() {
     ]);
     check(
         draw(&plan(), WINDOW, &more, 4.0),
-        expect![[r#"
+        expect![[r"
           1 ✓ read   500 ms
             ✓ flaky  500 ms
           2 ✗ each   3.5 s  tool.failed
@@ -115,7 +115,7 @@ fn every_step_of_a_short_plan_has_a_line() {
             ✗ pay    step.rejected
             ○ sub    3.0 s  cancelled
           3 ○ end    skipped
-        ████████████████████████ 6/6 steps  4.0 s"#]],
+        ████████████████████████ 6/6 steps  4.0 s"]],
     );
 }
 
@@ -123,13 +123,13 @@ fn every_step_of_a_short_plan_has_a_line() {
 fn a_small_window_has_what_matters() {
     check(
         draw(&plan(), Size { lines: 7, columns: 60 }, &events(), 1.5),
-        expect![[r#"
+        expect![[r"
             ↻ flaky  attempt 2 of 4 in 1.5 s  tool.failed: upstrea…
           2 ⠇ each   1.0 s  ░░░░░░░░░░░░░░░░ 1/300
               ✗ each[7]  tool.failed
             ? pay    waits for approval  faber approve exec_1_aaaa…
             … and 3 more
-        ████░░░░░░░░░░░░░░░░░░░░ 1/6 steps  1.5 s"#]],
+        ████░░░░░░░░░░░░░░░░░░░░ 1/6 steps  1.5 s"]],
     );
 }
 
@@ -151,7 +151,7 @@ fn layers_of_a_long_plan_are_folded() {
     log.push((1.5, "step_failed", names[45].as_str(), error));
     check(
         draw(&plan, WINDOW, &log, 2.0),
-        expect![[r#"
+        expect![[r"
           1–2 ✓ 40 steps  l0s0, l0s1, l0s2, …
           3 ▸ 6/20 steps  l2s0, l2s1, l2s2, …
             ✗ l2s5    1.5 s  tool.failed
@@ -170,7 +170,7 @@ fn layers_of_a_long_plan_are_folded() {
             ⠴ l2s18   2.0 s
             ⠴ l2s19   2.0 s
           4–100 · 1940 steps  l3s0, l3s1, l3s2, …
-        ░░░░░░░░░░░░░░░░░░░░░░░░ 46/2000 steps  2.0 s"#]],
+        ░░░░░░░░░░░░░░░░░░░░░░░░ 46/2000 steps  2.0 s"]],
     );
     for lines in [1, 2, 5, 10] {
         let drawn = draw(&plan, Size { lines, columns: 40 }, &log, 2.0);

@@ -76,32 +76,34 @@ fn all(catalog: &Catalog, is_plan: bool, queries: &[&str]) {
 
 const TRANSFER: &str = "ransfer 500 euros from account DE12345 to account DE99999";
 
+/// What stands before an order that is none.
+const NO_ORDERS: [&str; 21] = [
+    "Do not t",
+    "Don't t",
+    "Never t",
+    "Please do not t",
+    "I do not want to t",
+    "I don't want you to t",
+    "Undo the t",
+    "Cancel the t",
+    "Yesterday I asked you to t",
+    "If it rains t",
+    "Unless Bob objects, t",
+    "Should I t",
+    "Can I t",
+    "Did you t",
+    "What happens when you t",
+    "You should t",
+    "I have t",
+    "Is it wise to t",
+    "How do I t",
+    "Avoid to t",
+    "Alice wanted to t",
+];
+
 #[test]
 fn what_is_denied_asked_told_or_conditional_is_not_done() {
-    let orders = [
-        "Do not t",
-        "Don't t",
-        "Never t",
-        "Please do not t",
-        "I do not want to t",
-        "I don't want you to t",
-        "Undo the t",
-        "Cancel the t",
-        "Yesterday I asked you to t",
-        "If it rains t",
-        "Unless Bob objects, t",
-        "Should I t",
-        "Can I t",
-        "Did you t",
-        "What happens when you t",
-        "You should t",
-        "I have t",
-        "Is it wise to t",
-        "How do I t",
-        "Avoid to t",
-        "Alice wanted to t",
-    ];
-    let queries: Vec<String> = orders.iter().map(|it| format!("{it}{TRANSFER}")).collect();
+    let queries: Vec<String> = NO_ORDERS.iter().map(|it| format!("{it}{TRANSFER}")).collect();
     all(&house(), false, &queries.iter().map(String::as_str).collect::<Vec<_>>());
     let behind = [
         " if it rains",

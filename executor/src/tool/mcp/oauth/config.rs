@@ -29,7 +29,7 @@ pub(super) enum Grant {
     /// The program itself has an account.
     Program { id: String, proof: Proof },
     /// Whoever has logged in to a company's identity provider may call.
-    CrossApp { client: Client, identity: Identity },
+    CrossApp { client: Client, identity: Box<Identity> },
 }
 
 /// A client that the authorization server knows already.
@@ -141,7 +141,7 @@ impl Written {
             Kind::CrossApp => {
                 let why = "`grant: cross_app` needs a `client_id` and an `identity`";
                 let client = Client { id: self.client_id.ok_or(why)?, secret: self.client_secret };
-                Ok(Grant::CrossApp { client, identity: self.identity.ok_or(why)? })
+                Ok(Grant::CrossApp { client, identity: Box::new(self.identity.ok_or(why)?) })
             }
         }
     }

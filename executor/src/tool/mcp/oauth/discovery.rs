@@ -79,7 +79,7 @@ async fn own(web: &Web, server: &Url, issuer: &str) -> Option<AuthorizationMetad
     is_its_own.then_some(metadata)
 }
 
-/// Adds the scope by which servers of OpenID Connect grant more than one token, where there is one.
+/// Adds the scope by which servers of `OpenID` Connect grant more than one token, where there is one.
 pub(super) fn add_offline_access(metadata: &AuthorizationMetadata, scopes: &mut Vec<String>) {
     const OFFLINE: &str = "offline_access";
     let has = |all: &[String]| all.iter().any(|it| it == OFFLINE);
@@ -214,7 +214,7 @@ mod tests {
         };
         check("https://a/mcp", "https://b/token", expect![""]);
         check("http://localhost:1/mcp", "http://127.0.0.1:2/token", expect![""]);
-        check("https://a/mcp", "nowhere", expect![[r#"`nowhere` is no URL"#]]);
+        check("https://a/mcp", "nowhere", expect![[r"`nowhere` is no URL"]]);
         check(
             "https://a/mcp",
             "http://b/token",

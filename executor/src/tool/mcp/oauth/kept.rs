@@ -1,7 +1,7 @@
 //! What people were granted, as files that only their owner may read.
 
 use std::{
-    fmt,
+    fmt::{self, Write as _},
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     path::PathBuf,
@@ -107,7 +107,10 @@ impl Logins {
 
     pub(super) fn of(&self, set: &ToolSetName, server: &Url) -> Kept {
         let digest = Sha256::digest(server.as_str().as_bytes());
-        let digest: String = digest.iter().take(DIGEST).map(|it| format!("{it:02x}")).collect();
+        let digest = digest.iter().take(DIGEST).fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        });
         Kept { file: Arc::new(self.folder.join(format!("{set}-{digest}.json"))) }
     }
 }
