@@ -265,7 +265,7 @@ impl<'a> Reader<'a> {
             None => planning,
             Some(_) if planning.is_refused() => planning,
             Some(why) => {
-                strict.decline(planning, why);
+                strict.decline(&planning, why);
                 strict
             }
         }

@@ -1,6 +1,6 @@
 //! What earlier clauses made, and which of it a word means.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
@@ -82,7 +82,7 @@ pub(super) struct Mention {
 pub(super) struct Memory {
     entities: Vec<Entity>,
     /// The latest thing that is called something, in lower case.
-    names: HashMap<String, usize>,
+    names: BTreeMap<String, usize>,
     /// The words of the longest name.
     longest: usize,
     /// The parameters of the latest step.
@@ -95,7 +95,7 @@ impl Memory {
     pub(super) fn new(tools: &[Profile]) -> Self {
         Self {
             entities: Vec::new(),
-            names: HashMap::new(),
+            names: BTreeMap::new(),
             longest: 0,
             said: serde_json::Map::new(),
             has_underscore_ids: has_underscore_ids(tools),

@@ -206,9 +206,8 @@ impl Reader<'_> {
                 matches!(next, "would" | "'d") && matches!(self.word(at + 2), "like" | "love");
             let len = match word {
                 "can" | "could" | "would" | "will" if next == "you" => 2,
-                "i" | "we" if wants => 2,
                 "i" | "we" if would => 3,
-                "i'd" | "we'd" if wants => 2,
+                "i" | "we" | "i'd" | "we'd" if wants => 2,
                 "let" if next == "us" => 2,
                 "let's" | "lets" => 1,
                 _ => 0,
@@ -308,21 +307,6 @@ impl Reader<'_> {
         }
         let before = at.checked_sub(1).map_or("", |it| self.word(it));
         let (begin, _) = if is_head { self.politeness(at) } else { (at, false) };
-        let is_modal = |word: &str| {
-            matches!(
-                word,
-                "do" | "does"
-                    | "did"
-                    | "should"
-                    | "must"
-                    | "can"
-                    | "could"
-                    | "would"
-                    | "will"
-                    | "may"
-                    | "shall"
-            )
-        };
         let is_contracted =
             word.ends_with("n't") || matches!(word, "dont" | "doesnt" | "cannot" | "wont");
         let is_forbidden =
@@ -374,11 +358,14 @@ impl Reader<'_> {
             let cut = (is_tail && !is_no).then(|| at..self.clause_end(at + 1, to));
             return Some((Mood::Denied, Excuse::Flag(stems), cut));
         }
-        let begin = self.tokens.get(begin)?;
-        let ends = "undo revert reverse rollback cancel stop avoid prevent refrain abort skip forget ignore halt";
-        let is_end = is_head
-            && begin.kind == Kind::Word
-            && ends.split_whitespace().any(|it| it == begin.lower);
+        is_head.then(|| self.ending(begin)).flatten()
+    }
+
+    /// Reads a verb that ends or undoes something.
+    fn ending(&self, at: usize) -> Option<(Mood, Excuse, Option<Range<usize>>)> {
+        const ENDS: &str = "undo revert reverse rollback cancel stop avoid prevent refrain abort skip forget ignore halt";
+        let begin = self.tokens.get(at).filter(|it| it.kind == Kind::Word)?;
+        let is_end = ENDS.split_whitespace().any(|it| it == begin.lower);
         is_end.then(|| (Mood::Denied, Excuse::Verb(begin.stem.clone()), None))
     }
 
@@ -474,6 +461,12 @@ const AUXILIARIES: &str = "did does is are was were has had should shall may mig
 /// The same, that no subject needs to follow.
 const QUESTIONS: &str =
     "who what what's whats which where why how whose who's where's how's when's";
+
+/// Returns whether a word is one that `not` may follow to deny a verb.
+fn is_modal(word: &str) -> bool {
+    const MODALS: &str = "do does did should must can could would will may shall";
+    MODALS.split_whitespace().any(|it| it == word)
+}
 
 /// Returns whether a word only makes an order polite or numbers it.
 fn is_polite(word: &str) -> bool {

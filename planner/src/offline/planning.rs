@@ -516,7 +516,7 @@ impl<'a> Planning<'a> {
     }
 
     /// Keeps what the evidence came to, and why that is not enough.
-    pub(super) fn decline(&mut self, other: Self, why: &str) {
+    pub(super) fn decline(&mut self, other: &Self, why: &str) {
         let problems: Vec<Value> =
             other.problems.iter().take(PROBLEMS).map(|it| json!(it.1.explain(&it.0))).collect();
         self.declined = Some(json!({

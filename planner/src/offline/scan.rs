@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{
-    amount,
+    amount::{self, Amount},
     cue::{Cue, Cues},
     describe::Described,
     explain::{self, Problem},
@@ -13,7 +13,8 @@ use super::{
     profile::{Profile, Vocabulary},
     property::{Property, Role},
     token::{Kind, Token},
-    unit, value,
+    unit::{self, Unit},
+    value,
     when::Form,
     words::{self, Family},
 };
@@ -211,8 +212,10 @@ impl<'a> Scan<'a> {
             }
             Role::Date => of_kind(&[Kind::Date, Kind::Time, Kind::Quoted]),
             Role::Number | Role::Integer if value::number(token).is_some() => {
-                if let Some(read) = self.measured(property, at) {
-                    return read;
+                if let Some((amount, len, unit)) = self.measured(property, at) {
+                    let number = unit::convert(amount.number.as_f64()?, amount.unit?, unit)?;
+                    let number = amount::whole(number)?;
+                    return value::typed_number(number, it.role).map(|it| (it, len));
                 }
                 value::number(token).and_then(|number| value::typed_number(number, it.role))
             }
@@ -225,20 +228,17 @@ impl<'a> Scan<'a> {
         one.map(|value| (value, 1))
     }
 
-    /// Returns the number at `at` in a parameter's own unit, where both have one: nothing where the
-    /// one cannot be told in the other.
-    fn measured(&self, property: usize, at: usize) -> Option<Option<(Value, usize)>> {
+    /// Returns the amount at `at`, how many words it takes, and the unit that a parameter wants it
+    /// in, where both have a unit of one kind.
+    fn measured(&self, property: usize, at: usize) -> Option<(Amount, usize, &'static Unit)> {
         let it = self.property(property);
         let (amount, len) = amount::read(self.scene.tokens, at)?;
         let from = amount.unit?;
         let name = words::split_identifier(&it.name);
         let told = Described::read(&it.description).unit;
         let to = told.or_else(|| unit::named(name.last()?))?;
-        if from.dimension != to.dimension || unit::is_vague(from) || unit::is_vague(to) {
-            return None;
-        }
-        let number = unit::convert(amount.number.as_f64()?, from, to).and_then(amount::whole);
-        Some(number.and_then(|it_is| value::typed_number(it_is, it.role)).map(|it| (it, len)))
+        let is_fit = from.dimension == to.dimension && !unit::is_vague(from) && !unit::is_vague(to);
+        is_fit.then_some((amount, len, to))
     }
 
     /// Returns the template of an earlier result, where the words at `at` mean it.

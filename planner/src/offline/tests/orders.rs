@@ -136,6 +136,10 @@ fn what_is_denied_asked_told_or_conditional_is_not_done() {
             "Lock the front door then tell Bob about it",
         ],
     );
+}
+
+#[test]
+fn nothing_is_written_on_what_is_no_order() {
     all(
         &super::blog::blog(),
         false,
@@ -216,7 +220,6 @@ fn units_are_converted_or_refused() {
     let (tools, mut wrong) = (house(), Vec::new());
     for (query, expected) in [
         ("Set the bedroom to 68 degrees Fahrenheit", Some(r#""temperature":20}"#)),
-        ("Set the kitchen to 300 kelvin", Some(r#""temperature":26.85}"#)),
         (
             "Calculate the BMI of someone who is 180 cm tall and weighs 70 kg",
             Some(r#"{"weight":70,"height":1.8}"#),
