@@ -37,7 +37,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::merge::{Complaint, Known, Merged, Read, Wanted, merge};
-pub use self::{switching::Switched, tools::TOOL_SET};
+pub use self::{records::added_set as added, switching::Switched, tools::TOOL_SET};
 use crate::{
     sources::{Documents, SetConfig, Source, Sources, documents::FIELD},
     tool::{dispatch, flow},

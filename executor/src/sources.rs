@@ -39,7 +39,7 @@ use crate::{
     confine::Launcher,
     tool::{
         command::CommandTool,
-        mcp::{Keeper, Line},
+        mcp::{Keeper, Line, oauth::Logins},
     },
     toolbox::{ReadyTool, SetStatus, ToolSet, Toolbox},
 };
@@ -54,6 +54,7 @@ pub struct Sources {
     toolbox: Toolbox,
     output_bytes: usize,
     needs: Needs,
+    logins: Option<Logins>,
     live: Arc<Mutex<Live>>,
     stop: CancellationToken,
 }
@@ -117,6 +118,7 @@ impl Sources {
             toolbox: toolbox.clone(),
             output_bytes,
             needs: Needs { launcher: Launcher::none(), store: None },
+            logins: None,
             live,
             stop: CancellationToken::new(),
         }
@@ -133,6 +135,14 @@ impl Sources {
     #[must_use]
     pub fn with_store(mut self, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         self.needs.store = Some((store, clock));
+        self
+    }
+
+    /// Gives servers that somebody has to log in to a place where that is kept; without it nobody
+    /// can.
+    #[must_use]
+    pub fn with_logins(mut self, logins: Logins) -> Self {
+        self.logins = Some(logins);
         self
     }
 
@@ -164,7 +174,8 @@ impl Sources {
             Source::Mcp(mcp) => {
                 self.toolbox.put(set);
                 let keeper =
-                    Keeper::new(config.name.clone(), mcp, self.toolbox.clone(), self.output_bytes);
+                    Keeper::new(config.name.clone(), mcp, self.toolbox.clone(), self.output_bytes)
+                        .with_logins(self.logins.clone());
                 let kept = Kept::Server(keeper.line());
                 self.keep(config.name, kept, |stop| keeper.run(stop));
             }

@@ -4,6 +4,7 @@
 //! Without `--server` the operations run in this process, over the store itself; with it they go
 //! to a running server. Everything in between is the same code.
 
+mod account;
 mod args;
 pub mod bench;
 mod blob;
@@ -19,14 +20,18 @@ mod follow;
 mod house;
 mod inspect;
 mod lists;
+mod login;
 mod mcp;
 mod models;
 mod paint;
+mod plain;
 mod planning;
+mod printed;
 mod progress;
 mod prune;
 mod remote;
 mod render;
+mod report;
 mod run;
 mod saved;
 mod screen;
@@ -34,13 +39,19 @@ mod select;
 mod serve;
 mod shape;
 mod signals;
+mod stage;
 mod steer;
 mod table;
 mod toolkit;
 mod tools;
 mod tree;
 
-use std::{ffi::OsString, process::ExitCode, sync::Arc};
+use std::{
+    ffi::OsString,
+    io::{self, Write as _},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use shared::clock::WallClock;
@@ -55,6 +66,10 @@ use crate::{
     config::{Config, Environment},
     schema,
 };
+
+/// What would log codes, tokens, whole messages, and what providers answer, of which some repeat the
+/// key: whatever is asked for.
+const NEVER_LOGGED: [&str; 3] = ["rmcp::transport::auth=info", "rmcp::service=debug", "genai=off"];
 
 /// How a command ended, as the status of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,8 +143,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn refuse(err: &clap::Error, arguments: &[OsString], environment: &Environment) -> ExitCode {
     let is_help = matches!(err.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if is_help || !arguments.iter().any(|it| it == "--json") {
-        // Whoever closed the stream does not want to read it.
-        let _ = err.print();
+        say(err);
         return ExitCode::from(if is_help { 0 } else { 2 });
     }
     let text = err.to_string();
@@ -138,18 +152,33 @@ fn refuse(err: &clap::Error, arguments: &[OsString], environment: &Environment) 
     ExitCode::from(Screen::new(true, environment).fail(&failure))
 }
 
+/// Prints what `clap` has to say, in its colours; it repeats what was typed.
+fn say(err: &clap::Error) {
+    let is_coloured =
+        if err.use_stderr() { console::colors_enabled_stderr() } else { console::colors_enabled() };
+    let text = err.render();
+    let text = if is_coloured { text.ansi().to_string() } else { text.to_string() };
+    let lines: Vec<String> = text.lines().map(plain::coloured).collect();
+    let text = lines.join("\n");
+    // Whoever closed the stream does not want to read it.
+    let _ = if err.use_stderr() {
+        writeln!(io::stderr(), "{text}")
+    } else {
+        writeln!(io::stdout(), "{text}")
+    };
+}
+
 fn log(environment: &Environment) {
     let wanted = environment.log.as_deref().unwrap_or("warn");
     let filter = tracing_subscriber::EnvFilter::try_new(wanted)
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    // It logs what providers answer, and some repeat the key.
-    let filter = match "genai=off".parse() {
-        Ok(silent) => filter.add_directive(silent),
-        Err(_) => filter,
-    };
+    let filter = NEVER_LOGGED
+        .iter()
+        .filter_map(|it| it.parse().ok())
+        .fold(filter, tracing_subscriber::EnvFilter::add_directive);
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| screen::Log)
         .with_ansi(console::colors_enabled_stderr())
         .with_target(false);
     // Tests may have installed another; theirs is as good.
@@ -163,7 +192,12 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Schema => return text(&screen, "schema", &schema::sdl()),
         _ => (),
     }
-    let config = Config::load(&cli.flags(), &environment)?;
+    let flags = cli.flags();
+    if matches!(cli.command, Command::Doctor) {
+        let (config, faults) = Config::load_what_works(&flags, &environment)?;
+        return doctor::doctor(&Session { config, environment, screen }, faults).await;
+    }
+    let config = Config::load(&flags, &environment)?;
     let session = Session { config, environment, screen };
     match cli.command {
         Command::Serve { .. } => serve::serve(&session).await,
@@ -186,17 +220,21 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Pause { id } => steer::pause(&session, &id).await,
         Command::Approve(args) => steer::approve(&session, args).await,
         Command::Signal { id, name, payload } => steer::signal(&session, &id, name, payload).await,
-        Command::Debug { id } => inspect::debug(&session, &id).await,
+        Command::Debug(args) => inspect::debug(&session, &args).await,
         Command::List { what } => lists::list(&session, what).await,
         Command::Blob { id, output } => blob::blob(&session, &id, output.as_deref()).await,
         Command::Tools { what } => tools::tools(&session, what).await,
+        Command::Login { set, no_browser } => login::login(&session, &set, no_browser).await,
+        Command::Logout { set } => login::logout(&session, &set).await,
         Command::Models { what } => models::models(&session, what).await,
         Command::Toolsets { what } => tools::toolsets(&session, what).await,
         Command::Toolkit { what } => toolkit::toolkit(&session, what).await,
         Command::Bench(args) => doctor::bench(&session, &args).await,
         Command::Config => doctor::config(&session),
-        Command::Doctor => doctor::doctor(&session).await,
-        Command::BlogMcp { .. } | Command::Completions { .. } | Command::Schema => {
+        Command::Doctor
+        | Command::BlogMcp { .. }
+        | Command::Completions { .. }
+        | Command::Schema => {
             unreachable!("answered before there was a configuration")
         }
     }
@@ -227,7 +265,7 @@ fn text(screen: &Screen, name: &str, text: &str) -> Result<Ending, Failure> {
     if screen.json {
         screen.print_json(&serde_json::json!({ name: text }))?;
     } else {
-        screen.print(text.trim_end())?;
+        screen.document(text.trim_end())?;
     }
     Ok(Ending::Done)
 }

@@ -135,19 +135,64 @@ pub struct ToolkitFiles {
 #[error("{0}")]
 pub struct ConfigError(pub(crate) String);
 
+/// What is wrong with a configuration's file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Faults {
+    /// What, one thing for each setting.
+    pub wrong: Vec<String>,
+    /// Whether the rest of it could be read.
+    pub is_read: bool,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self { wrong: Vec::new(), is_read: true }
+    }
+}
+
+/// Returns where the file is that was named, or that is there.
+fn path(flags: &Flags, environment: &Environment) -> Option<PathBuf> {
+    let named = flags.config.clone().or_else(|| environment.config.clone());
+    named.or_else(|| Path::new(FILE).is_file().then(|| PathBuf::from(FILE)))
+}
+
 impl Config {
     /// Makes one configuration of everything that was said: a flag wins over the environment,
     /// that over the file, and that over the default.
     pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigError> {
-        let named = flags.config.clone().or_else(|| environment.config.clone());
-        let (path, file) = match named {
-            Some(path) => (Some(path.clone()), file::read(&path)?),
-            None if Path::new(FILE).is_file() => {
-                let path = PathBuf::from(FILE);
-                (Some(path.clone()), file::read(&path)?)
-            }
-            None => (None, file::File::default()),
+        let path = path(flags, environment);
+        let file = path.as_deref().map(file::read).transpose()?.unwrap_or_default();
+        Self::of(path, file, flags, environment)
+    }
+
+    /// Does the same with what can be used of the file, and says what is wrong with it.
+    pub fn load_what_works(
+        flags: &Flags,
+        environment: &Environment,
+    ) -> Result<(Self, Faults), ConfigError> {
+        let path = path(flags, environment);
+        let Some(named) = &path else {
+            return Ok((Self::load(flags, environment)?, Faults::default()));
         };
+        let file::Partly { file, mut wrong } = file::read_what_works(named);
+        let mut is_read = file.is_some();
+        let config = match Self::of(path.clone(), file.unwrap_or_default(), flags, environment) {
+            Ok(config) => config,
+            Err(err) => {
+                is_read = false;
+                wrong.push(err.to_string());
+                Self::of(path, file::File::default(), flags, environment)?
+            }
+        };
+        Ok((config, Faults { wrong, is_read }))
+    }
+
+    fn of(
+        path: Option<PathBuf>,
+        file: file::File,
+        flags: &Flags,
+        environment: &Environment,
+    ) -> Result<Self, ConfigError> {
         let data = environment.data_directory()?;
         let server = pick(
             ("--server", flags.server.clone()),

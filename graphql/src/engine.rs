@@ -12,6 +12,7 @@ mod inputs;
 mod learning;
 mod planners;
 mod planning;
+mod pruning;
 mod remembered;
 mod replanning;
 mod saved;
@@ -46,6 +47,7 @@ use shared::{
     store::{self, Store, StoreError},
 };
 
+pub(crate) use self::pruning::{before, prune_some};
 pub use self::{
     again::BulkAction,
     agents::AgentOptions,
@@ -59,6 +61,7 @@ pub use self::{
     watching::Room,
 };
 
+pub(crate) use self::learning::forget_queries;
 use crate::access::Grant;
 
 /// Planners, plans, executions and tools as one thing.

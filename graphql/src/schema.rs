@@ -11,6 +11,7 @@ mod error;
 mod event;
 mod execution;
 mod guard;
+mod house;
 mod input;
 mod layout;
 mod loaders;

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::OnceLock};
 use axum::{
     Router,
     extract::Path,
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -49,6 +49,8 @@ const GRAPHIQL_POLICY: HeaderValue = HeaderValue::from_static(
 
 /// How long a browser may keep a file without asking: its name has a checksum.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+/// It must not keep it: there may be something at its next visit.
+const NEVER: HeaderValue = HeaderValue::from_static("no-store");
 /// It may keep it, but asks before each use whether it is still the same.
 const ASK: HeaderValue = HeaderValue::from_static("no-cache");
 
@@ -59,6 +61,39 @@ pub fn pages() -> Router {
         .route("/favicon.svg", get(icon))
         .route("/assets/{name}", get(asset));
     PLACES.into_iter().fold(router, |router, place| router.route(place, get(page)))
+}
+
+/// Answers a browser that asks for a place that there is not: the page says so, and shows the way
+/// back. What ends in a slash is sent to where there is something.
+pub fn elsewhere(uri: &Uri, headers: &HeaderMap) -> Option<Response> {
+    let path = uri.path();
+    let trimmed = path.trim_end_matches('/');
+    if trimmed.len() < path.len() && is_place(trimmed) {
+        let query = uri.query().map(|it| format!("?{it}")).unwrap_or_default();
+        let to = HeaderValue::try_from(format!("{trimmed}{query}")).ok()?;
+        return Some((StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, to)]).into_response());
+    }
+    let mut wanted = headers.get_all(header::ACCEPT).iter().filter_map(|it| it.to_str().ok());
+    if !wanted.any(|it| it.contains("text/html")) {
+        return None;
+    }
+    let mut plain = headers.clone();
+    plain.remove(header::IF_NONE_MATCH);
+    let mut response = with_policy(answer("index.html", NEVER, &plain), POLICY);
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    Some(response)
+}
+
+/// Returns whether something is shown at a path.
+fn is_place(path: &str) -> bool {
+    let fits = |(part, is): (&str, &str)| match part.strip_prefix('{') {
+        Some(_) => !is.is_empty(),
+        None => part == is,
+    };
+    PLACES.into_iter().chain(["/graphiql"]).any(|place| {
+        let (parts, path) = (place.split('/'), path.split('/'));
+        parts.clone().count() == path.clone().count() && parts.zip(path).all(fits)
+    })
 }
 
 async fn page(headers: HeaderMap) -> Response {

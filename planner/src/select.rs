@@ -9,6 +9,7 @@ mod collision;
 mod figures;
 mod hybrid;
 mod index;
+mod kinds;
 mod lexical;
 mod outcomes;
 mod parts;

@@ -6,6 +6,9 @@ mod commands;
 mod executions;
 mod features;
 mod home;
+mod hostile;
+mod login;
+
 mod mcp;
 mod models;
 mod plans;

@@ -127,6 +127,27 @@ impl Family {
     }
 }
 
+/// A command that tidies up when it is told to stop ends as one that had done its work.
+#[tokio::test]
+async fn a_status_after_the_signal_is_no_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let begun = folder.path().join("begun");
+    let trap = "trap 'exit 0' TERM";
+    let script = format!("{trap}; echo > {}; sleep 60 & wait", begun.display());
+    let (cx, connected) = (step(), connect(&sh(&script)));
+    let cancel = cx.cancel.clone();
+    let stop = async {
+        until("the command begins", || begun.exists()).await;
+        cancel.cancel();
+    };
+    let (result, ()) = tokio::join!(connected.call_in("t", json!({}), cx), stop);
+    let err = result.unwrap_err();
+    let expected = "`sh` was told to stop and exited with status 0: whether it had done its work by \
+                    then is not known";
+    assert_eq!((&err.code, &*err.message), (&ErrorCode::CANCELLED, expected));
+    assert!(!err.is_definite, "{err}");
+}
+
 #[tokio::test]
 async fn cancelling_ends_the_whole_family() {
     for before in ["", "trap '' TERM;"] {

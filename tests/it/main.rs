@@ -10,6 +10,7 @@ mod crash;
 mod embed;
 mod golden;
 mod mcp;
+mod modes;
 mod mongod;
 mod nodes;
 mod protocol;

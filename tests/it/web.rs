@@ -49,3 +49,8 @@ fn whatever_comes_from_elsewhere_is_text() {
 fn everybody_can_use_it() {
     run("living.mjs");
 }
+
+#[test]
+fn plans_are_changed_without_a_loss() {
+    run("plans.mjs");
+}

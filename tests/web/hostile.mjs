@@ -59,6 +59,54 @@ test('a huge output is cut, and shown when somebody asks', async () => {
   await close(page);
 });
 
+test('letters that are not seen, or turn a line around, are seen', async () => {
+  const tools = [
+    { id: 'echo', name: 'flow.echo', parameters: { file: 'invoice \u202egpj.exe', nothing: 'a\u200bb', terminal: '\u001b[2J', hebrew: 'שלום', [`key\u202e`]: 1 } },
+    { id: 'fail', name: 'flow.fail', parameters: { message: '\u001b[31mno \u202eko' }, onError: 'continue' },
+  ];
+  const { executionId, requestId } = await server.execute(tools, 'say \u202eno');
+  await server.reaches(executionId, 'COMPLETED');
+  for (const path of [`/executions/${executionId}?view=results&step=echo`, `/executions/${executionId}?view=events&step=fail`, `/executions/${executionId}?view=steps`, `/requests/${requestId}`, '/']) {
+    const page = await open(server, path);
+    await page.getByText('U+202E').first().waitFor();
+    const text = await page.evaluate(() => document.body.innerText + document.title);
+    assert.ok(!/[\u202e\u200b\u001b]/.test(text), path);
+    if (path.includes('results')) {
+      for (const it of ['U+200B', 'ESC', 'שלום']) assert.ok(text.includes(it), it);
+    }
+    await close(page);
+  }
+});
+
+test('a text is told from a number, and both are copied, also without a clipboard', async () => {
+  const { executionId } = await server.execute([{ id: 'echo', name: 'flow.echo', parameters: { text: '1', number: 1 } }], 'quoted');
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, '/');
+  await page.addInitScript(() => {
+    Object.defineProperty(navigator, 'clipboard', { value: undefined });
+    document.addEventListener('copy', () => (window.__copied = String(document.activeElement.value)));
+  });
+  await page.goto(`${server.url}/executions/${executionId}?view=steps&step=echo`);
+  const output = page.getByRole('group', { name: 'output of echo' });
+  // The colon is the style's.
+  assert.match((await output.innerText()).replaceAll(/\s+/g, ' '), /text"1" number1/);
+  await output.getByRole('button', { name: /^Copy/ }).click();
+  await output.getByRole('button', { name: 'Copied' }).waitFor();
+  assert.deepEqual(JSON.parse(await page.evaluate(() => window.__copied)), { text: '1', number: 1 });
+  await close(page);
+});
+
+test('what is between the page and the server may answer with whatever it likes', async () => {
+  const page = await open(server, '/tools');
+  await page.locator('.tool-row').first().waitFor();
+  await page.route('**/graphql', (route) => route.fulfill({ status: 502, contentType: 'text/html', body: '<html><h1>Bad gateway</h1><script>window.__ran = 5</script></html>' }));
+  await page.goto(`${server.url}/requests/req_1_aaaaaaaaa`);
+  await page.getByText('the answer is not JSON: 502').waitFor();
+  await page.getByText('Bad gateway').waitFor();
+  await isHarmless(page);
+  await close(page);
+});
+
 test('the page may do little, and says so to the browser', async () => {
   const response = await fetch(`${server.url}/`);
   const policy = response.headers.get('content-security-policy');

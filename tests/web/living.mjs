@@ -77,6 +77,35 @@ test('axe finds nothing in a dialog', async () => {
   await close(page);
 });
 
+test('axe finds nothing where a plan is written, and where it is run', async () => {
+  const { planId } = await server.plan([{ id: 'a', name: 'flow.echo', parameters: { v: '{{input.x}}' } }], 'to be written');
+  for (const options of [{ colorScheme: 'light' }, { colorScheme: 'dark' }, { viewport: { width: 375, height: 700 }, hasTouch: true }]) {
+    const page = await open(server, `/plans/${planId}`, options);
+    const text = page.getByLabel('The plan as JSON');
+    await until(async () => (await page.getByLabel('Add a step').locator('option').count()) > 2, 'the tools are known');
+    await text.evaluate((it) => {
+      it.focus();
+      const at = it.value.indexOf('flow.echo') + 5;
+      it.setSelectionRange(at, at);
+      it.setRangeText(' ', at, at, 'end');
+      it.setSelectionRange(at, at);
+      it.dispatchEvent(new Event('input', { bubbles: true }));
+    });
+    await page.getByRole('listbox').waitFor();
+    assert.deepEqual(await violations(page), []);
+    await page.keyboard.press('Escape');
+    await page.getByLabel('Diagnostics').waitFor();
+    assert.deepEqual(await violations(page), []);
+    await page.reload();
+    await page.getByRole('button', { name: 'Drop what was typed before' }).click();
+    await page.getByText('Nothing is wrong with it.').waitFor();
+    await page.getByRole('button', { name: 'Run with…' }).click();
+    await page.getByRole('dialog').waitFor();
+    assert.deepEqual(await violations(page), []);
+    await close(page);
+  }
+});
+
 test('the graph is walked through by keyboard', async () => {
   const page = await open(server, `/executions/${executionId}`);
   const graph = page.getByRole('application');

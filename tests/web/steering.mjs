@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { Server, close, open, says, shows, withBrowser } from './harness.mjs';
+import { Server, close, open, says, shows, until, withBrowser } from './harness.mjs';
 
 let server;
 withBrowser();
@@ -107,6 +107,109 @@ test('an execution that failed is retried from a step, and what was done stays d
   await close(page);
 });
 
+test('the items of a loop are decided one by one, or all at once', async () => {
+  const tools = [
+    { id: 'list', name: 'flow.echo', parameters: { items: [1, 2, 3] } },
+    { id: 'each', name: 'flow.fail', parameters: { message: 'item {{item}}' }, forEach: '{{list.items}}', onError: 'wait' },
+  ];
+  const { executionId } = await server.execute(tools, 'decide');
+  await server.reaches(executionId, 'WAITING');
+  const page = await open(server, `/executions/${executionId}?view=steps&step=each`);
+  await says(page, 'Waiting');
+  await shows(page, 'each', 'WAITING');
+  await page.getByLabel('What it waits for').getByText('each[1]').waitFor();
+  await page.getByRole('button', { name: 'Reject each[1]' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Refuse it' }).click();
+  await page.locator('[data-item="1"][data-state="FAILED"]').waitFor();
+  const query = 'query($id: ID!) { execution(executionId: $id) { state step(stepId: "each") { items { state } } } }';
+  await until(async () => (await server.ask(query, { id: executionId })).execution.step.items[1].state === 'FAILED', 'one item is refused');
+  await close(page);
+});
+
+test('before it is retried from a step the page says what is done again', async () => {
+  const tools = [
+    { id: 'done', name: 'flow.echo', parameters: { n: 1 } },
+    { id: 'broken', name: 'flow.fail', parameters: { message: 'no luck' }, onError: 'continue' },
+    { id: 'from', name: 'flow.echo', parameters: {}, dependsOn: 'done' },
+    { id: 'last', name: 'flow.echo', parameters: {}, dependsOn: 'from' },
+  ];
+  const { executionId } = await server.execute(tools, 'again');
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/executions/${executionId}?step=from`);
+  await page.getByRole('button', { name: 'Retry from here' }).click();
+  const told = await page.getByRole('dialog').getByLabel('What is done again').locator('li').allTextContents();
+  await page.getByRole('dialog').getByRole('button', { name: 'Retry' }).click();
+  await page.waitForURL((url) => /\/executions\/exec_/.test(url.pathname) && !url.pathname.endsWith(executionId));
+  const query = 'query($id: ID!) { execution(executionId: $id) { steps { stepId reused } } }';
+  const { execution } = await server.ask(query, { id: new URL(page.url()).pathname.split('/').at(-1) });
+  assert.deepEqual(told, execution.steps.filter((it) => !it.reused).map((it) => it.stepId));
+  assert.ok(!told.includes('done') && told.includes('broken'), told.join());
+  await close(page);
+});
+
+test('the focus goes back to where it was', async () => {
+  const { executionId } = await server.execute(ASKS, 'focus');
+  const page = await open(server, `/executions/${executionId}?view=steps`);
+  await shows(page, 'ask', 'WAITING');
+  const focused = () => page.evaluate(() => document.activeElement.textContent.trim());
+  await page.getByRole('button', { name: 'Cancel' }).focus();
+  await page.keyboard.press('Enter');
+  await page.getByRole('dialog').waitFor();
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await until(async () => (await focused()) === 'Cancel', 'the button has the focus again');
+  await page.locator('[data-step="ask"] button').focus();
+  await page.keyboard.press('Enter');
+  await page.getByRole('button', { name: 'Close the step' }).focus();
+  await page.keyboard.press('Escape');
+  await page.locator('.inspector').waitFor({ state: 'detached' });
+  await until(() => page.evaluate(() => document.activeElement.closest('[data-step="ask"]') !== null), 'the row has the focus again');
+  await close(page);
+});
+
+test('what is being asked for is not asked for twice', async () => {
+  const { executionId } = await server.execute([{ id: 'wait', name: 'flow.wait', parameters: { name: 'never' } }], 'slow');
+  const page = await open(server, `/executions/${executionId}`);
+  await says(page, 'Waiting');
+  let asked = 0;
+  let go;
+  const gate = new Promise((resolve) => (go = resolve));
+  await page.route('**/graphql', async (route) => {
+    if (route.request().postData()?.includes('pauseExecution')) {
+      asked += 1;
+      await gate;
+    }
+    await route.continue();
+  });
+  const pause = page.getByRole('button', { name: 'Pause' });
+  await pause.click();
+  await until(() => pause.isDisabled(), 'the button waits');
+  await pause.click({ force: true });
+  go();
+  await says(page, 'Paused');
+  assert.equal(asked, 1);
+  await close(page);
+});
+
+test('on a phone the way back closes what covers the page', async () => {
+  const { executionId, requestId } = await server.execute(ASKS, 'phone');
+  const page = await open(server, `/requests/${requestId}`, { viewport: { width: 375, height: 700 }, hasTouch: true });
+  await page.locator('.run-card').click();
+  await page.waitForURL(`**/executions/${executionId}`);
+  await page.getByRole('tab', { name: 'Steps' }).click();
+  await page.locator('[data-step="ask"] button').click();
+  await page.locator('.inspector').waitFor();
+  await page.goBack();
+  await page.locator('.inspector').waitFor({ state: 'detached' });
+  assert.ok(page.url().includes(executionId));
+  await page.locator('[data-step="ask"] button').click();
+  await page.getByRole('button', { name: 'Close the step' }).click();
+  await page.locator('.inspector').waitFor({ state: 'detached' });
+  await page.goBack();
+  await page.waitForURL(`**/requests/${requestId}`);
+  await close(page);
+});
+
 test('a query becomes a plan, the plan is changed, kept and run', async () => {
   const page = await open(server, '/new');
   await page.getByLabel('What is to be done?').fill('Create author Alice with email alice@web.test, then create blog by Alice titled Hello about world');
@@ -157,6 +260,28 @@ test('a step is added, edited as a form and removed', async () => {
   await page.getByRole('application').focus();
   await page.keyboard.press('ArrowDown');
   await page.getByRole('region', { name: 'Step hello' }).getByLabel('Parameters').waitFor();
+  await close(page);
+});
+
+test('where no tool fits, and none collide, the page says so', async () => {
+  const page = await open(server, '/tools?view=selection&query=qqzxv&by=LEXICAL');
+  await page.getByRole('heading', { name: 'No tool fits' }).waitFor();
+  await page.goto(`${server.url}/tools?view=collisions&threshold=1`);
+  await page.getByRole('heading', { name: 'No two tools collide' }).waitFor();
+  await page.getByText('0 pairs that the same sentences want').waitFor();
+  await page.goto(`${server.url}/tools?view=collisions&threshold=nonsense`);
+  await page.getByText('Similar by at least 0.00').waitFor();
+  await close(page);
+});
+
+test('a moment of the past leaves out what is true only now', async () => {
+  const { executionId } = await server.execute(ASKS, 'then and now');
+  const page = await open(server, `/executions/${executionId}?view=results`);
+  await page.getByLabel('What it waits for').waitFor();
+  await page.getByLabel('Moment of the log').focus();
+  await page.keyboard.press('Home');
+  await page.getByLabel('What it waits for').waitFor({ state: 'detached' });
+  await page.getByText('Results are shown as they are now').waitFor();
   await close(page);
 });
 

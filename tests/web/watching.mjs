@@ -59,6 +59,38 @@ test('a step changes its colour in the graph', async () => {
   await close(page);
 });
 
+test('a graph has its edges, and is begun where its words can be read', async () => {
+  const chain = Array.from({ length: 60 }, (_, at) => ({ id: `s${at}`, name: 'flow.echo', parameters: { n: at }, dependsOn: at === 0 ? [] : [`s${at - 1}`] }));
+  chain[50] = { ...chain[50], name: 'flow.wait', parameters: { name: 'never' } };
+  const { executionId } = await server.execute(chain, 'a long chain');
+  await server.reaches(executionId, 'WAITING');
+  for (const viewport of [{ width: 1280, height: 800 }, { width: 375, height: 700 }]) {
+    const page = await open(server, `/executions/${executionId}`, { viewport });
+    await page.locator('canvas[data-nodes="60"]').waitFor();
+    const drawn = () =>
+      page.evaluate(() => {
+        const [below, above] = document.querySelectorAll('.graph-frame canvas');
+        const count = (canvas, isIt) => {
+          const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+          let found = 0;
+          for (let at = 0; at < data.length; at += 4) if (isIt(data[at], data[at + 1], data[at + 2], data[at + 3])) found += 1;
+          return found;
+        };
+        const read = (name) => getComputedStyle(above).getPropertyValue(name).trim().slice(1);
+        // Letters have soft edges: few pixels have just their colour.
+        const is = (colour) => {
+          const wanted = [0, 2, 4].map((it) => Number.parseInt(colour.slice(it, it + 2), 16));
+          return (...it) => it[3] === 255 && wanted.every((part, at) => Math.abs(part - it[at]) < 40);
+        };
+        return { edges: count(below, (_r, _g, _b, a) => a > 40), words: count(above, is(read('--text'))), waiting: count(above, is(read('--waiting'))) };
+      });
+    await until(async () => (await drawn()).words > 50, 'words are drawn');
+    await until(async () => (await drawn()).edges > 50, 'edges are drawn');
+    await until(async () => (await drawn()).waiting > 20, 'what waits is in sight');
+    await close(page);
+  }
+});
+
 test('a server that is killed and comes back is noticed, and nothing is missed', async () => {
   const { executionId } = await server.execute(WAITS, 'survive');
   const page = await open(server, `/executions/${executionId}?view=steps`);
@@ -141,6 +173,36 @@ for (const [name, tools, options, state, steer] of [
     'CANCELLED',
     (id) => server.ask('mutation($id: ID!) { cancelExecution(executionId: $id) { state } }', { id }),
   ],
+  [
+    'a loop of which every item waits',
+    [
+      { id: 'list', name: 'flow.echo', parameters: { items: [1, 2, 3] } },
+      { id: 'each', name: 'flow.fail', parameters: { message: 'item {{item}}' }, forEach: '{{list.items}}', onError: 'wait' },
+      { id: 'after', name: 'flow.noop', parameters: {}, dependsOn: ['each'] },
+    ],
+    {},
+    'WAITING',
+  ],
+  [
+    'a loop of which one item is tried again after a while',
+    [
+      { id: 'list', name: 'flow.echo', parameters: { items: [1] } },
+      { id: 'each', name: 'flow.fail', parameters: { message: 'item {{item}}', retryable: true }, forEach: '{{list.items}}', retry: { maxAttempts: 2, backoffMs: 3_600_000 } },
+    ],
+    {},
+    'WAITING',
+  ],
+  [
+    'what could not be undone, and a loop that could',
+    [
+      { id: 'list', name: 'flow.echo', parameters: { items: [1, 2, 3] } },
+      { id: 'each', name: 'flow.echo', parameters: { n: '{{item}}' }, forEach: '{{list.items}}', compensate: { name: 'flow.echo', parameters: { undo: 1 } } },
+      { id: 'two', name: 'flow.echo', parameters: { n: 2 }, dependsOn: ['each'], compensate: { name: 'flow.fail', parameters: { message: 'cannot undo' } } },
+      { id: 'bad', name: 'flow.fail', parameters: { message: 'no' }, dependsOn: ['two'] },
+    ],
+    { compensateOnFailure: true },
+    'FAILED',
+  ],
   ['a dry run', WAITS, { dryRun: true }, 'COMPLETED'],
 ]) {
   test(`the page comes to the same states as the server: ${name}`, async () => {
@@ -159,6 +221,151 @@ for (const [name, tools, options, state, steer] of [
   });
 }
 
+test('what could not be undone is told everywhere', async () => {
+  const tools = [
+    { id: 'two', name: 'flow.echo', parameters: { n: 2 }, compensate: { name: 'flow.fail', parameters: { message: 'cannot undo it' } } },
+    { id: 'bad', name: 'flow.fail', parameters: { message: 'no' }, dependsOn: ['two'] },
+  ];
+  const { executionId } = await server.execute(tools, 'not undone', { compensateOnFailure: true });
+  await server.reaches(executionId, 'FAILED');
+  const page = await open(server, `/executions/${executionId}?view=steps`);
+  await page.getByLabel('What failed').getByText('could not be undone: cannot undo it').waitFor();
+  await page.locator('[data-step="two"]', { hasText: 'Succeeded, not undone' }).waitFor();
+  assert.match(await page.locator('.head .meter svg').getAttribute('aria-label'), /1 could not be undone/);
+  await page.locator('[data-step="two"] button').click();
+  await page.locator('.inspector .fault', { hasText: 'cannot undo it' }).waitFor();
+  await close(page);
+});
+
+test('from a loop over plans there is a way into each of them', async () => {
+  const inlinePlan = { tools: [{ id: 'boom', name: 'flow.fail', parameters: { message: 'deep trouble' } }] };
+  const tools = [{ id: 'list', name: 'flow.echo', parameters: { items: [1, 2] } }, { id: 'kids', inlinePlan, forEach: '{{list.items}}' }];
+  const { executionId } = await server.execute(tools, 'children');
+  await server.reaches(executionId, 'FAILED');
+  const query = 'query($id: ID!) { execution(executionId: $id) { step(stepId: "kids") { items { childExecutionId } } } }';
+  const { execution } = await server.ask(query, { id: executionId });
+  const children = execution.step.items.map((it) => it.childExecutionId);
+  const page = await open(server, `/executions/${executionId}?step=kids`);
+  await page.getByLabel('What failed').getByRole('link', { name: /^exec_/ }).waitFor();
+  await page.locator('.inspector .fault').getByRole('link', { name: /^exec_/ }).first().waitFor();
+  await page.locator('[data-item="1"]').getByRole('link', { name: 'Its execution' }).click();
+  await page.waitForURL(`**/executions/${children[1]}`);
+  await page.getByText('part of kids[1]').waitFor();
+  await close(page);
+});
+
+test('what happens leaves those alone who read further up', async () => {
+  const tools = [
+    { id: 'list', name: 'flow.echo', parameters: { items: Array.from({ length: 40 }, (_, at) => at) } },
+    { id: 'each', name: 'flow.echo', parameters: { n: '{{item}}' }, forEach: '{{list.items}}' },
+    { id: 'gate', name: 'flow.wait', parameters: { name: 'go' }, dependsOn: ['each'] },
+    { id: 'more', name: 'flow.echo', parameters: { n: '{{item}}' }, forEach: '{{list.items}}', dependsOn: ['gate'] },
+    { id: 'end', name: 'flow.wait', parameters: { name: 'never' }, dependsOn: ['more'] },
+  ];
+  const { executionId } = await server.execute(tools, 'read on');
+  await server.reaches(executionId, 'WAITING');
+  const page = await open(server, `/executions/${executionId}?view=events`);
+  const list = page.getByRole('list', { name: 'Events' });
+  await until(async () => (await list.evaluate((it) => it.scrollTop)) > 0, 'the end is shown at first');
+  await list.evaluate((it) => (it.scrollTop = 60));
+  const before = await page.locator('.events .pane-bar .faint').textContent();
+  await server.signal(executionId, 'go');
+  await until(async () => (await page.locator('.events .pane-bar .faint').textContent()) !== before, 'events came');
+  await until(async () => Number.parseInt(await page.locator('.events .pane-bar .faint').textContent(), 10) > 160, 'all of them');
+  assert.equal(await list.evaluate((it) => it.scrollTop), 60);
+  await list.evaluate((it) => (it.scrollTop = it.scrollHeight));
+  await close(page);
+});
+
+test('a moment of the past has an address', async () => {
+  const { executionId } = await server.execute(WAITS, 'moments');
+  await server.signal(executionId, 'go');
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/executions/${executionId}?view=steps`);
+  await shows(page, 'last', 'SUCCEEDED');
+  await page.getByLabel('Moment of the log').focus();
+  await page.keyboard.press('Home');
+  await page.waitForURL(/at=1(&|$)/);
+  await page.reload();
+  await shows(page, 'first', 'PENDING');
+  await page.getByRole('button', { name: 'To the end' }).click();
+  await page.waitForURL((url) => !url.searchParams.has('at'));
+  await close(page);
+});
+
+test('the items of a loop are shown while it runs', async () => {
+  const tools = [
+    { id: 'list', name: 'flow.echo', parameters: { items: Array.from({ length: 5_000 }, (_, at) => at) } },
+    { id: 'each', name: 'flow.sleep', parameters: { ms: 20 }, forEach: '{{list.items}}', maxParallel: 2 },
+  ];
+  const { executionId } = await server.execute(tools, 'under way');
+  const page = await open(server, `/executions/${executionId}?view=steps&step=each`);
+  await page.locator('[data-item="20"][data-state="SUCCEEDED"]').waitFor();
+  const { execution } = await server.ask('query($id: ID!) { execution(executionId: $id) { state } }', { id: executionId });
+  assert.equal(execution.state, 'IN_PROGRESS');
+  await page.getByLabel('Which items').selectOption('RUNNING');
+  await page.locator('[data-item][data-state="RUNNING"]').first().waitFor();
+  await server.ask('mutation($id: ID!) { cancelExecution(executionId: $id) { state } }', { id: executionId });
+  await says(page, 'Cancelled');
+  await close(page);
+});
+
+test('every item of a long loop is in the timeline, the first ones too', async () => {
+  const tools = [
+    { id: 'list', name: 'flow.echo', parameters: { items: Array.from({ length: 500 }, (_, at) => at) } },
+    { id: 'each', name: 'flow.sleep', parameters: { ms: 1 }, forEach: '{{list.items}}', maxParallel: 20 },
+  ];
+  const { executionId } = await server.execute(tools, 'long loop');
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/executions/${executionId}?view=timeline`);
+  const row = page.locator('.timeline-row', { hasText: 'each' });
+  await row.waitFor();
+  const [group, first, count] = await row.evaluate((it) => {
+    const left = (bar) => Number.parseFloat(bar.style.left);
+    const bars = [...it.querySelectorAll('.bar:not(.tone-group)')];
+    return [left(it.querySelector('.tone-group')), Math.min(...bars.map(left)), bars.length];
+  });
+  assert.ok(first - group < 2, `the first call is drawn ${first - group} % behind the beginning`);
+  assert.ok(count < 400, `${count} bars`);
+  await close(page);
+});
+
+test('the critical path is marked by name', async () => {
+  const tools = [
+    { id: 'a', name: 'flow.echo', parameters: { n: 1 } },
+    { id: 'b', name: 'flow.sleep', parameters: { ms: 60 }, dependsOn: 'a' },
+    { id: 'c', name: 'flow.echo', parameters: { n: 2 }, dependsOn: 'b' },
+    { id: 'beside', name: 'flow.echo', parameters: { n: 3 } },
+  ];
+  const { executionId } = await server.execute(tools, 'critical');
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/executions/${executionId}?view=timeline`);
+  await page.locator('.timeline-row').first().waitFor();
+  const marked = await page.locator('.is-critical .timeline-name .cut').allTextContents();
+  assert.deepEqual(marked, ['a', 'b', 'c']);
+  const line = await page.locator('.is-critical .timeline-name .cut').first().evaluate((it) => getComputedStyle(it).textDecorationLine);
+  assert.equal(line, 'underline');
+  await close(page);
+});
+
+test('a clock that is wrong makes no time wrong', async () => {
+  const { executionId } = await server.execute([{ id: 'gate', name: 'flow.wait', parameters: { name: 'go' } }], 'clocks');
+  await server.reaches(executionId, 'WAITING');
+  for (const minutes of [-7, 7]) {
+    const page = await open(server, '/');
+    await page.addInitScript((shift) => {
+      const now = Date.now;
+      Date.now = () => now() + shift;
+    }, minutes * 60_000);
+    await page.goto(`${server.url}/executions/${executionId}?step=gate`);
+    await says(page, 'Waiting');
+    const facts = page.locator('.head .facts');
+    await until(async () => /(^|\s)\d+(\.\d+)? m?s(\s|$)/.test(await facts.innerText()), 'it took seconds');
+    assert.ok(!/ m |min/.test(await facts.innerText()), await facts.innerText());
+    await close(page);
+  }
+});
+
 test('the list shows what is new without being asked', async () => {
   const page = await open(server, '/');
   const { requestId, executionId } = await server.execute(WAITS, 'a newcomer');
@@ -176,5 +383,50 @@ test('the list shows what is new without being asked', async () => {
   await page.waitForURL(`**/requests/${requestId}`);
   await page.getByRole('link', { name: new RegExp(executionId) }).click();
   await page.waitForURL(`**/executions/${executionId}`);
+  await close(page);
+});
+
+test('no row is lost from a list, however many come', async () => {
+  const one = [{ id: 'a', name: 'flow.noop' }];
+  const made = [];
+  const make = async (n) => {
+    for (let at = 0; at < n; at += 10) {
+      made.push(...(await Promise.all(Array.from({ length: 10 }, (_, it) => server.plan(one, `rows ${at + it}`)))).map((it) => it.requestId));
+    }
+  };
+  await make(70);
+  const { requestId, executionId } = await server.execute(WAITS, 'rows that wait');
+  made.push(requestId);
+  await server.reaches(executionId, 'WAITING');
+  await make(60);
+  const page = await open(server, '/?search=rows&since=1h');
+  const foot = page.locator('.list-foot');
+  await foot.getByText('50 shown').waitFor();
+  const asked = await page.waitForRequest((it) => it.postData()?.includes('query Requests'));
+  const { from } = JSON.parse(asked.postData()).variables.filter;
+  await foot.getByRole('button', { name: 'Show older ones' }).click();
+  await foot.getByText('131 shown').waitFor();
+  // More come than are asked for at once, while nobody can look.
+  await page.route('**/graphql', (route) => route.abort());
+  await make(120);
+  await page.unroute('**/graphql');
+  await foot.getByText('251 shown').waitFor();
+  // What ends further down ends here, too.
+  await server.signal(executionId, 'go');
+  await server.reaches(executionId, 'COMPLETED');
+  const list = page.getByRole('list', { name: 'Requests' });
+  const seen = new Set();
+  for (let top = 0; ; top += 400) {
+    await list.evaluate((it, to) => (it.scrollTop = to), top);
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    for (const id of await page.locator('.list-row').evaluateAll((rows) => rows.map((it) => it.dataset.id))) seen.add(id);
+    if (await list.evaluate((it) => it.scrollTop + it.clientHeight >= it.scrollHeight - 1)) break;
+  }
+  assert.deepEqual(made.filter((it) => !seen.has(it)), []);
+  const at = [...made].reverse().indexOf(requestId);
+  await list.evaluate((it, to) => (it.scrollTop = to), at * 52 - 100);
+  await page.locator(`[data-id="${requestId}"][data-state="COMPLETED"]`).waitFor();
+  const later = await page.waitForRequest((it) => it.postData()?.includes('query Requests'));
+  assert.equal(JSON.parse(later.postData()).variables.filter.from, from);
   await close(page);
 });

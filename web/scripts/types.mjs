@@ -70,11 +70,20 @@ function fieldsOf(selection, parent, found = new Map()) {
   return found;
 }
 
+/** The names under which answers hold any JSON: there numbers stay as they were written. */
+const exact = new Map();
+
+function note(name, isJson) {
+  if ((exact.get(name) ?? isJson) !== isJson) throw new Error(`\`${name}\` is JSON in one operation, and something else in another: give one of them another name`);
+  exact.set(name, isJson);
+}
+
 function shapeOf(selection, parent) {
   const fields = [...fieldsOf(selection, parent)].map(([name, nodes]) => {
     if (nodes[0].name.value === "__typename") return `${name}: "${parent.name}"`;
     const { type } = parent.getFields()[nodes[0].name.value];
     const selections = nodes.flatMap((it) => it.selectionSet?.selections ?? []);
+    note(name, getNamedType(type).name === "JSON");
     const inner = (own) =>
       selections.length > 0 ? shapeOf({ selections }, getNamedType(own)) : leaf(own);
     return `${name}: ${typeOf(type, inner)}`;
@@ -134,12 +143,25 @@ for (const it of document.definitions) {
 }
 for (const name of named) inputs(schema.getType(name), declared);
 
+const fields = Object.fromEntries(
+  ["PlanInput", "ToolExecutionInput", "RetryInput"].map((it) => [it, Object.keys(schema.getType(it).getFields())]),
+);
+
 const text = [
   "// Written by `npm run types` from the server's schema and `operations.graphql`. Do not edit.",
   "",
-  "export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };",
+  'import type { Num } from "./json";',
+  "",
+  "/** Any JSON, numbers that the page could not hold among it. */",
+  "export type Json = null | boolean | number | Num | string | Json[] | { [key: string]: Json };",
   "/** The text of an operation, which knows what it takes and returns. */",
   "export type Operation<Result, Variables> = string & { readonly _?: (it: Variables) => Result };",
+  "",
+  "/** The names under which answers hold any JSON. */",
+  `export const EXACT: ReadonlySet<string> = new Set(${JSON.stringify([...exact].filter(([, it]) => it).map(([name]) => name).sort())});`,
+  "",
+  "/** The fields of what plans are written as. */",
+  `export const FIELDS = ${JSON.stringify(fields, null, 2)} as const;`,
   "",
   ...[...declared].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, it]) => it),
   "",

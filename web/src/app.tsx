@@ -21,13 +21,13 @@ const LINKS: readonly (readonly [string, string, IconName, RegExp])[] = [
 ];
 
 export function App() {
-  const { path } = useCell(place);
+  const { path, isSame } = useCell(place);
   const wanted = useCell(wantsToken);
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);
   useEffect(() => {
     // Whoever goes on by keyboard begins at the new page, not behind the old link.
-    if (!isFirst.current) main.current?.focus();
+    if (!isFirst.current && !isSame) main.current?.focus();
     isFirst.current = false;
   }, [path]);
   return (
@@ -54,7 +54,7 @@ function Page({ path }: { path: string }) {
   if (request) return <RequestPage id={request.id!} />;
   if (execution) return <ExecutionPage id={execution.id!} />;
   if (match("/new", path)) return <Later load={composing} from={null} />;
-  if (plan) return <Later load={composing} from={plan.id!} key={plan.id!} />;
+  if (plan) return <Later load={composing} from={plan.id!} />;
   if (match("/tools", path)) return <Later load={tools} name={null} />;
   if (tool) return <Later load={tools} name={tool.name!} />;
   if (match("/toolkit", path)) return <Later load={toolkit} />;

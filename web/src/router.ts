@@ -5,20 +5,22 @@ import { Cell, useCell } from "./api/cell";
 export interface Place {
   path: string;
   query: URLSearchParams;
+  /** Whether it is shown in the stead of where we were, and not behind it. */
+  isSame: boolean;
 }
 
-const here = (): Place => ({ path: location.pathname, query: new URLSearchParams(location.search) });
+const here = (isSame = false): Place => ({ path: location.pathname, query: new URLSearchParams(location.search), isSame });
 
 export const place = new Cell<Place>(here());
 
 addEventListener("popstate", () => place.set(here()));
 
 /** Goes somewhere. A change of what is shown at a place takes the place of the entry before. */
-export function go(to: string, how: "push" | "replace" = "push"): void {
+export function go(to: string, how: "push" | "replace" = "push", state: unknown = null): void {
   if (to === location.pathname + location.search) return;
-  if (how === "push") history.pushState(null, "", to);
-  else history.replaceState(null, "", to);
-  place.set(here());
+  if (how === "push") history.pushState(state, "", to);
+  else history.replaceState(history.state, "", to);
+  place.set(here(how === "replace"));
 }
 
 /** Lets links within the page be followed without loading it anew. */
@@ -43,14 +45,14 @@ export function useParam(name: string, standard = ""): [string, (value: string, 
 }
 
 /** Changes several parameters of the address at once. */
-export function setParams(values: Record<string, string>, how: "push" | "replace" = "replace"): void {
+export function setParams(values: Record<string, string>, how: "push" | "replace" = "replace", state: unknown = null): void {
   const query = new URLSearchParams(location.search);
   for (const [name, value] of Object.entries(values)) {
     if (value) query.set(name, value);
     else query.delete(name);
   }
   const text = query.toString();
-  go(location.pathname + (text ? `?${text}` : ""), how);
+  go(location.pathname + (text ? `?${text}` : ""), how, state);
 }
 
 /** Reads a path against a pattern such as `/requests/:id`. */

@@ -4,6 +4,7 @@ mod capabilities;
 mod landlock;
 mod masks;
 mod seccomp;
+mod view;
 
 use std::io;
 
@@ -29,11 +30,11 @@ pub(super) fn sees_files() -> bool {
 pub(super) fn apply(order: &Order) -> io::Result<()> {
     let Some(confinement) = &order.confinement else { return Ok(()) };
     // First what takes a right that is given up afterwards.
-    masks::put_on(order, confinement)?;
+    let has_view = masks::put_on(order, confinement)?;
     prctl::set_no_new_privs()?;
     capabilities::give_up()?;
     landlock::apply(confinement)?;
-    seccomp::apply(confinement)
+    seccomp::apply(confinement, has_view)
 }
 
 /// Keeps this thread, and all that it starts, from signalling what is confined as it is now.

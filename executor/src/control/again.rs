@@ -295,7 +295,8 @@ mod tests {
             let created = onward(&ended, &plan).unwrap();
             assert_eq!((created.plan, created.retry_of), (plan.id(), Some(ended.id())));
             assert_eq!((created.options.start_at, created.options.priority), (None, 7));
-            let (id, now) = (shared::id::ExecutionId::draw(Timestamp::UNIX_EPOCH), Timestamp::UNIX_EPOCH);
+            let (id, now) =
+                (shared::id::ExecutionId::draw(Timestamp::UNIX_EPOCH), Timestamp::UNIX_EPOCH);
             machine::create_as(id, &plan, created.clone(), now).unwrap();
             let names: Vec<_> =
                 created.reused.iter().map(|(id, _)| id.as_str().to_owned()).collect();

@@ -52,9 +52,16 @@ pub(super) struct Registered {
     /// As it was written.
     pub(super) written: Value,
     pub(super) at: Timestamp,
+    /// Since when there was its set by then: the tool that began it may be gone.
+    pub(super) since: Option<Timestamp>,
 }
 
 impl Registered {
+    /// Returns since when there is its set, as far as this one knows.
+    pub(super) fn since(&self) -> Timestamp {
+        self.since.map_or(self.at, |it| it.min(self.at))
+    }
+
     /// Returns the name that always means the tool, if it is one that there can be.
     pub(super) fn qualified(&self) -> Option<ToolName> {
         let tool: ToolName = self.written.get("name")?.as_str()?.parse().ok()?;
@@ -210,8 +217,9 @@ fn add_tool(
     sets: &mut Vec<Dated>,
     names: &mut Names,
     (base, secrets): (&Path, Option<&BTreeSet<String>>),
-    Registered { set, written, at, .. }: &Registered,
+    registered: &Registered,
 ) -> Result<(), String> {
+    let Registered { set, written, .. } = registered;
     let mut tool: CommandTool =
         serde_json::from_value(written.clone()).map_err(|err| err.to_string())?;
     if let Some(variable) = denied(tool.secrets().into_iter().chain(tool.passed()), secrets) {
@@ -221,7 +229,7 @@ fn add_tool(
     let name: ToolSetName = set.parse().map_err(|err| format!("{err}"))?;
     let Some((there, _)) = sets.iter_mut().find(|(it, _)| it.name == name) else {
         names.insert(qualified(&name, &tool.name));
-        sets.push((local(name, vec![tool]), Some(*at)));
+        sets.push((local(name, vec![tool]), Some(registered.since())));
         return Ok(());
     };
     let Source::Tools(tools) = &mut there.source else {
@@ -277,7 +285,7 @@ mod tests {
 
     fn registered(set: &str, at: i64, written: Value) -> Registered {
         let at = Timestamp::from_timestamp(at, 0).unwrap();
-        Registered { record: String::new(), set: set.to_owned(), written, at }
+        Registered { record: String::new(), set: set.to_owned(), written, at, since: None }
     }
 
     fn written(name: &str, more: &Value) -> Value {

@@ -4,12 +4,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 use shared::{
+    id::ToolSetName,
     json,
     store::{Record, RecordKind, RecordPage, Store, StoreError},
 };
 
 use super::merge::{Added, Known, Registered};
-use crate::sources::documents::FIELD;
+use crate::sources::{SetConfig, documents::FIELD};
 
 /// Records that are read at a time.
 const PAGE: usize = 500;
@@ -44,13 +45,24 @@ pub(super) async fn read(
     })
 }
 
+/// Returns a set that was added, if there is one of the name that can be read.
+pub async fn added_set(
+    store: &dyn Store,
+    name: &ToolSetName,
+) -> Result<Option<SetConfig>, StoreError> {
+    let mut sets = all(store, RecordKind::ToolSet).await?.into_iter();
+    let found = sets.find(|it| it.name == name.as_str());
+    Ok(found.and_then(|it| serde_json::from_value(Arc::unwrap_or_clone(it.value)).ok()))
+}
+
 fn added(Record { name, value, at, .. }: Record) -> Added {
     Added { name, written: Arc::unwrap_or_clone(value), at }
 }
 
 fn tool(Record { name, value, at, .. }: Record) -> Option<Registered> {
     let set = value.get("set")?.as_str()?.to_owned();
-    Some(Registered { record: name, set, written: value.get("tool")?.clone(), at })
+    let since = value.get("since").and_then(|it| serde_json::from_value(it.clone()).ok());
+    Some(Registered { record: name, set, written: value.get("tool")?.clone(), at, since })
 }
 
 fn oldest_first(mut records: Vec<Record>) -> Vec<Record> {

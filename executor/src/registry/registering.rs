@@ -46,12 +46,16 @@ impl Registry {
         if self.toolbox().set(set).is_none() {
             self.forget_switch(&applied, set.as_str()).await?;
         }
-        let value = json!({ "set": set, "tool": written });
+        let mut value = json!({ "set": set, "tool": written });
+        let since = since(&applied, set);
+        if let Some(since) = since {
+            value["since"] = json!(since);
+        }
         let at = self.put(RecordKind::Tool, name.as_str(), value, Unless::Exists).await?;
         let Some(at) = at else {
             return Err(RegistryError::Exists { what: "a tool", name: name.to_string() });
         };
-        self.registered(&mut applied, new, at).await?;
+        self.registered(&mut applied, new, (at, since)).await?;
         Ok(name)
     }
 
@@ -130,15 +134,16 @@ impl Registry {
             Some(it) => matches!(it.config.source, Source::Tools(_)),
             None => self.toolbox().set(set).is_none() && set.as_str() != dispatch::SET,
         };
+        // One that has failed, too: what is bad in it is other tools.
+        if is_open {
+            return Ok(());
+        }
         if let Some(SetStatus::Failed { error }) = self.toolbox().set(set).map(|it| it.status) {
             let why = format!(
                 "the toolset `{set}` has failed, so nobody could call `{}` in it: {error}",
                 tool.name
             );
             return Err(RegistryError::Invalid(why));
-        }
-        if is_open {
-            return Ok(());
         }
         let why = format!(
             "the tools of `{set}` come from elsewhere, so `{}` cannot be in it: name another toolset",
@@ -153,7 +158,7 @@ impl Registry {
         &self,
         applied: &mut Applied,
         new: New,
-        at: Timestamp,
+        (at, since): (Timestamp, Option<Timestamp>),
     ) -> Result<(), StoreError> {
         let revision = self.0.parts.store.records_revision().await?;
         let place = applied.wanted.iter().position(|it| it.config.name == new.set);
@@ -161,6 +166,7 @@ impl Registry {
             && applied.revision.map(|it| it + 1) == Some(revision)
             // Clocks differ: one that is older than others has its place among them.
             && applied.known.tools.last().is_none_or(|it| it.at < at)
+            && self.toolbox().set(&new.set).is_some_and(|it| it.status == SetStatus::Ready)
             && let Source::Tools(tools) = &mut applied.wanted[place].config.source
         {
             tools.push(new.tool);
@@ -169,6 +175,7 @@ impl Registry {
                 set: new.set.to_string(),
                 written: new.written,
                 at,
+                since,
             });
             self.note(applied, revision);
             self.toolbox().extend(&new.set, new.ready);
@@ -176,4 +183,10 @@ impl Registry {
         }
         self.renew(applied).await
     }
+}
+
+/// Returns since when there is a set, where tools that were registered made it.
+fn since(applied: &Applied, set: &ToolSetName) -> Option<Timestamp> {
+    let tools = applied.known.tools.iter().filter(|it| it.set == set.as_str());
+    tools.map(Registered::since).min()
 }

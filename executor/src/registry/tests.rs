@@ -535,6 +535,26 @@ async fn a_tool_is_removed_by_a_name_of_its_own() {
     assert_eq!(sets(&registry).await, [""; 0]);
 }
 
+/// What plain names mean follows from the order of the sets.
+#[tokio::test]
+async fn a_set_keeps_its_place_without_the_tool_that_began_it() {
+    let store = Arc::new(Memory::new());
+    let registry = node(&store, json!([]));
+    for (set, name) in [("a", "x"), ("b", "y"), ("a", "y"), ("a", "z")] {
+        registry.register(Some(set), tool(name)).await.unwrap();
+    }
+    for gone in ["a.x", "a.y"] {
+        assert!(registry.unregister(&gone.parse().unwrap()).await.unwrap());
+        registry.register(Some("a"), tool("w")).await.ok();
+        for node in [&registry, &node(&store, json!([]))] {
+            assert_eq!(sets(node).await, ["a+", "b+"], "without {gone}");
+        }
+    }
+    assert!(registry.remove_set(&"a".parse().unwrap()).await.unwrap());
+    registry.register(Some("a"), tool("x")).await.unwrap();
+    assert_eq!(sets(&registry).await, ["b+", "a+"], "it is another one");
+}
+
 /// What older versions wrote is called `set.` and the tool's own name.
 #[tokio::test]
 async fn two_tools_of_a_name_do_not_take_their_set_down() {
@@ -559,12 +579,16 @@ async fn two_tools_of_a_name_do_not_take_their_set_down() {
 }
 
 #[tokio::test]
-async fn nothing_is_registered_into_a_set_that_has_failed() {
+async fn a_bad_tool_keeps_no_good_one_out_of_its_set() {
     let odd = json!({ "name": "odd", "parameters": { "type": "strnig" } });
     let configured = json!([{ "name": "a", "source": { "tools": [odd.clone()] } }]);
     let registry = node(&Arc::new(Memory::new()), configured);
-    let err = registry.register(Some("a"), tool("t")).await.unwrap_err().to_string();
-    assert!(err.contains("the toolset `a` has failed") && err.contains("`odd`"), "{err}");
+    let bad = named(&registry, "a").await.status;
+    assert!(matches!(&bad, SetStatus::Failed { error } if error.contains("`odd`")), "{bad:?}");
+    registry.register(Some("a"), tool("t")).await.unwrap();
+    registry.register(Some("a"), tool("u")).await.unwrap();
+    let set = named(&registry, "a").await;
+    assert_eq!((set.status, set.tools.len(), set.left_out.len()), (SetStatus::Ready, 2, 1));
     // What is added is looked at first.
     let added = json!({ "name": "b", "source": { "tools": [{ "name": "t" }, odd] } });
     let err = registry.add_set(added).await.unwrap_err();

@@ -163,6 +163,15 @@ impl SetConfig {
         }
     }
 
+    /// Returns the file that says what its tools are, where there is one: it also says who is told
+    /// the set's secrets.
+    pub fn document(&self) -> Option<PathBuf> {
+        match &self.source {
+            Source::OpenApi(api) => api.file(),
+            _ => None,
+        }
+    }
+
     /// Returns whether it has commands that are refused where `support` cannot hold them.
     pub fn is_refused(&self, support: confine::Support) -> bool {
         let is_refused = |it: &Confinement| it.required && support.missing(it).is_some();

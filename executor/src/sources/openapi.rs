@@ -11,7 +11,11 @@ mod schema;
 mod security;
 mod tool;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use reqwest::{Method, Url, header::HeaderMap};
@@ -70,6 +74,11 @@ impl OpenApiConfig {
         if !is_address(&self.document) {
             self.document = base.join(&self.document).display().to_string();
         }
+    }
+
+    /// Returns the document, where that is a file.
+    pub(super) fn file(&self) -> Option<PathBuf> {
+        (!is_address(&self.document)).then(|| PathBuf::from(&self.document))
     }
 }
 

@@ -8,7 +8,10 @@
 
 mod argv;
 
-use std::{collections::BTreeMap, io, path::PathBuf, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, io, path::PathBuf, pin::pin, process::ExitStatus, sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -299,17 +302,29 @@ impl Tool for CommandRunner {
         let env = variables(&run.env, &mut seen)?;
         let mut running = Running::start((run, &env), &self.launcher, &parameters, &cx)?;
         let ended = tokio::select! {
+            biased;
+            // One that has ended by itself has answered, however late it is heard.
             ended = running.finish(self.most) => Some(ended),
             () = cx.cancel.cancelled() => None,
         };
         let Some(ended) = ended else {
-            running.group.stop().await;
-            let message = format!("`{}` was told to stop", run.command.program());
-            return Err(ToolError::new(ErrorCode::CANCELLED, message).indefinite());
+            return Err(stopped(run.command.program(), running.group.stop().await));
         };
         let answer = running.answer(run.command.program(), ended, self.most, &seen);
         seen.clean_result(answer)
     }
+}
+
+/// Says that a command was told to stop.
+///
+/// How it ended is no answer, not even with status 0: so end programs that had done their work, and
+/// so do those that tidied up and did not do it.
+fn stopped(program: &str, status: Option<ExitStatus>) -> ToolError {
+    let how = status.map_or_else(|| "did not".to_owned(), describe);
+    let message = format!(
+        "`{program}` was told to stop and {how}: whether it had done its work by then is not known"
+    );
+    ToolError::new(ErrorCode::CANCELLED, message).indefinite()
 }
 
 impl CommandRunner {

@@ -14,6 +14,8 @@ mod keeper;
 mod line;
 mod link;
 mod message;
+pub mod oauth;
+mod secrets;
 mod server;
 mod tokens;
 mod wire;
@@ -21,10 +23,11 @@ mod wire;
 use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
-use rmcp::model::{CallToolRequestParams, Tool as Offer};
+use rmcp::model::{CallToolRequestParams, MetaObject, Tool as Offer};
 use serde_json::{Value, json};
 use shared::{
     id::ToolSetName,
+    limits,
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
 
@@ -85,9 +88,21 @@ fn definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
         input_schema: Value::Object(Arc::unwrap_or_clone(offer.input_schema)),
         output_schema: offer.output_schema.map(|it| Value::Object(Arc::unwrap_or_clone(it))),
         effect,
-        examples: Vec::new(),
+        examples: examples(offer.meta.as_ref()),
         is_callable: true,
     })
+}
+
+/// What a server calls the sentences that people would say when they want a tool, in its `_meta`:
+/// MCP has no word for them.
+pub const EXAMPLES: &str = "faber/examples";
+/// The most examples of a tool that are taken from a server.
+const MOST_EXAMPLES: usize = 100;
+
+fn examples(meta: Option<&MetaObject>) -> Vec<String> {
+    let written = meta.and_then(|it| it.0.get(EXAMPLES)?.as_array()).into_iter().flatten();
+    let texts = written.filter_map(Value::as_str).filter(|it| it.len() <= limits::TEXT_BYTES);
+    texts.take(MOST_EXAMPLES).map(str::to_owned).collect()
 }
 
 #[async_trait]

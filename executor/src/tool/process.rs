@@ -18,7 +18,7 @@ use nix::{
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     process::{Child, Command},
-    time::timeout,
+    time::{self, timeout, timeout_at},
 };
 
 use crate::{
@@ -29,6 +29,11 @@ use crate::{
 /// How long a process may take to end once told to, before it is killed: within
 /// [`shared::limits::CANCEL_GRACE`], so that the answer still comes in time.
 pub(super) const STOP_GRACE: Duration = Duration::from_secs(3);
+/// How long stopping a process may take in all, so that the answer still comes in time: also where
+/// it does not end, and where its warden does not.
+const STOP: Duration = Duration::from_millis(4_500);
+/// How much of that is left for those that are killed to die.
+const DYING: Duration = Duration::from_millis(500);
 
 /// A program to start.
 #[derive(Clone, Copy)]
@@ -175,18 +180,20 @@ impl Group {
         self.signal(Signal::SIGKILL);
     }
 
-    /// Asks the whole group to end, and kills what is left after [`STOP_GRACE`].
+    /// Asks the whole group to end, and kills what is left after [`STOP_GRACE`]. It takes [`STOP`] at
+    /// most.
     pub(super) async fn stop(&mut self) -> Option<ExitStatus> {
+        let until = time::Instant::now() + STOP;
         self.signal(Signal::SIGTERM);
         let mut ended = timeout(STOP_GRACE, self.wait()).await;
         if ended.is_err() {
             self.end();
-            ended = timeout(STOP_GRACE, self.wait()).await;
+            ended = timeout_at(until - DYING, self.wait()).await;
         }
         self.kill();
         match ended {
             Ok(status) => status.ok(),
-            Err(_) => timeout(STOP_GRACE, self.wait()).await.ok()?.ok(),
+            Err(_) => timeout_at(until, self.wait()).await.ok()?.ok(),
         }
     }
 
@@ -302,6 +309,22 @@ mod tests {
         let program = Program { name: "x", cwd: None, reads: None, pass: &[], env: &env };
         let shown = format!("{program:?}");
         assert!(shown.contains("KEY") && !shown.contains("hush"), "{shown}");
+    }
+
+    /// A warden that hears nothing, as one that is stopped.
+    #[tokio::test(start_paused = true)]
+    async fn stopping_takes_less_time_than_there_is_for_an_answer() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' TERM HUP; echo ready; while :; do read -r _; done"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut group = Group::spawn(&mut command).unwrap();
+        group.has_warden = true;
+        let mut ready = [0; 6];
+        group.child().stdout.as_mut().unwrap().read_exact(&mut ready).await.unwrap();
+        let begun = time::Instant::now();
+        group.stop().await;
+        let took = begun.elapsed();
+        assert!(took >= STOP_GRACE && took < shared::limits::CANCEL_GRACE, "{took:?}");
     }
 
     #[test]

@@ -212,6 +212,6 @@ fn every_mutation_has_a_role() {
     let admins: Vec<&str> =
         names.into_iter().filter(|it| needed("Mutation", it) != Role::Operator).collect();
     // Whoever adds a mutation sees it here, and decides.
-    expect!["savePlan removeSavedPlan bulkControl registerTool removeTool addToolSet removeToolSet activateToolSets deactivateToolSets setContext addAction connectTool updateToolkit removeAction disconnectTool setScore"]
+    expect!["savePlan removeSavedPlan bulkControl registerTool removeTool addToolSet removeToolSet activateToolSets deactivateToolSets setContext addAction connectTool updateToolkit removeAction disconnectTool setScore prune"]
     .assert_eq(&admins.join(" "));
 }

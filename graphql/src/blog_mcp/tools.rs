@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use rmcp::model::{Tool, ToolAnnotations};
+use executor::tool::mcp::EXAMPLES;
+use rmcp::model::{MetaObject, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 
 /// One tool.
@@ -13,6 +14,8 @@ pub(super) struct Offer {
     pub verb: Verb,
     pub kind: Kind,
     pub fields: &'static [Field],
+    /// Sentences that people would say when they want it.
+    pub examples: &'static [&'static str],
 }
 
 /// What a tool does.
@@ -74,8 +77,9 @@ const fn offer(
     verb: Verb,
     kind: Kind,
     fields: &'static [Field],
+    examples: &'static [&'static str],
 ) -> Offer {
-    Offer { name, description, verb, kind, fields }
+    Offer { name, description, verb, kind, fields, examples }
 }
 
 const AUTHOR: &[Field] = &[
@@ -117,25 +121,137 @@ const OF_BLOG: &[Field] = &[must("blogId", Rule::Id(Kind::Blog), "Id of the blog
 
 /// All the tools.
 pub(super) const TABLE: &[Offer] = &[
-    offer("createBlog", "Create a new blog post", Verb::Create, Kind::Blog, BLOG),
-    offer("getBlog", "Get a blog post by its id", Verb::Get, Kind::Blog, BLOG_ID),
-    offer("updateBlog", "Change a blog post", Verb::Update, Kind::Blog, BLOG_CHANGES),
-    offer("deleteBlog", "Delete a blog post", Verb::Delete, Kind::Blog, BLOG_ID),
-    offer("listBlogs", "List all blog posts", Verb::List, Kind::Blog, &[]),
-    offer("createAuthor", "Create a new author", Verb::Create, Kind::Author, AUTHOR),
-    offer("getAuthor", "Get an author by their id", Verb::Get, Kind::Author, AUTHOR_ID),
-    offer("updateAuthor", "Change an author", Verb::Update, Kind::Author, AUTHOR_CHANGES),
-    offer("deleteAuthor", "Delete an author", Verb::Delete, Kind::Author, AUTHOR_ID),
-    offer("listAuthors", "List all authors", Verb::List, Kind::Author, &[]),
-    offer("createComment", "Create a comment on a blog post", Verb::Create, Kind::Comment, COMMENT),
-    offer("getComment", "Get a comment by its id", Verb::Get, Kind::Comment, COMMENT_ID),
-    offer("deleteComment", "Delete a comment", Verb::Delete, Kind::Comment, COMMENT_ID),
+    offer(
+        "createBlog",
+        "Create a new blog post",
+        Verb::Create,
+        Kind::Blog,
+        BLOG,
+        &[
+            "Write a new blog post",
+            "Publish a post with a title and a text",
+            "Create a blog by an author",
+        ],
+    ),
+    offer(
+        "getBlog",
+        "Get a blog post by its id",
+        Verb::Get,
+        Kind::Blog,
+        BLOG_ID,
+        &["Show a blog post", "Read one blog post by its id", "What does that blog post say?"],
+    ),
+    offer(
+        "updateBlog",
+        "Change a blog post",
+        Verb::Update,
+        Kind::Blog,
+        BLOG_CHANGES,
+        &["Change the title of a blog post", "Edit the text of a blog post", "Rename a blog"],
+    ),
+    offer(
+        "deleteBlog",
+        "Delete a blog post",
+        Verb::Delete,
+        Kind::Blog,
+        BLOG_ID,
+        &["Delete a blog post", "Remove a blog", "Take a blog post down"],
+    ),
+    offer(
+        "listBlogs",
+        "List all blog posts",
+        Verb::List,
+        Kind::Blog,
+        &[],
+        &["List all blog posts", "Which blogs are there?", "Show me every blog post"],
+    ),
+    offer(
+        "createAuthor",
+        "Create a new author",
+        Verb::Create,
+        Kind::Author,
+        AUTHOR,
+        &[
+            "Create a new author",
+            "Add an author with a name and an e-mail address",
+            "Register somebody who writes",
+        ],
+    ),
+    offer(
+        "getAuthor",
+        "Get an author by their id",
+        Verb::Get,
+        Kind::Author,
+        AUTHOR_ID,
+        &["Show an author", "Who is the author with this id?", "Look up one author"],
+    ),
+    offer(
+        "updateAuthor",
+        "Change an author",
+        Verb::Update,
+        Kind::Author,
+        AUTHOR_CHANGES,
+        &[
+            "Change the e-mail address of an author",
+            "Rename an author",
+            "Edit the words about an author",
+        ],
+    ),
+    offer(
+        "deleteAuthor",
+        "Delete an author",
+        Verb::Delete,
+        Kind::Author,
+        AUTHOR_ID,
+        &["Delete an author", "Remove an author", "Take an author out"],
+    ),
+    offer(
+        "listAuthors",
+        "List all authors",
+        Verb::List,
+        Kind::Author,
+        &[],
+        &["List all authors", "Which authors are there?", "Show me everybody who writes"],
+    ),
+    offer(
+        "createComment",
+        "Create a comment on a blog post",
+        Verb::Create,
+        Kind::Comment,
+        COMMENT,
+        &[
+            "Comment on a blog post",
+            "Add a comment to a blog",
+            "Write what somebody says about a blog post",
+        ],
+    ),
+    offer(
+        "getComment",
+        "Get a comment by its id",
+        Verb::Get,
+        Kind::Comment,
+        COMMENT_ID,
+        &["Show a comment", "Read one comment by its id", "What does that comment say?"],
+    ),
+    offer(
+        "deleteComment",
+        "Delete a comment",
+        Verb::Delete,
+        Kind::Comment,
+        COMMENT_ID,
+        &["Delete a comment", "Remove a comment from a blog post", "Take a comment back"],
+    ),
     offer(
         "listCommentsByBlog",
         "List all comments on a blog post",
         Verb::List,
         Kind::Comment,
         OF_BLOG,
+        &[
+            "List the comments on a blog post",
+            "Which comments does a blog have?",
+            "What do people say about a blog post?",
+        ],
     ),
     offer(
         "createPicture",
@@ -143,15 +259,39 @@ pub(super) const TABLE: &[Offer] = &[
         Verb::Create,
         Kind::Picture,
         PICTURE,
+        &[
+            "Add a picture to a blog post",
+            "Put an image with a caption on a blog",
+            "Attach a photo to a blog post",
+        ],
     ),
-    offer("getPicture", "Get a picture by its id", Verb::Get, Kind::Picture, PICTURE_ID),
-    offer("deletePicture", "Delete a picture", Verb::Delete, Kind::Picture, PICTURE_ID),
+    offer(
+        "getPicture",
+        "Get a picture by its id",
+        Verb::Get,
+        Kind::Picture,
+        PICTURE_ID,
+        &["Show a picture", "Look up one picture by its id", "Where is that image?"],
+    ),
+    offer(
+        "deletePicture",
+        "Delete a picture",
+        Verb::Delete,
+        Kind::Picture,
+        PICTURE_ID,
+        &["Delete a picture", "Remove an image from a blog post", "Take a photo away"],
+    ),
     offer(
         "listPicturesByBlog",
         "List all pictures of a blog post",
         Verb::List,
         Kind::Picture,
         OF_BLOG,
+        &[
+            "List the pictures of a blog post",
+            "Which images does a blog have?",
+            "Show me all photos of a blog post",
+        ],
     ),
 ];
 
@@ -192,7 +332,8 @@ impl Offer {
             Verb::Update | Verb::Delete => hints.destructive(true).idempotent(true),
         };
         let tool = Tool::new(self.name, self.description, Arc::new(self.input_schema()));
-        let tool = tool.with_annotations(hints);
+        let meta = Map::from_iter([(EXAMPLES.to_owned(), json!(self.examples))]);
+        let tool = tool.with_annotations(hints).with_meta(MetaObject(meta));
         match self.output_schema() {
             Some(schema) => tool.with_raw_output_schema(Arc::new(schema)),
             None => tool,

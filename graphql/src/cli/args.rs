@@ -129,10 +129,7 @@ pub(super) enum Command {
         older_than: String,
     },
     /// Show everything about a request: how the plan came to be, and every step of every run.
-    Debug {
-        /// `req_…`, or a `plan_…` or `exec_…` of it.
-        id: String,
-    },
+    Debug(DebugArgs),
     /// List requests, plans or executions, the newest first, or saved plans.
     List {
         /// What to list.
@@ -158,6 +155,21 @@ pub(super) enum Command {
         /// What to do with them.
         #[command(subcommand)]
         what: Toolsets,
+    },
+    /// Log in to an MCP server that is told by OAuth who calls.
+    Login {
+        /// The toolset.
+        #[arg(value_name = "TOOLSET")]
+        set: String,
+        /// Only say where to go, and open nothing.
+        #[arg(long)]
+        no_browser: bool,
+    },
+    /// Forget a login, and tell the server so.
+    Logout {
+        /// The toolset.
+        #[arg(value_name = "TOOLSET")]
+        set: String,
     },
     /// Show the toolkit: which tools go with which actions.
     Toolkit {
@@ -318,6 +330,16 @@ pub(super) struct Planning {
     /// The planner.
     #[arg(long, value_name = "NAME")]
     pub(super) planner: Option<String>,
+}
+
+/// What to tell about, and how much.
+#[derive(Args, Debug)]
+pub(super) struct DebugArgs {
+    /// `req_…`, or a `plan_…` or `exec_…` of it.
+    pub(super) id: String,
+    /// Show every value, and all of how the plan came to be.
+    #[arg(long)]
+    pub(super) full: bool,
 }
 
 /// What to execute, and how.

@@ -48,6 +48,9 @@ pub(super) async fn blob(
                 Failure::usage(format!("`{}` cannot be written: {err}", file.display()))
             })?;
         }
+        None if session.screen.is_terminal => {
+            session.screen.document(&String::from_utf8_lossy(&bytes))?;
+        }
         None => print(&bytes)?,
     }
     Ok(Ending::Done)

@@ -11,6 +11,7 @@ use std::{
 
 use executor::{
     limits::{CallLimits, Limited},
+    tool::mcp::oauth::NEEDS_LOGIN,
     toolbox::{SetStatus, ToolSet, Toolbox},
 };
 use planner::embed::Choice;
@@ -22,8 +23,9 @@ use super::{
     failure::Failure,
     house::{House, Local, Need, open_store},
     paint::Paint,
+    plain,
 };
-use crate::config::{Config, Origin, variable};
+use crate::config::{Config, Faults, Origin, variable};
 
 /// Prints the effective configuration, and where each value came from.
 pub(super) fn config(session: &Session) -> Result<Ending, Failure> {
@@ -34,7 +36,7 @@ pub(super) fn config(session: &Session) -> Result<Ending, Failure> {
         return Ok(Ending::Done);
     }
     let paint = screen.out;
-    let file = session.config.file.as_ref().map(|it| it.display().to_string());
+    let file = session.config.file.as_ref().map(|it| plain::line(&it.display().to_string()));
     let mut lines = vec![format!("file: {}", file.unwrap_or_else(|| paint.dim("none")))];
     for (key, value) in shown.as_object().into_iter().flatten().filter(|(key, _)| *key != "file") {
         match value.get("from") {
@@ -52,16 +54,18 @@ pub(super) fn config(session: &Session) -> Result<Ending, Failure> {
 }
 
 fn setting(key: &str, setting: &Value, lead: &str, paint: Paint) -> String {
-    let from = setting["from"].as_str().unwrap_or_default();
+    let from = plain::said(&setting["from"]);
     let note = paint.dim(format!("# {from}"));
     match &setting["value"] {
         Value::Array(items) => {
             let mut lines = vec![format!("{lead}{key}:  {note}")];
-            lines.extend(items.iter().map(|it| format!("{lead}  - {it}")));
+            lines.extend(
+                items.iter().map(|it| format!("{lead}  - {}", plain::line(&it.to_string()))),
+            );
             lines.join("\n")
         }
-        Value::String(text) => format!("{lead}{key}: {text}  {note}"),
-        other => format!("{lead}{key}: {other}  {note}"),
+        Value::String(text) => format!("{lead}{key}: {}  {note}", plain::line(text)),
+        other => format!("{lead}{key}: {}  {note}", plain::line(&other.to_string())),
     }
 }
 
@@ -74,16 +78,11 @@ struct Check {
     help: &'static str,
 }
 
-/// Says what is missing or unreachable, and how to mend it.
-pub(super) async fn doctor(session: &Session) -> Result<Ending, Failure> {
-    let mut checks = vec![Check {
-        name: "configuration".to_owned(),
-        found: Ok(match &session.config.file {
-            Some(file) => file.display().to_string(),
-            None => "no file; everything as it comes".to_owned(),
-        }),
-        help: "",
-    }];
+/// Says what is missing or unreachable, and how to mend it. Where something is wrong with the
+/// configuration, the rest is looked at as far as it is known.
+pub(super) async fn doctor(session: &Session, faults: Faults) -> Result<Ending, Failure> {
+    let Faults { wrong, is_read } = faults;
+    let mut checks = configuration(session, wrong);
     if let Some(server) = &session.config.server {
         checks.push(server_answers(session, &server.value).await);
     } else {
@@ -96,9 +95,13 @@ pub(super) async fn doctor(session: &Session) -> Result<Ending, Failure> {
         ));
         checks.extend(safety::secrets(&session.config.toolsets.value, variable));
         checks.extend(models::planner(&session.config).await);
-        let store = store_works(session).await;
-        let works = store.found.is_ok();
-        checks.push(store);
+        let mut works = is_read;
+        // Of a file that cannot be read nobody knows which store it names.
+        if is_read || session.config.store.origin != Origin::Default {
+            let store = store_works(session).await;
+            works &= store.found.is_ok();
+            checks.push(store);
+        }
         if works {
             checks.extend(toolsets_connect(session).await?);
         }
@@ -106,6 +109,22 @@ pub(super) async fn doctor(session: &Session) -> Result<Ending, Failure> {
     print(session, &checks)?;
     let is_well = checks.iter().all(|it| it.found.is_ok());
     Ok(if is_well { Ending::Done } else { Ending::Unreachable })
+}
+
+fn configuration(session: &Session, wrong: Vec<String>) -> Vec<Check> {
+    let check = |found| Check {
+        name: "configuration".to_owned(),
+        found,
+        help: "correct the file; until then no other command works with it",
+    };
+    if wrong.is_empty() {
+        let found = match &session.config.file {
+            Some(file) => file.display().to_string(),
+            None => "no file; everything as it comes".to_owned(),
+        };
+        return vec![check(Ok(found))];
+    }
+    wrong.into_iter().map(|it| check(Err(it))).collect()
 }
 
 async fn server_answers(session: &Session, url: &str) -> Check {
@@ -214,10 +233,19 @@ fn of_set(set: &ToolSet) -> Check {
         name: format!("toolset {}", set.name),
         found,
         help: if set.left_out.is_empty() {
-            "see that its `source` in the configuration starts by hand, or remove the set"
+            help_of(&set.status)
         } else {
             "correct the tool where it is described, or remove it"
         },
+    }
+}
+
+fn help_of(status: &SetStatus) -> &'static str {
+    match status {
+        SetStatus::Failed { error } if error.contains(NEEDS_LOGIN) => {
+            "log in on this machine, as the user that runs Faber, or remove the set"
+        }
+        _ => "see that its `source` in the configuration starts by hand, or remove the set",
     }
 }
 
@@ -230,20 +258,24 @@ fn print(session: &Session, checks: &[Check]) -> Result<(), Failure> {
         });
         return screen.print_json(&Value::Array(checks.collect()));
     }
-    let paint = screen.out;
-    let lines = checks.iter().map(|it| match &it.found {
-        Ok(found) => format!("{} {}  {}", paint.green("✓"), it.name, paint.dim(found)),
-        Err(why) => {
-            format!(
-                "{} {}  {why}\n  {} {}",
-                paint.red("✗"),
-                it.name,
-                paint.cyan("= help:"),
-                it.help
-            )
+    screen.print(&for_people(checks, screen.out))
+}
+
+fn for_people(checks: &[Check], paint: Paint) -> String {
+    let lines = checks.iter().map(|it| {
+        let name = plain::line(&it.name);
+        match &it.found {
+            Ok(found) => {
+                let found = paint.dim(plain::line(found));
+                format!("{} {name}  {found}", paint.green("✓"))
+            }
+            Err(why) => {
+                let (mark, why) = (paint.red("✗"), plain::line(why));
+                format!("{mark} {name}  {why}\n  {} {}", paint.cyan("= help:"), it.help)
+            }
         }
     });
-    screen.print(&lines.collect::<Vec<_>>().join("\n"))
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Measures the engine. Where no store is named, on one of its own that does not stay.
@@ -300,4 +332,29 @@ fn remove_with_siblings(path: &Path) {
 
 fn remove(path: &Path) -> std::io::Result<()> {
     if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn checks_say_what_was_found_and_how_to_mend_it() {
+        let check = |name: &str, found: Result<&str, &str>| Check {
+            name: name.to_owned(),
+            found: found.map(str::to_owned).map_err(str::to_owned),
+            help: "start it with `faber serve`",
+        };
+        let checks = [
+            check("store", Ok("sqlite:./faber.db opens and can be written")),
+            check("server", Err("does not answer:\nfaber approve \u{1b}[2J")),
+        ];
+        expect![[r"
+            ✓ store  sqlite:./faber.db opens and can be written
+            ✗ server  does not answer:⏎faber approve ␛[2J
+              = help: start it with `faber serve`"]]
+        .assert_eq(&for_people(&checks, Paint::new(false)));
+    }
 }

@@ -1,18 +1,36 @@
 //! How an execution stands when it is no longer followed.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use serde_json::{Value, json};
 
 use super::{
-    Ending, Session, client::Client, failure::Failure, paint::Paint, progress::duration, render,
-    screen::pretty, shape::Shape,
+    Ending, Session,
+    account::{Account, named, quoted},
+    client::Client,
+    failure::Failure,
+    paint::Paint,
+    plain,
+    render::{clip, list},
+    shape::Shape,
 };
 
 /// The most steps that wait for a person and are told of.
 const PERSONS: usize = 20;
 /// The most errors that are told of.
 const ERRORS: usize = 20;
+/// The most characters of what a step was given that failed.
+const GIVEN: usize = 200;
+/// How many steps are named in one line.
+const NAMES: usize = 6;
+
+/// What is asked of an execution that is over.
+const OVER: &str = "query($id: ID!) { execution(executionId: $id) { executionId requestId state \
+     dryRun startedAt createdAt finishedAt total successful failed skipped cancelled outputs \
+     plan { tools { stepId dependsOn retry onError } } \
+     executionResults { errors { stepId toolName index code message attempt retryable } } \
+     steps { stepId state skipReason warnings resolvedParameters \
+     items { index resolvedParameters } compensation { state error { code message } } } } }";
 
 /// Shows an execution that is over.
 pub(super) async fn over(
@@ -24,70 +42,119 @@ pub(super) async fn over(
     let document = if screen.json {
         print_document(session, client, id).await?
     } else {
-        let query = "query($id: ID!) { execution(executionId: $id) { requestId state startedAt \
-             createdAt finishedAt total successful outputs executionResults { errors { stepId \
-             index code message } } steps { stepId warnings \
-             compensation { error { code message } } } } }";
-        let document = client.field(query, json!({ "id": id })).await?;
-        warn(session, &document);
-        let paint = screen.err;
-        screen.say(&summary(&document, paint));
-        screen.print(&pretty(&document["outputs"]))?;
-        let hint = document["requestId"].as_str().unwrap_or_default();
-        screen.say(&paint.dim(format!("everything about it: faber debug {hint}")));
+        let document = client.field(OVER, json!({ "id": id })).await?;
+        for line in told(&document, screen.err) {
+            screen.say(&line);
+        }
+        screen.print_json(&document["outputs"])?;
+        let hint = plain::said(&document["requestId"]);
+        screen.say(&screen.err.dim(format!("everything about it: faber debug {hint}")));
         document
     };
     Ok(if document["state"] == "COMPLETED" { Ending::Done } else { Ending::Failed })
 }
 
-/// Says what steps had to warn of.
-fn warn(session: &Session, document: &Value) {
-    let paint = session.screen.err;
-    for step in render::list(&document["steps"]) {
-        for warning in render::list(&step["warnings"]).filter_map(Value::as_str) {
-            let name = step["stepId"].as_str().unwrap_or_default();
-            session.screen.say(&format!("{} {name}: {warning}", paint.yellow("warning:")));
+/// Tells how an execution ended: what to know of, what went wrong and what can be done, then one
+/// line that sums up.
+fn told(document: &Value, paint: Paint) -> Vec<String> {
+    let account = Account::of(document);
+    let mut lines = warnings(document, paint);
+    let mut blamed = BTreeSet::new();
+    for it in account.errors().take(ERRORS) {
+        lines.push(error(&account, it, paint));
+        // Many items of one step may have failed.
+        let step = it["stepId"].as_str().unwrap_or_default();
+        if blamed.insert(step) {
+            lines.extend(consequences(&account, step, paint));
         }
     }
+    let left = account.errors().count().saturating_sub(ERRORS);
+    if left > 0 {
+        lines.push(format!("… and {left} more errors"));
+    }
+    lines.extend(undone(document, paint));
+    let state = document["state"].as_str().unwrap_or_default();
+    if matches!(state, "FAILED" | "CANCELLED") && document["dryRun"] != true {
+        lines.push(format!("{} {}", paint.cyan("again:"), again(&account, document)));
+    }
+    let name = if document["dryRun"] == true { "DRY RUN" } else { state };
+    let shown = match state {
+        "COMPLETED" => paint.green(name),
+        "FAILED" => paint.red(name),
+        _ => paint.yellow(plain::line(name)),
+    };
+    lines.push(format!("{shown}  {}", account.summary()));
+    lines
 }
 
-fn summary(document: &Value, paint: Paint) -> String {
-    let state = document["state"].as_str().unwrap_or_default();
-    let shown = match state {
-        "COMPLETED" => paint.green(state),
-        "FAILED" => paint.red(state),
-        _ => paint.yellow(state),
+/// Says what steps had to warn of.
+fn warnings(document: &Value, paint: Paint) -> Vec<String> {
+    let of = |step: &Value| {
+        let name = plain::said(&step["stepId"]);
+        let all: Vec<String> = list(&step["warnings"])
+            .map(|it| format!("{} {name}: {}", paint.yellow("warning:"), plain::said(it)))
+            .collect();
+        all
     };
-    let (total, successful) = (&document["total"], &document["successful"]);
-    let took = took_ms(document).map_or_else(String::new, |it| format!(" in {}", duration(it)));
-    let mut text = format!("{shown}  {successful} of {total} steps{took}");
-    let errors = &document["executionResults"]["errors"];
-    for error in render::list(errors).take(ERRORS) {
-        let part = |key: &str| error[key].as_str().unwrap_or_default();
-        let head = paint.red(format!("error[{}]", part("code")));
-        let item = error["index"].as_u64().map(|it| format!("[{it}]")).unwrap_or_default();
-        let _ = write!(text, "\n{head}: {}{item}: {}", part("stepId"), part("message"));
+    list(&document["steps"]).flat_map(of).collect()
+}
+
+/// Tells an error: its cause, what the step was given, why it was not tried again.
+fn error(account: &Account<'_>, error: &Value, paint: Paint) -> String {
+    let part = |key: &str| plain::said(&error[key]);
+    let head = paint.red(format!("error[{}]", part("code")));
+    let item = error["index"].as_u64().map(|it| format!("[{it}]")).unwrap_or_default();
+    let mut text = format!("{head}: {}{item}: {}", part("stepId"), part("message"));
+    let mut say = |what: &str, said: &str| {
+        let _ = write!(text, "\n   {} {what}: {said}", paint.cyan("="));
+    };
+    if let Some(given) = account.given(error) {
+        let given = clip(&plain::line(&given.to_string()), GIVEN);
+        say("given", &format!("{} {given}", part("toolName")));
     }
-    let left = render::list(errors).count().saturating_sub(ERRORS);
-    if left > 0 {
-        let _ = write!(text, "\n… and {left} more errors");
-    }
-    for step in render::list(&document["steps"]) {
-        let part = |key: &str| step["compensation"]["error"][key].as_str();
-        if let (Some(code), Some(message)) = (part("code"), part("message")) {
-            let name = step["stepId"].as_str().unwrap_or_default();
-            let head = paint.red(format!("not undone[{code}]"));
-            let _ = write!(text, "\n{head}: {name}: {message}");
-        }
+    if let Some(why) = account.why_not_again(error) {
+        say("not tried again", &why);
     }
     text
 }
 
-fn took_ms(document: &Value) -> Option<f64> {
-    let moment = |key: &str| document[key].as_str()?.parse::<shared::clock::Timestamp>().ok();
-    let from = moment("startedAt").or_else(|| moment("createdAt"))?;
-    let micros = (moment("finishedAt")? - from).num_microseconds()?;
-    Some(Duration::from_micros(u64::try_from(micros).ok()?).as_secs_f64() * 1_000.0)
+/// Says what did not happen because a step failed.
+fn consequences(account: &Account<'_>, step: &str, paint: Paint) -> Vec<String> {
+    let (after, others) = account.left_out(step);
+    let is_fatal = account.planned(step).is_some_and(|it| it["onError"] == "fail");
+    let others = if is_fatal { others } else { Vec::new() };
+    let told = [("did not run", after), ("never began", others)].into_iter();
+    let told = told.filter(|(_, steps)| !steps.is_empty());
+    told.map(|(what, steps)| format!("   {} {what}: {}", paint.cyan("="), named(&steps, NAMES)))
+        .collect()
+}
+
+/// Says what was undone, and what could not be.
+fn undone(document: &Value, paint: Paint) -> Vec<String> {
+    let done = list(&document["steps"]).filter(|it| it["state"] == "COMPENSATED");
+    let done: Vec<&str> = done.filter_map(|it| it["stepId"].as_str()).collect();
+    let mut lines = Vec::new();
+    if !done.is_empty() {
+        lines.push(format!("{} {}", paint.yellow("undone:"), named(&done, NAMES)));
+    }
+    for step in list(&document["steps"]) {
+        let error = &step["compensation"]["error"];
+        if error.is_object() {
+            let head = paint.red(format!("not undone[{}]", plain::said(&error["code"])));
+            let (name, message) = (plain::said(&step["stepId"]), plain::said(&error["message"]));
+            lines.push(format!("{head}: {name}: {message}"));
+        }
+    }
+    lines
+}
+
+/// Returns the command that does it again, from what failed where that is known.
+fn again(account: &Account<'_>, document: &Value) -> String {
+    let id = plain::said(&document["executionId"]);
+    match account.errors().last().and_then(|it| it["stepId"].as_str()) {
+        Some(step) => format!("faber retry {id} --from-step {}", quoted(step)),
+        None => format!("faber retry {id}"),
+    }
 }
 
 /// Shows an execution that waits for a person: at these steps of these executions.
@@ -102,11 +169,10 @@ pub(super) async fn waiting(
         print_document(session, client, id).await?;
         return Ok(Ending::Waiting);
     }
-    let id = id.as_str().unwrap_or_default();
-    screen.print(&format!("{id}  WAITING"))?;
+    screen.print(&format!("{}  WAITING", plain::said(id)))?;
     for (id, step) in persons.iter().take(PERSONS) {
         // Shells read brackets as a pattern.
-        let step = if step.contains('[') { format!("'{step}'") } else { step.clone() };
+        let step = quoted(step);
         screen.say(&format!("faber approve {id} {step}            lets it go on"));
         screen.say(&format!("faber approve {id} {step} --reject   refuses it"));
     }
@@ -128,14 +194,14 @@ pub(super) async fn at_rest(
     }
     let query = "query($id: ID!) { execution(executionId: $id) { executionId state } }";
     let found = client.field(query, json!({ "id": id })).await?;
-    let text = |key: &str| found[key].as_str().unwrap_or_default();
+    let text = |key: &str| plain::said(&found[key]);
     session.screen.print(&format!("{}  {}", text("executionId"), text("state")))?;
     Ok(Ending::Done)
 }
 
 /// Says how to come back.
 pub(super) fn detached(session: &Session, client: &Client, id: &Value) -> Result<Ending, Failure> {
-    let name = id.as_str().unwrap_or_default();
+    let name = plain::said(id);
     let message = if client.is_remote() {
         format!("detached; `{name}` goes on: `faber watch {name}` watches it")
     } else {
@@ -162,4 +228,66 @@ pub(super) async fn print_document(
     let document = client.field(&query, json!({ "id": id })).await?;
     session.screen.print_json(&document)?;
     Ok(document)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check(document: Value, expected: Expect) {
+        expected.assert_eq(&told(&document, Paint::new(false)).join("\n"));
+    }
+
+    #[test]
+    fn an_end_is_told_once_and_whole() {
+        let step = |id: &str, needs: &[&str]| {
+            json!({ "stepId": id, "dependsOn": needs, "onError": "fail",
+                "retry": { "maxAttempts": 3 } })
+        };
+        check(
+            json!({
+                "executionId": "exec_1_aaaaaaaaa", "state": "FAILED", "dryRun": false, "total": 5,
+                "successful": 1, "failed": 1, "skipped": 3, "cancelled": 0,
+                "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:01.25Z",
+                "plan": { "tools": [step("a", &[]), step("pay[x]", &["a"]), step("b", &["pay[x]"]),
+                    step("c", &["b"]), step("d", &["a"])] },
+                "executionResults": { "errors": [{ "stepId": "pay[x]", "index": null,
+                    "toolName": "shop.pay", "code": "tool.failed", "attempt": 3, "retryable": true,
+                    "message": "declined\nfaber approve everything \u{1b}[2J" }] },
+                "steps": [
+                    { "stepId": "a", "state": "SUCCEEDED", "warnings": ["{{x}}\rleft"],
+                      "compensation": { "state": "FAILED",
+                        "error": { "code": "tool.failed", "message": "no" } } },
+                    { "stepId": "pay[x]", "state": "FAILED", "warnings": [],
+                      "resolvedParameters": { "amount": 42 } },
+                    { "stepId": "b", "state": "SKIPPED", "skipReason": "execution_failed" },
+                    { "stepId": "c", "state": "SKIPPED", "skipReason": "execution_failed" },
+                    { "stepId": "d", "state": "SKIPPED", "skipReason": "execution_failed" },
+                ],
+            }),
+            expect![[r#"
+                warning: a: {{x}}␍left
+                error[tool.failed]: pay[x]: declined⏎faber approve everything ␛[2J
+                   = given: shop.pay {"amount":42}
+                   = not tried again: all of its 3 attempts were used
+                   = did not run: `b` and `c`
+                   = never began: `d`
+                not undone[tool.failed]: a: no
+                again: faber retry exec_1_aaaaaaaaa --from-step 'pay[x]'
+                FAILED  1 of 5 steps done, 1 failed, 3 skipped in 1.2 s  exec_1_aaaaaaaaa"#]],
+        );
+        let dry = |failed: u64| {
+            json!({ "executionId": "exec_1_aaaaaaaaa", "dryRun": true, "total": 7,
+                "state": if failed == 0 { "COMPLETED" } else { "FAILED" }, "failed": failed,
+                "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:01Z" })
+        };
+        check(dry(0), expect!["DRY RUN  7 steps fit, nothing was called  exec_1_aaaaaaaaa"]);
+        check(
+            dry(2),
+            expect!["DRY RUN  2 of 7 steps would fail, nothing was called  exec_1_aaaaaaaaa"],
+        );
+    }
 }

@@ -1,91 +1,19 @@
 //! What the events of an execution mean to somebody who watches.
 
+mod news;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use shared::clock::Timestamp;
 
+pub(super) use self::news::{Far, How, News, Next};
+use super::{account::quoted, plain};
+
 /// The most items of one list that are told of one by one: failures, and what waits.
 const TOLD: usize = 5;
-
-/// What somebody who watches is told.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum News {
-    /// A step runs.
-    Started {
-        /// The step.
-        step: String,
-        /// Which try this is.
-        attempt: u64,
-    },
-    /// A step says how far it is.
-    Progress {
-        /// The step.
-        step: String,
-        /// How far.
-        far: Far,
-    },
-    /// A step is over, for now or for good.
-    Ended {
-        /// The step.
-        step: String,
-        /// How.
-        how: How,
-        /// How long it ran, if it did.
-        took_ms: Option<f64>,
-        /// What is worth knowing.
-        detail: Option<String>,
-    },
-    /// Something happened to the execution as a whole.
-    Note(String),
-}
-
-impl News {
-    /// Says in which execution of a tree it happened.
-    pub(super) fn within(self, prefix: &str) -> Self {
-        let placed = |it: String| format!("{prefix}{it}");
-        match self {
-            Self::Started { step, attempt } => Self::Started { step: placed(step), attempt },
-            Self::Progress { step, far } => Self::Progress { step: placed(step), far },
-            Self::Ended { step, how, took_ms, detail } => {
-                Self::Ended { step: placed(step), how, took_ms, detail }
-            }
-            Self::Note(note) => Self::Note(placed(note)),
-        }
-    }
-}
-
-/// How far a step is: by the items of its list that are over, or by its tool's own account.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Far {
-    /// How much is done.
-    pub(super) done: f64,
-    /// How much there is to do, where that is known.
-    pub(super) total: Option<f64>,
-    /// What it is doing.
-    pub(super) message: Option<String>,
-}
-
-/// How a step stands that does not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
-    /// It returned.
-    Succeeded,
-    /// It failed for good.
-    Failed,
-    /// It failed and is tried again.
-    Retrying,
-    /// It will not run.
-    Skipped,
-    /// It was stopped.
-    Cancelled,
-    /// It waits for somebody.
-    Waiting,
-    /// It was undone.
-    Compensated,
-    /// It could not be undone.
-    Stuck,
-}
 
 /// The items of a list, counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,6 +28,8 @@ struct List {
 /// An execution as somebody who watches sees it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Board {
+    /// The execution.
+    id: String,
     /// The position of the last event.
     pub(super) seq: u64,
     /// How many steps are over.
@@ -115,6 +45,11 @@ pub(super) struct Board {
 }
 
 impl Board {
+    /// Makes one that has seen nothing of an execution.
+    pub(super) fn of(id: &str) -> Self {
+        Self { id: id.to_owned(), ..Self::default() }
+    }
+
     /// Moves past an event. Returns what to tell, if that is anything.
     pub(super) fn apply(&mut self, event: &Value) -> Option<News> {
         self.seq = event["seq"].as_u64().unwrap_or(self.seq);
@@ -161,7 +96,7 @@ impl Board {
             "step_started" => return self.start(step, name, event),
             "step_progress" => return Some(News::Progress { step: name, far: far(data) }),
             "step_succeeded" => (How::Succeeded, self.gathered(step, data)),
-            "step_failed" => (How::Failed, error(data)),
+            "step_failed" => (How::Failed, code(data)),
             "step_retry_scheduled" => (How::Retrying, error(data)),
             "step_interrupted" => (How::Retrying, Some("its worker was lost".to_owned())),
             "step_skipped" => (How::Skipped, skipped(data)),
@@ -169,12 +104,13 @@ impl Board {
             "step_waiting" => (How::Waiting, Some(waits(data))),
             _ => {
                 // Approved, or something that a newer server knows.
-                self.persons.remove(&name);
-                return None;
+                let was_asked = self.persons.remove(&name);
+                return was_asked.then_some(News::Allowed { step: name });
             }
         };
         let took_ms = self.took(&name, moment(event));
         self.leave(&name);
+        let next = self.next(&name, how, event);
         match how {
             How::Retrying => drop(self.retrying.insert(name.clone())),
             How::Waiting if data["for"] != "signal" => drop(self.persons.insert(name.clone())),
@@ -184,9 +120,9 @@ impl Board {
         }
         if name == step {
             self.lists.remove(step);
-            return Some(News::Ended { step: name, how, took_ms, detail });
+            return Some(News::Ended { step: name, how, took_ms, detail, next });
         }
-        self.item(step, News::Ended { step: name, how, took_ms, detail })
+        self.item(step, News::Ended { step: name, how, took_ms, detail, next })
     }
 
     fn start(&mut self, step: &str, name: String, event: &Value) -> Option<News> {
@@ -201,7 +137,27 @@ impl Board {
         self.running.insert(name.clone(), moment(event));
         // Items are counted when they are over; a list may have thousands.
         let attempt = event["attempt"].as_u64().unwrap_or(1);
-        (name == step).then_some(News::Started { step: name, attempt })
+        (name == step).then_some(News::Started { step: name, attempt, at: moment(event) })
+    }
+
+    /// Returns what makes a step go on that does not run now.
+    fn next(&self, step: &str, how: How, event: &Value) -> Option<Next> {
+        let data = &event["data"];
+        match how {
+            How::Retrying => {
+                let attempt = event["attempt"].as_u64().unwrap_or(1) + 1;
+                Some(Next::Attempt { attempt, at: data["until"].as_str()?.parse().ok() })
+            }
+            How::Waiting if data["for"] == "signal" => {
+                let name = quoted(data["name"].as_str().unwrap_or_default());
+                Some(Next::Command(format!("faber signal {} {name}", plain::line(&self.id))))
+            }
+            How::Waiting => {
+                let step = quoted(step);
+                Some(Next::Command(format!("faber approve {} {step}", plain::line(&self.id))))
+            }
+            _ => None,
+        }
     }
 
     /// Counts an item, and tells of it where that is worth a line.
@@ -246,24 +202,31 @@ impl Board {
                 self.leave(&name);
                 self.running.insert(name.clone(), moment(event));
                 let attempt = event["attempt"].as_u64().unwrap_or(1);
-                return News::Started { step: name, attempt };
+                return News::Started { step: name, attempt, at: moment(event) };
             }
             "ion_progress" => return News::Progress { step: name, far: far(data) },
             "ion_retry_scheduled" => (How::Retrying, error(data)),
             "ion_interrupted" => (How::Retrying, Some("its worker was lost".to_owned())),
             "ed" => (How::Compensated, None),
-            _ => (How::Stuck, error(data)),
+            _ => (How::Stuck, code(data)),
         };
         let took_ms = self.took(&name, moment(event));
         self.leave(&name);
+        let next = self.next(&name, how, event);
         if how == How::Retrying {
             self.retrying.insert(name.clone());
         }
-        News::Ended { step: name, how, took_ms, detail }
+        News::Ended { step: name, how, took_ms, detail, next }
     }
 
     fn whole(&mut self, kind: &str, data: &Value) -> Option<News> {
         let note = match kind {
+            "created" => {
+                let kept = data["reused"].as_object().into_iter().flatten();
+                let kept: Vec<String> = kept.map(|(step, _)| step.clone()).collect();
+                self.n_over += kept.len();
+                return (!kept.is_empty()).then_some(News::Kept(kept));
+            }
             "finished" => {
                 self.is_over = true;
                 return None;
@@ -303,6 +266,11 @@ fn moment(event: &Value) -> Option<Timestamp> {
     event["at"].as_str()?.parse().ok()
 }
 
+/// Returns the code of an error; how it came to be is told when everything is over.
+fn code(data: &Value) -> Option<String> {
+    data["error"]["code"].as_str().map(str::to_owned)
+}
+
 fn error(data: &Value) -> Option<String> {
     let error = &data["error"];
     let message = error["message"].as_str()?;
@@ -339,98 +307,5 @@ fn waits(data: &Value) -> String {
             None => "waits for a decision".to_owned(),
         },
         _ => "waits".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn event(seq: u64, kind: &str, step: Option<&str>, data: &Value) -> Value {
-        let at = format!("2026-01-01T00:00:00.{seq:06}Z");
-        json!({ "seq": seq, "type": kind, "at": at, "stepId": step, "attempt": 1, "data": data })
-    }
-
-    #[test]
-    fn durations_are_those_of_the_log() {
-        let mut board = Board::default();
-        board.apply(&event(1000, "step_started", Some("a"), &json!({})));
-        let news = board.apply(&event(3500, "step_succeeded", Some("a"), &json!({})));
-        let Some(News::Ended { how: How::Succeeded, took_ms, .. }) = news else { panic!("ended") };
-        assert_eq!(took_ms, Some(2.5));
-        assert_eq!((board.n_over, board.seq), (1, 3500));
-    }
-
-    #[test]
-    fn a_person_is_waited_for_once_nothing_else_can_go_on() {
-        let mut board = Board::default();
-        board.apply(&event(1, "step_started", Some("a"), &json!({})));
-        board.apply(&event(2, "step_waiting", Some("b"), &json!({ "for": "approval" })));
-        assert!(!board.waits_for_a_person(|_| false));
-        board.apply(&event(3, "step_succeeded", Some("a"), &json!({})));
-        assert!(board.waits_for_a_person(|_| false));
-        board.apply(&event(4, "step_approved", Some("b"), &json!({})));
-        assert!(!board.waits_for_a_person(|_| false));
-    }
-
-    #[test]
-    fn a_child_that_waits_for_a_person_is_a_step_that_does() {
-        let mut board = Board::default();
-        let begun = json!({ "parameters": {}, "childExecutionId": "exec_1_aaaaaaaaa" });
-        board.apply(&event(1, "step_started", Some("a"), &begun));
-        assert!(!board.waits_for_a_person(|_| false));
-        assert!(board.waits_for_a_person(|it| it == "exec_1_aaaaaaaaa"));
-        board.apply(&event(2, "step_started", Some("b"), &json!({})));
-        assert!(!board.waits_for_a_person(|_| true));
-    }
-
-    #[test]
-    fn items_are_counted_and_few_are_told_of() {
-        let mut board = Board::default();
-        board.apply(&event(1, "step_started", Some("l"), &json!({ "items": 10 })));
-        let mut told = 0;
-        for index in 0..10 {
-            let data = json!({ "index": index });
-            assert_eq!(board.apply(&event(2, "step_started", Some("l"), &data)), None);
-            let failed = json!({ "index": index, "error": { "message": "m" } });
-            match board.apply(&event(3, "step_failed", Some("l"), &failed)) {
-                Some(News::Ended { step, .. }) => {
-                    assert_eq!(step, format!("l[{index}]"));
-                    told += 1;
-                }
-                Some(News::Progress { far, .. }) => {
-                    assert_eq!((far.done, far.total), (f64::from(index + 1), Some(10.0)));
-                }
-                other => panic!("{other:?}"),
-            }
-        }
-        assert_eq!((told, board.n_over), (TOLD, 0));
-        let news = board.apply(&event(4, "step_succeeded", Some("l"), &json!({})));
-        let Some(News::Ended { detail, .. }) = news else { panic!("ended") };
-        assert_eq!(detail.as_deref(), Some("10 items, 10 of them failed"));
-        assert_eq!(board.n_over, 1);
-    }
-
-    #[test]
-    fn what_is_undone_does_not_count_as_a_step() {
-        let mut board = Board::default();
-        let note = board.apply(&event(1, "compensation_started", None, &json!({})));
-        assert_eq!(note, Some(News::Note("undoing what was done".to_owned())));
-        board.apply(&event(2, "step_compensation_started", Some("a"), &json!({})));
-        let news = board.apply(&event(3, "step_compensated", Some("a"), &json!({})));
-        let Some(News::Ended { step, how: How::Compensated, .. }) = news else { panic!("undone") };
-        assert_eq!((step.as_str(), board.n_over), ("a (undo)", 0));
-    }
-
-    #[test]
-    fn a_signal_is_no_person() {
-        let mut board = Board::default();
-        let data = json!({ "for": "signal", "name": "go" });
-        let news = board.apply(&event(1, "step_waiting", Some("a"), &data));
-        let Some(News::Ended { detail, .. }) = news else { panic!("waits") };
-        assert_eq!(detail.as_deref(), Some("waits for signal go"));
-        assert!(!board.waits_for_a_person(|_| false));
     }
 }

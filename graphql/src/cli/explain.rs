@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     paint::Paint,
+    plain,
     planning::indented,
     progress::duration,
     render::{self, clip, list},
@@ -24,6 +25,7 @@ const MEASURES: [&str; 7] = ["round", "provider", "model", "attempt", "tokens", 
 
 /// Tells an entry of a transcript, a little to the right.
 pub(super) fn entry(kind: &str, content: &Value, paint: Paint) -> String {
+    let content = &plain::value(content);
     let told = match kind {
         "selection" => selection(content, paint),
         "clauses" => clauses(content),

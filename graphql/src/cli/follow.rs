@@ -14,8 +14,10 @@ use super::{
     endings::{detached, over, waiting},
     failure::Failure,
     house::House,
+    plain,
     progress::Progress,
-    render, signals,
+    signals,
+    stage::Layout,
     steer::execution_id,
     tree::Tree,
 };
@@ -48,14 +50,17 @@ pub(super) async fn follow(
 ) -> Result<Ending, Failure> {
     let client = house.client();
     let id = &execution["executionId"];
-    let steps = step_ids(client, id).await?;
+    let layout = layout(client, id).await?;
+    if purpose == Purpose::Drive && !session.screen.json {
+        session.screen.say(&session.screen.err.dim(format!("executing {}", plain::said(id))));
+    }
     let mut follower = Follower {
         house,
         drives: purpose != Purpose::Watch,
         client,
         id: id.clone(),
         tree: Tree::new(id.as_str().unwrap_or_default().to_owned()),
-        progress: Progress::new(&session.screen, &steps),
+        progress: Progress::new(&session.screen, layout),
     };
     let drive = house.drive().filter(|_| purpose != Purpose::Watch);
     let stopped = {
@@ -82,11 +87,11 @@ async fn carry_on(drive: Option<Drive>, id: Option<ExecutionId>) -> std::convert
     }
 }
 
-async fn step_ids(client: &Client, id: &Value) -> Result<Vec<String>, Failure> {
-    let query = "query($id: ID!) { execution(executionId: $id) { plan { executionOrder } } }";
+async fn layout(client: &Client, id: &Value) -> Result<Layout, Failure> {
+    let query = "query($id: ID!) { execution(executionId: $id) { plan { layers \
+                 tools { stepId retry } } } }";
     let found = client.field(query, json!({ "id": id })).await?;
-    let order = render::list(&found["plan"]["executionOrder"]);
-    Ok(order.filter_map(|it| it.as_str().map(str::to_owned)).collect())
+    Ok(Layout::of(&found["plan"]))
 }
 
 /// Why nothing more is followed.

@@ -273,7 +273,8 @@ fn registry(
                     .hiding(config.own_files(&base))
                     .keeping(config.own_programs()),
             )
-            .with_store(Arc::clone(store), Arc::clone(clock)),
+            .with_store(Arc::clone(store), Arc::clone(clock))
+            .with_logins(config.logins()),
         toolbox: toolbox.clone(),
         store: Arc::clone(store),
         clock: Arc::clone(clock),

@@ -6,31 +6,41 @@ use serde_json::{Value, json};
 
 use super::{
     Ending, Session,
+    args::DebugArgs,
     client::Client,
     explain,
     failure::Failure,
     house::{House, Need},
     paint::Paint,
+    plain,
     planning::indented,
     progress::duration,
     render,
+    report::report,
     shape::Shape,
 };
 
 /// Shows everything about a request.
-pub(super) async fn debug(session: &Session, id: &str) -> Result<Ending, Failure> {
+pub(super) async fn debug(session: &Session, args: &DebugArgs) -> Result<Ending, Failure> {
     let house = House::open(session, Need::Store).await?;
-    let shown = show(session, house.client(), id).await;
+    let shown = show(session, house.client(), args).await;
     house.close().await;
     shown.map(|()| Ending::Done)
 }
 
-async fn show(session: &Session, client: &Client, id: &str) -> Result<(), Failure> {
+async fn show(session: &Session, client: &Client, args: &DebugArgs) -> Result<(), Failure> {
+    let id = args.id.as_str();
     let document = document(client, id).await?;
     if session.screen.json {
         return session.screen.print_json(&document);
     }
-    session.screen.print(&story(&document, session.screen.out))
+    let paint = session.screen.out;
+    let told = if args.full {
+        story(&document, paint)
+    } else {
+        report(&document, id.starts_with("exec_").then_some(id), paint)
+    };
+    session.screen.print(&told)
 }
 
 /// Returns everything about the request that an identifier belongs to.
@@ -60,12 +70,12 @@ async fn request_of(client: &Client, id: &str) -> Result<Value, Failure> {
 
 /// Tells a request from the query to the last step.
 pub(super) fn story(request: &Value, paint: Paint) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let text = plain::said;
     let mut told = format!(
         "{}  {}\n{}\n",
         paint.bold(text(&request["requestId"])),
         paint.dim(text(&request["createdAt"])),
-        text(&request["query"])
+        plain::line(request["query"].as_str().unwrap_or_default())
     );
     for entry in render::list(&request["transcript"]) {
         let head = paint.cyan(text(&entry["kind"]));
@@ -88,24 +98,27 @@ pub(super) fn story(request: &Value, paint: Paint) -> String {
 }
 
 fn run_of(execution: &Value, paint: Paint) -> String {
-    let text = |key: &str| execution[key].as_str().unwrap_or_default();
+    let text = |key: &str| plain::said(&execution[key]);
     let mut told = format!(
         "{}  {}  {}\n",
         paint.bold(text("executionId")),
-        state(text("state"), paint),
+        state(&text("state"), paint),
         paint.dim(format!("{}  {}", text("createdAt"), text("node")))
     );
     for (name, key) in [("part of", "parentExecutionId"), ("again", "retryOf")] {
         if let Some(id) = execution[key].as_str() {
-            let _ = writeln!(told, "  {} {id}", paint.dim(name));
+            let _ = writeln!(told, "  {} {}", paint.dim(name), plain::line(id));
         }
     }
     if !execution["input"].is_null() {
         let _ = writeln!(told, "  {}\n{}", paint.dim("input"), indented(&execution["input"], 4));
     }
     for wait in render::list(&execution["waitsFor"]) {
-        let until = wait["until"].as_str().map(|it| format!(", until {it}")).unwrap_or_default();
-        let message = wait["message"].as_str().unwrap_or_default();
+        let until = wait["until"]
+            .as_str()
+            .map(|it| format!(", until {}", plain::line(it)))
+            .unwrap_or_default();
+        let message = plain::said(&wait["message"]);
         let _ = writeln!(told, "  {} {message}{until}", paint.yellow("waits:"));
     }
     for step in render::list(&execution["steps"]) {
@@ -115,7 +128,7 @@ fn run_of(execution: &Value, paint: Paint) -> String {
 }
 
 fn step_of(step: &Value, paint: Paint) -> String {
-    let text = |key: &str| step[key].as_str().unwrap_or_default();
+    let text = |key: &str| plain::said(&step[key]);
     let took = step["durationMs"].as_f64().map(duration).unwrap_or_default();
     let attempts = match step["attempts"].as_u64() {
         Some(n) if n > 1 => format!("{n} attempts"),
@@ -129,7 +142,7 @@ fn step_of(step: &Value, paint: Paint) -> String {
         "  {}  {}  {}  {}\n",
         paint.cyan(text("stepId")),
         text("toolName"),
-        state(text("state"), paint),
+        state(&text("state"), paint),
         paint.dim(rest.join(", "))
     );
     for (name, key) in [("parameters", "resolvedParameters"), ("output", "output")] {
@@ -139,13 +152,18 @@ fn step_of(step: &Value, paint: Paint) -> String {
     }
     let error = &step["error"];
     if let (Some(code), Some(message)) = (error["code"].as_str(), error["message"].as_str()) {
-        let _ = writeln!(told, "    {}: {message}", paint.red(format!("error[{code}]")));
+        let _ = writeln!(
+            told,
+            "    {}: {}",
+            paint.red(format!("error[{}]", plain::line(code))),
+            plain::line(message)
+        );
     }
     for warning in render::list(&step["warnings"]).filter_map(Value::as_str) {
-        let _ = writeln!(told, "    {} {warning}", paint.yellow("warning:"));
+        let _ = writeln!(told, "    {} {}", paint.yellow("warning:"), plain::line(warning));
     }
     if let Some(child) = step["childExecutionId"].as_str() {
-        let _ = writeln!(told, "    {} {child}", paint.dim("executes"));
+        let _ = writeln!(told, "    {} {}", paint.dim("executes"), plain::line(child));
     }
     if step["compensation"].is_object() {
         let undone = step_of(&step["compensation"], paint);
@@ -166,10 +184,12 @@ fn items_of(step: &Value, paint: Paint) -> String {
     for item in others.iter().take(ITEMS) {
         let error = &item["error"];
         let why = match (error["code"].as_str(), error["message"].as_str()) {
-            (Some(code), Some(message)) => format!("  {code}: {message}"),
+            (Some(code), Some(message)) => {
+                format!("  {}: {}", plain::line(code), plain::line(message))
+            }
             _ => String::new(),
         };
-        let shown = state(item["state"].as_str().unwrap_or_default(), paint);
+        let shown = state(&plain::said(&item["state"]), paint);
         let _ = writeln!(told, "    [{}]  {shown}{why}", item["index"]);
     }
     if others.len() > ITEMS {

@@ -4,27 +4,34 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Ending, Session,
+    account::Account,
     args::{List, Part, Since, api_name},
     client::Client,
     failure::Failure,
     house::{House, Need},
     inspect::state,
     paint::Paint,
+    plain,
+    progress::duration,
     render, saved,
     screen::Screen,
     shape::Shape,
     table::table,
 };
 
-/// The most characters of a query or a description in a table.
-const TEXT: usize = 60;
+/// The most characters of a query or a description in a table, where the window has room.
+const TEXT: usize = 300;
 
 /// One kind of list: where it comes from and how it is shown.
 struct Kind {
     field: &'static str,
     filter: &'static str,
     object: &'static str,
+    /// Selects what `--json` prints of each.
+    whole: fn(&Shape) -> String,
     headings: &'static [&'static str],
+    /// What people are shown besides, of other objects.
+    more: &'static str,
     row: fn(&Value, Paint) -> Vec<String>,
 }
 
@@ -32,15 +39,25 @@ const REQUESTS: Kind = Kind {
     field: "requests",
     filter: "RequestFilter",
     object: "Request",
-    headings: &["REQUEST", "CREATED", "QUERY"],
-    row: |it, _| vec![text(it, "requestId"), moment(it), query(it)],
+    whole: |shape| shape.scalars("Request"),
+    headings: &["REQUEST", "STATE", "CREATED", "TOOK", "QUERY"],
+    // The newest may be parts of what was asked for.
+    more: "executions(last: 5) { state startedAt finishedAt parentExecutionId }",
+    row: |it, paint| {
+        let of = render::list(&it["executions"]).filter(|it| it["parentExecutionId"].is_null());
+        let newest = of.last().unwrap_or(&Value::Null);
+        let state = state(&text(newest, "state"), paint);
+        vec![text(it, "requestId"), state, moment(it), took(newest), query(it)]
+    },
 };
 
 const PLANS: Kind = Kind {
     field: "plans",
     filter: "PlanFilter",
     object: "Plan",
+    whole: Shape::plan,
     headings: &["PLAN", "VERSION", "STEPS", "CREATED", "QUERY"],
+    more: "",
     row: |it, _| {
         let steps = it["executionOrder"].as_array().map_or(0, Vec::len);
         let version = it["version"].to_string();
@@ -52,11 +69,13 @@ const EXECUTIONS: Kind = Kind {
     field: "executions",
     filter: "ExecutionFilter",
     object: "Execution",
-    headings: &["EXECUTION", "STATE", "STEPS", "CREATED", "PLAN"],
+    whole: Shape::execution,
+    headings: &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", "PLAN"],
+    more: "",
     row: |it, paint| {
         let steps = format!("{}/{}", it["successful"], it["total"]);
         let state = state(&text(it, "state"), paint);
-        vec![text(it, "executionId"), state, steps, moment(it), text(it, "planId")]
+        vec![text(it, "executionId"), state, steps, moment(it), took(it), text(it, "planId")]
     },
 };
 
@@ -105,22 +124,57 @@ impl Kind {
         filter: Map<String, Value>,
         part: Part,
     ) -> Result<(), Failure> {
-        let fields = Shape::of(client).await?.scalars(self.object);
+        let shape = Shape::of(client).await?;
+        let screen = &session.screen;
+        let mut fields =
+            if screen.json { (self.whole)(&shape) } else { shape.scalars(self.object) };
+        if !screen.json && !self.more.is_empty() {
+            fields = format!("{} {} }}", fields.trim_end_matches([' ', '}']), self.more);
+        }
+        let (nodes, more) = self.read(client, &fields, filter, part).await?;
+        print(screen, &Value::Array(nodes), self.headings, self.row)?;
+        if let Some(cursor) = more {
+            screen.say(&screen.err.dim(format!("there are more: --after {cursor}")));
+        }
+        Ok(())
+    }
+
+    /// Reads one page, in pieces that an answer has room for. Returns the cursor of its end if there
+    /// is more behind that.
+    async fn read(
+        &self,
+        client: &Client,
+        fields: &str,
+        filter: Map<String, Value>,
+        Part { first, mut after }: Part,
+    ) -> Result<(Vec<Value>, Option<String>), Failure> {
         let Self { field, filter: filter_type, .. } = self;
         let query = format!(
             "query($filter: {filter_type}, $first: Int, $after: String) \
              {{ {field}(filter: $filter, first: $first, after: $after) \
              {{ nodes {fields} pageInfo {{ hasNextPage endCursor }} }} }}"
         );
-        let variables = json!({ "filter": filter, "first": part.first, "after": part.after });
-        let found = client.field(&query, variables).await?;
-        let screen = &session.screen;
-        print(screen, &found["nodes"], self.headings, self.row)?;
-        if found["pageInfo"]["hasNextPage"] == true {
-            let cursor = found["pageInfo"]["endCursor"].as_str().unwrap_or_default();
-            screen.say(&screen.err.dim(format!("there are more: --after {cursor}")));
+        let mut nodes: Vec<Value> = Vec::new();
+        let mut piece = first;
+        loop {
+            let left = first.saturating_sub(i32::try_from(nodes.len()).unwrap_or(i32::MAX));
+            let asked = piece.min(left);
+            let variables = json!({ "filter": filter, "first": asked, "after": after });
+            let found = match client.field(&query, variables).await {
+                Err(err) if err.code == "LIMIT_EXCEEDED" && asked > 1 => {
+                    piece = asked / 2;
+                    continue;
+                }
+                found => found?,
+            };
+            nodes.extend(render::list(&found["nodes"]).cloned());
+            let page = &found["pageInfo"];
+            let more = page["endCursor"].as_str().filter(|_| page["hasNextPage"] == true);
+            after = more.map(str::to_owned);
+            if after.is_none() || usize::try_from(first).is_ok_and(|it| nodes.len() >= it) {
+                return Ok((nodes, after));
+            }
         }
-        Ok(())
     }
 }
 
@@ -138,19 +192,29 @@ pub(super) fn print(
         screen.say("nothing found");
         return Ok(());
     }
-    screen.print(&table(headings, &rows, screen.out))
+    screen.print(&table(headings, &rows, screen.columns(), screen.out))
 }
 
+/// Writes how long an execution took, if it is over.
+fn took(execution: &Value) -> String {
+    Account::of(execution)
+        .took_ms()
+        .filter(|_| !execution["finishedAt"].is_null())
+        .map(duration)
+        .unwrap_or_default()
+}
+
+/// Returns a text of an object, plain and in one line.
 pub(super) fn text(value: &Value, key: &str) -> String {
-    value[key].as_str().unwrap_or_default().to_owned()
+    plain::said(&value[key])
 }
 
 fn query(value: &Value) -> String {
-    first_line(&text(value, "query"))
+    first_line(value["query"].as_str().unwrap_or_default())
 }
 
 pub(super) fn first_line(text: &str) -> String {
-    render::clip(text.lines().next().unwrap_or_default(), TEXT)
+    plain::line(&render::clip(text.lines().next().unwrap_or_default(), TEXT))
 }
 
 fn moment(value: &Value) -> String {
@@ -160,4 +224,66 @@ fn moment(value: &Value) -> String {
 /// Writes a moment to the second.
 pub(super) fn second(at: &str) -> String {
     at.split('.').next().unwrap_or_default().trim_end_matches('Z').replace('T', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn check(kind: &Kind, items: Value, columns: usize, expected: Expect) {
+        let paint = Paint::new(false);
+        let rows: Vec<_> = render::list(&items).map(|it| (kind.row)(it, paint)).collect();
+        expected.assert_eq(&table(kind.headings, &rows, Some(columns), paint));
+    }
+
+    #[test]
+    fn lists_fit_into_the_window() {
+        let times = json!({ "startedAt": "2026-01-01T00:00:00Z", "createdAt": "2026-01-01T00:00:00Z",
+            "finishedAt": "2026-01-01T00:00:02.5Z" });
+        let mut failed = times.clone();
+        failed["state"] = json!("FAILED");
+        let mut part = failed.clone();
+        part["parentExecutionId"] = json!("exec_1_aaaaaaaaa");
+        check(
+            &REQUESTS,
+            json!([
+                { "requestId": "req_1_aaaaaaaaa", "createdAt": "2026-01-01T00:00:00.123456Z",
+                  "query": "pay the \u{1b}[2J bill\nnow", "executions": [failed, part] },
+                { "requestId": "req_1_bbbbbbbbb", "createdAt": "2026-01-02T00:00:00Z",
+                  "query": "a query that is far too long for the window that it is in",
+                  "executions": [] },
+            ]),
+            80,
+            expect![[r#"
+                REQUEST          STATE   CREATED              TOOK   QUERY
+                req_1_aaaaaaaaa  FAILED  2026-01-01 00:00:00  2.5 s  pay the ␛[2J bill
+                req_1_bbbbbbbbb          2026-01-02 00:00:00         a query that is far too lo…"#]],
+        );
+        let mut execution = times;
+        execution["executionId"] = json!("exec_1_aaaaaaaaa");
+        execution["state"] = json!("COMPLETED");
+        (execution["successful"], execution["total"]) = (json!(3), json!(4));
+        execution["planId"] = json!("plan_1_aaaaaaaaa");
+        check(
+            &EXECUTIONS,
+            json!([execution]),
+            120,
+            expect![[r#"
+            EXECUTION         STATE      STEPS  CREATED              TOOK   PLAN
+            exec_1_aaaaaaaaa  COMPLETED  3/4    2026-01-01 00:00:00  2.5 s  plan_1_aaaaaaaaa"#]],
+        );
+        let plan = json!({ "planId": "plan_1_aaaaaaaaa", "version": 2, "executionOrder": ["a"],
+            "createdAt": "2026-01-01T00:00:00Z", "query": "pay" });
+        check(
+            &PLANS,
+            json!([plan]),
+            120,
+            expect![[r#"
+            PLAN              VERSION  STEPS  CREATED              QUERY
+            plan_1_aaaaaaaaa  2        1      2026-01-01 00:00:00  pay"#]],
+        );
+    }
 }

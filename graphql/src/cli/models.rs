@@ -4,7 +4,7 @@ use console::Term;
 use planner::embed::pull::{self, HUB, INDEX, Places, Progress, PullError, Pulled};
 use serde_json::json;
 
-use super::{Ending, Session, args::Models, failure::Failure, signals};
+use super::{Ending, Session, args::Models, failure::Failure, plain, signals};
 
 /// Does something with the models.
 pub(super) async fn models(session: &Session, what: Models) -> Result<Ending, Failure> {
@@ -29,7 +29,7 @@ fn list(session: &Session) -> Result<Ending, Failure> {
     } else if models.is_empty() {
         screen.say("there are none: `faber models pull all-MiniLM-L6-v2` fetches one");
     } else {
-        screen.print(&models.join("\n"))?;
+        screen.print(&models.iter().map(|it| plain::line(it)).collect::<Vec<_>>().join("\n"))?;
     }
     Ok(Ending::Done)
 }
@@ -48,7 +48,7 @@ async fn fetch(session: &Session, name: &str) -> Result<Ending, Failure> {
         let line = format!("{file}: {}{whole}", megabytes(bytes));
         if screen.is_live {
             // A line that cannot be drawn again is drawn below.
-            let _ = terminal.clear_line().and_then(|()| terminal.write_str(&line));
+            let _ = terminal.clear_line().and_then(|()| terminal.write_str(&plain::line(&line)));
         } else if of == Some(bytes) {
             screen.say(&line);
         }

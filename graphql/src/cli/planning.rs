@@ -44,7 +44,7 @@ async fn show_planned(session: &Session, client: &Client, args: &PlanArgs) -> Re
         Format::Text => screen.print(&render::plan(&plan, screen.out))?,
         Format::Json => screen.print_json(&plan)?,
         Format::Mermaid | Format::Dot => {
-            screen.print(plan["drawing"].as_str().unwrap_or_default().trim_end())?;
+            screen.document(plan["drawing"].as_str().unwrap_or_default().trim_end())?;
         }
     }
     if format != Format::Json {
@@ -137,7 +137,7 @@ fn made(mut payload: Value) -> Result<Value, Failure> {
 pub(super) fn show(session: &Session, plan: &Value) {
     let screen = &session.screen;
     if !screen.json {
-        screen.say(&render::plan(plan, screen.err));
+        screen.say(&render::plan_in_short(plan, screen.err));
     }
     warn(session, plan);
 }

@@ -1,20 +1,29 @@
 //! Shows an execution while it runs: lines that move on a terminal, plain lines elsewhere.
 
-use std::{collections::BTreeMap, time::Duration};
-
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-use super::{
-    events::{Far, How, News},
-    paint::Paint,
-    render,
-    screen::Screen,
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
-/// How many running steps have a line of their own; people cannot follow more.
-const LINES: usize = 12;
-/// How often the lines move.
+use console::Term;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use shared::clock::{Clock, WallClock};
+
+use super::{
+    account::named,
+    events::{Far, How, News, Next},
+    paint::Paint,
+    plain, render,
+    screen::Screen,
+    stage::{self, Layout, Size, Stage},
+};
+
+/// How often what moves is drawn again.
 const TICK: Duration = Duration::from_millis(80);
+/// How many steps that are kept are named.
+const KEPT: usize = 6;
+/// The most lines that stay when it is over.
+const LEFT: usize = 60;
 
 /// Shows an execution while it runs.
 pub(super) struct Progress {
@@ -25,43 +34,40 @@ pub(super) struct Progress {
 }
 
 struct Live {
-    all: MultiProgress,
-    total: ProgressBar,
-    steps: BTreeMap<String, ProgressBar>,
+    bar: ProgressBar,
+    stage: Arc<Mutex<Stage>>,
 }
 
 impl Progress {
-    /// Prepares to show an execution of these steps.
-    pub(super) fn new(screen: &Screen, steps: &[String]) -> Self {
-        let widths = steps.iter().map(|it| console::measure_text_width(it));
-        let width = widths.max().unwrap_or(0).min(40);
-        let live = screen.is_live.then(|| Live::new(steps.len()));
+    /// Prepares to show an execution of a plan.
+    pub(super) fn new(screen: &Screen, layout: Layout) -> Self {
+        let width = layout.width();
+        let live = screen.is_live.then(|| Live::new(Stage::new(layout), screen.err));
         Self { screen: screen.clone(), width, live }
     }
 
     /// Tells something.
     pub(super) fn tell(&mut self, news: &News, n_over: usize) {
-        if let Some(live) = &mut self.live {
-            live.tell(news, n_over);
-        }
-        if let Some(line) = line(news, self.width, self.screen.err) {
-            match &self.live {
-                // A terminal that is gone needs no line.
-                Some(live) => drop(live.all.println(line)),
-                None => self.screen.say(&line),
+        let line = line(news, self.width, self.screen.err);
+        match &self.live {
+            Some(live) => {
+                live.stage.lock().unwrap_or_else(PoisonError::into_inner).tell(news, n_over);
+                if let (News::Note(_), Some(line)) = (news, line) {
+                    live.bar.println(self.screen.err.drawn(&line));
+                }
             }
+            None => line.into_iter().for_each(|it| self.screen.say(&it)),
         }
     }
 
-    /// Leaves nothing that moves behind.
+    /// Leaves nothing that moves behind: how each step stands.
     pub(super) fn end(&mut self) {
-        if let Some(live) = self.live.take() {
-            live.total.finish_and_clear();
-            for bar in live.steps.values() {
-                bar.finish_and_clear();
-            }
-            // A terminal that is gone needs no clearing.
-            let _ = live.all.clear();
+        let Some(Live { bar, stage }) = self.live.take() else { return };
+        bar.finish_and_clear();
+        let stage = stage.lock().unwrap_or_else(PoisonError::into_inner);
+        let size = Size { lines: LEFT, ..size() };
+        for line in stage.left(WallClock.now(), size, self.screen.err) {
+            self.screen.say(&line);
         }
     }
 }
@@ -73,78 +79,63 @@ impl Drop for Progress {
 }
 
 impl Live {
-    fn new(n_steps: usize) -> Self {
-        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
-        let total = all.add(ProgressBar::new(n_steps as u64));
-        total.set_style(style("{bar:24.green/dim} {pos}/{len} steps  {elapsed:.dim}"));
-        if n_steps > 1 {
-            total.enable_steady_tick(TICK);
-        }
-        Self { all, total, steps: BTreeMap::new() }
-    }
-
-    fn tell(&mut self, news: &News, n_over: usize) {
-        match news {
-            News::Started { step, attempt } if self.steps.len() < LINES => {
-                let bar = self.all.insert_before(&self.total, ProgressBar::new_spinner());
-                bar.set_style(style("{spinner:.cyan} {msg}  {elapsed:.dim}"));
-                let again =
-                    if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
-                bar.set_message(format!("{step}{again}"));
-                bar.enable_steady_tick(TICK);
-                self.steps.insert(step.clone(), bar);
-            }
-            News::Ended { step, .. } => {
-                if let Some(bar) = self.steps.remove(step) {
-                    bar.finish_and_clear();
-                }
-            }
-            News::Progress { step, far } => {
-                if let Some(bar) = self.steps.get(step) {
-                    bar.set_message(format!("{step}  {}", progress(far)));
-                }
-            }
-            News::Started { .. } | News::Note(_) => (),
-        }
-        self.total.set_position(n_over as u64);
+    fn new(stage: Stage, paint: Paint) -> Self {
+        let stage = Arc::new(Mutex::new(stage));
+        let shown = Arc::clone(&stage);
+        let style = style().with_key(
+            "stage",
+            move |_: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
+                let stage = shown.lock().unwrap_or_else(PoisonError::into_inner);
+                let lines = stage.lines(WallClock.now(), size(), paint);
+                // What cannot be drawn now is drawn at the next tick.
+                let _ = out.write_str(&paint.drawn(&lines.join("\n")));
+            },
+        );
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        bar.set_style(style);
+        bar.enable_steady_tick(TICK);
+        Self { bar, stage }
     }
 }
 
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).expect("the templates are literals that are tested")
+/// Returns how large the window is.
+fn size() -> Size {
+    let (lines, columns) = Term::stderr().size();
+    Size { lines: lines.into(), columns: columns.into() }
+}
+
+fn style() -> ProgressStyle {
+    ProgressStyle::with_template("{stage}").expect("the template is a literal that is tested")
 }
 
 /// Writes news as one line, if they are worth one.
 pub(super) fn line(news: &News, width: usize, paint: Paint) -> Option<String> {
-    let (step, how, took_ms, detail) = match news {
-        News::Started { .. } | News::Progress { .. } => return None,
-        News::Note(note) => return Some(paint.dim(format!("· {note}"))),
-        News::Ended { step, how, took_ms, detail } => (step, *how, *took_ms, detail.as_deref()),
+    let (step, how, took_ms, detail, next) = match news {
+        News::Started { .. } | News::Progress { .. } | News::Allowed { .. } => return None,
+        News::Kept(steps) => {
+            let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+            return Some(paint.dim(format!("· kept: {}", named(&steps, KEPT))));
+        }
+        News::Note(note) => return Some(paint.dim(format!("· {}", plain::line(note)))),
+        News::Ended { step, how, took_ms, detail, next } => {
+            (plain::line(step), *how, *took_ms, detail.as_deref().map(plain::line), next)
+        }
     };
-    let mark = match how {
-        How::Succeeded => paint.green("✓"),
-        How::Failed => paint.red("✗"),
-        How::Retrying => paint.yellow("↻"),
-        How::Skipped | How::Cancelled => paint.dim("○"),
-        How::Waiting => paint.yellow("?"),
-        How::Compensated => paint.yellow("↩"),
-        How::Stuck => paint.red("!"),
-    };
-    let word = match how {
-        How::Skipped => Some("skipped"),
-        How::Cancelled => Some("cancelled"),
-        How::Retrying => Some("will be tried again"),
-        How::Compensated => Some("undone"),
-        How::Stuck => Some("could not be undone"),
-        _ => None,
-    };
+    let (mark, word) = (stage::mark(how, paint), stage::word(how));
     let took = took_ms.filter(|_| how != How::Waiting).map(|it| paint.dim(duration(it)));
+    let detail = detail.map(|it| match next {
+        // Whom others wait for is told what to type when everything waits.
+        Some(Next::Command(command)) if command.starts_with("faber signal ") => {
+            format!("{it}: {command}")
+        }
+        _ => it,
+    });
     let detail = detail.map(|it| match how {
         How::Failed | How::Stuck => paint.red(it),
         How::Waiting => paint.yellow(it),
         _ => paint.dim(it),
     });
-    let padding = " ".repeat(width.saturating_sub(console::measure_text_width(step)));
+    let padding = " ".repeat(width.saturating_sub(console::measure_text_width(&step)));
     let rest = [took, word.map(|it| paint.dim(it)), detail];
     let rest: Vec<String> = rest.into_iter().flatten().collect();
     Some(format!("{mark} {step}{padding}  {}", rest.join("  ")).trim_end().to_owned())
@@ -167,7 +158,7 @@ pub(super) fn progress(Far { done, total, message }: &Far) -> String {
     };
     if let Some(message) = message {
         text.push_str("  ");
-        text.push_str(&render::clip(message.lines().next().unwrap_or_default(), 60));
+        text.push_str(&render::clip(&plain::line(message.lines().next().unwrap_or_default()), 60));
     }
     text
 }
@@ -194,20 +185,16 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check(how: How, took_ms: Option<f64>, detail: Option<&str>, expected: Expect) {
         let detail = detail.map(str::to_owned);
-        let news = News::Ended { step: "createBlog".to_owned(), how, took_ms, detail };
+        let step = "createBlog".to_owned();
+        let news = News::Ended { step, how, took_ms, detail, next: None };
         expected.assert_eq(&line(&news, 12, Paint::new(false)).unwrap());
     }
 
     #[test]
     fn lines_say_how_a_step_ended() {
         check(How::Succeeded, Some(12.3), None, expect!["✓ createBlog    12 ms"]);
-        let failed = Some("tool.failed: no such author");
-        check(
-            How::Failed,
-            Some(1.25),
-            failed,
-            expect!["✗ createBlog    1.2 ms  tool.failed: no such author"],
-        );
+        let failed = Some("tool.failed");
+        check(How::Failed, Some(1.25), failed, expect!["✗ createBlog    1.2 ms  tool.failed"]);
         check(How::Skipped, None, None, expect!["○ createBlog    skipped"]);
         let waits = Some("waits for approval");
         check(How::Waiting, None, waits, expect!["? createBlog    waits for approval"]);
@@ -227,9 +214,8 @@ mod tests {
     }
 
     #[test]
-    fn the_templates_are_templates() {
-        drop(Live::new(2));
-        style("{spinner:.cyan} {msg}  {elapsed:.dim}");
+    fn the_template_is_one() {
+        style();
     }
 
     #[test]

@@ -8,24 +8,24 @@ use std::{
     time::Duration,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 use shared::{
-    blob,
-    clock::{Clock, Timestamp},
-    store::{Pruned, Store, StoreError},
+    clock::Clock,
+    store::{Pruned, Store},
 };
 use tokio::time;
 
 use super::{
     Ending, Session,
+    client::Client,
     failure::Failure,
-    house::{Local, Need},
-    serve::refuse_server,
+    house::{House, Need},
 };
-use crate::config::age;
+use crate::{
+    config::age,
+    engine::{before, prune_some},
+};
 
-/// How much is removed at once: little enough that nobody waits for it.
-const BATCH: usize = 100;
 /// How long others have their turn between two parts, in a process that does other things too.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How often a process that stays looks for what is old.
@@ -33,12 +33,11 @@ const LOOK: Duration = Duration::from_mins(10);
 
 /// Removes what is over and older than a time.
 pub(super) async fn prune(session: &Session, older_than: &str) -> Result<Ending, Failure> {
-    refuse_server(session, "prune")?;
-    let age = age::parse(older_than).map_err(Failure::usage)?;
-    let local = Local::open(session, Need::Store).await?;
-    let removed = remove(&**local.engine.store(), before(&**local.engine.clock(), age)).await;
-    local.close().await;
-    let Pruned { executions, plans, requests, .. } = removed?;
+    age::parse(older_than).map_err(Failure::usage)?;
+    let house = House::open(session, Need::Store).await?;
+    let removed = remove(house.client(), older_than).await;
+    house.close().await;
+    let [executions, plans, requests] = removed?;
     let screen = &session.screen;
     if screen.json {
         let document = json!({ "executions": executions, "plans": plans, "requests": requests });
@@ -50,32 +49,20 @@ pub(super) async fn prune(session: &Session, older_than: &str) -> Result<Ending,
     Ok(Ending::Done)
 }
 
-/// Removes everything that is over and older than a moment.
-async fn remove(store: &dyn Store, before: Timestamp) -> Result<Pruned, StoreError> {
-    let mut all = Pruned::default();
+/// Removes everything that is over and older than a time, and counts it.
+async fn remove(client: &Client, older_than: &str) -> Result<[u64; 3], Failure> {
+    let some = "mutation($age: String!) \
+                { prune(olderThan: $age) { executions plans requests more } }";
+    let mut all = [0_u64; 3];
     loop {
-        let some = step(store, before).await?;
-        all.executions += some.executions;
-        all.plans += some.plans;
-        all.requests += some.requests;
-        if !some.more {
+        let removed: Value = client.field(some, json!({ "age": older_than })).await?;
+        for (sum, kind) in all.iter_mut().zip(["executions", "plans", "requests"]) {
+            *sum += removed[kind].as_u64().unwrap_or_default();
+        }
+        if removed["more"] != true {
             return Ok(all);
         }
     }
-}
-
-/// Removes a part of what is over and old; with the last, the blobs whose executions are gone.
-async fn step(store: &dyn Store, before: Timestamp) -> Result<Pruned, StoreError> {
-    let some = store.prune(before, BATCH).await?;
-    if !some.more {
-        blob::forget(store, before).await?;
-    }
-    Ok(some)
-}
-
-fn before(clock: &dyn Clock, age: Duration) -> Timestamp {
-    let age = chrono::TimeDelta::from_std(age).unwrap_or(chrono::TimeDelta::MAX);
-    clock.now().checked_sub_signed(age).unwrap_or(Timestamp::MIN_UTC)
 }
 
 /// Removes what is over and old for as long as a process stays.
@@ -90,7 +77,7 @@ impl Retention {
     /// Removes what is over and older than `age`, at once and again and again. It never ends.
     pub(super) async fn keep(&self, store: Arc<dyn Store>, clock: Arc<dyn Clock>, age: Duration) {
         loop {
-            let pause = match step(&*store, before(&*clock, age)).await {
+            let pause = match prune_some(&*store, before(&*clock, age)).await {
                 Ok(some) => {
                     self.count(some);
                     if some.more { PAUSE } else { LOOK }
@@ -132,7 +119,12 @@ impl Retention {
 
 #[cfg(test)]
 mod tests {
-    use shared::{clock::WallClock, id::RequestId, request::Request, store};
+    use shared::{
+        clock::{Timestamp, WallClock},
+        id::RequestId,
+        request::Request,
+        store,
+    };
 
     use super::*;
 
@@ -152,18 +144,6 @@ mod tests {
         let id = RequestId::draw(created_at);
         store.put_request(&Request { id, query: "q".to_owned(), created_at }).await.unwrap();
         (store, id)
-    }
-
-    #[tokio::test]
-    async fn what_is_old_goes_and_what_is_not_stays() {
-        let (store, id) = with_a_request().await;
-        let hour = Duration::from_hours(1);
-        let removed = remove(&*store, before(&WallClock, hour)).await.unwrap();
-        assert_eq!(removed, Pruned::default());
-        assert!(store.request(id).await.unwrap().is_some());
-        let removed = remove(&*store, before(&Later, hour)).await.unwrap();
-        assert_eq!(removed, Pruned { requests: 1, ..Pruned::default() });
-        assert!(store.request(id).await.unwrap().is_none());
     }
 
     #[tokio::test]

@@ -5,16 +5,18 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{failure::Failure, paint::Paint};
+use super::{failure::Failure, paint::Paint, plain};
 
 /// The most steps of a plan that are shown; people scroll no further.
 const STEPS: usize = 60;
+/// The most steps of a plan that are shown before it is executed.
+const FEW: usize = 20;
 /// The most characters of a step's parameters that are shown.
 const PARAMETERS: usize = 100;
 
 /// Shows a plan: its steps by layers, each with what feeds it.
 pub(super) fn plan(plan: &Value, paint: Paint) -> String {
-    let text = |key: &str| plan[key].as_str().unwrap_or_default();
+    let text = |key: &str| plain::said(&plan[key]);
     let steps: BTreeMap<&str, &Value> =
         list(&plan["tools"]).filter_map(|it| Some((it["stepId"].as_str()?, it))).collect();
     let mut shown = format!(
@@ -39,7 +41,8 @@ pub(super) fn plan(plan: &Value, paint: Paint) -> String {
         if let Some(step) = steps.get(id) {
             let padding = " ".repeat(width.saturating_sub(console::measure_text_width(id)));
             let lead = paint.dim(format!("{number} {branch}"));
-            let _ = writeln!(shown, "{lead} {}{padding}  {}", paint.cyan(id), about(step, paint));
+            let id = paint.cyan(plain::line(id));
+            let _ = writeln!(shown, "{lead} {id}{padding}  {}", about(step, paint));
         }
     }
     let left = order.count().saturating_sub(STEPS);
@@ -49,26 +52,45 @@ pub(super) fn plan(plan: &Value, paint: Paint) -> String {
     shown.trim_end().to_owned()
 }
 
+/// Shows a plan that is about to be executed: a long one in a few words, as its steps are shown
+/// when they run.
+pub(super) fn plan_in_short(whole: &Value, paint: Paint) -> String {
+    let layers = list(&whole["layers"]).map(|it| it.as_array().map_or(0, Vec::len));
+    let (n, widest) = (layers.clone().sum::<usize>(), layers.clone().max().unwrap_or(0));
+    if n <= FEW {
+        return plan(whole, paint);
+    }
+    let id = plain::said(&whole["planId"]);
+    let about = format!("version {}, {}", whole["version"], plain::said(&whole["planner"]));
+    format!(
+        "{}  {}\n{n} steps in {} layers, at most {widest} at once; all of them: faber export {id}",
+        paint.bold(&id),
+        paint.dim(about),
+        layers.count(),
+    )
+}
+
 /// Describes a step: its tool where the name does not say it, its parameters, what feeds it.
 fn about(step: &Value, paint: Paint) -> String {
     let id = step["stepId"].as_str().unwrap_or_default();
     let tool = step["toolName"].as_str().unwrap_or_default();
     let mut parts = Vec::new();
     if tool.rsplit('.').next() != Some(id) && tool != id {
-        parts.push(tool.to_owned());
+        parts.push(plain::line(tool));
     }
-    parts.push(paint.dim(clip(&step["parameters"].to_string(), PARAMETERS)));
-    let feeds: Vec<&str> = list(&step["dependsOn"]).filter_map(Value::as_str).take(8).collect();
+    let parameters = plain::line(&step["parameters"].to_string());
+    parts.push(paint.dim(clip(&parameters, PARAMETERS)));
+    let feeds: Vec<String> = list(&step["dependsOn"]).map(plain::said).take(8).collect();
     if !feeds.is_empty() {
         parts.push(format!("{} {}", paint.green("←"), feeds.join(", ")));
     }
     for (word, key) in [("if", "when"), ("for each", "forEach"), ("executes", "plan")] {
         if let Some(text) = step[key].as_str() {
-            parts.push(format!("{} {}", paint.green(word), clip(text, PARAMETERS)));
+            parts.push(format!("{} {}", paint.green(word), clip(&plain::line(text), PARAMETERS)));
         }
     }
     if let Some(tool) = step["compensate"]["toolName"].as_str() {
-        parts.push(format!("{} {tool}", paint.green("undone by")));
+        parts.push(format!("{} {tool}", paint.green("undone by"), tool = plain::line(tool)));
     }
     if step["requiresApproval"] == true {
         parts.push(paint.yellow("needs approval"));
@@ -83,22 +105,20 @@ pub(super) fn diagnostics(diagnostics: &Value, place: &str, paint: Paint) -> Str
 }
 
 fn diagnostic(it: &Value, place: &str, paint: Paint) -> String {
-    let text = |key: &str| it[key].as_str().unwrap_or_default();
+    let text = |key: &str| plain::said(&it[key]);
     let is_error = text("severity") == "ERROR";
     let word = if is_error { "error" } else { "warning" };
     let head = format!("{word}[{}]", text("code"));
     let head = if is_error { paint.red(head) } else { paint.yellow(head) };
     let mut shown = format!("{head}: {}", paint.bold(text("message")));
-    let spot = match (place, text("path")) {
-        ("", path) => path.to_owned(),
-        (place, "") => place.to_owned(),
-        (place, path) => format!("{place}: {path}"),
-    };
+    let (place, path) = (plain::line(place), text("path"));
+    let between = if place.is_empty() || path.is_empty() { "" } else { ": " };
+    let spot = format!("{place}{between}{path}");
     if !spot.is_empty() {
         let _ = write!(shown, "\n  {} {spot}", paint.cyan("-->"));
     }
     if let Some(help) = it["help"].as_str() {
-        let _ = write!(shown, "\n   {} help: {help}", paint.cyan("="));
+        let _ = write!(shown, "\n   {} help: {}", paint.cyan("="), plain::line(help));
     }
     shown
 }
@@ -112,17 +132,17 @@ pub(super) fn failure(failure: &Failure, paint: Paint) -> String {
             shown.push_str(&diagnostics(problems, place, paint));
         }
         _ => {
-            let head = paint.red(format!("error[{}]", failure.code));
-            let _ = write!(shown, "{head}: {}", failure.message);
+            let head = paint.red(format!("error[{}]", plain::line(&failure.code)));
+            let _ = write!(shown, "{head}: {}", plain::line(&failure.message));
         }
     }
-    let nearest: Vec<&str> =
-        failure.more.get("nearest").into_iter().flat_map(list).filter_map(Value::as_str).collect();
+    let nearest: Vec<String> =
+        failure.more.get("nearest").into_iter().flat_map(list).map(plain::said).collect();
     if !nearest.is_empty() {
         let _ = write!(shown, "\n   {} nearest tools: {}", paint.cyan("="), nearest.join(", "));
     }
     if let Some(request) = failure.more.get("requestId").and_then(Value::as_str) {
-        let hint = format!("how it came to this: faber debug {request}");
+        let hint = format!("how it came to this: faber debug {}", plain::line(request));
         let _ = write!(shown, "\n   {} {hint}", paint.cyan("="));
     }
     shown
@@ -169,6 +189,18 @@ mod tests {
                 └ b             flow.echo  {}
               2 ─ createBlog    {"authorId":"{{createAuthor._id}}"}  ← createAuthor"#]]
         .assert_eq(&super::plan(&plan, Paint::new(false)));
+        assert_eq!(plan_in_short(&plan, Paint::new(false)), super::plan(&plan, Paint::new(false)));
+    }
+
+    #[test]
+    fn a_long_plan_is_told_in_short() {
+        let layers = vec![vec!["a"; 30]; 3];
+        let plan = json!({ "planId": "plan_1_aaaaaaaaa", "version": 2, "planner": "offline",
+            "layers": layers, "tools": [] });
+        expect![[r"
+            plan_1_aaaaaaaaa  version 2, offline
+            90 steps in 3 layers, at most 30 at once; all of them: faber export plan_1_aaaaaaaaa"]]
+        .assert_eq(&plan_in_short(&plan, Paint::new(false)));
     }
 
     #[test]

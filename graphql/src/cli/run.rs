@@ -13,7 +13,7 @@ use super::{
     failure::Failure,
     follow::{Purpose, follow},
     house::{House, Need},
-    planning, render,
+    planning, printed, render,
     steer::{EXECUTION, find},
 };
 use crate::{config::yaml, engine::as_input};
@@ -109,10 +109,18 @@ fn as_json(text: &str) -> Result<Cow<'_, str>, String> {
     Ok(Cow::Owned(yaml::value(text)?.to_string()))
 }
 
-/// Reads the JSON of a plan, as the API takes it, or says everything that is wrong with it.
+/// Reads the JSON of a plan, written or printed, as the API takes it, or says everything that is
+/// wrong with it.
 pub(super) fn draft(json: &str) -> Result<(Value, Vec<Diagnostic>), Vec<Diagnostic>> {
-    let draft = compile::parse(json)?;
-    let mut input: Value = serde_json::from_str(json).expect("it was just read as a draft");
+    let Ok(mut input) = serde_json::from_str::<Value>(json) else {
+        // Why it is no JSON is the compiler's to say.
+        return compile::parse(json).map(|it| (Value::Null, it.notices));
+    };
+    let written = input.clone();
+    printed::as_draft(&mut input)
+        .map_err(|why| vec![Diagnostic::error("plan.invalid_json", "", why)])?;
+    let changed = (input != written).then(|| input.to_string());
+    let draft = compile::parse(changed.as_deref().unwrap_or(json))?;
     as_input(&mut input);
     Ok((input, draft.notices))
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use shared::id::{PlanId, RequestId};
 
 use super::{
     Ending, Session,
@@ -11,7 +12,7 @@ use super::{
     failure::Failure,
     house::{House, Need},
     lists::{print, second, text},
-    planning, run,
+    plain, planning, run,
     screen::pretty,
 };
 use crate::{config::yaml, engine::as_file};
@@ -37,7 +38,7 @@ pub(super) async fn save(session: &Session, args: SaveArgs) -> Result<Ending, Fa
     if session.screen.json {
         session.screen.print_json(&json!({ "name": args.name, "planId": plan }))?;
     } else {
-        session.screen.print(&format!("{}  {plan}", args.name))?;
+        session.screen.print(&format!("{}  {}", plain::line(&args.name), plain::line(&plan)))?;
     }
     Ok(Ending::Done)
 }
@@ -75,7 +76,7 @@ pub(super) async fn unsave(session: &Session, name: &str) -> Result<Ending, Fail
     if session.screen.json {
         session.screen.print_json(&json!({ "name": name, "removed": true }))?;
     } else {
-        session.screen.print(&format!("{name} is no plan any more"))?;
+        session.screen.print(&format!("{} is no plan any more", plain::line(name)))?;
     }
     Ok(Ending::Done)
 }
@@ -113,7 +114,7 @@ fn inputs(saved: &Value) -> String {
     let required = schema["required"].as_array();
     let names = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| {
         let must = required.is_some_and(|all| all.iter().any(|it| it == name.as_str()));
-        format!("{name}{}", if must { "" } else { "?" })
+        format!("{}{}", plain::line(name), if must { "" } else { "?" })
     });
     names.collect::<Vec<_>>().join(", ")
 }
@@ -131,7 +132,7 @@ pub(super) async fn export(session: &Session, args: ExportArgs) -> Result<Ending
         yaml::text(&draft).map_err(|why| Failure::new("INTERNAL", why))?
     };
     match &args.output {
-        None => session.screen.print(written.trim_end())?,
+        None => session.screen.document(written.trim_end())?,
         Some(file) => write(file, written.trim_end()).await?,
     }
     Ok(Ending::Done)
@@ -143,10 +144,13 @@ async fn write(file: &Path, text: &str) -> Result<(), Failure> {
 }
 
 async fn exported(client: &Client, id: &str) -> Result<Value, Failure> {
-    let plan = match id.split('_').next() {
-        Some("plan") => json!(id),
-        Some("req") => newest(client, id).await?,
-        _ => named(client, id).await?,
+    // A name may begin as an id does.
+    let plan = if id.parse::<PlanId>().is_ok() {
+        json!(id)
+    } else if id.parse::<RequestId>().is_ok() {
+        newest(client, id).await?
+    } else {
+        named(client, id).await?
     };
     let query = "query($id: ID!) { exportPlan(planId: $id) }";
     let mut draft = client.field(query, json!({ "id": plan })).await?;
@@ -168,12 +172,14 @@ async fn newest(client: &Client, request: &str) -> Result<Value, Failure> {
 }
 
 async fn named(client: &Client, name: &str) -> Result<Value, Failure> {
-    let saved = all(client).await?;
-    let names = || saved.iter().filter_map(|it| it["name"].as_str());
-    if let Some(found) = saved.iter().find(|it| it["name"] == name) {
+    let query = "query($name: String!) { savedPlan(name: $name) { planId } }";
+    let found = client.field(query, json!({ "name": name })).await?;
+    if !found.is_null() {
         return Ok(found["planId"].clone());
     }
-    let help = planner::nearest::did_you_mean(name, names());
+    let saved = all(client).await?;
+    let names = saved.iter().filter_map(|it| it["name"].as_str());
+    let help = planner::nearest::did_you_mean(name, names);
     let help = help.unwrap_or_else(|| "`faber list saved` lists those that are".to_owned());
     Err(Failure::new("NOT_FOUND", format!("no plan was saved as `{name}`: {help}")))
 }

@@ -2,9 +2,10 @@
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
+use console::Term;
 use serde_json::Value;
 
-use super::{failure::Failure, paint::Paint, render};
+use super::{failure::Failure, paint::Paint, plain, render};
 use crate::config::Environment;
 
 /// The two streams of this process, and what may be written to them.
@@ -16,6 +17,8 @@ pub(super) struct Screen {
     pub(super) out: Paint,
     /// Colours on standard error.
     pub(super) err: Paint,
+    /// Whether standard output is a terminal.
+    pub(super) is_terminal: bool,
     /// Whether standard error is a terminal on which lines may be drawn again.
     pub(super) is_live: bool,
 }
@@ -27,33 +30,36 @@ impl Screen {
             json,
             out: Paint::new(console::colors_enabled()),
             err: Paint::new(console::colors_enabled_stderr()),
+            is_terminal: io::stdout().is_terminal(),
             is_live,
         }
     }
 
-    /// Prints a result. Whoever closed the stream has read enough.
-    #[expect(clippy::unused_self, reason = "whoever prints has a screen")]
+    /// Returns how many columns the window has that results are printed in.
+    pub(super) fn columns(&self) -> Option<usize> {
+        self.is_terminal.then(|| Term::stdout().size().1.into())
+    }
+
+    /// Prints a result that is for people.
     pub(super) fn print(&self, text: &str) -> Result<(), Failure> {
-        let mut out = io::stdout().lock();
-        let written = writeln!(out, "{text}").and_then(|()| out.flush());
-        match written {
-            Err(err) if err.kind() != ErrorKind::BrokenPipe => {
-                Err(Failure::new("INTERNAL", format!("standard output cannot be written: {err}")))
-            }
-            _ => Ok(()),
-        }
+        write(&self.out.drawn(text))
+    }
+
+    /// Prints a result that is a document: to the byte, except where a terminal would obey it.
+    pub(super) fn document(&self, text: &str) -> Result<(), Failure> {
+        if self.is_terminal { write(&plain::block(text)) } else { write(text) }
     }
 
     /// Prints a JSON document as a result.
     pub(super) fn print_json(&self, value: &Value) -> Result<(), Failure> {
-        self.print(&pretty(value))
+        let document = pretty(value);
+        if self.is_terminal { write(&plain::json(&document)) } else { write(&document) }
     }
 
     /// Says something that is no result. If nobody can read it, nobody misses it.
-    #[expect(clippy::unused_self, reason = "whoever speaks has a screen")]
     pub(super) fn say(&self, text: &str) {
         let mut err = io::stderr().lock();
-        let _ = writeln!(err, "{text}");
+        let _ = writeln!(err, "{}", self.err.drawn(text));
     }
 
     /// Says why a command did not do what it was asked. Returns the status to end with.
@@ -65,6 +71,34 @@ impl Screen {
             self.say(&render::failure(failure, self.err));
         }
         failure.status()
+    }
+}
+
+/// Writes to standard output. Whoever closed the stream has read enough.
+fn write(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let written = writeln!(out, "{text}").and_then(|()| out.flush());
+    match written {
+        Err(err) if err.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new("INTERNAL", format!("standard output cannot be written: {err}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A part of the log, on standard error: an entry is one line, whatever it tells.
+#[derive(Debug)]
+pub(super) struct Log;
+
+impl Write for Log {
+    fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
+        let shown = plain::coloured(&String::from_utf8_lossy(entry));
+        io::stderr().write_all(shown.as_bytes())?;
+        Ok(entry.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
     }
 }
 

@@ -12,8 +12,8 @@ use super::{
     args::{By, SelectArgs, api_name},
     client::Client,
     failure::Failure,
-    lists::{print, text},
-    render,
+    lists::{first_line, print, text},
+    plain, render,
     run::read_text,
     shape::Shape,
 };
@@ -72,7 +72,7 @@ fn show(session: &Session, found: &Value) -> Result<(), Failure> {
             number("score"),
             if is_hit { "yes" } else { "no" }.to_owned(),
             number("leastSimilar"),
-            super::lists::first_line(&text(&it["tool"], "description")),
+            first_line(it["tool"]["description"].as_str().unwrap_or_default()),
         ]
     })
 }
@@ -95,7 +95,7 @@ async fn ask(session: &Session, client: &Client, args: &SelectArgs) -> Result<En
             Ok(()) => (),
             // One that cannot be answered does not keep from asking others.
             Err(failure) if screen.json => screen.print_json(&failure.to_json())?,
-            Err(failure) => screen.say(&screen.err.red(&failure.message)),
+            Err(failure) => screen.say(&screen.err.red(plain::line(&failure.message))),
         }
     }
 }
@@ -192,7 +192,7 @@ pub(super) async fn eval(
             Ok(found) => figures.push(told(criterion, &found)),
             // Without a model the others still have figures.
             Err(failure) if by.is_none() && failure.code == "PLANNER_UNAVAILABLE" => {
-                session.screen.say(&session.screen.err.dim(&failure.message));
+                session.screen.say(&session.screen.err.dim(plain::line(&failure.message)));
             }
             Err(failure) => return Err(failure),
         }

@@ -149,6 +149,7 @@ fn hooks(local: &Local, retention: &Arc<Retention>) -> Hooks {
             std::future::ready(figures.concat()).boxed()
         }),
         pages: web::pages(),
+        elsewhere: web::elsewhere,
         ..Hooks::default()
     }
 }

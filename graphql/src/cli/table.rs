@@ -1,24 +1,34 @@
 //! Lists as tables.
 
-use super::paint::Paint;
+use super::paint::{self, Paint};
 
-/// Writes rows under headings, each column as wide as it must be.
-pub(super) fn table(headings: &[&str], rows: &[Vec<String>], paint: Paint) -> String {
+/// The most columns of a line where there is no window.
+const COLUMNS: usize = 160;
+
+/// Writes rows under headings, each column as wide as it must be, and lines as the window is.
+pub(super) fn table(
+    headings: &[&str],
+    rows: &[Vec<String>],
+    columns: Option<usize>,
+    paint: Paint,
+) -> String {
     let mut widths: Vec<usize> = headings.iter().map(|it| it.len()).collect();
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(console::measure_text_width(cell));
+            *width = (*width).max(paint::width(cell));
         }
     }
     let head: Vec<String> = headings.iter().map(|&it| it.to_owned()).collect();
     let mut lines = vec![paint.bold(line(&head, &widths))];
     lines.extend(rows.iter().map(|row| line(row, &widths)));
+    let columns = columns.unwrap_or(COLUMNS);
+    let lines: Vec<String> = lines.iter().map(|it| paint::cut(it, columns)).collect();
     lines.join("\n")
 }
 
 fn line(cells: &[String], widths: &[usize]) -> String {
     let padded = cells.iter().zip(widths).map(|(cell, width)| {
-        let padding = width.saturating_sub(console::measure_text_width(cell));
+        let padding = width.saturating_sub(paint::width(cell));
         format!("{cell}{}", " ".repeat(padding))
     });
     padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
@@ -37,6 +47,11 @@ mod tests {
             A   B
             é   long
             ab"]]
-        .assert_eq(&table(&["A", "B"], &rows, Paint::new(false)));
+        .assert_eq(&table(&["A", "B"], &rows, None, Paint::new(false)));
+        expect![[r"
+            A   B
+            é   l…
+            ab"]]
+        .assert_eq(&table(&["A", "B"], &rows, Some(6), Paint::new(false)));
     }
 }

@@ -13,6 +13,7 @@ use super::{
     house::{House, Need},
     lists::{first_line, text},
     paint::Paint,
+    plain,
     render::list,
     run::read_text,
 };
@@ -76,21 +77,22 @@ fn show(session: &Session, graph: &Value, format: ToolkitFormat) -> Result<(), F
     if screen.json || format == ToolkitFormat::Json {
         return screen.print_json(graph);
     }
-    let shown = match format {
-        ToolkitFormat::Text => for_people(graph, screen.out),
-        ToolkitFormat::Yaml => text(graph, "yaml"),
-        ToolkitFormat::Mermaid => text(graph, "mermaid"),
-        ToolkitFormat::Dot => text(graph, "dot"),
-        ToolkitFormat::Svg | ToolkitFormat::Json => text(graph, "svg"),
+    let key = match format {
+        ToolkitFormat::Text => return screen.print(&for_people(graph, screen.out)),
+        ToolkitFormat::Yaml => "yaml",
+        ToolkitFormat::Mermaid => "mermaid",
+        ToolkitFormat::Dot => "dot",
+        ToolkitFormat::Svg | ToolkitFormat::Json => "svg",
     };
-    screen.print(shown.trim_end())
+    screen.document(graph[key].as_str().unwrap_or_default().trim_end())
 }
 
 /// Writes every action with what it calls and what may follow it.
 fn for_people(graph: &Value, paint: Paint) -> String {
     let mut shown = String::new();
     for action in list(&graph["actions"]) {
-        let (name, about) = (text(action, "name"), first_line(&text(action, "description")));
+        let (name, about) =
+            (text(action, "name"), first_line(action["description"].as_str().unwrap_or_default()));
         let _ = writeln!(shown, "{}  {}", paint.bold(&name), paint.dim(about));
         for (kind, word) in [("call", "calls"), ("next", "then")] {
             let edges = list(&graph["edges"]);
@@ -120,7 +122,7 @@ async fn load(session: &Session, client: &Client, yaml: &str) -> Result<Ending, 
         return Ok(Ending::Done);
     }
     for warning in list(&change["warnings"]).filter_map(Value::as_str) {
-        screen.say(&screen.err.yellow(warning));
+        screen.say(&screen.err.yellow(plain::line(warning)));
     }
     let count = |what: &str| change["toolkit"][what].as_array().map_or(0, Vec::len);
     let (actions, tools, edges) = (count("actions"), count("tools"), count("edges"));

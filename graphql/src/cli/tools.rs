@@ -13,6 +13,7 @@ use super::{
     house::{House, Need},
     inspect::state,
     lists::{first_line, print, second, text},
+    plain,
     planning::indented,
     render,
     run::{given, read_text},
@@ -57,7 +58,7 @@ async fn list_tools(session: &Session, client: &Client, wanted: Value) -> Result
     print(&session.screen, &found, &["TOOL", "SET", "EFFECT", "DESCRIPTION"], |it, paint| {
         let name = text(it, "name");
         let name = if it["active"] == false { paint.dim(name) } else { name };
-        let description = first_line(&text(it, "description"));
+        let description = first_line(it["description"].as_str().unwrap_or_default());
         vec![name, text(it, "toolSet"), text(it, "effect").to_lowercase(), description]
     })?;
     Ok(Ending::Done)
@@ -85,7 +86,7 @@ async fn show_tool(session: &Session, client: &Client, name: &str) -> Result<End
         "{}  {}\n{}\n\n{}\n{}",
         paint.bold(text(&tool, "name")),
         paint.dim(format!("{}, {}", text(&tool, "toolSet"), text(&tool, "effect").to_lowercase())),
-        text(&tool, "description"),
+        plain::block(tool["description"].as_str().unwrap_or_default()),
         paint.cyan("parameters"),
         indented(&tool["inputSchema"], 2)
     );
@@ -126,16 +127,20 @@ async fn switch(
     );
     let change = client.field(&query, json!({ "names": names })).await?;
     let screen = &session.screen;
+    let switched = match mutation {
+        "activateToolSets" => "switched on",
+        _ => "switched off",
+    };
     if screen.json {
         screen.print_json(&change)?;
     } else {
         for (list, what) in [
-            ("changed", "switched"),
+            ("changed", switched),
             ("notFound", "there is no such toolset"),
             ("refused", "always switched on"),
         ] {
             for name in render::list(&change[list]).filter_map(Value::as_str) {
-                screen.print(&format!("{name}: {what}"))?;
+                screen.print(&format!("{}: {what}", plain::line(name)))?;
             }
         }
     }
@@ -159,14 +164,14 @@ async fn list_toolsets(session: &Session, client: &Client) -> Result<Ending, Fai
         |it, paint| {
             let count = it["tools"].as_array().map_or(0, Vec::len).to_string();
             let active = if it["active"] == true { "yes" } else { "no" };
-            let said = it["error"].as_str().map_or_else(|| text(it, "description"), str::to_owned);
+            let said = it["error"].as_str().or(it["description"].as_str()).unwrap_or_default();
             vec![
                 text(it, "name"),
                 text(it, "source"),
                 state(&text(it, "status"), paint),
                 count,
                 active.to_owned(),
-                first_line(&said),
+                first_line(said),
             ]
         },
     )?;
@@ -198,10 +203,10 @@ async fn call(
     if screen.json {
         screen.print_json(&called)?;
     } else if is_done {
-        screen.print(&match &called["result"] {
-            Value::String(text) => text.clone(),
-            other => indented(other, 0),
-        })?;
+        match &called["result"] {
+            Value::String(text) => screen.document(text)?,
+            other => screen.print_json(other)?,
+        }
     } else {
         screen.say(&screen.err.red(text(&called, "error")));
     }
@@ -227,10 +232,22 @@ async fn load(
         if tool.get("run").is_none() {
             tool["run"] = json!({});
         }
-        let name = text(&tool, "name");
-        let query = "mutation($input: ToolInput!) { registerTool(input: $input) { name } }";
+        let name = tool["name"].clone();
+        let query = "mutation($input: ToolInput!) \
+                     { registerTool(input: $input) { qualifiedName shadowedBy } }";
         let status = match client.field(query, json!({ "input": tool })).await {
-            Ok(_) => "OK",
+            Ok(tool) => {
+                if let Some(other) = tool["shadowedBy"].as_str() {
+                    let own = text(&tool, "qualifiedName");
+                    let told = format!(
+                        "`{}` means `{}`: this one is `{own}`",
+                        plain::said(&name),
+                        plain::line(other)
+                    );
+                    session.screen.say(&session.screen.err.yellow(told));
+                }
+                "OK"
+            }
             Err(failure) if failure.code == "CONFLICT" => "ALREADY EXISTS",
             Err(failure) => return Err(failure),
         };

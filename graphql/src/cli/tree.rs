@@ -36,11 +36,16 @@ pub(super) struct Tree {
     queue: VecDeque<(String, String)>,
 }
 
-#[derive(Default)]
 struct Node {
     board: Board,
     /// What stands before the names of its steps.
     prefix: String,
+}
+
+impl Node {
+    fn of(id: &str, prefix: String) -> Self {
+        Self { board: Board::of(id), prefix }
+    }
 }
 
 /// The events of a tree, each with its execution.
@@ -48,7 +53,7 @@ pub(super) type Events = SelectAll<BoxStream<'static, (String, Result<Value, Fai
 
 impl Tree {
     pub(super) fn new(root: String) -> Self {
-        let nodes = BTreeMap::from([(root.clone(), Node::default())]);
+        let nodes = BTreeMap::from([(root.clone(), Node::of(&root, String::new()))]);
         Self { root, nodes, queue: VecDeque::new() }
     }
 
@@ -112,7 +117,8 @@ impl Tree {
             && let Some((child, prefix)) = self.queue.pop_front()
         {
             events.push(self.events(client, &child, 0));
-            self.nodes.insert(child, Node { board: Board::default(), prefix });
+            let node = Node::of(&child, prefix);
+            self.nodes.insert(child, node);
         }
         news.map(|it| it.within(&prefix))
     }

@@ -48,6 +48,10 @@ pub struct Environment {
     pub home: Option<PathBuf>,
     /// `HOSTNAME`.
     pub host: Option<String>,
+    /// `BROWSER`: what opens addresses.
+    pub browser: Option<String>,
+    /// Whether programs can show windows: `DISPLAY` or `WAYLAND_DISPLAY` is there.
+    pub has_display: bool,
     /// Whether `TERM` says that lines cannot be drawn again.
     pub is_dumb: bool,
 }
@@ -68,6 +72,8 @@ impl Environment {
             data_home: path("XDG_DATA_HOME"),
             home: path("HOME"),
             host: text("HOSTNAME"),
+            browser: text("BROWSER"),
+            has_display: os("DISPLAY").or_else(|| os("WAYLAND_DISPLAY")).is_some(),
             is_dumb: os("TERM").is_none_or(|it| it == "dumb"),
         }
     }

@@ -80,6 +80,35 @@ pub(super) fn read(path: &Path) -> Result<File, ConfigError> {
     parse(&text, &base).map_err(named)
 }
 
+/// A file that may be wrong.
+pub(super) struct Partly {
+    /// What can be used of it; nothing where it cannot be read at all.
+    pub(super) file: Option<File>,
+    /// What is wrong with it, one thing for each setting.
+    pub(super) wrong: Vec<String>,
+}
+
+/// Reads a file as [`read`] does, and leaves out the settings that are wrong.
+pub(super) fn read_what_works(path: &Path) -> Partly {
+    let named = |why: String| format!("`{}`: {why}", path.display());
+    let read = text(path).and_then(|text| Ok((fields(&text)?, base(path)?)));
+    let (fields, base) = match read {
+        Ok(read) => read,
+        Err(why) => return Partly { file: None, wrong: vec![named(why)] },
+    };
+    let mut works = Map::new();
+    let mut wrong = Vec::new();
+    for (key, value) in fields {
+        let alone = Map::from_iter([(key.clone(), value.clone())]);
+        match of_fields(alone, &base) {
+            Ok(_) => drop(works.insert(key, value)),
+            Err(why) => wrong.push(named(why)),
+        }
+    }
+    let file = of_fields(works, &base).map_err(|why| wrong.push(named(why))).ok();
+    Partly { file, wrong }
+}
+
 fn text(path: &Path) -> Result<String, String> {
     let complaint = |err: std::io::Error| format!("the configuration cannot be read: {err}");
     let mut text = String::new();
@@ -98,14 +127,26 @@ fn base(path: &Path) -> Result<PathBuf, String> {
 
 /// Makes a file of its text; relative paths are relative to `base`.
 pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
+    of_fields(fields(text)?, base)
+}
+
+/// Returns the settings of a text.
+fn fields(text: &str) -> Result<Map<String, Value>, String> {
     if text.trim().is_empty() {
-        return Ok(File::default());
+        return Ok(Map::new());
     }
-    let mut fields = match yaml::value(text)? {
-        Value::Object(fields) => fields,
-        Value::Null => return Ok(File::default()),
-        _ => return Err("this is no list of settings: write `key: value`".to_owned()),
-    };
+    let read = yaml::value(text).map_err(|why| match unquoted(text) {
+        Some(line) => format!("{line}\n{why}"),
+        None => why,
+    });
+    match read? {
+        Value::Object(fields) => Ok(fields),
+        Value::Null => Ok(Map::new()),
+        _ => Err("this is no list of settings: write `key: value`".to_owned()),
+    }
+}
+
+fn of_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, String> {
     check_keys(&fields)?;
     let limits = match fields.remove("limits") {
         None | Some(Value::Null) => Limits::default(),
@@ -255,10 +296,28 @@ fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
+/// Says which line has a value that ends with a colon, which YAML takes for another key.
+fn unquoted(text: &str) -> Option<String> {
+    text.lines().enumerate().find_map(|(at, line)| {
+        let (key, value) = line.split_once(": ")?;
+        let value = value.split(" #").next().unwrap_or_default().trim();
+        let is_bare = value.ends_with(':') && !value.contains([' ', '"', '\'', '{', '[']);
+        is_bare.then(|| {
+            let key = key.trim();
+            let at = at + 1;
+            format!("line {at}: what ends with a colon needs quotes: write `{key}: \"{value}\"`")
+        })
+    })
+}
+
 fn store(value: Option<Value>, base: &Path) -> Result<Option<String>, String> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(url)) => Ok(Some(rooted(&url, base))),
+        Some(Value::Object(it)) if it.len() == 1 && it.contains_key("memory") => Err(
+            "`store` is a map: YAML needs quotes around what ends with a colon, `store: \"memory:\"`"
+                .to_owned(),
+        ),
         Some(other) => {
             Err(format!("`store` is {other}; write an address such as `sqlite:./faber.db`"))
         }

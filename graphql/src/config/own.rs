@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use executor::sources::SetConfig;
+use executor::{sources::SetConfig, tool::mcp::oauth::Logins};
 
 use super::{Config, FILE};
 
@@ -20,6 +20,10 @@ impl Config {
         let mut own = vec![base.join(FILE), absolute(&self.data)];
         own.extend(self.file.as_deref().map(absolute));
         own.extend(self.described.iter().map(|it| absolute(it)));
+        own.extend(self.toolkit.value.files.iter().map(|it| absolute(it)));
+        // It says where calls go, and with them the set's secrets.
+        let documents = self.toolsets.value.iter().filter_map(SetConfig::document);
+        own.extend(documents.map(|it| absolute(&it)));
         if let Some(store) = self.store.value.strip_prefix("sqlite:") {
             let file = absolute(Path::new(store.strip_prefix("//").unwrap_or(store)));
             own.extend(BESIDE.map(|it| {
@@ -33,6 +37,11 @@ impl Config {
 }
 
 impl Config {
+    /// Returns where is kept what people were granted by servers.
+    pub fn logins(&self) -> Logins {
+        Logins::new(self.data.join("logins"))
+    }
+
     /// Returns the programs that tools and servers of the configuration run, where they are paths.
     pub fn own_programs(&self) -> Vec<PathBuf> {
         self.toolsets.value.iter().flat_map(SetConfig::programs).collect()
@@ -50,7 +59,15 @@ mod tests {
     fn the_configuration_and_the_data_are_faber_s_own() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("my.yaml");
-        std::fs::write(&file, "store: sqlite:./x.db\ntools_files: [t.json]\n").unwrap();
+        let text = "store: sqlite:./x.db
+tools_files: [t.json]
+toolkit_files: [k.yml]
+toolsets:
+  - { name: pets, source: { openapi: { document: ./docs/pets.yaml } } }
+  - { name: far, source: { openapi: { document: \"https://example.com/x.yaml\" } } }
+";
+        std::fs::write(&file, text).unwrap();
+        std::fs::write(folder.path().join("k.yml"), "actions: []").unwrap();
         std::fs::write(folder.path().join("t.json"), r#"{"tools_list": []}"#).unwrap();
         let flags = Flags { config: Some(file), ..Flags::default() };
         let environment =
@@ -67,6 +84,8 @@ mod tests {
             "home/.local/share/faber",
             "my.yaml",
             "t.json",
+            "k.yml",
+            "docs/pets.yaml",
             "x.db",
             "x.db-wal",
             "x.db-shm",

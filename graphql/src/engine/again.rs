@@ -224,6 +224,8 @@ pub(super) fn refused(ended: &Execution, err: AgainError) -> EngineError {
             let help = help.map(|it| format!(": {it}")).unwrap_or_default();
             EngineError::NotFound(format!("`{}` has no step `{name}`{help}", ended.id()))
         }
-        AgainError::TooMuch { .. } | AgainError::TooMuchKept => EngineError::LimitExceeded(err.to_string()),
+        AgainError::TooMuch { .. } | AgainError::TooMuchKept => {
+            EngineError::LimitExceeded(err.to_string())
+        }
     }
 }

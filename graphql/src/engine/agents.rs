@@ -1,16 +1,12 @@
 //! Agents: begun like any plan.
 
-use planner::nearest::did_you_mean;
 use serde_json::json;
 use shared::{
     execution::ExecutionOptions,
-    id::{ExecutionId, ToolName, ToolSetName},
+    id::{ExecutionId, ToolName},
 };
 
-use super::{
-    Engine, EngineError, Order,
-    planning::{check_query, tool_sets},
-};
+use super::{Engine, EngineError, Order, planning::check_query};
 use crate::agent::{self, MOST_TURNS, TURNS};
 
 /// How an agent is let loose.
@@ -33,13 +29,12 @@ impl Engine {
         options: &AgentOptions,
     ) -> Result<ExecutionId, EngineError> {
         check_query(query)?;
-        let sets = tool_sets(&options.tool_sets)?;
         let turns = turns(options.max_tool_turns)?;
         let model = self.model(options.planner.as_deref())?.name().to_owned();
         self.grant.check_room()?;
         // Tools of sets that are connecting are not offered yet.
         self.settled().await;
-        self.check_there(&sets)?;
+        let sets = self.known_sets(&options.tool_sets).await?;
         let request = self.new_request(query).await?;
         let mut reach = self.grant.reach();
         reach.sets = sets;
@@ -62,18 +57,6 @@ impl Engine {
         let subject = plan.id().to_string().into();
         let order = Order { options: ExecutionOptions::default(), idempotency_key: None };
         self.begin(&plan, order, subject).await
-    }
-}
-
-impl Engine {
-    /// Refuses sets that there are not: an agent would have no tools, and nobody would know why.
-    fn check_there(&self, sets: &[ToolSetName]) -> Result<(), EngineError> {
-        let known = self.toolbox.set_names();
-        let Some(missing) = sets.iter().find(|it| !known.contains(*it)) else { return Ok(()) };
-        let seen = self.sets();
-        let help = did_you_mean(missing.as_str(), seen.iter().map(|it| it.name.as_str()));
-        let help = help.map(|it| format!("; {it}")).unwrap_or_default();
-        Err(EngineError::InvalidArgument(format!("there is no toolset `{missing}`{help}")))
     }
 }
 

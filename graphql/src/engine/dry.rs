@@ -107,7 +107,7 @@ impl Checking<'_> {
             let error = error_of(&found, self.options.strict_templates);
             match error {
                 Some(error) => drop(verdicts[at].error.get_or_insert(error)),
-                None => verdicts[at].warnings.push(found.message),
+                None => verdicts[at].warnings.push(with_help(found)),
             }
         }
         verdicts
@@ -261,6 +261,14 @@ fn literal(text: &str) -> String {
 /// Returns the number of the step that a path of a draft is in: `tools[1].parameters`.
 fn step_of(path: &str) -> Option<usize> {
     path.strip_prefix("tools[")?.split_once(']')?.0.parse().ok()
+}
+
+/// Returns what a warning says, and what to do about it.
+fn with_help(found: Diagnostic) -> String {
+    match found.help {
+        Some(help) => format!("{} ({help})", found.message),
+        None => found.message,
+    }
 }
 
 /// Returns the error that a diagnostic means for its step, if it means one.

@@ -43,6 +43,14 @@ pub enum EngineError {
         /// The request under which it was tried.
         request: Option<RequestId>,
     },
+    /// Planning went wrong in another way, and what was asked for is kept all the same.
+    #[error("{error}")]
+    Planning {
+        /// The request under which it was tried.
+        request: RequestId,
+        /// What went wrong.
+        error: Box<EngineError>,
+    },
     /// Whoever asks may not do it.
     #[error("{0}")]
     Forbidden(String),
@@ -70,6 +78,7 @@ impl EngineError {
             Self::Forbidden(_) => "FORBIDDEN",
             Self::PlannerUnavailable { .. } => "PLANNER_UNAVAILABLE",
             Self::NoPlanFound { .. } => "NO_PLAN_FOUND",
+            Self::Planning { error, .. } => error.code(),
             Self::LimitExceeded(_)
             | Self::Store(StoreError::Full { .. } | StoreError::TooLarge { .. }) => {
                 "LIMIT_EXCEEDED"
@@ -85,8 +94,18 @@ impl EngineError {
             Self::InvalidPlan { request, .. }
             | Self::PlannerUnavailable { request, .. }
             | Self::NoPlanFound { request, .. } => *request,
+            Self::Planning { request, .. } => Some(*request),
             _ => None,
         }
+    }
+
+    /// Returns the same error as one of a request that is kept.
+    #[must_use]
+    pub(super) fn under(self, request: RequestId) -> Self {
+        if self.request().is_some() {
+            return self;
+        }
+        Self::Planning { request, error: Box::new(self) }
     }
 }
 

@@ -5,13 +5,16 @@
 //! is in it once, whichever nodes there are.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use chrono::TimeDelta;
 use planner::{
-    select::Outcomes,
+    select::{Outcomes, SelectError},
     toolkit::{
         Toolkit,
         learned::{Follower, Learned},
@@ -22,7 +25,7 @@ use shared::{
     clock::Timestamp,
     execution::{Execution, ExecutionState, StepState},
     id::{NodeName, ToolName},
-    store::{ExecutionFilter, Head, Page, Record, RecordKind, StoreError, Unless},
+    store::{ExecutionFilter, Head, Page, Record, RecordKind, Store, StoreError, Unless},
 };
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
@@ -47,6 +50,10 @@ const DURATION: TimeDelta = TimeDelta::days(1);
 
 /// Queries that one look takes in, the newest: a model embeds each.
 const QUERIES: usize = 100;
+/// How long queries wait for a model that does not answer.
+const OUTAGE: TimeDelta = TimeDelta::hours(1);
+/// How often it is tried to forget while others learn.
+const TRIES: usize = 8;
 /// How steps fail for which it is not their tool that is to blame.
 const BLAMELESS: [&str; 4] =
     ["tool.cancelled", "tool.inactive", "tool.outcome_unknown", "tool.unavailable"];
@@ -57,6 +64,8 @@ pub(super) struct Learning {
     is_on: bool,
     /// What was learned when it was last looked at.
     known: Mutex<Option<(Instant, Arc<Lessons>)>>,
+    /// Whether it was said that queries wait.
+    is_told: AtomicBool,
 }
 
 /// What was learned, as it is kept.
@@ -65,6 +74,9 @@ pub(super) struct Learning {
 pub(super) struct Lessons {
     /// What ended until then is in it.
     until: Option<Timestamp>,
+    /// Until when queries are in it, where the model did not answer for later ones yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    told_until: Option<Timestamp>,
     learned: Learned,
     #[serde(default)]
     pub(super) outcomes: Outcomes,
@@ -79,7 +91,7 @@ struct Told {
 
 impl Default for Learning {
     fn default() -> Self {
-        Self { is_on: true, known: Mutex::default() }
+        Self { is_on: true, known: Mutex::default(), is_told: AtomicBool::default() }
     }
 }
 
@@ -126,10 +138,12 @@ impl Engine {
         let (record, mut lessons) = self.lessons().await?;
         let now = self.clock.now();
         let since = lessons.until.unwrap_or(Timestamp::UNIX_EPOCH);
-        let ended = self.ended_between(since, until).await?;
-        if ended.is_empty() {
-            return Ok(0);
-        }
+        let told_since = lessons.told_until.unwrap_or(since);
+        let ended = self.ended_between(told_since, until).await?;
+        // What is in it already is only read again for its query, and only so much of it counts.
+        let again = ended.iter().filter(|(_, at)| *at <= since).count();
+        let is_new = ended.len() > again;
+        let ended = ended.into_iter().skip(again.saturating_sub(QUERIES));
         let mut count = 0;
         let mut told = Vec::new();
         for (head, at) in ended {
@@ -137,7 +151,7 @@ impl Engine {
             if execution.options().dry_run {
                 continue;
             }
-            let (calls, after) = lesson(&execution);
+            let (calls, after) = if at > since { lesson(&execution) } else { Default::default() };
             if !calls.is_empty() {
                 lessons.learned.learn(&calls, &after, at);
             }
@@ -145,7 +159,12 @@ impl Engine {
             count += usize::from(!calls.is_empty() || outcome.is_some());
             told.extend(outcome);
         }
-        self.take_in_outcomes(&mut lessons.outcomes, told).await;
+        let is_told = self.take_in_outcomes(&mut lessons.outcomes, told).await;
+        if !is_told && !is_new {
+            return Ok(0);
+        }
+        let waits_until = until.checked_sub_signed(OUTAGE).unwrap_or(until).max(told_since);
+        lessons.told_until = (!is_told).then_some(waits_until);
         lessons.until = Some(until);
         let lessons = Arc::new(lessons);
         let value =
@@ -159,21 +178,43 @@ impl Engine {
         Ok(if is_kept { count } else { 0 })
     }
 
-    /// Takes in how tools did for queries. Without an embedder nobody can tell which are of a kind.
-    async fn take_in_outcomes(&self, outcomes: &mut Outcomes, mut told: Vec<Told>) {
+    /// Takes in how tools did for queries, all of them or none, and returns whether it did. Without an
+    /// embedder nobody can tell which are of a kind, and nobody ever will; one that does not answer
+    /// may, later.
+    async fn take_in_outcomes(&self, outcomes: &mut Outcomes, mut told: Vec<Told>) -> bool {
+        let told = told.split_off(told.len().saturating_sub(QUERIES));
+        let taken = self.with_outcomes(outcomes.clone(), told).await;
+        let err = match taken {
+            Ok(taken) => {
+                *outcomes = taken;
+                self.learning.is_told.store(false, Ordering::Relaxed);
+                return true;
+            }
+            Err(err) => err,
+        };
+        if matches!(err, SelectError::NoEmbedder(_)) {
+            return true;
+        }
+        if !self.learning.is_told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(%err, "it is learned later which tools do well for which queries");
+        }
+        false
+    }
+
+    async fn with_outcomes(
+        &self,
+        mut outcomes: Outcomes,
+        told: Vec<Told>,
+    ) -> Result<Outcomes, SelectError> {
         if told.is_empty() {
-            return;
+            return Ok(outcomes);
         }
         let selector = self.selectors().await.planning;
-        for Told { query, tools, at } in told.split_off(told.len().saturating_sub(QUERIES)) {
-            match selector.kind(outcomes, &query).await {
-                Ok(kind) => outcomes.learn(kind, &query, &tools, at),
-                Err(err) => {
-                    tracing::debug!(%err, "cannot learn which tools do well for which queries");
-                    return;
-                }
-            }
+        for Told { query, tools, at } in told {
+            let kind = selector.kind(&outcomes, &query).await?;
+            outcomes.learn(kind, &query, &tools, at);
         }
+        Ok(outcomes)
     }
 
     /// Returns what was learned so far.
@@ -221,11 +262,7 @@ impl Engine {
     }
 
     async fn lessons(&self) -> Result<(Option<Record>, Lessons), EngineError> {
-        let record = self.store.record(RecordKind::Learned, RECORD).await?;
-        let Some(it) = &record else { return Ok((None, Lessons::default())) };
-        let lessons = serde_json::from_value(it.value.as_ref().clone());
-        let lessons = lessons.map_err(|err| StoreError::corrupt("what was learned", err))?;
-        Ok((record, lessons))
+        Ok(lessons(&*self.store).await?)
     }
 
     /// Returns the executions that ended, well or not, after a moment and until another, the oldest first.
@@ -255,6 +292,34 @@ impl Engine {
         ended.sort_by_key(|(head, at)| (*at, head.execution));
         Ok(ended)
     }
+}
+
+async fn lessons(store: &dyn Store) -> Result<(Option<Record>, Lessons), StoreError> {
+    let record = store.record(RecordKind::Learned, RECORD).await?;
+    let Some(it) = &record else { return Ok((None, Lessons::default())) };
+    let lessons = serde_json::from_value(it.value.as_ref().clone());
+    let lessons = lessons.map_err(|err| StoreError::corrupt("what was learned", err))?;
+    Ok((record, lessons))
+}
+
+/// Forgets what people asked for and have not asked for since a moment: it is theirs as their
+/// requests are.
+pub(crate) async fn forget_queries(store: &dyn Store, before: Timestamp) -> Result<(), StoreError> {
+    for _ in 0..TRIES {
+        let (record, mut lessons) = lessons(store).await?;
+        let Some(record) = record.filter(|_| lessons.outcomes.forget(before) > 0) else {
+            return Ok(());
+        };
+        let value =
+            serde_json::to_value(&lessons).map_err(|err| StoreError::corrupt(RECORD, err))?;
+        let (unless, at) = Unless::since(Some(&record), record.at);
+        let record = Record { value: Arc::new(value), at, ..record };
+        if store.put_record(&record, unless).await? {
+            return Ok(());
+        }
+    }
+    // Who was faster again and again will be here again, too.
+    Ok(())
 }
 
 /// Returns the tools that an execution that succeeded called with success, and which came right

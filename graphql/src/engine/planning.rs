@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use planner::{
-    Note, PlanningError, Proposal, catalog::Catalog,
+    Note, PlanningError, Proposal,
+    catalog::Catalog,
     draft::{Draft, SubDraft},
+    nearest::did_you_mean,
 };
 use serde_json::{Value, json};
 use shared::{
@@ -22,8 +24,10 @@ use super::{Engine, EngineError, candidates::MAX_TOOLS, planners::Compiling};
 const DRAWS: usize = 8;
 /// Who is said to have made a plan that nobody asked for in words.
 pub(super) const EXPLICIT: &str = "explicit";
-/// How much of a derived query is kept.
+/// How much is kept of a query that was derived, or is too long.
 const DERIVED_QUERY: usize = 200;
+/// The most tools that a planner can be shown.
+const MOST_TOOLS: usize = 1_000;
 
 /// How a plan is made.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,8 +38,8 @@ pub struct PlanningOptions {
     pub tool_sets: Vec<String>,
     /// Only tools that the toolkit recommends for these actions; empty means all.
     pub actions: Vec<String>,
-    /// The most tools that the planner is shown.
-    pub max_tools: Option<usize>,
+    /// The most tools that the planner is shown, 1 to 1000.
+    pub max_tools: Option<i32>,
 }
 
 /// What compiling a draft gave: a plan unless a diagnostic is an error.
@@ -54,14 +58,39 @@ impl Engine {
         query: &str,
         options: &PlanningOptions,
     ) -> Result<Arc<Plan>, EngineError> {
+        let too_long = check_length(query);
+        let kept = if too_long.is_err() { beginning(query) } else { query.to_owned() };
+        let request = self.new_request(&kept).await?;
+        let planned = match too_long {
+            Ok(()) => self.plan_under(&request, options).await,
+            Err(err) => Err(err),
+        };
+        match planned {
+            Err(err) if err.request().is_none() => {
+                // Whoever is refused learns why, also where the store cannot be told.
+                let entry = self.entry("error", told(&err));
+                if let Err(lost) = self.store.add_transcript(request.id, &[entry]).await {
+                    tracing::warn!(request = %request.id, %lost, "cannot keep why there is no plan");
+                }
+                Err(err.under(request.id))
+            }
+            planned => planned,
+        }
+    }
+
+    async fn plan_under(
+        &self,
+        request: &Request,
+        options: &PlanningOptions,
+    ) -> Result<Arc<Plan>, EngineError> {
+        let query = request.query.as_str();
         check_query(query)?;
-        let sets = tool_sets(&options.tool_sets)?;
+        let max_tools = max_tools(options.max_tools)?;
         let planner = self.planner(options.planner.as_deref())?;
+        let sets = self.known_sets(&options.tool_sets).await?;
         let near = self.near(&options.actions).await?;
-        let request = self.new_request(query).await?;
         let catalog = self.catalog().await.only(&sets);
         let catalog = near.map_or_else(|| catalog.clone(), |it| catalog.among(&it));
-        let max_tools = options.max_tools.unwrap_or(MAX_TOOLS);
         let candidates = self.candidates(query, &catalog, max_tools).await;
         let transcript = vec![self.entry("selection", candidates.told)];
         let key = self.memory_key(planner.name(), query, &candidates.catalog);
@@ -166,12 +195,15 @@ impl Engine {
             Some(id) => (id, self.next_version(id).await?),
             None => (self.new_request(&query).await?.id, 1),
         };
-        let about = About { request, version, ..plan.about().clone() };
+        let draft_json = serde_json::to_value(draft).unwrap_or_default();
+        let draft_entry = self.entry("draft", draft_json);
+        // It was compiled before there was a request; under that it is made now.
+        let created_at = self.clock.now();
+        let about = About { request, version, created_at, ..plan.about().clone() };
         self.keep_inner(inner).await?;
         let plan = self.keep(plan.with_about(about)).await?;
-        let draft_json = serde_json::to_value(draft).unwrap_or_default();
         let summary = json!({ "planId": plan.id(), "version": plan.about().version });
-        let entries = [self.entry("draft", draft_json), self.entry("plan", summary)];
+        let entries = [draft_entry, self.entry("plan", summary)];
         self.store.add_transcript(request, &entries).await?;
         let diagnostics = plan.diagnostics().to_vec();
         Ok(Verdict { plan: Some(plan), diagnostics })
@@ -191,6 +223,29 @@ impl Engine {
         draft.request_id = Some(about.request.to_string());
         draft.query.get_or_insert_with(|| about.query.clone());
         self.create_plan(&draft).await
+    }
+
+    /// Returns the sets of these names, once it is certain which there are.
+    pub(super) async fn known_sets(
+        &self,
+        names: &[String],
+    ) -> Result<Vec<ToolSetName>, EngineError> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.catch_up().await;
+        let known = self.sets();
+        let known = || known.iter().map(|it| it.name.as_str());
+        let missing = |name: &String| {
+            let help = did_you_mean(name, known())
+                .unwrap_or_else(|| "`faber toolsets list` lists them".to_owned());
+            EngineError::InvalidArgument(format!("there is no toolset `{}`: {help}", clip(name)))
+        };
+        let found = |name: &String| {
+            let name: ToolSetName = name.parse().ok()?;
+            known().any(|it| it == name.as_str()).then_some(name)
+        };
+        names.iter().map(|name| found(name).ok_or_else(|| missing(name))).collect()
     }
 
     async fn known_request(&self, id: &str) -> Result<RequestId, EngineError> {
@@ -282,8 +337,7 @@ impl Engine {
             }
         };
         entries.extend(self.entries(notes));
-        let content = json!({ "code": error.code(), "message": error.to_string() });
-        entries.push(self.entry("error", content));
+        entries.push(self.entry("error", told(&error)));
         match self.store.add_transcript(request, &entries).await {
             Ok(()) => error,
             Err(err) => err.into(),
@@ -343,6 +397,32 @@ fn names_of(draft: &Draft) -> Vec<ToolName> {
     names
 }
 
+/// Returns what the transcript has of an error.
+fn told(error: &EngineError) -> Value {
+    json!({ "code": error.code(), "message": error.to_string() })
+}
+
+/// Returns the start of a query that is too long to be kept.
+fn beginning(query: &str) -> String {
+    let end = query.floor_char_boundary(DERIVED_QUERY);
+    format!("{}…", &query[..end])
+}
+
+/// Returns the start of a name that is nobody's.
+fn clip(name: &str) -> String {
+    name.chars().take(limits::NAME_BYTES).collect()
+}
+
+pub(super) fn max_tools(wanted: Option<i32>) -> Result<usize, EngineError> {
+    let Some(wanted) = wanted else { return Ok(MAX_TOOLS) };
+    match usize::try_from(wanted) {
+        Ok(most) if (1..=MOST_TOOLS).contains(&most) => Ok(most),
+        _ => Err(EngineError::InvalidArgument(format!(
+            "`maxTools` must be 1 to {MOST_TOOLS}, not {wanted}"
+        ))),
+    }
+}
+
 pub(super) fn check_query(query: &str) -> Result<(), EngineError> {
     if query.trim().is_empty() {
         let why = "`query` is empty: say in words what is to be done".to_owned();
@@ -358,11 +438,4 @@ fn check_length(query: &str) -> Result<(), EngineError> {
         return Err(EngineError::LimitExceeded(why));
     }
     Ok(())
-}
-
-pub(super) fn tool_sets(names: &[String]) -> Result<Vec<ToolSetName>, EngineError> {
-    let parsed = names.iter().map(|it| it.parse());
-    parsed
-        .collect::<Result<_, _>>()
-        .map_err(|err: shared::id::ParseIdError| EngineError::InvalidArgument(err.to_string()))
 }

@@ -18,8 +18,7 @@ use shared::{
 };
 
 use super::{
-    Engine, EngineError, PlanningOptions, again::refused, candidates::MAX_TOOLS,
-    planners::Compiling, planning::tool_sets,
+    Engine, EngineError, PlanningOptions, again::refused, planners::Compiling, planning::max_tools,
 };
 
 /// Says what is wrong with a draft that is to go on after an execution.
@@ -46,8 +45,9 @@ impl Engine {
         id: ExecutionId,
         options: &PlanningOptions,
     ) -> Result<ExecutionId, EngineError> {
-        let sets = tool_sets(&options.tool_sets)?;
+        let max_tools = max_tools(options.max_tools)?;
         let planner = self.planner(options.planner.as_deref())?;
+        let sets = self.known_sets(&options.tool_sets).await?;
         let ended = self.known(id).await?;
         check(&ended)?;
         self.check_plan(ended.plan()).await?;
@@ -57,7 +57,6 @@ impl Engine {
         let request = ended.request();
         let catalog = self.catalog().await.only(&sets);
         let catalog = near.map_or_else(|| catalog.clone(), |it| catalog.among(&it));
-        let max_tools = options.max_tools.unwrap_or(MAX_TOOLS);
         let candidates = self.candidates(&query, &catalog, max_tools).await;
         let earlier = earlier(&ended);
         let told = json!({ "executionId": id, "planId": ended.plan().id(), "why": earlier.why });

@@ -45,6 +45,14 @@ impl Engine {
         Ok(self.store.saved_plans(after, first).await?)
     }
 
+    /// Returns the plan that was saved under a name, if there is one.
+    pub async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, EngineError> {
+        if name.is_empty() || name.len() > NAME {
+            return Ok(None);
+        }
+        Ok(self.store.saved_plan(name).await?)
+    }
+
     /// Takes a name away from its plan, which stays. Returns whether it had one.
     pub async fn remove_saved_plan(&self, name: &str) -> Result<bool, EngineError> {
         if name.is_empty() || name.len() > NAME {

@@ -10,9 +10,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use executor::toolbox::Found;
-use planner::toolkit::{
-    Changes, Node, NodeKind, Reach, Toolkit, ToolkitError, Warning, written::Written,
+use executor::toolbox::{Found, ReadyTool};
+use planner::{
+    nearest::did_you_mean,
+    toolkit::{Changes, Node, NodeKind, Reach, Toolkit, ToolkitError, Warning, written::Written},
 };
 use serde_json::Value;
 use shared::{
@@ -74,7 +75,7 @@ pub struct NewAction {
 pub struct ToolkitChange {
     /// The graph as it is now.
     pub toolkit: Arc<Toolkit>,
-    /// What was left out, and why.
+    /// What was left out, and why; and what is most probably misspelt.
     pub warnings: Vec<String>,
 }
 
@@ -142,7 +143,8 @@ impl Engine {
             }
             Ok(warnings)
         });
-        Ok(told(changed.await?))
+        let change = told(changed.await?);
+        Ok(self.with_misspelt(change, action.tools.iter().map(|(tool, _)| tool)).await)
     }
 
     /// Connects a tool with the actions that call it.
@@ -155,7 +157,8 @@ impl Engine {
             let tool = self.known_as(graph, name);
             graph.add_tool(&tool, &Node::tool(""), actions)
         });
-        Ok(told(changed.await?))
+        let change = told(changed.await?);
+        Ok(self.with_misspelt(change, [name]).await)
     }
 
     /// Takes in a graph as a file has it.
@@ -165,7 +168,37 @@ impl Engine {
             Self::check_description(&node.description)?;
         }
         let ((), toolkit) = self.change_toolkit(|graph| graph.update(&other)).await?;
-        Ok(ToolkitChange { toolkit, warnings })
+        let change = ToolkitChange { toolkit, warnings };
+        let tools = other.nodes().filter(|(_, node)| node.kind == NodeKind::Tool);
+        Ok(self.with_misspelt(change, tools.map(|(name, _)| name)).await)
+    }
+
+    /// Adds warnings of tools that nobody has registered and that are called nearly as others are.
+    ///
+    /// A graph may know of tools that come later, so one that is like no other is no mistake.
+    async fn with_misspelt<'a>(
+        &self,
+        mut change: ToolkitChange,
+        tools: impl IntoIterator<Item = &'a NodeName>,
+    ) -> ToolkitChange {
+        let is_unknown = |it: &ToolName| matches!(self.toolbox.find(it), Found::Unknown);
+        let mut tools: Vec<ToolName> = tools.into_iter().map(tool_name).collect();
+        tools.retain(|it| is_unknown(it) || matches!(self.toolbox.find(it), Found::Connecting));
+        if tools.is_empty() {
+            return change;
+        }
+        self.certain(&tools).await;
+        let sets = self.sets();
+        let known = sets.iter().flat_map(|set| set.tools.iter().map(ReadyTool::definition));
+        let names: Vec<_> = known.clone().map(|it| it.qualified()).collect();
+        let plain = known.map(|it| it.name.as_str());
+        let names = plain.chain(names.iter().map(ToolName::as_str));
+        for tool in tools.iter().filter(|it| is_unknown(it)) {
+            if let Some(help) = did_you_mean(tool.as_str(), names.clone()) {
+                change.warnings.push(format!("no tool `{tool}` is registered: {help}"));
+            }
+        }
+        change
     }
 
     /// Removes an action or a tool from the graph, with the tools that only the action calls, and

@@ -21,7 +21,7 @@ use shared::{
     json::bytes as json_bytes,
     limits,
     store::{Record, RecordKind, RecordPage, StoreError, Unless, Usage},
-    tool::{Effect, ToolError, prefix},
+    tool::{Effect, ToolDefinition, ToolError, prefix},
 };
 use tokio::time;
 use tokio_util::sync::CancellationToken;
@@ -94,6 +94,16 @@ impl DirectCall {
 }
 
 impl Engine {
+    /// Returns the tool that a tool's plain name means where that is another, one that whoever asks
+    /// may use.
+    pub fn meaning_instead(&self, tool: &ToolDefinition) -> Option<ToolName> {
+        let (Found::Tool(found) | Found::Inactive(found)) = self.toolbox.find(&tool.name) else {
+            return None;
+        };
+        let meant = found.definition().qualified();
+        (meant != tool.qualified() && self.grant.allows(&meant)).then_some(meant)
+    }
+
     /// Returns which toolsets there are.
     pub fn registry(&self) -> &Registry {
         &self.registry

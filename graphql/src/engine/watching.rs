@@ -5,7 +5,7 @@ use std::sync::Arc;
 use executor::toolbox::Found;
 use futures::{FutureExt, Stream, StreamExt, stream, stream::BoxStream};
 use shared::{
-    event::Recorded,
+    event::{Event, Recorded},
     execution::Execution,
     id::{ExecutionId, RequestId, Seq, ToolName},
     limits,
@@ -108,8 +108,8 @@ impl Engine {
         store::tail(Arc::clone(&self.store), id, after, limits::POLL)
     }
 
-    /// Returns an execution at once, and again whenever its state or that of a step has changed.
-    /// What happens together is seen together.
+    /// Returns an execution at once, and again at every change of its state or that of a step: each
+    /// is seen, however fast they come. Of progress what comes together is seen together.
     pub fn watch(
         &self,
         execution: Execution,
@@ -157,6 +157,16 @@ impl Engine {
     }
 }
 
+/// What an event changes that is worth seeing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    Nothing,
+    /// How far a step is.
+    Progress,
+    /// The state of the execution, of a step or of a part of one.
+    State,
+}
+
 struct Watcher {
     execution: Arc<Execution>,
     log: BoxStream<'static, Result<Recorded, StoreError>>,
@@ -165,30 +175,37 @@ struct Watcher {
 
 impl Watcher {
     async fn next(&mut self) -> Result<Option<Arc<Execution>>, EngineError> {
-        let mut has_changed = std::mem::take(&mut self.is_new);
-        while !has_changed {
+        let mut is_worth = std::mem::take(&mut self.is_new);
+        while !is_worth {
             let Some(next) = self.log.next().await else { return Ok(None) };
-            has_changed = self.apply(&next?)?;
-            while let Some(Some(next)) = self.log.next().now_or_never() {
-                has_changed |= self.apply(&next?)?;
+            let mut change = self.apply(&next?)?;
+            while change != Change::State
+                && let Some(Some(next)) = self.log.next().now_or_never()
+            {
+                change = change.max(self.apply(&next?)?);
             }
+            is_worth = change != Change::Nothing;
         }
         Ok(Some(Arc::clone(&self.execution)))
     }
 
-    /// Moves past an event. Returns whether it changed a state.
-    fn apply(&mut self, recorded: &Recorded) -> Result<bool, StoreError> {
+    /// Moves past an event. Returns what it changed that is worth seeing.
+    fn apply(&mut self, recorded: &Recorded) -> Result<Change, StoreError> {
         let execution = Arc::make_mut(&mut self.execution);
         let before = execution.state();
         apply(execution, recorded)?;
-        Ok(recorded.event.step().is_some() || execution.state() != before)
+        Ok(match &recorded.event {
+            Event::StepProgress { .. } => Change::Progress,
+            event if event.step().is_some() || execution.state() != before => Change::State,
+            _ => Change::Nothing,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
-    use shared::{clock::Timestamp, event::Event};
+    use shared::clock::Timestamp;
 
     use super::*;
 

@@ -211,7 +211,6 @@ pub(super) struct PlanningOptions {
     actions: Option<Vec<String>>,
     /// The most tools that the planner is shown, 1 to 1000: those that fit the query best; 64 where
     /// it is left out.
-    #[graphql(validator(minimum = 1, maximum = 1000))]
     max_tools: Option<i32>,
 }
 
@@ -220,7 +219,6 @@ impl From<Option<PlanningOptions>> for engine::PlanningOptions {
         let PlanningOptions { planner, tool_sets, actions, max_tools } =
             options.unwrap_or_default();
         let (tool_sets, actions) = (tool_sets.unwrap_or_default(), actions.unwrap_or_default());
-        let max_tools = max_tools.and_then(|it| usize::try_from(it).ok());
         Self { planner, tool_sets, actions, max_tools }
     }
 }

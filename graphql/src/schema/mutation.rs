@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     error::{ApiError, ApiResult, not_found},
     execution::Execution,
+    house::HouseMutation,
     input::{AgentOptions, ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions, given},
     plan::{Plan, PlanPayload},
     scalar::int,
@@ -20,7 +21,7 @@ use crate::engine::{Engine, EngineError};
 
 /// What anybody may do.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
-pub struct Mutation(WorkMutation, ToolMutation, ToolkitMutation);
+pub struct Mutation(WorkMutation, ToolMutation, ToolkitMutation, HouseMutation);
 
 /// Plans and executions.
 #[derive(Clone, Copy, Debug, Default)]

@@ -70,6 +70,12 @@ impl SavedQuery {
         Ok(found.map_err(ApiError::from)?.into_iter().map(SavedPlan).collect())
     }
 
+    /// The plan that was saved under a name. Null where there is none.
+    async fn saved_plan(&self, ctx: &Context<'_>, name: String) -> Result<Option<SavedPlan>> {
+        let found = ctx.data::<Engine>()?.saved_plan(&name).await;
+        Ok(found.map_err(ApiError::from)?.map(SavedPlan))
+    }
+
     /// A plan written down as `createPlan` reads it, here or elsewhere: what it executes is written
     /// inside. Null where there is no such plan.
     #[graphql(complexity = "50")]

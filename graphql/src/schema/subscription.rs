@@ -41,8 +41,8 @@ impl Subscription {
         }))
     }
 
-    /// An execution as it now stands: at once, and again whenever its state or that of a step has
-    /// changed. Ends with the execution.
+    /// An execution as it now stands: at once, and again at every change of its state or that of a
+    /// step, none left out. Ends with the execution.
     async fn execution_status(
         &self,
         ctx: &Context<'_>,

@@ -67,10 +67,12 @@ pub(super) async fn of(engine: &Engine, request: &Request) -> ApiResult<Vec<Time
             break;
         }
     }
+    // Nothing under a request came before it, whatever the clocks say.
+    let begin = request.created_at;
     let mut dated: Vec<(Timestamp, TimelineEntry)> =
-        entries.into_iter().map(|it| (it.at.0, it)).collect();
+        entries.into_iter().map(|it| (it.at.0.max(begin), it)).collect();
     for log in logs {
-        let mut latest = Timestamp::MIN_UTC;
+        let mut latest = begin;
         dated.extend(log.into_iter().map(|entry| {
             latest = latest.max(entry.at.0);
             (latest, entry)

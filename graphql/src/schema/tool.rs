@@ -16,7 +16,7 @@ use super::{
     plan::Effect,
     scalar::{DateTime, int},
 };
-use crate::engine::DirectCall;
+use crate::engine::{DirectCall, Engine};
 
 /// What tools belong to that only the toolkit knows.
 const TOOLKIT: &str = "toolkit";
@@ -95,6 +95,13 @@ impl Tool {
     /// The name that always means this tool and that plans store: `set.name`.
     async fn qualified_name(&self) -> String {
         self.definition.qualified().to_string()
+    }
+
+    /// The tool, as `set.name`, that the plain name means instead, because an earlier set has it.
+    /// Null where it means this one, or nothing.
+    async fn shadowed_by(&self, ctx: &Context<'_>) -> Option<String> {
+        let meant = ctx.data_unchecked::<Engine>().meaning_instead(&self.definition);
+        meant.map(|it| it.to_string())
     }
 
     /// What it does, in words.

@@ -2,7 +2,11 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use axum::Router;
+use axum::{
+    Router,
+    http::{HeaderMap, Uri},
+    response::Response,
+};
 use futures::future::BoxFuture;
 
 use super::hosts::AllowedHost;
@@ -59,6 +63,9 @@ pub type Readiness = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Se
 /// Gives the figures of everything behind the schema in the text format of `/metrics`.
 pub type Figures = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
 
+/// Answers whoever asks for what is not there; where it returns nothing the server does.
+pub type Elsewhere = fn(&Uri, &HeaderMap) -> Option<Response>;
+
 /// What the owner of a server plugs into it.
 #[derive(Clone)]
 pub struct Hooks {
@@ -68,6 +75,8 @@ pub struct Hooks {
     pub figures: Figures,
     /// Every other page, `/` first of all; guarded like the rest.
     pub pages: Router,
+    /// Asked where there is no such page.
+    pub elsewhere: Elsewhere,
     /// Pages for whoever may come in: their requests have a [`Grant`](crate::access::Grant) among
     /// their extensions, and no token in their headers.
     pub members: Router,
@@ -79,6 +88,7 @@ impl Default for Hooks {
             ready: Arc::new(|| Box::pin(async { Ok(()) })),
             figures: Arc::new(|| Box::pin(async { String::new() })),
             pages: Router::new(),
+            elsewhere: |_, _| None,
             members: Router::new(),
         }
     }

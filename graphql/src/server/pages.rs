@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use async_graphql::Executor;
 use axum::{
     Extension, Json, Router,
-    extract::State,
-    http::{HeaderMap, StatusCode, header},
+    extract::{Request, State},
+    http::{HeaderMap, Method, StatusCode, header},
     middleware,
-    response::IntoResponse,
+    response::{IntoResponse, Response},
     routing::{any, get},
 };
 use serde_json::json;
@@ -18,6 +18,7 @@ use super::{
     entry,
     guard::{Gate, guard},
     http,
+    options::Elsewhere,
     refusal::Refusal,
 };
 
@@ -30,6 +31,7 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Every route of the server, behind the guard.
 pub(super) fn router<E: Executor>(app: Arc<App<E>>, gate: Gate) -> Router {
     let pages = app.hooks.pages.clone();
+    let elsewhere = app.hooks.elsewhere;
     let members = app.hooks.members.clone();
     let members = members.layer(middleware::from_fn_with_state(Arc::clone(&app), http::admit::<E>));
     Router::new()
@@ -38,7 +40,7 @@ pub(super) fn router<E: Executor>(app: Arc<App<E>>, gate: Gate) -> Router {
         .route("/health/ready", get(ready::<E>))
         .route("/metrics", get(metrics::<E>))
         .with_state(app)
-        .fallback(nothing_here)
+        .fallback(move |request| nothing_here(elsewhere, request))
         .merge(pages)
         .merge(members)
         .layer(middleware::from_fn_with_state(Arc::new(gate), guard))
@@ -78,6 +80,11 @@ async fn metrics<E: Executor>(
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text))
 }
 
-async fn nothing_here() -> impl IntoResponse {
-    Refusal::invalid(StatusCode::NOT_FOUND, "nothing is here; GraphQL is at `/graphql`")
+async fn nothing_here(elsewhere: Elsewhere, request: Request) -> Response {
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let answer = if reads { elsewhere(request.uri(), request.headers()) } else { None };
+    answer.unwrap_or_else(|| {
+        let text = "nothing is here; GraphQL is at `/graphql`";
+        Refusal::invalid(StatusCode::NOT_FOUND, text).into_response()
+    })
 }

@@ -85,3 +85,36 @@ async fn nothing_else_is_there() {
         assert_eq!(response.status(), StatusCode::NOT_FOUND, "{name}");
     }
 }
+
+#[test]
+fn a_browser_that_is_lost_gets_the_page_and_a_program_does_not() {
+    let browser = asked(&[(header::ACCEPT, "text/html,application/xhtml+xml,*/*;q=0.8")]);
+    for path in ["/foo", "/requests", "/requests/x/y", "//evil.example/"] {
+        let response = elsewhere(&path.parse().unwrap(), &browser).unwrap();
+        assert_eq!(response.status(), StatusCode::NOT_FOUND, "{path}");
+        assert_eq!(header_of(&response, header::CONTENT_TYPE), Some("text/html; charset=utf-8"));
+        assert_eq!(header_of(&response, header::CACHE_CONTROL), Some("no-store"));
+        assert!(header_of(&response, header::CONTENT_SECURITY_POLICY).is_some());
+    }
+    let program = asked(&[(header::ACCEPT, "application/json")]);
+    for headers in [program, HeaderMap::new()] {
+        assert!(elsewhere(&Uri::from_static("/foo"), &headers).is_none());
+    }
+}
+
+#[test]
+fn a_slash_too_many_leads_to_the_same_place() {
+    for (path, to) in [
+        ("/executions/", Some("/executions")),
+        ("/tools/?view=selection", Some("/tools?view=selection")),
+        ("/executions/exec_1_aaaaaaaaa//", Some("/executions/exec_1_aaaaaaaaa")),
+        ("/graphiql/", Some("/graphiql")),
+        ("/requests/", None),
+        ("//evil.example/", None),
+        ("//", None),
+    ] {
+        let response = elsewhere(&path.parse().unwrap(), &HeaderMap::new());
+        let location = response.as_ref().and_then(|it| header_of(it, header::LOCATION));
+        assert_eq!(location, to, "{path}");
+    }
+}

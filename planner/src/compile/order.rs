@@ -10,6 +10,9 @@ use super::{
     report::{Report, WHOLE},
 };
 
+/// How many differences are told of one by one.
+const TOLD: usize = 8;
+
 /// Returns the order: repeatedly, of the steps whose dependencies are placed, the one written
 /// first. Steps of cycles, and what depends on them, are left out.
 pub(super) fn written_first(edges: &[Vec<StepIx>]) -> Vec<StepIx> {
@@ -75,22 +78,29 @@ pub(super) fn check(
 ) {
     let found: Vec<_> = given.iter().map(|it| naming.names.find(it)).collect();
     let mut complaints = Vec::new();
-    if let Some(at) = found.iter().position(Option::is_none) {
-        let (why, help) = naming.why_not(&given[at], &given[at]);
-        complaints.push(format!("it names `{}`, but {why} ({help})", clip(&given[at])));
+    for (name, _) in given.iter().zip(&found).filter(|(_, it)| it.is_none()) {
+        let (why, help) = naming.why_not(name, name);
+        complaints.push(format!("it names `{}`, but {why} ({help})", clip(name)));
+        if complaints.len() > TOLD {
+            break;
+        }
     }
     let mut is_named = vec![false; steps.len()];
     for step in found.iter().flatten() {
         is_named[step.get()] = true;
     }
-    if let Some(at) = is_named.iter().position(|it| !it) {
-        complaints.push(format!("it leaves out `{}`", steps[at].id));
-    }
+    let left_out = is_named.iter().zip(steps).filter(|(it, _)| !**it);
+    let left_out = left_out.map(|(_, step)| format!("it leaves out `{}`", step.id));
+    complaints.extend(left_out.take(TOLD + 1));
     let is_complete = order.len() == steps.len();
     if complaints.is_empty() && is_complete {
-        complaints.extend(difference(&found, order, steps));
+        complaints.extend(differences(&found, order, steps));
     }
     if !complaints.is_empty() {
+        if complaints.len() > TOLD {
+            complaints.truncate(TOLD);
+            complaints.push("and more".to_owned());
+        }
         report.warning(WHOLE, || {
             let message = format!("the order is not the one found: {}", complaints.join("; "));
             Diagnostic::warning("plan.order_differs", "executionOrder", message)
@@ -99,14 +109,16 @@ pub(super) fn check(
     }
 }
 
-fn difference(found: &[Option<StepIx>], order: &[StepIx], steps: &[Step<'_>]) -> Option<String> {
-    let differs = found.iter().zip(order).position(|(given, found)| *given != Some(*found));
-    let at = match differs {
-        Some(at) => at,
-        None if found.len() > order.len() => return Some("it names a step twice".to_owned()),
-        None => return None,
-    };
-    let given = found[at].map(|it| &steps[it.get()].id)?;
-    let found = &steps[order[at].get()].id;
-    Some(format!("at {} it has `{given}` where `{found}` belongs", at + 1))
+/// Returns each place where something else belongs, and one more than are told of at most.
+fn differences(found: &[Option<StepIx>], order: &[StepIx], steps: &[Step<'_>]) -> Vec<String> {
+    if found.len() > order.len() {
+        return vec!["it names a step twice".to_owned()];
+    }
+    let places = found.iter().flatten().zip(order).enumerate();
+    let differs = places.filter(|(_, (given, found))| given != found);
+    let told = differs.map(|(at, (given, found))| {
+        let (given, found) = (&steps[given.get()].id, &steps[found.get()].id);
+        format!("at {} it has `{given}` where `{found}` belongs", at + 1)
+    });
+    told.take(TOLD + 1).collect()
 }

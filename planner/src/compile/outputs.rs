@@ -1,4 +1,5 @@
-//! Whether a template looks for something that an output certainly does not have.
+//! Whether a template looks for something that an output certainly does not have, or that nobody
+//! says it has.
 
 use serde_json::Value;
 use shared::{
@@ -7,7 +8,16 @@ use shared::{
 };
 
 use super::{Step, names::clip, place, references::Site, report::Report};
-use crate::nearest::did_you_mean;
+use crate::nearest::{did_you_mean, nearest};
+
+/// How many fields are named where none is near.
+const LISTED: usize = 8;
+/// What may declare fields elsewhere than in `properties`.
+const OTHER_WORDS: [&str; 7] =
+    ["$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies"];
+
+/// The field that has what an MCP server sent beside what the schema describes.
+const BESIDE: &str = "$content";
 
 /// What is known of an output, or of a part of one.
 #[derive(Clone, Copy)]
@@ -24,9 +34,11 @@ enum End<'a> {
     Found(Shape<'a>),
     /// Nowhere: this part of it cannot be there, because of this shape.
     Missing(&'a str, Shape<'a>),
+    /// At something that may be there, though this shape says what is and does not say that.
+    Undeclared(&'a str, Shape<'a>),
 }
 
-/// Warns where a reference looks for what the output rules out.
+/// Warns where a reference looks for what the output rules out, or does not declare.
 pub(super) fn check(
     steps: &[Step<'_>],
     site: &Site<'_>,
@@ -35,15 +47,17 @@ pub(super) fn check(
     report: &mut Report,
 ) {
     let Some((whose, shape)) = looked_at(steps, site, list, &reference.target) else { return };
-    if let End::Missing(missing, shape) = shape.at(reference.path.segments()) {
-        report.warning(site.at, || {
-            let text = clip(&reference.text);
-            let message = format!("`{text}`: {whose} has no `{}`", clip(missing));
-            let place = site.place(&reference.text);
-            Diagnostic::warning("plan.path_not_in_output", place, message)
-                .with_help(shape.help(missing))
-        });
-    }
+    let (code, says, missing, shape) = match shape.at(reference.path.segments()) {
+        End::Found(_) => return,
+        End::Missing(key, shape) => ("plan.path_not_in_output", "has no", key, shape),
+        End::Undeclared(key, shape) => ("plan.path_not_declared", "declares no", key, shape),
+    };
+    report.warning(site.at, || {
+        let text = clip(&reference.text);
+        let message = format!("`{text}`: {whose} {says} `{}`", clip(missing));
+        let place = site.place(&reference.text);
+        Diagnostic::warning(code, place, message).with_help(shape.help(missing))
+    });
 }
 
 /// Warns where what a step goes through is certainly no list.
@@ -126,6 +140,9 @@ impl<'a> Shape<'a> {
             (Self::Of(schema), path) => (schema, path),
         };
         let Some(schema) = schema else { return End::Found(Self::Of(None)) };
+        if path.first().is_some_and(|it| key(it) == BESIDE) {
+            return End::Found(Self::Of(None));
+        }
         walk(schema, path)
     }
 
@@ -135,13 +152,24 @@ impl<'a> Shape<'a> {
                     through it with `forEach`"
                 .to_owned();
         };
-        let known = schema.get("properties").and_then(Value::as_object);
-        let known = known.into_iter().flat_map(|it| it.keys().map(String::as_str));
-        did_you_mean(missing, known).unwrap_or_else(|| {
-            let kind = plain_type(schema).unwrap_or("value");
-            format!("there, it is of type `{kind}`")
+        did_you_mean(missing, declared(schema)).unwrap_or_else(|| {
+            let listed: Vec<_> =
+                declared(schema).take(LISTED).map(|it| format!("`{it}`")).collect();
+            match plain_type(schema).unwrap_or("value") {
+                "object" if !listed.is_empty() => {
+                    let more = if declared(schema).nth(LISTED).is_some() { ", …" } else { "" };
+                    format!("it declares {}{more}", listed.join(", "))
+                }
+                kind => format!("there, it is of type `{kind}`"),
+            }
         })
     }
+}
+
+/// Returns the names of the fields that a schema describes.
+fn declared(schema: &Value) -> impl Iterator<Item = &str> {
+    let fields = schema.get("properties").and_then(Value::as_object);
+    fields.into_iter().flat_map(|it| it.keys().map(String::as_str))
 }
 
 /// Follows a path through a schema.
@@ -153,6 +181,9 @@ fn walk<'a>(mut schema: &'a Value, path: &'a [Segment]) -> End<'a> {
         let inner = match plain_type(schema) {
             Some("object") => match schema.get("properties").and_then(|it| it.get(key(segment))) {
                 None if is_closed(schema) => return missing(segment, schema),
+                None if is_undeclared(segment, schema) => {
+                    return End::Undeclared(key(segment), Shape::Of(Some(schema)));
+                }
                 inner => inner,
             },
             Some("array") if !is_index(segment) => return missing(segment, schema),
@@ -184,6 +215,17 @@ fn key(segment: &Segment) -> &str {
 fn is_index(segment: &Segment) -> bool {
     let is_number = |it: &String| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit());
     matches!(segment, Segment::Key(key) if is_number(key))
+}
+
+/// Returns whether a field is most probably not there: the schema says which are. One that says in
+/// words of its own that there are others is believed, unless the name looks misspelt.
+fn is_undeclared(segment: &Segment, schema: &Value) -> bool {
+    if declared(schema).next().is_none() || OTHER_WORDS.iter().any(|it| schema.get(it).is_some()) {
+        return false;
+    }
+    let says_more = ["additionalProperties", "unevaluatedProperties", "patternProperties"];
+    let says_more = says_more.iter().any(|it| schema.get(it).is_some());
+    !says_more || nearest(key(segment), declared(schema)).is_some()
 }
 
 fn is_closed(schema: &Value) -> bool {

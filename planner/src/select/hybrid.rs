@@ -71,7 +71,7 @@ impl Selector {
         };
         let Some(asked) = meaning.and_then(|it| it.texts.first()) else { return BTreeMap::new() };
         let kind = self.kind_of(outcomes, asked).await;
-        self.tell(kind.as_ref().err());
+        self.told_of_learned.tell(kind.as_ref().err(), "what was learned is not used");
         let Ok(Some(kind)) = kind else { return BTreeMap::new() };
         let places = self.index().await.places(tools);
         let verdicts = outcomes.verdicts(kind, at);
@@ -94,7 +94,7 @@ impl Selector {
             Ok(Meaning { tools, texts: texts.into_iter().map(Compared::new).collect() })
         };
         let found: Result<_, EmbedError> = found.await;
-        self.tell(found.as_ref().err());
+        self.told.tell(found.as_ref().err(), "tools are chosen by words alone");
         found.map_err(Some)
     }
 }

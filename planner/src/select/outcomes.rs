@@ -41,6 +41,9 @@ pub struct Outcomes {
 struct Kind {
     /// The first one.
     query: String,
+    /// When it was last learned from; unknown of what was kept before that was.
+    #[serde(default)]
+    at: Option<Timestamp>,
     tools: BTreeMap<ToolName, Outcome>,
 }
 
@@ -74,7 +77,9 @@ impl Outcomes {
     ) {
         let weight = self.weight(at);
         let place = kind.filter(|it| *it < self.kinds.len()).unwrap_or_else(|| self.begin(query));
-        let known = &mut self.kinds[place].tools;
+        let kind = &mut self.kinds[place];
+        kind.at = kind.at.max(Some(at));
+        let known = &mut kind.tools;
         for (tool, did_well) in tools {
             let outcome = known.entry(tool.clone()).or_default();
             let counted = if *did_well { &mut outcome.well } else { &mut outcome.failed };
@@ -83,10 +88,17 @@ impl Outcomes {
         drop_least(known, TOOLS, Outcome::weight);
     }
 
+    /// Forgets the kinds that nobody has asked for since a moment, and returns how many.
+    pub fn forget(&mut self, before: Timestamp) -> usize {
+        let had = self.kinds.len();
+        self.kinds.retain(|it| it.at.is_some_and(|at| at >= before));
+        had - self.kinds.len()
+    }
+
     /// Begins a kind, in the place of the one that counts least where there are too many.
     fn begin(&mut self, query: &str) -> usize {
         let query = query[..query.floor_char_boundary(BYTES)].to_owned();
-        let kind = Kind { query, tools: BTreeMap::new() };
+        let kind = Kind { query, at: None, tools: BTreeMap::new() };
         if self.kinds.len() < KINDS {
             self.kinds.push(kind);
             return self.kinds.len() - 1;
@@ -179,6 +191,24 @@ mod tests {
         assert_eq!(outcomes.verdicts(2, at).count(), 0);
         let kept = serde_json::to_value(&outcomes).unwrap();
         assert_eq!(serde_json::from_value::<Outcomes>(kept).unwrap(), outcomes);
+    }
+
+    #[test]
+    fn what_nobody_asks_for_any_more_is_forgotten() {
+        let (mut outcomes, at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
+        let tools = [(tool("s.t"), true)];
+        let later = at + TimeDelta::days(1);
+        for query in ["a", "b", "c"] {
+            outcomes.learn(None, query, &tools, at);
+        }
+        outcomes.learn(Some(1), "like b", &tools, later);
+        outcomes.learn(Some(1), "one that comes late", &tools, at);
+        assert_eq!(outcomes.forget(at), 0);
+        assert_eq!(outcomes.forget(later), 2);
+        assert_eq!(outcomes.queries().collect::<Vec<_>>(), ["b"]);
+        let before = r#"{ "since": null, "kinds": [{ "query": "q", "tools": {} }] }"#;
+        let mut kept: Outcomes = serde_json::from_str(before).unwrap();
+        assert_eq!(kept.forget(at), 1, "nobody knows how old it is");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use super::{
     Criterion, TooManyPairs, best,
     index::{Centroids, Index, Tools, embedded, examples},
+    kinds::Kinds,
     outcomes::{self, Outcomes},
     rows::Rows,
     vector::Compared,
@@ -25,13 +26,29 @@ pub struct Selector {
     embedders: Option<Pair>,
     index: Mutex<Index>,
     /// The kinds of queries that were last asked about.
-    kinds: Mutex<Option<Kinds>>,
+    kinds: Mutex<Kinds>,
     /// What kept meaning out the last time, so that it is said once.
-    told: Plain<Option<EmbedError>>,
+    pub(super) told: Told,
+    /// What kept out what was learned.
+    pub(super) told_of_learned: Told,
 }
 
-/// The first queries of all kinds, and their vectors.
-type Kinds = (Vec<String>, Arc<Rows>);
+/// What was said in the log the last time.
+#[derive(Debug, Default)]
+pub(super) struct Told(Plain<Option<EmbedError>>);
+
+impl Told {
+    /// Says in the log what went wrong and what comes of it, unless that was said already.
+    pub(super) fn tell(&self, err: Option<&EmbedError>, what: &str) {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(err) = err
+            && told.as_ref() != Some(err)
+        {
+            tracing::warn!(%err, "{what}");
+        }
+        *told = err.cloned();
+    }
+}
 
 /// One model, for what is embedded once and for what is asked.
 #[derive(Clone, Debug)]
@@ -128,7 +145,7 @@ impl Selector {
 
     fn over(embedders: Option<Pair>) -> Self {
         let (index, kinds) = (Mutex::default(), Mutex::default());
-        Self { embedders, index, kinds, told: Plain::default() }
+        Self { embedders, index, kinds, told: Told::default(), told_of_learned: Told::default() }
     }
 
     /// Returns what turns texts into vectors, where something does.
@@ -215,38 +232,19 @@ impl Selector {
         asked: &Compared,
     ) -> Result<Option<usize>, EmbedError> {
         let Some(pair) = self.embedders() else { return Ok(None) };
-        let rows = {
-            let mut kinds = self.kinds.lock().await;
-            match &*kinds {
-                Some((texts, rows)) if outcomes.queries().eq(texts) => Arc::clone(rows),
-                _ => {
-                    let texts: Vec<&str> = outcomes.queries().collect();
-                    let vectors = embedded(&*pair.texts, &texts).await?;
-                    let rows = Rows::new(vectors.iter().map(Vec::as_slice).enumerate());
-                    let texts = texts.into_iter().map(str::to_owned).collect();
-                    Arc::clone(&kinds.insert((texts, Arc::new(rows))).1)
-                }
-            }
-        };
-        let has_length = rows.dimensions() == Some(asked.len());
-        let cosines = (0..rows.len()).filter(|_| has_length).map(|it| rows.cosine(it, asked));
-        Ok(outcomes::kind(cosines))
+        let rows = self.kinds.lock().await.rows(outcomes, &*pair.queries).await?;
+        if rows.dimensions().is_some_and(|it| it != asked.len()) {
+            // Another model has taken the place of the one that made them.
+            *self.kinds.lock().await = Kinds::default();
+            return Ok(None);
+        }
+        let cosines = (0..rows.len()).map(|it| rows.cosine(it, asked));
+        Ok(outcomes::kind(cosines).map(|it| rows.owner(it)))
     }
 
     /// Returns what is known of tools, once nobody else changes it.
     pub(super) async fn index(&self) -> MutexGuard<'_, Index> {
         self.index.lock().await
-    }
-
-    /// Says in the log what keeps meaning out of a choice, unless that was said already.
-    pub(super) fn tell(&self, err: Option<&EmbedError>) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(err) = err
-            && told.as_ref() != Some(err)
-        {
-            tracing::warn!(%err, "tools are chosen by words alone");
-        }
-        *told = err.cloned();
     }
 
     fn needed(&self, how: &'static str) -> Result<&Pair, SelectError> {

@@ -88,12 +88,61 @@ async fn planning_that_comes_to_nothing_keeps_the_request() {
             _ => (),
         }
     }
-    for words in ["", " \n"] {
-        let refusal = world.refused(query, json!({ "query": words })).await;
-        assert_eq!(refusal["code"], "INVALID_ARGUMENT");
+}
+
+#[tokio::test]
+async fn planning_that_cannot_begin_keeps_the_request_too() {
+    let world = world().await;
+    let long = "é".repeat(33 << 10);
+    for (words, options, code, part) in [
+        ("", json!({}), "INVALID_ARGUMENT", "`query` is empty"),
+        (" \n", json!({}), "INVALID_ARGUMENT", "`query` is empty"),
+        (&*long, json!({}), "LIMIT_EXCEEDED", "`query` has"),
+        ("x", json!({ "planner": "gtp" }), "INVALID_ARGUMENT", "`gtp`"),
+        ("x", json!({ "maxTools": 0 }), "INVALID_ARGUMENT", "`maxTools` must be 1 to 1000, not 0"),
+        ("x", json!({ "maxTools": 1001 }), "INVALID_ARGUMENT", "1001"),
+        ("x", json!({ "maxTools": -1 }), "INVALID_ARGUMENT", "-1"),
+        ("x", json!({ "actions": ["no such"] }), "INVALID_ARGUMENT", "`no such`"),
+        (
+            "x",
+            json!({ "toolSets": ["flow", "flwo"] }),
+            "INVALID_ARGUMENT",
+            "there is no toolset `flwo`: did you mean `flow`?",
+        ),
+        (
+            "x",
+            json!({ "toolSets": ["no set"] }),
+            "INVALID_ARGUMENT",
+            "there is no toolset `no set`: `faber toolsets list`",
+        ),
+    ] {
+        for (query, of_run) in [
+            (
+                "mutation ($q: String!, $o: PlanningOptions) {
+                createPlanWithRequestId(query: $q, options: $o) { planId } }",
+                false,
+            ),
+            (
+                "mutation ($q: String!, $o: PlanningOptions) {
+                run(query: $q, planning: $o) { executionId } }",
+                true,
+            ),
+        ] {
+            let answer = world.ask(query, json!({ "q": words, "o": options })).await;
+            let message = answer["errors"][0]["message"].as_str().unwrap_or_default();
+            assert!(message.contains(part), "{options} {of_run} {answer}");
+            let refusal = &answer["errors"][0]["extensions"];
+            assert_eq!(refusal["code"], code, "{options}");
+            let asked = "query ($id: ID!) { request(requestId: $id) {
+                query plans { planId } transcript { kind content } } }";
+            let request = world.get(asked, json!({ "id": refusal["requestId"] })).await;
+            let kept = request["query"].as_str().unwrap_or_default();
+            assert!(kept == words || (kept.len() < 300 && kept.starts_with("éé")), "{request}");
+            assert_eq!(request["plans"], json!([]));
+            let why = json!({ "code": code, "message": message });
+            assert_eq!(request["transcript"], json!([{ "kind": "error", "content": why }]));
+        }
     }
-    let long = "x".repeat(65 << 10);
-    assert_eq!(world.refused(query, json!({ "query": long })).await["code"], "LIMIT_EXCEEDED");
 }
 
 #[tokio::test]

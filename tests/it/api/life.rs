@@ -110,6 +110,24 @@ async fn what_the_request_tells(world: &World, request: &str, events: usize) {
 }
 
 #[tokio::test]
+async fn a_request_comes_before_its_explicit_plan() {
+    for world in worlds().await {
+        let plan = world.plan(json!([{ "name": "flow.noop" }])).await;
+        let query = "query ($id: ID!) { plan(planId: $id) {
+            createdAt request { createdAt timeline { at kind message } } } }";
+        let it = world.get(query, json!({ "id": plan })).await;
+        assert!(text(&it["request"]["createdAt"]) <= text(&it["createdAt"]), "{it}");
+        let timeline = it["request"]["timeline"].as_array().unwrap();
+        let kinds = pluck(timeline, "kind");
+        assert_eq!(kinds[0], "request", "{timeline:#?}");
+        let draft = timeline.iter().position(|it| it["message"] == "planning: draft");
+        let made = kinds.iter().position(|it| it == "plan_created");
+        assert!(draft.is_some() && draft < made, "{timeline:#?}");
+        assert!(pluck(timeline, "at").is_sorted());
+    }
+}
+
+#[tokio::test]
 async fn one_process_asks_and_another_works() {
     let [asking, working] = two_processes().await;
     let id = asking.start(author_and_blog(), json!({ "mode": "SEQUENTIAL" })).await;

@@ -11,11 +11,38 @@ use shared::{
 use tests::faulty::{Dice, Faulty, Malice};
 use tokio::{sync::oneshot, time};
 
-use super::world::{Role, World, text};
+use super::world::{Role, World, text, worlds};
 
 async fn prune(store: &dyn Store) {
     let later = WallClock.now() + TimeDelta::hours(1);
     while store.prune(later, 100).await.unwrap().more {}
+}
+
+#[tokio::test]
+async fn what_is_over_is_removed_by_asking() {
+    for world in worlds().await {
+        let prune = "mutation ($age: String!) {
+            prune(olderThan: $age) { executions plans requests more } }";
+        let mut gone = Vec::new();
+        for _ in 0..3 {
+            let id = world.start(json!([{ "name": "flow.noop" }]), json!({})).await;
+            world.events(&id).await;
+            gone.push(id);
+        }
+        let waits = json!([{ "name": "flow.wait", "id": "w", "parameters": { "name": "go" } }]);
+        let stays = world.start(waits, json!({})).await;
+        world.until(&stays, "w", "WAITING").await;
+        let nothing = json!({ "executions": 0, "plans": 0, "requests": 0, "more": false });
+        assert_eq!(world.get(prune, json!({ "age": "1h" })).await, nothing);
+        let removed = json!({ "executions": 3, "plans": 3, "requests": 3, "more": false });
+        assert_eq!(world.get(prune, json!({ "age": "0s" })).await, removed);
+        for id in gone {
+            assert_eq!(world.execution(&id, "state").await, Value::Null);
+        }
+        assert_eq!(world.execution(&stays, "state").await["state"], "WAITING");
+        let refused = world.refused(prune, json!({ "age": "soon" })).await;
+        assert_eq!(refused["code"], "INVALID_ARGUMENT");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,9 @@
 //! Selection through the API, over vectors that are known.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
@@ -230,4 +233,53 @@ async fn what_did_well_for_such_queries_is_learned() {
     let [without, _] = learned(&off, "{ noop, fail }").await;
     assert_eq!(without.1, None);
     assert!((noop.0 - without.0 - 0.05 * 0.6).abs() < 1e-4, "{noop:?} {without:?}");
+}
+
+/// Answers, or does not.
+#[derive(Debug, Default)]
+struct Flaky {
+    is_away: AtomicBool,
+}
+
+#[async_trait]
+impl Embedder for Flaky {
+    fn model(&self) -> &'static str {
+        "known"
+    }
+
+    async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        if self.is_away.load(Ordering::SeqCst) {
+            let (url, why) = ("http://model".to_owned(), "it is away".to_owned());
+            return Err(EmbedError::Unavailable { url, why });
+        }
+        Known.embed(texts).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_wait_for_a_model_that_does_not_answer() {
+    let flaky = Arc::new(Flaky::default());
+    let own: Arc<dyn Embedder> = flaky.clone();
+    let world = with_tools().await.with(|it| it.with_embedders(vec![Source::Own(own)]));
+    let run = "mutation ($query: String!) { run(query: $query) { executionId } }";
+    let query = r#"{"tools":[{"name":"flow.noop"}]}"#;
+    let id = world.get(run, json!({ "query": query })).await["executionId"].clone();
+    world.events(id.as_str().unwrap()).await;
+    let select = "query { selectTools(query: \"{ noop }\", by: HYBRID) { tool { name } learned } }";
+    let learned = async || {
+        let found = world.get(select, json!({})).await;
+        let mut found = found.as_array().unwrap().iter();
+        found.find(|it| it["tool"]["name"] == "flow.noop").and_then(|it| it["learned"].as_f64())
+    };
+    // All of it is known before the model goes away.
+    assert_eq!(learned().await, None);
+    flaky.is_away.store(true, Ordering::SeqCst);
+    let until = world.engine.clock().now() + TimeDelta::seconds(1);
+    assert_eq!(world.engine.learn(until).await.unwrap(), 1);
+    assert_eq!(world.engine.learn(until + TimeDelta::minutes(1)).await.unwrap(), 0);
+    flaky.is_away.store(false, Ordering::SeqCst);
+    assert_eq!(learned().await, None);
+    assert_eq!(world.engine.learn(until + TimeDelta::minutes(2)).await.unwrap(), 1);
+    assert!((learned().await.unwrap() - 1.0 / 3.0).abs() < 1e-3);
+    assert_eq!(world.engine.learn(until + TimeDelta::minutes(3)).await.unwrap(), 0);
 }

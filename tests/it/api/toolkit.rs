@@ -111,6 +111,28 @@ async fn recommendations_are_the_seeds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_is_called_nearly_as_another_is_warned_of() {
+    let world = world().await;
+    let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
+    let misspelt = |name: &str, meant: &str| {
+        json!([format!("no tool `{name}` is registered: did you mean `{meant}`?")])
+    };
+    let tools = json!([{ "name": "flow.ecko" }, { "name": "flow.noop" }, { "name": "later" }]);
+    let input = json!({ "name": "say", "description": "", "tools": tools });
+    let change = world.get(add, json!({ "input": input })).await;
+    assert_eq!(change["warnings"], misspelt("flow.ecko", "flow.echo"));
+    let action = || json!([{ "name": "say" }]);
+    let change = connect(&world, "flow.slep", action()).await;
+    assert_eq!(change["warnings"], misspelt("flow.slep", "flow.sleep"));
+    assert_eq!(names(&change["toolkit"])[1], ["flow.ecko", "flow.noop", "later", "flow.slep"]);
+    assert_eq!(connect(&world, "flow.sleep", action()).await["warnings"], json!([]));
+    let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
+    let yaml = "tools:\n- &t\n  name: flow.wiat\n  type: MCP\nactions:\n- &a\n  name: pause\n  desc: d\n  tools: [*t]\ntoolkit:\n- [*a]\n";
+    let change = world.get(update, json!({ "yaml": yaml })).await;
+    assert_eq!(change["warnings"], misspelt("flow.wiat", "flow.wait"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn cycles_end_and_weak_tools_need_a_low_threshold() {
     let world = world().await;
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";

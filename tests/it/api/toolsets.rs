@@ -129,6 +129,33 @@ async fn what_exists_is_not_overwritten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_tool_of_another_set_s_name_says_whom_the_name_means() {
+    let world = world().await;
+    let query = "mutation ($input: ToolInput!) {
+        registerTool(input: $input) { qualifiedName shadowedBy } }";
+    let into = |set: &str| {
+        let mut tool = echo("again");
+        tool["toolSet"] = json!(set);
+        json!({ "input": tool })
+    };
+    let first = world.get(query, into("one")).await;
+    assert_eq!(first, json!({ "qualifiedName": "one.again", "shadowedBy": null }));
+    let second = world.get(query, into("two")).await;
+    assert_eq!(second, json!({ "qualifiedName": "two.again", "shadowedBy": "one.again" }));
+    let refused = "mutation ($input: ToolInput!) { registerTool(input: $input) { name } }";
+    for input in [into("one"), into("two"), json!({ "input": echo("again") })] {
+        assert_eq!(world.refused(refused, input).await["code"], "CONFLICT");
+    }
+    // The plain name means the earlier one, until that is gone.
+    let meant = "{ tool(name: \"again\") { qualifiedName shadowedBy } }";
+    assert_eq!(world.get(meant, json!({})).await, first);
+    let remove = "mutation { removeTool(name: \"one.again\") }";
+    assert_eq!(world.get(remove, json!({})).await, true);
+    let second = json!({ "qualifiedName": "two.again", "shadowedBy": null });
+    assert_eq!(world.get(meant, json!({})).await, second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_inactive_tool_can_neither_be_planned_nor_called() {
     let [one, other] = two_processes().await;
     register(&one, echo("again")).await;

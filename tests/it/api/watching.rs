@@ -73,6 +73,43 @@ async fn the_status_is_told_at_every_change() {
 }
 
 #[tokio::test]
+async fn no_change_of_state_is_left_out_however_fast_they_come() {
+    for world in worlds().await {
+        let id = world
+            .start(
+                json!([
+                    { "name": "flow.wait", "id": "w", "parameters": { "name": "go" } },
+                    { "name": "flow.noop", "id": "a", "dependsOn": "w" },
+                    { "name": "flow.noop", "id": "b", "dependsOn": "a" },
+                    { "name": "flow.echo", "id": "c", "dependsOn": "b", "forEach": "{{list.all}}" },
+                    { "name": "flow.echo", "id": "list", "parameters": { "all": [1, 2, 3] } },
+                ]),
+                json!({}),
+            )
+            .await;
+        world.until(&id, "w", "WAITING").await;
+        let query = "subscription ($id: ID!) { executionStatus(executionId: $id) {
+            state seq steps { stepId state } } }";
+        let mut states = world.subscribe(query, json!({ "id": id }));
+        let first = next(&mut states).await["seq"].as_u64().unwrap();
+        let signal = "mutation ($id: ID!) {
+            signalExecution(executionId: $id, name: \"go\") { executionId } }";
+        world.get(signal, json!({ "id": id })).await;
+        let told = all(states).await;
+        let seqs: Vec<_> = told.iter().filter_map(|it| it["seq"].as_u64()).collect();
+        let events = world.events_behind(&id, first).await;
+        let changes =
+            events.iter().filter(|it| it["stepId"].is_string() || it["type"] == "finished");
+        let changes: Vec<_> = changes.filter_map(|it| it["seq"].as_u64()).collect();
+        assert!(
+            changes.len() > 10 && changes.iter().all(|it| seqs.contains(it)),
+            "{seqs:?} {events:#?}"
+        );
+        assert!(told.iter().any(|it| it["steps"][1]["state"] == "RUNNING"), "{told:#?}");
+    }
+}
+
+#[tokio::test]
 async fn a_request_is_followed_through_later_executions() {
     for world in worlds().await {
         let draft = json!({ "tools": [{ "name": "flow.noop" }] }).to_string();

@@ -70,6 +70,8 @@ async fn plans_are_shown_in_every_format() {
     }
     let listed = home.json(&["list", "plans", "--first", "2"], 0).await;
     assert_eq!(listed.as_array().unwrap().len(), 2);
+    assert_eq!(listed[0]["tools"].as_array().map(Vec::len), Some(2), "{listed:#}");
+    assert_eq!(listed[0]["diagnostics"], serde_json::json!([]));
     let id = plan["planId"].as_str().unwrap();
     let (request, all) = (plan["requestId"].as_str().unwrap(), "requests");
     let found = home.json(&["list", "plans", "--request", request], 0).await;
@@ -217,6 +219,47 @@ async fn the_doctor_finds_what_is_broken() {
     let broken = checks.as_array().unwrap().iter().find(|it| it["name"] == "toolset broken");
     assert_eq!(broken.unwrap()["ok"], false);
     assert!(broken.unwrap()["help"].is_string());
+}
+
+#[tokio::test]
+async fn the_doctor_looks_at_what_it_can_where_the_configuration_is_wrong() {
+    let home = Home::new();
+    let tool = "{ name: t, run: { command: [cat] } }";
+    let sets = format!("toolsets: [{{ name: own, source: {{ tools: [{tool}] }} }}]");
+    home.file("faber.yaml", &format!("{sets}\nstore: 'memory:'\nplaner: x\nretention: soon\n"));
+    let checks = home.json(&["doctor"], 3).await;
+    let of = |name: &str| -> Vec<Value> {
+        let all = checks.as_array().unwrap().iter();
+        all.filter(|it| it["name"] == name).cloned().collect()
+    };
+    let wrong: Vec<_> = of("configuration").iter().map(|it| it["detail"].to_string()).collect();
+    assert_eq!(wrong.len(), 2, "{checks:#}");
+    assert!(wrong[0].contains("`planer` is unknown: did you mean `planner`?"), "{wrong:?}");
+    assert!(wrong[1].contains("`retention`: `soon` is no length of time"), "{wrong:?}");
+    assert_eq!((&of("store")[0]["ok"], &of("toolset own")[0]["ok"]), (&true.into(), &true.into()));
+
+    home.file("faber.yaml", "store: memory:\ntoolsets: []\n");
+    let checks = home.json(&["doctor"], 3).await;
+    let why = checks[0]["detail"].as_str().unwrap();
+    assert!(
+        why.contains("line 1: what ends with a colon needs quotes: write `store: \"memory:\"`"),
+        "{why}"
+    );
+    assert!(checks.as_array().unwrap().iter().all(|it| it["name"] != "store"), "{checks:#}");
+    let checks = home.json(&["doctor", "--store", "memory:"], 3).await;
+    assert!(checks.as_array().unwrap().iter().any(|it| it["name"] == "store" && it["ok"] == true));
+}
+
+#[tokio::test]
+async fn toolsets_say_how_they_were_switched() {
+    let home = Home::new();
+    home.file("faber.yaml", "toolsets: []\nstore: sqlite:./own.db\n");
+    for (verb, said) in
+        [("activate", "code_tools: switched on"), ("deactivate", "code_tools: switched off")]
+    {
+        let switched = home.run(&["toolsets", verb, "code_tools"]).await;
+        assert_eq!((switched.status, switched.out.trim()), (0, said), "{switched:?}");
+    }
 }
 
 #[tokio::test]

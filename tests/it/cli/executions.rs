@@ -42,7 +42,17 @@ async fn the_seed_runs_over_a_real_server_and_only_once() {
     assert_eq!(told["executions"][0]["steps"][0]["attempts"], 1);
     assert!(!told["timeline"].as_array().unwrap().is_empty());
     let told = home.run(&["debug", request]).await;
-    assert!(told.out.contains("error[tool.failed]"), "{told:?}");
+    for part in [
+        "FAILED  0 of 2 steps done, 1 failed, 1 skipped",
+        "`createAuthor` (blog.createAuthor) failed with tool.failed: ",
+        "So `createBlog` did not run.",
+        "faber retry exec_",
+        "alice@test.com",
+    ] {
+        assert!(told.out.contains(part), "{part}: {}", told.out);
+    }
+    let full = home.run(&["debug", request, "--full"]).await;
+    assert!(full.out.contains("error[tool.failed]"), "{full:?}");
     let failed = home.json(&["list", "executions", "--state", "FAILED"], 0).await;
     assert_eq!(failed.as_array().unwrap().len(), 1);
     assert_eq!(home.run(&["watch", request]).await.status, 1);

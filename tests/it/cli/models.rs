@@ -135,7 +135,7 @@ async fn a_plan_that_cannot_run_is_mended_and_then_runs() {
         "plan",
     ];
     assert_eq!(kinds(&request), expected);
-    let told = home.run(&["debug", ran["requestId"].as_str().unwrap()]).await.out;
+    let told = home.run(&["debug", "--full", ran["requestId"].as_str().unwrap()]).await.out;
     for expected in
         ["You turn a request into a plan", "round 1, openai/m, tokens: ", "user:\n", "rounds: 3"]
     {

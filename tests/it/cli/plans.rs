@@ -58,6 +58,37 @@ async fn a_plan_goes_through_a_file_and_stays_the_same() {
 }
 
 #[tokio::test]
+async fn a_plan_that_was_printed_is_read_as_one_that_was_written() {
+    let home = Home::new();
+    let query = "Create author Ada with email ada@test.com, then create blog by Ada titled Salt \
+                 about the sea";
+    let printed = home.run(&["plan", query, "--format", "json"]).await;
+    assert_eq!(printed.status, 0, "{printed:?}");
+    let plan: Value = serde_json::from_str(&printed.out).unwrap();
+    let file = home.file("plan.json", &printed.out);
+    let done = home.json(&["run", "--plan", &file], 0).await;
+    assert_eq!(done["outputs"]["createBlog"]["title"], "Salt", "{done:#}");
+    assert_ne!(done["planId"], plan["planId"], "it is a plan of its own");
+    assert_eq!(done["plan"]["query"], query);
+    let other = done["planId"].as_str().unwrap();
+    assert_eq!(steps(&home, other).await, plan["tools"]);
+
+    // All that a plan can say, with a plan inside, and as YAML.
+    let written = home.file("written.json", PLAN);
+    let done = home.json(&["run", "--plan", &written], 0).await;
+    let printed = home.file("printed.yaml", &format!("# JSON is YAML\n{:#}", done["plan"]));
+    let again = home.json(&["run", "--plan", &printed], 0).await;
+    assert_eq!(again["outputs"], done["outputs"]);
+    let (one, other) = (done["planId"].as_str().unwrap(), again["planId"].as_str().unwrap());
+    assert_eq!(steps(&home, other).await, steps(&home, one).await);
+
+    let execution = home.file("execution.json", &done.to_string());
+    let refused = home.json(&["run", "--plan", &execution], 2).await;
+    let why = refused["error"]["message"].as_str().unwrap();
+    assert!(why.contains("this is an execution, not a plan: `faber export plan_"), "{why}");
+}
+
+#[tokio::test]
 async fn names_of_plans_are_given_listed_and_taken_away() {
     let home = Home::new();
     let plan = home
@@ -75,6 +106,12 @@ async fn names_of_plans_are_given_listed_and_taken_away() {
     assert_eq!(done["outputs"]["flow.echo"]["to"], "Ada", "{done:#}");
     let exported = home.json(&["export", "greet", "--format", "json"], 0).await;
     assert_eq!(exported["tools"][0]["parameters"], json!({ "to": "{{input.who}}" }));
+    // A name may begin as an id does.
+    for name in ["plan", "plan_weekly", "req", "req_x"] {
+        home.json(&["save", name, id], 0).await;
+        assert_eq!(home.json(&["export", name, "--format", "json"], 0).await, exported, "{name}");
+        home.json(&["unsave", name], 0).await;
+    }
     let missing = home.json(&["export", "gret"], 2).await;
     let why = missing["error"]["message"].as_str().unwrap();
     assert!(why.contains("did you mean `greet`?"), "{why}");

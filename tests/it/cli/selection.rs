@@ -210,6 +210,9 @@ async fn without_an_embedder_it_says_what_to_configure() {
 #[tokio::test]
 async fn tools_without_examples_are_chosen_by_what_they_have() {
     let home = Home::new();
+    let tool = "{ name: createBlog, description: Create a new blog post, run: { command: [cat] } }";
+    let set = format!("toolsets: [{{ name: own, source: {{ tools: [{tool}] }} }}]\n");
+    home.file("faber.yaml", &set);
     let ended = home.run(&["tools", "select", "write a new blog"]).await;
     assert_eq!(ended.status, 0, "{ended:?}");
     assert!(ended.out.contains("createBlog"), "{ended:?}");
@@ -217,6 +220,15 @@ async fn tools_without_examples_are_chosen_by_what_they_have() {
     let ended = home.run(&["tools", "select", "write a new blog", "--by", "centroid"]).await;
     assert!(ended.err.contains("give them some, or choose `--by hybrid`"), "{ended:?}");
     assert!(!ended.out.contains("createBlog"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn the_demo_has_examples() {
+    let home = Home::new();
+    let found = home.json(&["tools", "select", "write a blog post", "--by", "centroid"], 0).await;
+    assert_eq!(found[0]["tool"]["name"], "createBlog", "{found:#}");
+    assert!(found[0]["tool"]["examples"].as_array().is_some_and(|it| it.len() == 3), "{found:#}");
+    assert_eq!(found[0]["hit"], true, "{found:#}");
 }
 
 #[tokio::test]

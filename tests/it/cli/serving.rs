@@ -49,6 +49,14 @@ async fn commands_talk_to_a_server() {
     for figure in ["faber_pruned_total{kind=\"execution\"} 0", "faber_calls_waiting 0"] {
         assert!(figures.contains(figure), "{figure}: {figures}");
     }
+    let prune = async |age: &str| {
+        let prune = at(&["prune", "--older-than", age]);
+        home.json(&prune.iter().map(String::as_str).collect::<Vec<_>>(), 0).await
+    };
+    let nothing = json!({ "executions": 0, "plans": 0, "requests": 0 });
+    assert_eq!(prune("1h").await, nothing);
+    assert_eq!(prune("0s").await["executions"], 2, "the server removes what is asked for");
+    assert_eq!(prune("0s").await, nothing);
     server.signal("-TERM");
     let ended = server.end().await;
     assert_eq!((ended.status, ended.out.as_str()), (0, ""), "{ended:?}");

@@ -11,7 +11,7 @@ use shared::{
     limits,
     store::{
         Append, Command, Documents, ExecutionFilter, ExecutionLog, Head, Lease, Page, Permission,
-        RecordKind, RecordPage, Records, StoreError, TextHash, Unless, Vectors, open,
+        RecordKind, RecordPage, Records, SavedPlan, StoreError, TextHash, Unless, Vectors, open,
         sqlite::Sqlite,
     },
 };
@@ -336,6 +336,25 @@ async fn a_damaged_record_hides_no_other() {
     let found = store.records(RecordKind::Tool, RecordPage::first(2)).await.unwrap();
     assert_eq!(found.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
     assert!(store.remove_record(RecordKind::Tool, "a").await.unwrap());
+}
+
+#[tokio::test]
+async fn a_damaged_name_of_a_plan_hides_no_other() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    let store = Sqlite::open(&path).unwrap();
+    for name in ["a", "b", "c", "d"] {
+        let saved = SavedPlan { name: name.to_owned(), plan: plan_id(1), inputs: None, at: at(1) };
+        store.save_plan(&saved).await.unwrap();
+    }
+    edit(&path, "UPDATE saved SET inputs = '{' WHERE name = 'b'");
+    let names = async |after, first| {
+        let found = store.saved_plans(after, first).await.unwrap();
+        found.into_iter().map(|it| it.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(None, 2).await, ["a", "c"], "fewer would say that there are no more");
+    assert_eq!(names(Some("c"), 2).await, ["d"]);
+    assert_eq!(names(None, 0).await, [""; 0]);
 }
 
 #[tokio::test]

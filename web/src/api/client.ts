@@ -4,8 +4,10 @@ import { createClient, type Client } from "graphql-ws";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 
 import { isLost, lost, refused, returns, token } from "./connection";
+import { noteClock } from "../ui/time";
 import { useCell } from "./cell";
-import type { Json, Operation } from "./generated";
+import { EXACT, type Json, type Operation } from "./generated";
+import { parse, print, revive } from "./json";
 
 /** A refusal of the server, with its code. */
 export class ApiError extends Error {
@@ -29,20 +31,32 @@ export async function ask<R, V>(operation: Operation<R, V>, variables: V, signal
   const secret = token();
   if (secret) headers.authorization = `Bearer ${secret}`;
   let response: Response;
-  let answer: Answer;
+  let text: string;
   try {
-    const body = JSON.stringify({ query: operation, variables });
+    const body = print({ query: operation, variables });
     response = await fetch("/graphql", { method: "POST", headers, body, signal: signal ?? null });
-    answer = (await response.json()) as Answer;
+    text = await response.text();
   } catch (error) {
     if (signal?.aborted) throw error;
     lost();
     throw new ApiError("the server cannot be reached", "UNREACHABLE");
   }
+  noteClock(response.headers.get("date"));
   if (response.status === 401) refused();
+  const answer = read(text, response);
   const [first] = answer.errors ?? [];
   if (first) throw new ApiError(first.message, String(first.extensions?.code ?? "INTERNAL"), first.extensions);
   return answer.data as R;
+}
+
+/** Something between here and the server may answer in its place, and then not with JSON. */
+function read(text: string, response: Response): Answer {
+  try {
+    return parse(text, EXACT) as unknown as Answer;
+  } catch {
+    const about = text.replace(/<[^>]*>/g, " ").replace(/\s+/g, " ").trim().slice(0, 200);
+    throw new ApiError(`the answer is not JSON: ${response.status} ${response.statusText}${about ? `: ${about}` : ""}`, "BAD_ANSWER");
+  }
 }
 
 /** What became of a question. */
@@ -50,6 +64,8 @@ export interface Asked<R> {
   data: R | null;
   error: ApiError | null;
   isLoading: boolean;
+  /** Whether the data is what was asked for last, and not what is shown until that is there. */
+  isCurrent: boolean;
   refresh: () => void;
 }
 
@@ -59,7 +75,7 @@ export interface Asked<R> {
  * the new answer is.
  */
 export function useAsk<R, V>(operation: Operation<R, V>, variables: V | null, poll?: number): Asked<R> {
-  const key = JSON.stringify(variables);
+  const key = print(variables);
   const epoch = useCell(returns);
   const [round, setRound] = useState(0);
   const [state, setState] = useState<{ key: string; data: R | null; error: ApiError | null; isLoading: boolean }>({
@@ -77,7 +93,7 @@ export function useAsk<R, V>(operation: Operation<R, V>, variables: V | null, po
       try {
         const data = await ask(operation, variables, gone.signal);
         if (gone.signal.aborted) return;
-        const text = poll ? key + JSON.stringify(data) : "";
+        const text = poll ? key + print(data) : "";
         if (!poll || text !== shown.current) setState({ key, data, error: null, isLoading: false });
         shown.current = text;
       } catch (error) {
@@ -99,7 +115,7 @@ export function useAsk<R, V>(operation: Operation<R, V>, variables: V | null, po
     };
   }, [operation, key, poll, epoch, round]);
   const refresh = useCallback(() => setRound((it) => it + 1), []);
-  return { data: state.data, error: state.error, isLoading: state.isLoading, refresh };
+  return { data: state.data, error: state.error, isLoading: state.isLoading, isCurrent: state.data !== null && state.key === key, refresh };
 }
 
 let socket: Client | null = null;
@@ -114,6 +130,7 @@ function client(): Client {
       const secret = token();
       return secret ? { Authorization: `Bearer ${secret}` } : {};
     },
+    jsonMessageReviver: revive,
     on: heartbeat(),
   });
   return socket;

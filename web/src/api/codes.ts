@@ -58,6 +58,10 @@ export const CODES: Record<string, readonly [string, string]> = {
     "steps wait for each other; the message shows the cycle, a -> b reads \"a depends on b\"",
     "remove one of the dependencies; a template is one too"
   ],
+  "plan.understood": [
+    "warning: what a model wrote was read as it was meant",
+    "nothing, if it was; the message says what was done"
+  ],
   "plan.order_differs": [
     "warning: executionOrder is not the computed order, or names no step",
     "nothing, the computed order holds; or leave executionOrder out"
@@ -89,6 +93,10 @@ export const CODES: Record<string, readonly [string, string]> = {
   "plan.path_not_in_output": [
     "warning: by its schema, the output has no such field",
     "correct the path"
+  ],
+  "plan.path_not_declared": [
+    "warning: the schema of the output says which fields there are, and not that one; it does not rule out others",
+    "correct the path, or nothing where it is there all the same"
   ],
   "plan.invalid_mapping": [
     "outputMapping does not map paths to variables",

@@ -11,11 +11,14 @@ import {
   ResumeExecution,
   RetryExecution,
   SignalExecution,
+  type ExecutionOptions,
   type Json,
 } from "../api/generated";
+import { isFields, parse } from "../api/json";
 import { go } from "../router";
 import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icons";
+import { againFrom } from "./paths";
 import type { Story } from "./story";
 
 /** What somebody is about to do. */
@@ -36,11 +39,15 @@ interface BarProps {
 export function Actions({ story, onAsk, onFail }: BarProps) {
   const id = story.about.executionId;
   const state = story.live.state;
+  const [isBusy, setBusy] = useState(false);
   const at = async (doing: Promise<unknown>) => {
+    setBusy(true);
     try {
       await doing;
     } catch (error) {
       onFail((error as Error).message);
+    } finally {
+      setBusy(false);
     }
   };
   if (story.live.isOver) {
@@ -62,12 +69,12 @@ export function Actions({ story, onAsk, onFail }: BarProps) {
   return (
     <div class="buttons">
       {state === "PAUSED" ? (
-        <button type="button" class="primary" onClick={() => at(ask(ResumeExecution, { id }))}>
+        <button type="button" class="primary" disabled={isBusy} onClick={() => at(ask(ResumeExecution, { id }))}>
           <Icon name="play" />
           Resume
         </button>
       ) : (
-        <button type="button" onClick={() => at(ask(PauseExecution, { id }))}>
+        <button type="button" disabled={isBusy} onClick={() => at(ask(PauseExecution, { id }))}>
           <Icon name="pause" />
           Pause
         </button>
@@ -109,8 +116,7 @@ export function Question({ story, asking, onClose }: QuestionProps) {
           action="Run it"
           onClose={onClose}
           onDo={async () => {
-            const { mode, input, dryRun, compensateOnFailure, priority } = story.about;
-            const options = { mode, input, dryRun, compensateOnFailure, priority };
+            const options = optionsOf(story);
             open((await ask(ExecutePlan, { id: story.about.planId, options })).executePlan.executionId);
           }}
         >
@@ -125,7 +131,7 @@ export function Question({ story, asking, onClose }: QuestionProps) {
           onClose={onClose}
           onDo={async () => open((await ask(RetryExecution, { id, fromStep: asking.step ?? null })).retryExecution.executionId)}
         >
-          <p>{asking.step ? "What succeeded before that step is not done again: its outputs are taken over." : "All of it is done again, as a new execution."}</p>
+          {asking.step ? <Again story={story} from={asking.step} /> : <p>All of it is done again, as a new execution.</p>}
         </Dialog>
       );
     case "approve":
@@ -149,11 +155,60 @@ export function Question({ story, asking, onClose }: QuestionProps) {
   }
 }
 
+/** What an execution was told, to be told again. */
+function optionsOf(story: Story): ExecutionOptions {
+  const { mode, input, dryRun, compensateOnFailure, priority } = story.about;
+  const first = story.events[0]?.data;
+  const said = isFields(first) ? first : {};
+  const number = (it: Json | undefined) => (typeof it === "number" ? it : null);
+  return {
+    mode,
+    // As it was written: no digit of it is lost on the way.
+    input,
+    dryRun,
+    compensateOnFailure,
+    priority,
+    maxParallel: number(said.maxParallel),
+    deadlineMs: number(said.deadlineMs),
+    strictTemplates: said.strictTemplates === true,
+  };
+}
+
+/** The most steps that are named. */
+const NAMED = 30;
+
+/** What is done again, and of it what has an effect each time. */
+function Again({ story, from }: { story: Story; from: string }) {
+  const again = againFrom(story.live, story.dependsOn, from);
+  const kept = story.ids.length - again.length;
+  const once = again.filter((it) => story.stepOf.get(it)?.effect === "ONCE" && story.live.step(it)?.state === "SUCCEEDED");
+  return (
+    <>
+      <p>
+        {kept === 0 ? "All steps are done again:" : `The outputs of ${kept} ${kept === 1 ? "step" : "steps"} are taken over. ${again.length} ${again.length === 1 ? "is" : "are"} done again:`}
+      </p>
+      <ul class="names" aria-label="What is done again">
+        {again.slice(0, NAMED).map((it) => (
+          <li key={it} class="mono">
+            {it}
+          </li>
+        ))}
+        {again.length > NAMED && <li>and {again.length - NAMED} more</li>}
+      </ul>
+      {once.length > 0 && (
+        <p class="warning">
+          {once.length === 1 ? `“${once[0]}” has` : `${once.length} of them have`} succeeded before, and {once.length === 1 ? "does" : "do"} something new each time.
+        </p>
+      )}
+    </>
+  );
+}
+
 function Signal({ id, name: given, onClose }: { id: string; name: string; onClose: () => void }) {
   const [name, setName] = useState(given);
   const [payload, setPayload] = useState("");
   const send = async () => {
-    const value = payload.trim() === "" ? null : (JSON.parse(payload) as Json);
+    const value = payload.trim() === "" ? null : parse(payload);
     await ask(SignalExecution, { id, name, payload: value });
   };
   return (

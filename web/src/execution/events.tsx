@@ -4,7 +4,9 @@ import { useMemo, useState } from "preact/hooks";
 
 import { ask } from "../api/client";
 import { OneEvent, type Happened, type Json } from "../api/generated";
+import { print } from "../api/json";
 import { JsonView } from "../ui/json";
+import { plain } from "../ui/plain";
 import { clock } from "../ui/time";
 import { Virtual } from "../ui/virtual";
 import { useParam } from "../router";
@@ -29,6 +31,7 @@ const KINDS: Record<string, string> = {
   step_skipped: "skipped",
   step_cancelled: "stopped",
   step_compensated: "undone",
+  step_compensation_failed: "bad",
   cancel_requested: "stopped",
   paused: "waiting",
 };
@@ -36,6 +39,7 @@ const KINDS: Record<string, string> = {
 export function Events({ story, upTo, onSelect, onScrub }: Props) {
   const [filter, setFilter] = useParam("events");
   const [open, setOpen] = useState<{ seq: number; data: Json } | null>(null);
+  const [error, setError] = useState<string | null>(null);
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   const length = story.events.length;
   const rows = useMemo(
@@ -45,9 +49,14 @@ export function Events({ story, upTo, onSelect, onScrub }: Props) {
   const show = async (event: Happened) => {
     if (event.stepId !== null) onSelect(event.stepId);
     setOpen({ seq: event.seq, data: event.data });
-    const whole = await ask(OneEvent, { id: story.about.executionId, afterSeq: event.seq - 1 });
-    const [found] = whole.execution?.events ?? [];
-    if (found) setOpen((now) => (now?.seq === found.seq ? { seq: found.seq, data: found.data } : now));
+    setError(null);
+    try {
+      const whole = await ask(OneEvent, { id: story.about.executionId, afterSeq: event.seq - 1 });
+      const [found] = whole.execution?.events ?? [];
+      if (found) setOpen((now) => (now?.seq === found.seq ? { seq: found.seq, data: found.data } : now));
+    } catch (error) {
+      setError((error as Error).message);
+    }
   };
   return (
     <div class="events">
@@ -67,7 +76,7 @@ export function Events({ story, upTo, onSelect, onScrub }: Props) {
         sticksToEnd={!story.live.isOver && filter === ""}
         row={(event) => (
           <div role="listitem" key={event.seq} class={`event-row${open?.seq === event.seq ? " is-selected" : ""}`}>
-            <button type="button" class="row-button" onClick={() => show(event)} onDblClick={() => onScrub(event.seq)}>
+            <button type="button" class="row-button" onClick={() => void show(event)} onDblClick={() => onScrub(event.seq)}>
               <span class="event-seq faint">{event.seq}</span>
               <span class="event-at mono">{clock(event.at)}</span>
               <span class={`event-type text-${KINDS[event.type] ?? "plain"}`}>{event.type.replaceAll("_", " ")}</span>
@@ -75,7 +84,7 @@ export function Events({ story, upTo, onSelect, onScrub }: Props) {
                 {event.stepId}
                 {event.attempt !== null && event.attempt > 1 && <span class="count">{event.attempt}×</span>}
               </span>
-              <span class="event-data cut mono faint">{briefly(event.data)}</span>
+              <span class="event-data cut mono faint">{plain(briefly(event.data))}</span>
             </button>
           </div>
         )}
@@ -91,6 +100,7 @@ export function Events({ story, upTo, onSelect, onScrub }: Props) {
               Close
             </button>
           </div>
+          {error && <p class="warning">What was too large for the list could not be asked for: {error}</p>}
           <JsonView value={open.data} label={`event ${open.seq}`} />
         </div>
       )}
@@ -103,13 +113,13 @@ const texts = new WeakMap<Happened, string>();
 function textOf(event: Happened): string {
   let text = texts.get(event);
   if (text === undefined) {
-    text = `${event.type} ${event.type.replaceAll("_", " ")} ${event.stepId ?? ""} ${JSON.stringify(event.data)}`.toLowerCase();
+    text = `${event.type} ${event.type.replaceAll("_", " ")} ${event.stepId ?? ""} ${print(event.data)}`.toLowerCase();
     texts.set(event, text);
   }
   return text;
 }
 
 function briefly(data: Json): string {
-  const text = JSON.stringify(data);
+  const text = print(data);
   return text === "{}" ? "" : text.slice(0, 240);
 }

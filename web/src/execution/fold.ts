@@ -4,6 +4,7 @@
  */
 
 import type { ExecutionState, Happened, Json, StepState } from "../api/generated";
+import { itemOf, itemsIn, itemsOver, loop, type Items } from "./items";
 
 type Data = Record<string, Json | undefined>;
 
@@ -31,13 +32,6 @@ export interface Pause {
   kind: string;
 }
 
-export interface Items {
-  total: number;
-  begun: number;
-  done: number;
-  failed: number;
-}
-
 export interface StepView {
   readonly id: string;
   state: StepState;
@@ -55,6 +49,8 @@ export interface StepView {
   skipReason: string | null;
   isReused: boolean;
   items: Items | null;
+  /** Why what it did could not be undone. */
+  undoError: Fault | null;
   child: string | null;
   parameters: Json | undefined;
   output: Json | undefined;
@@ -80,6 +76,7 @@ function fresh(id: string): StepView {
     skipReason: null,
     isReused: false,
     items: null,
+    undoError: null,
     child: null,
     parameters: undefined,
     output: undefined,
@@ -103,6 +100,7 @@ export class Fold {
   #isUndoing = false;
   #counts: Partial<Record<StepState, number>> = {};
   #places: Map<string, StepView>;
+  #loops: StepView[] = [];
 
   constructor(ids: readonly string[]) {
     this.steps = ids.map(fresh);
@@ -126,6 +124,8 @@ export class Fold {
       failed: count("FAILED"),
       skipped: count("SKIPPED"),
       cancelled: count("CANCELLED"),
+      undone: count("COMPENSATED"),
+      notUndone: this.steps.reduce((sum, it) => sum + (it.undoError ? 1 : 0), 0),
     };
   }
 
@@ -134,13 +134,23 @@ export class Fold {
     if (this.#isUndoing) return "COMPENSATING";
     if (this.#isPaused) return "PAUSED";
     if (this.startedAt === null) return "PENDING";
-    const waits = this.count("WAITING") + this.count("RETRYING");
-    return waits > 0 && this.count("RUNNING") === 0 && !this.#canGoOn ? "WAITING" : "IN_PROGRESS";
+    // Of a loop it is its items that run or wait.
+    const isBusy = (items: Items) => itemsIn(items, "RUNNING") > 0 || (itemsIn(items, "PENDING") > 0 && itemsIn(items, "RETRYING") === 0);
+    const open = this.#loops.filter((it) => it.items && !isOver(it));
+    const running = this.count("RUNNING") - open.filter((it) => it.state === "RUNNING").length;
+    if (running > 0 || this.#canGoOn || open.some((it) => isBusy(it.items!))) return "IN_PROGRESS";
+    const waits = this.count("WAITING") + this.count("RETRYING") + open.length;
+    return waits > 0 ? "WAITING" : "IN_PROGRESS";
   }
 
   /** Whether a step was let go on and has not begun yet. */
   get #canGoOn(): boolean {
     return this.steps.some((it) => it.state === "PENDING" && it.from !== null);
+  }
+
+  /** How many steps, and items of loops, wait for somebody. */
+  get waiting(): number {
+    return this.#loops.reduce((sum, it) => sum + (it.items && it.state === "RUNNING" ? itemsIn(it.items, "WAITING") : 0), this.count("WAITING"));
   }
 
   get isOver(): boolean {
@@ -215,7 +225,8 @@ export class Fold {
         step.until = typeof data.until === "string" ? data.until : null;
         goOn(step, at);
         if (typeof data.items === "number") {
-          step.items = { total: data.items, begun: 0, done: 0, failed: 0 };
+          step.items = loop(data.items);
+          this.#loops.push(step);
         } else {
           step.tries.push(begun(event, at, null));
           step.parameters = data.parameters;
@@ -230,7 +241,7 @@ export class Fold {
         over(step, "SUCCEEDED", at);
         break;
       case "step_progress":
-        step.progress = data as unknown as StepView["progress"];
+        step.progress = progressOf(data);
         break;
       case "step_checked":
         step.parameters = data.parameters;
@@ -280,51 +291,99 @@ export class Fold {
   #item(step: StepView, event: Happened, data: Data, at: number): void {
     const index = data.index as number;
     const fault = (data.error ?? null) as Fault | null;
-    const items = (step.items ??= { total: index + 1, begun: 0, done: 0, failed: 0 });
+    const items = (step.items ??= loop(index + 1));
+    const item = itemOf(items, index);
+    const before = item.state;
     switch (event.type) {
       case "step_started":
-        if ((event.attempt ?? 1) === 1) items.begun += 1;
+        item.state = "RUNNING";
+        item.waitsFor = null;
         step.tries.push(begun(event, at, index));
         break;
       case "step_succeeded":
-        items.done += 1;
+        item.state = "SUCCEEDED";
         ended(step, "succeeded", at, null, index);
         break;
       case "step_failed":
-        items.failed += 1;
+        item.state = "FAILED";
         ended(step, "failed", at, fault, index);
         break;
       case "step_retry_scheduled":
       case "step_interrupted":
+        item.state = "RETRYING";
         ended(step, fault ? "failed" : "interrupted", at, fault, index);
         break;
       case "step_waiting":
+        item.state = "WAITING";
+        item.waitsFor = String(data.for ?? "");
+        item.waitName = typeof data.name === "string" ? data.name : null;
         ended(step, "failed", at, fault, index);
-        step.waitsFor = String(data.for ?? "");
-        step.waitName = typeof data.name === "string" ? data.name : null;
+        break;
+      case "step_approved":
+        item.state = "PENDING";
+        break;
+      case "step_skipped":
+        item.state = "SKIPPED";
         break;
       case "step_cancelled":
+        item.state = "CANCELLED";
         ended(step, "cancelled", at, null, index);
         break;
     }
+    if (item.state !== "WAITING") item.waitsFor = null;
+    items.counts[before] = itemsIn(items, before) - 1;
+    items.counts[item.state] = itemsIn(items, item.state) + 1;
+    if (isOver(step)) return;
+    // What only waits for somebody does not run.
+    const waiting = itemsIn(items, "WAITING");
+    const isWaiting = waiting > 0 && waiting + itemsOver(items) === items.total;
+    if (isWaiting && step.state !== "WAITING") step.pauses.push({ from: at, to: null, kind: item.waitsFor ?? "" });
+    if (!isWaiting) goOn(step, at);
+    step.state = isWaiting ? "WAITING" : "RUNNING";
   }
 
   #undo(step: StepView, event: Happened, data: Data, at: number): void {
-    const last = step.tries.at(-1);
+    const index = typeof data.index === "number" ? data.index : null;
+    const fault = (data.error ?? null) as Fault | null;
+    const last = step.tries.findLast((it) => it.isUndo && it.index === index);
+    const end = (how: Attempt["end"]) => {
+      if (last?.to === null) Object.assign(last, { to: at, end: how, error: fault });
+    };
     switch (event.type) {
       case "step_compensation_started":
-        step.tries.push({ ...begun(event, at, null), isUndo: true });
+        step.tries.push({ ...begun(event, at, index), isUndo: true });
         break;
       case "step_compensated":
-        if (last?.to === null) Object.assign(last, { to: at, end: "succeeded" });
-        step.state = "COMPENSATED";
+        end("succeeded");
+        if (index === null || !step.items) step.state = "COMPENSATED";
+        else {
+          const item = itemOf(step.items, index);
+          if (!item.isUndone) step.items.undone += 1;
+          item.isUndone = true;
+          if (step.items.undone === itemsIn(step.items, "SUCCEEDED")) step.state = "COMPENSATED";
+        }
         break;
       case "step_compensation_progress":
         break;
+      case "step_compensation_retry_scheduled":
+      case "step_compensation_interrupted":
+        end(fault ? "failed" : "interrupted");
+        break;
       default:
-        if (last?.to === null) Object.assign(last, { to: at, end: "failed", error: (data.error ?? null) as Fault | null });
+        end("failed");
+        step.undoError = fault;
     }
   }
+}
+
+/** A tool may count in whatever numbers it likes. */
+function progressOf(data: Data): StepView["progress"] {
+  const { progress, total, message } = data;
+  return {
+    progress: Number(progress ?? 0),
+    ...(total == null ? {} : { total: Number(total) }),
+    ...(typeof message === "string" ? { message } : {}),
+  };
 }
 
 function begun(event: Happened, at: number, index: number | null): Attempt {
@@ -362,24 +421,6 @@ export function foldTo(ids: readonly string[], events: readonly Happened[], leng
     fold.apply(event);
   }
   return fold;
-}
-
-/** The steps without whose time the execution would have been over sooner. */
-export function criticalPath(fold: Fold, dependsOn: ReadonlyMap<string, readonly string[]>): Set<string> {
-  const path = new Set<string>();
-  let at = latest(fold.steps.filter((it) => it.to !== null && it.tries.length + it.pauses.length > 0));
-  while (at && !path.has(at.id)) {
-    path.add(at.id);
-    const before = (dependsOn.get(at.id) ?? []).map((id) => fold.step(id));
-    at = latest(before.filter((it) => it !== undefined && it.to !== null && it.tries.length + it.pauses.length > 0) as StepView[]);
-  }
-  return path;
-}
-
-function latest(steps: readonly StepView[]): StepView | undefined {
-  let found: StepView | undefined;
-  for (const step of steps) if (!found || (step.to ?? 0) > (found.to ?? 0)) found = step;
-  return found;
 }
 
 export function isOver(step: StepView): boolean {

@@ -1,20 +1,30 @@
 /** All about one step: what it was to do, what it did, and why. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 import { useAsk } from "../api/client";
-import { StepDetail, type Json, type StepDetailResult } from "../api/generated";
+import { StepDetail, type Json, type StepDetailResult, type StepState } from "../api/generated";
+import { print } from "../api/json";
 import { Fault, hasSomething } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { JsonView, omitted } from "../ui/json";
+import { plain } from "../ui/plain";
 import { Pill, WORD } from "../ui/state";
 import { clock, span } from "../ui/time";
+import { Words } from "../ui/words";
 import type { Asking } from "./actions";
 import type { StepView } from "./fold";
+import { ItemList } from "./item-list";
+import { itemsIn } from "./items";
 import type { Step, Story } from "./story";
 
-type Detail = NonNullable<NonNullable<StepDetailResult["execution"]>["step"]>;
+export type Detail = NonNullable<NonNullable<StepDetailResult["execution"]>["step"]>;
+
+/** How many items are shown at first, and how many more each time somebody asks. */
+const ITEMS = 100;
+/** How long a loop that runs is left alone between two questions about it, in milliseconds. */
+const PAUSE = 500;
 
 interface Props {
   story: Story;
@@ -31,21 +41,38 @@ export function Inspector({ story, step, view, isPast, now, onAsk, onSelect, onC
   const id = story.about.executionId;
   // The whole values come from the server, and only the events' short ones from the log.
   const wantsDetail = !isPast && view.state !== "PENDING";
-  const asked = useAsk(StepDetail, wantsDetail ? { id, stepId: step.stepId } : null);
-  const mark = `${view.state} ${view.attempts} ${view.items?.done ?? 0}`;
-  const [known, setKnown] = useState(mark);
+  const [items, setItems] = useState<{ first: number; states: StepState[] | null }>({ first: ITEMS, states: null });
+  const asked = useAsk(StepDetail, wantsDetail ? { id, stepId: step.stepId, items: items.first, states: items.states } : null);
+  const mark = `${view.state} ${view.attempts} ${view.items ? Object.values(view.items.counts).join(" ") : ""} ${view.tries.filter((it) => it.isUndo).length} ${view.undoError?.message ?? ""}`;
+  const latest = useRef({ mark, asked: mark, timer: 0 });
+  latest.current.mark = mark;
   useEffect(() => {
-    if (mark === known) return;
-    setKnown(mark);
-    asked.refresh();
-  }, [mark, known, asked]);
+    const now = latest.current;
+    if (now.mark === now.asked || now.timer) return;
+    // The items of a loop may change hundreds of times a second: what is asked for must have time to come.
+    const ask = () => {
+      now.timer = 0;
+      now.asked = now.mark;
+      asked.refresh();
+    };
+    now.timer = setTimeout(ask, view.items ? PAUSE : 0) as unknown as number;
+  }, [mark]);
+  useEffect(() => () => clearTimeout(latest.current.timer), []);
   const found = asked.data?.execution?.step;
   const detail = wantsDetail && found?.stepId === step.stepId ? found : null;
   const resolved = detail ? (detail.resolvedParameters ?? undefined) : view.parameters;
   const output = detail ? (detail.state === "SUCCEEDED" || hasSomething(detail.output) ? detail.output : undefined) : view.output;
   const time = view.from === null ? null : (view.to ?? now) - view.from;
   return (
-    <aside class="inspector" aria-label={`Step ${step.stepId}`}>
+    <aside
+      class="inspector"
+      aria-label={`Step ${step.stepId}`}
+      onKeyDown={(event) => {
+        if (event.key !== "Escape") return;
+        event.stopPropagation();
+        onClose();
+      }}
+    >
       <header class="inspector-head">
         <div class="inspector-title">
           <h2 class="cut">{step.stepId}</h2>
@@ -55,6 +82,7 @@ export function Inspector({ story, step, view, isPast, now, onAsk, onSelect, onC
         </div>
         <p class="facts">
           <Pill state={view.state} />
+          {view.undoError && <span class="tag tone-bad">not undone</span>}
           <ToolName step={step} />
           {time !== null && <span>{span(time)}</span>}
           {view.attempts > 1 && <span>{view.attempts} attempts</span>}
@@ -68,10 +96,15 @@ export function Inspector({ story, step, view, isPast, now, onAsk, onSelect, onC
             <Fault code={view.error.code} message={detail?.error?.message ?? view.error.message} note={view.error.retryable ? "another try can help" : ""} />
           </Section>
         )}
+        {view.undoError && (
+          <Section title="Could not be undone">
+            <Fault code={view.undoError.code} message={detail?.compensation?.error?.message ?? view.undoError.message} />
+          </Section>
+        )}
         <Why view={view} />
         {(detail?.warnings ?? view.warnings).map((it) => (
           <p class="warning" key={it}>
-            {it}
+            <Words text={it} />
           </p>
         ))}
         {(view.child ?? detail?.childExecutionId) && (
@@ -87,13 +120,20 @@ export function Inspector({ story, step, view, isPast, now, onAsk, onSelect, onC
             <Whole value={output} label={`output of ${step.stepId}`} />
           </Section>
         )}
-        {detail?.items && detail.items.length > 0 && <Items detail={detail} />}
+        {detail && (detail.itemTally?.total ?? 0) > 0 && (
+          <ItemList
+            detail={detail}
+            states={items.states}
+            onStates={(states) => setItems({ first: ITEMS, states })}
+            onMore={() => setItems((old) => ({ ...old, first: Math.min(10_000, old.first + 5 * ITEMS) }))}
+            onAsk={isPast || story.live.isOver ? null : onAsk}
+          />
+        )}
         {view.tries.length > 0 && <Attempts view={view} now={now} node={story.fold.node} />}
         {detail?.compensation && (
           <Section title="Undone by">
             <Pill state={detail.compensation.state} />
             <JsonView value={detail.compensation.resolvedParameters} label="compensation's parameters" open={1} />
-            {detail.compensation.error && <Fault {...detail.compensation.error} />}
           </Section>
         )}
         <Rules step={step} onSelect={onSelect} />
@@ -135,7 +175,7 @@ function Whole({ value, label }: { value: Json | undefined; label: string }) {
 
 /** The parameters as they were written, and with their templates filled in. */
 function Parameters({ written, resolved }: { written: Json; resolved: Json | undefined }) {
-  const isSame = resolved === undefined || JSON.stringify(written) === JSON.stringify(resolved);
+  const isSame = resolved === undefined || print(written) === print(resolved);
   const [isResolved, setResolved] = useState(true);
   if (!hasSomething(written) && !hasSomething(resolved)) return null;
   return (
@@ -162,6 +202,16 @@ function Why({ view }: { view: StepView }) {
     execution_failed: "The execution failed before it began.",
     dry_run: "Nothing is called in a dry run.",
   };
+  const asked = asksOf(view);
+  if (view.items && asked) {
+    const n = itemsIn(view.items, "WAITING").toLocaleString("en");
+    const what = asked.kind === "signal" ? `the signal “${plain(asked.name ?? "")}”` : asked.kind === "decision" ? "a person to say whether to try again" : "a person to agree";
+    return (
+      <p class="why">
+        {n} of its {view.items.total.toLocaleString("en")} items wait for {what}.
+      </p>
+    );
+  }
   if (view.state === "SKIPPED") return <p class="why">{reasons[view.skipReason ?? ""] ?? view.skipReason}</p>;
   if (view.state === "WAITING" && view.waitsFor === "approval") return <p class="why">It waits for a person to agree.</p>;
   if (view.state === "WAITING" && view.waitsFor === "decision") return <p class="why">It failed, and waits for a person to say whether to try again.</p>;
@@ -170,26 +220,36 @@ function Why({ view }: { view: StepView }) {
   return null;
 }
 
+/** What a step asks somebody for; a loop, what the first of its items does. */
+function asksOf(view: StepView): { kind: string; name: string | null } | null {
+  if (view.waitsFor) return { kind: view.waitsFor, name: view.waitName };
+  if (!view.items || itemsIn(view.items, "WAITING") === 0) return null;
+  for (const it of view.items.each.values()) if (it.state === "WAITING") return { kind: it.waitsFor ?? "", name: it.waitName };
+  return null;
+}
+
 function StepActions({ story, view, isPast, onAsk }: { story: Story; view: StepView; isPast: boolean; onAsk: (it: Asking) => void }) {
   if (isPast) return null;
   const isOver = story.live.isOver;
-  const waits = !isOver && (view.waitsFor === "approval" || view.waitsFor === "decision");
+  const asked = isOver ? null : asksOf(view);
+  const all = asked && view.items ? " all that wait" : "";
   return (
     <div class="buttons">
-      {waits && (
+      {asked && (asked.kind === "approval" || asked.kind === "decision") && (
         <>
           <button type="button" class="primary" onClick={() => onAsk({ kind: "approve", step: view.id })}>
             <Icon name="check" />
-            {view.waitsFor === "decision" ? "Try again" : "Approve"}
+            {asked.kind === "decision" ? "Try again" : "Approve"}
+            {all}
           </button>
           <button type="button" class="danger" onClick={() => onAsk({ kind: "reject", step: view.id })}>
             <Icon name="close" />
-            Reject
+            Reject{all}
           </button>
         </>
       )}
-      {!isOver && view.waitsFor === "signal" && (
-        <button type="button" class="primary" onClick={() => onAsk({ kind: "signal", name: view.waitName ?? "" })}>
+      {asked?.kind === "signal" && (
+        <button type="button" class="primary" onClick={() => onAsk({ kind: "signal", name: asked.name ?? "" })}>
           <Icon name="signal" />
           Signal
         </button>
@@ -201,30 +261,6 @@ function StepActions({ story, view, isPast, onAsk }: { story: Story; view: StepV
         </button>
       )}
     </div>
-  );
-}
-
-function Items({ detail }: { detail: Detail }) {
-  const tally = detail.itemTally;
-  return (
-    <Section title={`Items (${tally?.total ?? detail.items.length})`}>
-      <ul class="items">
-        {detail.items.map((it) => (
-          <li key={it.index}>
-            <details>
-              <summary>
-                <span class="count">{it.index}</span>
-                <Pill state={it.state} />
-                {it.durationMs !== null && <span class="faint">{span(it.durationMs)}</span>}
-              </summary>
-              <JsonView value={it.resolvedParameters} label={`parameters of item ${it.index}`} open={1} />
-              {it.error ? <Fault code={it.error.code} message={it.error.message} /> : <JsonView value={it.output} label={`output of item ${it.index}`} open={1} />}
-            </details>
-          </li>
-        ))}
-      </ul>
-      {tally && tally.total > detail.items.length && <p class="faint">The first {detail.items.length} are shown.</p>}
-    </Section>
   );
 }
 

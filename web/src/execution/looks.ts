@@ -2,15 +2,16 @@
 
 import type { Look } from "../graph/canvas";
 import { span } from "../ui/time";
-import { TONE } from "../ui/state";
+import { TONE, WORD } from "../ui/state";
 import type { Fold, StepView } from "./fold";
+import { itemsIn, itemsOver } from "./items";
 import type { Step } from "./story";
 
 export function looksOf(steps: readonly Step[], fold: Fold | null, now: number): Look[] {
   return steps.map((step) => {
     const view = fold?.step(step.stepId);
     return {
-      tone: view ? TONE[view.state] : "idle",
+      tone: view ? toneOf(view) : "idle",
       title: step.stepId,
       subtitle: step.plan ? "another plan" : step.toolName === step.stepId ? "" : step.toolName,
       note: noteOf(step, view, now),
@@ -20,12 +21,26 @@ export function looksOf(steps: readonly Step[], fold: Fold | null, now: number):
   });
 }
 
+/** What could not be undone ended badly, however well it began. */
+export function toneOf(view: StepView): string {
+  return view.undoError ? "bad" : TONE[view.state];
+}
+
+/** The state of a step in words. */
+export function wordOf(view: StepView): string {
+  return view.undoError ? `${WORD[view.state]}, not undone` : WORD[view.state];
+}
+
 function noteOf(step: Step, view: StepView | undefined, now: number): string {
   if (!view || view.state === "PENDING") {
     if (step.requiresApproval) return "asks first";
     return step.forEach ? "for each" : "";
   }
-  if (view.items && view.to === null) return `${view.items.done + view.items.failed}/${view.items.total}`;
+  if (view.undoError) return "not undone";
+  if (view.items && view.to === null) {
+    const waiting = itemsIn(view.items, "WAITING");
+    return `${itemsOver(view.items)}/${view.items.total}${waiting > 0 ? `, ${waiting} wait` : ""}`;
+  }
   if (view.state === "WAITING") return view.waitName ?? view.waitsFor ?? "";
   if (view.state === "SKIPPED") return "";
   if (view.isReused) return "reused";

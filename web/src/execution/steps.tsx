@@ -3,13 +3,20 @@
 import { useMemo } from "preact/hooks";
 
 import { useParam } from "../router";
-import { Dot, TONE, WORD } from "../ui/state";
+import { Dot } from "../ui/state";
+import { plain } from "../ui/plain";
 import { span } from "../ui/time";
 import { Virtual } from "../ui/virtual";
-import type { Fold } from "./fold";
+import type { Fold, StepView } from "./fold";
+import { toneOf, wordOf } from "./looks";
 import type { Story } from "./story";
 
 const ROW = 34;
+
+function errorOf(view: StepView): string {
+  const error = view.undoError ?? (view.state === "SUCCEEDED" ? null : view.error);
+  return error?.message.slice(0, 200) ?? "";
+}
 
 interface Props {
   story: Story;
@@ -25,7 +32,7 @@ export function Steps({ story, fold, now, selected, onSelect }: Props) {
   const rows = useMemo(
     () =>
       fold.steps.filter((it) => {
-        const text = `${it.id} ${story.stepOf.get(it.id)?.toolName} ${WORD[it.state]} ${it.error?.code ?? ""}`.toLowerCase();
+        const text = `${it.id} ${story.stepOf.get(it.id)?.toolName} ${wordOf(it)} ${it.error?.code ?? ""}`.toLowerCase();
         return words.every((word) => text.includes(word));
       }),
     [fold, fold.length, filter],
@@ -52,8 +59,8 @@ export function Steps({ story, fold, now, selected, onSelect }: Props) {
               <Dot state={it.state} />
               <span class="step-name cut">{it.id}</span>
               <span class="step-tool cut mono faint">{story.stepOf.get(it.id)?.plan ?? story.stepOf.get(it.id)?.toolName}</span>
-              <span class={`step-word text-${TONE[it.state]}`}>{WORD[it.state]}</span>
-              <span class="step-error cut faint">{it.error && it.state !== "SUCCEEDED" ? it.error.message.slice(0, 200) : ""}</span>
+              <span class={`step-word text-${toneOf(it)}`}>{wordOf(it)}</span>
+              <span class="step-error cut faint">{plain(errorOf(it))}</span>
               <span class="step-time faint">{it.from === null ? "" : span((it.to ?? now) - it.from)}</span>
             </button>
           </div>

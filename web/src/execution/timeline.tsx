@@ -2,14 +2,16 @@
 
 import { useMemo } from "preact/hooks";
 
-import { Dot, TONE, WORD } from "../ui/state";
+import { Dot, TONE } from "../ui/state";
 import { span } from "../ui/time";
 import { Virtual } from "../ui/virtual";
-import { criticalPath, type Fold, type StepView } from "./fold";
+import type { Attempt, Fold, StepView } from "./fold";
+import { wordOf } from "./looks";
+import { criticalPath } from "./paths";
 import type { Story } from "./story";
 
 const ROW = 30;
-/** The most bars that one row has: a loop may have thousands of calls. */
+/** The most calls that have a bar each: a loop may have thousands. */
 const BARS = 200;
 
 interface Props {
@@ -83,7 +85,7 @@ function Row({ step, percent, end, isCritical, isSelected, onSelect }: RowProps)
           <span class="cut">{step.id}</span>
           {step.attempts > 1 && <span class="count">{step.attempts}×</span>}
           <span class="unseen">
-            {WORD[step.state]}
+            {wordOf(step)}
             {time && `, ${time}`}
             {isCritical && ", on the critical path"}
           </span>
@@ -91,9 +93,9 @@ function Row({ step, percent, end, isCritical, isSelected, onSelect }: RowProps)
         <span class="timeline-bars" aria-hidden="true">
           {step.pauses.map((it, at) => bar(it.from, it.to, "pause", `waits: ${it.kind}`, `p${at}`))}
           {step.items && step.from !== null && bar(step.from, step.to, "group", `${step.items.total} items`, "g")}
-          {step.tries.slice(-BARS).map((it, at) =>
-            bar(it.from, it.to, toneOf(it.end, it.isUndo), `${it.isUndo ? "undoes" : `attempt ${it.number}`}: ${it.end}, ${span((it.to ?? end) - it.from)}`, `t${at}`),
-          )}
+          {step.tries.length <= BARS
+            ? step.tries.map((it, at) => bar(it.from, it.to, toneOf(it), titleOf(it, end), `t${at}`))
+            : merged(step.tries, end, percent).map((it, at) => bar(it.from, it.to, it.tone, it.count === 1 ? "a call" : `${it.count} calls`, `m${at}`))}
           <span class="bar-time faint" style={barTime(percent(step.from ?? end), percent(step.to ?? end))}>
             {time}
           </span>
@@ -109,8 +111,43 @@ function barTime(left: number, right: number): Record<string, string> {
   return left > 14 ? { right: `calc(${100 - left}% + 6px)` } : { right: "6px" };
 }
 
-function toneOf(end: string, isUndo: boolean): string {
-  if (isUndo) return "undone";
-  const tones: Record<string, string> = { running: "running", succeeded: TONE.SUCCEEDED, failed: TONE.FAILED, interrupted: "retrying", cancelled: "stopped" };
-  return tones[end] ?? "idle";
+const TONES: Record<Attempt["end"], string> = { running: "running", succeeded: TONE.SUCCEEDED, failed: TONE.FAILED, interrupted: "retrying", cancelled: "stopped" };
+
+function toneOf(it: Attempt): string {
+  return it.isUndo && it.end !== "failed" ? "undone" : TONES[it.end];
+}
+
+function titleOf(it: Attempt, end: number): string {
+  const what = it.isUndo ? "undoes" : it.index === null ? `attempt ${it.number}` : `item ${it.index}, attempt ${it.number}`;
+  return `${what}: ${it.end}, ${span((it.to ?? end) - it.from)}`;
+}
+
+interface Stretch {
+  from: number;
+  to: number;
+  tone: string;
+  count: number;
+}
+
+/** The least gap between two bars, in percent: what is nearer is one. */
+const GAP = 0.25;
+
+/** Many calls as few bars: those that ended alike and touch are one. What went wrong is drawn last, so that it is seen. */
+function merged(tries: readonly Attempt[], end: number, percent: (at: number) => number): Stretch[] {
+  const open = new Map<string, Stretch>();
+  const found: Stretch[] = [];
+  for (const it of [...tries].sort((a, b) => a.from - b.from)) {
+    const tone = toneOf(it);
+    const to = it.to ?? end;
+    const last = open.get(tone);
+    if (last && percent(it.from) - percent(last.to) < GAP) {
+      last.to = Math.max(last.to, to);
+      last.count += 1;
+    } else {
+      const next = { from: it.from, to, tone, count: 1 };
+      open.set(tone, next);
+      found.push(next);
+    }
+  }
+  return found.sort((a, b) => Number(a.tone === "bad") - Number(b.tone === "bad"));
 }

@@ -48,6 +48,10 @@ const MOST_ZOOM = 2.5;
 /** From here on nodes have words, and from there on all of them. */
 const TITLES = 0.34;
 const DETAILS = 0.55;
+/** What a large picture begins with. */
+const START = 0.7;
+/** From here on what has no words has a shape. */
+const SHAPED = 0.12;
 const TONES = ["idle", "running", "retrying", "waiting", "good", "bad", "skipped", "stopped", "undone", "action", "tool"];
 
 type Colours = Record<string, string>;
@@ -167,6 +171,27 @@ export class GraphCanvas {
     const room = Math.min(32, width / 12);
     const zoom = Math.min(1.1, (width - 2 * room) / this.width, (height - 2 * room) / this.height);
     this.move({ zoom, x: (width - this.width * zoom) / 2, y: (height - this.height * zoom) / 2 });
+  }
+
+  /**
+   * Shows all of it where its words can be read then; otherwise so much that they can, with a node of interest in the
+   * middle, or with one that nothing leads to at the beginning.
+   */
+  begin(at: number): void {
+    this.fit();
+    if (this.view.zoom >= DETAILS || this.#size.width === 0) return;
+    const root = this.nodes.findIndex((_, it) => !this.edges.some((edge) => edge.to === it));
+    const node = this.nodes[at] ?? this.nodes[Math.max(0, root)];
+    if (!node) return;
+    const { width, height } = this.#size;
+    const zoom = Math.max(START, Math.min(0.9, (this.leadsRight ? height / this.height : width / this.width) * 0.96));
+    const middle = { x: width / 2 - (node.x + node.width / 2) * zoom, y: height / 2 - (node.y + node.height / 2) * zoom };
+    const room = 24;
+    const start = this.leadsRight ? { ...middle, x: room - node.x * zoom } : { ...middle, y: room - node.y * zoom };
+    // No empty space is shown beside what there is.
+    const within = (it: number, size: number, whole: number) => (whole * zoom + 2 * room <= size ? (size - whole * zoom) / 2 : Math.min(room, Math.max(size - whole * zoom - room, it)));
+    const { x, y } = at >= 0 ? middle : start;
+    this.move({ zoom, x: within(x, width, this.width), y: within(y, height, this.height) });
   }
 
   /** Brings a node into sight. */
@@ -299,6 +324,20 @@ export class GraphCanvas {
     context.globalAlpha = look.isDimmed ? 0.25 : 1;
     context.fillStyle = this.colour(look.tone);
     context.fillRect(node.x, node.y, node.width, node.height);
+    const shape = look.tone === "idle" ? undefined : this.#shapes.get(look.tone);
+    if (shape && this.view.zoom >= SHAPED) {
+      // A colour alone is not enough to tell what became of a step.
+      const scale = (node.height / 16) * 0.9;
+      context.save();
+      context.translate(node.x + node.width / 2 - 8 * scale, node.y + node.height / 2 - 8 * scale);
+      context.scale(scale, scale);
+      context.lineWidth = 1.8;
+      context.lineCap = "round";
+      context.lineJoin = "round";
+      context.strokeStyle = this.colour("--surface");
+      context.stroke(shape);
+      context.restore();
+    }
     if (at === this.selected) this.#ring(context, node);
     context.globalAlpha = 1;
   }

@@ -6,6 +6,8 @@ import { PlanLayout, type Drawing, type LayoutDirection } from "../api/generated
 /** How much room a step has, with what is between it and the next: along the way, and across. */
 const ALONG = { RIGHT: 256, DOWN: 110 };
 const ACROSS = { RIGHT: 74, DOWN: 220 };
+/** What is narrower is a phone. */
+const NARROW = 600;
 /** Drawings that are kept. */
 const KEPT = 20;
 
@@ -33,6 +35,8 @@ export function directionOf(steps: readonly Step[], width: number, height: numbe
   const widest = Math.max(1, ...sizes);
   const right = Math.min(width / (sizes.length * ALONG.RIGHT), height / (widest * ACROSS.RIGHT));
   const down = Math.min(width / (widest * ACROSS.DOWN), height / (sizes.length * ALONG.DOWN));
+  // On a phone what goes down is followed with a thumb.
+  if (width < NARROW) return right >= 1 ? "RIGHT" : "DOWN";
   return right >= down || right >= 1 ? "RIGHT" : "DOWN";
 }
 

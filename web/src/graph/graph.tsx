@@ -42,7 +42,7 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, notes, l
     graph.current = canvas;
     const size = () => canvas.resize(element.clientWidth, element.clientHeight);
     size();
-    canvas.fit();
+    canvas.begin(ofInterest(looks));
     const observer = new ResizeObserver(() => {
       const wasFitting = isFitting(canvas);
       size();
@@ -137,6 +137,15 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, notes, l
       </p>
     </div>
   );
+}
+
+/** What somebody who comes here wants to see first: what runs or waits, and otherwise what failed. */
+function ofInterest(looks: readonly Look[]): number {
+  for (const tones of [["running", "retrying"], ["waiting"], ["bad"]]) {
+    const at = looks.findIndex((it) => tones.includes(it.tone));
+    if (at >= 0) return at;
+  }
+  return -1;
 }
 
 function isFitting(canvas: GraphCanvas): boolean {

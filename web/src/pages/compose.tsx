@@ -1,30 +1,38 @@
 /** A plan that is made, looked at, changed and run. */
 
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { ApiError, ask, useAsk } from "../api/client";
+import { useCell } from "../api/cell";
+import { returns } from "../api/connection";
 import {
   CreatePlan,
   ExecutePlan,
+  PlanExported,
   PlanOne,
   PlanQuery,
   RevisePlan,
+  RunSavedPlan,
   ToolNames,
   ValidatePlan,
-  type ExecutionMode,
-  type Json,
+  type ExecutionOptions,
   type PlanDrawn,
+  type PlanSummary,
   type Problem,
 } from "../api/generated";
+import type { Fields } from "../api/json";
 import { Graph } from "../graph/graph";
 import { looksOf } from "../execution/looks";
-import { draftText, readDraft } from "../plan/draft";
+import { idsOf, planText, readDraft } from "../plan/draft";
 import { Editor, type Goal } from "../plan/editor";
-import { StepForm, emptyStep, type Draft } from "../plan/step-form";
+import { keepAt, keptAt } from "../plan/kept";
+import { inputsOf, RunBar, RunDialog, type Wanted } from "../plan/run";
+import { StepForm, emptyStep } from "../plan/step-form";
 import { go } from "../router";
 import { Problems, Refused, RefusedPage } from "../ui/fault";
 import { Icon } from "../ui/icons";
-import { Choice, Crumbs, Empty, Loading, useTitle } from "../ui/page";
+import { Crumbs, Empty, Loading, useTitle } from "../ui/page";
+import { Plain, plain } from "../ui/plain";
 
 const EXAMPLE = `{
   "query": "Say hello",
@@ -34,65 +42,131 @@ const EXAMPLE = `{
   ]
 }`;
 
+/** How long the typing must rest before it is checked, in milliseconds. */
+const REST = 250;
+
+/**
+ * The place where plans are made. What is kept becomes a plan with an address of its own: then the address changes,
+ * and everything else stays as it is.
+ */
 export function ComposePage({ from }: { from: string | null }) {
-  const asked = useAsk(PlanOne, from === null ? null : { id: from, direction: "DOWN" });
-  if (from === null) return <Compose known={null} />;
+  const session = useRef({ number: 0, loads: from, is: from });
+  if (session.current.is !== from) session.current = { number: session.current.number + 1, loads: from, is: from };
+  const { number, loads } = session.current;
+  const asked = useAsk(PlanOne, loads === null ? null : { id: loads, direction: "DOWN" });
+  const become = (id: string) => {
+    session.current.is = id;
+    go(`/plans/${id}`, "replace");
+  };
+  if (loads === null) return <Compose key={number} known={null} onBecome={become} />;
   if (asked.error && !asked.data) return <RefusedPage title="Plan" error={asked.error} />;
-  if (asked.data?.plan === null) return <Empty isPage title="There is no such plan">Nothing is known by the id {from}.</Empty>;
-  if (!asked.data?.plan) return <Loading />;
-  return <Compose known={asked.data.plan} />;
+  if (asked.data?.plan === null) return <Empty isPage title="There is no such plan">Nothing is known by the id {loads}.</Empty>;
+  if (!asked.data?.plan || asked.data.plan.planId !== loads) return <Loading />;
+  return <Compose key={number} known={{ plan: asked.data.plan, text: planText(asked.data.exportPlan) }} onBecome={become} />;
 }
 
-function Compose({ known }: { known: PlanDrawn | null }) {
-  const [query, setQuery] = useState("");
-  const [plan, setPlan] = useState<PlanDrawn | null>(known);
-  /** The plan that is stored, as long as nothing was changed. */
-  const [stored, setStored] = useState<PlanDrawn | null>(known);
-  const [text, setText] = useState(() => (known ? draftText(known) : ""));
-  const [written, setWritten] = useState(text);
-  const [problems, setProblems] = useState<readonly Problem[]>(known?.diagnostics ?? []);
+/** A plan as it is stored, and the text that says the same. */
+interface Stored {
+  about: PlanSummary;
+  text: string;
+  plan: PlanDrawn | null;
+  problems: readonly Problem[];
+}
+
+/** What the server said of a text. */
+interface Checked {
+  text: string;
+  problems: readonly Problem[];
+}
+
+interface ComposeProps {
+  known: { plan: PlanDrawn; text: string } | null;
+  onBecome: (id: string) => void;
+}
+
+function Compose({ known, onBecome }: ComposeProps) {
+  const [stored, setStored] = useState<Stored | null>(() => known && { about: known.plan, text: known.text, plan: known.plan, problems: known.plan.diagnostics });
+  const address = stored ? `/plans/${stored.about.planId}` : "/new";
+  const [kept] = useState(() => keptAt(address));
+  const [query, setQuery] = useState(kept?.query ?? "");
+  const [text, setText] = useState(kept?.text ?? known?.text ?? "");
+  const [isBack, setBack] = useState(kept !== null && known !== null && kept.text !== known.text);
+  const [plan, setPlan] = useState<PlanDrawn | null>(known?.plan ?? null);
+  const [checked, setChecked] = useState<Checked | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const [isBusy, setBusy] = useState(false);
   const [selected, setSelected] = useState<string | null>(null);
   const [goal, setGoal] = useState<Goal | null>(null);
-  const isChanged = text !== written;
-  useTitle(known ? `Plan: ${known.query}` : "New plan");
+  const [asking, setAsking] = useState<ExecutionOptions | null>(null);
+  const epoch = useCell(returns);
+  const isChanged = text !== (stored?.text ?? "");
+  useTitle(stored ? `Plan: ${plain(stored.about.query)}` : "New plan");
 
   const asked = useAsk(ToolNames, {});
   const tools = asked.data?.tools ?? [];
-  const steps = useMemo(() => stepsOf(text), [text]);
-  const place = selected === null ? -1 : draftPlace(steps, selected);
+  const draft = useMemo(() => readDraft(text), [text]);
+  const steps = "steps" in draft ? draft.steps : null;
+  /** The steps when they could be read last: while something is written they often cannot. */
+  const readable = useRef<readonly Fields[]>([]);
+  if (steps) readable.current = steps;
+  const ids = useMemo(() => (steps ? idsOf(steps) : []), [steps]);
+  const place = selected === null ? -1 : ids.indexOf(selected);
   /** Writes the steps anew, and leaves the rest of the text as it is. */
-  const write = (next: Draft[]) => {
-    const draft = text.trim() === "" ? {} : (JSON.parse(text) as Json);
-    const rest = draft !== null && typeof draft === "object" && !Array.isArray(draft) ? draft : {};
-    setText(JSON.stringify({ ...rest, tools: next }, null, 2));
-  };
+  const write = (next: Fields[]) => setText(planText({ ...("whole" in draft ? draft.whole : {}), tools: next }));
 
-  const check = useMemo(() => ({ text, isChanged }), [text, isChanged]);
+  const waits = useRef<(() => void) | null>(null);
   useEffect(() => {
-    if (!check.isChanged || check.text.trim() === "") return;
-    const read = readDraft(check.text);
-    if ("problem" in read) {
-      setProblems([read.problem]);
+    // What was typed outlives the page, but not its being kept.
+    const keep = () => {
+      clearTimeout(timer);
+      waits.current = null;
+      keepAt(address, isChanged || (!stored && query !== "") ? { query, text } : null);
+    };
+    const timer = setTimeout(keep, REST);
+    waits.current = keep;
+    return () => clearTimeout(timer);
+  }, [address, query, text, isChanged, stored]);
+  useEffect(() => {
+    const flush = () => waits.current?.();
+    addEventListener("pagehide", flush);
+    return () => {
+      removeEventListener("pagehide", flush);
+      flush();
+    };
+  }, []);
+
+  useEffect(() => {
+    setError(null);
+    if (text.trim() === "") return;
+    if (stored && text === stored.text) {
+      setChecked({ text, problems: stored.problems });
+      if (stored.plan) setPlan(stored.plan);
+      return;
+    }
+    if ("problems" in draft) {
+      setChecked({ text, problems: draft.problems });
       return;
     }
     const gone = new AbortController();
     const timer = setTimeout(() => {
-      ask(ValidatePlan, { input: read.input, direction: "DOWN" }, gone.signal).then(
+      ask(ValidatePlan, { input: draft.input, direction: "DOWN" }, gone.signal).then(
         ({ validatePlan }) => {
-          setProblems(validatePlan.diagnostics);
+          setChecked({ text, problems: validatePlan.diagnostics });
           if (validatePlan.plan) setPlan(validatePlan.plan);
-          setError(null);
         },
-        (error: ApiError) => gone.signal.aborted || setError(error),
+        (error: ApiError) => {
+          if (gone.signal.aborted) return;
+          // What cannot be asked now is asked again when the server is back; what it does not even read is wrong.
+          if (error.code === "UNREACHABLE") setError(error);
+          else setChecked({ text, problems: [{ severity: "ERROR", code: error.code, path: "", message: error.message, help: null }] });
+        },
       );
-    }, 250);
+    }, REST);
     return () => {
       gone.abort();
       clearTimeout(timer);
     };
-  }, [check]);
+  }, [text, stored, draft, epoch]);
 
   const doing = async (it: () => Promise<void>) => {
     setBusy(true);
@@ -105,64 +179,89 @@ function Compose({ known }: { known: PlanDrawn | null }) {
       setBusy(false);
     }
   };
-  const take = (made: PlanDrawn) => {
-    const draft = draftText(made);
-    setPlan(made);
-    setStored(made);
-    setText(draft);
-    setWritten(draft);
-    setProblems(made.diagnostics);
+  /** Says that the text is what is stored, under an address of its own. */
+  const take = (it: Stored) => {
+    keepAt(address, null);
+    waits.current = null;
+    setStored(it);
+    setText(it.text);
+    setBack(false);
+    onBecome(it.about.planId);
   };
   const planIt = () =>
     doing(async () => {
-      const { createPlanWithRequestId } = await ask(PlanQuery, { query, direction: "DOWN" });
-      take(createPlanWithRequestId);
+      const { createPlanWithRequestId: made } = await ask(PlanQuery, { query, direction: "DOWN" });
+      const { exportPlan } = await ask(PlanExported, { id: made.planId });
+      setPlan(made);
       setSelected(null);
+      take({ about: made, text: planText(exportPlan), plan: made, problems: made.diagnostics });
     });
-  const begin = (example: string) => {
-    setText(example);
-    setWritten("");
-    setStored(null);
-  };
   /** Keeps what was written as a plan of its own or the next version, and gives its id. */
   const keep = async (): Promise<string> => {
-    if (stored && !isChanged) return stored.planId;
-    const read = readDraft(text);
-    if ("problem" in read) throw new ApiError(read.problem.message, "INVALID_PLAN");
-    const { input } = read;
-    const base = stored ?? known;
-    const kept = base ? (await ask(RevisePlan, { id: base.planId, input })).revisePlan : (await ask(CreatePlan, { input })).createPlan;
-    setProblems(kept.diagnostics);
-    if (!kept.plan) throw new ApiError("the plan has errors: see the diagnostics", "INVALID_PLAN");
-    return kept.plan.planId;
+    if (stored && !isChanged) return stored.about.planId;
+    if ("problems" in draft) throw new ApiError(draft.problems[0]?.message ?? "this is no plan", "INVALID_PLAN");
+    const { input } = draft;
+    const it = stored ? (await ask(RevisePlan, { id: stored.about.planId, input })).revisePlan : (await ask(CreatePlan, { input })).createPlan;
+    if (!it.plan) {
+      setChecked({ text, problems: it.diagnostics });
+      throw new ApiError("the plan has errors: see the diagnostics", "INVALID_PLAN");
+    }
+    take({ about: it.plan, text, plan: checked?.text === text ? plan : null, problems: it.diagnostics });
+    return it.plan.planId;
   };
-  const errors = problems.filter((it) => it.severity === "ERROR").length;
+  const run = async ({ options, saved }: Wanted) => {
+    const id = await keep();
+    const { input, ...rest } = options;
+    const { executionId } = saved
+      ? (await ask(RunSavedPlan, { name: saved, input: input ?? null, options: rest })).runSavedPlan
+      : (await ask(ExecutePlan, { id, options })).executePlan;
+    go(`/executions/${executionId}`);
+  };
+  const isCurrent = checked?.text === text;
+  const problems = checked?.problems ?? [];
+  const errors = isCurrent || "problems" in draft ? problems.filter((it) => it.severity === "ERROR").length : 0;
   const looks = useMemo(() => (plan ? looksOf(plan.tools, null, 0) : []), [plan]);
   const pick = (name: string | null) => {
     setSelected(name);
-    const at = name === null ? -1 : draftPlace(steps, name);
+    const at = name === null ? -1 : ids.indexOf(name);
     if (at >= 0) setGoal({ path: `tools[${at}]`, count: (goal?.count ?? 0) + 1, isWanted: false });
   };
   return (
     <div class="page compose">
       <header class="head">
-        {known && <Crumbs trail={[["Requests", "/"], [known.requestId, `/requests/${known.requestId}`]]} here={known.planId} />}
+        {stored && <Crumbs trail={[["Requests", "/"], [stored.about.requestId, `/requests/${stored.about.requestId}`]]} here={stored.about.planId} />}
         <div class="head-line">
           <h1 class="cut" tabIndex={-1}>
-            {known ? known.query : "New plan"}
+            {stored ? <Plain text={stored.about.query} /> : "New plan"}
           </h1>
-          {text !== "" && <RunBar isBusy={isBusy} hasErrors={errors > 0} onRun={(options) => doing(async () => {
-            const id = await keep();
-            const { executePlan } = await ask(ExecutePlan, { id, options });
-            go(`/executions/${executePlan.executionId}`);
-          })} onKeep={isChanged || !stored ? () => doing(async () => go(`/plans/${await keep()}`)) : null} />}
+          {text !== "" && (
+            <RunBar
+              isBusy={isBusy}
+              hasErrors={errors > 0}
+              onRun={(it) => (inputsOf(steps ?? []).length > 0 ? setAsking(it) : void doing(() => run({ options: it, saved: null })))}
+              onMore={setAsking}
+              onKeep={isChanged ? () => void doing(async () => void (await keep())) : null}
+            />
+          )}
         </div>
-        {known ? (
+        {stored ? (
           <p class="facts">
-            <span>version {known.version}</span>
-            <span>{known.tools.length} steps</span>
-            <span>by {known.planner}</span>
+            <span>version {stored.about.version}</span>
+            <span>{steps?.length ?? plan?.tools.length ?? 0} steps</span>
+            <span>by {stored.about.planner}</span>
             {isChanged && <span class="tag">changed: it will be the next version</span>}
+            {isBack && isChanged && (
+              <button
+                type="button"
+                class="link"
+                onClick={() => {
+                  setText(stored.text);
+                  setBack(false);
+                }}
+              >
+                Drop what was typed before
+              </button>
+            )}
           </p>
         ) : (
           <form
@@ -183,7 +282,7 @@ function Compose({ known }: { known: PlanDrawn | null }) {
               value={query}
               onInput={(event) => setQuery(event.currentTarget.value)}
               onKeyDown={(event) => {
-                if (event.key !== "Enter" || event.shiftKey) return;
+                if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
                 event.preventDefault();
                 event.currentTarget.form?.requestSubmit();
               }}
@@ -195,10 +294,10 @@ function Compose({ known }: { known: PlanDrawn | null }) {
         )}
       </header>
       {error && <Refused error={error} />}
-      {text === "" ? (
+      {text === "" && !stored ? (
         <Empty title="Say it, or write it">
           <p>
-            Type what is to be done, and see which tools it takes. Or <button type="button" class="link" onClick={() => begin(EXAMPLE)}>write the plan as JSON</button>.
+            Type what is to be done, and see which tools it takes. Or <button type="button" class="link" onClick={() => setText(EXAMPLE)}>write the plan as JSON</button>.
           </p>
         </Empty>
       ) : (
@@ -229,9 +328,9 @@ function Compose({ known }: { known: PlanDrawn | null }) {
                   onChange={(event) => {
                     const tool = tools.find((it) => it.qualifiedName === event.currentTarget.value);
                     if (!tool) return;
-                    const step = emptyStep(tool, new Set(steps.map(idOf)));
+                    const step = emptyStep(tool, new Set(ids));
                     write([...steps, step]);
-                    setSelected(idOf(step));
+                    setSelected(String(step.id));
                   }}
                 >
                   <option value="">Add a step…</option>
@@ -250,7 +349,7 @@ function Compose({ known }: { known: PlanDrawn | null }) {
                 step={steps[place]}
                 name={selected}
                 tools={tools}
-                others={steps.map(idOf).filter((it) => it !== selected)}
+                others={ids.filter((it) => it !== selected)}
                 onStep={(step) => write(steps.with(place, step))}
                 onRemove={() => {
                   write(steps.toSpliced(place, 1));
@@ -259,65 +358,28 @@ function Compose({ known }: { known: PlanDrawn | null }) {
                 onClose={() => setSelected(null)}
               />
             )}
-            <Editor text={text} onText={setText} problems={problems} goal={goal} />
+            <Editor text={text} onText={setText} problems={problems} goal={goal} steps={readable.current} tools={tools} />
             <div class="compose-problems" aria-live="polite">
-              {problems.length === 0 ? (
+              {problems.length > 0 && <Problems problems={problems} onGo={(path) => setGoal({ path, count: (goal?.count ?? 0) + 1, isWanted: true })} />}
+              {!isCurrent && problems.length === 0 && <p class="faint">{error ? "It could not be checked." : "It is being checked…"}</p>}
+              {isCurrent && problems.length === 0 && (
                 <p class="fine">
                   <Icon name="check" /> Nothing is wrong with it.
                 </p>
-              ) : (
-                <Problems problems={problems} onGo={(path) => setGoal({ path, count: (goal?.count ?? 0) + 1, isWanted: true })} />
               )}
             </div>
           </div>
         </div>
       )}
-    </div>
-  );
-}
-
-/** The steps of a text, if it is a plan. */
-function stepsOf(text: string): Draft[] | null {
-  const read = readDraft(text);
-  return "problem" in read ? null : (read.input.tools as unknown as Draft[]);
-}
-
-/** What a step is called, as far as the text says. */
-function idOf(step: Draft): string {
-  return String(step.id ?? step.name ?? step.toolName ?? "");
-}
-
-/** Returns which entry of `tools` a step is. */
-function draftPlace(steps: readonly Draft[] | null, step: string): number {
-  return steps ? steps.findIndex((it) => idOf(it) === step) : -1;
-}
-
-interface RunProps {
-  isBusy: boolean;
-  hasErrors: boolean;
-  onRun: (options: { mode: ExecutionMode; dryRun: boolean; input: Json | null }) => void;
-  onKeep: (() => void) | null;
-}
-
-function RunBar({ isBusy, hasErrors, onRun, onKeep }: RunProps) {
-  const [mode, setMode] = useState<ExecutionMode>("PARALLEL");
-  const [isDry, setDry] = useState(false);
-  return (
-    <div class="buttons">
-      <label class="check">
-        <input type="checkbox" checked={isDry} onChange={(event) => setDry(event.currentTarget.checked)} />
-        Dry run
-      </label>
-      <Choice label="Mode" value={mode} options={[["PARALLEL", "Parallel"], ["SEQUENTIAL", "One by one"]]} onChange={(it) => setMode(it as ExecutionMode)} />
-      {onKeep && (
-        <button type="button" disabled={isBusy || hasErrors} onClick={onKeep}>
-          Keep
-        </button>
+      {asking && (
+        <RunDialog
+          planId={stored && !isChanged ? stored.about.planId : null}
+          inputs={inputsOf(steps ?? [])}
+          start={asking}
+          onRun={run}
+          onClose={() => setAsking(null)}
+        />
       )}
-      <button type="button" class="primary" disabled={isBusy || hasErrors} onClick={() => onRun({ mode, dryRun: isDry, input: null })}>
-        <Icon name="play" />
-        Run
-      </button>
     </div>
   );
 }

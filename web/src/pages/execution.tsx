@@ -1,6 +1,6 @@
 /** One execution: its graph, its times, its log, and each of its steps. */
 
-import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { ApiError, useAsk } from "../api/client";
 import { useCell } from "../api/cell";
@@ -16,9 +16,12 @@ import { Story } from "../execution/story";
 import { Timeline } from "../execution/timeline";
 import { Graph } from "../graph/graph";
 import { setParams, useParam } from "../router";
-import { Fault, Refused, RefusedPage, Ticked } from "../ui/fault";
+import { Fault, Refused, RefusedPage } from "../ui/fault";
 import { JsonView } from "../ui/json";
-import { Crumbs, Empty, Loading, Tabs, useTitle } from "../ui/page";
+import { back } from "../ui/dialog";
+import { Crumbs, Empty, isNarrow, Loading, Tabs, useTitle } from "../ui/page";
+import { Plain, plain } from "../ui/plain";
+import { Words } from "../ui/words";
 import { Meter, Pill, WORD } from "../ui/state";
 import { ago, took, useNow } from "../ui/time";
 
@@ -47,7 +50,14 @@ export function ExecutionPage({ id }: { id: string }) {
 
 const VIEWS = ["graph", "timeline", "steps", "events", "results"] as const;
 
+/** What the history says of a step that covers everything. */
+const SHEET = "sheet";
+
 function Told({ story }: { story: Story }) {
+  useState(() => {
+    const at = Number(new URLSearchParams(location.search).get("at"));
+    if (Number.isInteger(at) && at > 0 && at < story.lastSeq) story.scrub.set(at);
+  });
   useCell(story.version);
   const failure = useCell(story.failure);
   const drawn = useCell(story.drawn);
@@ -61,13 +71,34 @@ function Told({ story }: { story: Story }) {
   const isRunning = !live.isOver;
   const now = useNow(live.count("RUNNING") > 0 ? 200 : 1_000, isRunning);
   const time = scrub === null ? now : fold.at;
-  useTitle(`${WORD[live.state]} – ${story.about.request?.query ?? story.about.executionId}`);
+  useTitle(`${WORD[live.state]} – ${plain(story.about.request?.query ?? story.about.executionId)}`);
   const steps = story.about.plan.tools;
   // Times of running steps need not be drawn anew at every frame.
   const second = Math.floor(time / 200);
   const looks = useMemo(() => looksOf(steps, fold, time), [steps, fold, fold.length, second]);
-  const select = useCallback((name: string | null) => setSelected(name ?? ""), []);
+  const opener = useRef<HTMLElement | null>(null);
+  const select = useCallback((name: string | null) => {
+    const wasOpen = new URLSearchParams(location.search).get("step") !== null;
+    if (name !== null) {
+      if (!wasOpen) opener.current = document.activeElement as HTMLElement | null;
+      // On a phone a step covers everything: the way back from it is the way back.
+      if (!wasOpen && isNarrow()) setParams({ step: name }, "push", SHEET);
+      else setSelected(name);
+      return;
+    }
+    if (history.state === SHEET) history.back();
+    else setSelected("");
+    back(opener.current);
+  }, []);
   const moveTo = useCallback((seq: number | null) => story.scrub.set(seq), [story]);
+  // The moment is in the address, once the slider rests: browsers do not let it change at every step.
+  const isMoved = useRef(false);
+  useEffect(() => {
+    if (!isMoved.current && scrub === null) return;
+    isMoved.current = true;
+    const timer = setTimeout(() => setParams({ at: scrub === null ? "" : String(scrub) }), 300);
+    return () => clearTimeout(timer);
+  }, [scrub]);
   const step = story.stepOf.get(selected);
   const state = step && fold.step(step.stepId);
   const describe = (name: string) => {
@@ -83,8 +114,8 @@ function Told({ story }: { story: Story }) {
           {problem} <button class="link" type="button" onClick={() => setProblem(null)}>Close</button>
         </p>
       )}
-      <Waits story={story} onSelect={select} />
-      <Failures story={story} onSelect={select} />
+      {scrub === null && <Waits story={story} onSelect={select} />}
+      {scrub === null && <Failures story={story} onSelect={select} />}
       <Tabs label="Views of the execution" tabs={VIEWS} shown={view} onShow={setView} />
       <div class="split">
         <div class="pane" role="tabpanel" id="panel" aria-labelledby={`tab-${view}`}>
@@ -143,7 +174,7 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
       <Crumbs trail={[["Requests", "/"], [about.requestId, `/requests/${about.requestId}`]]} here={about.executionId} />
       <div class="head-line">
         <h1 class="cut" tabIndex={-1}>
-          {about.request?.query ?? "Execution"}
+          <Plain text={about.request?.query ?? "Execution"} />
         </h1>
         <Actions story={story} onAsk={onAsk} onFail={onFail} />
       </div>
@@ -173,7 +204,7 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
 /** Why it does not go on by itself. */
 function Waits({ story, onSelect }: { story: Story; onSelect: (id: string) => void }) {
   const { live } = story;
-  const isStill = !live.isOver && (live.state === "WAITING" || live.state === "PAUSED" || live.state === "PENDING");
+  const isStill = !live.isOver && (live.state === "WAITING" || live.state === "PAUSED" || live.state === "PENDING" || live.waiting > 0);
   const asked = useAsk(ExecutionNow, isStill ? { id: story.about.executionId } : null, 2_000);
   const waits = isStill ? (asked.data?.execution?.waitsFor ?? []) : [];
   if (waits.length === 0) return null;
@@ -181,7 +212,7 @@ function Waits({ story, onSelect }: { story: Story; onSelect: (id: string) => vo
     <ul class="waits" aria-label="What it waits for">
       {waits.slice(0, 5).map((it, at) => (
         <li key={at}>
-          <Ticked text={it.message} />
+          <Words text={it.message} />
           {it.stepId && (
             <button type="button" class="link" onClick={() => onSelect(it.stepId ?? "")}>
               Look at it
@@ -200,20 +231,27 @@ const TOLD = 3;
 /** Why it did not end well. */
 function Failures({ story, onSelect }: { story: Story; onSelect: (id: string) => void }) {
   const { live } = story;
-  if (live.state !== "FAILED" || live.count("FAILED") === 0) return null;
-  const failed = live.steps.filter((it) => it.state === "FAILED");
+  // What could not be undone is told first, and however it ended: nobody else will see to it.
+  const told = live.steps.flatMap((it) => (it.undoError ? [{ id: it.id, what: "could not be undone: ", error: it.undoError }] : []));
+  if (live.state === "FAILED") {
+    for (const it of live.steps) if (it.state === "FAILED") told.push({ id: it.id, what: "", error: it.error ?? { code: "", message: "", retryable: false } });
+  }
+  if (told.length === 0) return null;
   return (
     <ul class="waits is-bad" aria-label="What failed">
-      {failed.slice(0, TOLD).map((it) => (
-        <li key={it.id}>
+      {told.slice(0, TOLD).map((it) => (
+        <li key={it.id + it.what}>
           <code>{it.id}</code>
-          <span class="cut">{it.error?.message.slice(0, 300)}</span>
+          <span class="cut">
+            {it.what}
+            <Words text={it.error.message.slice(0, 300)} />
+          </span>
           <button type="button" class="link" onClick={() => onSelect(it.id)}>
             Look at it
           </button>
         </li>
       ))}
-      {failed.length > TOLD && <li>and {failed.length - TOLD} more</li>}
+      {told.length > TOLD && <li>and {told.length - TOLD} more</li>}
     </ul>
   );
 }
@@ -226,6 +264,7 @@ function Results({ story, onSelect }: { story: Story; onSelect: (id: string) => 
   if (!results) return <Loading />;
   return (
     <div class="results">
+      {story.scrub.value !== null && <p class="why">Results are shown as they are now, whatever moment of the log is.</p>}
       {results.errors.length > 0 && (
         <section class="section">
           <h2>Errors</h2>

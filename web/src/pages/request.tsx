@@ -3,16 +3,18 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 
 import { follow, useAsk } from "../api/client";
-import { PlanOne, RequestHappening, RequestPage as RequestQuery, type Json, type PlanDrawn, type RequestPageResult } from "../api/generated";
+import { PlanExported, RequestHappening, RequestPage as RequestQuery, type Json, type RequestPageResult } from "../api/generated";
+import { isFields } from "../api/json";
 import { difference } from "../plan/difference";
 import { useParam } from "../router";
-import { Problems, RefusedPage, type Problem } from "../ui/fault";
+import { Problems, Refused, RefusedPage, type Problem } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { JsonView } from "../ui/json";
 import { Choice, Crumbs, Empty, Loading, Tabs, useTitle } from "../ui/page";
+import { Plain, plain } from "../ui/plain";
 import { Score } from "../ui/score";
 import { Meter, OVER, Pill } from "../ui/state";
-import { ago, clock, moment, span, took, useNow } from "../ui/time";
+import { ago, clock, moment, serverNow, span, took, useNow } from "../ui/time";
 
 type Asked = NonNullable<RequestPageResult["request"]>;
 
@@ -22,7 +24,7 @@ export function RequestPage({ id }: { id: string }) {
   const asked = useAsk(RequestQuery, { id });
   const request = asked.data?.request;
   const [tab, setTab] = useParam("view", "executions");
-  useTitle(request?.query ?? "Request");
+  useTitle(plain(request?.query ?? "Request"));
   // What happens under it is only a reason to ask again, and not too often.
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -50,7 +52,7 @@ export function RequestPage({ id }: { id: string }) {
         <Crumbs trail={[["Requests", "/"]]} here={id} />
         <div class="head-line">
           <h1 class="whole" tabIndex={-1}>
-            {request.query}
+            <Plain text={request.query} />
           </h1>
           {newest && (
             <a class="button" href={`/plans/${newest.planId}`}>
@@ -60,7 +62,7 @@ export function RequestPage({ id }: { id: string }) {
           )}
         </div>
         <p class="facts">
-          <span title={moment(request.createdAt)}>asked for {ago(request.createdAt, Date.now())}</span>
+          <span title={moment(request.createdAt)}>asked for {ago(request.createdAt, serverNow())}</span>
           <span>
             {request.plans.length} {request.plans.length === 1 ? "version" : "versions"} of the plan
           </span>
@@ -151,17 +153,14 @@ function Transcript({ request }: { request: Asked }) {
 
 interface Candidate {
   tool: string;
-  score: number | null;
+  /** As it was written: `1.0` is no number of the page's own. */
+  score: Json;
   kept?: boolean;
   why?: string;
 }
 
-function isObject(it: Json | undefined): it is { [key: string]: Json } {
-  return it !== null && typeof it === "object" && !Array.isArray(it);
-}
-
 function Entry({ kind, content }: { kind: string; content: Json }) {
-  if (kind === "selection" && isObject(content) && Array.isArray(content.candidates)) {
+  if (kind === "selection" && isFields(content) && Array.isArray(content.candidates)) {
     return (
       <>
         <p class="faint">
@@ -175,7 +174,9 @@ function Entry({ kind, content }: { kind: string; content: Json }) {
     return (
       <ol class="clauses">
         {content.map((it, at) => (
-          <li key={at}>{String(it)}</li>
+          <li key={at}>
+              <Plain text={String(it)} />
+            </li>
         ))}
       </ol>
     );
@@ -183,9 +184,11 @@ function Entry({ kind, content }: { kind: string; content: Json }) {
   if (kind === "candidates" && Array.isArray(content)) {
     return (
       <>
-        {content.filter(isObject).map((it, at) => (
+        {content.filter(isFields).map((it, at) => (
           <div key={at}>
-            <p>“{String(it.clause)}”</p>
+            <p>
+              “<Plain text={String(it.clause)} />”
+            </p>
             <Candidates candidates={(it.tools ?? []) as unknown as Candidate[]} />
           </div>
         ))}
@@ -193,7 +196,7 @@ function Entry({ kind, content }: { kind: string; content: Json }) {
     );
   }
   if (kind === "diagnostics" && Array.isArray(content)) return <Problems problems={content as unknown as Problem[]} />;
-  if (kind === "plan" && isObject(content) && typeof content.planId === "string") {
+  if (kind === "plan" && isFields(content) && typeof content.planId === "string") {
     return (
       <p>
         <a class="mono" href={`/plans/${content.planId}`}>
@@ -203,7 +206,9 @@ function Entry({ kind, content }: { kind: string; content: Json }) {
       </p>
     );
   }
-  if (typeof content === "string") return <pre class="code">{content}</pre>;
+  if (typeof content === "string") return <pre class="code">
+        <Plain text={content} />
+      </pre>;
   return <JsonView value={content} label={kind} open={kind === "draft" ? 3 : 1} />;
 }
 
@@ -212,7 +217,7 @@ const FEW = 8;
 
 function Candidates({ candidates }: { candidates: Candidate[] }) {
   const [isWhole, setWhole] = useState(false);
-  const most = Math.max(...candidates.map((it) => it.score ?? 0), 0.000_1);
+  const most = Math.max(...candidates.map((it) => Number(it.score ?? 0)), 0.000_1);
   return (
     <div class="candidates">
       <table class="plain">
@@ -228,7 +233,7 @@ function Candidates({ candidates }: { candidates: Candidate[] }) {
             <tr key={at} class={it.kept === false ? "faint" : ""}>
               <td class="mono">{it.tool}</td>
               <td>
-                <Score value={it.score} most={most} />
+                <Score value={it.score == null ? null : Number(it.score)} most={most} />
               </td>
               <td class="faint">{it.kept === false ? `left out: ${it.why ?? ""}` : (it.why ?? "")}</td>
             </tr>
@@ -282,14 +287,16 @@ function Versions({ request }: { request: Asked }) {
 }
 
 function Difference({ from, to }: { from: string; to: string }) {
-  const before = useAsk(PlanOne, { id: from, direction: "RIGHT" });
-  const after = useAsk(PlanOne, { id: to, direction: "RIGHT" });
-  const [a, b] = [before.data?.plan, after.data?.plan];
+  const before = useAsk(PlanExported, { id: from });
+  const after = useAsk(PlanExported, { id: to });
+  const refusal = before.error ?? after.error;
+  const [a, b] = [before.data?.exportPlan, after.data?.exportPlan];
+  if (refusal && (!a || !b)) return <Refused error={refusal} />;
   if (!a || !b) return <Loading />;
   return <Compared before={a} after={b} />;
 }
 
-function Compared({ before, after }: { before: PlanDrawn; after: PlanDrawn }) {
+function Compared({ before, after }: { before: Json; after: Json }) {
   const steps = useMemo(() => difference(before, after), [before, after]);
   const changed = steps.filter((it) => it.kind !== "same");
   const words = { changed: "changed", gone: "removed", new: "added", same: "" };

@@ -1,16 +1,19 @@
 /** Everything that was asked for, the newest first, as it happens. */
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 
 import { ask, useAsk } from "../api/client";
 import { Executions, Requests, type ExecutionState, type RequestFilter, type RequestRow, type RunRow } from "../api/generated";
+import { print } from "../api/json";
 import { go, setParams, useParam } from "../router";
 import { Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Choice, Empty, Loading, useTitle } from "../ui/page";
 import { Dot, Meter, OVER, WORD } from "../ui/state";
-import { ago, moment, took, useNow } from "../ui/time";
+import { ago, moment, serverNow, took, useNow } from "../ui/time";
+import { Plain } from "../ui/plain";
 import { Virtual } from "../ui/virtual";
+import { useListing, type Entry } from "./listing";
 
 /** How many rows come at once, and how often the first of them are asked for again. */
 const PART = 50;
@@ -32,26 +35,28 @@ const SINCE: readonly (readonly [string, string])[] = [
 ];
 const HOURS: Record<string, number> = { "1h": 1, "24h": 24, "7d": 168, "30d": 720 };
 
-/** The moment that a span of time began, to the minute, so that the question stays the same for a while. */
+/** The moment that a span of time began. */
 function since(span: string): string | undefined {
   const hours = HOURS[span];
-  if (!hours) return undefined;
-  const minute = Math.floor(Date.now() / 60_000) - hours * 60;
-  return new Date(minute * 60_000).toISOString();
+  return hours ? new Date(serverNow() - hours * 3_600_000).toISOString() : undefined;
 }
 
-interface Row {
-  key: string;
+interface Row extends Entry {
   href: string;
   text: string;
   id: string;
-  createdAt: string;
   run: RunRow | null;
 }
 
-function requestRow(it: RequestRow): Row {
-  const run = it.executions.at(-1) ?? null;
-  return { key: it.requestId, href: `/requests/${it.requestId}`, text: it.query, id: it.requestId, createdAt: it.createdAt, run };
+function requestRow({ cursor, node }: { cursor: string; node: RequestRow }): Row {
+  const run = node.executions.at(-1) ?? null;
+  const isOpen = run !== null && !OVER.has(run.state);
+  return { key: node.requestId, cursor, href: `/requests/${node.requestId}`, text: node.query, id: node.requestId, createdAt: node.createdAt, run, isOpen };
+}
+
+function runRow({ cursor, node }: { cursor: string; node: RunRow & { request: { query: string } | null } }): Row {
+  const text = node.request?.query ?? node.executionId;
+  return { key: node.executionId, cursor, href: `/executions/${node.executionId}`, text, id: node.executionId, createdAt: node.createdAt, run: node, isOpen: !OVER.has(node.state) };
 }
 
 export function RequestsPage({ kind }: { kind: "requests" | "executions" }) {
@@ -112,83 +117,46 @@ export function SearchBox({ label, value, onSearch, placeholder }: { label: stri
 }
 
 function RequestList({ search, state, span }: { search: string; state: string; span: string }) {
-  const filter: RequestFilter = { search: search || null, state: (state || null) as ExecutionState | null, from: since(span) ?? null };
+  // It begins when it is chosen: a list whose beginning moves would begin anew each time.
+  const from = useMemo(() => since(span) ?? null, [span]);
+  const filter: RequestFilter = { search: search || null, state: (state || null) as ExecutionState | null, from };
   const asked = useAsk(Requests, { filter, first: PART }, EVERY);
   const part = asked.data?.requests;
-  const older = useOlder(JSON.stringify(filter), async (after) => {
-    const { requests } = await ask(Requests, { filter, first: 200, after });
-    return { rows: requests.nodes.map(requestRow), pageInfo: requests.pageInfo };
+  const first = useMemo(() => part && { rows: part.edges.map(requestRow), hasMore: part.pageInfo.hasNextPage }, [part]);
+  const list = useListing(print(filter), asked.isCurrent ? (first ?? null) : null, async (after, count) => {
+    const { requests } = await ask(Requests, { filter, first: count, after });
+    return { rows: requests.edges.map(requestRow), hasMore: requests.pageInfo.hasNextPage };
   });
   if (asked.error && asked.error.code !== "UNREACHABLE") return <Refused error={asked.error} />;
-  if (!part) return <Loading />;
-  const isFiltered = search !== "" || state !== "" || span !== "";
-  return <Rows label="Requests" first={part.nodes.map(requestRow)} pageInfo={part.pageInfo} older={older} isFiltered={isFiltered} />;
+  if (!part || !asked.isCurrent) return <Loading />;
+  return <Rows label="Requests" {...list} isFiltered={search !== "" || state !== "" || span !== ""} />;
 }
 
 function ExecutionList({ tool, state, span }: { tool: string; state: string; span: string }) {
-  const states = state ? [state as ExecutionState] : null;
-  const filter = { toolName: tool || null, state: states, from: since(span) ?? null };
+  const from = useMemo(() => since(span) ?? null, [span]);
+  const filter = { toolName: tool || null, state: state ? [state as ExecutionState] : null, from };
   const asked = useAsk(Executions, { filter, first: PART }, EVERY);
   const part = asked.data?.executions;
-  const row = (it: RunRow & { request: { query: string } | null }): Row => ({
-    key: it.executionId,
-    href: `/executions/${it.executionId}`,
-    text: it.request?.query ?? it.executionId,
-    id: it.executionId,
-    createdAt: it.createdAt,
-    run: it,
-  });
-  const older = useOlder(JSON.stringify(filter), async (after) => {
-    const { executions } = await ask(Executions, { filter, first: 200, after });
-    return { rows: executions.nodes.map(row), pageInfo: executions.pageInfo };
+  const first = useMemo(() => part && { rows: part.edges.map(runRow), hasMore: part.pageInfo.hasNextPage }, [part]);
+  const list = useListing(print(filter), asked.isCurrent ? (first ?? null) : null, async (after, count) => {
+    const { executions } = await ask(Executions, { filter, first: count, after });
+    return { rows: executions.edges.map(runRow), hasMore: executions.pageInfo.hasNextPage };
   });
   if (asked.error && asked.error.code !== "UNREACHABLE") return <Refused error={asked.error} />;
-  if (!part) return <Loading />;
-  const isFiltered = tool !== "" || state !== "" || span !== "";
-  return <Rows label="Executions" first={part.nodes.map(row)} pageInfo={part.pageInfo} older={older} isFiltered={isFiltered} />;
-}
-
-interface PageInfo {
-  hasNextPage: boolean;
-  endCursor: string | null;
-}
-
-interface Older {
-  rows: Row[];
-  next: PageInfo | null;
-  isLoading: boolean;
-  load: (after: string) => void;
-}
-
-/** What was asked for behind the first rows. */
-function useOlder(key: string, ask: (after: string) => Promise<{ rows: Row[]; pageInfo: PageInfo }>): Older {
-  const [known, setKnown] = useState<{ key: string; rows: Row[]; next: PageInfo | null }>({ key, rows: [], next: null });
-  const [isLoading, setLoading] = useState(false);
-  const now = known.key === key ? known : { key, rows: [], next: null };
-  const load = async (after: string) => {
-    setLoading(true);
-    try {
-      const { rows, pageInfo } = await ask(after);
-      setKnown((old) => ({ key, rows: [...(old.key === key ? old.rows : []), ...rows], next: pageInfo }));
-    } finally {
-      setLoading(false);
-    }
-  };
-  return { rows: now.rows, next: now.next, isLoading, load };
+  if (!part || !asked.isCurrent) return <Loading />;
+  return <Rows label="Executions" {...list} isFiltered={tool !== "" || state !== "" || span !== ""} />;
 }
 
 interface RowsProps {
   label: string;
-  first: Row[];
-  pageInfo: PageInfo;
-  older: Older;
+  rows: Row[];
+  hasMore: boolean;
+  isLoading: boolean;
+  more: () => void;
   isFiltered: boolean;
 }
 
-function Rows({ label, first, pageInfo, older, isFiltered }: RowsProps) {
-  const known = new Set(first.map((it) => it.key));
-  const rows = [...first, ...older.rows.filter((it) => !known.has(it.key))];
-  const next = older.next ?? pageInfo;
+function Rows({ label, rows, hasMore, isLoading, more, isFiltered }: RowsProps) {
   const now = useNow(1_000);
   if (rows.length === 0) {
     return isFiltered ? (
@@ -217,9 +185,9 @@ function Rows({ label, first, pageInfo, older, isFiltered }: RowsProps) {
       </div>
       <Virtual items={rows} rowHeight={ROW} label={label} row={(it) => <RequestLine key={it.key} row={it} now={now} />} />
       <p class="list-foot faint">
-        {rows.length} shown
-        {next.hasNextPage && next.endCursor && (
-          <button type="button" class="link" disabled={older.isLoading} onClick={() => older.load(next.endCursor!)}>
+        {rows.length.toLocaleString("en")} shown
+        {hasMore && (
+          <button type="button" class="link" disabled={isLoading} onClick={more}>
             Show older ones
           </button>
         )}
@@ -239,7 +207,9 @@ function RequestLine({ row, now }: { row: Row; now: number }) {
           <span class="unseen">{run ? WORD[run.state] : "Not executed"}</span>
         </span>
         <span class="row-text">
-          <span class="cut">{row.text}</span>
+          <span class="cut">
+            <Plain text={row.text} />
+          </span>
           <span class="row-id mono faint">
             {row.id}
             {run && <span class="row-word"> · {WORD[run.state]}</span>}

@@ -154,6 +154,11 @@ function Selection() {
       {asked.error && <Refused error={asked.error} />}
       {query === "" && <Empty title="Which tools would a query find?">Type one, and see every score, and where the line of a hit is.</Empty>}
       {query !== "" && asked.isLoading && <Loading />}
+      {query !== "" && !asked.isLoading && !asked.error && matches.length === 0 && (
+        <Empty title="No tool fits">
+          {by === "CENTROID" ? "By this criterion only tools with examples take part." : by === "LEXICAL" ? "No tool has any of these words." : "There is no tool to choose from."}
+        </Empty>
+      )}
       {matches.length > 0 && (
         <table class="plain wide">
           <thead>
@@ -187,20 +192,30 @@ function Selection() {
   );
 }
 
+/** The most pairs that are shown. */
+const MOST = 500;
+
 function Collided() {
   const [threshold, setThreshold] = useParam("threshold", "0.3");
-  const asked = useAsk(Collisions, { threshold: Number(threshold), similarity: "DOT" });
+  const least = Math.min(1, Math.max(0, Number(threshold) || 0));
+  const asked = useAsk(Collisions, { threshold: least, similarity: "DOT" });
   const pairs = [...(asked.data?.toolCollisions ?? [])].sort((a, b) => b.similarity - a.similarity);
   return (
     <>
       <div class="pane-bar">
         <label class="slider">
-          <span>Similar by at least {Number(threshold).toFixed(2)}</span>
-          <input type="range" min="0" max="1" step="0.05" value={threshold} onChange={(event) => setThreshold(event.currentTarget.value)} />
+          <span>Similar by at least {least.toFixed(2)}</span>
+          <input type="range" min="0" max="1" step="0.05" value={least} onChange={(event) => setThreshold(event.currentTarget.value)} />
         </label>
-        <span class="faint">{pairs.length} pairs that the same sentences want</span>
+        {asked.data && (
+          <span class="faint" role="status">
+            {pairs.length.toLocaleString("en")} {pairs.length === 1 ? "pair" : "pairs"} that the same sentences want
+            {pairs.length > MOST && `, of which the ${MOST} most similar are shown`}
+          </span>
+        )}
       </div>
       {asked.error && <Refused error={asked.error} />}
+      {!asked.data && !asked.error && <Loading />}
       {asked.data && pairs.length === 0 && <Empty title="No two tools collide">Tools without examples take no part.</Empty>}
       {pairs.length > 0 && (
         <table class="plain wide">
@@ -212,10 +227,15 @@ function Collided() {
             </tr>
           </thead>
           <tbody>
-            {pairs.slice(0, 500).map((it) => (
+            {pairs.slice(0, MOST).map((it) => (
               <tr key={`${it.a} ${it.b}`}>
-                <td class="mono">{it.a}</td>
-                <td class="mono">{it.b}</td>
+                {[it.a, it.b].map((name) => (
+                  <td key={name}>
+                    <a class="mono" href={`/tools/${encodeURIComponent(name)}${location.search}`}>
+                      {name}
+                    </a>
+                  </td>
+                ))}
                 <td>
                   <Score value={it.similarity} most={1} />
                 </td>

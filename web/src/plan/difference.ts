@@ -1,7 +1,8 @@
 /** What two versions of a plan differ in. */
 
-import type { PlanDrawn } from "../api/generated";
-import { stepDrafts } from "./draft";
+import type { Json } from "../api/generated";
+import { isFields, print } from "../api/json";
+import { idOf } from "./draft";
 
 export interface Line {
   kind: "same" | "gone" | "new";
@@ -17,10 +18,15 @@ export interface StepDifference {
 /** The most lines of a step that are compared one by one. */
 const LINES = 600;
 
+/** The steps of a plan that was written down, each as lines. */
+function linesOf(plan: Json): Map<string, string[]> {
+  const steps = isFields(plan) && Array.isArray(plan.tools) ? plan.tools.filter(isFields) : [];
+  return new Map(steps.map((it) => [idOf(it), print(it, 2).split("\n")]));
+}
+
 /** Compares step by step: those of the later version in its order, then those that are gone. */
-export function difference(before: PlanDrawn, after: PlanDrawn): StepDifference[] {
-  const text = (plan: PlanDrawn) => new Map(stepDrafts(plan).map((it) => [String(it.id), JSON.stringify(it, null, 2).split("\n")]));
-  const [old, now] = [text(before), text(after)];
+export function difference(before: Json, after: Json): StepDifference[] {
+  const [old, now] = [linesOf(before), linesOf(after)];
   const steps: StepDifference[] = [];
   for (const [id, lines] of now) {
     const was = old.get(id);

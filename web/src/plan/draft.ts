@@ -1,117 +1,197 @@
-/** Plans as people write them: what the server computed is left out. */
+/** Plans as people write them: text, read without a loss. */
 
-import type { Json, PlanDrawn, PlanInput, Problem } from "../api/generated";
+import { FIELDS, type Json, type PlanInput, type Problem } from "../api/generated";
+import { isFields, parse, print, type Fields } from "../api/json";
 
-type Step = PlanDrawn["tools"][number];
-type Fields = Record<string, Json>;
+/** From so many steps on each has a line of its own: browsers take long to draw tens of thousands of lines at every letter. */
+const LONG = 300;
 
-const TIMEOUT = 300_000;
-
-/** A step with the fields only that say something. What its templates name anyway need not be in `dependsOn`. */
-function stepDraft(step: Step, toolOf: ReadonlyMap<string, string>): Fields {
-  const named = JSON.stringify(step.parameters) + (step.forEach ?? "");
-  const isNamed = (it: string) => new RegExp(`\\{\\{\\s*${escaped(it)}\\s*[.\\[}]`).test(named);
-  const after = step.dependsOn.filter((it) => {
-    // A template may name a step by its tool, with its set or without.
-    const tool = toolOf.get(it) ?? it;
-    return ![it, tool, tool.slice(tool.indexOf(".") + 1)].some(isNamed);
+/** A plan as text. */
+export function planText(plan: Json): string {
+  if (!isFields(plan) || !Array.isArray(plan.tools) || plan.tools.length <= LONG) return print(plan, 2);
+  const parts = Object.entries(plan).map(([name, it]) => {
+    if (name !== "tools" || !Array.isArray(it)) return `  ${print(name)}: ${print(it)}`;
+    return `  "tools": [\n${it.map((step) => `    ${print(step)}`).join(",\n")}\n  ]`;
   });
-  const retry = step.retry as Fields | null;
-  const fields: Record<string, Json | false | undefined> = {
-    id: step.stepId,
-    name: step.plan ? false : step.toolName,
-    plan: step.plan ?? false,
-    parameters: step.parameters,
-    dependsOn: after.length > 0 && after,
-    when: step.when ?? false,
-    forEach: step.forEach ?? false,
-    maxParallel: (step.forEach && step.maxParallel) || false,
-    retry: retry && Number(retry.maxAttempts) > 1 && retry,
-    timeoutMs: step.timeoutMs !== null && step.timeoutMs !== TIMEOUT && step.timeoutMs,
-    idleTimeoutMs: step.idleTimeoutMs ?? false,
-    cacheTtlMs: step.cacheTtlMs ?? false,
-    onError: step.onError !== "fail" && step.onError,
-    requiresApproval: step.requiresApproval,
-    compensate: compensation(step.compensate),
-    outputMapping: step.outputMapping ?? false,
-  };
-  return Object.fromEntries(Object.entries(fields).filter(([, it]) => it !== false && it !== undefined)) as Fields;
+  return `{\n${parts.join(",\n")}\n}`;
 }
 
-function compensation(it: Json): Json | false {
-  if (it === null || typeof it !== "object" || Array.isArray(it)) return false;
-  return { toolName: it.toolName ?? null, parameters: it.parameters ?? {} };
+/** What somebody wrote. */
+export interface Draft {
+  /** Everything, as it is written. */
+  whole: Fields;
+  steps: Fields[];
+  /** What the server is given. */
+  input: PlanInput;
 }
 
-function escaped(text: string): string {
-  return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-}
-
-/** The steps of a plan as people write them. */
-export function stepDrafts(plan: PlanDrawn): Fields[] {
-  const toolOf = new Map(plan.tools.map((it) => [it.stepId, it.toolName]));
-  return plan.tools.map((it) => stepDraft(it, toolOf));
-}
-
-/** A whole plan as text. */
-export function draftText(plan: PlanDrawn): string {
-  return JSON.stringify({ query: plan.query, tools: stepDrafts(plan) }, null, 2);
-}
+const RENAMED = [["plan", "inlinePlan"]] as const;
 
 /** Reads what somebody wrote; what is no draft at all is a problem like any other. */
-export function readDraft(text: string): { input: PlanInput } | { problem: Problem } {
+export function readDraft(text: string): Draft | { problems: Problem[] } {
   let value: Json;
   try {
-    value = JSON.parse(text) as Json;
+    value = parse(text);
   } catch (error) {
-    return wrong((error as Error).message, "");
+    return { problems: [wrong((error as Error).message, "")] };
   }
   if (Array.isArray(value)) value = { tools: value };
-  if (value === null || typeof value !== "object") return wrong("a plan is an object with `tools`", "");
-  if (!Array.isArray(value.tools)) return wrong("`tools` is missing: the list of steps", "");
-  return { input: value as unknown as PlanInput };
+  const problems: Problem[] = [];
+  const input = planInput(value, "", problems);
+  if (problems.length > 0 || !isFields(value)) return { problems };
+  return { whole: value, steps: value.tools as Fields[], input: input as unknown as PlanInput };
 }
 
-function wrong(message: string, path: string): { problem: Problem } {
-  return { problem: { severity: "ERROR", code: "plan.invalid_json", path, message, help: null } };
+/** Returns a plan as the API takes it: there, what is written inside a step has another name than an id. */
+function planInput(value: Json, path: string, problems: Problem[]): Json {
+  if (!isFields(value)) {
+    problems.push(wrong("a plan is an object with `tools`", path));
+    return value;
+  }
+  if (!Array.isArray(value.tools)) {
+    problems.push(wrong("`tools` is missing: the list of steps", path));
+    return value;
+  }
+  unknown(value, FIELDS.PlanInput, path, problems);
+  const at = path === "" ? "tools" : `${path}.tools`;
+  return { ...value, tools: value.tools.map((it, n) => stepInput(it, `${at}[${n}]`, problems)) };
 }
+
+function stepInput(value: Json, path: string, problems: Problem[]): Json {
+  if (!isFields(value)) {
+    problems.push(wrong("a step is an object with `name` or `plan`", path));
+    return value;
+  }
+  unknown(value, FIELDS.ToolExecutionInput, path, problems);
+  if (isFields(value.retry)) unknown(value.retry, FIELDS.RetryInput, `${path}.retry`, problems);
+  const step = { ...value };
+  for (const [written, named] of RENAMED) {
+    if (!isFields(step[written])) continue;
+    if (step[named] !== undefined) problems.push(wrong(`a step has \`${written}\` or \`${named}\`, not both`, path));
+    step[named] = step[written];
+    delete step[written];
+  }
+  if (step.inlinePlan !== undefined && step.inlinePlan !== null) {
+    step.inlinePlan = planInput(step.inlinePlan, `${path}.${value.inlinePlan === undefined ? "plan" : "inlinePlan"}`, problems);
+  }
+  return step;
+}
+
+function unknown(value: Fields, fields: readonly string[], path: string, problems: Problem[]): void {
+  for (const name of Object.keys(value)) {
+    if (fields.includes(name)) continue;
+    const near = nearest(name, fields);
+    const help = near ? `write \`${near}\`` : `the fields are ${fields.map((it) => `\`${it}\``).join(", ")}`;
+    const at = /^\w+$/.test(name) ? `${path === "" ? "" : `${path}.`}${name}` : `${path}[${JSON.stringify(name)}]`;
+    problems.push({ severity: "ERROR", code: "plan.unknown_field", path: at, message: `there is no field \`${name}\``, help });
+  }
+}
+
+/** The name that somebody most likely meant. */
+function nearest(name: string, names: readonly string[]): string | undefined {
+  const most = Math.max(1, Math.floor(name.length / 3));
+  const found = names.map((it) => [distance(name.slice(0, 40).toLowerCase(), it.toLowerCase()), it] as const).sort(([a], [b]) => a - b);
+  return found[0] && found[0][0] <= most ? found[0][1] : undefined;
+}
+
+/** How many letters must be changed, added or left out. */
+function distance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, at) => at);
+  for (let i = 1; i <= a.length; i += 1) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j += 1) {
+      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)));
+    }
+    row = next;
+  }
+  return row[b.length]!;
+}
+
+function wrong(message: string, path: string): Problem {
+  return { severity: "ERROR", code: "plan.invalid_json", path, message, help: null };
+}
+
+/** What a step is called, as far as it says itself. */
+export function idOf(step: Fields): string {
+  const own = step.id ?? step.name ?? step.toolName ?? step.plan;
+  return typeof own === "string" ? own : "";
+}
+
+/** What the steps of a plan are called. Without an id that is the name of their tool, and the second of them is the second. */
+export function idsOf(steps: readonly Fields[]): string[] {
+  const taken = new Set(steps.flatMap((it) => (typeof it.id === "string" ? [it.id] : [])));
+  return steps.map((it) => {
+    if (typeof it.id === "string") return it.id;
+    const name = idOf(it);
+    let id = name;
+    for (let n = 2; taken.has(id); n += 1) id = `${name}_${n}`;
+    taken.add(id);
+    return id;
+  });
+}
+
+/** A place in a text: where it begins and ends. */
+export type Place = [number, number];
 
 /** Returns where in a JSON text the value at a path such as `tools[1].parameters.name` stands. */
-export function find(text: string, path: string): [number, number] | null {
-  const wanted = [...path.matchAll(/\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.[\]]+)/g)].map((it) => (it[2] === undefined ? (it[1] ?? it[3] ?? "") : Number(it[2])));
-  const reader = new Reader(text);
-  let best: [number, number] | null = null;
-  let depth = 0;
+export function find(text: string, path: string): Place | null {
+  return findAll(text, [path])[0] ?? null;
+}
+
+interface Wanted {
+  parts: (string | number)[];
+  best: Place | null;
+  depth: number;
+}
+
+/** Returns where each of these paths leads, or as far as it leads to anything, in one walk through the text. */
+export function findAll(text: string, paths: readonly string[]): (Place | null)[] {
+  const wanted: Wanted[] = paths.map((path) => ({
+    parts: [...path.matchAll(/\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.[\]]+)/g)].map((it) => (it[2] === undefined ? (it[1] ?? it[3] ?? "") : Number(it[2]))),
+    best: null,
+    depth: 0,
+  }));
   try {
-    reader.value([], (at, begin, end) => {
-      const isPrefix = at.length <= wanted.length && at.every((it, n) => it === wanted[n]);
-      if (isPrefix && at.length > 0 && (best === null || at.length >= depth)) {
-        best = [begin, end];
-        depth = at.length;
-      }
-    });
+    new Reader(text).walk(wanted);
   } catch {
     // What was found until the mistake is better than nothing.
   }
-  return best;
+  return wanted.map((it) => it.best);
 }
 
-/** Walks through JSON and tells where each value begins and ends. */
+/** Walks through JSON and notes where the values begin and end that are wanted. */
 class Reader {
   #at = 0;
   constructor(readonly text: string) {}
 
-  value(path: (string | number)[], tell: (path: (string | number)[], begin: number, end: number) => void): void {
+  /** A list of steps, where there is nothing around it, is what `tools` would be. */
+  walk(wanted: Wanted[]): void {
     this.#space();
-    const begin = this.#at;
-    const first = this.text[this.#at];
-    if (first === "{" || first === "[") this.#group(path, tell, first === "{");
-    else if (first === '"') this.#string();
-    else while (this.#at < this.text.length && !/[,\]}\s]/.test(this.text[this.#at]!)) this.#at += 1;
-    tell(path, begin, this.#at);
+    if (this.text[this.#at] !== "[") return this.#value(wanted, 0);
+    const inner = wanted.filter((it) => it.parts[0] === "tools").map((it) => ({ parts: it.parts.slice(1), best: null, depth: 0, of: it }));
+    try {
+      this.#value(inner, 0);
+    } finally {
+      for (const it of inner) it.of.best = it.best;
+    }
   }
 
-  #group(path: (string | number)[], tell: (path: (string | number)[], begin: number, end: number) => void, isObject: boolean): void {
+  #value(wanted: Wanted[], depth: number): void {
+    this.#space();
+    const begin = this.#at;
+    const first = this.text[begin];
+    if (first === "{" || first === "[") this.#group(wanted, depth, first === "{");
+    else if (first === '"') this.#string();
+    else while (this.#at < this.text.length && !/[,\]}\s]/.test(this.text[this.#at]!)) this.#at += 1;
+    if (depth === 0) return;
+    for (const it of wanted) {
+      if (it.depth > depth || (it.depth === depth && it.best !== null)) continue;
+      it.best = [begin, this.#at];
+      it.depth = depth;
+    }
+  }
+
+  #group(wanted: Wanted[], depth: number, isObject: boolean): void {
     this.#at += 1;
     for (let n = 0; ; n += 1) {
       this.#space();
@@ -128,23 +208,33 @@ class Reader {
         this.#space();
         this.#at += 1;
       }
-      this.value([...path, key], tell);
+      this.#value(
+        wanted.length === 0 ? wanted : wanted.filter((it) => it.parts[depth] === key),
+        depth + 1,
+      );
     }
     this.#at += 1;
   }
 
   #string(): string {
     const begin = this.#at;
-    this.#at += 1;
-    while (this.text[this.#at] !== '"') {
-      if (this.#at >= this.text.length) throw new Error("a text does not end");
-      this.#at += this.text[this.#at] === "\\" ? 2 : 1;
+    if (this.text[begin] !== '"') throw new Error("a name is missing");
+    for (let end = begin; ; ) {
+      end = this.text.indexOf('"', end + 1);
+      if (end < 0) throw new Error("a text does not end");
+      let slashes = 0;
+      while (this.text[end - 1 - slashes] === "\\") slashes += 1;
+      if (slashes % 2 === 1) continue;
+      this.#at = end + 1;
+      return JSON.parse(this.text.slice(begin, end + 1)) as string;
     }
-    this.#at += 1;
-    return JSON.parse(this.text.slice(begin, this.#at)) as string;
   }
 
   #space(): void {
-    while (/\s/.test(this.text[this.#at] ?? "")) this.#at += 1;
+    for (;;) {
+      const code = this.text.charCodeAt(this.#at);
+      if (code !== 32 && code !== 10 && code !== 13 && code !== 9) return;
+      this.#at += 1;
+    }
   }
 }

@@ -1,9 +1,12 @@
 /** A plan as text: numbered lines, and a way to what a diagnostic is about. */
 
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import type { Problem } from "../api/generated";
-import { find } from "./draft";
+import type { Fields } from "../api/json";
+import { complete, type Known, type Offers } from "./complete";
+import { find, findAll } from "./draft";
+import { OfferList } from "./offers";
 
 /** Where to go: a path, and a number that changes each time. */
 export interface Goal {
@@ -18,25 +21,75 @@ interface Props {
   onText: (text: string) => void;
   problems: readonly Problem[];
   goal: Goal | null;
+  /** The steps as far as they could be read last, and what tools there are. */
+  steps: readonly Fields[];
+  tools: readonly Known[];
 }
 
-export function Editor({ text, onText, problems, goal }: Props) {
+/** How high a line is, and what is above the first, in pixels. */
+const LINE = 19;
+const TOP = 10;
+/** The most lines that are marked. */
+const MARKS = 100;
+
+export function Editor({ text, onText, problems, goal, steps, tools }: Props) {
   const area = useRef<HTMLTextAreaElement>(null);
   const gutter = useRef<HTMLPreElement>(null);
-  const lines = text.split("\n").length;
-  const marked = marks(text, problems);
+  const lines = linesOf(text);
+  const numbers = useMemo(() => Array.from({ length: lines }, (_, at) => at + 1).join("\n"), [lines]);
+  // Lines are looked for when the diagnostics change, and not at every letter.
+  const marked = useMemo(() => marks(text, problems), [problems]);
   useLayoutEffect(() => {
     const element = area.current;
     const place = goal && element && find(element.value, goal.path);
     if (!place) return;
     if (goal.isWanted) element.focus();
     element.setSelectionRange(...place);
-    const line = element.value.slice(0, place[0]).split("\n").length;
-    element.scrollTop = Math.max(0, (line - 4) * 19);
+    element.scrollTop = Math.max(0, (linesOf(element.value.slice(0, place[0])) - 4) * LINE);
   }, [goal]);
+  const list = useId();
+  const [offered, setOffered] = useState<(Offers & { chosen: number; line: number; column: number }) | null>(null);
+  const offer = () => {
+    const element = area.current!;
+    const at = element.selectionStart;
+    const found = element.selectionEnd === at ? complete(element.value, at, steps, tools) : null;
+    if (!found) return setOffered(null);
+    const before = element.value.slice(0, found.from);
+    const line = before.lastIndexOf("\n") + 1;
+    setOffered({ ...found, chosen: 0, line: linesOf(before) - 1, column: found.from - line });
+  };
+  const choose = (chosen: number) => {
+    const element = area.current!;
+    const text = offered?.offers[chosen]?.text;
+    if (!offered || text === undefined) return;
+    element.setRangeText(JSON.stringify(text).slice(1, -1), offered.from, offered.to, "end");
+    setOffered(null);
+    onText(element.value);
+  };
+  /** Keys that are about what is offered. */
+  const steer = (event: KeyboardEvent): boolean => {
+    if (event.key === " " && event.ctrlKey) {
+      offer();
+      return true;
+    }
+    if (!offered) return false;
+    const { chosen, offers } = offered;
+    if (event.key === "ArrowDown") setOffered({ ...offered, chosen: (chosen + 1) % offers.length });
+    else if (event.key === "ArrowUp") setOffered({ ...offered, chosen: (chosen - 1 + offers.length) % offers.length });
+    else if (event.key === "Enter") choose(chosen);
+    else if (event.key === "Escape") setOffered(null);
+    else return false;
+    return true;
+  };
   const indent = (event: KeyboardEvent) => {
+    if (!event.isComposing && steer(event)) {
+      event.preventDefault();
+      event.stopPropagation();
+      return;
+    }
+    if (event.key === "ArrowLeft" || event.key === "ArrowRight") setOffered(null);
     // Tab goes on to the next field, as everywhere; a new line begins where the one before did.
-    if (event.key !== "Enter" || event.ctrlKey || event.metaKey) return;
+    if (event.key !== "Enter" || event.ctrlKey || event.metaKey || event.isComposing) return;
     const element = event.currentTarget as HTMLTextAreaElement;
     const before = element.value.slice(0, element.selectionStart);
     const last = before.slice(before.lastIndexOf("\n") + 1);
@@ -48,8 +101,11 @@ export function Editor({ text, onText, problems, goal }: Props) {
   return (
     <div class="editor">
       <pre class="editor-lines" ref={gutter} aria-hidden="true">
-        {Array.from({ length: lines }, (_, at) => (
-          <span key={at} class={marked.get(at + 1) ?? ""}>{`${at + 1}\n`}</span>
+        {numbers}
+        {[...marked].map(([line, kind]) => (
+          <span key={line} class={kind} style={{ top: `${TOP + (line - 1) * LINE}px` }}>
+            {line}
+          </span>
         ))}
       </pre>
       <textarea
@@ -59,21 +115,56 @@ export function Editor({ text, onText, problems, goal }: Props) {
         autocapitalize="off"
         value={text}
         wrap="off"
-        onInput={(event) => onText(event.currentTarget.value)}
+        aria-autocomplete="list"
+        {...(offered ? { "aria-controls": list, "aria-activedescendant": `${list}-${offered.chosen}` } : {})}
+        onInput={(event) => {
+          onText(event.currentTarget.value);
+          offer();
+        }}
         onKeyDown={indent}
-        onScroll={(event) => gutter.current && (gutter.current.scrollTop = event.currentTarget.scrollTop)}
+        onBlur={() => setOffered(null)}
+        onClick={() => setOffered(null)}
+        onScroll={(event) => {
+          if (gutter.current) gutter.current.scrollTop = event.currentTarget.scrollTop;
+          // The list goes along.
+          setOffered((it) => it && { ...it });
+        }}
       />
+      {offered && area.current && (
+        <OfferList
+          id={list}
+          offers={offered.offers}
+          chosen={offered.chosen}
+          line={offered.line}
+          column={offered.column}
+          height={area.current.clientHeight}
+          scroll={{ left: area.current.scrollLeft, top: area.current.scrollTop }}
+          onChoose={choose}
+        />
+      )}
     </div>
   );
+}
+
+function linesOf(text: string): number {
+  let lines = 1;
+  for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) lines += 1;
+  return lines;
 }
 
 /** Which lines have something wrong with them. */
 function marks(text: string, problems: readonly Problem[]): Map<number, string> {
   const lines = new Map<number, string>();
-  for (const it of problems.slice(0, 100)) {
-    const place = it.path ? find(text, it.path) : null;
+  const told = problems.filter((it) => it.path !== "").slice(0, MARKS);
+  if (told.length === 0) return lines;
+  const places = findAll(
+    text,
+    told.map((it) => it.path),
+  );
+  for (const [at, it] of told.entries()) {
+    const place = places[at];
     if (!place) continue;
-    const line = text.slice(0, place[0]).split("\n").length;
+    const line = linesOf(text.slice(0, place[0]));
     if (lines.get(line) !== "mark-bad") lines.set(line, it.severity === "ERROR" ? "mark-bad" : "mark-waiting");
   }
   return lines;

@@ -1,20 +1,18 @@
 /** One step of a plan as a form: what its tool takes, and when it runs. Whatever is changed is changed in the text. */
 
 import type { Json, ToolNamesResult } from "../api/generated";
+import type { Fields as JsonFields } from "../api/json";
 import { Fields, isSchema } from "../tools/form";
 import { Icon } from "../ui/icons";
 
 export type ToolName = ToolNamesResult["tools"][number];
 
-/** A step of a draft, with whatever fields it has. */
-export type Draft = { [key: string]: Json };
-
 interface Props {
-  step: Draft;
+  step: JsonFields;
   name: string;
   tools: readonly ToolName[];
   others: readonly string[];
-  onStep: (step: Draft) => void;
+  onStep: (step: JsonFields) => void;
   onRemove: () => void;
   onClose: () => void;
 }
@@ -43,7 +41,7 @@ export function StepForm({ step, name, tools, others, onStep, onRemove, onClose 
         </button>
       </div>
       {tool?.description && <p class="faint">{tool.description}</p>}
-      <Fields key={called} schema={schema} root={schema} value={step.parameters} onValue={(it) => set("parameters", it ?? {})} />
+      <Fields key={called} schema={schema} root={schema} value={step.parameters} onValue={(it) => set("parameters", it ?? {})} takesTemplates />
       <div class="step-form-rules">
         <TextRule label="When" hint={'steps["id"].ok'} value={step.when} onValue={(it) => set("when", it)} />
         <TextRule label="For each" hint="{{step.list}}" value={step.forEach} onValue={(it) => set("forEach", it)} />
@@ -100,7 +98,7 @@ export function toolOf(name: string, tools: readonly ToolName[]): ToolName | und
 }
 
 /** A step that calls a tool, with its required parameters to be filled in. */
-export function emptyStep(tool: ToolName, taken: ReadonlySet<string>): Draft {
+export function emptyStep(tool: ToolName, taken: ReadonlySet<string>): JsonFields {
   let id = tool.name.replace(/[^\w.-]/g, "_");
   for (let n = 2; taken.has(id); n += 1) id = `${tool.name.replace(/[^\w.-]/g, "_")}_${n}`;
   const schema = isSchema(tool.inputSchema) ? tool.inputSchema : {};

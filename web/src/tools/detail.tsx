@@ -9,7 +9,7 @@ import { Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { JsonView } from "../ui/json";
 import { Loading } from "../ui/page";
-import { ago, moment, span } from "../ui/time";
+import { ago, moment, serverNow, span } from "../ui/time";
 import { Section } from "../execution/inspector";
 import { Fields, isSchema } from "./form";
 
@@ -75,7 +75,7 @@ export function ToolDetail({ name }: { name: string }) {
                 {tool.usage.lastCalledAt && (
                   <div>
                     <dt>Last</dt>
-                    <dd title={moment(tool.usage.lastCalledAt)}>{ago(tool.usage.lastCalledAt, Date.now())}</dd>
+                    <dd title={moment(tool.usage.lastCalledAt)}>{ago(tool.usage.lastCalledAt, serverNow())}</dd>
                   </div>
                 )}
               </dl>
@@ -107,7 +107,7 @@ export function ToolDetail({ name }: { name: string }) {
                         <summary>
                           <span class={it.status === "success" ? "text-good" : "text-bad"}>{it.status}</span>
                           <span class="faint">{span(it.durationMs)}</span>
-                          <span class="faint">{ago(it.at, Date.now())}</span>
+                          <span class="faint">{ago(it.at, serverNow())}</span>
                         </summary>
                         <JsonView value={it.parameters} label="parameters of the call" open={1} />
                         {it.error ? <p class="warning">{it.error}</p> : <JsonView value={it.result} label="result of the call" open={1} />}

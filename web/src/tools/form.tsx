@@ -1,17 +1,16 @@
 /** A form for whatever a JSON Schema describes. What it does not understand is written as JSON. */
 
-import { useId, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import type { Json } from "../api/generated";
+import { isFields, isNumber, parse, print, readNumber, type Fields as JsonFields } from "../api/json";
 
-export type Schema = { [key: string]: Json };
+export type Schema = JsonFields;
 
 /** How deep forms go; below that values are written as JSON. */
 const DEPTH = 4;
 
-export function isSchema(it: Json | undefined): it is Schema {
-  return it !== null && typeof it === "object" && !Array.isArray(it);
-}
+export const isSchema = isFields;
 
 interface Props {
   schema: Schema;
@@ -19,17 +18,24 @@ interface Props {
   value: Json | undefined;
   onValue: (value: Json | undefined) => void;
   depth?: number;
+  /** Whether a template such as `{{step.path}}` may stand for a value. */
+  takesTemplates?: boolean;
+}
+
+/** Whether a text is to be filled in when the step runs. */
+function isTemplate(it: Json | undefined): it is string {
+  return typeof it === "string" && it.includes("{{");
 }
 
 /** The fields of an object. Those that are left empty are left out. */
-export function Fields({ schema, root, value, onValue, depth = 0 }: Props) {
+export function Fields({ schema, root, value, onValue, depth = 0, takesTemplates = false }: Props) {
   const properties = isSchema(schema.properties) ? schema.properties : {};
   const required = Array.isArray(schema.required) ? schema.required : [];
   const fields = isSchema(value) ? value : {};
   const names = Object.keys(properties);
   if (names.length === 0) {
     const isClosed = schema.additionalProperties === false;
-    return isClosed ? <p class="faint">It takes no parameters.</p> : <JsonField value={value} onValue={onValue} label={depth === 0 ? "Parameters" : "Value"} />;
+    return isClosed ? <p class="faint">It takes no parameters.</p> : <JsonField value={value} onValue={onValue} label={depth === 0 ? "Parameters" : "Value"} takesTemplates={takesTemplates} />;
   }
   const set = (name: string, it: Json | undefined) => {
     const next = { ...fields };
@@ -49,6 +55,7 @@ export function Fields({ schema, root, value, onValue, depth = 0 }: Props) {
           value={fields[name]}
           onValue={(it) => set(name, it)}
           depth={depth}
+          takesTemplates={takesTemplates}
         />
       ))}
     </div>
@@ -56,7 +63,7 @@ export function Fields({ schema, root, value, onValue, depth = 0 }: Props) {
 }
 
 /** Follows a reference within the document, a few times. */
-function resolved(schema: Json | undefined, root: Schema): Schema {
+export function resolved(schema: Json | undefined, root: Schema): Schema {
   let found: Json | undefined = schema;
   for (let n = 0; n < 8 && isSchema(found) && typeof found.$ref === "string"; n += 1) {
     const path: string[] = found.$ref.replace(/^#\/?/, "").split("/").filter(Boolean);
@@ -74,7 +81,7 @@ interface OneProps extends Props {
   isRequired: boolean;
 }
 
-function One({ name, schema, root, isRequired, value, onValue, depth = 0 }: OneProps) {
+function One({ name, schema, root, isRequired, value, onValue, depth = 0, takesTemplates = false }: OneProps) {
   const id = useId();
   const types = Array.isArray(schema.type) ? schema.type.filter((it) => it !== "null") : [schema.type];
   const type = types.length === 1 ? types[0] : undefined;
@@ -85,19 +92,19 @@ function One({ name, schema, root, isRequired, value, onValue, depth = 0 }: OneP
       {isRequired && <span class="required"> required</span>}
     </>
   );
-  if (type === "object" && isSchema(schema.properties) && depth < DEPTH) {
+  if (type === "object" && isSchema(schema.properties) && depth < DEPTH && !isTemplate(value)) {
     return (
       <fieldset>
         <legend>{label}</legend>
         {about && <p class="faint">{about}</p>}
-        <Fields schema={schema} root={root} value={value} onValue={onValue} depth={depth + 1} />
+        <Fields schema={schema} root={root} value={value} onValue={onValue} depth={depth + 1} takesTemplates={takesTemplates} />
       </fieldset>
     );
   }
   return (
     <div class="field">
       <label for={id}>{label}</label>
-      <Input id={id} schema={schema} type={type} value={value} onValue={onValue} isRequired={isRequired} />
+      <Input id={id} schema={schema} type={type} value={value} onValue={onValue} isRequired={isRequired} takesTemplates={takesTemplates} />
       {about && <span class="faint field-about">{about}</span>}
     </div>
   );
@@ -110,38 +117,43 @@ interface InputProps {
   value: Json | undefined;
   onValue: (value: Json | undefined) => void;
   isRequired: boolean;
+  takesTemplates: boolean;
 }
 
-function Input({ id, schema, type, value, onValue, isRequired }: InputProps) {
-  // A template stands for a value of whatever type.
-  if (typeof value === "string" && value.includes("{{")) {
-    return <textarea id={id} class="one-line mono" rows={1} value={value} onInput={(event) => onValue(event.currentTarget.value === "" ? undefined : event.currentTarget.value)} />;
+/** What is chosen to write a template instead. */
+const TEMPLATE = "{{";
+
+function Input({ id, schema, type, value, onValue, isRequired, takesTemplates }: InputProps) {
+  const [isWritten, setWritten] = useState(false);
+  const asText = (event: { currentTarget: HTMLTextAreaElement }) => {
+    const text = event.currentTarget.value;
+    setWritten(text !== "");
+    onValue(text === "" ? undefined : text);
+  };
+  // A template stands for a value of whatever type; it stays a text while it is written.
+  if (type !== "integer" && type !== "number" && (isTemplate(value) || (isWritten && typeof value === "string"))) {
+    return <textarea id={id} class="one-line mono" rows={1} spellcheck={false} value={value} onInput={asText} />;
   }
-  if (Array.isArray(schema.enum)) {
-    const options = schema.enum;
+  const choices = Array.isArray(schema.enum) ? schema.enum : type === "boolean" ? [true, false] : null;
+  if (choices) {
+    const choose = (chosen: string) => {
+      setWritten(chosen === TEMPLATE);
+      onValue(chosen === "" ? undefined : chosen === TEMPLATE ? "{{}}" : parse(chosen));
+    };
     return (
-      <select id={id} value={JSON.stringify(value) ?? ""} onChange={(event) => onValue(event.currentTarget.value === "" ? undefined : (JSON.parse(event.currentTarget.value) as Json))}>
+      <select id={id} value={value === undefined ? "" : print(value)} onChange={(event) => choose(event.currentTarget.value)}>
         <option value="">–</option>
-        {options.map((it) => (
-          <option key={JSON.stringify(it)} value={JSON.stringify(it)}>
-            {typeof it === "string" ? it : JSON.stringify(it)}
+        {choices.map((it) => (
+          <option key={print(it)} value={print(it)}>
+            {typeof it === "string" ? it : print(it)}
           </option>
         ))}
-      </select>
-    );
-  }
-  if (type === "boolean") {
-    return (
-      <select id={id} value={value === undefined ? "" : String(value)} onChange={(event) => onValue(event.currentTarget.value === "" ? undefined : event.currentTarget.value === "true")}>
-        <option value="">–</option>
-        <option value="true">true</option>
-        <option value="false">false</option>
+        {takesTemplates && <option value={TEMPLATE}>a template…</option>}
       </select>
     );
   }
   if (type === "integer" || type === "number") {
-    const read = (text: string) => (text === "" ? undefined : Number(text));
-    return <input id={id} type="number" step={type === "integer" ? 1 : "any"} required={isRequired} value={typeof value === "number" ? value : ""} onInput={(event) => onValue(read(event.currentTarget.value))} />;
+    return <NumberField id={id} isWhole={type === "integer"} value={value} onValue={onValue} isRequired={isRequired} takesTemplates={takesTemplates} />;
   }
   if (type === "string") {
     const usual = typeof schema.default === "string" ? schema.default : undefined;
@@ -153,21 +165,85 @@ function Input({ id, schema, type, value, onValue, isRequired }: InputProps) {
         required={isRequired && schema.minLength !== 0}
         placeholder={usual ?? ""}
         value={typeof value === "string" ? value : ""}
-        onInput={(event) => onValue(event.currentTarget.value === "" ? undefined : event.currentTarget.value)}
+        onInput={asText}
       />
     );
   }
-  return <JsonField id={id} value={value} onValue={onValue} label={null} />;
+  return <JsonField id={id} value={value} onValue={onValue} label={null} takesTemplates={takesTemplates} />;
 }
 
-export function JsonField({ id, value, onValue, label }: { id?: string; value: Json | undefined; onValue: (value: Json | undefined) => void; label: string | null }) {
-  const [text, setText] = useState(value === undefined ? "" : JSON.stringify(value, null, 2));
+interface NumberProps {
+  id: string;
+  isWhole: boolean;
+  value: Json | undefined;
+  onValue: (value: Json | undefined) => void;
+  isRequired: boolean;
+  takesTemplates: boolean;
+}
+
+/** A number with all of its digits, or a template in its stead. */
+function NumberField({ id, isWhole, value, onValue, isRequired, takesTemplates }: NumberProps) {
+  const text = value === undefined || value === null ? "" : typeof value === "string" ? value : print(value);
+  const isRight = text === "" || isNumber(value) || (takesTemplates && isTemplate(value));
+  const box = useRef<HTMLInputElement>(null);
+  const what = isWhole ? "a whole number" : "a number";
+  useLayoutEffect(() => box.current?.setCustomValidity(isRight ? "" : `This is not ${what}.`), [isRight, what]);
+  const read = (typed: string) => {
+    const it = typed.trim();
+    if (it === "") onValue(undefined);
+    else onValue((isWhole ? WHOLE : NUMBER).test(it) ? readNumber(it) : typed);
+  };
+  return (
+    <>
+      <input ref={box} id={id} type="text" inputMode={takesTemplates ? "text" : isWhole ? "numeric" : "decimal"} spellcheck={false} required={isRequired} aria-invalid={!isRight} value={text} onFocus={(event) => event.currentTarget.select()} onInput={(event) => read(event.currentTarget.value)} />
+      {!isRight && <span class="field-wrong">This is not {what}{takesTemplates && <>, nor a template such as {"{{step.path}}"}</>}.</span>}
+    </>
+  );
+}
+
+const WHOLE = /^-?(?:0|[1-9]\d*)$/;
+const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+
+interface JsonFieldProps {
+  id?: string;
+  value: Json | undefined;
+  onValue: (value: Json | undefined) => void;
+  label: string | null;
+  takesTemplates?: boolean;
+}
+
+/** What a text says: nothing, JSON, or a template. Fails where it is none of these. */
+function readField(text: string, takesTemplates: boolean): Json | undefined {
+  const it = text.trim();
+  if (it === "") return undefined;
+  return takesTemplates && it.startsWith("{{") && it.endsWith("}}") ? it : parse(it);
+}
+
+function written(value: Json | undefined, takesTemplates: boolean): string {
+  if (value === undefined) return "";
+  const isWhole = takesTemplates && typeof value === "string" && value.startsWith("{{") && value.endsWith("}}");
+  return isWhole ? (value as string) : print(value, 2);
+}
+
+export function JsonField({ id, value, onValue, label, takesTemplates = false }: JsonFieldProps) {
+  const [text, setText] = useState(() => written(value, takesTemplates));
   const [isWrong, setWrong] = useState(false);
-  const read = (text: string) => {
-    setText(text);
-    try {
-      onValue(text.trim() === "" ? undefined : (JSON.parse(text) as Json));
+  const last = useRef(value);
+  // What was changed elsewhere shows here; what is typed here stays as it is typed.
+  useLayoutEffect(() => {
+    if (print(value) !== print(last.current)) {
+      setText(written(value, takesTemplates));
       setWrong(false);
+    }
+    last.current = value;
+  }, [value]);
+  const read = (typed: string) => {
+    setText(typed);
+    try {
+      const it = readField(typed, takesTemplates);
+      last.current = it;
+      setWrong(false);
+      onValue(it);
     } catch {
       setWrong(true);
     }

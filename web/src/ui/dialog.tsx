@@ -3,24 +3,28 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 
-import { ApiError } from "../api/client";
-
 interface Props {
   title: string;
   children?: ComponentChildren;
   /** What the button says that does it. */
   action: string;
   tone?: "bad";
+  isWide?: boolean;
   onDo: () => Promise<void>;
   onClose: () => void;
 }
 
-export function Dialog({ title, children, action, tone, onDo, onClose }: Props) {
+export function Dialog({ title, children, action, tone, isWide, onDo, onClose }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   const heading = useId();
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<string | null>(null);
-  useEffect(() => dialog.current?.showModal(), []);
+  useEffect(() => {
+    const opener = document.activeElement as HTMLElement | null;
+    dialog.current?.showModal();
+    // Whoever goes on by keyboard goes on where they were; and where that is gone, at the page.
+    return () => back(opener);
+  }, []);
   const submit = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
@@ -29,12 +33,12 @@ export function Dialog({ title, children, action, tone, onDo, onClose }: Props) 
       await onDo();
       onClose();
     } catch (error) {
-      setError(error instanceof ApiError || error instanceof SyntaxError ? error.message : String(error));
+      setError(error instanceof Error ? error.message : String(error));
       setBusy(false);
     }
   };
   return (
-    <dialog ref={dialog} aria-labelledby={heading} onClose={onClose} onCancel={onClose}>
+    <dialog ref={dialog} class={isWide ? "is-wide" : ""} aria-labelledby={heading} onClose={onClose} onCancel={onClose}>
       <form onSubmit={submit}>
         <h2 id={heading}>{title}</h2>
         {children}
@@ -54,4 +58,13 @@ export function Dialog({ title, children, action, tone, onDo, onClose }: Props) 
       </form>
     </dialog>
   );
+}
+
+/** Gives an element the focus again that had it, once what was in front of it is gone. */
+export function back(opener: HTMLElement | null): void {
+  setTimeout(() => {
+    if (document.activeElement && document.activeElement !== document.body) return;
+    const isThere = opener?.isConnected && opener !== document.body && !(opener as HTMLButtonElement).disabled;
+    (isThere ? opener : document.getElementById("main"))?.focus();
+  });
 }

@@ -3,16 +3,23 @@
 import { CODES } from "../api/codes";
 import { ApiError } from "../api/client";
 import type { Json } from "../api/generated";
+import { Num } from "../api/json";
+import { Plain } from "./plain";
+import { Words } from "./words";
 
 export function Fault({ code, message, note }: { code: string; message: string; note?: string }) {
   const [means, help] = CODES[code] ?? [];
   return (
     <div class="fault">
       <p class="fault-head">
-        <code>{code}</code>
+        <code>
+          <Plain text={code} />
+        </code>
         {note && <span class="faint">{note}</span>}
       </p>
-      <p class="fault-message">{message.length > 4_000 ? `${message.slice(0, 4_000)}…` : message}</p>
+      <p class="fault-message">
+        <Words text={message.length > 4_000 ? `${message.slice(0, 4_000)}…` : message} />
+      </p>
       {means && (
         <p class="fault-help">
           {sentence(means)} {help && help !== "nothing" && <strong>{sentence(help)}</strong>}
@@ -24,11 +31,6 @@ export function Fault({ code, message, note }: { code: string; message: string; 
 
 function sentence(text: string): string {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
-}
-
-/** Words of the server, in which values stand between backticks. */
-export function Ticked({ text }: { text: string }) {
-  return <span>{text.split("`").map((part, at) => (at % 2 === 1 ? <code key={at}>{part}</code> : part))}</span>;
 }
 
 /** A question that the server refused to answer. */
@@ -62,11 +64,14 @@ export interface Problem {
   help?: string | null;
 }
 
+/** The most diagnostics that are shown at once. */
+const MOST = 200;
+
 /** Diagnostics of a plan; a path may be followed to its place. */
 export function Problems({ problems, onGo }: { problems: readonly Problem[]; onGo?: (path: string) => void }) {
   return (
     <ul class="problems" aria-label="Diagnostics">
-      {problems.map((it, at) => (
+      {problems.slice(0, MOST).map((it, at) => (
         <li key={at} class={`problem-row tone-${it.severity === "ERROR" ? "bad" : "waiting"}`}>
           <p>
             <code class="problem-code">{it.code}</code>
@@ -79,10 +84,17 @@ export function Problems({ problems, onGo }: { problems: readonly Problem[]; onG
                 <span class="mono faint">{it.path}</span>
               ))}
           </p>
-          <p>{it.message}</p>
-          {it.help && <p class="faint">{it.help}</p>}
+          <p>
+            <Words text={it.message} />
+          </p>
+          {it.help && (
+            <p class="faint">
+              <Words text={it.help} />
+            </p>
+          )}
         </li>
       ))}
+      {problems.length > MOST && <li class="faint">and {problems.length - MOST} more</li>}
     </ul>
   );
 }
@@ -90,5 +102,5 @@ export function Problems({ problems, onGo }: { problems: readonly Problem[]; onG
 /** Whether a value has something in it. */
 export function hasSomething(value: Json | undefined): boolean {
   if (value === null || value === undefined) return false;
-  return typeof value !== "object" || Object.keys(value).length > 0;
+  return typeof value !== "object" || value instanceof Num || Object.keys(value).length > 0;
 }

@@ -1,9 +1,12 @@
 /** Values that came from elsewhere, as text and never as anything else. */
 
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 
 import type { Json } from "../api/generated";
+import { isFields, Num, print } from "../api/json";
 import { Icon } from "./icons";
+import { Plain } from "./plain";
 
 /** The most letters of a text that are shown at first. */
 const TEXT = 400;
@@ -15,7 +18,7 @@ export function JsonView({ value, label, open = 2 }: { value: Json | undefined; 
   if (value === undefined) return <p class="faint">nothing</p>;
   return (
     <div class="json" role="group" aria-label={label}>
-      <CopyButton text={() => JSON.stringify(value, null, 2)} label={`Copy ${label}`} />
+      <CopyButton text={() => print(value, 2)} label={`Copy ${label}`} />
       <Value value={value} open={open} />
     </div>
   );
@@ -23,13 +26,14 @@ export function JsonView({ value, label, open = 2 }: { value: Json | undefined; 
 
 /** How large a value is that the server left out of an event. */
 export function omitted(value: Json | undefined): number | null {
-  if (value === null || typeof value !== "object" || Array.isArray(value)) return null;
-  const bytes = (value as Record<string, Json>).$omitted;
+  if (!isFields(value)) return null;
+  const bytes = value.$omitted;
   return typeof bytes === "number" && Object.keys(value).length === 1 ? bytes : null;
 }
 
 function Value({ value, open }: { value: Json; open: number }) {
   if (typeof value === "string") return <Text text={value} />;
+  if (value instanceof Num) return <span class="json-number">{value.text}</span>;
   if (value === null || typeof value !== "object") return <span class={`json-${value === null ? "null" : typeof value}`}>{String(value)}</span>;
   const entries: [string | null, Json][] = Array.isArray(value) ? value.map((it) => [null, it]) : Object.entries(value);
   const [begin, end] = Array.isArray(value) ? ["[", "]"] : ["{", "}"];
@@ -56,7 +60,11 @@ function Group({ entries, begin, end, open }: { entries: [string | null, Json][]
       <div class="json-inside">
         {entries.slice(0, count).map(([key, it], at) => (
           <div class="json-entry" key={key ?? at}>
-            {key !== null && <span class="json-key">{key}</span>}
+            {key !== null && (
+              <span class="json-key">
+                <Plain text={key} />
+              </span>
+            )}
             <Value value={it} open={open - 1} />
           </div>
         ))}
@@ -71,12 +79,15 @@ function Group({ entries, begin, end, open }: { entries: [string | null, Json][]
   );
 }
 
+/** A text between quotes, so that `"1"` is not taken for `1`. */
 function Text({ text }: { text: string }) {
   const [isWhole, setWhole] = useState(false);
   const isLong = text.length > TEXT;
   return (
     <span class="json-string">
-      {isLong && !isWhole ? `${text.slice(0, TEXT)}…` : text === "" ? '""' : text}
+      <Quote />
+      <Plain text={isLong && !isWhole ? `${text.slice(0, TEXT)}…` : text} />
+      <Quote />
       {isLong && (
         <button type="button" class="link" onClick={() => setWhole(!isWhole)}>
           {isWhole ? "less" : `all ${text.length.toLocaleString("en")} characters`}
@@ -86,16 +97,44 @@ function Text({ text }: { text: string }) {
   );
 }
 
+function Quote(): ComponentChildren {
+  return <span class="json-mark">"</span>;
+}
+
+/** Puts a text onto the clipboard; over plain HTTP browsers have none, and the older way must do. */
+async function copied(text: string): Promise<boolean> {
+  try {
+    if (navigator.clipboard) {
+      await navigator.clipboard.writeText(text);
+      return true;
+    }
+  } catch {
+    // The browser does not let it.
+  }
+  const area = document.createElement("textarea");
+  area.value = text;
+  area.className = "unseen";
+  (document.querySelector("dialog[open]") ?? document.body).append(area);
+  const before = document.activeElement as HTMLElement | null;
+  area.select();
+  try {
+    return document.execCommand("copy");
+  } finally {
+    area.remove();
+    before?.focus();
+  }
+}
+
 export function CopyButton({ text, label }: { text: () => string; label: string }) {
-  const [isDone, setDone] = useState(false);
+  const [state, setState] = useState<"" | "done" | "failed">("");
   const copy = async () => {
-    await navigator.clipboard?.writeText(text());
-    setDone(true);
-    setTimeout(() => setDone(false), 1_500);
+    setState((await copied(text())) ? "done" : "failed");
+    setTimeout(() => setState(""), 1_500);
   };
+  const said = { "": label, done: "Copied", failed: "The browser does not let the page copy" }[state];
   return (
-    <button type="button" class="ghost icon-only copy" aria-label={label} title={label} onClick={copy}>
-      <Icon name={isDone ? "check" : "copy"} />
+    <button type="button" class="ghost icon-only copy" aria-label={said} title={said} onClick={copy}>
+      <Icon name={{ "": "copy", done: "check", failed: "close" }[state] as "copy"} />
     </button>
   );
 }

@@ -60,16 +60,26 @@ export function Pill({ state }: { state: State }) {
 }
 
 /** Counts of steps by their state, as one thin bar. */
-export function Meter(counts: { total: number; successful: number; failed: number; skipped: number; cancelled: number }) {
-  const { total, successful, failed, skipped, cancelled } = counts;
-  const label = `${successful} of ${total} steps succeeded${failed ? `, ${failed} failed` : ""}${skipped ? `, ${skipped} skipped` : ""}`;
+export function Meter(counts: { total: number; successful: number; failed: number; skipped: number; cancelled: number; undone?: number; notUndone?: number }) {
+  const { total, successful, failed, skipped, cancelled, undone = 0, notUndone = 0 } = counts;
+  const more = [
+    [failed, "failed"],
+    [skipped, "skipped"],
+    [cancelled, "cancelled"],
+    [undone, "undone"],
+    [notUndone, "could not be undone"],
+  ] as const;
+  const label = [`${successful} of ${total} steps succeeded`, ...more.filter(([n]) => n > 0).map(([n, word]) => `${n} ${word}`)].join(", ");
+  const stays = successful - undone - notUndone;
   const part = (n: number, tone: string, x: number) =>
     n > 0 && <rect x={(x / Math.max(1, total)) * 100} width={(n / Math.max(1, total)) * 100} height="4" class={`fill-${tone}`} />;
   return (
     <span class="meter" title={label}>
       <svg viewBox="0 0 100 4" preserveAspectRatio="none" role="img" aria-label={label}>
         <rect width="100" height="4" class="fill-rest" />
-        {part(successful, "good", 0)}
+        {part(stays, "good", 0)}
+        {part(undone, "undone", stays)}
+        {part(notUndone, "bad", stays + undone)}
         {part(failed, "bad", successful)}
         {part(skipped, "skipped", successful + failed)}
         {part(cancelled, "stopped", successful + failed + skipped)}

@@ -2,6 +2,26 @@
 
 import { useEffect, useState } from "preact/hooks";
 
+/** By how much the server's clock is ahead of this one, in milliseconds; nothing where they are about the same. */
+let ahead = 0;
+/** The server says the time to the second only, and the answer takes its while. */
+const SLACK = 2_000;
+
+/** Notes what the server says the time is. */
+export function noteClock(date: string | null): void {
+  const there = date === null ? NaN : Date.parse(date);
+  if (Number.isNaN(there)) return;
+  const difference = there + 500 - Date.now();
+  if (Math.abs(difference) < SLACK) ahead = 0;
+  // Small changes are the way's, and not the clock's.
+  else if (Math.abs(difference - ahead) > SLACK) ahead = difference;
+}
+
+/** Now, by the clock of the server: times in events are compared with it. */
+export function serverNow(): number {
+  return Date.now() + ahead;
+}
+
 /** A span in milliseconds, in at most six letters. */
 export function span(milliseconds: number): string {
   const ms = Math.max(0, milliseconds);
@@ -42,11 +62,11 @@ export function moment(at: string): string {
 
 /** Now, again and again while it matters. */
 export function useNow(every: number, isRunning = true): number {
-  const [now, setNow] = useState(Date.now());
+  const [now, setNow] = useState(serverNow());
   useEffect(() => {
     if (!isRunning) return;
-    setNow(Date.now());
-    const timer = setInterval(() => document.hidden || setNow(Date.now()), every);
+    setNow(serverNow());
+    const timer = setInterval(() => document.hidden || setNow(serverNow()), every);
     return () => clearInterval(timer);
   }, [every, isRunning]);
   return now;

@@ -13,25 +13,31 @@ interface Props<T> {
   label: string;
   /** The row that is to be seen. */
   shown?: number | null;
-  /** Whether the end is to be seen while the list grows. */
+  /** Whether the end is to be seen while the list grows, for whoever is there. */
   sticksToEnd?: boolean;
 }
 
 export function Virtual<T>(props: Props<T>) {
   const { items, rowHeight, row, label, shown, sticksToEnd } = props;
   const box = useRef<HTMLDivElement>(null);
+  /** Whoever has scrolled up reads there, and is left there. */
+  const isAtEnd = useRef(true);
   const [view, setView] = useState({ top: 0, height: 600 });
   useLayoutEffect(() => {
     const element = box.current;
     if (!element) return;
     const look = () => setView({ top: element.scrollTop, height: element.clientHeight });
+    const scrolled = () => {
+      isAtEnd.current = element.scrollTop + element.clientHeight > element.scrollHeight - rowHeight;
+      look();
+    };
     look();
     const observer = new ResizeObserver(look);
     observer.observe(element);
-    element.addEventListener("scroll", look, { passive: true });
+    element.addEventListener("scroll", scrolled, { passive: true });
     return () => {
       observer.disconnect();
-      element.removeEventListener("scroll", look);
+      element.removeEventListener("scroll", scrolled);
     };
   }, []);
   useEffect(() => {
@@ -41,8 +47,8 @@ export function Virtual<T>(props: Props<T>) {
     if (top < element.scrollTop) element.scrollTop = top;
     else if (bottom > element.scrollTop + element.clientHeight) element.scrollTop = bottom - element.clientHeight;
   }, [shown, rowHeight]);
-  useEffect(() => {
-    if (sticksToEnd && box.current) box.current.scrollTop = items.length * rowHeight;
+  useLayoutEffect(() => {
+    if (sticksToEnd && isAtEnd.current && box.current) box.current.scrollTop = items.length * rowHeight;
   }, [sticksToEnd, items.length, rowHeight]);
   const first = Math.max(0, Math.floor(view.top / rowHeight) - SPARE);
   const last = Math.min(items.length, Math.ceil((view.top + view.height) / rowHeight) + SPARE);

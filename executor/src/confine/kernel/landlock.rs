@@ -63,8 +63,10 @@ pub(super) fn apply(confinement: &Confinement) -> io::Result<()> {
 /// Keeps this thread, and all that it starts, from signalling what is outside of it from now on.
 pub(super) fn keep_apart() -> io::Result<()> {
     let restrict = || {
-        let rules = Ruleset::default().scope(Scope::Signal)?;
-        rules.create()?.restrict_self().map(drop)
+        // Rules that do not say so let nothing be moved or linked from one folder to another.
+        let rules = Ruleset::default().handle_access(AccessFs::Refer)?.scope(Scope::Signal)?;
+        let anywhere = path_beneath_rules(["/"], AccessFs::Refer);
+        rules.create()?.add_rules(anywhere)?.restrict_self().map(drop)
     };
     restrict().map_err(|err: RulesetError| io::Error::other(err))
 }

@@ -20,17 +20,15 @@ use std::{
 };
 
 use nix::{
-    errno::Errno,
     libc,
     mount::{MntFlags, MsFlags, mount, umount2},
-    sched::{CloneFlags, unshare},
     sys::statvfs::{FsFlags, statvfs},
-    unistd::{getegid, geteuid},
 };
 
 use super::{
     super::{Confinement, Life, Order},
     landlock::SYSTEM,
+    view::{self, bind},
 };
 
 /// Where what covers is made, whichever is there: for a moment, and seen by this process only.
@@ -38,6 +36,8 @@ const WORKSHOPS: [&str; 6] = ["/tmp", "/run", "/var", "/dev", "/etc", "/usr"];
 
 /// What is to do so that a command leaves alone what is Faber's own.
 struct Work {
+    /// Where it may write.
+    write: Vec<PathBuf>,
     /// Where it may read and write.
     reach: Vec<PathBuf>,
     /// What of Faber's own lies there, to be covered.
@@ -46,9 +46,18 @@ struct Work {
     kept: Vec<PathBuf>,
 }
 
-/// Covers what of Faber's own the command could reach, as far as it is there, and keeps the programs
-/// that it could change as they are.
-pub(super) fn put_on(order: &Order, confinement: &Confinement) -> io::Result<()> {
+impl Work {
+    fn do_it(&self) -> io::Result<()> {
+        view::write_only(&self.write)?;
+        cover(self)?;
+        keep(self)
+    }
+}
+
+/// Lets the command change files where it may write, and nowhere else; covers what of Faber's own it
+/// could reach, as far as it is there, and keeps the programs that it could change as they are.
+/// Returns whether it has a view of its own in which that holds.
+pub(super) fn put_on(order: &Order, confinement: &Confinement) -> io::Result<bool> {
     let (write, read) = (real(&confinement.write), real(&confinement.read));
     let named = [write.as_slice(), read.as_slice()].concat();
     let system = real(SYSTEM);
@@ -64,15 +73,19 @@ pub(super) fn put_on(order: &Order, confinement: &Confinement) -> io::Result<()>
     let reach = [named.as_slice(), system.as_slice()].concat();
     let hidden = outermost(hidden.into_iter().filter(|it| is_within(it, &reach)));
     kept.retain(|it| !hidden.iter().any(|above| it.starts_with(above)));
-    let Some(first) = hidden.first().or(kept.first()).cloned() else { return Ok(()) };
-    let work = Work { reach, hidden, kept };
+    let first = hidden.first().or(kept.first()).cloned();
+    let write = outermost(write.into_iter());
+    let work = Work { write, reach, hidden, kept };
     let here = env::current_dir()?;
-    match own_view().and_then(|()| cover(&work)).and_then(|()| keep(&work)) {
-        Err(err) if confinement.required => {
-            let why = format!("cannot be hidden on this machine ({err})");
-            return Err(refused(&first, &why, &named));
-        }
-        _ => (),
+    match view::take().and_then(|()| work.do_it()) {
+        Ok(()) => (),
+        Err(err) => match first.filter(|_| confinement.required) {
+            Some(first) => {
+                let why = format!("cannot be hidden on this machine ({err})");
+                return Err(refused(&first, &why, &named));
+            }
+            None => return Ok(false),
+        },
     }
     // It still stands in the folder as it was, where nothing is covered.
     env::set_current_dir(&here).map_err(|err| {
@@ -80,7 +93,8 @@ pub(super) fn put_on(order: &Order, confinement: &Confinement) -> io::Result<()>
         io::Error::other(format!(
             "it cannot run in `{here}`: {err} (what is Faber's own is hidden)"
         ))
-    })
+    })?;
+    Ok(true)
 }
 
 fn refused(path: &Path, why: &str, named: &[PathBuf]) -> io::Error {
@@ -116,23 +130,6 @@ fn outermost(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     paths.sort();
     paths.dedup_by(|later, earlier| later.starts_with(earlier));
     paths
-}
-
-/// Gives this process a view of its own: as `root` directly, else as somebody in a user namespace.
-fn own_view() -> io::Result<()> {
-    match unshare(CloneFlags::CLONE_NEWNS) {
-        Ok(()) => (),
-        Err(Errno::EPERM) => {
-            let (user, group) = (geteuid(), getegid());
-            unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)?;
-            fs::write("/proc/self/setgroups", "deny")?;
-            fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
-            fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
-        }
-        Err(err) => return Err(err.into()),
-    }
-    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-    Ok(mount(None::<&str>, "/", None::<&str>, private, None::<&str>)?)
 }
 
 fn cover(work: &Work) -> io::Result<()> {
@@ -193,12 +190,6 @@ fn pin(path: &Path, reach: &[PathBuf]) -> io::Result<()> {
         bind(folder, folder, folder)?;
     }
     Ok(())
-}
-
-fn bind(from: &Path, to: &Path, called: &Path) -> io::Result<()> {
-    let bound =
-        mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>);
-    bound.map_err(|err| io::Error::other(format!("`{}`: {err}", called.display())))
 }
 
 fn hold(path: &Path) -> io::Result<File> {

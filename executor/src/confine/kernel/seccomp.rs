@@ -4,6 +4,8 @@
 //! UDP leads out as TCP does. Landlock knows neither, so the sockets themselves are not made. Pairs
 //! of sockets are: they lead nowhere else.
 
+mod modes;
+
 use std::{collections::BTreeMap, io, thread};
 
 use nix::libc;
@@ -21,15 +23,27 @@ const X32: i64 = 0x4000_0000;
 const KIND: u64 = 0xf;
 
 /// What is one for the whole machine, or for all of a user's processes: keys, and memory, semaphores
-/// and messages that have no file.
-const SHARED: [libc::c_long; 7] = [
+/// and messages that have no file. Not only what finds them: their numbers can be guessed.
+const SHARED: [libc::c_long; 19] = [
     libc::SYS_add_key,
     libc::SYS_keyctl,
     libc::SYS_request_key,
     libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_shmdt,
     libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
     libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
     libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    libc::SYS_mq_timedsend,
+    libc::SYS_mq_timedreceive,
 ];
 /// What begins with the number of a process, which is 0 where it is the process itself.
 const OF_OTHERS: [libc::c_long; 5] = [
@@ -45,6 +59,9 @@ const TURNS: [(libc::c_long, u64); 2] = [(libc::SYS_setpriority, 0), (libc::SYS_
 /// Why there is no filter.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
+/// What is refused: calls, each with what must be so; always where there is nothing.
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
 /// A condition on one argument, by its number.
 type Check = (u8, SeccompCmpOp, u64);
 
@@ -52,14 +69,16 @@ type Check = (u8, SeccompCmpOp, u64);
 /// once takes one that refuses nothing. (What the kernel says of itself in `/proc` cannot be read
 /// everywhere.)
 pub(super) fn is_there() -> bool {
-    let trial = || program(BTreeMap::new()).is_ok_and(|it| apply_filter(&it).is_ok());
+    let trial = || program(BTreeMap::new(), libc::EACCES).is_ok_and(|it| apply_filter(&it).is_ok());
     thread::scope(|it| it.spawn(trial).join()).unwrap_or(false)
 }
 
 /// Filters the calls of this thread, and of all that it starts, for ever. Calls of another ABI,
-/// which would pass by the numbers, end their process.
-pub(super) fn apply(confinement: &Confinement) -> io::Result<()> {
-    let filtered = filter(confinement).and_then(|it| Ok(apply_filter(&it)?));
+/// which would pass by the numbers, end their process. Without a view of its own, a command gets
+/// fewer of them.
+pub(super) fn apply(confinement: &Confinement, has_view: bool) -> io::Result<()> {
+    let filtered = filters(confinement, has_view)
+        .and_then(|it| Ok(it.iter().try_for_each(|filter| apply_filter(filter))?));
     match filtered {
         Err(_) if confinement.required && confinement.is_closed() => Err(unseen(CALLS)),
         _ => Ok(()),
@@ -70,25 +89,42 @@ fn target() -> Option<TargetArch> {
     std::env::consts::ARCH.try_into().ok()
 }
 
-fn filter(confinement: &Confinement) -> Result<BpfProgram, Failure> {
-    program(rules(confinement)?)
+fn filters(confinement: &Confinement, has_view: bool) -> Result<Vec<BpfProgram>, Failure> {
+    // The number that a process meets elsewhere, too, when it may not.
+    let mut filters = vec![program(rules(confinement)?, libc::EACCES)?];
+    let unseen = with_x32([(modes::UNSEEN, Vec::new())]);
+    filters.push(program(unseen, libc::ENOSYS)?);
+    if !has_view {
+        let mut attributes = with_x32(modes::ATTRIBUTES.map(|it| (it, Vec::new())));
+        let kinds = modes::ATTRIBUTES_TOO.map(|it| all_of([(1, SeccompCmpOp::Eq, it)]));
+        let kinds = kinds.into_iter().collect::<Result<Vec<_>, _>>()?;
+        attributes.insert(libc::SYS_ioctl, kinds.into_iter().flatten().collect());
+        filters.push(program(attributes, libc::EOPNOTSUPP)?);
+    }
+    Ok(filters)
 }
 
-fn program(rules: BTreeMap<i64, Vec<SeccompRule>>) -> Result<BpfProgram, Failure> {
+fn program(rules: Rules, number: libc::c_int) -> Result<BpfProgram, Failure> {
     let target = target().ok_or("no filter is known for this machine")?;
-    // The number that a process meets elsewhere, too, when it may not.
-    let refused = SeccompAction::Errno(libc::EACCES.unsigned_abs());
+    let refused = SeccompAction::Errno(number.unsigned_abs());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, target)?;
     Ok(filter.try_into()?)
 }
 
+/// Returns rules for these calls under each number that they have.
+fn with_x32(rules: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>) -> Rules {
+    #[cfg(target_arch = "x86_64")]
+    let both = |(call, any): (i64, Vec<SeccompRule>)| [(call | X32, any.clone()), (call, any)];
+    #[cfg(not(target_arch = "x86_64"))]
+    let both = |rule| [rule];
+    rules.into_iter().flat_map(both).collect()
+}
+
 /// Returns the calls that are refused, each with what must be so; always where there is nothing.
-fn rules(confinement: &Confinement) -> Result<BTreeMap<i64, Vec<SeccompRule>>, Failure> {
-    let mut refused = BTreeMap::new();
+fn rules(confinement: &Confinement) -> Result<Rules, Failure> {
+    let mut refused: Rules = BTreeMap::new();
     let mut refuse = |call: i64, any: Vec<SeccompRule>| {
-        #[cfg(target_arch = "x86_64")]
-        refused.insert(call | X32, any.clone());
-        refused.insert(call, any);
+        refused.entry(call).or_default().extend(any);
     };
     let mut known = Vec::new();
     if confinement.network {
@@ -122,7 +158,10 @@ fn rules(confinement: &Confinement) -> Result<BTreeMap<i64, Vec<SeccompRule>>, F
         let any = any.into_iter().map(|it| all_of([it]));
         refuse(call, any.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
     }
-    Ok(refused)
+    for (call, checks) in modes::as_somebody() {
+        refuse(call, all_of(checks)?.into_iter().collect());
+    }
+    Ok(with_x32(refused))
 }
 
 /// Returns the rule that all of these hold; nothing where there are none, which always holds.
@@ -143,6 +182,12 @@ fn number(of: libc::c_int) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs,
+        io::ErrorKind,
+        os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    };
+
     use super::*;
 
     #[test]
@@ -153,8 +198,74 @@ mod tests {
             assert!(rules[&libc::SYS_io_uring_setup].is_empty(), "it is always refused");
             assert_eq!(rules[&libc::SYS_socket].is_empty(), !network && !sockets);
             if is_there() {
-                assert!(!filter(&confinement).unwrap().is_empty());
+                assert!(!filters(&confinement, true).unwrap().is_empty());
             }
         }
+    }
+
+    /// What is done in a thread that ends with the filters that it took.
+    fn filtered<T: Send>(has_view: bool, what: impl FnOnce() -> T + Send) -> T {
+        let run = || {
+            apply(&Confinement::default(), has_view).unwrap();
+            what()
+        };
+        thread::scope(|it| it.spawn(run).join()).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_made_that_runs_as_somebody() {
+        if !is_there() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let chmod = |mode: u32| {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).map_err(|it| it.kind())
+        };
+        let make = |name: &str, mode: u32, flags: i32| {
+            let mut options = fs::OpenOptions::new();
+            let path = folder.path().join(name);
+            options.write(true).custom_flags(flags).mode(mode).open(path).map_err(|it| it.kind())
+        };
+        filtered(true, || {
+            for mode in [0o755, 0o1777, 0] {
+                assert_eq!(chmod(mode), Ok(()), "{mode:o}");
+            }
+            for mode in [0o4755, 0o2755, 0o6000] {
+                assert_eq!(chmod(mode), Err(ErrorKind::PermissionDenied), "{mode:o}");
+                let made = make("made", mode, libc::O_CREAT).map(drop);
+                assert_eq!(made, Err(ErrorKind::PermissionDenied), "{mode:o}");
+                let made = make(".", mode, libc::O_TMPFILE).map(drop);
+                assert_eq!(made, Err(ErrorKind::PermissionDenied), "{mode:o}");
+            }
+            make("made", 0o644, libc::O_CREAT).unwrap();
+            // Who makes nothing has a mode that says nothing.
+            make("file", 0o4755, 0).unwrap();
+        });
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0);
+    }
+
+    #[test]
+    fn attributes_stay_as_they_are_where_there_is_no_view() {
+        if !is_there() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let set = |has_view: bool| {
+            let run = || {
+                let mut python = std::process::Command::new("python3");
+                python.args([
+                    "-c",
+                    "import os, sys\ntry: os.setxattr(sys.argv[1], 'user.a', b'')\n\
+                    except OSError as err: print(err.errno)\ntry: os.chmod(sys.argv[1], 0o700)\n\
+                    except OSError as err: print(err.errno)",
+                ]);
+                python.arg(folder.path()).output().unwrap()
+            };
+            String::from_utf8(filtered(has_view, run).stdout).unwrap()
+        };
+        assert_eq!(set(false), format!("{}\n", libc::EOPNOTSUPP));
+        assert!(["", "95\n"].contains(&&*set(true)), "the file system may have none");
     }
 }

@@ -52,6 +52,11 @@ impl Hidden {
         self.0.iter().any(|it| dir.metadata(it).is_ok_and(|it| mark(&it) == own))
     }
 
+    /// Returns by what they are known now, as far as they are there.
+    pub(crate) fn marks(&self, dir: &Dir) -> Vec<Mark> {
+        self.0.iter().filter_map(|it| Some(mark(&dir.metadata(it).ok()?))).collect()
+    }
+
     /// Returns whether a path leads to one of them, as far as it is there.
     fn leads(&self, dir: &Dir, path: &Path) -> bool {
         let there = path.ancestors().find(|it| dir.symlink_metadata(at(it)).is_ok());
@@ -69,7 +74,11 @@ impl Hidden {
     }
 }
 
-fn mark(meta: &Metadata) -> (u64, u64) {
+/// By what a file is known, whatever it is called: its device, and its number there.
+pub(crate) type Mark = (u64, u64);
+
+/// Returns by what a file is known.
+pub(crate) fn mark(meta: &Metadata) -> Mark {
     (meta.dev(), meta.ino())
 }
 

@@ -30,7 +30,7 @@ use serde::Deserialize;
 use shared::tool::ToolError;
 use tokio::sync::Semaphore;
 
-use super::hidden::Hidden;
+use super::hidden::{Hidden, Mark, mark};
 
 pub(crate) use self::{
     lines::{Lines, clipped, shown},
@@ -41,7 +41,15 @@ pub(crate) use self::{
 
 /// A folder, and the right to what is in it. Clones share it.
 #[derive(Clone)]
-pub struct Root(Arc<Inner>);
+pub struct Root(Arc<Inner>, Option<Arc<Seen>>);
+
+/// What one search need not look at again for each of its files.
+struct Seen {
+    /// Which files are Faber's own.
+    own: Vec<Mark>,
+    /// The folder of the last file: the next one lies in it, too, most of the time.
+    folder: Mutex<Option<(PathBuf, Arc<Dir>)>>,
+}
 
 /// Whether what lies in `.git` may be changed: hooks and settings there run programs, as whoever
 /// next uses Git.
@@ -117,7 +125,7 @@ impl Root {
     fn opened(path: &Path, git: GitWrites) -> io::Result<Self> {
         let real = path.canonicalize()?;
         let called = std::path::absolute(path)?;
-        Ok(Self(Arc::new(Inner {
+        let inner = Inner {
             dir: Dir::open_ambient_dir(&real, ambient_authority())?,
             git,
             hidden: Hidden::default(),
@@ -126,7 +134,8 @@ impl Root {
             writing: Mutex::new(()),
             files: Arc::new(Semaphore::new(work::FILES)),
             searches: Arc::new(Semaphore::new(work::SEARCHES)),
-        })))
+        };
+        Ok(Self(Arc::new(inner), None))
     }
 
     /// Keeps tools away from what is Faber's own. Must come before the folder is shared.
@@ -136,6 +145,12 @@ impl Root {
             inner.hidden = Hidden::beneath(&inner.real, paths);
         }
         self
+    }
+
+    /// Returns the folder for one search.
+    fn searched(&self) -> Self {
+        let own = self.hidden().marks(self.dir());
+        Self(Arc::clone(&self.0), Some(Arc::new(Seen { own, folder: Mutex::default() })))
     }
 
     /// Returns what tools are kept away from.

@@ -134,6 +134,7 @@ pub(crate) fn failure(broken: &Broken, effect: Effect, seen: &Redaction) -> Tool
     match broken {
         Broken::Unsent(_) => ToolError::new(ErrorCode::UNAVAILABLE, message),
         Broken::Refused(_) => ToolError::failed(message).terminal(),
+        Broken::Denied(_) => ToolError::new(ErrorCode::UNAVAILABLE, message).terminal(),
         Broken::Lost(_) if effect == Effect::Once => {
             let message = format!(
                 "{message}; nobody knows whether the call happened: look before calling again"

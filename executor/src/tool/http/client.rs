@@ -72,6 +72,9 @@ pub(crate) enum Broken {
     /// The address must not be asked.
     #[error("{0}")]
     Refused(Refused),
+    /// Nobody has the right to ask; somebody has to see to that first.
+    #[error("{0}")]
+    Denied(String),
 }
 
 impl Reply {
@@ -92,6 +95,18 @@ impl Http {
             }
         }
         Err(Broken::Unsent(format!("`{}` is behind more than {HOPS} redirects", host(&asked.url))))
+    }
+
+    /// Asks once, and reads at most `most` bytes: nothing of a stream, which would not end.
+    pub(crate) async fn once(&self, asked: &Outgoing, most: usize) -> Result<Reply, Broken> {
+        let response = self.hop(asked).await?;
+        let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+        if kind.is_some_and(|it| it.starts_with(b"text/event-stream")) {
+            let (status, headers) = (response.status(), response.headers().clone());
+            let host = host(&asked.url);
+            return Ok(Reply { host, status, headers, body: Vec::new(), is_cut: false });
+        }
+        read(&asked.url, response, most).await
     }
 
     /// Asks once, and leaves the answer to be read.

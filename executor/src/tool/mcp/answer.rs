@@ -44,7 +44,7 @@ pub(super) struct Output {
 /// Returns the output that a result carries.
 ///
 /// Structured content is preferred; what is not text beside it, such as an image, is added to it as
-/// the list `$content`, or stands behind it in a list where that cannot be. Else one content is the output and several are a list; a text
+/// the list `$content`, if it is an object that has no such field. Else one content is the output and several are a list; a text
 /// is read as JSON if it is JSON, and everything but text is the object that describes it.
 pub(super) fn output(result: CallToolResult, most: usize) -> Result<Output, ToolError> {
     if result.is_error == Some(true) {
@@ -102,28 +102,21 @@ fn complaint(result: &CallToolResult) -> String {
     }
 }
 
-/// Returns structured content with what is beside it. Texts say the same once more.
+/// Returns structured content with what is beside it, where that has a place: whatever comes along, the
+/// rest stays where plans look for it. Texts say the same once more.
 fn structured(mut value: Value, contents: Vec<ContentBlock>) -> Output {
     let beside = contents.into_iter().filter(|it| it.as_text().is_none());
     let (places, values): (Vec<_>, Vec<_>) = beside.map(|it| (place(&it), content(it))).unzip();
     let mut binaries = Vec::new();
-    if values.is_empty() {
-        return Output { value, binaries };
-    }
-    let (lead, first) = match &mut value {
-        Value::Object(fields) if !fields.contains_key(BESIDE) => {
+    match &mut value {
+        Value::Object(fields) if !values.is_empty() && !fields.contains_key(BESIDE) => {
             fields.insert(BESIDE.to_owned(), Value::Array(values));
-            (format!("/{BESIDE}"), 0)
         }
-        _ => {
-            value = std::iter::once(std::mem::take(&mut value)).chain(values).collect();
-            (String::new(), 1)
-        }
-    };
+        _ => return Output { value, binaries },
+    }
     for (n, place) in places.into_iter().enumerate() {
         let Some((at, mime_type)) = place else { continue };
-        let at = format!("{lead}/{}{at}", first + n);
-        binaries.extend(Binary::take(&mut value, at, &mime_type));
+        binaries.extend(Binary::take(&mut value, format!("/{BESIDE}/{n}{at}"), &mime_type));
     }
     Output { value, binaries }
 }
@@ -220,8 +213,10 @@ mod tests {
             read(json!({ "n": 1 }), json!([text("{}"), image("AA=="), image(&large)]));
         assert_eq!(value, json!({ "n": 1, "$content": [image("AA=="), image("")] }));
         assert_eq!(places, ["/$content/1/data"]);
-        let (value, places) = read(json!([1]), json!([image(&large), text("x")]));
-        assert_eq!((value, places), (json!([[1], image("")]), vec!["/1/data".to_owned()]));
+        for plain in [json!([1]), json!("x"), json!({ "$content": 1 })] {
+            let (value, places) = read(plain.clone(), json!([image(&large), text("x")]));
+            assert_eq!((value, places), (plain, Vec::new()), "plans find it where it always is");
+        }
     }
 
     #[test]

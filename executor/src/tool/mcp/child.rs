@@ -13,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{McpCommand, link::Ends, wire::Wire};
+use super::{McpCommand, link::Ends, secrets::Secrets, wire::Wire};
 use crate::{
     confine::Launcher,
     secret::{Redaction, variables},
@@ -59,14 +59,14 @@ impl Child {
         };
         // What nothing can come from cannot be called either.
         ends.closing = ends.closed.clone();
-        ends.seen = Arc::new(seen);
+        ends.seen = Arc::new(Secrets::new(seen));
         let tokens = Arc::clone(&ends.tokens);
         let wire = Wire::new((stdout, stdin), most, ends.closed.clone(), tokens);
         let tail = Arc::new(Mutex::new(Tail::default()));
         let mut log = JoinSet::new();
-        log.spawn(keep_log(set.clone(), stderr, Arc::clone(&tail), Arc::clone(&ends.seen)));
+        log.spawn(keep_log(set.clone(), stderr, Arc::clone(&tail), ends.seen.now()));
         let command = spec.command.clone();
-        let seen = Arc::clone(&ends.seen);
+        let seen = ends.seen.now();
         Ok((Self { set: set.clone(), command, group, stderr: tail, seen, _log: log }, wire))
     }
 

@@ -8,6 +8,7 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::oauth::{self, OAuth};
 use crate::{secret::Text, tool::http::ServerUrl};
 
 /// How to reach an MCP server: what has a `url` is called there, anything else is started.
@@ -55,6 +56,8 @@ pub struct McpHttp {
     /// Headers of every request.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, Text>,
+    /// How it is told who calls, where that is by OAuth.
+    pub(crate) auth: Option<OAuth>,
     /// The folders that the server is told to work in.
     #[serde(default)]
     pub(crate) roots: Vec<PathBuf>,
@@ -87,9 +90,30 @@ impl TryFrom<Map<String, Value>> for McpServer {
         let is_remote = written.contains_key("url");
         let written = Value::Object(written);
         if is_remote {
-            McpHttp::deserialize(written).map(Self::Http)
+            let server = McpHttp::deserialize(written)?;
+            server.check().map_err(serde::de::Error::custom)?;
+            Ok(Self::Http(server))
         } else {
             McpCommand::deserialize(written).map(Self::Command)
+        }
+    }
+}
+
+impl McpHttp {
+    /// Returns how it is told who calls, where that is by OAuth.
+    pub fn auth(&self) -> Option<&OAuth> {
+        self.auth.as_ref()
+    }
+
+    /// Says what does not go with `auth`.
+    fn check(&self) -> Result<(), String> {
+        if self.auth.is_none() {
+            return Ok(());
+        }
+        oauth::may_be_told(&self.url.0)?;
+        match self.headers.keys().find(|it| it.eq_ignore_ascii_case("authorization")) {
+            Some(name) => Err(format!("`auth` makes the header `{name}` itself: remove it")),
+            None => Ok(()),
         }
     }
 }
@@ -97,11 +121,12 @@ impl TryFrom<Map<String, Value>> for McpServer {
 impl McpServer {
     /// Returns the secrets that it is told.
     pub(crate) fn secrets(&self) -> Vec<&str> {
-        let texts = match self {
-            Self::Command(it) => &it.env,
-            Self::Http(it) => &it.headers,
+        let (texts, auth) = match self {
+            Self::Command(it) => (&it.env, None),
+            Self::Http(it) => (&it.headers, it.auth.as_ref()),
         };
-        texts.values().filter_map(Text::secret).collect()
+        let granted = auth.into_iter().flat_map(OAuth::secrets);
+        texts.values().filter_map(Text::secret).chain(granted).collect()
     }
 
     /// Resolves its relative roots against a folder.
@@ -170,7 +195,7 @@ mod tests {
         check(
             json!({ "url": "http://a/mcp", "command": "x" }),
             expect![
-                "unknown field `command`, expected one of `url`, `transport`, `headers`, `roots`, `elicitation`"
+                "unknown field `command`, expected one of `url`, `transport`, `headers`, `auth`, `roots`, `elicitation`"
             ],
         );
         check(
@@ -178,5 +203,15 @@ mod tests {
             expect!["unknown variant `ws`, expected `http` or `sse`"],
         );
         check(json!({ "url": "ws://a" }), expect!["`ws://a/` is neither `http` nor `https`"]);
+        check(
+            json!({ "url": "http://10.0.0.1/mcp", "auth": "oauth" }),
+            expect![
+                "`http://10.0.0.1` is not asked: tokens are only asked for by https, or on this machine"
+            ],
+        );
+        check(
+            json!({ "url": "https://a/mcp", "auth": "oauth", "headers": { "Authorization": "x" } }),
+            expect!["`auth` makes the header `Authorization` itself: remove it"],
+        );
     }
 }

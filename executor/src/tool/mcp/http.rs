@@ -27,6 +27,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+pub(super) use self::way::{Caller, headers};
 use self::{exchange::exchange, hearing::hear, way::Way};
 use super::{McpHttp, answer::UNSENT, link::Ends, message::keep_token};
 
@@ -44,11 +45,12 @@ impl Remote {
     /// Prepares to call a server; nothing is sent yet.
     pub(super) fn open(
         spec: &McpHttp,
+        caller: Caller<'_>,
         most: usize,
         ends: &mut Ends,
     ) -> Result<(Self, HttpWire), String> {
         let (out, inbox) = mpsc::channel(WAITING);
-        let way = Arc::new(Way::new(spec, most, ends, out)?);
+        let way = Arc::new(Way::new((spec, caller), most, ends, out)?);
         let mut hearing = JoinSet::new();
         hearing.spawn(hear(Arc::clone(&way)));
         let wire = HttpWire {

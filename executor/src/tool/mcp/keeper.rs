@@ -6,7 +6,7 @@ use shared::id::ToolSetName;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Line, McpServer, line::State, link::Link, server::Server, tools};
+use super::{Line, McpServer, line::State, link::Link, oauth::Logins, server::Server, tools};
 use crate::toolbox::{ReadyTool, SetStatus, Toolbox};
 
 /// How long a server may take to start and to say which tools it has.
@@ -29,6 +29,7 @@ const HEALTHY: Duration = Duration::from_secs(30);
 pub(crate) struct Keeper {
     set: ToolSetName,
     spec: McpServer,
+    logins: Option<Logins>,
     toolbox: Toolbox,
     most: usize,
     line: Arc<Line>,
@@ -45,7 +46,13 @@ enum End {
 impl Keeper {
     /// Makes the keeper of a server whose outputs have at most `most` bytes.
     pub(crate) fn new(set: ToolSetName, spec: McpServer, toolbox: Toolbox, most: usize) -> Self {
-        Self { set, spec, toolbox, most, line: Arc::new(Line::new()), failures: 0 }
+        Self { set, spec, logins: None, toolbox, most, line: Arc::new(Line::new()), failures: 0 }
+    }
+
+    /// Calls the server as somebody who has logged in to it.
+    pub(crate) fn with_logins(mut self, logins: Option<Logins>) -> Self {
+        self.logins = logins;
+        self
     }
 
     /// Returns where calls wait for the server.
@@ -84,10 +91,11 @@ impl Keeper {
 
     /// Starts the server and looks after it until it dies or is to stop.
     async fn serve(&self, stop: &CancellationToken) -> End {
-        let (mut server, wire) = match Server::open(&self.set, &self.spec, self.most) {
-            Ok(spawned) => spawned,
-            Err(error) => return self.fail(stop, error),
-        };
+        let (mut server, wire) =
+            match Server::open((&self.set, self.logins.as_ref()), &self.spec, self.most) {
+                Ok(spawned) => spawned,
+                Err(error) => return self.fail(stop, error),
+            };
         let connected = tokio::select! {
             connected = timeout(CONNECT, server.connect(wire)) => connected,
             () = stop.cancelled() => {

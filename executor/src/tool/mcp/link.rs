@@ -11,9 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     answer::{self, LOST, Output, UNSENT},
+    secrets::Secrets,
     tokens::Tokens,
 };
-use crate::{secret::Redaction, tool::progress::Reporter};
+use crate::tool::progress::Reporter;
 
 /// A server that is up.
 pub(super) struct Link {
@@ -34,7 +35,7 @@ pub(super) struct Ends {
     /// Which calls hear what the server reports.
     pub(super) tokens: Arc<Tokens>,
     /// The secrets that the server was told.
-    pub(super) seen: Arc<Redaction>,
+    pub(super) seen: Arc<Secrets>,
 }
 
 /// A call that a dying server took with it.
@@ -71,7 +72,7 @@ impl Link {
             Ok(output) => (Ok(output.value), output.binaries),
             Err(err) => (Err(err), Vec::new()),
         };
-        let value = self.ends.seen.clean_result(result)?;
+        let value = self.ends.seen.now().clean_result(result)?;
         Ok(Output { value, binaries })
     }
 

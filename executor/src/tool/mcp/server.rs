@@ -16,8 +16,9 @@ use super::{
     answer::is_ours,
     child::Child,
     handler::Handler,
-    http::{HttpWire, Remote},
+    http::{Caller, HttpWire, Remote},
     link::{Ends, Link},
+    oauth::Logins,
     wire,
 };
 use crate::tool::process::STOP_GRACE;
@@ -60,7 +61,7 @@ enum Trouble {
 impl Server {
     /// Starts a server, or prepares to call one. It does not answer yet.
     pub(super) fn open(
-        set: &ToolSetName,
+        (set, logins): (&ToolSetName, Option<&Logins>),
         spec: &McpServer,
         most: usize,
     ) -> Result<(Self, Wire), String> {
@@ -73,7 +74,7 @@ impl Server {
                 (Body::Child(Box::new(child)), Wire::Pipes(Box::new(wire)))
             }
             McpServer::Http(spec) => {
-                let (remote, wire) = Remote::open(spec, most, &mut ends)?;
+                let (remote, wire) = Remote::open(spec, Caller { set, logins }, most, &mut ends)?;
                 (Body::Remote(remote), Wire::Http(Box::new(wire)))
             }
         };

@@ -11,7 +11,8 @@ use std::{
 use rmcp::model::{NumberOrString, ProgressNotificationParam, ProgressToken};
 use shared::tool::Progress;
 
-use crate::{secret::Redaction, tool::progress::Reporter};
+use super::secrets::Secrets;
+use crate::tool::progress::Reporter;
 
 /// The tokens of all calls of one server that are under way.
 #[derive(Debug, Default)]
@@ -21,7 +22,7 @@ pub(super) struct Tokens {
 }
 
 /// Who hears the reports of a call, and which secrets are taken out of them.
-type Call = (Reporter, Arc<Redaction>);
+type Call = (Reporter, Arc<Secrets>);
 
 /// The token of one call. Reports that come after it was dropped are ignored.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub(super) struct Token {
 
 impl Tokens {
     /// Draws a token by which the server reports to `reporter`, of whom it knows these secrets.
-    pub(super) fn draw(self: &Arc<Self>, reporter: Reporter, seen: Arc<Redaction>) -> Token {
+    pub(super) fn draw(self: &Arc<Self>, reporter: Reporter, seen: Arc<Secrets>) -> Token {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.calls().insert(number, (reporter, seen));
         Token { number, tokens: Arc::clone(self) }
@@ -69,7 +70,7 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
-    use crate::tool::progress::pipe;
+    use crate::{secret::Redaction, tool::progress::pipe};
 
     #[test]
     fn only_the_call_of_a_token_hears_its_reports() {
@@ -79,7 +80,7 @@ mod tests {
         let (reporter, mut listener) = pipe();
         let mut seen = Redaction::default();
         seen.note("KEY", "the secret");
-        let token = tokens.draw(reporter, Arc::new(seen));
+        let token = tokens.draw(reporter, Arc::new(Secrets::new(seen)));
         let mut hear = |token: ProgressToken| {
             tokens.hear(ProgressNotificationParam::new(token, 1.0).with_message("x: the secret"));
             listener.next().now_or_never().map(|it| it.progress)

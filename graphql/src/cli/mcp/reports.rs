@@ -115,6 +115,7 @@ fn message(news: &News) -> String {
     let plain = Paint::new(false);
     let text = match news {
         News::Started { step, .. } => format!("{step} started"),
+        News::Allowed { step } => format!("{step} may go on"),
         News::Progress { step, far } => format!("{step}  {}", progress::progress(far)),
         other => progress::line(other, 0, plain).unwrap_or_default(),
     };

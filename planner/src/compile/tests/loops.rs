@@ -185,7 +185,7 @@ fn items_are_what_the_list_says_they_are() {
             warning[plan.path_not_in_output] tools[1].parameters.wrong: `{{item.id}}`: the item has no `id` (did you mean `_id`?)
             warning[plan.path_not_in_output] tools[1].compensate.parameters.x: `{{item.ID}}`: the item has no `ID` (did you mean `_id`?)
             warning[plan.path_not_in_output] tools[1].compensate.parameters.x: `{{a.totel}}`: the output of `demo.list` has no `totel` (did you mean `total`?)
-            warning[plan.path_not_in_output] tools[2].parameters.x: `{{item.x}}`: the item has no `x` (there, it is of type `object`)
+            warning[plan.path_not_in_output] tools[2].parameters.x: `{{item.x}}`: the item has no `x` (it declares `total`, `items`)
         "#]],
     );
 }

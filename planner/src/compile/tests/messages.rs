@@ -125,8 +125,19 @@ fn cycles_and_order() {
     let mut draft = chain(&[("a", &["b"]), ("b", &[])]);
     draft["executionOrder"] = json!(["a", "b"]);
     expect![[r#"
-        warning[plan.order_differs] executionOrder: the order is not the one found: at 1 it has `a` where `b` belongs (the order is always computed; leave `executionOrder` out)
+        warning[plan.order_differs] executionOrder: the order is not the one found: at 1 it has `a` where `b` belongs; at 2 it has `b` where `a` belongs (the order is always computed; leave `executionOrder` out)
     "#]].assert_eq(&lines(good(draft).diagnostics()));
+    let mut draft = chain(&[("a", &[]), ("b", &[])]);
+    draft["executionOrder"] = json!(["x", "y"]);
+    expect![[r#"
+        warning[plan.order_differs] executionOrder: the order is not the one found: it names `x`, but no step is called `x` (the plan has `a`, `b`); it names `y`, but no step is called `y` (the plan has `a`, `b`); it leaves out `a`; it leaves out `b` (the order is always computed; leave `executionOrder` out)
+    "#]].assert_eq(&lines(good(draft).diagnostics()));
+    let ids: Vec<String> = (0..20).map(|it| format!("s{it}")).collect();
+    let steps: Vec<_> = ids.iter().map(|it| (it.as_str(), &[][..])).collect();
+    let mut draft = chain(&steps);
+    draft["executionOrder"] = ids.iter().rev().map(String::as_str).collect();
+    let told = lines(good(draft).diagnostics());
+    assert!(told.contains("at 8 it has `s12` where `s7` belongs; and more"), "{told}");
     let mut draft = chain(&[("a", &[]), ("b", &[])]);
     draft["executionOrder"] = json!(["a", "flow.echo", "a"]);
     expect![[r#"
@@ -138,7 +149,8 @@ fn cycles_and_order() {
 fn outputs() {
     let plan = good(json!({ "tools": [
         { "name": "createAuthor", "parameters": { "name": "A", "email": "a@b.c" } },
-        { "name": "flow.echo", "parameters": { "a": "{{createAuthor.id}}", "b": "{{createAuthor._id.x}}" } },
+        { "name": "flow.echo", "parameters": { "a": "{{createAuthor.id}}", "b": "{{createAuthor._id.x}}",
+            "beside": "{{createAuthor.$content[0].data}}" } },
     ] }));
     expect![[r#"
         warning[plan.path_not_in_output] tools[1].parameters.a: `{{createAuthor.id}}`: the output of `demo.createAuthor` has no `id` (did you mean `_id`?)

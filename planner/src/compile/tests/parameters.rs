@@ -201,3 +201,48 @@ fn what_an_output_certainly_lacks_is_a_warning() {
         assert_eq!(codes(plan.diagnostics()), expected, "{template}");
     }
 }
+
+#[test]
+fn what_an_output_does_not_declare_is_a_warning_too() {
+    let fields = json!({ "_id": { "type": "string" }, "name": { "type": "string" } });
+    let open = |more: Value| {
+        let mut schema = json!({ "type": "object", "properties": fields });
+        schema.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        schema
+    };
+    let undeclared = |help: &str| {
+        vec![format!(
+            "warning[plan.path_not_declared] tools[1].parameters.x: `{{{{a.PATH}}}}`: the output of \
+             `demo.made` declares no `PATH` ({help})"
+        )]
+    };
+    let listed = || undeclared("it declares `_id`, `name`");
+    let near = || undeclared("did you mean `name`?");
+    for (schema, path, expected) in [
+        (open(json!({})), "name", vec![]),
+        (open(json!({})), "nme", near()),
+        (open(json!({})), "age", listed()),
+        (open(json!({ "title": "Made", "required": ["_id"] })), "age", listed()),
+        // Whoever says that there is more is believed, unless the name looks misspelt.
+        (open(json!({ "additionalProperties": true })), "age", vec![]),
+        (open(json!({ "additionalProperties": { "type": "string" } })), "nme", near()),
+        (open(json!({ "patternProperties": { "^x": {} } })), "age", vec![]),
+        // Fields may be declared elsewhere.
+        (open(json!({ "allOf": [{ "properties": { "nme": {} } }] })), "nme", vec![]),
+        (open(json!({ "$ref": "#/x" })), "nme", vec![]),
+        (json!({ "type": "object" }), "nme", vec![]),
+        (json!({ "type": ["object", "null"], "properties": fields }), "nme", vec![]),
+    ] {
+        let made =
+            with(&tool("demo", "made", json!({})), |it| it.output_schema = Some(schema.clone()));
+        let echo = tool("flow", "flow.echo", json!({ "type": "object" }));
+        let draft = parse_value(json!({ "tools": [
+            { "id": "a", "name": "made" },
+            { "id": "b", "name": "flow.echo", "parameters": { "x": format!("{{{{a.{path}}}}}") } },
+        ] }));
+        let plan = compile(&draft.unwrap(), about(), &Catalog::new([made, echo])).unwrap();
+        let expected: Vec<_> = expected.iter().map(|it| it.replace("PATH", path)).collect();
+        let found = lines(plan.diagnostics());
+        assert_eq!(found.lines().collect::<Vec<_>>(), expected, "{schema} {path}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Selection by meaning and words together.
 
 use super::*;
+use crate::embed::Embedding;
 
 /// Tools of which two are told apart by meaning alone, and two by words alone.
 fn world() -> (Arc<Known>, Tools) {
@@ -111,4 +112,35 @@ async fn what_executions_have_taught_moves_tools_a_little() {
         assert!((is - was - 0.05 * verdict).abs() < 1e-9, "{was} {is}");
     }
     assert_eq!(after.iter().find(|it| it.at == 0).and_then(|it| it.learned), None);
+}
+
+/// Queries are people's: what is made of them is not kept in the store.
+#[tokio::test]
+async fn kinds_are_embedded_once_and_not_kept() {
+    let near = || {
+        Known::new([
+            ("a", vec![1.0, 0.0, 0.0]),
+            ("b", vec![0.0, 1.0, 0.0]),
+            ("c", vec![0.0, 0.0, 1.0]),
+        ])
+    };
+    let (texts, queries) = (near(), near());
+    let embedding =
+        Embedding { texts: texts.clone(), queries: queries.clone(), source: String::new() };
+    let selector = Selector::with(&embedding);
+    let (mut outcomes, at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
+    let tools = [("s.t".parse().unwrap(), true)];
+    for (query, expected, asked) in [
+        ("a", None, vec!["a"]),
+        ("b", None, vec!["b", "a"]),
+        ("c", None, vec!["c", "b"]),
+        ("a", Some(0), vec!["a", "c"]),
+        ("b", Some(1), vec!["b"]),
+    ] {
+        let kind = selector.kind(&outcomes, query).await.unwrap();
+        assert_eq!(kind, expected, "{query}");
+        assert_eq!(queries.asked(), asked, "{query}");
+        outcomes.learn(kind, query, &tools, at);
+    }
+    assert_eq!(texts.asked(), Vec::<String>::new());
 }

@@ -217,10 +217,17 @@ impl Documents for Mongo {
         }
         let behind = after.map_or_else(Row::new, |it| doc! { "_id": { "$gt": it } });
         let saved = self.collection("saved");
-        let found = saved.find(behind).sort(doc! { "_id": 1 }).limit(lists::limit(first)).await;
-        let found = found.map_err(|err| failed(&err))?;
-        let rows: Vec<Row> = found.try_collect().await.map_err(|err| failed(&err))?;
-        lists::good(rows.iter().map(saved_plan))
+        let batch = u32::try_from(first).unwrap_or(u32::MAX);
+        let found = saved.find(behind).sort(doc! { "_id": 1 }).batch_size(batch).await;
+        let mut found = found.map_err(|err| failed(&err))?;
+        let mut plans = Vec::new();
+        // Until there are enough good ones: fewer say that there are no more.
+        while plans.len() < first
+            && let Some(row) = found.try_next().await.map_err(|err| failed(&err))?
+        {
+            plans.extend(lists::good(std::iter::once(saved_plan(&row)))?);
+        }
+        Ok(plans)
     }
 
     async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError> {

@@ -169,16 +169,18 @@ impl Documents for Sqlite {
         after: Option<&str>,
         first: usize,
     ) -> Result<Vec<SavedPlan>, StoreError> {
-        let (after, first) = (after.map(str::to_owned), i64::try_from(first).unwrap_or(i64::MAX));
+        let after = after.map(str::to_owned);
         self.readers
             .read(move |connection| {
                 let sql = "SELECT name, plan, inputs, at FROM saved \
-                     WHERE ?1 IS NULL OR name > ?1 ORDER BY name LIMIT ?2";
+                     WHERE ?1 IS NULL OR name > ?1 ORDER BY name";
                 let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
-                let mut found =
-                    statement.query(params![after, first]).map_err(|err| failed(&err))?;
+                let mut found = statement.query(params![after]).map_err(|err| failed(&err))?;
                 let mut saved = Vec::new();
-                while let Some(row) = found.next().map_err(|err| failed(&err))? {
+                // Until there are enough good ones: fewer say that there are no more.
+                while saved.len() < first
+                    && let Some(row) = found.next().map_err(|err| failed(&err))?
+                {
                     saved.extend(good(saved_plan(row))?);
                 }
                 Ok(saved)

@@ -5,12 +5,13 @@ use std::{
     ffi::OsStr,
     fs, io,
     path::{Path, PathBuf},
+    sync::{Arc, PoisonError},
 };
 
 use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _};
 use cap_std::fs::{Dir, File, Metadata, MetadataExt as _, OpenOptions};
 
-use super::{Root, at, guarded, kind};
+use super::{Root, at, guarded, kind, mark};
 
 impl Root {
     /// Returns where a path leads, without symlinks and relative to the root. What is last in it
@@ -50,7 +51,7 @@ impl Root {
             if self.hidden().covers(path) {
                 return Err(own());
             }
-            let folder = self.open_folder(path.parent().unwrap_or(Path::new("")))?;
+            let folder = self.folder_of(path)?;
             let name = path.file_name().unwrap_or(OsStr::new("."));
             self.open_in(&folder, name, OpenOptions::new().read(true))?
         };
@@ -69,17 +70,39 @@ impl Root {
     ) -> io::Result<(File, Metadata)> {
         // Not opened at all, where that is known: closing it would drop the locks on it.
         let found = folder.symlink_metadata(name).ok();
-        let linked = found.filter(|it| it.nlink() > 1);
-        if linked.is_some_and(|it| self.hidden().is_own(self.dir(), &it)) {
+        let is_told = |it: &Metadata| it.nlink() > 1 || self.1.is_some();
+        if found.is_some_and(|it| is_told(&it) && self.is_own(&it)) {
             return Err(own());
         }
         let options = guarded(options).clone().follow(FollowSymlinks::No).clone();
         let file = folder.open_with(name, &options)?;
         let meta = file.metadata()?;
-        if self.hidden().is_own(self.dir(), &meta) {
+        if self.is_own(&meta) {
             return Err(own());
         }
         Ok((file, meta))
+    }
+
+    /// Returns whether a file is Faber's own. What has one name only cannot have become that since
+    /// a search began.
+    fn is_own(&self, meta: &Metadata) -> bool {
+        match &self.1 {
+            Some(seen) if meta.nlink() < 2 => seen.own.contains(&mark(meta)),
+            _ => self.hidden().is_own(self.dir(), meta),
+        }
+    }
+
+    /// Opens the folder of a file by its settled path, unless a search has it open already.
+    fn folder_of(&self, path: &Path) -> io::Result<Arc<Dir>> {
+        let path = path.parent().unwrap_or(Path::new(""));
+        let Some(seen) = &self.1 else { return Ok(Arc::new(self.open_folder(path)?)) };
+        let mut last = seen.folder.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, folder)) = last.as_ref().filter(|(of, _)| of == path) {
+            return Ok(Arc::clone(folder));
+        }
+        let folder = Arc::new(self.open_folder(path)?);
+        *last = Some((path.to_owned(), Arc::clone(&folder)));
+        Ok(folder)
     }
 }
 

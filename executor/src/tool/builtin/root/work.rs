@@ -118,6 +118,10 @@ impl Root {
         let root = self.clone();
         let work = task::spawn_blocking(move || {
             let _until_done = permit;
+            let root = match lane {
+                Lane::File => root,
+                Lane::Search => root.searched(),
+            };
             let stop = Stop::new(cancel, lane.limit());
             stop.check()?;
             work(&root, &stop)

@@ -69,7 +69,7 @@ fn fate(way: &Way, broken: &Broken) -> Fate {
             way.end(text.clone());
             (UNSENT, text)
         }
-        Broken::Refused(_) => (REFUSED, text),
+        Broken::Refused(_) | Broken::Denied(_) => (REFUSED, text),
         Broken::Lost(_) => (LOST, text),
     }
 }

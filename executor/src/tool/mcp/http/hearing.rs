@@ -10,7 +10,7 @@ use super::{
     older,
     way::{Way, is_kind},
 };
-use crate::tool::mcp::message::parse;
+use crate::tool::{http::client::Broken, mcp::message::parse};
 
 /// How long to wait before listening again, where the server does not say; it doubles while that
 /// fails, up to [`LONGEST`].
@@ -46,6 +46,8 @@ pub(super) async fn hear(way: Arc<Way>) {
                 }
                 return;
             }
+            // Whoever calls is told; asking again and again would renew tokens for nothing.
+            Err(Broken::Denied(_)) => return,
             Err(_) => pause = (pause * 2).min(LONGEST),
         }
         sleep(pause).await;

@@ -6,13 +6,14 @@ use std::{
 };
 
 use reqwest::{
-    Method, Response, Url,
+    Method, Response, StatusCode, Url,
     header::{self, HeaderMap, HeaderName, HeaderValue},
 };
 use rmcp::{
     model::{JsonRpcMessage, ServerResult},
     service::{RoleClient, RxJsonRpcMessage},
 };
+use shared::id::ToolSetName;
 use tokio::{
     sync::{Notify, mpsc},
     time::timeout,
@@ -28,6 +29,8 @@ use crate::{
             config::Transport,
             link::Ends,
             message::{OVERHEAD, report},
+            oauth::{Bearer, Logins},
+            secrets::Secrets,
         },
     },
 };
@@ -59,6 +62,8 @@ pub(super) struct Way {
     /// What an older server says, until somebody listens.
     stream: Mutex<Option<older::Stream>>,
     headers: HeaderMap,
+    /// What says who calls, where that is not always the same.
+    bearer: Option<Bearer>,
     /// What people know it by.
     pub(super) host: String,
     /// The most bytes of a message.
@@ -85,23 +90,21 @@ struct Agreed {
 
 impl Way {
     pub(super) fn new(
-        spec: &McpHttp,
+        (spec, caller): (&McpHttp, Caller<'_>),
         most: usize,
         ends: &mut Ends,
         out: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     ) -> Result<Self, String> {
         let mut seen = Redaction::default();
-        let mut headers = HeaderMap::new();
-        for (name, text) in &spec.headers {
-            let value = text.resolve(&mut seen).map_err(|err| err.to_string())?;
-            let (name, mut value) = header_of(name, &value)?;
-            value.set_sensitive(true);
-            headers.append(name, value);
-        }
+        let mut headers = headers(spec, &mut seen)?;
         headers.insert(header::ACCEPT, ACCEPT);
-        ends.seen = Arc::new(seen);
+        ends.seen = Arc::new(Secrets::new(seen));
         let url = spec.url.0.clone();
+        let bearer = spec.auth.as_ref().map(|oauth| {
+            Bearer::new((caller.set, &url), oauth, caller.logins, Arc::clone(&ends.seen))
+        });
         Ok(Self {
+            bearer,
             http: Http::default(),
             host: host(&url),
             url,
@@ -125,10 +128,10 @@ impl Way {
         let json = HeaderValue::from_static("application/json");
         asked.headers.insert(header::CONTENT_TYPE, json);
         asked.body = Some(body);
-        let Some(endpoint) = self.endpoint.get() else { return self.http.hop(&asked).await };
+        let Some(endpoint) = self.endpoint.get() else { return self.send(asked).await };
         asked.url = endpoint.clone();
         // An older server answers elsewhere: here it only says that it has heard.
-        let hop = timeout(TELL, self.http.hop(&asked)).await;
+        let hop = timeout(TELL, self.send(asked)).await;
         let (host, seconds) = (&self.host, TELL.as_secs());
         hop.unwrap_or_else(|_| {
             Err(Broken::Lost(format!("`{host}` did not take a message within {seconds} s")))
@@ -165,7 +168,31 @@ impl Way {
         if let Some(last) = last.and_then(|it| HeaderValue::from_str(it).ok()) {
             asked.headers.insert(LAST_EVENT, last);
         }
-        self.http.hop(&asked).await
+        self.send(asked).await
+    }
+
+    /// Sends a request, and says in it who calls. What a server refuses for its token it has not
+    /// done: it is sent again, once, if there is another.
+    async fn send(&self, mut asked: Outgoing) -> Result<Response, Broken> {
+        let Some(bearer) = &self.bearer else { return self.http.hop(&asked).await };
+        let token = bearer.token().await?;
+        if let Some(token) = &token {
+            show(&mut asked, token)?;
+        }
+        let mut answer = self.http.hop(&asked).await?;
+        if answer.status() == StatusCode::UNAUTHORIZED {
+            let other = bearer.another(token.as_deref(), &answer).await?;
+            show(&mut asked, &other)?;
+            answer = self.http.hop(&asked).await?;
+        }
+        match answer.status() {
+            StatusCode::UNAUTHORIZED => Err(bearer.refused(&answer).await.into()),
+            StatusCode::FORBIDDEN => match bearer.too_little(&answer).await {
+                Some(denied) => Err(denied.into()),
+                None => Ok(answer),
+            },
+            _ => Ok(answer),
+        }
     }
 
     /// Sends what has no answer.
@@ -183,7 +210,7 @@ impl Way {
     pub(super) async fn leave(&self) {
         if self.agreed().session.is_some() && !self.is_closing() {
             let asked = self.outgoing(Method::DELETE);
-            let _ = timeout(LEAVE, self.http.hop(&asked)).await;
+            let _ = timeout(LEAVE, self.send(asked)).await;
         }
     }
 
@@ -259,6 +286,39 @@ impl Way {
     fn agreed(&self) -> MutexGuard<'_, Agreed> {
         self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Who calls a server.
+#[derive(Clone, Copy)]
+pub(in crate::tool::mcp) struct Caller<'a> {
+    pub(in crate::tool::mcp) set: &'a ToolSetName,
+    /// What people were granted.
+    pub(in crate::tool::mcp) logins: Option<&'a Logins>,
+}
+
+/// Returns the headers that the configuration says.
+pub(in crate::tool::mcp) fn headers(
+    spec: &McpHttp,
+    seen: &mut Redaction,
+) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    for (name, text) in &spec.headers {
+        let value = text.resolve(seen).map_err(|err| err.to_string())?;
+        let (name, value) = header_of(name, &value)?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+fn show(asked: &mut Outgoing, token: &str) -> Result<(), Broken> {
+    let value = HeaderValue::from_str(&format!("Bearer {token}"));
+    let mut value = value.map_err(|_| {
+        Broken::Denied("the token that was granted cannot be sent: it is no text".to_owned())
+    })?;
+    // No log shows it.
+    value.set_sensitive(true);
+    asked.headers.insert(header::AUTHORIZATION, value);
+    Ok(())
 }
 
 /// Returns the beginning of what a server says about a refusal.

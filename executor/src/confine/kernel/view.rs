@@ -1,0 +1,178 @@
+//! A view of the file system that only one command has, in which it can write where it may, and
+//! nowhere else.
+//!
+//! Landlock knows opening, making and removing. It does not know what else an owner may do to a
+//! file: change its mode, its group, its dates. Where something is mounted to be read only, nobody
+//! changes any of that.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io,
+    os::{
+        fd::{AsFd as _, BorrowedFd},
+        unix::{
+            ffi::OsStringExt as _,
+            fs::{FileTypeExt as _, MetadataExt as _},
+        },
+    },
+    path::{Path, PathBuf},
+};
+
+use nix::{
+    errno::Errno,
+    mount::{MsFlags, mount},
+    sched::{CloneFlags, unshare},
+    sys::stat::fstat,
+    unistd::{dup2_stderr, dup2_stdin, dup2_stdout, getegid, geteuid},
+};
+
+/// Says whether somebody without rights gets a namespace in which they have none either: trying it
+/// would leave the command as nobody.
+const KEPT_FROM_USERS: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
+const NULL: &str = "/dev/null";
+
+/// Gives this process a view of its own: as `root` directly, else as somebody in a user namespace.
+pub(super) fn take() -> io::Result<()> {
+    match unshare(CloneFlags::CLONE_NEWNS) {
+        Ok(()) => (),
+        Err(Errno::EPERM) => as_somebody()?,
+        Err(err) => return Err(err.into()),
+    }
+    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    Ok(mount(None::<&str>, "/", None::<&str>, private, None::<&str>)?)
+}
+
+fn as_somebody() -> io::Result<()> {
+    if fs::read_to_string(KEPT_FROM_USERS).is_ok_and(|it| it.trim() == "1") {
+        return Err(Errno::EPERM.into());
+    }
+    let (user, group) = (geteuid(), getegid());
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)?;
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+}
+
+/// Lets nothing be changed but some files and folders, with all that is in them.
+pub(super) fn write_only(places: &[PathBuf]) -> io::Result<()> {
+    if places.iter().any(|it| it.parent().is_none()) {
+        return Ok(());
+    }
+    let is_within = |it: &Mounted| places.iter().any(|place| it.at.starts_with(place));
+    let mounted = mounted()?;
+    // Copies of what is there stay as it is: where it is read only already, too.
+    for place in places {
+        bind(place, place, place)?;
+    }
+    for it in mounted.iter().filter(|it| !is_within(it)) {
+        it.only_read()?;
+    }
+    reopen_null()
+}
+
+/// Puts a file or a folder, with all that is mounted there, in the place of another.
+pub(super) fn bind(from: &Path, to: &Path, called: &Path) -> io::Result<()> {
+    let bound =
+        mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>);
+    bound.map_err(|err| io::Error::other(format!("`{}`: {err}", called.display())))
+}
+
+/// Something that is mounted.
+#[derive(Debug, PartialEq)]
+struct Mounted {
+    at: PathBuf,
+    /// What holds of it already: it cannot be taken away, and must be said again.
+    held: MsFlags,
+}
+
+impl Mounted {
+    fn only_read(&self) -> io::Result<()> {
+        let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+        let done = mount(
+            None::<&str>,
+            &self.at,
+            None::<&str>,
+            flags | MsFlags::MS_NOSUID | self.held,
+            None::<&str>,
+        );
+        match done {
+            // Something else is mounted over it or above it, or this user cannot go there: nor can
+            // the command.
+            Ok(()) | Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES) => Ok(()),
+            Err(err) => Err(io::Error::other(format!("`{}`: {err}", self.at.display()))),
+        }
+    }
+}
+
+fn mounted() -> io::Result<Vec<Mounted>> {
+    Ok(fs::read("/proc/self/mountinfo")?.split(|it| *it == b'\n').filter_map(parse).collect())
+}
+
+/// Reads a line of the kernel's list: five words, of which the last is where, and then what holds.
+fn parse(line: &[u8]) -> Option<Mounted> {
+    let mut words = line.split(|it| *it == b' ');
+    let at = OsString::from_vec(unescaped(words.nth(4)?)).into();
+    let held = words.next()?.split(|it| *it == b',').map(|it| match it {
+        b"nodev" => MsFlags::MS_NODEV,
+        b"noexec" => MsFlags::MS_NOEXEC,
+        _ => MsFlags::empty(),
+    });
+    Some(Mounted { at, held: held.collect() })
+}
+
+/// Puts back what would end a word: it is written as a backslash and three octal digits.
+fn unescaped(word: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let [first, after @ ..] = rest {
+        let code = after.get(..3).filter(|_| *first == b'\\');
+        let code = code.and_then(|it| u8::from_str_radix(str::from_utf8(it).ok()?, 8).ok());
+        text.push(code.unwrap_or(*first));
+        rest = if code.is_some() { &after[3..] } else { after };
+    }
+    text
+}
+
+/// Opens `/dev/null` anew where a stream is that: what was opened before can be changed still.
+fn reopen_null() -> io::Result<()> {
+    let Ok(null) = File::options().read(true).write(true).open(NULL) else { return Ok(()) };
+    let it = null.metadata()?;
+    if !it.file_type().is_char_device() {
+        return Ok(());
+    }
+    let is_null = |stream: BorrowedFd<'_>| fstat(stream).is_ok_and(|of| of.st_rdev == it.rdev());
+    let streams = (io::stdin(), io::stdout(), io::stderr());
+    if is_null(streams.0.as_fd()) {
+        dup2_stdin(&null)?;
+    }
+    if is_null(streams.1.as_fd()) {
+        dup2_stdout(&null)?;
+    }
+    if is_null(streams.2.as_fd()) {
+        dup2_stderr(&null)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_kernel_are_read() {
+        for (line, at, held) in [
+            (
+                "21 98 0:20 / /proc rw,nosuid,nodev,noexec,relatime shared:5 - proc proc rw",
+                "/proc",
+                MsFlags::MS_NODEV | MsFlags::MS_NOEXEC,
+            ),
+            (r"36 35 98:0 /a /mnt/a\040b\134 ro - ext4 /dev/x rw", r"/mnt/a b\", MsFlags::empty()),
+            (r"36 35 98:0 /a /mnt\04 rw - ext4 x rw", r"/mnt\04", MsFlags::empty()),
+        ] {
+            assert_eq!(parse(line.as_bytes()), Some(Mounted { at: at.into(), held }), "{line}");
+        }
+        assert_eq!(parse(b""), None);
+        assert!(mounted().unwrap().iter().any(|it| it.at == Path::new("/")));
+    }
+}

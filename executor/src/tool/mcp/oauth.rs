@@ -1,0 +1,43 @@
+//! OAuth 2.1 for MCP servers that are called over HTTP.
+//!
+//! Where the authorization server is, what it can do and what to ask it for is found out by rmcp
+//! (RFC 9728, 8414, 7591, 8707, 9207, PKCE); every request of it goes through a [`Web`] of ours,
+//! which has the rules of all other sources. What a person was granted is kept as
+//! [`Logins`]; what a program is granted is kept nowhere.
+//!
+//! A [`Bearer`] has the token for each request to a server: it takes what is kept, renews it before
+//! it ends or when it is refused, and otherwise says who has to do what.
+
+mod assertion;
+mod bearer;
+mod config;
+mod discovery;
+mod kept;
+mod login;
+mod machine;
+mod web;
+
+pub(super) use self::bearer::Bearer;
+pub use self::{
+    config::OAuth,
+    kept::Logins,
+    login::{LoggedIn, Login, LoginError},
+};
+
+/// What is said of a server that nobody has logged in to.
+pub const NEEDS_LOGIN: &str = "needs a login";
+
+/// Says whether a server may be told a token.
+pub(super) fn may_be_told(server: &reqwest::Url) -> Result<(), String> {
+    web::check(server).map_err(|err| err.to_string())
+}
+
+/// Seconds since 1970.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tokens end by the clock of the machine, as the server that grants them counts"
+)]
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
+}

@@ -1,0 +1,375 @@
+//! What people were granted, as files that only their owner may read.
+
+use std::{
+    fmt,
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use oauth2::TokenResponse as _;
+use reqwest::Url;
+use rmcp::transport::auth::{AuthError, CredentialStore, StoredCredentials};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use shared::id::ToolSetName;
+
+use super::config::is_scope;
+
+/// Bytes of a file: more is none of ours.
+const MOST: u64 = 256 << 10;
+/// Bytes of the digest of an address that name its file.
+const DIGEST: usize = 8;
+/// A token that ends within so many seconds is renewed, or within half of its life: a request takes
+/// its time.
+const MARGIN: u64 = 30;
+/// Scopes that a server may say it wants.
+const SCOPES: usize = 64;
+
+/// The folder of all logins of a person: one file for each toolset and server.
+#[derive(Clone, Debug)]
+pub struct Logins {
+    folder: PathBuf,
+}
+
+/// Where the login to one server is.
+///
+/// It is found by the name of the set and by the address: whoever gives a server the name of
+/// another does not get what that one was granted.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    file: Arc<PathBuf>,
+}
+
+/// The login to one server.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Record {
+    /// The client by which it was granted, where the server gave it to us.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) client: Option<Registered>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) granted: Option<StoredCredentials>,
+    /// Scopes that the server said it needs, and that were not granted yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) wanted: Vec<String>,
+}
+
+/// A client that an authorization server has registered for us.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Registered {
+    pub(super) id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) secret: Option<String>,
+    /// Where the browser comes back to.
+    pub(super) redirect: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) issuer: Option<String>,
+}
+
+/// An access token.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) text: String,
+    /// Until when it is shown, in seconds since 1970, where that is known: it ends a little later.
+    good_until: Option<u64>,
+}
+
+impl Token {
+    /// Makes one that was granted at a time, and how long it lasts where that is known.
+    pub(super) fn new(text: &str, since: Option<u64>, lasts: Option<Duration>) -> Self {
+        let good_until = since.zip(lasts).map(|(since, lasts)| {
+            let lasts = lasts.as_secs();
+            since.saturating_add(lasts - MARGIN.min(lasts.div_ceil(2)))
+        });
+        Self { text: text.to_owned(), good_until }
+    }
+
+    /// Returns whether it may still be shown.
+    pub(super) fn is_good(&self, now: u64) -> bool {
+        self.good_until.is_none_or(|until| now < until)
+    }
+}
+
+/// Keeps others from changing a login, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Lock(#[expect(dead_code, reason = "it is held open")] File);
+
+impl Logins {
+    /// Keeps logins in a folder, which is made when the first one is kept.
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    pub(super) fn of(&self, set: &ToolSetName, server: &Url) -> Kept {
+        let digest = Sha256::digest(server.as_str().as_bytes());
+        let digest: String = digest.iter().take(DIGEST).map(|it| format!("{it:02x}")).collect();
+        Kept { file: Arc::new(self.folder.join(format!("{set}-{digest}.json"))) }
+    }
+}
+
+impl Kept {
+    /// Returns what is kept, if anything is.
+    pub(super) fn read(&self) -> Result<Option<Record>, String> {
+        let file = match File::open(&*self.file) {
+            Ok(file) => file,
+            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(err) => return Err(self.trouble(&err)),
+        };
+        let mut text = Vec::new();
+        file.take(MOST).read_to_end(&mut text).map_err(|err| self.trouble(&err))?;
+        let record = serde_json::from_slice(&text);
+        record.map(Some).map_err(|_| {
+            format!("`{}` is no login: remove it and log in again", self.file.display())
+        })
+    }
+
+    /// Keeps a record in the place of what is there, all of it or nothing.
+    pub(super) fn write(&self, record: &Record) -> Result<(), String> {
+        let text = serde_json::to_vec_pretty(record).map_err(|err| err.to_string())?;
+        self.replace(&text).map_err(|err| self.trouble(&err))
+    }
+
+    fn replace(&self, text: &[u8]) -> io::Result<()> {
+        self.make_folder()?;
+        let new = self.file.with_extension("new");
+        let mut file = private().truncate(true).open(&new)?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        fs::rename(&new, &*self.file)
+    }
+
+    fn make_folder(&self) -> io::Result<()> {
+        let Some(folder) = self.file.parent() else { return Ok(()) };
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(folder)
+    }
+
+    /// Removes what is kept; returns whether there was anything.
+    pub(super) fn remove(&self) -> Result<bool, String> {
+        match fs::remove_file(&*self.file) {
+            Ok(()) => Ok(true),
+            Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(err) => Err(self.trouble(&err)),
+        }
+    }
+
+    /// Keeps other processes, and other tasks of this one, from changing the login. They do so for
+    /// as long as one request takes.
+    pub(super) async fn lock(&self) -> Result<Lock, String> {
+        let kept = self.clone();
+        let locked = tokio::task::spawn_blocking(move || {
+            kept.make_folder()?;
+            let file = private().open(kept.file.with_extension("lock"))?;
+            file.lock()?;
+            Ok(Lock(file))
+        });
+        let locked = locked.await.map_err(|err| err.to_string())?;
+        locked.map_err(|err: io::Error| self.trouble(&err))
+    }
+
+    /// Notes which scopes the server wants, for the next login.
+    pub(super) async fn want(&self, scopes: &str) -> Result<(), String> {
+        let scopes: Vec<&str> = scopes.split_whitespace().filter(|it| is_scope(it)).collect();
+        if scopes.is_empty() {
+            return Ok(());
+        }
+        let _lock = self.lock().await?;
+        let mut record = self.read()?.unwrap_or_default();
+        let before = record.wanted.len();
+        for scope in scopes {
+            let is_there = record.wanted.iter().any(|it| it == scope);
+            if !is_there && record.wanted.len() < SCOPES {
+                record.wanted.push(scope.to_owned());
+            }
+        }
+        if record.wanted.len() == before { Ok(()) } else { self.write(&record) }
+    }
+
+    fn trouble(&self, err: &io::Error) -> String {
+        format!("`{}` cannot be used: {err}", self.file.display())
+    }
+}
+
+/// Files that only their owner may read, from when they are made.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+impl Record {
+    /// Returns the token that was granted, ended or not.
+    pub(super) fn token(&self) -> Option<Token> {
+        let granted = self.granted.as_ref()?;
+        let token = granted.token_response.as_ref()?;
+        let text = token.access_token().secret();
+        Some(Token::new(text, granted.token_received_at, token.expires_in()))
+    }
+
+    /// Returns what a new token is granted for.
+    pub(super) fn refresh_token(&self) -> Option<&str> {
+        let token = self.granted.as_ref()?.token_response.as_ref()?;
+        Some(token.refresh_token()?.secret().as_str())
+    }
+}
+
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record").field("wanted", &self.wanted).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token").field("good_until", &self.good_until).finish_non_exhaustive()
+    }
+}
+
+/// For rmcp. Whoever hands it over has the lock.
+#[async_trait]
+impl CredentialStore for Kept {
+    async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
+        let record = self.read().map_err(AuthError::CredentialStoreError)?;
+        Ok(record.and_then(|it| it.granted))
+    }
+
+    async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+        let kept = || {
+            let record = self.read()?.unwrap_or_default();
+            self.write(&Record { granted: Some(credentials), ..record })
+        };
+        kept().map_err(AuthError::CredentialStoreError)
+    }
+
+    async fn clear(&self) -> Result<(), AuthError> {
+        let cleared = || match self.read()? {
+            Some(record) => self.write(&Record { granted: None, ..record }),
+            None => Ok(()),
+        };
+        cleared().map_err(AuthError::CredentialStoreError)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    pub(in super::super) fn record(token: &str, received_at: u64, lasts: u64) -> Record {
+        serde_json::from_value(json!({
+            "client": { "id": "c", "redirect": "http://127.0.0.1:1/callback" },
+            "granted": {
+                "client_id": "c",
+                "granted_scopes": ["read"],
+                "token_received_at": received_at,
+                "token_response": {
+                    "access_token": token, "token_type": "bearer",
+                    "expires_in": lasts, "refresh_token": "the-refresh-token",
+                },
+            },
+        }))
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_login_belongs_to_a_set_and_an_address() {
+        let folder = tempfile::tempdir().unwrap();
+        let logins = Logins::new(folder.path().join("deep/logins"));
+        let of = |set: &str, url: &str| logins.of(&set.parse().unwrap(), &url.parse().unwrap());
+        let kept = of("s", "https://a/mcp");
+        assert!(kept.read().unwrap().is_none() && !kept.remove().unwrap());
+        kept.write(&record("the-token", 1_000, 60)).unwrap();
+        let read = kept.read().unwrap().unwrap();
+        let token = read.token().unwrap();
+        assert_eq!(token.text, "the-token");
+        assert!(token.is_good(1_029) && !token.is_good(1_030));
+        assert_eq!(read.refresh_token(), Some("the-refresh-token"));
+        for shown in [format!("{read:?}"), format!("{:?}", read.token()), format!("{kept:?}")] {
+            assert!(!shown.contains("the-"), "{shown}");
+        }
+        for other in [of("t", "https://a/mcp"), of("s", "https://a/"), of("s", "https://b/mcp")] {
+            assert!(other.read().unwrap().is_none(), "{other:?}");
+        }
+        assert!(kept.remove().unwrap());
+    }
+
+    #[test]
+    fn tokens_are_renewed_before_they_end() {
+        for (lasts, good_until) in [(0, 100), (1, 100), (10, 105), (60, 130), (3_600, 3_670)] {
+            let token = Token::new("x", Some(100), Some(Duration::from_secs(lasts)));
+            assert!(token.is_good(good_until - 1) && !token.is_good(good_until), "{lasts}");
+        }
+        assert!(Token::new("x", None, None).is_good(u64::MAX));
+        let far = Token::new("x", Some(100), Some(Duration::from_secs(u64::MAX)));
+        assert!(far.is_good(u64::MAX - 1));
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn nobody_else_may_read_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let folder = tempfile::tempdir().unwrap();
+        let logins = Logins::new(folder.path().join("logins"));
+        let kept = logins.of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        kept.want("read").await.unwrap();
+        kept.write(&record("x", 0, 0)).unwrap();
+        let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(logins.folder.clone()), 0o700);
+        let files: Vec<PathBuf> =
+            fs::read_dir(&logins.folder).unwrap().map(|it| it.unwrap().path()).collect();
+        assert_eq!(files.len(), 2, "{files:?}");
+        assert!(files.into_iter().all(|it| mode(it) == 0o600));
+    }
+
+    #[tokio::test]
+    async fn what_a_server_wants_is_noted_once_and_within_limits() {
+        let folder = tempfile::tempdir().unwrap();
+        let logins = Logins::new(folder.path().to_owned());
+        let kept = logins.of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        kept.want("  ").await.unwrap();
+        assert!(kept.read().unwrap().is_none());
+        kept.want("a b a \"x\" \u{7f}").await.unwrap();
+        kept.want("b c").await.unwrap();
+        assert_eq!(kept.read().unwrap().unwrap().wanted, ["a", "b", "c"]);
+        let many: Vec<String> = (0..1_000).map(|it| format!("s{it}")).collect();
+        kept.want(&many.join(" ")).await.unwrap();
+        assert_eq!(kept.read().unwrap().unwrap().wanted.len(), SCOPES);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_login_is_said_to_be_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let logins = Logins::new(folder.path().to_owned());
+        let kept = logins.of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        fs::write(&*kept.file, "{").unwrap();
+        let why = kept.read().unwrap_err();
+        assert!(why.ends_with("is no login: remove it and log in again"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn one_at_a_time_changes_a_login() {
+        let folder = tempfile::tempdir().unwrap();
+        let logins = Logins::new(folder.path().to_owned());
+        let kept = logins.of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        let first = kept.lock().await.unwrap();
+        let other = kept.clone();
+        let mut second = tokio::task::JoinSet::new();
+        second.spawn(async move { other.lock().await.map(drop) });
+        tokio::task::yield_now().await;
+        assert!(second.try_join_next().is_none());
+        drop(first);
+        assert_eq!(second.join_next().await.unwrap().unwrap(), Ok(()));
+    }
+}

@@ -1,0 +1,354 @@
+//! A person logs in.
+
+use std::{sync::Arc, time::Duration};
+
+use oauth2::TokenResponse as _;
+use reqwest::{
+    Method, Url,
+    header::{ACCEPT, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE},
+};
+use rmcp::transport::auth::{
+    AuthError, AuthorizationCallback, AuthorizationManager, AuthorizationMetadata,
+    OAuthClientConfig,
+};
+use serde_json::json;
+use shared::id::ToolSetName;
+
+use super::{
+    Logins,
+    config::{Client, Grant},
+    discovery::{add_offline_access, discover, further, shown, told},
+    kept::{Kept, Record, Registered},
+    machine::post,
+    web::Web,
+};
+use crate::{
+    secret::Redaction,
+    tool::{
+        http::client::{Outgoing, Reach},
+        mcp::{McpHttp, McpServer, http::headers},
+    },
+};
+
+/// What a client calls itself.
+const NAME: &str = "Faber";
+
+/// A login that has begun.
+pub struct Login {
+    manager: AuthorizationManager,
+    kept: Kept,
+    client: Registered,
+    url: String,
+    state: String,
+}
+
+/// What was granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedIn {
+    /// Who granted it.
+    pub issuer: Option<String>,
+    /// What for.
+    pub scopes: Vec<String>,
+    /// How long until it is renewed, where that is known.
+    pub lasts: Option<Duration>,
+    /// Whether it can be renewed without anybody.
+    pub is_renewed: bool,
+}
+
+/// Why nobody is logged in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoginError {
+    /// Nobody logs in to such a set.
+    #[error("{0}")]
+    NotForPeople(String),
+    /// It came back from somewhere else: the login goes on.
+    #[error("this is no answer to the login that is under way")]
+    Stray,
+    /// The server, or the person, does not want it.
+    #[error("{0}")]
+    Refused(String),
+    /// Something cannot be reached.
+    #[error("{0}")]
+    Unreachable(String),
+    /// It cannot be kept.
+    #[error("{0}")]
+    Unkept(String),
+}
+
+/// Which server somebody logs in to, and how.
+struct To<'a> {
+    kept: Kept,
+    server: &'a McpHttp,
+    scopes: &'a [String],
+    client: Option<&'a Client>,
+    document: Option<&'a str>,
+    port: Option<u16>,
+}
+
+fn to<'a>(logins: &Logins, set: &ToolSetName, server: &'a McpServer) -> Result<To<'a>, LoginError> {
+    let why = |what: &str| LoginError::NotForPeople(format!("nobody logs in to `{set}`: {what}"));
+    let McpServer::Http(server) = server else { return Err(why("it is started here")) };
+    let Some(oauth) = &server.auth else { return Err(why("its source has no `auth: oauth`")) };
+    let Grant::Person { client, document, port } = &oauth.grant else {
+        return Err(why("its `grant` is for programs"));
+    };
+    Ok(To {
+        kept: logins.of(set, &server.url.0),
+        server,
+        scopes: &oauth.scopes,
+        client: client.as_ref(),
+        document: document.as_deref(),
+        port: *port,
+    })
+}
+
+impl Logins {
+    /// Returns the port that the browser should come back to, if one is better than others: the
+    /// configured one, or that of the login before.
+    pub fn port(&self, set: &ToolSetName, server: &McpServer) -> Result<Option<u16>, LoginError> {
+        let to = to(self, set, server)?;
+        let record = to.kept.read().map_err(LoginError::Unkept)?;
+        let before = record.and_then(|it| it.client?.redirect.parse::<Url>().ok()?.port());
+        Ok(to.port.or(before))
+    }
+
+    /// Forgets a login; returns whether there was one. The server is told, if it wants to know.
+    pub async fn forget(&self, set: &ToolSetName, server: &McpServer) -> Result<bool, LoginError> {
+        let to = to(self, set, server)?;
+        let _lock = to.kept.lock().await.map_err(LoginError::Unkept)?;
+        let record = to.kept.read();
+        let is_removed = to.kept.remove().map_err(LoginError::Unkept)?;
+        let Ok(Some(record)) = record else { return Ok(is_removed) };
+        if let Err(why) = to.revoke(&record).await {
+            tracing::debug!(%set, ?why, "the server does not know that the login is forgotten");
+        }
+        Ok(record.granted.is_some())
+    }
+}
+
+impl To<'_> {
+    /// Tells the server that its tokens are of no use any more (RFC 7009).
+    async fn revoke(&self, record: &Record) -> Result<(), LoginError> {
+        let Some(granted) = &record.granted else { return Ok(()) };
+        let access = record.token().map(|it| it.text).unwrap_or_default();
+        let (token, kind) = match record.refresh_token() {
+            Some(token) => (token, "refresh_token"),
+            None => (access.as_str(), "access_token"),
+        };
+        let web = Arc::new(Web::new(self.server.url.0.clone()));
+        let (_, metadata) = self.found(&web, None).await?;
+        let Some(endpoint) = further(&metadata, "revocation_endpoint") else { return Ok(()) };
+        let secret = match (self.client, &record.client) {
+            (Some(client), _) => {
+                let secret = client.secret.as_ref();
+                secret.and_then(|it| it.resolve(&mut Redaction::default()).ok())
+            }
+            (None, registered) => registered.as_ref().and_then(|it| it.secret.clone()),
+        };
+        let id = granted.client_id.as_str();
+        let fields = [("token", token), ("token_type_hint", kind), ("client_id", id)];
+        let client = secret.as_deref().map(|it| (id, it));
+        let told = post(&web, endpoint, &fields, client).await;
+        told.map(drop).map_err(|denied| LoginError::Refused(format!("{denied:?}")))
+    }
+
+    async fn found(
+        &self,
+        web: &Arc<Web>,
+        challenge: Option<&str>,
+    ) -> Result<(AuthorizationManager, AuthorizationMetadata), LoginError> {
+        let (server, asked) = (self.server.url.0.clone(), Arc::clone(web));
+        let manager = AuthorizationManager::new_with_oauth_http_client(server.clone(), asked).await;
+        let mut manager = manager.map_err(|err| failed(web, &err))?;
+        let metadata = discover(&mut manager, web, &server, challenge).await;
+        let metadata = metadata.map_err(|err| failed(web, &err))?;
+        Ok((manager, metadata))
+    }
+
+    /// Asks the server for something it should refuse, and returns how it does so: that says best
+    /// where to log in.
+    async fn challenge(&self, web: &Web) -> Result<Option<String>, LoginError> {
+        let mut seen = Redaction::default();
+        let given = headers(self.server, &mut seen).map_err(LoginError::Refused)?;
+        let mut all = given.clone();
+        all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        all.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        let version = "2025-11-25";
+        let greeting = json!({
+            "jsonrpc": "2.0", "id": 0, "method": "initialize",
+            "params": {
+                "protocolVersion": version, "capabilities": {},
+                "clientInfo": { "name": "faber", "version": env!("CARGO_PKG_VERSION") },
+            },
+        });
+        let url = self.server.url.0.clone();
+        let body = Some(greeting.to_string().into_bytes());
+        let asked =
+            Outgoing { method: Method::POST, url, headers: all, body, reach: Reach::Anywhere };
+        let reply = web.ask(asked.clone()).await;
+        let reply = reply.map_err(|err| LoginError::Unreachable(err.to_string()))?;
+        if let Some(session) = reply.headers.get("mcp-session-id") {
+            // Nobody needs the session that has begun.
+            let mut headers = given;
+            headers.insert("mcp-session-id", session.clone());
+            let asked = Outgoing { method: Method::DELETE, headers, body: None, ..asked };
+            let _ = web.ask(asked).await;
+        }
+        Ok(reply.header(WWW_AUTHENTICATE).filter(|_| reply.status == 401).map(ToOwned::to_owned))
+    }
+
+    /// Returns what to ask for: what is configured or what the server says, and what was missing.
+    async fn scopes(
+        &self,
+        manager: &AuthorizationManager,
+        metadata: &AuthorizationMetadata,
+        before: &Record,
+    ) -> Vec<String> {
+        let mut scopes = match self.scopes {
+            [] => manager.select_initial_scopes(&[]).await,
+            some => some.to_vec(),
+        };
+        if !before.wanted.is_empty() {
+            let granted = before.granted.iter().flat_map(|it| &it.granted_scopes);
+            scopes.extend(before.wanted.iter().chain(granted).cloned());
+        }
+        add_offline_access(metadata, &mut scopes);
+        let mut known = std::collections::BTreeSet::new();
+        scopes.retain(|it| known.insert(it.clone()));
+        scopes
+    }
+
+    /// Returns the client to log in by: the configured one, the document's, the one of the login
+    /// before, or one that is registered now.
+    async fn registered(
+        &self,
+        manager: &mut AuthorizationManager,
+        metadata: &AuthorizationMetadata,
+        (before, redirect): (&Record, &str),
+        scopes: &[String],
+    ) -> Result<Registered, AuthError> {
+        let own = |id: &str, secret: Option<String>| Registered {
+            id: id.to_owned(),
+            secret,
+            redirect: redirect.to_owned(),
+            issuer: metadata.issuer.clone(),
+        };
+        if let Some(client) = self.client {
+            return Ok(own(&client.id, None));
+        }
+        let reads = metadata.additional_fields.get("client_id_metadata_document_supported");
+        if let Some(document) = self.document
+            && reads.and_then(serde_json::Value::as_bool) == Some(true)
+        {
+            return Ok(own(document, None));
+        }
+        if let Some(client) = &before.client
+            && client.redirect == redirect
+            && client.issuer == metadata.issuer
+            && before.granted.is_some()
+        {
+            return Ok(client.clone());
+        }
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let client = manager.register_client(NAME, redirect, &scopes).await?;
+        Ok(own(&client.client_id, client.client_secret))
+    }
+
+    /// Returns what the client shows to prove who it is.
+    fn secret(&self, client: &Registered) -> Result<Option<String>, LoginError> {
+        let Some(configured) = self.client else { return Ok(client.secret.clone()) };
+        let secret = configured.secret.as_ref();
+        let secret = secret.map(|it| it.resolve(&mut Redaction::default())).transpose();
+        secret.map_err(|err| LoginError::Refused(err.to_string()))
+    }
+}
+
+impl Login {
+    /// Begins a login: finds out where, and as whom. The browser is to come back to `redirect`.
+    pub async fn begin(
+        logins: &Logins,
+        (set, server): (&ToolSetName, &McpServer),
+        redirect: &str,
+    ) -> Result<Self, LoginError> {
+        let to = to(logins, set, server)?;
+        let before = to.kept.read().map_err(LoginError::Unkept)?.unwrap_or_default();
+        let web = Arc::new(Web::new(to.server.url.0.clone()));
+        let challenge = to.challenge(&web).await?;
+        let (mut manager, metadata) = to.found(&web, challenge.as_deref()).await?;
+        let scopes = to.scopes(&manager, &metadata, &before).await;
+        let client = to.registered(&mut manager, &metadata, (&before, redirect), &scopes).await;
+        let client = client.map_err(|err| failed(&web, &err))?;
+        let mut by = OAuthClientConfig::new(&client.id, redirect);
+        if let Some(secret) = to.secret(&client)? {
+            by = by.with_client_secret(secret);
+        }
+        manager.configure_client(by).map_err(|err| failed(&web, &err))?;
+        manager.set_credential_store(to.kept.clone());
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let url = manager.get_authorization_url(&scopes).await;
+        let url = url.map_err(|err| failed(&web, &err))?;
+        let state = parameter(&url, "state").unwrap_or_default();
+        Ok(Self { manager, kept: to.kept, client, url, state })
+    }
+
+    /// Returns where the person is to go.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Ends the login with the address that the browser came back to.
+    pub async fn finish(&self, callback: &str) -> Result<LoggedIn, LoginError> {
+        if parameter(callback, "state").as_deref() != Some(&self.state) {
+            return Err(LoginError::Stray);
+        }
+        if let Some(error) = parameter(callback, "error") {
+            let why = parameter(callback, "error_description").unwrap_or_default();
+            let said = shown(&format!("{error} {why}"));
+            return Err(LoginError::Refused(format!("the login was refused: {said}")));
+        }
+        let back = AuthorizationCallback::from_redirect_url(callback);
+        let back = back.map_err(|_| LoginError::Stray)?;
+        let _lock = self.kept.lock().await.map_err(LoginError::Unkept)?;
+        let issuer = back.issuer.as_deref();
+        let granted =
+            self.manager.exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, issuer);
+        let granted = granted.await.map_err(|err| refused(&err))?;
+        let scopes = self.manager.get_current_scopes().await;
+        let client = Some(self.client.clone());
+        let kept = self.kept.read().map_err(LoginError::Unkept)?.unwrap_or_default();
+        let record = Record { client, granted: kept.granted, wanted: Vec::new() };
+        self.kept.write(&record).map_err(LoginError::Unkept)?;
+        Ok(LoggedIn {
+            issuer: self.client.issuer.clone(),
+            scopes,
+            lasts: granted.expires_in(),
+            is_renewed: granted.refresh_token().is_some(),
+        })
+    }
+}
+
+fn parameter(url: &str, name: &str) -> Option<String> {
+    let url: Url = url.parse().ok()?;
+    let (_, value) = url.query_pairs().find(|(it, _)| it == name)?;
+    Some(value.into_owned())
+}
+
+fn failed(web: &Web, err: &AuthError) -> LoginError {
+    match web.trouble() {
+        Some(trouble) => LoginError::Unreachable(trouble),
+        None => refused(err),
+    }
+}
+
+fn refused(err: &AuthError) -> LoginError {
+    match err {
+        AuthError::CredentialStoreError(why) => LoginError::Unkept(why.clone()),
+        err => LoginError::Refused(told(err)),
+    }
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Login").field("kept", &self.kept).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,92 @@
+//! Logs as people see them.
+
+use serde_json::json;
+
+use super::*;
+
+fn event(seq: u64, kind: &str, step: Option<&str>, data: &Value) -> Value {
+    let at = format!("2026-01-01T00:00:00.{seq:06}Z");
+    json!({ "seq": seq, "type": kind, "at": at, "stepId": step, "attempt": 1, "data": data })
+}
+
+#[test]
+fn durations_are_those_of_the_log() {
+    let mut board = Board::default();
+    board.apply(&event(1000, "step_started", Some("a"), &json!({})));
+    let news = board.apply(&event(3500, "step_succeeded", Some("a"), &json!({})));
+    let Some(News::Ended { how: How::Succeeded, took_ms, .. }) = news else { panic!("ended") };
+    assert_eq!(took_ms, Some(2.5));
+    assert_eq!((board.n_over, board.seq), (1, 3500));
+}
+
+#[test]
+fn a_person_is_waited_for_once_nothing_else_can_go_on() {
+    let mut board = Board::default();
+    board.apply(&event(1, "step_started", Some("a"), &json!({})));
+    board.apply(&event(2, "step_waiting", Some("b"), &json!({ "for": "approval" })));
+    assert!(!board.waits_for_a_person(|_| false));
+    board.apply(&event(3, "step_succeeded", Some("a"), &json!({})));
+    assert!(board.waits_for_a_person(|_| false));
+    board.apply(&event(4, "step_approved", Some("b"), &json!({})));
+    assert!(!board.waits_for_a_person(|_| false));
+}
+
+#[test]
+fn a_child_that_waits_for_a_person_is_a_step_that_does() {
+    let mut board = Board::default();
+    let begun = json!({ "parameters": {}, "childExecutionId": "exec_1_aaaaaaaaa" });
+    board.apply(&event(1, "step_started", Some("a"), &begun));
+    assert!(!board.waits_for_a_person(|_| false));
+    assert!(board.waits_for_a_person(|it| it == "exec_1_aaaaaaaaa"));
+    board.apply(&event(2, "step_started", Some("b"), &json!({})));
+    assert!(!board.waits_for_a_person(|_| true));
+}
+
+#[test]
+fn items_are_counted_and_few_are_told_of() {
+    let mut board = Board::default();
+    board.apply(&event(1, "step_started", Some("l"), &json!({ "items": 10 })));
+    let mut told = 0;
+    for index in 0..10 {
+        let data = json!({ "index": index });
+        assert_eq!(board.apply(&event(2, "step_started", Some("l"), &data)), None);
+        let failed = json!({ "index": index, "error": { "message": "m" } });
+        match board.apply(&event(3, "step_failed", Some("l"), &failed)) {
+            Some(News::Ended { step, .. }) => {
+                assert_eq!(step, format!("l[{index}]"));
+                told += 1;
+            }
+            Some(News::Progress { far, .. }) => {
+                assert_eq!((far.done, far.total), (f64::from(index + 1), Some(10.0)));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((told, board.n_over), (TOLD, 0));
+    let news = board.apply(&event(4, "step_succeeded", Some("l"), &json!({})));
+    let Some(News::Ended { detail, .. }) = news else { panic!("ended") };
+    assert_eq!(detail.as_deref(), Some("10 items, 10 of them failed"));
+    assert_eq!(board.n_over, 1);
+}
+
+#[test]
+fn what_is_undone_does_not_count_as_a_step() {
+    let mut board = Board::default();
+    let note = board.apply(&event(1, "compensation_started", None, &json!({})));
+    assert_eq!(note, Some(News::Note("undoing what was done".to_owned())));
+    board.apply(&event(2, "step_compensation_started", Some("a"), &json!({})));
+    let news = board.apply(&event(3, "step_compensated", Some("a"), &json!({})));
+    let Some(News::Ended { step, how: How::Compensated, .. }) = news else { panic!("undone") };
+    assert_eq!((step.as_str(), board.n_over), ("a (undo)", 0));
+}
+
+#[test]
+fn a_signal_is_no_person() {
+    let mut board = Board::of("exec_1");
+    let data = json!({ "for": "signal", "name": "go" });
+    let news = board.apply(&event(1, "step_waiting", Some("a"), &data));
+    let Some(News::Ended { detail, next, .. }) = news else { panic!("waits") };
+    assert_eq!(detail.as_deref(), Some("waits for signal go"));
+    assert_eq!(next, Some(Next::Command("faber signal exec_1 go".to_owned())));
+    assert!(!board.waits_for_a_person(|_| false));
+}

@@ -1,0 +1,211 @@
+//! Logging in to MCP servers, and out again.
+
+mod browser;
+mod callback;
+
+use std::{io::IsTerminal, net::Ipv4Addr, time::Duration};
+
+use executor::{
+    registry,
+    sources::{SetConfig, Source},
+    tool::mcp::{
+        McpServer,
+        oauth::{LoggedIn, Login, LoginError, Logins},
+    },
+};
+use serde_json::json;
+use shared::id::ToolSetName;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines, Stdin},
+    net::TcpListener,
+    time::{Instant, sleep_until},
+};
+
+use self::callback::{Callback, Page};
+use super::{Ending, Session, failure::Failure, house::open_store, signals};
+
+/// How long somebody may take to log in.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// Logs in to the server of a toolset.
+pub(super) async fn login(
+    session: &Session,
+    name: &str,
+    no_browser: bool,
+) -> Result<Ending, Failure> {
+    refuse_server(session, "login")?;
+    let set = find(session, name).await?;
+    let (logins, server) = (session.config.logins(), server(&set)?);
+    let listener = listen(&logins, &set.name, server).await?;
+    let callback = Callback::serve(listener).map_err(|err| unable(&err))?;
+    let begun = Login::begin(&logins, (&set.name, server), callback.address()).await;
+    let begun = begun.map_err(|err| failure(&err))?;
+    show(session, name, begun.url(), no_browser);
+    tokio::select! {
+        logged_in = wait(&begun, callback, name) => tell(session, name, &logged_in?),
+        () = signals::interrupted() => Ok(Ending::Detached),
+    }
+}
+
+/// Forgets the login to the server of a toolset.
+pub(super) async fn logout(session: &Session, name: &str) -> Result<Ending, Failure> {
+    refuse_server(session, "logout")?;
+    let set = find(session, name).await?;
+    let forgotten = session.config.logins().forget(&set.name, server(&set)?).await;
+    let forgotten = forgotten.map_err(|err| failure(&err))?;
+    let screen = &session.screen;
+    if screen.json {
+        screen.print_json(&json!({ "toolset": name, "forgotten": forgotten }))?;
+    } else if forgotten {
+        screen.print(&format!("the login to `{name}` is forgotten"))?;
+    } else {
+        screen.say(&format!("nobody was logged in to `{name}`"));
+    }
+    Ok(Ending::Done)
+}
+
+fn refuse_server(session: &Session, command: &str) -> Result<(), Failure> {
+    let Some(server) = &session.config.server else { return Ok(()) };
+    let server = &server.value;
+    Err(Failure::usage(format!(
+        "a login is kept where the tools are called: type `faber {command}` there, not with `{server}`"
+    )))
+}
+
+/// Finds a set in the configuration, or among those that were added.
+async fn find(session: &Session, name: &str) -> Result<SetConfig, Failure> {
+    let missing = || Failure::not_found("toolset", name);
+    let parsed: ToolSetName = name.parse().map_err(|_| missing())?;
+    let configured = session.config.toolsets.value.iter().find(|it| it.name == parsed);
+    if let Some(set) = configured {
+        return Ok(set.clone());
+    }
+    let store = open_store(session).await?;
+    registry::added(&*store, &parsed).await?.ok_or_else(missing)
+}
+
+fn server(set: &SetConfig) -> Result<&McpServer, Failure> {
+    match &set.source {
+        Source::Mcp(server) => Ok(server),
+        _ => Err(Failure::usage(format!("nobody logs in to `{}`: it is no MCP server", set.name))),
+    }
+}
+
+/// Listens for the browser on this machine alone.
+async fn listen(
+    logins: &Logins,
+    set: &ToolSetName,
+    server: &McpServer,
+) -> Result<TcpListener, Failure> {
+    let wanted = logins.port(set, server).map_err(|err| failure(&err))?;
+    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, wanted.unwrap_or(0))).await;
+    match bound {
+        Err(_) if !has_port(server) => {
+            // Only the login before had it.
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|err| unable(&err))
+        }
+        bound => bound.map_err(|err| unable(&err)),
+    }
+}
+
+fn has_port(server: &McpServer) -> bool {
+    let McpServer::Http(server) = server else { return false };
+    server.auth().is_some_and(executor::tool::mcp::oauth::OAuth::has_port)
+}
+
+fn unable(err: &std::io::Error) -> Failure {
+    let why = "cannot listen for the browser on 127.0.0.1";
+    Failure::new("INTERNAL", format!("{why}: {err}; see `callback_port` of `auth`"))
+}
+
+fn show(session: &Session, name: &str, url: &str, no_browser: bool) {
+    let screen = &session.screen;
+    let is_open = !no_browser && browser::open(&session.environment, screen.is_live, url);
+    let how = if is_open { "if the browser does not open, go to" } else { "go to" };
+    screen.say(&format!("to log in to `{name}` {how}\n\n{url}\n"));
+    if std::io::stdin().is_terminal() {
+        screen.say(
+            "if the browser is on another machine, paste here the address that it ends at \
+             (http://127.0.0.1…)",
+        );
+    }
+}
+
+/// Waits until somebody has logged in.
+async fn wait(begun: &Login, mut callback: Callback, name: &str) -> Result<LoggedIn, Failure> {
+    let ends = Instant::now() + PATIENCE;
+    let mut pasted =
+        std::io::stdin().is_terminal().then(|| BufReader::new(tokio::io::stdin()).lines());
+    loop {
+        let (address, page) = tokio::select! {
+            Some((address, page)) = callback.next() => (address, Some(page)),
+            Some(address) = line(&mut pasted) => (address, None),
+            () = sleep_until(ends) => {
+                let minutes = PATIENCE.as_secs() / 60;
+                let why = format!("nobody logged in within {minutes} minutes");
+                return Err(Failure::new("LOGIN_REFUSED", why));
+            }
+        };
+        let finished = begun.finish(address.trim()).await;
+        if let Some(page) = page {
+            page.show(match &finished {
+                Ok(_) => Page::Done(name),
+                Err(LoginError::Stray) => Page::Stray,
+                Err(_) => Page::Failed(name),
+            });
+        }
+        match finished {
+            Err(LoginError::Stray) => {}
+            finished => {
+                callback.close().await;
+                return finished.map_err(|err| failure(&err));
+            }
+        }
+    }
+}
+
+/// Returns the next line that was typed; never, where nobody can type.
+async fn line(typed: &mut Option<Lines<BufReader<Stdin>>>) -> Option<String> {
+    loop {
+        let Some(lines) = typed else { return std::future::pending().await };
+        match lines.next_line().await {
+            Ok(Some(line)) if line.trim().is_empty() => {}
+            Ok(Some(line)) => return Some(line),
+            Ok(None) | Err(_) => *typed = None,
+        }
+    }
+}
+
+fn tell(session: &Session, name: &str, logged_in: &LoggedIn) -> Result<Ending, Failure> {
+    let LoggedIn { issuer, scopes, lasts, is_renewed } = logged_in;
+    let screen = &session.screen;
+    if screen.json {
+        screen.print_json(&json!({
+            "toolset": name,
+            "issuer": issuer,
+            "scopes": scopes,
+            "expiresInSeconds": lasts.map(|it| it.as_secs()),
+            "isRenewed": is_renewed,
+        }))?;
+        return Ok(Ending::Done);
+    }
+    let allows =
+        if scopes.is_empty() { String::new() } else { format!(", for {}", scopes.join(" ")) };
+    let until = match lasts {
+        _ if *is_renewed => String::new(),
+        Some(lasts) => format!("; it ends in {} min", lasts.as_secs().div_ceil(60)),
+        None => String::new(),
+    };
+    screen.print(&format!("logged in to `{name}`{allows}{until}"))?;
+    Ok(Ending::Done)
+}
+
+fn failure(err: &LoginError) -> Failure {
+    let message = err.to_string();
+    match err {
+        LoginError::NotForPeople(_) => Failure::usage(message),
+        LoginError::Refused(_) | LoginError::Stray => Failure::new("LOGIN_REFUSED", message),
+        LoginError::Unreachable(_) => Failure::unreachable(message),
+        LoginError::Unkept(_) => Failure::new("INTERNAL", message),
+    }
+}

@@ -1,0 +1,197 @@
+//! Foreign text made plain: what tools, plans and servers say is read by a person, never obeyed
+//! by the terminal.
+//!
+//! Whatever would move the cursor, ring, retitle a window or turn the order of letters around is
+//! shown as a sign of its own: `␛`, `\u{202e}`. Where a text has one line, the end of a line is `⏎`,
+//! so that nobody writes a line in our name.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+use serde_json::Value;
+
+/// Makes a text plain that has one line.
+pub(super) fn line(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for (before, it, after) in around(text.trim_end_matches(['\r', '\n'])) {
+        match it {
+            '\r' if after == '\n' => (),
+            '\n' => shown.push('⏎'),
+            '\t' => shown.push(' '),
+            it => push(&mut shown, (before, it, after)),
+        }
+    }
+    shown
+}
+
+/// Makes a text plain whose lines stay.
+pub(super) fn block(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for (before, it, after) in around(text) {
+        match it {
+            '\r' if after == '\n' => (),
+            '\n' | '\t' => shown.push(it),
+            it => push(&mut shown, (before, it, after)),
+        }
+    }
+    shown
+}
+
+/// Makes a text plain that is written in one line of JSON, nothing being said as nothing.
+pub(super) fn said(value: &Value) -> String {
+    line(value.as_str().unwrap_or_default())
+}
+
+/// Makes every text of a value plain, lines staying.
+pub(super) fn value(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(block(text)),
+        Value::Array(items) => items.iter().map(self::value).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, it)| (line(key), self::value(it))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
+/// Escapes what a terminal obeys in a JSON document, which means the same afterwards.
+pub(super) fn json(text: &str) -> Cow<'_, str> {
+    if !around(text).any(|(before, it, after)| it != '\n' && is_shown_otherwise(before, it, after))
+    {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for (before, it, after) in around(text) {
+        if it != '\n' && is_shown_otherwise(before, it, after) {
+            for unit in it.encode_utf16(&mut [0; 2]) {
+                let _ = write!(shown, "\\u{unit:04x}");
+            }
+        } else {
+            shown.push(it);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Makes a line plain that a part of this program has coloured: colours stay.
+pub(super) fn coloured(text: &str) -> String {
+    let (text, end) = text.strip_suffix('\n').map_or((text, ""), |it| (it, "\n"));
+    let mut shown = String::with_capacity(text.len());
+    let mut parts = text.split("\u{1b}[");
+    shown.push_str(&line(parts.next().unwrap_or_default()));
+    for part in parts {
+        let digits = part.find(|it: char| !it.is_ascii_digit() && it != ';').unwrap_or(part.len());
+        let (code, rest) = part.split_at(digits);
+        match rest.strip_prefix('m') {
+            Some(rest) => {
+                let _ = write!(shown, "\u{1b}[{code}m{}", line(rest));
+            }
+            None => {
+                let _ = write!(shown, "␛[{}", line(part));
+            }
+        }
+    }
+    shown + end
+}
+
+/// Writes a character that was said by somebody, with those around it.
+pub(super) fn push(shown: &mut String, (before, it, after): (char, char, char)) {
+    match it {
+        it if !is_shown_otherwise(before, it, after) => shown.push(it),
+        '\u{7f}' => shown.push('␡'),
+        // The pictures of control characters stand in their order.
+        '\0'..='\u{1f}' => shown.push(char::from_u32(0x2400 + u32::from(it)).unwrap_or('�')),
+        it => shown.extend(it.escape_unicode()),
+    }
+}
+
+/// Returns each character with those around it; beyond the ends are spaces.
+pub(super) fn around(text: &str) -> impl Iterator<Item = (char, char, char)> {
+    let after = text.chars().skip(1).chain([' ']);
+    let before = [' '].into_iter().chain(text.chars());
+    before.zip(text.chars()).zip(after).map(|((before, it), after)| (before, it, after))
+}
+
+/// Returns whether a character is shown as a sign of its own. Joiners within words and pictures
+/// that need them are what they are.
+fn is_shown_otherwise(before: char, it: char, after: char) -> bool {
+    match it {
+        '\u{200c}' | '\u{200d}' => {
+            before < '\u{300}' || after < '\u{300}' || steers(before) || steers(after)
+        }
+        it => steers(it),
+    }
+}
+
+/// Returns whether a terminal obeys a character, or does not show it.
+fn steers(it: char) -> bool {
+    matches!(it,
+        '\0'..='\u{1f}'
+        | '\u{7f}'..='\u{9f}'
+        | '\u{ad}'
+        | '\u{34f}'
+        | '\u{61c}'
+        | '\u{115f}'..='\u{1160}'
+        | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180e}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{3164}'
+        | '\u{fdd0}'..='\u{fdef}'
+        | '\u{feff}'
+        | '\u{ffa0}'
+        | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_is_shown() {
+        for (said, shown) in [
+            ("plain, Straße, 日本", "plain, Straße, 日本"),
+            ("\u{1b}[2J\u{1b}]0;t\u{7}", "␛[2J␛]0;t␇"),
+            ("\u{7f}\u{9b}2J", "␡\\u{9b}2J"),
+            ("a\u{202e}b\u{2066}\u{200b}", "a\\u{202e}b\\u{2066}\\u{200b}"),
+            ("one\r\ntwo\nthree\rfour\n", "one⏎two⏎three␍four"),
+            ("a\tb", "a b"),
+            ("pay\u{200d}pal 👩\u{200d}💻", "pay\\u{200d}pal 👩\u{200d}💻"),
+            ("\u{fdd1}\u{e0041}\u{feff}", "\\u{fdd1}\\u{e0041}\\u{feff}"),
+        ] {
+            assert_eq!(line(said), shown);
+        }
+        assert_eq!(block("one\r\ntwo\n\u{8}"), "one\ntwo\n␈");
+    }
+
+    #[test]
+    fn json_means_the_same() {
+        let document = json!({ "k\u{9b}": "a\u{202e}\u{e0041}\u{7f}\n👩\u{200d}💻" });
+        let shown = serde_json::to_string_pretty(&document).unwrap();
+        let escaped = json(&shown);
+        assert!(escaped.contains(r"a\u202e\udb40\udc41\u007f"), "{escaped}");
+        assert_eq!(serde_json::from_str::<Value>(&escaped).unwrap(), document);
+    }
+
+    #[test]
+    fn colours_of_ours_stay() {
+        let said = "\u{1b}[33mWARN\u{1b}[0m a\nWARN b \u{1b}[2J\u{1b}]0;x\u{7}\n";
+        assert_eq!(coloured(said), "\u{1b}[33mWARN\u{1b}[0m a⏎WARN b ␛[2J␛]0;x␇\n");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_steers_a_terminal(text in ".*") {
+            let is_quiet = |it: &str| !it.chars().any(|it| it.is_control() && it != '\n' && it != '\t');
+            prop_assert!(is_quiet(&block(&text)));
+            prop_assert!(is_quiet(&json(&text)));
+            let one = line(&text);
+            prop_assert!(is_quiet(&one) && !one.contains(['\n', '\t']), "{one:?}");
+            prop_assert_eq!(line(&one), one);
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! The screen of an execution that runs: its plan by layers, each step as it stands now.
+//!
+//! A layer that is over, or not begun, is one line; what runs, waits or failed has a line of its
+//! own. It is never taller than the window.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use shared::clock::Timestamp;
+
+use super::{
+    account::milliseconds,
+    events::{Far, How, News, Next},
+    paint::{self, Paint},
+    plain,
+    progress::{duration, progress},
+    render::list,
+};
+
+/// The most steps of a plan whose steps all have a line.
+const STEPS: usize = 20;
+/// The most columns of a step's name.
+const NAME: usize = 40;
+/// How wide the bar is.
+const BAR: usize = 24;
+/// What turns while something runs, and for how many milliseconds each is shown.
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+const TURN: i64 = 80;
+
+/// The steps of a plan by layers, and how often each may be tried.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Layout {
+    layers: Vec<Vec<String>>,
+    attempts: BTreeMap<String, u64>,
+}
+
+impl Layout {
+    /// Reads a plan as the API tells it, with `layers` and `tools`.
+    pub(super) fn of(plan: &Value) -> Self {
+        let named = |it: &Value| it.as_str().map(str::to_owned);
+        let layers = list(&plan["layers"]).map(|it| list(it).filter_map(named).collect());
+        let attempts = list(&plan["tools"]).filter_map(|it| {
+            Some((named(&it["stepId"])?, it["retry"]["maxAttempts"].as_u64().unwrap_or(1)))
+        });
+        Self { layers: layers.collect(), attempts: attempts.collect() }
+    }
+
+    /// Returns how wide names are.
+    pub(super) fn width(&self) -> usize {
+        let widths = self.layers.iter().flatten().map(|it| paint::width(it));
+        widths.max().unwrap_or(0).min(NAME)
+    }
+
+    fn n_steps(&self) -> usize {
+        self.layers.iter().map(Vec::len).sum()
+    }
+}
+
+/// How large a window is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    /// How many lines it has.
+    pub(super) lines: usize,
+    /// How many columns.
+    pub(super) columns: usize,
+}
+
+/// How a step stands.
+#[derive(Clone, Debug)]
+enum Stand {
+    Runs {
+        since: Option<Timestamp>,
+        attempt: u64,
+        far: Option<Far>,
+    },
+    /// It does not run, for now or for good.
+    Ended {
+        how: How,
+        took_ms: Option<f64>,
+        detail: Option<String>,
+        next: Option<Next>,
+    },
+}
+
+impl Stand {
+    fn is_over(&self) -> bool {
+        matches!(self, Self::Ended { how, .. } if !matches!(how, How::Retrying | How::Waiting))
+    }
+
+    /// Returns whether there is nothing to see.
+    fn is_quiet(&self) -> bool {
+        let Self::Ended { how, .. } = self else { return false };
+        matches!(how, How::Succeeded | How::Skipped | How::Cancelled)
+    }
+}
+
+/// An execution as it is drawn.
+pub(super) struct Stage {
+    layout: Layout,
+    width: usize,
+    stands: BTreeMap<String, Stand>,
+    /// The steps of the plan; what else happens belongs to parts of it.
+    own: BTreeSet<String>,
+    began: Option<Timestamp>,
+    n_over: usize,
+}
+
+/// A line, and how much it matters where there is no room: the less, the more.
+struct Line(u8, String);
+
+impl Stage {
+    pub(super) fn new(layout: Layout) -> Self {
+        let own = layout.layers.iter().flatten().cloned().collect();
+        let width = layout.width();
+        Self { width, own, layout, stands: BTreeMap::new(), began: None, n_over: 0 }
+    }
+
+    /// Takes in something that happened, `n_over` steps being over now.
+    pub(super) fn tell(&mut self, news: &News, n_over: usize) {
+        self.n_over = n_over;
+        match news {
+            News::Started { step, attempt, at } => {
+                self.began = self.began.or(*at);
+                let stand = Stand::Runs { since: *at, attempt: *attempt, far: None };
+                self.stands.insert(step.clone(), stand);
+            }
+            News::Progress { step, far } => {
+                if let Some(Stand::Runs { far: now, .. }) = self.stands.get_mut(step) {
+                    *now = Some(far.clone());
+                }
+            }
+            News::Ended { step, how, took_ms, detail, next } => {
+                let (took_ms, detail, next) = (*took_ms, detail.clone(), next.clone());
+                let stand = Stand::Ended { how: *how, took_ms, detail, next };
+                if stand.is_over() {
+                    // Its parts do nothing any more, whatever was last seen of them.
+                    self.stands.retain(|it, part| part.is_over() || !is_part(step, it));
+                }
+                if self.own.contains(step) || !stand.is_quiet() {
+                    self.stands.insert(step.clone(), stand);
+                } else {
+                    // What parts did well has been seen.
+                    self.stands.remove(step);
+                }
+            }
+            News::Kept(steps) => {
+                for step in steps {
+                    let detail = Some("kept".to_owned());
+                    let (how, took_ms, next) = (How::Succeeded, None, None);
+                    self.stands.insert(step.clone(), Stand::Ended { how, took_ms, detail, next });
+                }
+            }
+            News::Allowed { step } => drop(self.stands.remove(step)),
+            News::Note(_) => (),
+        }
+    }
+
+    /// Draws everything into a window.
+    pub(super) fn lines(&self, now: Timestamp, size: Size, paint: Paint) -> Vec<String> {
+        let mut lines = self.all(now, paint);
+        // One for the sum, and one for the cursor.
+        keep(&mut lines, size.lines.saturating_sub(2).max(1), paint);
+        let mut lines: Vec<String> = lines.into_iter().map(|it| it.1).collect();
+        lines.extend(self.sum(now, paint));
+        let columns = size.columns.saturating_sub(1).max(10);
+        lines.into_iter().map(|it| paint::cut(&it, columns)).collect()
+    }
+
+    /// Draws what stays when nobody watches any more.
+    pub(super) fn left(&self, now: Timestamp, size: Size, paint: Paint) -> Vec<String> {
+        let mut lines = self.all(now, paint);
+        keep(&mut lines, size.lines.max(1), paint);
+        let columns = size.columns.saturating_sub(1).max(10);
+        lines.into_iter().map(|it| paint::cut(&it.1, columns)).collect()
+    }
+
+    fn all(&self, now: Timestamp, paint: Paint) -> Vec<Line> {
+        let is_short = self.layout.n_steps() <= STEPS;
+        let mut lines = Vec::new();
+        let mut layers = self.layout.layers.iter().enumerate().peekable();
+        while let Some((at, layer)) = layers.next() {
+            let number = |n: usize| paint.dim(format!("{:>3}", n + 1));
+            if is_short {
+                for (place, step) in layer.iter().enumerate() {
+                    let number = if place == 0 { number(at) } else { "   ".to_owned() };
+                    lines.push(self.line(&number, step, now, paint));
+                    lines.extend(self.parts(step, now, paint));
+                }
+                continue;
+            }
+            let fold = self.fold(layer);
+            let mut steps: Vec<&String> = layer.iter().collect();
+            let mut until = at;
+            while let (Some(fold), Some((next, more))) = (fold, layers.peek()) {
+                if self.fold(more) != Some(fold) {
+                    break;
+                }
+                (until, steps) = (*next, steps.into_iter().chain(more.iter()).collect());
+                layers.next();
+            }
+            let place = if until > at {
+                paint.dim(format!("{:>3}–{}", at + 1, until + 1))
+            } else {
+                number(at)
+            };
+            let told =
+                steps.iter().filter(|it| self.stands.get(**it).is_some_and(|it| !it.is_quiet()));
+            let told: Vec<&&String> = told.collect();
+            lines.push(self.folded(&place, &steps, told.len(), paint));
+            for step in told {
+                lines.push(self.line("   ", step, now, paint));
+                lines.extend(self.parts(step, now, paint));
+            }
+        }
+        lines
+    }
+
+    /// Returns what a whole layer is: all over and well (`true`), or not begun (`false`).
+    fn fold(&self, layer: &[String]) -> Option<bool> {
+        let mut stands = layer.iter().map(|it| self.stands.get(it));
+        if stands.clone().all(|it| it.is_none()) {
+            return Some(false);
+        }
+        stands.all(|it| it.is_some_and(Stand::is_quiet)).then_some(true)
+    }
+
+    /// Draws many steps as one line, `told` of them having one of their own.
+    fn folded(&self, place: &str, steps: &[&String], told: usize, paint: Paint) -> Line {
+        let over = steps.iter().filter(|it| self.stands.get(**it).is_some_and(Stand::is_over));
+        let (over, n) = (over.count(), steps.len());
+        let mark = match over {
+            0 if told == 0 => paint.dim("·"),
+            _ if over == n && told == 0 => paint.green("✓"),
+            _ => paint.cyan("▸"),
+        };
+        let names: Vec<String> = steps.iter().take(3).map(|it| plain::line(it)).collect();
+        let more = if n > names.len() { ", …" } else { "" };
+        let names = paint.dim(format!("{}{more}", names.join(", ")));
+        let count = if over == n || (over == 0 && told == 0) {
+            format!("{n} steps")
+        } else {
+            format!("{over}/{n} steps")
+        };
+        Line(1 + u8::from(told == 0), format!("{place} {mark} {count}  {names}"))
+    }
+
+    /// Draws a step.
+    fn line(&self, number: &str, step: &str, now: Timestamp, paint: Paint) -> Line {
+        let name = plain::line(step);
+        let padding = " ".repeat(self.width.saturating_sub(paint::width(&name)));
+        let Some(stand) = self.stands.get(step) else {
+            return Line(2, format!("{number} {} {}", paint.dim("·"), paint.dim(name)));
+        };
+        let (mark, rest) = self.stand(step, stand, now, paint);
+        let weight = if stand.is_quiet() { 2 } else { 0 };
+        Line(weight, format!("{number} {mark} {name}{padding}  {rest}").trim_end().to_owned())
+    }
+
+    fn stand(&self, step: &str, stand: &Stand, now: Timestamp, paint: Paint) -> (String, String) {
+        let (how, took_ms, detail, next) = match stand {
+            Stand::Runs { since, attempt, far } => {
+                let turn = usize::try_from(now.timestamp_millis() / TURN % 10).unwrap_or(0);
+                let elapsed = since.and_then(|it| milliseconds(it, now)).unwrap_or(0.0);
+                let mut rest = vec![paint.dim(duration(elapsed))];
+                if *attempt > 1 {
+                    rest.push(format!("attempt {}", self.of(step, *attempt)));
+                }
+                rest.extend(far.as_ref().map(progress));
+                return (paint.cyan(SPINNER[turn]), rest.join("  "));
+            }
+            Stand::Ended { how, took_ms, detail, next } => (*how, took_ms, detail, next),
+        };
+        let detail = detail.as_deref().map(plain::line);
+        let mut rest = Vec::new();
+        match next {
+            Some(Next::Attempt { attempt, at }) => {
+                let left = at.and_then(|it| milliseconds(now, it)).unwrap_or(0.0);
+                let attempt = self.of(step, *attempt);
+                rest.push(paint.yellow(format!("attempt {attempt} in {}", duration(left))));
+                rest.extend(detail.map(|it| paint.dim(it)));
+            }
+            Some(Next::Command(command)) => {
+                rest.extend(detail.map(|it| paint.yellow(it)));
+                rest.push(command.clone());
+            }
+            None => {
+                rest.extend(took_ms.map(|it| paint.dim(duration(it))));
+                rest.extend(word(how).map(|it| paint.dim(it)));
+                rest.extend(
+                    detail.map(|it| if how == How::Failed { paint.red(it) } else { paint.dim(it) }),
+                );
+            }
+        }
+        (mark(how, paint), rest.join("  "))
+    }
+
+    /// Draws what parts of a step do: the steps of what it executes, its items, its undoing.
+    fn parts(&self, step: &str, now: Timestamp, paint: Paint) -> Vec<Line> {
+        // They stand behind the step, in the order of names.
+        let from = self.stands.range(step.to_owned()..).take_while(|(it, _)| it.starts_with(step));
+        from.filter(|(it, _)| !self.own.contains(*it) && is_part(step, it))
+            .map(|(it, _)| self.line("     ", it, now, paint))
+            .collect()
+    }
+
+    fn of(&self, step: &str, attempt: u64) -> String {
+        match self.layout.attempts.get(step) {
+            Some(most) if *most >= attempt => format!("{attempt} of {most}"),
+            _ => attempt.to_string(),
+        }
+    }
+
+    /// Draws how far it is, once that says something.
+    fn sum(&self, now: Timestamp, paint: Paint) -> Option<String> {
+        let total = self.layout.n_steps();
+        if total < 2 || self.n_over == 0 {
+            return None;
+        }
+        let full = (self.n_over.min(total) * BAR).checked_div(total).unwrap_or(0);
+        let bar = format!("{}{}", paint.green("█".repeat(full)), paint.dim("░".repeat(BAR - full)));
+        let elapsed = self.began.and_then(|it| milliseconds(it, now)).map(duration);
+        let elapsed = paint.dim(elapsed.unwrap_or_default());
+        Some(format!("{bar} {}/{total} steps  {elapsed}", self.n_over))
+    }
+}
+
+/// Returns whether a name is that of a part of a step: of what it executes, of an item, of its
+/// undoing.
+fn is_part(step: &str, name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(step) else { return false };
+    rest.starts_with(" › ") || rest.starts_with('[') || rest.starts_with(" (")
+}
+
+/// Leaves lines out that matter least, until there is room for them.
+fn keep(lines: &mut Vec<Line>, most: usize, paint: Paint) {
+    if lines.len() <= most {
+        return;
+    }
+    let room = most.saturating_sub(1);
+    let mut places: Vec<usize> = (0..lines.len()).collect();
+    places.sort_by_key(|it| lines[*it].0);
+    let kept: BTreeSet<usize> = places.into_iter().take(room).collect();
+    let left = lines.len() - kept.len();
+    let mut at = 0;
+    lines.retain(|_| {
+        at += 1;
+        kept.contains(&(at - 1))
+    });
+    lines.push(Line(0, paint.dim(format!("    … and {left} more"))));
+}
+
+/// Returns the sign of how a step stands.
+pub(super) fn mark(how: How, paint: Paint) -> String {
+    match how {
+        How::Succeeded => paint.green("✓"),
+        How::Failed => paint.red("✗"),
+        How::Retrying => paint.yellow("↻"),
+        How::Skipped | How::Cancelled => paint.dim("○"),
+        How::Waiting => paint.yellow("?"),
+        How::Compensated => paint.yellow("↩"),
+        How::Stuck => paint.red("!"),
+    }
+}
+
+/// Says how a step ended that neither succeeded nor failed.
+pub(super) fn word(how: How) -> Option<&'static str> {
+    Some(match how {
+        How::Skipped => "skipped",
+        How::Cancelled => "cancelled",
+        How::Retrying => "will be tried again",
+        How::Compensated => "undone",
+        How::Stuck => "could not be undone",
+        How::Succeeded | How::Failed | How::Waiting => return None,
+    })
+}

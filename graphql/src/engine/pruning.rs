@@ -1,0 +1,135 @@
+//! What is over and old goes, a part at a time.
+
+use std::time::Duration;
+
+use shared::{
+    blob,
+    clock::{Clock, Timestamp},
+    store::{Pruned, Store, StoreError},
+};
+
+use super::{Engine, EngineError, forget_queries};
+
+/// How much is removed at once: little enough that nobody waits for it.
+const BATCH: usize = 100;
+/// How many such parts one question removes.
+const PARTS: usize = 10;
+/// Younger than this, a plan may be one that is about to be executed.
+const HURRY: Duration = Duration::from_mins(1);
+
+impl Engine {
+    /// Removes what is over and older than `age`: a thousand or so of it. Says whether there is
+    /// more.
+    pub async fn prune(&self, age: Duration) -> Result<Pruned, EngineError> {
+        refuse_hurry(&*self.store, &*self.clock, age).await?;
+        let before = before(&*self.clock, age);
+        let mut all = Pruned::default();
+        for _ in 0..PARTS {
+            let some = prune_some(&*self.store, before).await?;
+            all.executions += some.executions;
+            all.plans += some.plans;
+            all.requests += some.requests;
+            all.more = some.more;
+            if !some.more {
+                break;
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Refuses to remove what is nearly new while others work in the store: between making a plan and
+/// executing it, nothing refers to it.
+async fn refuse_hurry(
+    store: &dyn Store,
+    clock: &dyn Clock,
+    age: Duration,
+) -> Result<(), EngineError> {
+    if age >= HURRY || store.workers(clock.now()).await?.is_empty() {
+        return Ok(());
+    }
+    let why = "other processes work in this store, and could lose plans that they have just made: \
+               say `60s` or more, or end them first";
+    Err(EngineError::InvalidArgument(why.to_owned()))
+}
+
+/// Removes a part of what is over and old; with the last, the blobs whose executions are gone and
+/// what was learned about queries that nobody asks any more.
+pub(crate) async fn prune_some(store: &dyn Store, before: Timestamp) -> Result<Pruned, StoreError> {
+    let some = store.prune(before, BATCH).await?;
+    if !some.more {
+        blob::forget(store, before).await?;
+        forget_queries(store, before).await?;
+    }
+    Ok(some)
+}
+
+/// Returns the moment that lies so long ago.
+pub(crate) fn before(clock: &dyn Clock, age: Duration) -> Timestamp {
+    let age = chrono::TimeDelta::from_std(age).unwrap_or(chrono::TimeDelta::MAX);
+    clock.now().checked_sub_signed(age).unwrap_or(Timestamp::MIN_UTC)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use shared::{
+        clock::WallClock,
+        id::WorkerId,
+        store::{self, Lease, Record, RecordKind, Unless},
+    };
+
+    use super::*;
+
+    /// A clock of a later day.
+    #[derive(Debug)]
+    struct Later;
+
+    impl Clock for Later {
+        fn now(&self) -> Timestamp {
+            WallClock.now() + chrono::TimeDelta::days(1)
+        }
+    }
+
+    #[tokio::test]
+    async fn queries_that_were_learned_from_go_with_requests() {
+        let store = store::open("memory:").await.unwrap();
+        let tools = json!({ "s.t": { "well": 1.0, "failed": 0.0 } });
+        let kind = |query: &str, at: Timestamp| json!({ "query": query, "at": at, "tools": tools });
+        let kinds = [kind("old", WallClock.now()), kind("new", Later.now())];
+        let learned = json!({
+            "until": null, "learned": planner::toolkit::learned::Learned::default(),
+            "outcomes": { "since": WallClock.now(), "kinds": kinds },
+        });
+        let (kind, name) = (RecordKind::Learned, "transitions".to_owned());
+        let record = Record { kind, name, value: Arc::new(learned), at: WallClock.now() };
+        store.put_record(&record, Unless::Exists).await.unwrap();
+        let queries = async || {
+            let record = store.record(kind, &record.name).await.unwrap().unwrap();
+            let kinds = record.value["outcomes"]["kinds"].as_array().unwrap().clone();
+            kinds.iter().map(|it| it["query"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let hour = Duration::from_hours(1);
+        prune_some(&*store, before(&WallClock, hour)).await.unwrap();
+        assert_eq!(queries().await, ["old", "new"]);
+        prune_some(&*store, before(&Later, hour)).await.unwrap();
+        assert_eq!(queries().await, ["new"]);
+    }
+
+    #[tokio::test]
+    async fn what_is_nearly_new_stays_while_others_work() {
+        let store = store::open("memory:").await.unwrap();
+        let refused = async |seconds: u64| {
+            refuse_hurry(&*store, &WallClock, Duration::from_secs(seconds)).await.is_err()
+        };
+        assert!(!refused(0).await, "nobody else is there");
+        let worker = WorkerId::draw(WallClock.now());
+        let until = WallClock.now() + chrono::TimeDelta::minutes(1);
+        store.heartbeat(Lease { worker, node: "n".to_owned(), until }).await.unwrap();
+        assert!(refused(0).await && refused(59).await && !refused(60).await);
+        store.retire(worker).await.unwrap();
+        assert!(!refused(0).await);
+    }
+}

@@ -1,0 +1,198 @@
+//! Logging in to a server, with the official SDK on the other side.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Stdio};
+
+use serde_json::{Value, json};
+use tests::toolset::PATIENCE;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    time::timeout,
+};
+
+use super::home::{Ended, Home};
+
+/// A server that wants to know who calls.
+struct Guarded {
+    _child: Child,
+    input: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+    url: String,
+}
+
+impl Guarded {
+    async fn start() -> Self {
+        let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/mcp/node_modules").into();
+        let modules = std::env::var_os("FABER_TEST_MCP_MODULES").map_or_else(own, PathBuf::from);
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/it/mcp/guarded.mjs");
+        let mut command = Command::new("node");
+        command.arg(script).arg(modules).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.kill_on_drop(true).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let url = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+        Self { input: child.stdin.take().unwrap(), _child: child, lines, url }
+    }
+
+    /// Tells the server something, and returns what happened so far.
+    async fn tell(&mut self, line: &str) -> Value {
+        self.input.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+        let told = timeout(PATIENCE, self.lines.next_line()).await.unwrap().unwrap().unwrap();
+        serde_json::from_str(&told).unwrap()
+    }
+}
+
+/// A home whose configuration has the server as the toolset `s`.
+struct World {
+    home: Home,
+    server: Guarded,
+    /// All that was ever printed.
+    printed: String,
+}
+
+impl World {
+    async fn new() -> Self {
+        let (home, server) = (Home::new(), Guarded::start().await);
+        let mcp = json!({ "url": server.url, "auth": "oauth" });
+        let set = json!({ "name": "s", "source": { "mcp": mcp } });
+        home.file("faber.yaml", &json!({ "toolsets": [set] }).to_string());
+        Self { home, server, printed: String::new() }
+    }
+
+    /// Runs a command with a browser at hand, and with all there is to log.
+    async fn run(&mut self, arguments: &[&str]) -> Ended {
+        let mut command = self.home.command(arguments);
+        command.env("BROWSER", concat!(env!("CARGO_MANIFEST_DIR"), "/conformance/browser"));
+        command.env("FABER_LOG", "trace").envs(std::env::var_os("PATH").map(|it| ("PATH", it)));
+        let output = timeout(PATIENCE, command.output()).await;
+        let output = output.unwrap_or_else(|_| panic!("{arguments:?} does not end")).unwrap();
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        self.printed += &format!("{out}\n{err}\n");
+        Ended { status: output.status.code().unwrap_or(-1), out, err }
+    }
+
+    async fn login(&mut self) -> Value {
+        let ended = self.run(&["login", "s", "--json"]).await;
+        assert_eq!(ended.status, 0, "{ended:?}");
+        serde_json::from_str(&ended.out).unwrap()
+    }
+
+    /// Calls a tool and returns its output, or what is printed instead.
+    async fn call(&mut self, tool: &str) -> Result<String, String> {
+        let ended = self.run(&["tools", "call", tool, "{}", "--json"]).await;
+        if ended.status == 0 { Ok(ended.out) } else { Err(ended.out) }
+    }
+
+    fn kept(&self) -> Vec<PathBuf> {
+        let folder = self.home.path(".local/share/faber/logins");
+        let Ok(files) = fs::read_dir(folder) else { return Vec::new() };
+        let files = files.map(|it| it.unwrap().path());
+        files.filter(|it| it.extension().is_some_and(|it| it == "json")).collect()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[track_caller]
+fn wants_login(called: &Result<String, String>) {
+    let told = called.as_ref().unwrap_err();
+    assert!(told.contains("`s` needs a login: type `faber login s`"), "{told}");
+}
+
+#[tokio::test]
+async fn who_has_logged_in_calls_until_the_server_forgets_it() {
+    let mut world = World::new().await;
+    wants_login(&world.call("s.whoami").await);
+    let doctor = world.run(&["doctor"]).await;
+    assert_eq!(doctor.status, 3);
+    assert!(doctor.out.contains("type `faber login s`"), "{}", doctor.out);
+    assert!(doctor.out.contains("log in on this machine"), "{}", doctor.out);
+
+    let logged_in = world.login().await;
+    assert_eq!((&logged_in["scopes"], &logged_in["isRenewed"]), (&json!(["read"]), &json!(true)));
+    let [file] = world.kept().try_into().unwrap();
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    // A server that repeats the token is not believed to mean it.
+    let called = world.call("s.whoami").await.unwrap();
+    assert!(called.contains("whoami with ***ACCESS_TOKEN***"), "{called}");
+    let told = world.server.tell("tell").await;
+    assert_eq!((&told["logins"], &told["refreshed"]), (&json!(1), &json!(0)));
+
+    world.server.tell("end access").await;
+    world.call("s.whoami").await.unwrap();
+    world.call("s.whoami").await.unwrap();
+    let told = world.server.tell("lasts 0").await;
+    assert_eq!(told["refreshed"], 1, "one renewal is enough");
+    world.server.tell("end access").await;
+    world.call("s.whoami").await.unwrap();
+    world.call("s.whoami").await.unwrap();
+    let told = world.server.tell("end all").await;
+    assert!(told["refreshed"].as_u64() >= Some(3), "what ends soon is renewed before: {told}");
+
+    wants_login(&world.call("s.whoami").await);
+    wants_login(&world.call("s.whoami").await);
+    let all = world.server.tell("tell").await;
+    assert_eq!(all["refreshed"], told["refreshed"]);
+    let resources = all["resources"].as_array().unwrap();
+    assert!(resources.iter().all(|it| *it == world.server.url), "{resources:?}");
+    for secret in all["secrets"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()) {
+        assert!(!world.printed.contains(secret), "{secret} was printed");
+    }
+}
+
+#[tokio::test]
+async fn what_was_missing_is_asked_for_the_next_time() {
+    let mut world = World::new().await;
+    world.login().await;
+    let why = world.call("s.change").await.unwrap_err();
+    let expected = "`s` needs a login that allows `read write`: type `faber login s`";
+    assert!(why.contains(expected), "{why}");
+    world.call("s.whoami").await.unwrap();
+    assert_eq!(world.login().await["scopes"], json!(["read", "write"]));
+    world.call("s.change").await.unwrap();
+    let told = world.server.tell("tell").await;
+    assert_eq!(told["scopes"], json!([["read"], ["read", "write"]]));
+    let states = told["states"].as_array().unwrap();
+    assert!(states[0] != states[1] && states[0].as_str().unwrap().len() > 15, "{states:?}");
+}
+
+#[tokio::test]
+async fn who_logs_out_is_forgotten_on_both_sides() {
+    let mut world = World::new().await;
+    world.login().await;
+    let out = world.run(&["logout", "s"]).await;
+    assert_eq!((out.status, out.out.trim()), (0, "the login to `s` is forgotten"));
+    assert_eq!(world.server.tell("tell").await["revoked"], 1);
+    assert!(world.kept().is_empty());
+    wants_login(&world.call("s.whoami").await);
+    let again = world.run(&["logout", "s"]).await;
+    assert_eq!((again.status, again.out.as_str()), (0, ""));
+}
+
+#[tokio::test]
+async fn who_cannot_log_in_is_told_why() {
+    let home = Home::new();
+    let set = |name: &str, mcp: Value| json!({ "name": name, "source": { "mcp": mcp } });
+    let program = json!({ "grant": "client_credentials", "client_id": "c", "client_secret": { "secret": "S" } });
+    let sets = json!([
+        set("plain", json!({ "url": "https://127.0.0.1:1/mcp" })),
+        set("here", json!({ "command": "true" })),
+        set("program", json!({ "url": "https://127.0.0.1:1/mcp", "auth": program })),
+        set("gone", json!({ "url": "http://127.0.0.1:1/mcp", "auth": "oauth" })),
+    ]);
+    home.file("faber.yaml", &json!({ "toolsets": sets }).to_string());
+    for (name, status, why) in [
+        ("none", 2, "there is no toolset `none`"),
+        ("plain", 2, "nobody logs in to `plain`: its source has no `auth: oauth`"),
+        ("here", 2, "nobody logs in to `here`: it is started here"),
+        ("program", 2, "nobody logs in to `program`: its `grant` is for programs"),
+        ("gone", 3, "`127.0.0.1:1` cannot be reached"),
+    ] {
+        let failed = home.json(&["login", name], status).await;
+        let message = failed["error"]["message"].as_str().unwrap();
+        assert!(message.starts_with(why), "{message}");
+    }
+    let elsewhere = home.run(&["login", "gone", "--server", "http://127.0.0.1:1"]).await;
+    assert!(elsewhere.err.contains("a login is kept where the tools are called"), "{elsewhere:?}");
+}

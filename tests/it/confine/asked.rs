@@ -1,0 +1,73 @@
+//! Who confines commands, and who may not.
+
+use std::{fs, process::Command};
+
+use executor::{confine::support, tool::builtin::system::SystemConfig};
+use serde_json::json;
+use shared::tool::ErrorCode;
+use tests::binary::faber;
+
+use super::{World, confined_tool, expect_refused};
+
+#[tokio::test]
+async fn a_refusal_to_confine_is_no_failure_of_the_command() {
+    let world = World::new();
+    fs::write(world.root().join("faber.yaml"), "own").unwrap();
+    let launcher = world.hiding(&["faber.yaml"]);
+    let parameters = json!({ "command": "true" });
+    let started =
+        world.call_with(launcher, SystemConfig::default(), "bash_background", parameters).await;
+    let err = started.unwrap_err();
+    assert_eq!((err.code.clone(), err.retryable), (ErrorCode::UNAVAILABLE, false), "{err}");
+    // With so few files nothing can be confined.
+    let tool = confined_tool(&json!({ "open_files": 3 }), &["true"], &world.root());
+    let err = tool.call("t", json!({})).await.unwrap_err();
+    assert_eq!((err.code.clone(), err.retryable), (ErrorCode::UNAVAILABLE, false), "{err}");
+    // Its own word, with the same status.
+    let err = world.bash("echo no such image >&2; exit 125").await.unwrap_err();
+    assert!(err.code == ErrorCode::FAILED || !support().files, "{err}");
+}
+
+#[tokio::test]
+async fn command_tools_are_confined_where_the_configuration_says_so() {
+    let world = World::new();
+    let secret = world.secret();
+    let script = format!("cat; cat {secret}");
+    let tool =
+        confined_tool(&json!({ "write": [world.root()] }), &["sh", "-c", &script], &world.root());
+    let result = tool.call("t", json!({})).await;
+    expect_refused(result.map(|it| it.to_string()), support().files);
+    let tool = confined_tool(
+        &json!({}),
+        &["sh", "-c", "cat; echo $FABER_ATTEMPT $CARGO_PKG_NAME"],
+        &world.root(),
+    );
+    assert_eq!(tool.call("t", json!({})).await.unwrap(), json!("{}2"));
+    let tool = confined_tool(&json!({}), &["no-such-program"], &world.root());
+    let err = tool.call("t", json!({})).await.unwrap_err();
+    assert!(
+        err.message
+            .ends_with("`no-such-program` was not found: install it, or write its full path"),
+        "{err}"
+    );
+}
+
+#[test]
+fn the_subcommand_is_for_faber_only() {
+    let run = |order: Option<&str>| {
+        let mut command = Command::new(faber());
+        command.args(["confined", "--", "true"]).env_remove("FABER_CONFINED");
+        command.envs(order.map(|it| ("FABER_CONFINED", it)));
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, said) = run(None);
+    assert_eq!(code, Some(125));
+    assert_eq!(
+        said,
+        "the command is not confined: `FABER_CONFINED` says nothing: this subcommand is for Faber's own use\n"
+    );
+    assert_eq!(run(Some("{}")).0, Some(125));
+    let help = Command::new(faber()).arg("--help").output().unwrap();
+    assert!(!String::from_utf8(help.stdout).unwrap().contains("confined"));
+}

@@ -1,0 +1,103 @@
+//! What a confined command may do to files besides opening, making and removing them: their owner
+//! may do much that Landlock does not see. The real binary, on the kernel that is there.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::PathBuf,
+};
+
+use executor::confine::{Launcher, support};
+use serde_json::{Value, json};
+use shared::tool::ToolError;
+use tempfile::TempDir;
+use tests::{binary::faber, kernel::has_views, toolset::Connected};
+
+/// A folder that commands may write, and a file beside it.
+struct World {
+    folder: TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        fs::create_dir_all(folder.path().join("root/sub")).unwrap();
+        let world = Self { folder };
+        fs::write(world.outside(), "outside").unwrap();
+        fs::set_permissions(world.outside(), fs::Permissions::from_mode(0o644)).unwrap();
+        world
+    }
+
+    fn root(&self) -> PathBuf {
+        self.folder.path().join("root")
+    }
+
+    fn outside(&self) -> PathBuf {
+        self.folder.path().join("outside")
+    }
+
+    async fn run(&self, command: &str) -> Result<Value, ToolError> {
+        let root = self.root();
+        let run = json!({
+            "command": ["bash", "-c", command], "cwd": root, "confine": { "write": [root] },
+        });
+        let launcher = Launcher::at(faber().to_owned());
+        let tools = json!({ "tools": [{ "name": "t", "run": run }] });
+        Connected::begin_with(&tools, launcher).call("t", json!({})).await
+    }
+
+    /// What of the file outside is its owner's to change.
+    fn state(&self) -> (u32, u32, i64) {
+        let it = fs::metadata(self.outside()).unwrap();
+        (it.mode(), it.gid(), it.mtime())
+    }
+}
+
+#[tokio::test]
+async fn a_command_changes_nothing_of_a_file_outside() {
+    let world = World::new();
+    let before = world.state();
+    for command in [
+        "chmod 4777 ../outside",
+        "chmod 2755 ../outside",
+        "ln -s ../outside l; chmod 4777 l",
+        "exec 3< /dev/null; chmod 4777 ../root/../outside",
+    ] {
+        let refused = world.run(command).await;
+        assert!(refused.is_err() || !support().calls, "{command}: {refused:?}");
+    }
+    assert!(world.state() == before || !support().calls);
+    if !has_views() {
+        return;
+    }
+    for command in [
+        "chmod 777 ../outside",
+        "chmod 777 ..",
+        "touch -d 2001-01-01 ../outside",
+        "touch -h -d 2001-01-01 ..",
+        "chgrp $(id -g) ../outside",
+        "exec 3< /dev/null; chmod 600 /proc/self/fd/3",
+        "exec 3< /usr/bin/env; touch -d 2001-01-01 /proc/self/fd/3",
+        "chmod 755 /usr/bin/env",
+        "unshare --user --map-root-user --mount mount -o remount,rw,bind /",
+    ] {
+        let err = world.run(command).await.unwrap_err();
+        let said = err.message.to_lowercase();
+        let reasons = ["read-only file system", "not permitted", "permission denied"];
+        assert!(reasons.iter().any(|it| said.contains(it)), "{command}: {err}");
+    }
+    assert_eq!(world.state(), before);
+}
+
+#[tokio::test]
+async fn a_command_changes_all_of_its_own_files() {
+    let world = World::new();
+    let command = "echo x > file && chmod 700 file sub && chmod 1777 sub && touch -d 2001-01-01 file && \
+        chgrp $(id -g) file && ln file sub/other && mv file sub/file && cp -a sub copy && \
+        tar -cf t.tar sub && tar -xpf t.tar -C copy && stat -c %a-%Y sub/other copy/sub/file && \
+        echo > /dev/null";
+    let said = world.run(command).await.unwrap();
+    assert_eq!(said, json!("700-978307200\n700-978307200"), "{said}");
+    let err = world.run("echo x > new && chmod 4755 new").await;
+    assert!(err.is_err() || !support().calls, "{err:?}");
+}

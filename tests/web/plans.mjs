@@ -1,0 +1,342 @@
+// Plans that are opened, changed, kept and run: without a loss, and without work that is lost.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import { Server, close, open, says, shows, until, withBrowser } from './harness.mjs';
+
+let server;
+withBrowser();
+before(async () => {
+  server = await Server.start();
+});
+after(() => server?.stop());
+
+/** Asks with variables that are written as text, and gives the answer as text: no number is read on the way. */
+async function raw(query, variables = '{}') {
+  const body = `{"query":${JSON.stringify(query)},"variables":${variables}}`;
+  const response = await fetch(`${server.url}/graphql`, { method: 'POST', headers: { 'content-type': 'application/json' }, body });
+  const text = await response.text();
+  assert.ok(!text.includes('"errors"'), text);
+  return text;
+}
+
+const editor = (page) => page.getByLabel('The plan as JSON');
+const idIn = (page) => new URL(page.url()).pathname.split('/').at(-1);
+
+/** Keeps what was changed, and gives the id of the version that it became. */
+async function kept(page, before) {
+  await page.getByRole('button', { name: 'Keep' }).click();
+  await page.waitForURL((url) => url.pathname.startsWith('/plans/') && !url.pathname.endsWith(before));
+  return idIn(page);
+}
+
+const NUMBERS = '{"id":9223372036854775807,"n":9007199254740993,"f":1.0,"small":-9007199254740993,"e":1e300,"u":18446744073709551615}';
+
+test('no digit of a number is lost, wherever it goes through the page', async () => {
+  const created = await raw(
+    'mutation($input: PlanInput!) { createPlan(input: $input) { plan { planId } } }',
+    `{"input":{"query":"big numbers","tools":[{"id":"a","name":"flow.echo","parameters":${NUMBERS}},{"id":"b","name":"flow.echo","parameters":{"given":"{{input.n}}"}}]}}`,
+  );
+  const { planId } = JSON.parse(created).data.createPlan.plan;
+  const digits = ['9223372036854775807', '9007199254740993', '1.0', '-9007199254740993', '18446744073709551615'];
+  const page = await open(server, `/plans/${planId}`);
+  await editor(page).waitFor();
+  for (const it of digits) assert.ok((await editor(page).inputValue()).includes(it), `${it} in the editor`);
+  await editor(page).fill((await editor(page).inputValue()).replace('"big numbers"', '"big numbers, again"'));
+  const next = await kept(page, planId);
+  const stored = await raw('query($id: ID!) { plan(planId: $id) { version tools { parameters } } }', `{"id":"${next}"}`);
+  assert.ok(stored.includes('"version":2'), stored);
+  for (const it of digits) assert.ok(stored.includes(it), `${it} in ${stored}`);
+
+  const begun = await raw('mutation($id: ID!, $options: ExecutionOptions) { executePlan(planId: $id, options: $options) { executionId } }', `{"id":"${planId}","options":{"input":{"n":9007199254740993}}}`);
+  const { executionId } = JSON.parse(begun).data.executePlan;
+  await server.reaches(executionId, 'COMPLETED');
+  await page.goto(`${server.url}/executions/${executionId}?view=results&step=a`);
+  await page.locator('.results .json', { hasText: '9223372036854775807' }).first().waitFor();
+  await page.locator('.inspector .json', { hasText: '18446744073709551615' }).first().waitFor();
+  await page.getByRole('tab', { name: 'Events' }).click();
+  await page.locator('.event-row', { hasText: '9223372036854775807' }).first().waitFor();
+  await page.getByRole('button', { name: 'Run again' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Run it' }).click();
+  await page.waitForURL((url) => /\/executions\/exec_/.test(url.pathname) && !url.pathname.endsWith(executionId));
+  const again = await raw('query($id: ID!) { execution(executionId: $id) { input } }', `{"id":"${idIn(page)}"}`);
+  assert.ok(again.includes('9007199254740993'), again);
+  await close(page);
+});
+
+test('what comes over the socket keeps its digits, too', async () => {
+  const created = await raw(
+    'mutation($input: PlanInput!) { createPlan(input: $input) { plan { planId } } }',
+    '{"input":{"query":"later","tools":[{"id":"gate","name":"flow.wait","parameters":{"name":"go"}},{"id":"a","name":"flow.echo","parameters":{"n":9007199254740993},"dependsOn":"gate"}]}}',
+  );
+  const { planId } = JSON.parse(created).data.createPlan.plan;
+  const { executePlan } = await server.ask('mutation($id: ID!) { executePlan(planId: $id) { executionId } }', { id: planId });
+  const page = await open(server, `/executions/${executePlan.executionId}?view=steps`);
+  await shows(page, 'gate', 'WAITING');
+  await server.signal(executePlan.executionId, 'go');
+  await shows(page, 'a', 'SUCCEEDED');
+  await page.getByRole('tab', { name: 'Events' }).click();
+  await page.locator('.event-row', { hasText: '9007199254740993' }).first().waitFor();
+  await close(page);
+});
+
+const STEPS = `query($id: ID!) { plan(planId: $id) { tools {
+  stepId toolName parameters dependsOn outputMapping effect plan when forEach compensate timeoutMs idleTimeoutMs cacheTtlMs maxParallel retry onError requiresApproval } } }`;
+
+test('a plan that is opened and kept is the same plan', async () => {
+  const author = (name) => ({ name: 'blog.createAuthor', parameters: { name, email: `${name}@web.test` } });
+  const { planId } = await server.plan(
+    [
+      author('a'),
+      author('b'),
+      { id: 'use', name: 'flow.echo', parameters: { v: '{{blog.createAuthor._id}}' }, dependsOn: ['blog.createAuthor_2'], when: 'true' },
+      { id: 'list', name: 'flow.echo', parameters: { items: [1, 2] }, timeoutMs: 300_000, retry: { maxAttempts: 1 } },
+      { id: 'each', name: 'flow.echo', parameters: { n: '{{item}}' }, forEach: '{{list.items}}', maxParallel: 256, onError: 'ignore' },
+      {
+        id: 'undo', name: 'flow.echo', parameters: { use: 'use', text: 'list.items' }, dependsOn: ['list'],
+        compensate: { name: 'flow.echo', parameters: { undo: 1 }, retry: { maxAttempts: 7, backoffMs: 10 }, timeoutMs: 1234 },
+      },
+      { id: 'asks', name: 'flow.sleep', parameters: { ms: 1 }, requiresApproval: true, outputMapping: { slept: 'x' }, dependsOn: ['each'] },
+    ],
+    'everything that a plan can say',
+  );
+  const before = await server.ask(STEPS, { id: planId });
+  const page = await open(server, `/plans/${planId}`);
+  await editor(page).fill(`${await editor(page).inputValue()}\n`);
+  await page.getByText('changed: it will be the next version').waitFor();
+  const after = await server.ask(STEPS, { id: await kept(page, planId) });
+  assert.deepEqual(after, before);
+  await close(page);
+});
+
+test('a plan inside a step may be written as the documentation says', async () => {
+  const page = await open(server, '/new');
+  await page.getByRole('button', { name: 'write the plan as JSON' }).click();
+  await editor(page).fill('{"query": "inside", "tools": [{"id": "sub", "plan": {"tools": [{"id": "in", "name": "flow.echo", "parameters": {"said": "{{input.word}}"}}]}, "parameters": {"word": "deep"}}]}');
+  await page.getByText('Nothing is wrong with it.').waitFor();
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+  await says(page, 'Completed');
+  const { execution } = await server.ask('query($id: ID!) { execution(executionId: $id) { outputs } }', { id: idIn(page) });
+  assert.deepEqual(execution.outputs, { sub: { in: { said: 'deep' } } });
+  await close(page);
+});
+
+test('a plan with input is run with one', async () => {
+  const page = await open(server, '/new');
+  await page.getByRole('button', { name: 'write the plan as JSON' }).click();
+  await editor(page).fill('{"query": "greet", "tools": [{"id": "s", "name": "flow.echo", "parameters": {"v": "Hello {{input.whom}}"}}]}');
+  await page.getByText('Nothing is wrong with it.').waitFor();
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+  const dialog = page.getByRole('dialog');
+  const input = dialog.getByLabel('Input, as JSON');
+  assert.deepEqual(JSON.parse(await input.inputValue()), { whom: '' });
+  await input.fill('{"whom": 12345678901234567890}');
+  await dialog.getByLabel('Mode').selectOption('SEQUENTIAL');
+  await dialog.getByLabel('Priority').fill('3');
+  await dialog.getByLabel('Time limit, in seconds').fill('60');
+  await dialog.getByLabel(/^Undo what was done/).check();
+  await dialog.getByRole('button', { name: 'Run it' }).click();
+  await says(page, 'Completed');
+  const query = 'query($id: ID!) { execution(executionId: $id) { mode priority deadline compensateOnFailure outputs planId } }';
+  const { execution } = await server.ask(query, { id: idIn(page) });
+  const { deadline, planId, ...rest } = execution;
+  assert.deepEqual(rest, { mode: 'SEQUENTIAL', priority: 3, compensateOnFailure: true, outputs: { s: { v: 'Hello 12345678901234567890' } } });
+  assert.ok(deadline);
+
+  const save = 'mutation($id: ID!, $inputs: JSON) { savePlan(name: "greeting", planId: $id, inputs: $inputs) }';
+  await server.ask(save, { id: planId, inputs: { whom: { type: 'string' }, times: { type: 'integer', default: 2 } } });
+  await page.goto(`${server.url}/plans/${planId}`);
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+  await dialog.getByLabel(/^whom/).fill('Ada');
+  await dialog.getByRole('button', { name: 'Run it' }).click();
+  await page.waitForURL(/\/executions\/exec_/);
+  await says(page, 'Completed');
+  const saved = await server.ask('query($id: ID!) { execution(executionId: $id) { input } }', { id: idIn(page) });
+  assert.deepEqual(saved.execution.input, { whom: 'Ada', times: 2 });
+  await close(page);
+});
+
+test('what was made has an address, and what was typed waits', async () => {
+  const page = await open(server, '/new');
+  await page.getByLabel('What is to be done?').fill('Create author Zoe with email zoe@web.test');
+  await page.getByRole('button', { name: 'Plan it' }).click();
+  await page.waitForURL(/\/plans\/plan_/);
+  const planId = idIn(page);
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+  await says(page, 'Completed');
+  await page.goBack();
+  await page.waitForURL(`**/plans/${planId}`);
+  const whole = await editor(page).inputValue();
+  assert.ok(whole.includes('zoe@web.test'));
+  // Somebody looks at something else in between, and loads the page anew.
+  await editor(page).fill(whole.replace('zoe@web.test', 'zoe@two.test'));
+  await page.getByRole('link', { name: 'Tools', exact: true }).click();
+  await page.getByRole('heading', { name: 'Tools', exact: true }).waitFor();
+  await page.goBack();
+  await until(async () => (await editor(page).inputValue()).includes('zoe@two.test'), 'what was typed is there');
+  await page.reload();
+  await until(async () => (await editor(page).inputValue()).includes('zoe@two.test'), 'it is there after loading, too');
+  await page.getByRole('button', { name: 'Drop what was typed before' }).click();
+  assert.equal(await editor(page).inputValue(), whole);
+  await page.getByRole('link', { name: 'New plan', exact: true }).first().click();
+  const query = page.getByLabel('What is to be done?');
+  await query.fill('half a thought');
+  await page.getByRole('link', { name: 'Toolkit', exact: true }).click();
+  await page.getByRole('heading', { name: 'Toolkit', exact: true }).waitFor();
+  await page.goBack();
+  assert.equal(await query.inputValue(), 'half a thought');
+  await close(page);
+});
+
+test('what is kept once is not kept twice', async () => {
+  const { planId, requestId } = await server.plan([{ id: 'a', name: 'flow.echo', parameters: { n: 1 } }], 'once');
+  const page = await open(server, `/plans/${planId}`);
+  await editor(page).fill((await editor(page).inputValue()).replace('"n": 1', '"n": 2'));
+  await kept(page, planId);
+  await page.getByText('version 2').waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Keep' }).count(), 0);
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+  await says(page, 'Completed');
+  const { request } = await server.ask('query($id: ID!) { request(requestId: $id) { plans { version } } }', { id: requestId });
+  assert.deepEqual(request.plans.map((it) => it.version), [1, 2]);
+  await close(page);
+});
+
+test('what the page says of a text is true of that text', async () => {
+  const { planId } = await server.plan([{ id: 'a', name: 'flow.echo', parameters: { n: 1 } }], 'truth');
+  const page = await open(server, `/plans/${planId}`);
+  const fine = page.getByText('Nothing is wrong with it.');
+  await fine.waitFor();
+  const whole = await editor(page).inputValue();
+  await editor(page).fill(whole.slice(0, -1));
+  await page.getByLabel('Diagnostics').getByText('plan.invalid_json').waitFor();
+  assert.equal(await fine.count(), 0);
+  await editor(page).fill(whole);
+  await fine.waitFor();
+  assert.ok(await page.getByRole('button', { name: 'Run', exact: true }).isEnabled());
+
+  await editor(page).fill(whole.replace('"parameters"', '"parametrs"'));
+  const problems = page.getByLabel('Diagnostics');
+  await problems.getByText('plan.unknown_field').waitFor();
+  await problems.getByText('write parameters').waitFor();
+  assert.equal(await fine.count(), 0);
+  await problems.getByRole('button', { name: 'tools[0].parametrs' }).click();
+  assert.equal(await editor(page).evaluate((it) => it.value.slice(it.selectionStart, it.selectionEnd).replaceAll(/\s/g, '')), '{"n":1}');
+
+  await editor(page).fill(whole.replace('"parameters"', '"timeoutMs": "soon", "parameters"'));
+  await problems.locator('.problem-row').first().waitFor();
+  await until(async () => (await problems.innerText()).includes('soon') || (await problems.innerText()).includes('Int'), 'a value of the wrong kind is told');
+  assert.equal(await fine.count(), 0);
+
+  await server.kill();
+  await editor(page).fill(whole.replace('"n": 1', '"n": 3'));
+  await page.locator('.refused', { hasText: 'UNREACHABLE' }).waitFor();
+  assert.equal(await fine.count(), 0);
+  await server.begin();
+  await fine.waitFor();
+  assert.equal(await page.locator('.refused').count(), 0);
+  await close(page);
+});
+
+test('a form holds templates, and shows what is changed beside it', async () => {
+  const page = await open(server, '/new');
+  await page.getByRole('button', { name: 'write the plan as JSON' }).click();
+  await page.locator('canvas[data-nodes="2"]').waitFor();
+  const steps = async () => JSON.parse(await editor(page).inputValue()).tools;
+  await page.getByLabel('Add a step').selectOption('flow.sleep');
+  const sleep = page.getByRole('region', { name: 'Step flow.sleep' });
+  const ms = sleep.getByLabel(/^ms/);
+  // What stands there at first is replaced by what is typed.
+  await ms.focus();
+  await page.keyboard.type('{{hello.n}}');
+  assert.equal((await steps()).at(-1).parameters.ms, '{{hello.n}}');
+  await ms.fill('12345678901234567890');
+  assert.ok((await editor(page).inputValue()).includes('"ms": 12345678901234567890'));
+  await page.getByLabel('Add a step').selectOption('flow.echo');
+  const parameters = page.getByRole('region', { name: 'Step flow.echo' }).getByLabel('Parameters');
+  await parameters.fill('{{hello}}');
+  assert.equal((await steps()).at(-1).parameters, '{{hello}}');
+  await parameters.fill('{"a": 1}');
+  await editor(page).fill((await editor(page).inputValue()).replace('"a": 1', '"a": 2'));
+  await until(async () => (await parameters.inputValue()).includes('"a": 2'), 'the form follows the text');
+  await close(page);
+});
+
+test('what could stand at the cursor is offered', async () => {
+  const page = await open(server, '/new');
+  await page.getByRole('button', { name: 'write the plan as JSON' }).click();
+  await page.locator('canvas[data-nodes="2"]').waitFor();
+  const offers = page.getByRole('listbox', { name: 'What could stand here' });
+  /** Puts the cursor in the place of a mark. */
+  const write = async (text) => {
+    await editor(page).evaluate((element, whole) => {
+      element.focus();
+      element.value = whole.replace('|', '');
+      element.setSelectionRange(whole.indexOf('|'), whole.indexOf('|'));
+      element.dispatchEvent(new Event('input', { bubbles: true }));
+    }, text);
+  };
+  const step = (inner) => `{"tools": [{"id": "author", "name": "blog.createAuthor", "parameters": {"name": "A", "email": "a@web.test"}}, {"id": "blog", ${inner}}]}`;
+  const value = () => editor(page).inputValue();
+  await until(async () => (await page.getByLabel('Add a step').locator('option').count()) > 2, 'the tools are known');
+
+  await write(step('"name": "blog.createBl|"'));
+  await offers.getByRole('option', { name: /^blog\.createBlog/ }).waitFor();
+  await page.keyboard.press('Enter');
+  assert.ok((await value()).includes('"name": "blog.createBlog"'), await value());
+  assert.equal(await offers.count(), 0);
+
+  await write(step('"name": "blog.createBlog", "parameters": {"ti|": ""}'));
+  await offers.getByRole('option', { name: /^title/ }).click();
+  assert.ok((await value()).includes('{"title": ""}'), await value());
+
+  await write(step('"name": "blog.createBlog", "parameters": {"title": "{{|"}'));
+  await offers.getByRole('option', { name: /^author/ }).waitFor();
+  assert.equal(await offers.getByRole('option', { name: /^blog / }).count(), 0, 'it does not name itself');
+  await page.keyboard.press('Enter');
+  await page.keyboard.type('.');
+  await offers.getByRole('option', { name: /^email/ }).waitFor();
+  await page.keyboard.type('em');
+  await page.keyboard.press('Enter');
+  await page.keyboard.type('}}');
+  assert.ok((await value()).includes('{"title": "{{author.email}}"}'), await value());
+
+  await write(step('"name": "blog.createBlog", "onErr|'));
+  await offers.getByRole('option', { name: 'onError' }).waitFor();
+  await page.keyboard.press('Escape');
+  await offers.waitFor({ state: 'detached' });
+  await write(step('"name": "blog.createBlog", "dependsOn": ["|"]'));
+  await offers.getByRole('option', { name: /^author/ }).waitFor();
+  await close(page);
+});
+
+test('a plan of 2,000 steps can be written in', async () => {
+  const tools = Array.from({ length: 2_000 }, (_, at) => ({ id: `s${at}`, name: 'flow.echo', parameters: { n: at }, dependsOn: at === 0 ? [] : [`s${at - 1}`] }));
+  const { planId } = await server.plan(tools, 'two thousand');
+  const page = await open(server, `/plans/${planId}`);
+  await page.locator('canvas[data-nodes="2000"]').waitFor();
+  const pieces = () => page.locator('.editor-lines').evaluate((it) => it.childNodes.length);
+  assert.ok((await pieces()) < 5, `${await pieces()} pieces of text number the lines`);
+  const took = await editor(page).evaluate(async (element) => {
+    const spans = [];
+    for (let n = 0; n < 8; n += 1) {
+      const began = performance.now();
+      element.setRangeText(' ', 1, 1, 'end');
+      element.dispatchEvent(new Event('input', { bubbles: true }));
+      await new Promise(requestAnimationFrame);
+      await new Promise((resolve) => setTimeout(resolve, 0));
+      spans.push(performance.now() - began);
+    }
+    return spans.sort((a, b) => a - b)[4];
+  });
+  console.log(`a letter typed into a plan of 2,000 steps: ${Math.round(took)} ms`);
+  if (process.env.FABER_TEST_WEB_TIMED) assert.ok(took < 100, `${took} ms`);
+  await editor(page).evaluate((element) => {
+    element.value = element.value.replaceAll('"flow.echo"', '"flow.ecko"');
+    element.dispatchEvent(new Event('input', { bubbles: true }));
+  });
+  await page.getByLabel('Diagnostics').getByText('plan.unknown_tool').first().waitFor();
+  assert.ok((await pieces()) <= 102, 'and so do few marks');
+  await close(page);
+});

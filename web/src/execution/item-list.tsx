@@ -1,0 +1,98 @@
+/** The items of a loop: what became of each, its execution, and what somebody decides about it. */
+
+import type { StepState } from "../api/generated";
+import { Fault } from "../ui/fault";
+import { JsonView } from "../ui/json";
+import { Choice } from "../ui/page";
+import { plain } from "../ui/plain";
+import { Pill } from "../ui/state";
+import { span } from "../ui/time";
+import { Linked } from "../ui/words";
+import type { Asking } from "./actions";
+import { Section, type Detail } from "./inspector";
+
+interface ItemsProps {
+  detail: Detail;
+  states: StepState[] | null;
+  onStates: (states: StepState[] | null) => void;
+  onMore: () => void;
+  onAsk: ((it: Asking) => void) | null;
+}
+
+/** What items are looked for; each with a way to say how many there are. */
+const KINDS: readonly (readonly [string, string, StepState[], keyof NonNullable<Detail["itemTally"]>])[] = [
+  ["WAITING", "Waiting", ["WAITING"], "waiting"],
+  ["RUNNING", "Running", ["RUNNING", "RETRYING"], "running"],
+  ["FAILED", "Failed", ["FAILED"], "failed"],
+  ["SUCCEEDED", "Succeeded", ["SUCCEEDED", "COMPENSATED"], "successful"],
+];
+
+export function ItemList({ detail, states, onStates, onMore, onAsk }: ItemsProps) {
+  const tally = detail.itemTally;
+  const total = tally?.total ?? detail.items.length;
+  const kinds = KINDS.filter(([, , , name]) => Number(tally?.[name] ?? 0) > 0);
+  const shown = KINDS.find(([, , it]) => it[0] === states?.[0]);
+  const matching = shown && tally ? Number(tally[shown[3]]) : total;
+  return (
+    <Section title={`Items (${total.toLocaleString("en")})`}>
+      {(kinds.length > 1 || states !== null) && (
+        <Choice
+          label="Which items"
+          value={shown?.[0] ?? ""}
+          options={[["", `All ${total.toLocaleString("en")}`], ...kinds.map(([it, word, , name]) => [it, `${word} (${Number(tally?.[name]).toLocaleString("en")})`] as const)]}
+          onChange={(it) => onStates(KINDS.find(([kind]) => kind === it)?.[2] ?? null)}
+        />
+      )}
+      <ul class="items">
+        {detail.items.map((it) => {
+          const name = `${detail.stepId}[${it.index}]`;
+          const decides = it.waitsFor === "approval" || it.waitsFor === "decision";
+          return (
+            <li key={it.index} data-item={it.index} data-state={it.state}>
+              <details>
+                <summary>
+                  <span class="count">{it.index}</span>
+                  <Pill state={it.state} />
+                  {it.compensation?.state === "FAILED" && <span class="tag tone-bad">not undone</span>}
+                  {it.durationMs !== null && <span class="faint">{span(it.durationMs)}</span>}
+                  {it.error && <span class="cut faint">{plain(it.error.message.slice(0, 200))}</span>}
+                </summary>
+                {it.childExecutionId && <Linked text={it.childExecutionId} />}
+                <JsonView value={it.resolvedParameters} label={`parameters of item ${it.index}`} open={1} />
+                {it.error ? <Fault code={it.error.code} message={it.error.message} /> : <JsonView value={it.output} label={`output of item ${it.index}`} open={1} />}
+                {it.compensation?.error && <Fault code={it.compensation.error.code} message={it.compensation.error.message} note="could not be undone" />}
+              </details>
+              {(it.childExecutionId !== null || (onAsk && decides)) && (
+                <span class="item-tools">
+                  {it.childExecutionId !== null && (
+                    <a class="link" href={`/executions/${it.childExecutionId}`}>
+                      Its execution
+                    </a>
+                  )}
+                  {onAsk && decides && (
+                    <>
+                      <button type="button" class="link" aria-label={`${it.waitsFor === "decision" ? "Try again" : "Approve"} ${name}`} onClick={() => onAsk({ kind: "approve", step: name })}>
+                        {it.waitsFor === "decision" ? "Try again" : "Approve"}
+                      </button>
+                      <button type="button" class="link" aria-label={`Reject ${name}`} onClick={() => onAsk({ kind: "reject", step: name })}>
+                        Reject
+                      </button>
+                    </>
+                  )}
+                </span>
+              )}
+            </li>
+          );
+        })}
+      </ul>
+      {detail.items.length < matching && (
+        <p class="faint">
+          {detail.items.length.toLocaleString("en")} of {matching.toLocaleString("en")} are shown.{" "}
+          <button type="button" class="link" onClick={onMore}>
+            Show more
+          </button>
+        </p>
+      )}
+    </Section>
+  );
+}

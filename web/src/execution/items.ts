@@ -1,0 +1,42 @@
+/** The items of a loop, as the events tell of them. */
+
+import type { StepState } from "../api/generated";
+
+/** One item of a loop. */
+export interface Item {
+  state: StepState;
+  waitsFor: string | null;
+  waitName: string | null;
+  isUndone: boolean;
+}
+
+/** The items of a loop, and how many of them are where. */
+export interface Items {
+  total: number;
+  counts: Partial<Record<StepState, number>>;
+  /** Those that had their turn. */
+  each: Map<number, Item>;
+  undone: number;
+}
+
+/** How many items are in a state. */
+export function itemsIn(items: Items, ...states: StepState[]): number {
+  return states.reduce((sum, it) => sum + (items.counts[it] ?? 0), 0);
+}
+
+/** How many items are over. */
+export function itemsOver(items: Items): number {
+  return itemsIn(items, "SUCCEEDED", "FAILED", "SKIPPED", "CANCELLED");
+}
+
+/** A loop of which nothing has begun. */
+export function loop(total: number): Items {
+  return { total, counts: { PENDING: total }, each: new Map(), undone: 0 };
+}
+
+/** The item at a place, as it stands. */
+export function itemOf(items: Items, index: number): Item {
+  let item = items.each.get(index);
+  if (!item) items.each.set(index, (item = { state: "PENDING", waitsFor: null, waitName: null, isUndone: false }));
+  return item;
+}

@@ -1,0 +1,37 @@
+/** What an execution says about the order of its steps: which of them took its time, and which are done again. */
+
+import type { Fold, StepView } from "./fold";
+
+/** The steps without whose time the execution would have been over sooner. */
+export function criticalPath(fold: Fold, dependsOn: ReadonlyMap<string, readonly string[]>): Set<string> {
+  const path = new Set<string>();
+  let at = latest(fold.steps.filter((it) => it.to !== null && it.tries.length + it.pauses.length > 0));
+  while (at && !path.has(at.id)) {
+    path.add(at.id);
+    const before = (dependsOn.get(at.id) ?? []).map((id) => fold.step(id));
+    at = latest(before.filter((it) => it !== undefined && it.to !== null && it.tries.length + it.pauses.length > 0) as StepView[]);
+  }
+  return path;
+}
+
+function latest(steps: readonly StepView[]): StepView | undefined {
+  let found: StepView | undefined;
+  // Of two that ended within the same millisecond the later one may have waited for the earlier.
+  for (const step of steps) if (!found || (step.to ?? 0) >= (found.to ?? 0)) found = step;
+  return found;
+}
+
+/**
+ * What is done again where an execution that ended is retried from a step on, as the server has it: that step and
+ * whatever comes behind it in the order of the plan; and before it what did not succeed, was undone, or depends on such.
+ */
+export function againFrom(fold: Fold, dependsOn: ReadonlyMap<string, readonly string[]>, from: string): string[] {
+  const stays = new Set<string>();
+  for (const step of fold.steps) {
+    if (step.id === from) break;
+    const wasUndone = step.tries.some((it) => it.isUndo);
+    const isSame = step.state === "SUCCEEDED" || (step.state === "SKIPPED" && (step.skipReason === "condition" || step.skipReason === "dependency"));
+    if (isSame && !wasUndone && (dependsOn.get(step.id) ?? []).every((it) => stays.has(it))) stays.add(step.id);
+  }
+  return fold.steps.filter((it) => !stays.has(it.id)).map((it) => it.id);
+}

@@ -1,0 +1,117 @@
+/** A list whose newest part is asked for again and again, and of which nothing is lost that was shown once. */
+
+import { useEffect, useRef, useState } from "preact/hooks";
+
+/** How often what has not ended is looked at again further down, in milliseconds. */
+const EVERY = 5_000;
+/** How many rows are asked for at once further down, and how often in a row. */
+const PART = 200;
+const ASKS = 5;
+
+/** What can be in a list. */
+export interface Entry {
+  key: string;
+  cursor: string;
+  createdAt: string;
+  isOpen: boolean;
+}
+
+/** Some neighbours of a list, the newest first. */
+export interface Part<T> {
+  rows: T[];
+  hasMore: boolean;
+}
+
+export class Listing<T extends Entry> {
+  #rows = new Map<string, T>();
+  #sorted: T[] | null = null;
+  /** Whether there is more behind the last row. */
+  hasMore = false;
+
+  get rows(): T[] {
+    this.#sorted ??= [...this.#rows.values()].sort((a, b) => (a.createdAt < b.createdAt ? 1 : a.createdAt > b.createdAt ? -1 : 0));
+    return this.#sorted;
+  }
+
+  /**
+   * Takes in what comes behind a row, or with null what comes first. What was there and should be among it is gone.
+   * Returns whether something may be missing between it and what was known.
+   */
+  take(part: Part<T>, behind: T | null): boolean {
+    const last = part.rows.at(-1);
+    const keys = new Set(part.rows.map((it) => it.key));
+    const isFirst = this.#rows.size === 0;
+    const meets = isFirst || !part.hasMore || part.rows.some((it) => this.#rows.has(it.key));
+    const end = this.rows.at(-1);
+    for (const it of this.rows) {
+      const isBehind = behind === null || it.createdAt < behind.createdAt;
+      const isBefore = !part.hasMore || (last !== undefined && it.createdAt > last.createdAt);
+      if (isBehind && isBefore && !keys.has(it.key)) this.#rows.delete(it.key);
+    }
+    for (const it of part.rows) this.#rows.set(it.key, it);
+    this.#sorted = null;
+    // What reaches as far down as what was known, or further, knows what is behind it.
+    if (isFirst || !end || !last || last.createdAt <= end.createdAt || !part.hasMore) this.hasMore = part.hasMore;
+    return !meets;
+  }
+}
+
+interface Shown<T> {
+  rows: T[];
+  hasMore: boolean;
+  isLoading: boolean;
+  more: () => void;
+}
+
+/** Keeps a list for as long as `key` stays. `ask` gives what comes behind a cursor. */
+export function useListing<T extends Entry>(key: string, first: Part<T> | null, ask: (after: string, count: number) => Promise<Part<T>>): Shown<T> {
+  const kept = useRef<{ key: string; listing: Listing<T>; seen: Part<T> | null }>({ key, listing: new Listing<T>(), seen: null });
+  const [, redraw] = useState({});
+  const [isLoading, setLoading] = useState(false);
+  if (kept.current.key !== key) kept.current = { key, listing: new Listing<T>(), seen: null };
+  const { listing } = kept.current;
+  const fetch = useRef(ask);
+  fetch.current = ask;
+
+  /** Asks for what comes behind a row, until it meets what is known. */
+  const fill = async (behind: T, isGap: boolean) => {
+    let from = behind;
+    for (let n = 0; n < ASKS; n += 1) {
+      const part = await fetch.current(from.cursor, PART);
+      if (kept.current.listing !== listing) return;
+      const isMissing = listing.take(part, from);
+      redraw({});
+      const last = part.rows.at(-1);
+      if (!isGap || !isMissing || !last) return;
+      from = last;
+    }
+  };
+  if (first && kept.current.seen !== first) {
+    kept.current.seen = first;
+    const last = first.rows.at(-1);
+    if (listing.take(first, null) && last) fill(last, true).catch(() => {});
+  }
+  const more = async () => {
+    const last = listing.rows.at(-1);
+    if (!last) return;
+    setLoading(true);
+    try {
+      await fill(last, false);
+    } catch {
+      // The page says already that the server does not answer; it can be asked for again.
+    } finally {
+      setLoading(false);
+    }
+  };
+  useEffect(() => {
+    const timer = setInterval(() => {
+      if (document.hidden) return;
+      const { rows } = listing;
+      const shown = kept.current.seen?.rows.length ?? 0;
+      const at = rows.findIndex((it, n) => n >= shown && n > 0 && it.isOpen);
+      if (at > 0) fill(rows[at - 1]!, false).catch(() => {});
+    }, EVERY);
+    return () => clearInterval(timer);
+  }, [listing]);
+  return { rows: listing.rows, hasMore: listing.hasMore, isLoading, more: () => void more() };
+}

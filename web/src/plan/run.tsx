@@ -1,0 +1,205 @@
+/** How a plan is run: at once, or with an input and whatever else an execution can be told. */
+
+import { useMemo, useState } from "preact/hooks";
+
+import { ApiError, useAsk } from "../api/client";
+import { SavedPlans, type ExecutionMode, type ExecutionOptions, type Json } from "../api/generated";
+import { isFields, isNumber, parse, print, type Fields as JsonFields } from "../api/json";
+import { Fields, type Schema } from "../tools/form";
+import { Dialog } from "../ui/dialog";
+import { Icon } from "../ui/icons";
+import { Choice } from "../ui/page";
+
+/** What is run: a plan by its id, or under the name that it was saved under, so that its input is checked. */
+export interface Wanted {
+  options: ExecutionOptions;
+  saved: string | null;
+}
+
+interface BarProps {
+  isBusy: boolean;
+  hasErrors: boolean;
+  onRun: (options: ExecutionOptions) => void;
+  onMore: (options: ExecutionOptions) => void;
+  onKeep: (() => void) | null;
+}
+
+const MODES = [
+  ["PARALLEL", "Parallel"],
+  ["SEQUENTIAL", "One by one"],
+] as const;
+
+export function RunBar({ isBusy, hasErrors, onRun, onMore, onKeep }: BarProps) {
+  const [mode, setMode] = useState<ExecutionMode>("PARALLEL");
+  const [isDry, setDry] = useState(false);
+  const options = { mode, dryRun: isDry };
+  return (
+    <div class="buttons">
+      <label class="check">
+        <input type="checkbox" checked={isDry} onChange={(event) => setDry(event.currentTarget.checked)} />
+        Dry run
+      </label>
+      <Choice label="Mode" value={mode} options={MODES} onChange={(it) => setMode(it as ExecutionMode)} />
+      {onKeep && (
+        <button type="button" disabled={isBusy || hasErrors} onClick={onKeep}>
+          Keep
+        </button>
+      )}
+      <button type="button" disabled={isBusy || hasErrors} onClick={() => onMore(options)}>
+        Run with…
+      </button>
+      <button
+        type="button"
+        class="primary"
+        disabled={isBusy || hasErrors}
+        onClick={() => onRun(options)}
+      >
+        <Icon name="play" />
+        Run
+      </button>
+    </div>
+  );
+}
+
+/** Returns the names behind `input.` in a plan, the plans inside it left out: those have inputs of their own. */
+export function inputsOf(steps: readonly JsonFields[]): string[] {
+  const names = new Set<string>();
+  for (const step of steps) {
+    const { inlinePlan: _, plan, ...own } = step;
+    const text = print({ ...own, ...(typeof plan === "string" ? { plan } : {}) });
+    const templates = [...text.matchAll(/\{\{([^{}]*)\}\}/g)].map((it) => it[1]!);
+    if (typeof step.when === "string") templates.push(step.when);
+    for (const it of templates) {
+      for (const found of it.matchAll(/(?<![\w.\]])input(?:\.([A-Za-z_]\w*)|\[\\?"([^"\\]+)\\?"\])?/g)) names.add(found[1] ?? found[2] ?? "");
+    }
+  }
+  return [...names];
+}
+
+/** A saved plan says what it takes as a JSON Schema, or as the properties of one. */
+export function schemaOf(inputs: Json): Schema | null {
+  if (!isFields(inputs)) return null;
+  if (isFields(inputs.properties) || typeof inputs.type === "string" || inputs.$ref !== undefined) return inputs;
+  const required = Object.entries(inputs).flatMap(([name, it]) => (isFields(it) && it.default !== undefined ? [] : [name]));
+  return { type: "object", properties: inputs, required };
+}
+
+interface DialogProps {
+  /** The plan as it is stored; null where it was changed. */
+  planId: string | null;
+  /** What the plan takes as `{{input.x}}`, as far as its text says. */
+  inputs: readonly string[];
+  start: ExecutionOptions;
+  onRun: (wanted: Wanted) => Promise<void>;
+  onClose: () => void;
+}
+
+/** Asks for everything that an execution can be told. */
+export function RunDialog({ planId, inputs, start, onRun, onClose }: DialogProps) {
+  const asked = useAsk(SavedPlans, {});
+  const saved = planId === null ? undefined : asked.data?.savedPlans.find((it) => it.planId === planId);
+  const schema = useMemo(() => schemaOf(saved?.inputs ?? null), [saved]);
+  const [input, setInput] = useState<Json | undefined>(() =>
+    start.input !== undefined && start.input !== null
+      ? start.input
+      : inputs.some((it) => it !== "")
+        ? Object.fromEntries(inputs.filter((it) => it !== "").map((it) => [it, ""]))
+        : undefined,
+  );
+  const [isTyped, setTyped] = useState(false);
+  const [text, setText] = useState(() => (input === undefined ? "" : print(input, 2)));
+  const [options, setOptions] = useState<ExecutionOptions>(start);
+  const [deadline, setDeadline] = useState(start.deadlineMs ? String(start.deadlineMs / 1_000) : "");
+  const [startAt, setStartAt] = useState("");
+  const set = (change: Partial<ExecutionOptions>) => setOptions((old) => ({ ...old, ...change }));
+  const run = async () => {
+    let given: Json = null;
+    if (schema) given = withoutGuesses(input, isTyped, schema);
+    else if (text.trim() !== "") given = parse(text);
+    const seconds = deadline.trim() === "" ? null : Number(deadline);
+    if (seconds !== null && !(seconds > 0)) throw new ApiError("the time limit is a number of seconds, more than 0", "INVALID_ARGUMENT");
+    await onRun({
+      options: {
+        ...options,
+        input: given,
+        deadlineMs: seconds === null ? null : Math.round(seconds * 1_000),
+        startAt: startAt === "" ? null : new Date(startAt).toISOString(),
+      },
+      saved: schema ? (saved?.name ?? null) : null,
+    });
+  };
+  return (
+    <Dialog title="Run the plan" action="Run it" onClose={onClose} onDo={run} isWide>
+      {schema ? (
+        <fieldset>
+          <legend>Input, as “{saved?.name}” takes it</legend>
+          <Fields
+            schema={schema}
+            root={schema}
+            value={isTyped ? input : undefined}
+            onValue={(it) => {
+              setTyped(true);
+              setInput(it);
+            }}
+          />
+        </fieldset>
+      ) : (
+        <label class="field">
+          <span>Input, as JSON{inputs.length > 0 ? "" : " (optional)"}</span>
+          <textarea class="mono" rows={Math.min(10, Math.max(3, text.split("\n").length))} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+        </label>
+      )}
+      <div class="pairs">
+        <label class="field">
+          <span>Mode</span>
+          <select value={options.mode ?? "PARALLEL"} onChange={(event) => set({ mode: event.currentTarget.value as ExecutionMode })}>
+            {MODES.map(([it, name]) => (
+              <option key={it} value={it}>
+                {name}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label class="field">
+          <span>Steps at once</span>
+          <input type="number" min={1} step={1} placeholder="256" value={options.maxParallel ?? ""} onInput={(event) => set({ maxParallel: event.currentTarget.value === "" ? null : Number(event.currentTarget.value) })} />
+        </label>
+        <label class="field">
+          <span>Time limit, in seconds</span>
+          <input type="text" inputMode="decimal" placeholder="none" value={deadline} onInput={(event) => setDeadline(event.currentTarget.value)} />
+        </label>
+        <label class="field">
+          <span>Priority</span>
+          <input type="number" step={1} value={options.priority ?? 0} onInput={(event) => set({ priority: Number(event.currentTarget.value) })} />
+        </label>
+        <label class="field">
+          <span>Not before</span>
+          <input type="datetime-local" step={1} value={startAt} onInput={(event) => setStartAt(event.currentTarget.value)} />
+        </label>
+      </div>
+      <label class="check">
+        <input type="checkbox" checked={options.dryRun === true} onChange={(event) => set({ dryRun: event.currentTarget.checked })} />
+        Dry run: everything is checked, and nothing is called
+      </label>
+      <label class="check">
+        <input type="checkbox" checked={options.compensateOnFailure === true} onChange={(event) => set({ compensateOnFailure: event.currentTarget.checked })} />
+        Undo what was done where it does not end well
+      </label>
+      <label class="check">
+        <input type="checkbox" checked={options.strictTemplates === true} onChange={(event) => set({ strictTemplates: event.currentTarget.checked })} />
+        A template that finds nothing fails its step
+      </label>
+    </Dialog>
+  );
+}
+
+/** What somebody filled in; required texts that were left empty are empty texts. */
+function withoutGuesses(input: Json | undefined, isTyped: boolean, schema: Schema): Json {
+  const given = isTyped && isFields(input) ? { ...input } : {};
+  const properties = isFields(schema.properties) ? schema.properties : {};
+  for (const name of Object.keys(given)) {
+    const kind = isFields(properties[name]) ? properties[name].type : undefined;
+    if ((kind === "integer" || kind === "number") && !isNumber(given[name])) throw new SyntaxError(`\`${name}\` is a number`);
+  }
+  return given;
+}
