@@ -345,7 +345,7 @@ impl Broad<'_> {
                 .iter()
                 .map(|it| Value::Object(it.parameters.clone()).to_string().to_lowercase())
                 .collect();
-            for token in &self.tokens[part.from..part.to] {
+            for (at, token) in self.tokens[part.from..part.to].iter().enumerate() {
                 if token.kind == Kind::Mark
                     || words::is_idle(&token.lower)
                     || words::is_preposition(&token.lower)
@@ -355,7 +355,11 @@ impl Broad<'_> {
                 }
                 told += 1;
                 let is_asked = words::families(&token.stem).contains(&Family::Get);
-                if is_asked || frame.is_own(&token.stem) || said.contains(&token.lower) {
+                // What was converted is not there as it was said.
+                let is_used =
+                    part.calls.iter().flat_map(|it| &it.used).any(|it| (it.0..it.1).contains(&at));
+                let is_own = frame.is_own(&token.stem);
+                if is_asked || is_used || is_own || said.contains(&token.lower) {
                     known += 1;
                 }
             }

@@ -22,18 +22,6 @@ const SHOWN: usize = 8;
 /// How far behind a denial the name of the flag stands that it denies.
 const FLAG: usize = 3;
 
-/// Words by which an order is denied: `do not`.
-const MODALS: [&str; 11] =
-    ["do", "does", "did", "should", "must", "can", "could", "would", "will", "may", "shall"];
-/// Words behind a `not` that denies no order, but compares.
-const COMPARISONS: [&str; 10] =
-    ["only", "more", "less", "later", "earlier", "fewer", "longer", "exceeding", "over", "under"];
-/// Verbs that end something.
-const ENDS: [&str; 14] = [
-    "undo", "revert", "reverse", "rollback", "cancel", "stop", "avoid", "prevent", "refrain",
-    "abort", "skip", "forget", "ignore", "halt",
-];
-
 /// Why words are no order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {
@@ -321,9 +309,8 @@ impl Reader<'_> {
         let (begin, _) = if is_head { self.politeness(at) } else { (at, false) };
         let is_contracted =
             word.ends_with("n't") || matches!(word, "dont" | "doesnt" | "cannot" | "wont");
-        let is_forbidden = is_contracted
-            || word == "never"
-            || word == "not" && (MODALS.contains(&before) || next == "to");
+        let is_forbidden =
+            is_contracted || word == "never" || word == "not" && (is_modal(before) || next == "to");
         if is_forbidden {
             // `I don't know` denies no order, and neither does a text that goes on.
             let verb = if word == "not" && next == "to" { at + 2 } else { at + 1 };
@@ -331,7 +318,7 @@ impl Reader<'_> {
             if is_text && !self.is_verb(verb) {
                 return None;
             }
-            let start = if word == "not" && MODALS.contains(&before) { at - 1 } else { at };
+            let start = if word == "not" && is_modal(before) { at - 1 } else { at };
             let start = if wants && start > 0 { start - 1 } else { start };
             let cut = (is_head || wants || before == "but" || self.is_verb(verb))
                 .then(|| start..self.clause_end(at + 1, to));
@@ -344,7 +331,19 @@ impl Reader<'_> {
             (word, next),
             ("other" | "rather", "than") | ("instead", "of") | ("apart", "from") | ("but", "not")
         );
-        let is_comparison = COMPARISONS.contains(&next);
+        let is_comparison = matches!(
+            next,
+            "only"
+                | "more"
+                | "less"
+                | "later"
+                | "earlier"
+                | "fewer"
+                | "longer"
+                | "exceeding"
+                | "over"
+                | "under"
+        );
         let is_not = word == "not" && before != "but" && !is_comparison;
         let is_without = matches!(word, "without" | "except" | "excluding" | "neither" | "nor");
         let is_no = word == "no" && !is_comparison && self.is_no(at);
@@ -359,8 +358,14 @@ impl Reader<'_> {
             let cut = (is_tail && !is_no).then(|| at..self.clause_end(at + 1, to));
             return Some((Mood::Denied, Excuse::Flag(stems), cut));
         }
-        let begin = self.tokens.get(begin)?;
-        let is_end = is_head && begin.kind == Kind::Word && ENDS.contains(&begin.lower.as_str());
+        is_head.then(|| self.ending(begin)).flatten()
+    }
+
+    /// Reads a verb that ends or undoes something.
+    fn ending(&self, at: usize) -> Option<(Mood, Excuse, Option<Range<usize>>)> {
+        const ENDS: &str = "undo revert reverse rollback cancel stop avoid prevent refrain abort skip forget ignore halt";
+        let begin = self.tokens.get(at).filter(|it| it.kind == Kind::Word)?;
+        let is_end = ENDS.split_whitespace().any(|it| it == begin.lower);
         is_end.then(|| (Mood::Denied, Excuse::Verb(begin.stem.clone()), None))
     }
 
@@ -456,6 +461,12 @@ const AUXILIARIES: &str = "did does is are was were has had should shall may mig
 /// The same, that no subject needs to follow.
 const QUESTIONS: &str =
     "who what what's whats which where why how whose who's where's how's when's";
+
+/// Returns whether a word is one that `not` may follow to deny a verb.
+fn is_modal(word: &str) -> bool {
+    const MODALS: &str = "do does did should must can could would will may shall";
+    MODALS.split_whitespace().any(|it| it == word)
+}
 
 /// Returns whether a word only makes an order polite or numbers it.
 fn is_polite(word: &str) -> bool {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{
-    amount,
+    amount::{self, Amount},
     cue::{Cue, Cues},
     describe::Described,
     explain::{self, Problem},
@@ -13,7 +13,8 @@ use super::{
     profile::{Profile, Vocabulary},
     property::{Property, Role},
     token::{Kind, Token},
-    unit, value,
+    unit::{self, Unit},
+    value,
     when::Form,
     words::{self, Family},
 };
@@ -50,16 +51,6 @@ pub(super) struct Scan<'a> {
     pub(super) problems: Vec<Problem>,
     /// What a text is `about`.
     pub(super) topic: Option<String>,
-}
-
-/// What a number is, for a parameter that has a unit.
-enum Measured {
-    /// It has no unit, or one that says nothing here: it stands as it is.
-    Bare,
-    /// It was told in the parameter's own unit, by so many words.
-    Own(Value, usize),
-    /// It cannot be told in that unit.
-    Foreign,
 }
 
 impl<'a> Scan<'a> {
@@ -221,10 +212,10 @@ impl<'a> Scan<'a> {
             }
             Role::Date => of_kind(&[Kind::Date, Kind::Time, Kind::Quoted]),
             Role::Number | Role::Integer if value::number(token).is_some() => {
-                match self.measured(property, at) {
-                    Measured::Own(value, len) => return Some((value, len)),
-                    Measured::Foreign => return None,
-                    Measured::Bare => (),
+                if let Some((amount, len, unit)) = self.measured(property, at) {
+                    let number = unit::convert(amount.number.as_f64()?, amount.unit?, unit)?;
+                    let number = amount::whole(number)?;
+                    return value::typed_number(number, it.role).map(|it| (it, len));
                 }
                 value::number(token).and_then(|number| value::typed_number(number, it.role))
             }
@@ -237,25 +228,17 @@ impl<'a> Scan<'a> {
         one.map(|value| (value, 1))
     }
 
-    /// Returns the number at `at` in a parameter's own unit.
-    fn measured(&self, property: usize, at: usize) -> Measured {
+    /// Returns the amount at `at`, how many words it takes, and the unit that a parameter wants it
+    /// in, where both have a unit of one kind.
+    fn measured(&self, property: usize, at: usize) -> Option<(Amount, usize, &'static Unit)> {
         let it = self.property(property);
-        let units = || {
-            let (amount, len) = amount::read(self.scene.tokens, at)?;
-            let name = words::split_identifier(&it.name);
-            let told = Described::read(&it.description).unit;
-            let to = told.or_else(|| unit::named(name.last()?))?;
-            Some((amount.number.as_f64()?, amount.unit?, to, len))
-        };
-        let Some((number, from, to, len)) = units() else { return Measured::Bare };
-        if from.dimension != to.dimension || unit::is_vague(from) || unit::is_vague(to) {
-            return Measured::Bare;
-        }
-        let number = unit::convert(number, from, to).and_then(amount::whole);
-        match number.and_then(|number| value::typed_number(number, it.role)) {
-            Some(value) => Measured::Own(value, len),
-            None => Measured::Foreign,
-        }
+        let (amount, len) = amount::read(self.scene.tokens, at)?;
+        let from = amount.unit?;
+        let name = words::split_identifier(&it.name);
+        let told = Described::read(&it.description).unit;
+        let to = told.or_else(|| unit::named(name.last()?))?;
+        let is_fit = from.dimension == to.dimension && !unit::is_vague(from) && !unit::is_vague(to);
+        is_fit.then_some((amount, len, to))
     }
 
     /// Returns the template of an earlier result, where the words at `at` mean it.

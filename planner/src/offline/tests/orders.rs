@@ -76,34 +76,32 @@ fn all(catalog: &Catalog, is_plan: bool, queries: &[&str]) {
 
 const TRANSFER: &str = "ransfer 500 euros from account DE12345 to account DE99999";
 
-/// What stands before an order that is none.
-const NO_ORDERS: [&str; 21] = [
-    "Do not t",
-    "Don't t",
-    "Never t",
-    "Please do not t",
-    "I do not want to t",
-    "I don't want you to t",
-    "Undo the t",
-    "Cancel the t",
-    "Yesterday I asked you to t",
-    "If it rains t",
-    "Unless Bob objects, t",
-    "Should I t",
-    "Can I t",
-    "Did you t",
-    "What happens when you t",
-    "You should t",
-    "I have t",
-    "Is it wise to t",
-    "How do I t",
-    "Avoid to t",
-    "Alice wanted to t",
-];
-
 #[test]
 fn what_is_denied_asked_told_or_conditional_is_not_done() {
-    let queries: Vec<String> = NO_ORDERS.iter().map(|it| format!("{it}{TRANSFER}")).collect();
+    let orders = [
+        "Do not t",
+        "Don't t",
+        "Never t",
+        "Please do not t",
+        "I do not want to t",
+        "I don't want you to t",
+        "Undo the t",
+        "Cancel the t",
+        "Yesterday I asked you to t",
+        "If it rains t",
+        "Unless Bob objects, t",
+        "Should I t",
+        "Can I t",
+        "Did you t",
+        "What happens when you t",
+        "You should t",
+        "I have t",
+        "Is it wise to t",
+        "How do I t",
+        "Avoid to t",
+        "Alice wanted to t",
+    ];
+    let queries: Vec<String> = orders.iter().map(|it| format!("{it}{TRANSFER}")).collect();
     all(&house(), false, &queries.iter().map(String::as_str).collect::<Vec<_>>());
     let behind = [
         " if it rains",
@@ -138,6 +136,10 @@ fn what_is_denied_asked_told_or_conditional_is_not_done() {
             "Lock the front door then tell Bob about it",
         ],
     );
+}
+
+#[test]
+fn nothing_is_written_on_what_is_no_order() {
     all(
         &super::blog::blog(),
         false,
@@ -218,7 +220,6 @@ fn units_are_converted_or_refused() {
     let (tools, mut wrong) = (house(), Vec::new());
     for (query, expected) in [
         ("Set the bedroom to 68 degrees Fahrenheit", Some(r#""temperature":20}"#)),
-        ("Set the kitchen to 300 kelvin", Some(r#""temperature":26.85}"#)),
         (
             "Calculate the BMI of someone who is 180 cm tall and weighs 70 kg",
             Some(r#"{"weight":70,"height":1.8}"#),
