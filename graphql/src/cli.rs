@@ -55,6 +55,11 @@ use std::{
 
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use shared::clock::WallClock;
+use tracing_subscriber::{
+    filter::{LevelFilter, filter_fn},
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
 
 use self::{
     args::{Cli, Command},
@@ -67,9 +72,13 @@ use crate::{
     schema,
 };
 
-/// What would log codes, tokens, whole messages, and what providers answer, of which some repeat the
-/// key: whatever is asked for.
-const NEVER_LOGGED: [&str; 3] = ["rmcp::transport::auth=info", "rmcp::service=debug", "genai=off"];
+/// Who would log codes, tokens, whole messages, and what providers answer, of which some repeat the
+/// key: the most that is logged of them, whatever is asked for.
+const HELD_BACK: [(&str, LevelFilter); 3] = [
+    ("rmcp::transport::auth", LevelFilter::INFO),
+    ("rmcp::service", LevelFilter::INFO),
+    ("genai", LevelFilter::OFF),
+];
 
 /// How a command ended, as the status of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,15 +181,14 @@ fn log(environment: &Environment) {
     let wanted = environment.log.as_deref().unwrap_or("warn");
     let filter = tracing_subscriber::EnvFilter::try_new(wanted)
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let filter = NEVER_LOGGED
-        .iter()
-        .filter_map(|it| it.parse().ok())
-        .fold(filter, tracing_subscriber::EnvFilter::add_directive);
-    let logging = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let is_let_through = filter_fn(|it| {
+        HELD_BACK.iter().all(|(who, most)| !it.target().starts_with(who) || it.level() <= most)
+    });
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(|| screen::Log)
         .with_ansi(console::colors_enabled_stderr())
         .with_target(false);
+    let logging = tracing_subscriber::registry().with(filter).with(is_let_through).with(lines);
     // Tests may have installed another; theirs is as good.
     let _ = logging.try_init();
 }

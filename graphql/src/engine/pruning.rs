@@ -14,14 +14,11 @@ use super::{Engine, EngineError, forget_queries};
 const BATCH: usize = 100;
 /// How many such parts one question removes.
 const PARTS: usize = 10;
-/// Younger than this, a plan may be one that is about to be executed.
-const HURRY: Duration = Duration::from_mins(1);
 
 impl Engine {
     /// Removes what is over and older than `age`: a thousand or so of it. Says whether there is
     /// more.
     pub async fn prune(&self, age: Duration) -> Result<Pruned, EngineError> {
-        refuse_hurry(&*self.store, &*self.clock, age).await?;
         let before = before(&*self.clock, age);
         let mut all = Pruned::default();
         for _ in 0..PARTS {
@@ -36,21 +33,6 @@ impl Engine {
         }
         Ok(all)
     }
-}
-
-/// Refuses to remove what is nearly new while others work in the store: between making a plan and
-/// executing it, nothing refers to it.
-async fn refuse_hurry(
-    store: &dyn Store,
-    clock: &dyn Clock,
-    age: Duration,
-) -> Result<(), EngineError> {
-    if age >= HURRY || store.workers(clock.now()).await?.is_empty() {
-        return Ok(());
-    }
-    let why = "other processes work in this store, and could lose plans that they have just made: \
-               say `60s` or more, or end them first";
-    Err(EngineError::InvalidArgument(why.to_owned()))
 }
 
 /// Removes a part of what is over and old; with the last, the blobs whose executions are gone and
@@ -77,8 +59,7 @@ mod tests {
     use serde_json::json;
     use shared::{
         clock::WallClock,
-        id::WorkerId,
-        store::{self, Lease, Record, RecordKind, Unless},
+        store::{self, Record, RecordKind, Unless},
     };
 
     use super::*;
@@ -116,20 +97,5 @@ mod tests {
         assert_eq!(queries().await, ["old", "new"]);
         prune_some(&*store, before(&Later, hour)).await.unwrap();
         assert_eq!(queries().await, ["new"]);
-    }
-
-    #[tokio::test]
-    async fn what_is_nearly_new_stays_while_others_work() {
-        let store = store::open("memory:").await.unwrap();
-        let refused = async |seconds: u64| {
-            refuse_hurry(&*store, &WallClock, Duration::from_secs(seconds)).await.is_err()
-        };
-        assert!(!refused(0).await, "nobody else is there");
-        let worker = WorkerId::draw(WallClock.now());
-        let until = WallClock.now() + chrono::TimeDelta::minutes(1);
-        store.heartbeat(Lease { worker, node: "n".to_owned(), until }).await.unwrap();
-        assert!(refused(0).await && refused(59).await && !refused(60).await);
-        store.retire(worker).await.unwrap();
-        assert!(!refused(0).await);
     }
 }

@@ -71,7 +71,11 @@ impl SavedQuery {
     }
 
     /// The plan that was saved under a name. Null where there is none.
-    async fn saved_plan(&self, ctx: &Context<'_>, name: String) -> Result<Option<SavedPlan>> {
+    async fn saved_plan(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The name, to the letter.")] name: String,
+    ) -> Result<Option<SavedPlan>> {
         let found = ctx.data::<Engine>()?.saved_plan(&name).await;
         Ok(found.map_err(ApiError::from)?.map(SavedPlan))
     }

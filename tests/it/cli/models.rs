@@ -336,7 +336,7 @@ async fn an_agent_that_cannot_be_let_loose_says_why() {
     for (arguments, expected) in [
         (&["agent", " "][..], "`query` is empty"),
         (&["agent", "x", "--max-tool-turns", "33"], "write a number from 0 to 32"),
-        (&["agent", "x", "--toolset", "blgo"], "there is no toolset `blgo`; did you mean `blog`?"),
+        (&["agent", "x", "--toolset", "blgo"], "there is no toolset `blgo`: did you mean `blog`?"),
         (&["agent", "x", "--planner", "claude"], "there is no planner `claude`"),
     ] {
         let failed = home.json(arguments, 2).await;

@@ -59,7 +59,10 @@ fn events() -> Vec<(f64, &'static str, &'static str, Value)> {
 
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
 fn check(drawn: String, expected: Expect) {
-    expected.assert_eq(&drawn);
+    // What all lines begin with, `expect!` takes away.
+    let lead = drawn.lines().map(|it| it.len() - it.trim_start().len()).min().unwrap_or(0);
+    let lines: Vec<&str> = drawn.lines().map(|it| &it[lead..]).collect();
+    expected.assert_eq(&lines.join("\n"));
 }
 
 #[test]

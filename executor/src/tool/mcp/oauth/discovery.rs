@@ -182,13 +182,16 @@ mod tests {
         assert!(matches!(plain.unwrap_err(), AuthError::MetadataError(_)));
     }
 
+    /// What is about another server leads nowhere: it is as if nothing were there.
     #[tokio::test]
     async fn metadata_are_about_the_very_server() {
         let at = "/.well-known/oauth-protected-resource/mcp";
-        let about =
-            json!({ "resource": "https://example.com/mcp", "authorization_servers": ["HERE"] });
-        let err = discovered(at, about).await.unwrap_err();
-        assert!(matches!(err, AuthError::ProtectedResourceMetadataInvalid { .. }), "{err}");
+        let other = "https://example.com";
+        let about = json!({ "resource": format!("{other}/mcp"), "authorization_servers": [other] });
+        let own = discovered(at, about).await.unwrap();
+        for endpoint in [&own.authorization_endpoint, &own.token_endpoint] {
+            assert!(endpoint.starts_with("http://127.0.0.1:"), "{endpoint}");
+        }
     }
 
     #[tokio::test]
