@@ -165,8 +165,8 @@ export async function close(page) {
 }
 
 /** Waits until a step is shown in a state, in the view `steps`. */
-export function shows(page, step, state) {
-  return page.locator(`[data-step="${step}"][data-state="${state}"]`).waitFor();
+export function shows(page, step, state, timeout) {
+  return page.locator(`[data-step="${step}"][data-state="${state}"]`).waitFor({ timeout });
 }
 
 /** Waits until the execution is shown in a state, by its word. */

@@ -83,10 +83,10 @@ async fn show_tool(session: &Session, client: &Client, name: &str) -> Result<End
     }
     let paint = screen.out;
     let mut shown = format!(
-        "{}  {}\n{}\n\n{}\n{}",
+        "{}  {}\n  {}\n\n{}\n{}",
         paint.bold(text(&tool, "name")),
         paint.dim(format!("{}, {}", text(&tool, "toolSet"), text(&tool, "effect").to_lowercase())),
-        plain::block(tool["description"].as_str().unwrap_or_default()),
+        plain::block(tool["description"].as_str().unwrap_or_default()).replace('\n', "\n  "),
         paint.cyan("parameters"),
         indented(&tool["inputSchema"], 2)
     );

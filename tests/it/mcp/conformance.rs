@@ -87,9 +87,15 @@ async fn checks(scenario: &str) -> (Vec<Value>, String) {
     let mut command = suite();
     command.args(["client", "--command", client, "--scenario", scenario, "--output-dir"]);
     let ended = command.arg(results.path()).env("FABER", faber()).output().await.unwrap();
+    // The results of `auth/…` lie in a folder of that name.
+    let below = |folder: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
+        entries.filter(|it| it.is_dir()).collect()
+    };
     let read = |name: &str| {
-        let folders = fs::read_dir(results.path()).unwrap().map(|it| it.unwrap().path());
-        let files = folders.map(|it| it.join(name)).filter(|it| it.exists());
+        let folders = below(results.path());
+        let all = folders.iter().flat_map(|it| [vec![it.clone()], below(it)].concat());
+        let files = all.map(|it| it.join(name)).filter(|it| it.exists());
         files.map(|it| fs::read_to_string(it).unwrap()).collect::<String>()
     };
     let checks = serde_json::from_str(&read("checks.json")).unwrap_or_default();
