@@ -69,6 +69,7 @@ export interface ExecutionOptions {
   dryRun?: boolean | null;
   startAt?: string | null;
   priority?: number | null;
+  streaming?: boolean | null;
 }
 export type ExecutionState = "PENDING" | "IN_PROGRESS" | "PAUSED" | "WAITING" | "COMPENSATING" | "COMPLETED" | "FAILED" | "CANCELLED";
 export type LayoutDirection = "DOWN" | "RIGHT";
