@@ -1,7 +1,7 @@
 //! OAuth 2.1 for MCP servers that are called over HTTP.
 //!
 //! Where the authorization server is, what it can do and what to ask it for is found out by rmcp
-//! (RFC 9728, 8414, 7591, 8707, 9207, PKCE); every request of it goes through a [`Web`] of ours,
+//! (RFC 9728, 8414, 7591, 8707, 9207, PKCE); every request of it goes through a `Web` of ours,
 //! which has the rules of all other sources. What a person was granted is kept as
 //! [`Logins`]; what a program is granted is kept nowhere.
 //!
