@@ -149,9 +149,13 @@ async fn no_command_prints_what_steers_a_terminal() {
     let refused = home.run(&["run", "--mode", EVIL]).await;
     assert_eq!(refused.status, 2);
     check(&["run", "--mode"], &refused.err, true);
-    both(&home, &["cancel", id, "--reason", EVIL]).await;
+    // Outputs that are piped are a document, and stay as they are.
+    for arguments in [&["cancel", id, "--reason", EVIL][..], &["watch", id]] {
+        let ended = home.run(arguments).await;
+        check(arguments, &ended.err, false);
+        assert!(serde_json::from_str::<Value>(&ended.out).unwrap().is_object(), "{ended:?}");
+    }
     both(&home, &["debug", id]).await;
-    both(&home, &["watch", id]).await;
 }
 
 /// Takes away how lines that move are drawn.
