@@ -31,8 +31,16 @@ const DAMAGED: usize = 4_096;
 /// Returns the worker that an execution falls to: rendezvous hashing, so that all workers agree
 /// and one that comes or goes changes only its own share.
 fn falls_to(execution: ExecutionId, workers: &[WorkerId]) -> Option<WorkerId> {
-    let weight = |it: &&WorkerId| fnv1a(format!("{execution}/{it}").bytes()).rotate_left(32);
+    let weight = |it: &&WorkerId| mix(fnv1a(format!("{execution}/{it}").bytes()));
     workers.iter().max_by_key(weight).copied()
+}
+
+/// Lets every bit of a hash depend on every bit (the finalizer of `MurmurHash3`): the letters that
+/// differ between two workers come last, and what FNV-1a makes of those is no fair draw.
+fn mix(hash: u64) -> u64 {
+    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ (hash >> 33)
 }
 
 /// Leaves an execution alone for a while whose log or plan cannot be read, so that no worker looks
