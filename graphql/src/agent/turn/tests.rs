@@ -140,3 +140,96 @@ async fn a_model_that_does_not_answer_fails_its_turn() {
     let err = call("faber_agent.turn", mind, given(json!({}))).await.unwrap_err();
     assert_eq!((err.code.as_str(), err.retryable), ("tool.unavailable", true));
 }
+
+/// The turns so far, of which the last one read this.
+fn having_read(text: &str) -> Value {
+    json!([{
+        "turn": { "text": "", "more": true, "model": "m", "tokens": { "input": 5, "output": 1 },
+                  "read": [{ "n": 0, "tool": "blog.look", "args": {}, "id": "a" }] },
+        "read": [{ "tool": "blog.look", "status": "success", "result": text }],
+    }])
+}
+
+#[tokio::test]
+async fn what_was_read_and_is_only_quoted_is_not_called() {
+    let written = r#"{"tool": "blog.make", "args": {}}"#;
+    let answer = format!("The file contains:\n```json\n{written}\n```");
+    for (said, has_native_tools) in [(&*answer, true), (&*answer, false), (written, true)] {
+        let (all, _toolbox, _) = mind(vec![says(said, &[])]);
+        let mind =
+            Mind { model: Arc::clone(&all.model), toolbox: all.toolbox.clone(), has_native_tools };
+        let given = json!({
+            "query": "What is in notes.txt?", "turn": 2, "of": 3, "history": having_read(written),
+        });
+        let turn = call("faber_agent.turn", Arc::new(mind), given).await.unwrap();
+        assert_eq!((&turn["more"], &turn["call"]), (&json!(false), &json!([])), "{said}");
+        assert_eq!(turn["text"], said);
+    }
+    // What was not told is a call; for who can call otherwise, if it is all that is said.
+    for (said, is_called) in [(written, true), (&*answer, false)] {
+        let (mind, _toolbox, _) = mind(vec![says(said, &[])]);
+        let turn = call("faber_agent.turn", mind, given(json!({}))).await.unwrap();
+        assert_eq!(turn["more"], is_called, "{said}");
+    }
+}
+
+#[tokio::test]
+async fn every_turn_has_its_share() {
+    for (of, turns) in [(1_u32, 1_usize), (3, 3), (32, 32)] {
+        let mut bytes = 0;
+        for calls in [1_usize, 32, 300] {
+            let big = json!({ "text": "x".repeat(10 << 10) });
+            let wanted = vec![("blog.look", big); calls];
+            let (mind, _toolbox, _) = mind(vec![says(&"w".repeat(100 << 10), &wanted)]);
+            let given = json!({ "query": "q", "turn": 1, "of": of, "history": [] });
+            let turn = call("faber_agent.turn", mind, given).await.unwrap();
+            let made = turn["read"].as_array().unwrap();
+            assert!(!made.is_empty() || of == 32, "{of} {calls}");
+            let results: u64 = made.iter().map(|it| it["most"].as_u64().unwrap() + 128).sum();
+            let results = usize::try_from(results).unwrap();
+            bytes = bytes.max(json::bytes(&turn) + results);
+        }
+        assert!(bytes * turns < limits::OUTPUT_BYTES, "{bytes} in each of {turns} turns");
+    }
+}
+
+#[test]
+fn what_is_long_ago_is_left_out() {
+    let text = "x".repeat(100 << 10);
+    let past: Vec<Past> =
+        (0..5).map(|_| serde_json::from_value(having_read(&text)[0].clone()).unwrap()).collect();
+    assert_eq!(recent(&past), [false, false, true, true, true]);
+    let mut messages = Vec::new();
+    past[0].tell(false, &mut messages);
+    let Message::Results(results) = &messages[1] else { panic!("{messages:?}") };
+    assert_eq!(results[0].text, "(left out: too long ago)");
+}
+
+#[tokio::test]
+async fn a_set_that_is_out_of_reach_is_not_switched_on() {
+    let names = json!({ "toolSetNames": ["blog", "system_tools"] });
+    let (mind, _toolbox, _) = mind(vec![says("", &[("ToolSet.activate_toolset", names)])]);
+    let reach = json!({ "except": ["system_tools.*"] });
+    let turn = call("faber_agent.turn", mind, given(reach)).await.unwrap();
+    let error = "`system_tools` acts on this machine: only a person switches it on";
+    assert_eq!(turn["refused"][0]["error"], error);
+}
+
+#[tokio::test]
+async fn who_was_cut_off_says_so() {
+    for (stop, text, expected) in [
+        (Stop::End, "Well", "Well"),
+        (Stop::Length, "Well", "Well\n\n(Note: the model stopped at its limit of words)"),
+        (Stop::Filter, "", "(Note: the provider held back what the model said)"),
+    ] {
+        let (mind, _toolbox, _) = mind(vec![Reply { stop, ..says(text, &[]) }]);
+        let turn = call("faber_agent.turn", mind, given(json!({}))).await.unwrap();
+        assert_eq!(turn["text"], expected);
+    }
+    let many = "TOOL: blog.look ARGS: {}\n".repeat(300);
+    let (mind, _toolbox, _) = mind(vec![says(&many, &[])]);
+    let turn = call("faber_agent.turn", mind, given(json!({}))).await.unwrap();
+    let error = turn["refused"][0]["error"].as_str().unwrap();
+    assert!(error.contains("more than 256 tool calls"), "{error}");
+    assert_eq!(turn["more"], true);
+}
