@@ -8,7 +8,6 @@
 
 mod history;
 mod plan;
-mod quoted;
 #[cfg(test)]
 mod tests;
 mod turn;

@@ -59,8 +59,6 @@ pub(crate) struct Dispatch {
     pub(crate) args: Arc<Value>,
     /// The most that a second call may do.
     effect: Effect,
-    /// Bytes of what it returns that are kept.
-    most: usize,
     reach: Reach,
 }
 
@@ -70,14 +68,8 @@ pub(crate) struct Dispatch {
 struct Given {
     tool: ToolName,
     args: Value,
-    #[serde(default = "most")]
-    most: usize,
     #[serde(default)]
     reach: Reach,
-}
-
-fn most() -> usize {
-    RESULT_BYTES
 }
 
 /// Returns the name of the tool that calls tools of an effect.
@@ -122,8 +114,8 @@ impl Dispatch {
         let effect = effect(tool).filter(|_| toolbox.own(tool).is_some())?;
         let given = Given::deserialize(parameters);
         Some(match given {
-            Ok(Given { tool, args, most, reach }) => {
-                Ok(Self { tool, args: Arc::new(args), effect, most: most.min(RESULT_BYTES), reach })
+            Ok(Given { tool, args, reach }) => {
+                Ok(Self { tool, args: Arc::new(args), effect, reach })
             }
             Err(err) => Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string())),
         })
@@ -148,7 +140,7 @@ impl Dispatch {
     pub(crate) fn report(&self, result: Result<Value, ToolError>) -> Result<Value, ToolError> {
         let tool = self.tool.as_str();
         match result {
-            Ok(result) => match clipped(&result, self.most) {
+            Ok(result) => match clipped(&result) {
                 None => Ok(json!({ "tool": tool, "status": "success", "result": result })),
                 Some(text) => Ok(json!({
                     "tool": tool, "status": "success", "result": text, "cut": true,
@@ -161,9 +153,7 @@ impl Dispatch {
                 } else {
                     "; it may have taken effect, or may yet"
                 };
-                let message = clipped(&json!(&*err.message), self.most);
-                let error =
-                    format!("{}{unsure}", message.unwrap_or_else(|| err.message.to_string()));
+                let error = format!("{}{unsure}", err.message);
                 Ok(json!({
                     "tool": tool, "status": "error", "error": error, "code": err.code,
                 }))
@@ -173,15 +163,15 @@ impl Dispatch {
 }
 
 /// Returns the beginning of a result that is too long.
-fn clipped(result: &Value, most: usize) -> Option<String> {
-    if shared::json::bytes(result) <= most {
+fn clipped(result: &Value) -> Option<String> {
+    if shared::json::bytes(result) <= RESULT_BYTES {
         return None;
     }
     let text = match result {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let end = text.floor_char_boundary(most);
+    let end = text.floor_char_boundary(RESULT_BYTES);
     Some(format!("{}… (cut: {} of {} bytes)", &text[..end], end, text.len()))
 }
 
@@ -196,7 +186,6 @@ impl Stand {
             "properties": {
                 "tool": { "type": "string" },
                 "args": { "type": "object" },
-                "most": { "type": "integer" },
                 "reach": { "type": "object" },
             },
             "required": ["tool", "args"],
@@ -304,11 +293,6 @@ mod tests {
         assert_eq!(told["error"], "late; it may have taken effect, or may yet");
         let stopped = ToolError::new(ErrorCode::CANCELLED, "stop");
         assert_eq!(call.report(Err(stopped.clone())), Err(stopped));
-        let short = dispatch("faber_agent.call", &json!({ "tool": "a.b", "args": {}, "most": 4 }));
-        let told = short.report(Ok(json!("abcdefgh"))).unwrap();
-        assert_eq!(told["result"], "abcd… (cut: 4 of 8 bytes)");
-        let told = short.report(Err(ToolError::failed("abcdefgh"))).unwrap();
-        assert_eq!(told["error"], "abcd… (cut: 4 of 8 bytes)");
         let long = call.report(Ok(json!("ä".repeat(RESULT_BYTES)))).unwrap();
         let text = long["result"].as_str().unwrap();
         assert!(text.len() < RESULT_BYTES + 64 && text.ends_with(" bytes)"), "{}", text.len());

@@ -7,7 +7,6 @@ use planner::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use shared::json;
 
 /// What a turn gives: what the model said, and what it wants to be called, by effect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,25 +33,19 @@ pub(super) struct Turn {
     #[serde(skip_deserializing)]
     pub(super) stop: Option<Stop>,
     pub(super) tokens: Tokens,
-    /// Calls that it only said again after somebody else, and that were not made.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) quoted: Vec<String>,
     /// What was tried before and came to nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) missed: Vec<String>,
 }
 
 /// A call that a model wants.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Wanted {
     /// Its place among all of the turn.
     pub(super) n: usize,
     /// The tool, as `set.name`.
     pub(super) tool: String,
     pub(super) args: Map<String, Value>,
-    /// Bytes of its result that are kept.
-    #[serde(default)]
-    pub(super) most: usize,
     /// What the provider calls it by, if it was made in its way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
@@ -99,29 +92,11 @@ impl Turn {
     }
 }
 
-/// What stands for a result that a model is told no more.
-const LEFT_OUT: &str = "(left out: too long ago)";
-
 impl Past {
-    /// Returns what the calls of the turn returned, errors too.
-    pub(super) fn results(&self) -> impl Iterator<Item = &Value> {
-        let groups = [&self.read, &self.repeat, &self.call].into_iter();
-        let made = groups.filter_map(Value::as_array).flatten();
-        made.flat_map(|it| it.get("result").into_iter().chain(it.get("error")))
-    }
-
-    /// Returns how much there is to tell.
-    pub(super) fn bytes(&self) -> usize {
-        self.results().map(json::bytes).sum()
-    }
-
-    /// Adds the turn to what a model is told, with what came of its calls if that is recent.
-    pub(super) fn tell(&self, is_recent: bool, messages: &mut Vec<Message>) {
+    /// Adds the turn to what a model is told.
+    pub(super) fn tell(&self, messages: &mut Vec<Message>) {
         let Some(turn) = &self.turn else { return };
-        let mut made = self.made(turn);
-        if !is_recent {
-            made.iter_mut().for_each(|it| it.result = Ok(LEFT_OUT.to_owned()));
-        }
+        let made = self.made(turn);
         let native: Vec<_> =
             made.iter().filter_map(|it| Some((it.wanted.id.as_ref()?, it))).collect();
         let calls = native.iter().map(|(id, it)| NativeCall {
@@ -145,8 +120,7 @@ impl Past {
         let written = made.iter().filter(|it| it.wanted.id.is_none());
         let told: Vec<String> = written
             .map(|it| {
-                let result = it.result.as_deref().map(fenced).map_err(|it| fenced(it));
-                let result = result.as_deref().map_err(String::as_str);
+                let result = it.result.as_deref().map_err(String::as_str);
                 format_tool_result(&it.wanted.tool, result)
             })
             .collect();
@@ -174,11 +148,6 @@ impl Past {
     }
 }
 
-/// Marks where what a tool returned begins and ends, for it stands among what the user says.
-fn fenced(text: &str) -> String {
-    format!("<result>{}</result>", text.replace("</result", "<\\/result"))
-}
-
 fn result(told: Option<&Value>) -> Result<String, String> {
     let told = told.filter(|it| it.is_object()).ok_or_else(|| {
         "nobody knows what came of it: it may have taken effect, or may yet".to_owned()
@@ -202,7 +171,7 @@ mod tests {
     fn told(past: Value) -> Vec<Message> {
         let past: Past = serde_json::from_value(past).unwrap();
         let mut messages = Vec::new();
-        past.tell(true, &mut messages);
+        past.tell(&mut messages);
         messages
     }
 
@@ -244,9 +213,7 @@ mod tests {
         }));
         let Message::User(text) = &messages[1] else { panic!("{messages:?}") };
         assert!(
-            text.starts_with(
-                "Tool execution successful:\nTool: a.look\nResult: <result>two</result>\n"
-            ),
+            text.starts_with("Tool execution successful:\nTool: a.look\nResult: two\n"),
             "{text}"
         );
     }
