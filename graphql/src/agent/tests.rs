@@ -53,6 +53,7 @@ pub(super) fn says(text: &str, calls: &[(&str, Value)]) -> Reply {
         calls: calls.collect(),
         stop: Stop::End,
         tokens: Tokens { input: 10, output: 1 },
+        cost: None,
         model: "scripted".to_owned(),
         missed: Vec::new(),
     }
