@@ -652,9 +652,8 @@ async fn a_context_s_record_has_no_more_than_it_changes() {
 #[tokio::test]
 async fn what_is_removed_of_a_context_is_gone_on_every_node() {
     let store = Arc::new(Memory::new());
-    let file = |contexts: Value| {
-        node_with(Arc::clone(&store) as Arc<dyn Store>, json!([]), &contexts)
-    };
+    let file =
+        |contexts: Value| node_with(Arc::clone(&store) as Arc<dyn Store>, json!([]), &contexts);
     let has = file(json!({ "shop": { "mode": "a", "n": 1, "users": { "ann": 1 } } }));
     let (lacks, knows_none) = (file(json!({ "shop": { "mode": "b" } })), file(json!({})));
     // Where it was never there.
