@@ -21,7 +21,7 @@ use super::{
     oauth::Logins,
     wire,
 };
-use crate::tool::process::STOP_GRACE;
+use crate::{confine::Launcher, tool::process::STOP_GRACE};
 
 /// Pages of tools that a server may have: more would never end.
 const PAGES: usize = 100;
@@ -36,6 +36,17 @@ pub(super) struct Server {
     most: usize,
     changed: Arc<Notify>,
     handler: Handler,
+}
+
+/// Who starts or calls a server.
+#[derive(Clone, Copy)]
+pub(super) struct Host<'a> {
+    /// The set that its tools are in.
+    pub(super) set: &'a ToolSetName,
+    /// As whom it is called, where somebody has logged in to it.
+    pub(super) logins: Option<&'a Logins>,
+    /// What starts it.
+    pub(super) launcher: &'a Launcher,
 }
 
 /// Where a server lives.
@@ -61,7 +72,7 @@ enum Trouble {
 impl Server {
     /// Starts a server, or prepares to call one. It does not answer yet.
     pub(super) fn open(
-        (set, logins): (&ToolSetName, Option<&Logins>),
+        Host { set, logins, launcher }: Host<'_>,
         spec: &McpServer,
         most: usize,
     ) -> Result<(Self, Wire), String> {
@@ -70,7 +81,7 @@ impl Server {
         let mut ends = Ends::default();
         let (body, wire) = match spec {
             McpServer::Command(spec) => {
-                let (child, wire) = Child::spawn(set, spec, most, &mut ends)?;
+                let (child, wire) = Child::spawn((set, launcher), spec, most, &mut ends)?;
                 (Body::Child(Box::new(child)), Wire::Pipes(Box::new(wire)))
             }
             McpServer::Http(spec) => {
