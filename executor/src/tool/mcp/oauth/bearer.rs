@@ -249,9 +249,11 @@ impl Bearer {
         let source = Arc::clone(&self.source);
         let (refused, challenge) =
             (refused.map(ToOwned::to_owned), challenge.map(ToOwned::to_owned));
-        let getting =
-            async move { source.get(refused.as_deref(), challenge.as_deref()).await };
-        #[expect(clippy::disallowed_methods, reason = "awaited, and at an end soon by its own limits")]
+        let getting = async move { source.get(refused.as_deref(), challenge.as_deref()).await };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "awaited, and at an end soon by its own limits"
+        )]
         let got = tokio::spawn(getting).await;
         got.unwrap_or_else(|err| {
             Err(self.source.without(Denied::Unreachable(format!("nobody was asked: {err}"))))
@@ -357,7 +359,9 @@ mod tests {
             world.now().heard.clear();
             let bearer = world.bearer(auth);
             let down = bearer.token().await.unwrap_err();
-            assert!(matches!(&down, Denied::Unreachable(it) if it.ends_with("503 Service Unavailable")));
+            assert!(
+                matches!(&down, Denied::Unreachable(it) if it.ends_with("503 Service Unavailable"))
+            );
             let all = futures::future::join_all((0..100).map(|_| bearer.token())).await;
             assert!(all.iter().all(|it| it.as_ref() == Err(&down)));
             assert_eq!(world.heard("POST /token"), 1);

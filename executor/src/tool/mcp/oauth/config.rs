@@ -104,7 +104,9 @@ impl TryFrom<Value> for OAuth {
             }
         }
         if let Some(issuer) = written.issuer.as_ref().filter(|it| Url::parse(it).is_err()) {
-            return Err(format!("`issuer` must be the address of who grants tokens, not `{issuer}`"));
+            return Err(format!(
+                "`issuer` must be the address of who grants tokens, not `{issuer}`"
+            ));
         }
         let (scopes, issuer) = (written.scopes.clone(), written.issuer.clone());
         Ok(Self { grant: written.grant()?, scopes, issuer })

@@ -204,9 +204,8 @@ mod tests {
                 serde_json::from_str(&document.to_string().replace("HERE", &here)).unwrap();
             let asked = Arc::new(AtomicUsize::new(0));
             let counted = Arc::clone(&asked);
-            let routes = Router::new()
-                .route(at, get(|| async { Json(document) }))
-                .fallback(move || {
+            let routes =
+                Router::new().route(at, get(|| async { Json(document) })).fallback(move || {
                     counted.fetch_add(1, Ordering::Relaxed);
                     async { StatusCode::NOT_FOUND }
                 });
@@ -282,7 +281,8 @@ mod tests {
         let here = world.server.origin().ascii_serialization();
         world.found(Some(&here)).await.unwrap();
         let err = world.found(Some("https://example.com")).await.unwrap_err();
-        let expected = "authorization server issuer mismatch: expected https://example.com, received";
+        let expected =
+            "authorization server issuer mismatch: expected https://example.com, received";
         assert_eq!(said(&err), format!("{expected} {here}"));
         let none = World::new("/nothing", Value::Null).await;
         let err = none.found(Some("https://example.com")).await.unwrap_err();
@@ -293,7 +293,8 @@ mod tests {
     async fn a_server_does_not_lead_to_any_number_of_others() {
         let at = "/.well-known/oauth-protected-resource/mcp";
         let many: Vec<_> = (0..1_000).map(|it| format!("HERE/as/{it}")).collect();
-        let world = World::new(at, json!({ "resource": "HERE/mcp", "authorization_servers": many }));
+        let world =
+            World::new(at, json!({ "resource": "HERE/mcp", "authorization_servers": many }));
         let world = world.await;
         let err = world.found(None).await.unwrap_err();
         assert!(said(&err).ends_with("leads to more than 60 addresses"), "{}", said(&err));

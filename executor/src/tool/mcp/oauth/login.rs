@@ -156,9 +156,7 @@ impl To<'_> {
         let Some(endpoint) = further(&metadata, "revocation_endpoint") else { return Ok(()) };
         may_be_told(&self.server.url.0, endpoint).map_err(LoginError::Refused)?;
         let secret = match (self.client, &record.client) {
-            (Some(client), _) => {
-                client.secret.as_ref().and_then(|it| it.resolve(&mut seen).ok())
-            }
+            (Some(client), _) => client.secret.as_ref().and_then(|it| it.resolve(&mut seen).ok()),
             (None, registered) => registered.as_ref().and_then(|it| it.secret.clone()),
         };
         let id = granted.client_id.as_str();
@@ -398,7 +396,10 @@ impl std::fmt::Debug for Login {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::world::{World, set}, *};
+    use super::{
+        super::world::{World, set},
+        *,
+    };
 
     const BACK: &str = "http://127.0.0.1:1/callback";
 

@@ -40,7 +40,8 @@ impl Wish<'_> {
         let found = self.sought.find().await;
         let found = found.map_err(|err| Denied::of(&err, seen).unfound())?;
         if tells_secret && found.metadata.issuer.is_none() {
-            let why = "the server does not say who grants tokens, so that nobody is told the secret";
+            let why =
+                "the server does not say who grants tokens, so that nobody is told the secret";
             return Err(Denied::Unfound(why.to_owned()));
         }
         Ok(found)
@@ -145,7 +146,8 @@ impl Wish<'_> {
         let request = EmaExchangeRequest::new_with_id_token(idp, own, &resource, &id_token);
         let web = &**self.sought.web;
         let granted = request.with_scopes(scopes).exchange(web, web).await;
-        let granted = granted.map_err(|err| Denied::Refused(shown(&seen.clean(err.to_string()))))?;
+        let granted =
+            granted.map_err(|err| Denied::Refused(shown(&seen.clean(err.to_string()))))?;
         let text = granted.access_token.secret();
         Ok(Token::new(text, Some(now()), granted.expires_in))
     }
@@ -274,12 +276,16 @@ mod tests {
     #[tokio::test]
     async fn each_server_is_told_the_secret_as_it_wants_it() {
         let world = World::new().await;
-        world.now().more = json!({ "token_endpoint_auth_methods_supported": ["client_secret_post"] });
+        world.now().more =
+            json!({ "token_endpoint_auth_methods_supported": ["client_secret_post"] });
         world.bearer(employee(&world)).token().await.unwrap().unwrap();
         let now = world.now();
-        let all: Vec<_> = posts(&now).into_iter().map(|(what, who, body)| {
-            (what.as_str(), who.starts_with("Basic "), body.contains("client_secret=executor"))
-        }).collect();
+        let all: Vec<_> = posts(&now)
+            .into_iter()
+            .map(|(what, who, body)| {
+                (what.as_str(), who.starts_with("Basic "), body.contains("client_secret=executor"))
+            })
+            .collect();
         assert_eq!(all, [("POST /company", true, false), ("POST /token", false, true)]);
     }
 
@@ -296,7 +302,9 @@ mod tests {
             assert!(is_server || !format!("{what} {body}").contains("sesame"), "{what} {body}");
         }
         assert!(now.heard.iter().any(|(what, ..)| what == "GET /mcp?key=sesame"));
-        assert!(now.heard.iter().any(|(.., body)| body.contains("%2Fmcp&") || body.ends_with("%2Fmcp")));
+        assert!(
+            now.heard.iter().any(|(.., body)| body.contains("%2Fmcp&") || body.ends_with("%2Fmcp"))
+        );
     }
 
     #[tokio::test]

@@ -79,7 +79,9 @@ impl Web {
     pub(super) async fn ask(&self, mut asked: Outgoing) -> Result<Reply, Broken> {
         check(&asked.url).map_err(|err| Broken::Unsent(err.to_string()))?;
         let host = host(&asked.url);
-        if is_loopback(&asked.url) && !is_loopback(&self.net.server) && !self.net.is_ours(&asked.url)
+        if is_loopback(&asked.url)
+            && !is_loopback(&self.net.server)
+            && !self.net.is_ours(&asked.url)
         {
             return Err(Broken::Refused(Refused::Private(host)));
         }

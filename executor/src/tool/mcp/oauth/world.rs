@@ -12,6 +12,7 @@ use axum::{
     http::{HeaderMap, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use reqwest::Url;
 use serde_json::{Value, json};
 use shared::id::ToolSetName;
@@ -21,6 +22,7 @@ use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
 use super::{
     Bearer, Logins,
     kept::{Kept, Record},
+    now,
 };
 use crate::tool::mcp::{McpServer, secrets::Secrets};
 
@@ -220,14 +222,31 @@ impl Shared {
             return refused("invalid_grant");
         }
         now.granted += 1;
-        let (access, refresh) = (format!("access-{}", now.granted), format!("refresh-{}", now.granted));
+        let (access, refresh) =
+            (format!("access-{}", now.granted), format!("refresh-{}", now.granted));
         now.access.insert(access.clone());
         now.refresh = Some(refresh.clone());
-        let mut token = json!({ "access_token": access, "token_type": "bearer", "expires_in": 3600 });
+        let mut token =
+            json!({ "access_token": access, "token_type": "bearer", "expires_in": 3600 });
         if kind == "refresh_token" {
             token["refresh_token"] = refresh.into();
         }
         Json(token).into_response()
+    }
+
+    /// Says as a company's identity provider who calls.
+    fn vouch(&self) -> Response {
+        let part = |it: Value| URL_SAFE_NO_PAD.encode(it.to_string());
+        let header = part(json!({ "alg": "ES256", "typ": "oauth-id-jag+jwt" }));
+        let claims = part(json!({
+            "iss": "https://company", "aud": self.here, "client_id": "robot",
+            "sub": "somebody", "jti": "1", "iat": now(), "exp": now() + 60,
+        }));
+        let told = json!({
+            "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag", "token_type": "N_A",
+            "access_token": format!("{header}.{claims}.c2lnbmVk"), "expires_in": 60,
+        });
+        Json(told).into_response()
     }
 
     fn register(&self, body: &str) -> Response {
@@ -283,7 +302,8 @@ async fn answer(
         "/.well-known/oauth-protected-resource/mcp" if !is_hidden && !is_bare => {
             Json(shared.resource()).into_response()
         }
-        "/as/.well-known/oauth-authorization-server" | "/.well-known/oauth-authorization-server/as"
+        "/as/.well-known/oauth-authorization-server"
+        | "/.well-known/oauth-authorization-server/as"
             if is_hidden =>
         {
             let mut metadata = shared.metadata();
@@ -301,11 +321,7 @@ async fn answer(
             }
             answer
         }
-        "/company" => Json(json!({
-            "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag",
-            "access_token": "assertion", "token_type": "N_A", "expires_in": 60,
-        }))
-        .into_response(),
+        "/company" => shared.vouch(),
         "/register" => shared.register(&body),
         "/revoke" => StatusCode::OK.into_response(),
         _ => StatusCode::NOT_FOUND.into_response(),
