@@ -16,6 +16,7 @@ use super::{
     slot::Slot,
     span::{self, Span},
     token::{Kind, Token},
+    unit::Dimension,
     value,
     words::{self, Family},
 };
@@ -32,6 +33,10 @@ const BETTER: f32 = 1.25;
 pub(super) const CONFIDENCE: f32 = 0.2;
 /// How sure what nobody said is.
 pub(super) const ASSUMED: f32 = 0.5;
+/// What it is worth that words begin with a tool's verb.
+const ORDERED: f32 = 0.4;
+/// What it is worth that a number measures what a tool takes.
+const MEASURED: f32 = 0.4;
 /// Runs of words that a part left over and that are told.
 const LEFT_OVER: usize = 8;
 
@@ -78,6 +83,8 @@ pub(super) struct Broad<'a> {
     pub(super) profiles: &'a [Profile],
     /// Their words.
     pub(super) vocabulary: &'a Vocabulary,
+    /// What numbers with units measure, and where they stand.
+    pub(super) measures: &'a [(usize, Dimension)],
     /// How near each tool is by its meaning, where somebody knows.
     pub(super) meaning: Option<&'a [f32]>,
 }
@@ -183,12 +190,20 @@ impl Broad<'_> {
         let is_used = |at: usize| {
             part.calls.iter().flat_map(|it| &it.used).any(|it| (it.0..it.1).contains(&at))
         };
+        // `the subject is Hello` says a value, `the back door is open` tells something.
+        let is_told = |at: usize| {
+            let mut behind = (at + 1..tokens.len()).skip_while(|it| {
+                tokens[*it].kind == Kind::Mark || words::is_determiner(&tokens[*it].lower)
+            });
+            matches!(tokens[at].lower.as_str(), "is" | "are" | "was" | "were" | "has" | "had")
+                && !behind.next().is_some_and(is_used)
+        };
         let is_known = |at: usize| {
             let token = &tokens[at];
             token.kind == Kind::Mark
                 || is_used(at)
                 || token.kind == Kind::Word
-                    && (phrase::is_grammar(token)
+                    && (phrase::is_grammar(token) && !(profile.acts() && is_told(at))
                         || frame.is_own(&token.stem)
                         || frame.shown.contains(&token.stem)
                         || profile.owns_verb(&token.stem)
@@ -320,7 +335,20 @@ impl Broad<'_> {
             }
         }
         let whole = count(frame.name.len().max(2));
-        score + 1.5 * count(named) / whole
+        let measured = self.measures.iter().filter(|it| (from..to).contains(&it.0)).filter(|it| {
+            frame.slots.iter().any(|slot| slot.is_numeric() && slot.measures == Some(it.1))
+        });
+        let ordered = if self.orders(tool, from, to) { ORDERED } else { 0.0 };
+        score + 1.5 * count(named) / whole + MEASURED * count(measured.take(2).count()) + ordered
+    }
+
+    /// Returns whether words begin with the very verb of a tool, also where that says little: `set`.
+    fn orders(&self, tool: usize, from: usize, to: usize) -> bool {
+        let head = self.tokens[from..to].iter().find(|it| {
+            it.kind != Kind::Mark && !(it.kind == Kind::Word && words::is_filler(&it.lower))
+        });
+        let verb = self.profiles[tool].verbs.first();
+        head.is_some_and(|it| it.kind == Kind::Word && verb == Some(&it.stem))
     }
 
     /// Fills a tool from a part.

@@ -9,18 +9,19 @@ use shared::{
 };
 
 use super::{
+    amount,
     broad::{self, Broad, Part, Reading},
     choose::{self, Ask, Candidate},
     clause::Clause,
     explain::{self, Problem},
     fill::{self, Assumed, Filled},
     memory::Memory,
-    mood::Moods,
+    mood::{Moods, Taken},
     profile::{Profile, Vocabulary},
     property::Role,
     scan::{self, Scene},
     several,
-    token::Kind,
+    token::{Kind, Token},
     words::{self, Family},
 };
 use crate::{
@@ -68,6 +69,16 @@ fn is_clean(value: &Value) -> bool {
         Value::Object(fields) => fields.values().all(is_clean),
         _ => true,
     }
+}
+
+/// Returns the words that were used, by where they stand in the query.
+fn taken(tokens: &[Token], used: &[(usize, usize)]) -> Vec<Taken> {
+    let one = |(from, to): (usize, usize)| {
+        let bytes = tokens.get(from)?.start..tokens.get(to.checked_sub(1)?)?.end;
+        let is_number = amount::read(tokens, from).is_some_and(|it| !it.0.is_word);
+        Some(Taken { bytes, is_number })
+    };
+    used.iter().copied().filter_map(one).collect()
 }
 
 fn hundredths(number: f32) -> f64 {
@@ -261,7 +272,7 @@ impl<'a> Planning<'a> {
         if !filled.problems.is_empty() {
             self.nearest.push(tool);
         }
-        let refused = clause.bytes().and_then(|it| self.moods.against(profile, &it));
+        let refused = clause.bytes().and_then(|it| self.moods.against(profile, &it, &filled.taken));
         let problems = refused.into_iter().chain(filled.problems.iter().cloned());
         self.problems.extend(problems.map(|it| (text.clone(), it)));
         self.note_step(&id, &filled);
@@ -343,6 +354,7 @@ impl<'a> Planning<'a> {
                 let items: Vec<&str> = text
                     .split([',', '&'])
                     .flat_map(|it| it.split(" and "))
+                    .flat_map(|it| it.split(" or "))
                     .map(str::trim)
                     .collect();
                 let is_name = |it: &&str| it.starts_with(char::is_uppercase);
@@ -439,7 +451,8 @@ impl<'a> Planning<'a> {
             }
             self.confidence = self.confidence.min(reading.confidence);
             let ignored = std::mem::take(&mut left_over);
-            let filled = Filled { ignored, ..self.filled(part.tool, reading) };
+            let taken = taken(&clause.tokens, &reading.used);
+            let filled = Filled { ignored, taken, ..self.filled(part.tool, reading) };
             self.step(&clause, part.tool, filled, &waits);
         }
     }
@@ -566,6 +579,7 @@ impl<'a> Planning<'a> {
             assumed,
             ignored: Vec::new(),
             sure: reading.sure,
+            taken: Vec::new(),
         }
     }
 
