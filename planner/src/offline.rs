@@ -30,6 +30,7 @@ mod phrase;
 mod planning;
 mod profile;
 mod property;
+mod records;
 mod reference;
 mod repeat;
 mod scan;

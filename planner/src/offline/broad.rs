@@ -353,13 +353,19 @@ impl Broad<'_> {
 
     /// Fills a tool from a part.
     pub(super) fn part(&self, tool: usize, from: usize, to: usize) -> Part {
+        let whole = self.fill(tool, from, to);
+        let calls = self.records(tool, from, to, &whole).unwrap_or(whole);
+        Part { tool, from, to, calls, scores: Vec::new() }
+    }
+
+    /// Fills a tool from words, read at once.
+    pub(super) fn fill(&self, tool: usize, from: usize, to: usize) -> Vec<Reading> {
         let frame = self.profiles[tool].frame();
         let tokens = &self.tokens[from..to];
         let spans: Vec<Span> = span::spans(self.query, tokens, frame);
         let text = Text { tokens, spans: &spans, frame };
         let given = text.assign();
-        let calls = repeat::repeated(&text, &given).iter().map(|it| reading(&text, it)).collect();
-        Part { tool, from, to, calls, scores: Vec::new() }
+        repeat::repeated(&text, &given).iter().map(|it| reading(&text, it)).collect()
     }
 
     /// Returns how much of what the query says a plan has used or knows: one is all of it.
@@ -441,6 +447,22 @@ fn put(parameters: &mut Map<String, Value>, path: &[String], value: Value) {
         inside = fields;
     }
     inside.insert(last.clone(), value);
+}
+
+/// Fills what is missing with what was said for the call before.
+pub(super) fn inherit(reading: &mut Reading, before: &Reading, slots: &[Slot]) {
+    reading.missing.retain(|at| {
+        let slot = &slots[*at];
+        let pointer = format!("/{}", slot.path.join("/"));
+        let known = Value::Object(before.parameters.clone()).pointer(&pointer).cloned();
+        let Some(value) = known else { return true };
+        put(&mut reading.parameters, &slot.path, value);
+        let name = slot.path.join(".");
+        let sure = before.sure.iter().find(|it| it.0 == name).map_or(ASSUMED, |it| it.1);
+        reading.confidence = reading.confidence.min(sure);
+        reading.sure.push((name, sure));
+        false
+    });
 }
 
 /// Fills what is missing with what an earlier step gives, where the words point back.

@@ -114,11 +114,12 @@ fn ends_range(text: &Text<'_>, a: &Span, b: &Span) -> bool {
     let before = a.from.checked_sub(1).map(|it| &text.tokens[it]);
     let between = text.tokens.get(a.to..b.from).unwrap_or_default();
     let is_one = |word: &str| matches!(between, [one] if one.is(word));
+    let is_range = a.is_like(b) && is_one("to") && matches!(a.said, Said::Number(_));
     is_measure(a)
         && is_measure(b)
-        && before.is_some_and(|it| {
+        && (is_range || before.is_some_and(|it| {
             it.is("between") && is_one("and") || it.is("from") && (is_one("to") || is_one("until"))
-        })
+        }))
 }
 
 /// Returns the slot that comes next where spans are said in turns: `3 and 4, 5 and 12`.
@@ -183,8 +184,10 @@ fn likeness(text: &Text<'_>, known: &[usize], first: usize, span: usize) -> Opti
     }
     let is_phrase = matches!(it.said, Said::Phrase { .. });
     let same = known.iter().any(|at| {
-        let (a, b) = (sign(text.tokens, &text.spans[*at]), sign(text.tokens, it));
-        a.is_some() && a == b
+        let other = &text.spans[*at];
+        let (a, b) = (sign(text.tokens, other), sign(text.tokens, it));
+        let between = text.tokens.get(other.to.min(it.to)..other.from.max(it.from));
+        a.is_some() && a == b && !between.unwrap_or_default().iter().any(subordinates)
     });
     // `the bedroom to 20 and the kitchen to 18`: what stands behind both is the same.
     let is_parallel = known.iter().any(|at| {
@@ -236,6 +239,14 @@ fn is_joined(text: &Text<'_>, a: &Span, b: &Span) -> bool {
     };
     let is_joint = |it: &Token| it.is_separator() || is_or(it) || it.is("well");
     between.iter().all(is_idle) && between.iter().any(is_joint)
+}
+
+/// Returns whether what follows a word is about what stands before it.
+fn subordinates(token: &Token) -> bool {
+    const WORDS: &[&str] = &[
+        "if", "when", "given", "including", "such",
+    ];
+    token.kind == Kind::Word && WORDS.contains(&token.lower.as_str())
 }
 
 /// Returns the word that stands before a span, past articles.
