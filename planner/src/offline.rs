@@ -9,8 +9,8 @@
 //! Where that gives no plan, by evidence ([`broad`]): every tool is read as slots ([`slot`],
 //! [`describe`]), every text as spans that may be values ([`span`], [`amount`], [`when`], [`mod@unit`]);
 //! how well each span fits each slot is a number ([`fit`]), the best together are taken
-//! ([`assign`]), and what is said several times makes several calls ([`repeat`]). What that is not
-//! sure enough of is refused.
+//! ([`assign`]), and what is said several times makes several calls ([`repeat`], [`records`]). What
+//! that is not sure enough of is refused.
 
 mod amount;
 mod assign;

@@ -96,7 +96,7 @@ impl Problem {
                         "`{said}` denies something, and `{tool}` acts: say only what is to be done, and put what is \
                          only text between quotation marks"
                     ),
-                    Mood::Conditional => format!(
+                    Mood::Conditional | Mood::Given => format!(
                         "`{said}` is a condition, which plans without a model cannot check before `{tool}`: leave it \
                          out, put it between quotation marks if it is text, or write the plan as JSON with `when`"
                     ),

@@ -4,10 +4,13 @@
 //! It is read off the words alone, once, before any tool is known: each [`Finding`] holds for the
 //! sentence in which it stands. Quotations say nothing here, and neither does what `saying …` begins.
 
+mod lists;
+
 use std::ops::Range;
 
 use shared::tool::Effect;
 
+use self::lists::{AUXILIARIES, QUESTIONS, SUBJECTS, is_forbidding, is_modal, is_polite};
 use super::{
     explain::{self, Problem},
     profile::{Profile, Vocabulary},
@@ -31,6 +34,8 @@ pub(super) enum Mood {
     Denied,
     /// What is to be done only if something holds.
     Conditional,
+    /// What is looked at or with only if it holds: `check whether …`, `what is it if …?`.
+    Given,
     /// What is asked.
     Asked,
     /// What is told: what somebody did, or wishes.
@@ -86,7 +91,8 @@ impl Moods {
     /// Reads a query.
     pub(super) fn read(query: &str, tokens: &[Token], vocabulary: &Vocabulary) -> Self {
         let texts = Texts::read(tokens);
-        let reader = Reader { query, tokens, vocabulary, texts: &texts, ends: &ends(tokens, vocabulary) };
+        let reader =
+            Reader { query, tokens, vocabulary, texts: &texts, ends: &ends(tokens, vocabulary) };
         let mut findings = Vec::new();
         for sentence in sentences(tokens) {
             reader.sentence(sentence, &mut findings);
@@ -117,7 +123,7 @@ impl Moods {
                     let is_given = |at: &Taken| at.is_number && share(&at.bytes, &it.clause);
                     acts || !taken.iter().any(is_given)
                 }
-                Mood::Asked | Mood::Told => acts,
+                Mood::Given | Mood::Asked | Mood::Told => acts,
             };
             let is_read = !it.is_in_text
                 || bytes.start >= it.scope.start
@@ -182,9 +188,8 @@ fn sentences(tokens: &[Token]) -> Vec<Range<usize>> {
 /// Returns for each word where what is denied there ends: at a comma or a `but`, or where something
 /// else is ordered.
 fn ends(tokens: &[Token], vocabulary: &Vocabulary) -> Vec<usize> {
-    let is_order = |it: &Token| {
-        it.kind == Kind::Word && vocabulary.is_verb(&it.stem) || it.is("please")
-    };
+    let is_order =
+        |it: &Token| it.kind == Kind::Word && vocabulary.is_verb(&it.stem) || it.is("please");
     let mut ends = vec![tokens.len(); tokens.len()];
     let mut end = tokens.len();
     for (at, token) in tokens.iter().enumerate().rev() {
@@ -232,8 +237,8 @@ impl Reader<'_> {
             let is_in_text = is_inside && !self.forbids(at, from);
             findings.extend(found.map(|it| self.finding(it, at, &sentence, is_in_text)));
         }
-        let is_asked = self.tokens[to - 1].is_mark("?")
-            && (is_text || !self.texts.is_inside(to - 1));
+        let is_asked =
+            self.tokens[to - 1].is_mark("?") && (is_text || !self.texts.is_inside(to - 1));
         if is_asked && !is_order {
             let asked = (Mood::Asked, Excuse::Nothing, None);
             findings.push(self.finding(asked, from, &sentence, is_text));
@@ -241,7 +246,9 @@ impl Reader<'_> {
         // `what is it if …?` asks: nothing waits for the condition.
         let own = &mut findings[before..];
         if own.iter().any(|it| it.mood == Mood::Asked) {
-            own.iter_mut().filter(|it| it.mood == Mood::Conditional).for_each(|it| it.mood = Mood::Asked);
+            own.iter_mut()
+                .filter(|it| it.mood == Mood::Conditional)
+                .for_each(|it| it.mood = Mood::Given);
         }
     }
 
@@ -381,9 +388,8 @@ impl Reader<'_> {
     /// now you should …`.
     fn is_telling(&self, begin: usize, to: usize) -> bool {
         let most = to.min(begin + POLITENESS);
-        let is_left = |at: &usize| {
-            self.tokens[*at].kind != Kind::Word || words::is_filler(self.word(*at))
-        };
+        let is_left =
+            |at: &usize| self.tokens[*at].kind != Kind::Word || words::is_filler(self.word(*at));
         let behind = (begin..most).find(|it| !is_left(it)).unwrap_or(most);
         let tells = |at: usize| self.is_past(at) || matches!(self.word(at), "should" | "must");
         (begin..behind).any(|at| SUBJECTS.contains(&self.word(at)))
@@ -454,8 +460,7 @@ impl Reader<'_> {
                 .collect();
             let is_tail = is_two || matches!(word, "without" | "except" | "excluding") || is_head;
             let cut = (is_tail && !is_no).then(|| at..self.clause_end(at + 1, to));
-            let excuse =
-                if word == "without" { Excuse::Lack(stems) } else { Excuse::Flag(stems) };
+            let excuse = if word == "without" { Excuse::Lack(stems) } else { Excuse::Flag(stems) };
             return Some((Mood::Denied, excuse, cut));
         }
         is_head.then(|| self.ending(begin)).flatten()
@@ -493,7 +498,7 @@ impl Reader<'_> {
         // `check whether …`, `assuming …`: what to look at, or with.
         let is_asked = word == "whether" || word == "if" && self.asks(at);
         if is_asked || word == "assuming" {
-            return Some((Mood::Asked, Excuse::Nothing, None));
+            return Some((Mood::Given, Excuse::Nothing, None));
         }
         let is_if = matches!(
             word,
@@ -555,38 +560,4 @@ impl Reader<'_> {
     fn clause_end(&self, from: usize, to: usize) -> usize {
         self.ends.get(from).copied().unwrap_or(to).min(to)
     }
-}
-
-/// Who may be said to do something.
-const SUBJECTS: &[&str] = &[
-"i", "we", "he", "she", "they", "you", "it", "someone", "somebody", "anyone", "anybody", "everyone", "everybody", "nobody",
-];
-/// Words that questions begin with, and that are no orders.
-const AUXILIARIES: &[&str] = &[
-"did", "does", "is", "are", "was", "were", "has", "had", "should", "shall", "may", "might", "can", "could", "would", "will", "am", "isn't", "aren't", "wasn't", "weren't", "didn't", "doesn't", "hasn't", "haven't",
-];
-/// The same, that no subject needs to follow.
-const QUESTIONS: &[&str] = &[
-"who", "what", "what's", "whats", "which", "where", "why", "how", "whose", "who's", "where's", "how's", "when's",
-];
-
-/// Returns whether a word forbids what follows it.
-fn is_forbidding(word: &str) -> bool {
-    word.ends_with("n't") || matches!(word, "dont" | "doesnt" | "cannot" | "wont" | "never")
-}
-
-/// Returns whether a word is one that `not` may follow to deny a verb.
-fn is_modal(word: &str) -> bool {
-    const MODALS: &[&str] = &[
-"do", "does", "did", "should", "must", "can", "could", "would", "will", "may", "shall",
-];
-    MODALS.contains(&word)
-}
-
-/// Returns whether a word only makes an order polite or numbers it.
-fn is_polite(word: &str) -> bool {
-    const POLITE: &[&str] = &[
-"please", "kindly", "just", "now", "also", "then", "next", "finally", "first", "firstly", "second", "secondly", "third", "lastly", "afterwards", "afterward", "later", "hey", "hello", "hi", "ok", "okay", "so", "and", "but", "or", "thanks", "go", "ahead", "help", "me", "after", "that", "step",
-];
-    !word.is_empty() && POLITE.contains(&word) && !words::is_pronoun(word)
 }

@@ -71,10 +71,9 @@ impl Broad<'_> {
             let is_and = token.is("and")
                 && (before.is_mark(",") || next.is_some_and(|it| it.is("then") || it.is("also")));
             let is_clause = is_and
-                || !before.is("and") && ["then", "while", "whereas", "also"].iter().any(|it| token.is(it));
-            is_end
-                || cut >= Cut::Clause && is_clause
-                || cut == Cut::And && token.is("and")
+                || !before.is("and")
+                    && ["then", "while", "whereas", "also"].iter().any(|it| token.is(it));
+            is_end || cut >= Cut::Clause && is_clause || cut == Cut::And && token.is("and")
         };
         (from + 1..to).filter(begins).collect()
     }
@@ -120,9 +119,8 @@ impl Broad<'_> {
             let own = said(&readings, slots);
             let sure = readings.iter().map(|it| it.confidence).fold(1.0, f32::min);
             let least = all.first().map_or(0.0, |it| it.confidence.max(LONE) * 0.9);
-            let is_alike = own.is_subset(&told[first])
-                && own.len() * 2 > most
-                && (most > 1 || sure >= least);
+            let is_alike =
+                own.is_subset(&told[first]) && own.len() * 2 > most && (most > 1 || sure >= least);
             if nth > 0 && !is_alike {
                 return None;
             }

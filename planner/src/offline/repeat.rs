@@ -117,9 +117,11 @@ fn ends_range(text: &Text<'_>, a: &Span, b: &Span) -> bool {
     let is_range = a.is_like(b) && is_one("to") && matches!(a.said, Said::Number(_));
     is_measure(a)
         && is_measure(b)
-        && (is_range || before.is_some_and(|it| {
-            it.is("between") && is_one("and") || it.is("from") && (is_one("to") || is_one("until"))
-        }))
+        && (is_range
+            || before.is_some_and(|it| {
+                it.is("between") && is_one("and")
+                    || it.is("from") && (is_one("to") || is_one("until"))
+            }))
 }
 
 /// Returns the slot that comes next where spans are said in turns: `3 and 4, 5 and 12`.
@@ -243,9 +245,7 @@ fn is_joined(text: &Text<'_>, a: &Span, b: &Span) -> bool {
 
 /// Returns whether what follows a word is about what stands before it.
 fn subordinates(token: &Token) -> bool {
-    const WORDS: &[&str] = &[
-        "if", "when", "given", "including", "such",
-    ];
+    const WORDS: &[&str] = &["if", "when", "given", "including", "such"];
     token.kind == Kind::Word && WORDS.contains(&token.lower.as_str())
 }
 
@@ -258,13 +258,11 @@ fn sign<'t>(tokens: &'t [Token], span: &Span) -> Option<&'t str> {
 /// Returns whether every one of one list goes with every one of another: `teams A and B in 2018 and
 /// 2020`. As many of both are pairs where something is done: `the hall and the attic to 18 and 20`.
 fn is_product(text: &Text<'_>, labels: &Labels, many: &[usize]) -> bool {
-    let are_pairs = text.frame.acts
-        && many.windows(2).all(|it| labels[&it[0]].len() == labels[&it[1]].len());
+    let are_pairs =
+        text.frame.acts && many.windows(2).all(|it| labels[&it[0]].len() == labels[&it[1]].len());
     let has_said = are_pairs || text.tokens.iter().any(|it| it.lower == "respectively");
     let are_lists = many.iter().all(|slot| {
-        labels[slot]
-            .windows(2)
-            .all(|it| is_joined(text, &text.spans[it[0]], &text.spans[it[1]]))
+        labels[slot].windows(2).all(|it| is_joined(text, &text.spans[it[0]], &text.spans[it[1]]))
     });
     let mut lengths = many.iter().map(|it| labels[it].len());
     let product =
@@ -297,8 +295,7 @@ fn side_by_side(text: &Text<'_>, labels: &Labels, most: usize) -> Vec<BTreeMap<u
     let lead =
         labels.iter().filter(|it| it.1.len() == most).min_by_key(|it| text.spans[it.1[0]].from);
     let Some((_, lead)) = lead else { return Vec::new() };
-    let is_list =
-        lead.windows(2).all(|it| is_joined(text, &text.spans[it[0]], &text.spans[it[1]]));
+    let is_list = lead.windows(2).all(|it| is_joined(text, &text.spans[it[0]], &text.spans[it[1]]));
     let starts: Vec<usize> = lead.iter().map(|it| text.spans[*it].from).collect();
     (0..most)
         .map(|call| {

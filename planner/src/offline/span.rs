@@ -323,9 +323,7 @@ impl Reader<'_> {
         let between = &self.tokens[a.to..b.from];
         // One or the other is no order for both.
         let is_joint = |it: &Token| it.is_separator() || it.is("or") && !self.frame.acts;
-        let is_idle = |it: &Token| {
-            is_joint(it) || it.is("the") || it.is("a") || it.is("an")
-        };
+        let is_idle = |it: &Token| is_joint(it) || it.is("the") || it.is("a") || it.is("an");
         between.iter().all(is_idle) && between.iter().any(is_joint)
     }
 }

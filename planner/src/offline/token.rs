@@ -203,8 +203,12 @@ fn is_decimal_comma(before: &str, behind: &str) -> bool {
         groups.next().is_some_and(|it| (1..=3).contains(&it.len()) || !digits.contains('.'));
     let are_groups = groups.all(|it| it.len() == 3);
     // No unit is longer, and one word may be all that is left of the query.
-    let word: String =
-        rest.trim_start_matches(' ').chars().take_while(|it| !it.is_whitespace()).take(UNIT).collect();
+    let word: String = rest
+        .trim_start_matches(' ')
+        .chars()
+        .take_while(|it| !it.is_whitespace())
+        .take(UNIT)
+        .collect();
     let has_unit = word != "in" && word != "a" && super::unit::find(&word).is_some();
     is_number && is_first && are_groups && (digits.contains('.') || has_unit)
 }

@@ -355,7 +355,8 @@ fn what_looks_by_its_name_may_be_told_what_with() {
         let fields = json!({ "weight!": number("Weight in kilograms"), "height!": number("Height in meters") });
         catalog(vec![tool("body_mass", about, fields)])
     };
-    let (looks, acts) = (bmi("Estimate the body mass index"), bmi("Estimate and save the body mass index"));
+    let (looks, acts) =
+        (bmi("Estimate the body mass index"), bmi("Estimate and save the body mass index"));
     let told = [
         "I weigh 70 kg and my height is 1.8 m. Estimate my body mass index",
         "Estimate the body mass index if the weight is 70 kg and the height is 1.8 m",
