@@ -198,7 +198,7 @@ toolkit: [[*a, { name: think, score: 0.4 }, { name: nobody }]]
     assert_eq!(recommend(&["--hops", "3", "--threshold", "0.4"]).await, Some(2));
     home.file("more.yml", "actions: [&c { name: rest }]\ntoolkit: [[*c]]\n");
     let loaded = home.run(&["toolkit", "load", "more.yml"]).await;
-    assert!(loaded.out.contains("3 actions, 1 tools, 2 edges"), "{loaded:?}");
+    assert!(loaded.out.contains("3 actions, 1 tool, 2 edges"), "{loaded:?}");
     // What was loaded is kept; the file of the configuration may change.
     home.file("kit.yml", "actions: [&a { name: look }]\ntoolkit: [[*a]]\n");
     let part = home.json(&["toolkit", "show", "look", "rest", "think"], 0).await;
