@@ -22,6 +22,8 @@ async fn wrong_usage_is_2_and_says_so_on_standard_error() {
         assert_eq!((ended.status, ended.out.as_str()), (2, ""), "{arguments:?}: {ended:?}");
         assert!(!ended.err.is_empty(), "{arguments:?}");
     }
+    let ended = home.run(&["run"]).await;
+    assert!(ended.err.contains("<QUERY|--plan FILE|--saved NAME>"), "{ended:?}");
     let error = home.json(&["bogus"], 2).await;
     assert_eq!(error["error"]["code"], "INVALID_ARGUMENT");
 }
