@@ -47,6 +47,7 @@ pub(super) struct Globals {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Plan a query, or take a plan, execute it and print the outputs.
+    #[command(override_usage = "faber run [OPTIONS] <QUERY|--plan FILE|--saved NAME>")]
     Run(RunArgs),
     /// Plan a query and execute nothing.
     Plan(PlanArgs),

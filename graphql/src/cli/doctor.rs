@@ -25,7 +25,7 @@ use super::{
     paint::Paint,
     plain,
 };
-use crate::config::{Config, Faults, Origin, variable};
+use crate::config::{Config, Faults, Origin, age, variable};
 
 /// Prints the effective configuration, and where each value came from.
 pub(super) fn config(session: &Session) -> Result<Ending, Failure> {
@@ -134,7 +134,8 @@ async fn server_answers(session: &Session, url: &str) -> Check {
         house.close().await;
         Ok::<_, Failure>(tools.as_array().map_or(0, Vec::len))
     };
-    let found = asked.await.map(|it| format!("{url}, {it} tools")).map_err(|it| it.message);
+    let found = asked.await.map(|it| format!("{url}, {}", plain::count(it, "tool")));
+    let found = found.map_err(|it| it.message);
     Check { name: "server".to_owned(), found, help: "start it with `faber serve`" }
 }
 
@@ -181,7 +182,7 @@ fn limits_hold(limits: &CallLimits, toolbox: &Toolbox) -> Check {
     Check {
         name: "limits on calls".to_owned(),
         found: match lost {
-            None => Ok(format!("{} rules", limits.rules().len())),
+            None => Ok(plain::count(limits.rules().len(), "rule")),
             Some(Limited::Set(name)) => Err(format!("there is no toolset `{name}`")),
             Some(Limited::Tool(name)) => Err(format!("no toolset has a tool `{name}`")),
         },
@@ -207,7 +208,7 @@ fn embedding(choice: &Choice) -> Check {
 
 fn retention(config: &Config) -> Check {
     let found = match config.retention.value {
-        Some(kept) => format!("what is over is kept for {} s", kept.as_secs()),
+        Some(kept) => format!("what is over is kept for {}", age::text(kept)),
         None => "what is over is kept for ever; `retention: 30d` in the configuration removes it"
             .to_owned(),
     };
@@ -217,12 +218,12 @@ fn retention(config: &Config) -> Check {
 fn of_set(set: &ToolSet) -> Check {
     let found = match &set.status {
         SetStatus::Ready if !set.left_out.is_empty() => {
-            let (n, why) = (set.tools.len(), set.left_out.join("; "));
-            Err(format!("{n} tools, and these are left out: {why}"))
+            let (tools, why) = (plain::count(set.tools.len(), "tool"), set.left_out.join("; "));
+            Err(format!("{tools}, and these are left out: {why}"))
         }
         SetStatus::Ready => {
             let active = if set.is_active { "" } else { ", switched off" };
-            Ok(format!("{} tools{active}", set.tools.len()))
+            Ok(plain::count(set.tools.len(), "tool") + active)
         }
         SetStatus::Connecting => Err("does not answer in time".to_owned()),
         // Nobody uses it: whoever switches it on asks again.

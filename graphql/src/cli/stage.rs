@@ -240,7 +240,7 @@ impl Stage {
         let more = if n > names.len() { ", …" } else { "" };
         let names = paint.dim(format!("{}{more}", names.join(", ")));
         let count = if over == n || (over == 0 && told == 0) {
-            format!("{n} steps")
+            plain::count(n, "step")
         } else {
             format!("{over}/{n} steps")
         };

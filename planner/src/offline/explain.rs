@@ -63,9 +63,9 @@ impl Problem {
     pub(super) fn explain(&self, clause: &str) -> String {
         let clause = shown(clause);
         match self {
-            Self::NotUnderstood => format!(
-                "no tool fits `{clause}`: begin the clause with what to do and what with, as in the nearest tools' names"
-            ),
+            Self::NotUnderstood => {
+                format!("no tool fits `{clause}`: begin the clause with what to do and what with")
+            }
             Self::Ambiguous { tools } => {
                 format!("`{clause}` may mean {}: use the words of the tool's name", any_of(tools))
             }

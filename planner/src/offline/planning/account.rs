@@ -124,9 +124,23 @@ fn no_plan(
     profiles: &[Profile],
     notes: Vec<Note>,
 ) -> PlanningError {
+    let mut names: Vec<String> = Vec::new();
+    for at in nearest {
+        let name = &profiles[*at].name;
+        if !names.contains(name) && names.len() < NEAREST {
+            names.push(name.clone());
+        }
+    }
     let mut told: Vec<String> = Vec::new();
     for (clause, problem) in problems {
-        let sentence = problem.explain(clause);
+        let mut sentence = problem.explain(clause);
+        if *problem == Problem::NotUnderstood {
+            sentence.push_str(if names.is_empty() {
+                " (`faber tools list` shows what there is)"
+            } else {
+                ", as in the nearest tools' names"
+            });
+        }
         if !told.contains(&sentence) {
             told.push(sentence);
         }
@@ -135,13 +149,6 @@ fn no_plan(
     told.truncate(PROBLEMS);
     if more > 0 {
         told.push(format!("and {more} more"));
-    }
-    let mut names: Vec<String> = Vec::new();
-    for at in nearest {
-        let name = &profiles[*at].name;
-        if !names.contains(name) && names.len() < NEAREST {
-            names.push(name.clone());
-        }
     }
     let mut message = told.join("; ");
     if problems.iter().any(|it| it.1 == Problem::NotUnderstood) && !names.is_empty() {
