@@ -210,11 +210,7 @@ pub(super) fn detached(session: &Session, client: &Client, id: &Value) -> Result
              `faber watch {name}` watches it, `faber cancel {name}` stops it"
         )
     };
-    if session.screen.json {
-        return Err(Failure::new("DETACHED", message).with("executionId", id.clone()));
-    }
-    session.screen.say(&message);
-    Ok(Ending::Detached)
+    session.detached(&message).map_err(|it| it.with("executionId", id.clone()))
 }
 
 /// Prints an execution as one document.

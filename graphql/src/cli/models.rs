@@ -13,8 +13,7 @@ pub(super) async fn models(session: &Session, what: Models) -> Result<Ending, Fa
         Models::Pull { name } => tokio::select! {
             pulled = fetch(session, &name) => pulled,
             () = signals::interrupted() => {
-                session.screen.say("what was fetched is kept: the same command goes on with it");
-                Ok(Ending::Detached)
+                session.detached("what was fetched is kept: the same command goes on with it")
             }
         },
     }
