@@ -95,7 +95,7 @@ test('a plan within a plan is opened before it begins, goes on there, and somebo
   assert.deepEqual(await violations(page), []);
   await server.signal(executionId, 'go');
   await page.locator('.inspector').getByRole('button', { name: 'Approve' }).click();
-  await page.getByRole('dialog').getByRole('button', { name: 'Approve' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Let it go on' }).click();
   await page.locator('.inspector .pill', { hasText: 'Succeeded' }).waitFor();
   await page.locator('.head .pill', { hasText: 'Completed' }).waitFor();
   // Back at the first event nothing of it had begun.

@@ -55,14 +55,8 @@ test('pictures', async () => {
     await page.screenshot({ path: join(images, `${name}.png`) });
     await close(page);
   };
-  const drawn = (page) => page.locator('canvas[data-nodes]').waitFor();
-  await shoot('execution', `/executions/${executionId}?step=review`, (page) => page.locator('.inspector .primary').waitFor());
-  await shoot('inside', `/executions/${executionId}?open=research,chapters`, async (page) => {
-    await page.locator('canvas[data-open="2"]').waitFor();
-    await page.getByRole('button', { name: 'Show all' }).click();
-  });
-  await shoot('inside-dark', `/executions/${executionId}?open=research,chapters&step=chapters/draft`, (page) => page.locator('canvas[data-open="2"]').waitFor(), { colorScheme: 'dark' });
-  await shoot('phone', `/executions/${executionId}?open=chapters`, drawn, { viewport: { width: 390, height: 760 } });
   await shoot('timeline', `/executions/${executionId}?view=timeline`, (page) => page.locator('.virtual [role=listitem]').first().waitFor());
+  await shoot('execution', `/executions/${executionId}?step=review`, (page) => page.locator('.inspector .primary').waitFor());
+  await shoot('inside', `/executions/${executionId}?open=research,chapters&step=chapters/draft`, (page) => page.locator('canvas[data-open="2"]').waitFor(), { colorScheme: 'dark' });
   await shoot('requests', '/', (page) => page.locator('.list-row').nth(3).waitFor());
 });

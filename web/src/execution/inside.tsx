@@ -14,7 +14,7 @@ import type { StepView } from "./fold";
 import { Parameters, Rules, ToolName, Whole } from "./inspector";
 import type { Item } from "./items";
 import { Logs } from "./logs";
-import { Panel, Section, type Opening } from "./panel";
+import { Panel, Section, type Around, type Opening } from "./panel";
 import type { Step, Story } from "./story";
 
 interface ItemProps {
@@ -25,13 +25,13 @@ interface ItemProps {
   item: Item | undefined;
   isPast: boolean;
   opening: Opening | null;
+  around: Around | null;
   onAsk: (asking: Asking) => void;
-  onSelect: (id: string) => void;
   onClose: () => void;
 }
 
 /** An item of a loop. */
-export function ItemPanel({ story, step, index, view, item, isPast, opening, onAsk, onSelect, onClose }: ItemProps) {
+export function ItemPanel({ story, step, index, view, item, isPast, opening, around, onAsk, onClose }: ItemProps) {
   const state = item?.state ?? "PENDING";
   const asked = useAsk(ItemDetail, state === "PENDING" ? null : { id: story.about.executionId, stepId: step.stepId, after: index === 0 ? null : index - 1 });
   const shown = useRef(state);
@@ -48,6 +48,7 @@ export function ItemPanel({ story, step, index, view, item, isPast, opening, onA
     <Panel
       name={name}
       opening={opening}
+      around={around}
       onClose={onClose}
       facts={
         <>
@@ -55,9 +56,6 @@ export function ItemPanel({ story, step, index, view, item, isPast, opening, onA
           <ToolName step={step} />
           {item?.from != null && item.to !== null && <span>{span(item.to - item.from)}</span>}
           {detail && detail.attempts > 1 && <span>{detail.attempts} attempts</span>}
-          <button type="button" class="link" onClick={() => onSelect(step.stepId)}>
-            the whole loop
-          </button>
         </>
       }
       actions={
@@ -110,16 +108,18 @@ export function ItemPanel({ story, step, index, view, item, isPast, opening, onA
 interface PlannedProps {
   step: Step;
   opening: Opening | null;
+  around: Around | null;
   onSelect: (id: string) => void;
   onClose: () => void;
 }
 
 /** A step of a plan that nobody executes yet. */
-export function PlannedPanel({ step, opening, onSelect, onClose }: PlannedProps) {
+export function PlannedPanel({ step, opening, around, onSelect, onClose }: PlannedProps) {
   return (
     <Panel
       name={step.stepId}
       opening={opening}
+      around={around}
       onClose={onClose}
       facts={
         <>

@@ -18,7 +18,7 @@ import type { StepView } from "./fold";
 import { ItemList } from "./item-list";
 import { itemsIn } from "./items";
 import { Logs } from "./logs";
-import { Panel, Section, type Opening } from "./panel";
+import { Panel, Section, type Around, type Opening } from "./panel";
 import type { Step, Story } from "./story";
 
 export type Detail = NonNullable<NonNullable<StepDetailResult["execution"]>["step"]>;
@@ -35,12 +35,13 @@ interface Props {
   isPast: boolean;
   now: number;
   opening: Opening | null;
+  around: Around | null;
   onAsk: (asking: Asking) => void;
   onSelect: (id: string) => void;
   onClose: () => void;
 }
 
-export function Inspector({ story, step, view, isPast, now, opening, onAsk, onSelect, onClose }: Props) {
+export function Inspector({ story, step, view, isPast, now, opening, around, onAsk, onSelect, onClose }: Props) {
   const id = story.about.executionId;
   // The whole values come from the server, and only the events' short ones from the log.
   const wantsDetail = !isPast && view.state !== "PENDING";
@@ -70,6 +71,7 @@ export function Inspector({ story, step, view, isPast, now, opening, onAsk, onSe
     <Panel
       name={step.stepId}
       opening={opening}
+      around={around}
       onClose={onClose}
       facts={
         <>

@@ -10,8 +10,15 @@ export interface Opening {
   onToggle: () => void;
 }
 
+/** What something in an opened step is in, and the way there. */
+export interface Around {
+  name: string;
+  onGo: () => void;
+}
+
 interface Props {
   name: string;
+  around: Around | null;
   facts: ComponentChildren;
   opening: Opening | null;
   actions?: ComponentChildren;
@@ -19,7 +26,7 @@ interface Props {
   children: ComponentChildren;
 }
 
-export function Panel({ name, facts, opening, actions, onClose, children }: Props) {
+export function Panel({ name, around, facts, opening, actions, onClose, children }: Props) {
   return (
     <aside
       class="inspector"
@@ -37,7 +44,14 @@ export function Panel({ name, facts, opening, actions, onClose, children }: Prop
             <Icon name="close" />
           </button>
         </div>
-        <p class="facts">{facts}</p>
+        <p class="facts">
+          {facts}
+          {around && (
+            <button type="button" class="link" onClick={around.onGo}>
+              in {around.name}
+            </button>
+          )}
+        </p>
         {(opening || actions) && (
           <div class="buttons">
             {opening && (

@@ -216,11 +216,15 @@ interface BesideProps {
 function Beside({ groups, spot, past, now, opening, onAsk, onSelect }: BesideProps) {
   const { scope, step, index } = spot;
   const view = groups.viewOf(spot, past);
-  const common = { step, opening, onSelect: (id: string) => onSelect(scope.prefix + id), onClose: () => onSelect(null) };
+  // An item is in its loop, and a step in the step or the item whose plan it is of.
+  const parent = index === null ? scope.prefix.slice(0, -1) : scope.prefix + step.stepId;
+  const around = parent === "" ? null : { name: parent, onGo: () => onSelect(parent) };
+  const common = { step, opening, around, onClose: () => onSelect(null) };
+  const go = (id: string) => onSelect(scope.prefix + id);
   const isPast = past !== null;
-  if (!scope.story || !view) return <PlannedPanel {...common} />;
+  if (!scope.story || !view) return <PlannedPanel {...common} onSelect={go} />;
   if (index !== null) return <ItemPanel {...common} story={scope.story} index={index} view={view} item={groups.itemOf(spot, past)} isPast={isPast} onAsk={onAsk} />;
-  return <Inspector {...common} story={scope.story} view={view} isPast={isPast} now={now} onAsk={onAsk} />;
+  return <Inspector {...common} onSelect={go} story={scope.story} view={view} isPast={isPast} now={now} onAsk={onAsk} />;
 }
 
 interface HeadProps {
