@@ -1,6 +1,6 @@
 //! Where the nodes of a graph are drawn, for clients that draw it themselves.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use async_graphql::{Enum, InputObject, SimpleObject};
 use planner::layout::{self, Point, Size, Style};
@@ -113,7 +113,7 @@ fn sizes(graph: &Graph, wish: &Wish) -> ApiResult<Vec<Size>> {
     if wish.sizes.is_empty() {
         return Ok(sizes);
     }
-    let places: HashMap<&str, usize> =
+    let places: BTreeMap<&str, usize> =
         graph.names.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
     for NodeSizeInput { name, width, height } in &wish.sizes {
         if !OWN_SIDE.contains(width) || !OWN_SIDE.contains(height) {

@@ -302,7 +302,9 @@ fn keep_first(value: &mut Value, most: usize) {
     match value {
         Value::Array(all) => {
             all.truncate(most);
-            all.iter_mut().for_each(|it| keep_first(it, most));
+            for it in all {
+                keep_first(it, most);
+            }
         }
         Value::Object(fields) => {
             for (key, it) in fields {
