@@ -117,17 +117,6 @@ struct Session {
     screen: Screen,
 }
 
-impl Session {
-    /// Says what goes on without whoever leaves.
-    fn detached(&self, message: &str) -> Result<Ending, Failure> {
-        if self.screen.json {
-            return Err(Failure::new("DETACHED", message));
-        }
-        self.screen.say(message);
-        Ok(Ending::Detached)
-    }
-}
-
 /// Runs the command line of this process.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();

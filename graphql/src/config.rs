@@ -142,20 +142,11 @@ pub struct Faults {
     pub wrong: Vec<String>,
     /// Whether the rest of it could be read.
     pub is_read: bool,
-    /// The settings that could not.
-    pub lost: Vec<String>,
-}
-
-impl Faults {
-    /// Returns whether it is known what is said of a setting, that being nothing perhaps.
-    pub fn knows(&self, setting: &str) -> bool {
-        self.is_read && !self.lost.iter().any(|it| it == setting)
-    }
 }
 
 impl Default for Faults {
     fn default() -> Self {
-        Self { wrong: Vec::new(), is_read: true, lost: Vec::new() }
+        Self { wrong: Vec::new(), is_read: true }
     }
 }
 
@@ -183,7 +174,7 @@ impl Config {
         let Some(named) = &path else {
             return Ok((Self::load(flags, environment)?, Faults::default()));
         };
-        let file::Partly { file, mut wrong, lost } = file::read_what_works(named);
+        let file::Partly { file, mut wrong } = file::read_what_works(named);
         let mut is_read = file.is_some();
         let config = match Self::of(path.clone(), file.unwrap_or_default(), flags, environment) {
             Ok(config) => config,
@@ -193,7 +184,7 @@ impl Config {
                 Self::of(path, file::File::default(), flags, environment)?
             }
         };
-        Ok((config, Faults { wrong, is_read, lost }))
+        Ok((config, Faults { wrong, is_read }))
     }
 
     fn of(

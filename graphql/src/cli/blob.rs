@@ -33,7 +33,7 @@ pub(super) async fn blob(
     if found.is_null() {
         return Err(Failure::not_found("blob", id));
     }
-    if session.screen.json && file.is_none() {
+    if session.screen.json {
         session.screen.print_json(&found)?;
         return Ok(Ending::Done);
     }
@@ -47,13 +47,6 @@ pub(super) async fn blob(
             written.map_err(|err| {
                 Failure::usage(format!("`{}` cannot be written: {err}", file.display()))
             })?;
-            if session.screen.json {
-                // What is in the file is not said again.
-                let mut about = found;
-                about["data"] = Value::Null;
-                about["output"] = json!(file);
-                session.screen.print_json(&about)?;
-            }
         }
         None if session.screen.is_terminal => {
             session.screen.document(&String::from_utf8_lossy(&bytes))?;

@@ -81,28 +81,25 @@ struct Check {
 /// Says what is missing or unreachable, and how to mend it. Where something is wrong with the
 /// configuration, the rest is looked at as far as it is known.
 pub(super) async fn doctor(session: &Session, faults: Faults) -> Result<Ending, Failure> {
-    // Of what is written wrongly nobody knows what it was to be: that is no reason to call the usual well.
-    let [knows_store, knows_sets, knows_access] =
-        ["store", "toolsets", "access"].map(|it| faults.knows(it));
-    let mut checks = configuration(session, faults.wrong);
+    let Faults { wrong, is_read } = faults;
+    let mut checks = configuration(session, wrong);
     if let Some(server) = &session.config.server {
         checks.push(server_answers(session, &server.value).await);
     } else {
         let sets = &session.config.toolsets.value;
         checks.push(safety::confinement(sets, executor::confine::support()));
-        if knows_access {
-            checks.push(safety::access(
-                &session.config.access.value,
-                session.config.listen.value,
-                variable,
-            ));
-        }
+        checks.push(safety::access(
+            &session.config.access.value,
+            session.config.listen.value,
+            variable,
+        ));
         checks.extend(safety::secrets(&session.config.toolsets.value, variable));
         checks.extend(models::planner(&session.config).await);
-        let mut works = false;
-        if knows_store || session.config.store.origin != Origin::Default {
+        let mut works = is_read;
+        // Of a file that cannot be read nobody knows which store it names.
+        if is_read || session.config.store.origin != Origin::Default {
             let store = store_works(session).await;
-            works = knows_sets && store.found.is_ok();
+            works &= store.found.is_ok();
             checks.push(store);
         }
         if works {
@@ -294,7 +291,7 @@ pub(super) async fn bench(session: &Session, args: &BenchArgs) -> Result<Ending,
         () = super::signals::interrupted() => None,
     };
     drop(own);
-    let Some(measured) = measured else { return session.detached("nothing was measured") };
+    let Some(measured) = measured else { return Ok(Ending::Detached) };
     session.screen.print_json(&measured?)?;
     Ok(Ending::Done)
 }

@@ -210,7 +210,11 @@ pub(super) fn detached(session: &Session, client: &Client, id: &Value) -> Result
              `faber watch {name}` watches it, `faber cancel {name}` stops it"
         )
     };
-    session.detached(&message).map_err(|it| it.with("executionId", id.clone()))
+    if session.screen.json {
+        return Err(Failure::new("DETACHED", message).with("executionId", id.clone()));
+    }
+    session.screen.say(&message);
+    Ok(Ending::Detached)
 }
 
 /// Prints an execution as one document.

@@ -10,10 +10,7 @@ use serde_json::Value;
 use shared::clock::Timestamp;
 
 pub(super) use self::news::{Far, How, News, Next};
-use super::{
-    account::{milliseconds, quoted},
-    plain,
-};
+use super::{account::quoted, plain};
 
 /// The most items of one list that are told of one by one: failures, and what waits.
 const TOLD: usize = 5;
@@ -260,7 +257,8 @@ impl Board {
 
     fn took(&self, step: &str, until: Option<Timestamp>) -> Option<f64> {
         let from = (*self.running.get(step)?)?;
-        Some(milliseconds(from, until?).unwrap_or(0.0))
+        let micros = u32::try_from((until? - from).num_microseconds()?.max(0)).ok()?;
+        Some(f64::from(micros) / 1_000.0)
     }
 }
 

@@ -42,10 +42,8 @@ pub(super) async fn login(
     let begun = begun.map_err(|err| failure(&err))?;
     show(session, name, begun.url(), no_browser);
     tokio::select! {
-        logged_in = wait(session, &begun, (callback, name)) => tell(session, name, &logged_in?),
-        () = signals::interrupted() => {
-            session.detached("nobody waits for the answer any more: `faber login` begins anew")
-        }
+        logged_in = wait(&begun, callback, name) => tell(session, name, &logged_in?),
+        () = signals::interrupted() => Ok(Ending::Detached),
     }
 }
 
@@ -134,11 +132,7 @@ fn show(session: &Session, name: &str, url: &str, no_browser: bool) {
 }
 
 /// Waits until somebody has logged in.
-async fn wait(
-    session: &Session,
-    begun: &Login,
-    (mut callback, name): (Callback, &str),
-) -> Result<LoggedIn, Failure> {
+async fn wait(begun: &Login, mut callback: Callback, name: &str) -> Result<LoggedIn, Failure> {
     let ends = Instant::now() + PATIENCE;
     let mut pasted =
         std::io::stdin().is_terminal().then(|| BufReader::new(tokio::io::stdin()).lines());
@@ -152,7 +146,6 @@ async fn wait(
                 return Err(Failure::new("LOGIN_REFUSED", why));
             }
         };
-        let was_pasted = page.is_none();
         let finished = begun.finish(address.trim()).await;
         if let Some(page) = page {
             page.show(match &finished {
@@ -162,9 +155,6 @@ async fn wait(
             });
         }
         match finished {
-            Err(LoginError::Stray) if was_pasted => session
-                .screen
-                .say("that is no answer to the login that is under way: paste the whole address"),
             Err(LoginError::Stray) => {}
             finished => {
                 callback.close().await;

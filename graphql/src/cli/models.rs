@@ -13,7 +13,8 @@ pub(super) async fn models(session: &Session, what: Models) -> Result<Ending, Fa
         Models::Pull { name } => tokio::select! {
             pulled = fetch(session, &name) => pulled,
             () = signals::interrupted() => {
-                session.detached("what was fetched is kept: the same command goes on with it")
+                session.screen.say("what was fetched is kept: the same command goes on with it");
+                Ok(Ending::Detached)
             }
         },
     }

@@ -133,12 +133,7 @@ pub(super) async fn export(session: &Session, args: ExportArgs) -> Result<Ending
     };
     match &args.output {
         None => session.screen.document(written.trim_end())?,
-        Some(file) => {
-            write(file, written.trim_end()).await?;
-            if session.screen.json {
-                session.screen.print_json(&json!({ "output": file }))?;
-            }
-        }
+        Some(file) => write(file, written.trim_end()).await?,
     }
     Ok(Ending::Done)
 }

@@ -196,7 +196,7 @@ async fn call(
     );
     let called = client.field(&query, json!({ "name": name, "parameters": parameters })).await?;
     let is_done = called["status"] == "success";
-    if !is_done && text(&called, "error") == format!("Tool not found: {name}") {
+    if !is_done && text(&called, "error").starts_with("Tool not found: ") {
         return Err(Failure::not_found("tool", name));
     }
     let screen = &session.screen;

@@ -86,8 +86,6 @@ pub(super) struct Partly {
     pub(super) file: Option<File>,
     /// What is wrong with it, one thing for each setting.
     pub(super) wrong: Vec<String>,
-    /// The settings that are left out.
-    pub(super) lost: Vec<String>,
 }
 
 /// Reads a file as [`read`] does, and leaves out the settings that are wrong.
@@ -96,22 +94,19 @@ pub(super) fn read_what_works(path: &Path) -> Partly {
     let read = text(path).and_then(|text| Ok((fields(&text)?, base(path)?)));
     let (fields, base) = match read {
         Ok(read) => read,
-        Err(why) => return Partly { file: None, wrong: vec![named(why)], lost: Vec::new() },
+        Err(why) => return Partly { file: None, wrong: vec![named(why)] },
     };
     let mut works = Map::new();
-    let (mut wrong, mut lost) = (Vec::new(), Vec::new());
+    let mut wrong = Vec::new();
     for (key, value) in fields {
         let alone = Map::from_iter([(key.clone(), value.clone())]);
         match of_fields(alone, &base) {
             Ok(_) => drop(works.insert(key, value)),
-            Err(why) => {
-                wrong.push(named(why));
-                lost.push(key);
-            }
+            Err(why) => wrong.push(named(why)),
         }
     }
     let file = of_fields(works, &base).map_err(|why| wrong.push(named(why))).ok();
-    Partly { file, wrong, lost }
+    Partly { file, wrong }
 }
 
 fn text(path: &Path) -> Result<String, String> {

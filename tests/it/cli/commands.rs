@@ -248,15 +248,6 @@ async fn the_doctor_looks_at_what_it_can_where_the_configuration_is_wrong() {
     assert!(checks.as_array().unwrap().iter().all(|it| it["name"] != "store"), "{checks:#}");
     let checks = home.json(&["doctor", "--store", "memory:"], 3).await;
     assert!(checks.as_array().unwrap().iter().any(|it| it["name"] == "store" && it["ok"] == true));
-
-    // What is written wrongly is not the usual, which would be well.
-    home.file("faber.yaml", "store: { at: home }\ntoolsets: 7\naccess: everybody\n");
-    let checks = home.json(&["doctor"], 3).await;
-    let names: Vec<_> =
-        checks.as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
-    assert_eq!(names.iter().filter(|it| **it == "configuration").count(), 3, "{checks:#}");
-    let guessed = |it: &&&str| matches!(**it, "store" | "access") || it.starts_with("toolset ");
-    assert_eq!(names.iter().find(guessed), None, "{checks:#}");
 }
 
 #[tokio::test]

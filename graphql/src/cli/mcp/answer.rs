@@ -24,10 +24,6 @@ pub(super) const EXECUTION: &str = "executionId requestId planId state total suc
 const OUTPUTS: usize = 256 << 10;
 /// The most bytes of one output where all of them are too much.
 const OUTPUT: usize = 8 << 10;
-/// The most bytes of everything about a request.
-const REQUEST: usize = 4 * OUTPUTS;
-/// The most steps, errors and the like in one answer.
-const ENTRIES: usize = 1_000;
 /// The most characters of a text.
 const TEXT: usize = 64 << 10;
 /// The most characters of outputs within a text.
@@ -118,10 +114,7 @@ pub(super) fn execution(mut found: Value) -> Answer {
     let is_done = matches!(state.as_str(), "COMPLETED" | "FAILED" | "CANCELLED");
     let mut results = found["executionResults"].take();
     let mut outputs = found["outputs"].take();
-    let mut variables = results["variables"].take();
-    let mut is_cut = shorten(&mut outputs) | shorten(&mut variables);
-    is_cut |= shortened(&mut results["errors"]);
-    is_cut |= shortened(&mut found["steps"]) | shortened(&mut found["waitsFor"]);
+    let is_cut = shorten(&mut outputs);
     let mut document = Map::new();
     let mut say = |key: &str, value: Value| {
         if !value.is_null() {
@@ -138,7 +131,7 @@ pub(super) fn execution(mut found: Value) -> Answer {
         say(key, found[key].take());
     }
     say("outputs", outputs);
-    say("variables", variables);
+    say("variables", results["variables"].take());
     for (key, mut all) in [
         ("errors", results["errors"].take()),
         ("steps", found["steps"].take()),
@@ -157,27 +150,18 @@ pub(super) fn execution(mut found: Value) -> Answer {
     Answer { text: told(&document), document }
 }
 
-/// Keeps the first of a list that is longer than anybody reads. Returns whether it was.
-fn shortened(all: &mut Value) -> bool {
-    let Some(all) = all.as_array_mut().filter(|it| it.len() > ENTRIES) else { return false };
-    all.truncate(ENTRIES);
-    true
-}
-
-/// Takes the place of a value that is too large.
-fn cut(value: &mut Value) {
-    let bytes = json::bytes(value);
-    if bytes > OUTPUT {
-        *value = json!({ "$cut": clip(&value.to_string(), OUTPUT / 8), "bytes": bytes });
-    }
-}
-
 /// Takes the place of outputs that are too large together.
 fn shorten(outputs: &mut Value) -> bool {
     if json::bytes(outputs) <= OUTPUTS {
         return false;
     }
-    outputs.as_object_mut().into_iter().flat_map(|it| it.values_mut()).for_each(cut);
+    for output in outputs.as_object_mut().into_iter().flat_map(|it| it.values_mut()) {
+        let bytes = json::bytes(output);
+        if bytes > OUTPUT {
+            let begins = clip(&output.to_string(), OUTPUT / 8);
+            *output = json!({ "$cut": begins, "bytes": bytes });
+        }
+    }
     // Thousands of small ones may be too much as well.
     if json::bytes(outputs) > OUTPUTS {
         *outputs = json!({});
@@ -249,73 +233,25 @@ pub(super) fn request(document: Value) -> Answer {
     Answer { text: inspect::story(&document, plain()), document: bounded(document) }
 }
 
-/// Leaves out what steps were given and returned where a request is too large, and then whatever is
-/// long: the rest has a bound.
+/// Leaves out what steps were given and returned where a request is too large.
 fn bounded(mut request: Value) -> Value {
-    if json::bytes(&request) <= REQUEST {
+    if json::bytes(&request) <= 4 * OUTPUTS {
         return request;
     }
-    // All that is in it stands elsewhere, too.
-    request.as_object_mut().into_iter().for_each(|it| drop(it.remove("timeline")));
-    for execution in request["executions"].as_array_mut().into_iter().flatten() {
+    let executions = request["executions"].as_array_mut();
+    for execution in executions.into_iter().flatten() {
         shorten(&mut execution["outputs"]);
-        for key in ["outputs", "variables"] {
-            if let Some(results) = execution["executionResults"].get_mut(key) {
-                shorten(results);
-            }
-        }
         for step in execution["steps"].as_array_mut().into_iter().flatten() {
-            told_shortly(step);
-            step["items"].as_array_mut().into_iter().flatten().for_each(told_shortly);
-        }
-    }
-    for entry in request["transcript"].as_array_mut().into_iter().flatten() {
-        cut(&mut entry["content"]);
-    }
-    if json::bytes(&request) > REQUEST {
-        shorten_lists(&mut request);
-    }
-    request["cut"] = json!(true);
-    request
-}
-
-/// Cuts what a step or an item was given and returned.
-fn told_shortly(step: &mut Value) {
-    for key in ["resolvedParameters", "output"] {
-        if let Some(value) = step.get_mut(key) {
-            cut(value);
-        }
-    }
-}
-
-/// Halves the lists of a request again and again, until there is room for what is left of them.
-fn shorten_lists(request: &mut Value) {
-    let mut most = ENTRIES;
-    while most > 0 && json::bytes(request) > REQUEST {
-        most /= 2;
-        keep_first(request, most);
-    }
-}
-
-/// Keeps the first of every list, and of the fields that steps give names to.
-fn keep_first(value: &mut Value, most: usize) {
-    match value {
-        Value::Array(all) => {
-            all.truncate(most);
-            for it in all {
-                keep_first(it, most);
-            }
-        }
-        Value::Object(fields) => {
-            for (key, it) in fields {
-                if matches!(key.as_str(), "outputs" | "variables") && json::bytes(it) > OUTPUT {
-                    *it = json!({});
+            for key in ["resolvedParameters", "output"] {
+                let bytes = json::bytes(&step[key]);
+                if bytes > OUTPUT {
+                    let begins = clip(&step[key].to_string(), OUTPUT / 8);
+                    step[key] = json!({ "$cut": begins, "bytes": bytes });
                 }
-                keep_first(it, most);
             }
         }
-        _ => (),
     }
+    request
 }
 
 /// Answers with tools, at most `most` of them.
@@ -371,58 +307,4 @@ pub(super) fn saved(mut found: Value) -> Answer {
         text.push_str("no plan was saved under a name");
     }
     Answer { text, document: json!({ "plans": found }) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn large(bytes: usize) -> Value {
-        json!({ "text": "x".repeat(bytes) })
-    }
-
-    #[test]
-    fn variables_are_no_larger_than_outputs() {
-        let many: Map<String, Value> =
-            (0..5).map(|it| (format!("v{it}"), large(1 << 20))).collect();
-        let steps = vec![json!({ "stepId": "a", "state": "SUCCEEDED" }); 5_000];
-        let found = json!({
-            "executionId": "exec_1_aaaaaaaaa", "state": "COMPLETED", "outputs": {},
-            "executionResults": { "variables": many, "errors": [] }, "steps": steps,
-        });
-        let Answer { document, .. } = execution(found);
-        assert_eq!(document["cut"], true);
-        assert_eq!(document["variables"]["v4"]["bytes"], (1 << 20) + 11);
-        assert_eq!(document["steps"].as_array().unwrap().len(), ENTRIES);
-        assert!(json::bytes(&document) < 2 * OUTPUTS);
-        let small = json!({ "state": "COMPLETED", "outputs": { "a": 1 }, "steps": [] });
-        assert_eq!(execution(small).document.get("cut"), None);
-    }
-
-    #[test]
-    fn everything_about_a_request_has_a_bound() {
-        let step = |n: usize| {
-            let items = vec![json!({ "index": 0, "output": large(50_000) }); 20];
-            json!({ "stepId": format!("s{n}"), "output": large(100_000), "items": items })
-        };
-        let steps: Vec<Value> = (0..30).map(step).collect();
-        let execution = json!({
-            "executionId": "exec_1_aaaaaaaaa", "state": "FAILED", "steps": steps,
-            "outputs": { "a": large(1 << 20) },
-            "executionResults": { "outputs": { "a": large(1 << 20) }, "variables": large(1 << 20) },
-        });
-        let entry = json!({ "kind": "draft", "content": large(200_000) });
-        let document = json!({
-            "requestId": "req_1_aaaaaaaaa",
-            "executions": vec![execution; 50],
-            "timeline": vec![json!({ "detail": large(1_000) }); 10_000],
-            "transcript": vec![entry; 40],
-        });
-        let bounded = bounded(document);
-        assert!(json::bytes(&bounded) <= REQUEST + 64, "{}", json::bytes(&bounded));
-        assert_eq!((bounded["cut"].as_bool(), bounded.get("timeline")), (Some(true), None));
-        assert_eq!(bounded["executions"][0]["steps"][0]["stepId"], "s0", "what is there is told");
-        let small = json!({ "requestId": "req_1_aaaaaaaaa", "timeline": [] });
-        assert_eq!(super::bounded(small.clone()), small);
-    }
 }

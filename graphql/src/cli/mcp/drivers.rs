@@ -1,9 +1,6 @@
 //! Carries on what calls of tools began, also when nobody waits for it any more.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    convert::Infallible,
-};
+use std::{collections::BTreeSet, convert::Infallible};
 
 use shared::id::ExecutionId;
 use tokio::{sync::mpsc, task::JoinSet};
@@ -12,8 +9,6 @@ use super::super::drive::Drive;
 
 /// The most executions that are carried on at once; more wait for their turn.
 const DRIVEN: usize = 1_000;
-/// The most that wait for that.
-const LATER: usize = 100_000;
 /// How many may be handed over at once.
 const WAITING: usize = 64;
 
@@ -45,16 +40,16 @@ impl Driving {
     /// Carries on whatever is handed over. It never ends by itself.
     pub(super) async fn go_on(mut self) -> Infallible {
         let mut tasks = JoinSet::new();
-        // Those that have their turn, and those that wait for it.
-        let (mut driven, mut later) = (BTreeSet::new(), VecDeque::new());
+        let mut driven = BTreeSet::new();
         loop {
             tokio::select! {
-                // It is always heard: who cannot say it could not say either what makes room.
-                Some(id) = self.wanted.recv() => {
-                    if later.len() >= LATER {
-                        tracing::warn!(execution = %id, "too many wait here: `faber worker` takes it");
-                    } else if driven.insert(id) {
-                        later.push_back(id);
+                Some(id) = self.wanted.recv(), if tasks.len() < DRIVEN => {
+                    if driven.insert(id) {
+                        let drive = self.drive.clone();
+                        tasks.spawn(async move {
+                            drive.to_end(id).await;
+                            id
+                        });
                     }
                 }
                 Some(ended) = tasks.join_next() => match ended {
@@ -62,15 +57,6 @@ impl Driving {
                     Err(err) => tracing::error!(%err, "what carries an execution on panicked"),
                 },
                 else => std::future::pending::<()>().await,
-            }
-            while tasks.len() < DRIVEN
-                && let Some(id) = later.pop_front()
-            {
-                let drive = self.drive.clone();
-                tasks.spawn(async move {
-                    drive.to_end(id).await;
-                    id
-                });
             }
         }
     }
