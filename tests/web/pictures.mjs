@@ -38,16 +38,6 @@ withBrowser();
 
 test('pictures', async () => {
   mkdirSync(images, { recursive: true });
-  for (const [query, tools] of [
-    ['Count the readers of last week', [{ name: 'listBlogs', parameters: {} }]],
-    ['Create author Bob with email bob@example.com', [{ name: 'createAuthor', parameters: { name: 'Bob', email: 'bob@example.com' } }]],
-    ['Tell everybody about the new chapter', [{ id: 'tell', name: 'flow.fail', parameters: { message: 'the mail server is away' } }]],
-  ]) {
-    const { executionId } = await server.execute(tools, query);
-    await server.reaches(executionId, query.startsWith('Tell') ? 'FAILED' : 'COMPLETED');
-  }
-  const { executionId } = await server.execute(PLAN, 'Write a blog about the sea in six parts, and let me read it before it is listed');
-  await server.reaches(executionId, 'WAITING');
   const shoot = async (name, path, ready, options = {}) => {
     const page = await open(server, path, { ...OPTIONS, ...options });
     await ready(page);
@@ -55,8 +45,20 @@ test('pictures', async () => {
     await page.screenshot({ path: join(images, `${name}.png`) });
     await close(page);
   };
+  for (const [query, state, tools] of [
+    ['Count the readers of last week', 'COMPLETED', [{ name: 'listBlogs', parameters: {} }]],
+    ['Create author Bob with email bob@example.com', 'COMPLETED', [{ name: 'createAuthor', parameters: { name: 'Bob', email: 'bob@example.com' } }]],
+    ['Tell everybody about the new chapter', 'FAILED', [{ id: 'tell', name: 'flow.fail', parameters: { message: 'the mail server is away' } }]],
+    ['Take the old chapters off the page', 'WAITING', [{ name: 'listBlogs', parameters: {} }, { id: 'sure', name: 'flow.noop', parameters: {}, requiresApproval: true, dependsOn: ['listBlogs'] }]],
+    ['Print a hundred copies as soon as the paper is there', 'WAITING', [{ id: 'paper', name: 'flow.wait', parameters: { name: 'paper' } }]],
+  ]) {
+    const { executionId } = await server.execute(tools, query);
+    await server.reaches(executionId, state);
+  }
+  await shoot('requests', '/', (page) => page.locator('.list-row').nth(3).waitFor());
+  const { executionId } = await server.execute(PLAN, 'Write a blog about the sea in six parts, and let me read it before it is listed');
+  await server.reaches(executionId, 'WAITING');
   await shoot('timeline', `/executions/${executionId}?view=timeline`, (page) => page.locator('.virtual [role=listitem]').first().waitFor());
   await shoot('execution', `/executions/${executionId}?step=review`, (page) => page.locator('.inspector .primary').waitFor());
   await shoot('inside', `/executions/${executionId}?open=research,chapters&step=chapters/draft`, (page) => page.locator('canvas[data-open="2"]').waitFor(), { colorScheme: 'dark' });
-  await shoot('requests', '/', (page) => page.locator('.list-row').nth(3).waitFor());
 });
