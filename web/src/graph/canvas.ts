@@ -28,6 +28,8 @@ const DETAILS = 0.55;
 const START = 0.7;
 /** From here on what has no words has a shape. */
 const SHAPED = 0.12;
+/** The most letters beside each other in an item of a loop, whose number matters more than its time. */
+const CELL_TEXT = 11;
 /** How wide the place is at which a node is opened and closed. */
 const HANDLE = 24;
 const TONES = ["idle", "running", "retrying", "waiting", "good", "bad", "skipped", "stopped", "undone", "action", "tool"];
@@ -456,7 +458,7 @@ export class GraphCanvas {
     const middle = y + height / 2;
     let room = width - 48;
     context.textBaseline = "middle";
-    const hasNote = look.note !== "" && this.view.zoom >= DETAILS;
+    const hasNote = look.note !== "" && this.view.zoom >= DETAILS && !(node.isCell && look.title.length + look.note.length > CELL_TEXT);
     if (hasNote) {
       context.font = `11px ${font}`;
       context.fillStyle = this.colour("--muted");

@@ -54,7 +54,7 @@ const EDGE = 16;
 const LEAST = { width: 236, height: 52 };
 
 /** How large an item of a loop is, and what is between two. */
-const CELL = { width: 104, height: 38 };
+const CELL = { width: 118, height: 38 };
 const WIDE_CELL = 148;
 const GAP = 10;
 /** How much wider than high the items of a loop are together. */
