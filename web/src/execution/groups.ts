@@ -49,6 +49,19 @@ interface Held {
   leave: () => void;
 }
 
+/** How often an execution is looked for that a step is about to begin, and after how many milliseconds each time. */
+const LOOKS = { times: 100, pause: 100 };
+
+/** Opens the execution of a step, whose event comes before it is there. */
+async function begun(id: string, signal: AbortSignal): Promise<Story | null> {
+  for (let n = 0; n < LOOKS.times && !signal.aborted; n += 1) {
+    const story = await Story.within(id, signal);
+    if (story) return story;
+    await new Promise((resolve) => setTimeout(resolve, LOOKS.pause));
+  }
+  return null;
+}
+
 /** Reads what is open from the address. */
 export function read(text: string): string[] {
   return text === "" ? [] : [...new Set(text.split(","))].slice(0, MOST);
@@ -189,7 +202,7 @@ export class Groups {
     const { signal } = held.gone;
     const prefix = `${name}/`;
     try {
-      const story = held.child === null ? null : await Story.within(held.child, signal);
+      const story = held.child === null ? null : await begun(held.child, signal);
       const plan = story ? story.about.plan : (await ask(PlanSteps, { id: planId }, signal)).plan;
       if (signal.aborted || !plan) return;
       // What is drawn stays when the execution of it begins.
