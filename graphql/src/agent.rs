@@ -8,6 +8,7 @@
 
 mod history;
 mod plan;
+mod room;
 #[cfg(test)]
 mod tests;
 mod turn;

@@ -25,7 +25,7 @@ use crate::toolbox::Toolbox;
 
 /// What stands before the names of tools that only such plans have.
 pub const SET: &str = "faber_agent";
-/// Bytes of a result that are kept: models read no more, and each turn repeats them.
+/// The most bytes of a result that are kept: models read no more, and each turn repeats them.
 pub const RESULT_BYTES: usize = 32 << 10;
 
 /// The names, and the most that a second call of what they call may do.
@@ -60,6 +60,8 @@ pub(crate) struct Dispatch {
     /// The most that a second call may do.
     effect: Effect,
     reach: Reach,
+    /// The bytes of the result that are kept.
+    most: usize,
 }
 
 /// What such a step is given.
@@ -70,6 +72,9 @@ struct Given {
     args: Value,
     #[serde(default)]
     reach: Reach,
+    /// The bytes of the result that are kept, a number.
+    #[serde(default)]
+    most: Value,
 }
 
 /// Returns the name of the tool that calls tools of an effect.
@@ -114,8 +119,10 @@ impl Dispatch {
         let effect = effect(tool).filter(|_| toolbox.own(tool).is_some())?;
         let given = Given::deserialize(parameters);
         Some(match given {
-            Ok(Given { tool, args, reach }) => {
-                Ok(Self { tool, args: Arc::new(args), effect, reach })
+            Ok(Given { tool, args, reach, most }) => {
+                let most = most.as_u64().and_then(|it| usize::try_from(it).ok());
+                let most = most.map_or(RESULT_BYTES, |it| it.min(RESULT_BYTES));
+                Ok(Self { tool, args: Arc::new(args), effect, reach, most })
             }
             Err(err) => Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string())),
         })
@@ -140,7 +147,7 @@ impl Dispatch {
     pub(crate) fn report(&self, result: Result<Value, ToolError>) -> Result<Value, ToolError> {
         let tool = self.tool.as_str();
         match result {
-            Ok(result) => match clipped(&result) {
+            Ok(result) => match clipped(&result, self.most) {
                 None => Ok(json!({ "tool": tool, "status": "success", "result": result })),
                 Some(text) => Ok(json!({
                     "tool": tool, "status": "success", "result": text, "cut": true,
@@ -153,7 +160,9 @@ impl Dispatch {
                 } else {
                     "; it may have taken effect, or may yet"
                 };
-                let error = format!("{}{unsure}", err.message);
+                let message = clipped(&Value::from(&*err.message), self.most);
+                let error =
+                    format!("{}{unsure}", message.unwrap_or_else(|| err.message.to_string()));
                 Ok(json!({
                     "tool": tool, "status": "error", "error": error, "code": err.code,
                 }))
@@ -162,16 +171,16 @@ impl Dispatch {
     }
 }
 
-/// Returns the beginning of a result that is too long.
-fn clipped(result: &Value) -> Option<String> {
-    if shared::json::bytes(result) <= RESULT_BYTES {
+/// Returns the beginning of a result that has more bytes than are kept.
+fn clipped(result: &Value, most: usize) -> Option<String> {
+    if shared::json::bytes(result) <= most {
         return None;
     }
     let text = match result {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let end = text.floor_char_boundary(RESULT_BYTES);
+    let end = text.floor_char_boundary(most.min(text.len()));
     Some(format!("{}… (cut: {} of {} bytes)", &text[..end], end, text.len()))
 }
 
@@ -187,6 +196,7 @@ impl Stand {
                 "tool": { "type": "string" },
                 "args": { "type": "object" },
                 "reach": { "type": "object" },
+                "most": {},
             },
             "required": ["tool", "args"],
             "additionalProperties": false,
@@ -296,5 +306,10 @@ mod tests {
         let long = call.report(Ok(json!("ä".repeat(RESULT_BYTES)))).unwrap();
         let text = long["result"].as_str().unwrap();
         assert!(text.len() < RESULT_BYTES + 64 && text.ends_with(" bytes)"), "{}", text.len());
+        let small = dispatch("faber_agent.call", &json!({ "tool": "a.b", "args": {}, "most": 10 }));
+        let told = small.report(Ok(json!("a".repeat(100)))).unwrap();
+        assert_eq!(told["result"], "aaaaaaaaaa… (cut: 10 of 100 bytes)");
+        let told = small.report(Err(ToolError::failed("b".repeat(100)))).unwrap();
+        assert_eq!(told["error"], "bbbbbbbbbb… (cut: 10 of 100 bytes)");
     }
 }

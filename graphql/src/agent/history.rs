@@ -46,6 +46,9 @@ pub(super) struct Wanted {
     /// The tool, as `set.name`.
     pub(super) tool: String,
     pub(super) args: Map<String, Value>,
+    /// The bytes of its result that are kept.
+    #[serde(default)]
+    pub(super) most: usize,
     /// What the provider calls it by, if it was made in its way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,

@@ -51,6 +51,7 @@ fn calls(turn: u32, name: &str, effect: Effect, reach: &Value) -> DraftStep {
         name: Some(dispatch::name(effect).to_string()),
         parameters: Some(json!({
             "tool": "{{item.tool}}", "args": "{{item.args}}", "reach": reach,
+            "most": "{{item.most}}",
         })),
         for_each: Some(format!("{{{{turn_{turn}.{name}}}}}")),
         when: Some(format!("turn_{turn} != null && size(turn_{turn}.{name}) > 0")),

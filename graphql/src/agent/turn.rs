@@ -14,21 +14,29 @@ use planner::{
     nearest::did_you_mean,
     select::{Ask, Criterion, Selector, Tools},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use shared::tool::{Effect, ErrorCode, ToolDefinition, ToolError};
+use shared::{
+    json,
+    tool::{Effect, ErrorCode, ToolDefinition, ToolError},
+};
 
 use super::{
     ANSWER, Mind, STOPPED, TURN,
     history::{Past, Refused, Turn, Wanted},
+    room::{Room, clipped},
 };
 
 /// The most tools that a model is offered.
 const OFFERED: usize = 64;
 /// The most calls of one turn.
 const CALLS: usize = 32;
-/// Bytes of a model's words that are kept.
-const TEXT_BYTES: usize = 64 << 10;
+/// Bytes of an answer.
+const ANSWER_BYTES: usize = 64 << 10;
+/// Of what was tried before, how much is told, and bytes of each.
+const MISSED: (usize, usize) = (8, 256);
+/// Bytes of what a provider calls a call or itself by, and of the name of a tool that is none.
+const NAME_BYTES: usize = 128;
 /// The set whose tools are always offered: by them an agent gets at the others.
 const SWITCHES: &str = executor::registry::TOOL_SET;
 
@@ -113,7 +121,9 @@ impl Tool for Asking {
         let offered = self.offered(&given.query, &catalog).await;
         let left = format!("This is turn {} of {} with tools.", given.turn, given.of);
         let reply = self.mind.ask(&given, &left, &offered, &cx).await?;
-        let turn = turn(reply, &catalog, self.mind.has_native_tools);
+        let used = parameters.get("history").map_or(0, json::bytes);
+        let room = Room::of(used, given.of.saturating_sub(given.turn) as usize);
+        let turn = turn(reply, &catalog, self.mind.has_native_tools, room);
         serde_json::to_value(turn).map_err(|err| ToolError::failed(err.to_string()))
     }
 }
@@ -141,7 +151,7 @@ impl Tool for Answering {
                 let reply = self.mind.ask(&given, left, &tools, &cx).await?;
                 tokens += reply.tokens;
                 let note = if is_stopped { format!("\n\n{STOPPED}") } else { String::new() };
-                (format!("{}{note}", clipped(reply.text)), is_stopped)
+                (format!("{}{note}", clipped(reply.text, ANSWER_BYTES)), is_stopped)
             }
         };
         Ok(json!({
@@ -246,15 +256,17 @@ fn within(toolbox: &Toolbox, reach: &Reach) -> Catalog {
 }
 
 /// Makes a turn of an answer.
-fn turn(reply: Reply, catalog: &Catalog, is_native: bool) -> Turn {
+fn turn(reply: Reply, catalog: &Catalog, is_native: bool, room: Room) -> Turn {
     let Reply { text, calls, stop, tokens, model, missed } = reply;
-    let mut turn = Turn {
-        model,
+    let missed = missed.iter().take(MISSED.0).map(|it| clipped(it.to_string(), MISSED.1));
+    let turn = Turn {
+        model: clipped(model, NAME_BYTES),
         stop: Some(stop),
         tokens,
-        missed: missed.iter().map(ToString::to_string).collect(),
+        missed: missed.collect(),
         ..Turn::default()
     };
+    let mut sorting = Sorting { turn, catalog, n: 0, calls: room.calls(), refused: room.refused() };
     let names = CatalogNames::new(catalog);
     if calls.is_empty() {
         let found = parse_tool_calls(&text, &|it| names.find(it)).unwrap_or_default();
@@ -263,51 +275,98 @@ fn turn(reply: Reply, catalog: &Catalog, is_native: bool) -> Turn {
             !is_native || !matches!(it, CallFormat::FunctionCall | CallFormat::NaturalLanguage)
         };
         for call in found.into_iter().filter(|it| is_meant(it.format)) {
-            turn.want((call.tool.to_string(), Value::Object(call.args)), None, catalog);
+            sorting.want((call.tool.to_string(), Value::Object(call.args)), None);
         }
     }
     for call in calls {
         let written = names.find(&call.tool).map_or(call.tool, |it| it.name.to_string());
-        turn.want((written, call.arguments), Some((call.id, call.signatures)), catalog);
+        sorting.want((written, call.arguments), Some((call.id, call.signatures)));
     }
-    turn.text = clipped(text);
+    let mut turn = sorting.turn;
+    turn.text = clipped(text, room.words());
+    let n = turn.read.len() + turn.repeat.len() + turn.call.len();
+    for it in turn.read.iter_mut().chain(&mut turn.repeat).chain(&mut turn.call) {
+        it.most = room.result(n, &it.tool);
+    }
     turn
 }
 
-impl Turn {
-    fn want(
-        &mut self,
-        (tool, args): (String, Value),
-        native: Option<(String, Vec<String>)>,
-        catalog: &Catalog,
-    ) {
-        self.more = true;
-        let n = self.read.len() + self.repeat.len() + self.call.len() + self.refused.len();
+/// The calls of a turn, put where their effect belongs.
+struct Sorting<'a> {
+    turn: Turn,
+    catalog: &'a Catalog,
+    /// How many there were.
+    n: usize,
+    /// Bytes that are left for calls.
+    calls: usize,
+    /// Bytes that are left for those that are not made.
+    refused: usize,
+}
+
+impl Sorting<'_> {
+    fn want(&mut self, (tool, args): (String, Value), native: Option<(String, Vec<String>)>) {
+        self.turn.more = true;
+        let n = self.n;
+        self.n += 1;
+        if n > CALLS {
+            // The first that was too many said so; a model may want thousands.
+            return;
+        }
         let (id, signatures) = native.map_or((None, Vec::new()), |(id, it)| (Some(id), it));
-        let found = catalog.find(&tool).map(|it| &it.definition);
-        let tool = found.map_or(tool, |it| it.qualified().to_string());
+        let id = id.map(|it| clipped(it, NAME_BYTES));
+        let found = self.catalog.find(&tool).map(|it| &it.definition);
+        let (tool, effect) = match found {
+            Some(found) => (found.qualified().to_string(), Some(found.effect)),
+            None => (clipped(tool, NAME_BYTES), None),
+        };
         let (args, is_object) = match args {
             Value::Object(args) => (args, true),
             _ => (Map::new(), false),
         };
-        let wanted = Wanted { n, tool, args, id, signatures };
-        let error = match found {
-            None => unknown(&wanted.tool, catalog),
+        let wanted = Wanted { n, tool, args, most: 0, id, signatures };
+        let error = match effect {
+            None => unknown(&wanted.tool, self.catalog),
             Some(_) if !is_object => "the arguments must be an object".to_owned(),
             Some(_) if n >= CALLS => {
                 format!("these are too many calls at once: {CALLS} is the most")
             }
-            Some(definition) => {
-                match definition.effect {
-                    Effect::Read => self.read.push(wanted),
-                    Effect::Idempotent => self.repeat.push(wanted),
-                    Effect::Once => self.call.push(wanted),
+            Some(effect) => match self.calls.checked_sub(bytes(&wanted)) {
+                Some(left) => {
+                    self.calls = left;
+                    match effect {
+                        Effect::Read => self.turn.read.push(wanted),
+                        Effect::Idempotent => self.turn.repeat.push(wanted),
+                        Effect::Once => self.turn.call.push(wanted),
+                    }
+                    return;
                 }
-                return;
-            }
+                None => format!(
+                    "the arguments are too large: {} bytes are left for those of this turn",
+                    self.calls
+                ),
+            },
         };
-        self.refused.push(Refused { wanted, error });
+        self.refuse(Refused { wanted, error });
     }
+
+    /// Keeps a call that is not made: without what it was given where that is too large, and not at
+    /// all where there is no room for so many.
+    fn refuse(&mut self, mut refused: Refused) {
+        if bytes(&refused) > self.refused {
+            refused.wanted.args = Map::new();
+            refused.wanted.signatures = Vec::new();
+        }
+        if let Some(left) = self.refused.checked_sub(bytes(&refused)) {
+            self.refused = left;
+            self.turn.refused.push(refused);
+        }
+    }
+}
+
+/// Returns the bytes that something has in the output of a turn.
+fn bytes(it: &impl Serialize) -> usize {
+    // What the number of bytes of a result takes is not known yet.
+    serde_json::to_value(it).map_or(usize::MAX, |it| json::bytes(&it) + 16)
 }
 
 fn unknown(name: &str, catalog: &Catalog) -> String {
@@ -316,14 +375,6 @@ fn unknown(name: &str, catalog: &Catalog) -> String {
     let help = did_you_mean(name, names.iter().map(String::as_str));
     let help = help.map(|it| format!("; {it}")).unwrap_or_default();
     format!("there is no tool `{shown}` that may be called now{help}")
-}
-
-fn clipped(mut text: String) -> String {
-    if text.len() > TEXT_BYTES {
-        text.truncate(text.floor_char_boundary(TEXT_BYTES));
-        text.push('…');
-    }
-    text
 }
 
 #[cfg(test)]

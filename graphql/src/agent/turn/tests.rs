@@ -140,3 +140,41 @@ async fn a_model_that_does_not_answer_fails_its_turn() {
     let err = call("faber_agent.turn", mind, given(json!({}))).await.unwrap_err();
     assert_eq!((err.code.as_str(), err.retryable), ("tool.unavailable", true));
 }
+
+/// However much a model says and wants, and tools return, the next turn is given all of it.
+#[test]
+fn what_is_kept_of_all_turns_fits_into_one() {
+    let (_mind, toolbox, _) = mind(Vec::new());
+    let catalog = within(&toolbox, &Reach::default());
+    let small = ("blog.look", json!({ "x": "\"".repeat(100) }));
+    let large = ("blog.make", json!({ "x": "y".repeat(60_000) }));
+    let strange = ("blog.loook", json!({ "x": "y".repeat(60_000) }));
+    let wanted: Vec<_> =
+        (0..50).flat_map(|_| [small.clone(), large.clone(), strange.clone()]).collect();
+    for of in [1, 3, crate::agent::MOST_TURNS as usize] {
+        let mut used = 0;
+        for n in 1..=of {
+            let turn =
+                turn(says(&"w".repeat(1 << 20), &wanted), &catalog, true, Room::of(used, of - n));
+            assert!(!turn.read.is_empty() && turn.text.len() > 1_000, "turn {n} of {of}");
+            used += json::bytes(&serde_json::to_value(&turn).unwrap());
+            for it in turn.read.iter().chain(&turn.repeat).chain(&turn.call) {
+                let result = format!("{}… (cut: 32768 of 1048576 bytes)", "r".repeat(it.most));
+                used += json::bytes(&json!({
+                    "tool": it.tool, "status": "success", "result": result, "cut": true,
+                }));
+            }
+        }
+        assert!(used <= shared::limits::OUTPUT_BYTES, "{of} turns: {used}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_are_too_large_are_refused_and_not_kept() {
+    let reply = says("", &[("blog.make", json!({ "x": "y".repeat(1 << 20) }))]);
+    let (mind, _toolbox, _) = mind(vec![reply]);
+    let turn = call("faber_agent.turn", mind, given(json!({}))).await.unwrap();
+    let refused = &turn["refused"][0];
+    assert!(refused["error"].as_str().unwrap().starts_with("the arguments are too large: "));
+    assert_eq!((&refused["args"], &turn["more"]), (&json!({}), &json!(true)));
+}
