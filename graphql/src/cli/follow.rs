@@ -27,6 +27,9 @@ const RECONNECTS: usize = 5;
 /// How long to wait before that.
 const RECONNECT: Duration = Duration::from_secs(1);
 
+/// How often executions are looked at that are not followed, where all others wait.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// What a command does with an execution besides telling it something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
@@ -134,9 +137,16 @@ impl Follower<'_> {
     /// Reads the events of the tree until the root is over, or its stream ends.
     async fn read(&mut self) -> Result<Option<Stopped>, Failure> {
         let mut events = self.tree.subscribe(self.client);
-        while let Some((id, event)) = events.next().await {
-            if let Some(news) = self.tree.apply(self.client, &mut events, (&id, &event?)) {
-                self.progress.tell(&news, self.tree.root().n_over);
+        loop {
+            let waits = self.tree.waits_unseen();
+            tokio::select! {
+                next = events.next() => {
+                    let Some((id, event)) = next else { return Ok(None) };
+                    if let Some(news) = self.tree.apply(self.client, &mut events, (&id, &event?)) {
+                        self.progress.tell(&news, self.tree.root().n_over);
+                    }
+                }
+                () = time::sleep(LOOK), if waits => (),
             }
             if self.tree.root().is_over() {
                 return Ok(Some(Stopped::Over));
@@ -145,12 +155,16 @@ impl Follower<'_> {
                 return Ok(Some(Stopped::Person));
             }
         }
-        Ok(None)
     }
 
     /// Returns whether nothing goes on until a person speaks, none having spoken already. (A
     /// command leaves the inbox together with what it makes happen, so the inbox is read first.)
     async fn is_left_waiting(&self) -> Result<bool, Failure> {
+        for id in self.tree.queued() {
+            if !self.state_of(&json!(id)).await?.is("WAITING") {
+                return Ok(false);
+            }
+        }
         let mut ids: Vec<String> = self.tree.persons().into_iter().map(|(id, _)| id).collect();
         ids.dedup();
         for id in ids {
