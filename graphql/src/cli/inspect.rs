@@ -43,10 +43,12 @@ async fn show(session: &Session, client: &Client, args: &DebugArgs) -> Result<()
         return session.screen.print_json(&document);
     }
     let paint = session.screen.out;
-    let told = if args.full {
-        story(&document, paint)
-    } else {
-        report(&document, id.starts_with("exec_").then_some(id), paint)
+    let report = || report(&document, id.starts_with("exec_").then_some(id), paint);
+    let told = match (args.full, session.screen.is_terminal) {
+        (true, _) => story(&document, paint),
+        (false, true) => report(),
+        // Nobody asks a file or a program for more: it has all of it.
+        (false, false) => format!("{}\n\n{}", report(), story(&document, paint)),
     };
     session.screen.print(&told)
 }
