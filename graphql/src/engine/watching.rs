@@ -139,11 +139,8 @@ impl Engine {
         request: RequestId,
         most: usize,
     ) -> Result<Vec<Head>, EngineError> {
-        let filter = ExecutionFilter {
-            request: Some(request),
-            is_root: true,
-            ..ExecutionFilter::default()
-        };
+        let filter =
+            ExecutionFilter { request: Some(request), is_root: true, ..ExecutionFilter::default() };
         self.newest(&filter, most, |_| true).await
     }
 
