@@ -59,14 +59,15 @@ pub(super) async fn document(client: &Client, id: &str) -> Result<Value, Failure
     let request = request_of(client, id).await?;
     let shape = Shape::of(client).await?;
     let mut document = whole(client, &shape, &request).await?;
-    if document.is_null() {
+    if !document.is_object() {
         return Err(Failure::not_found("request", id));
     }
     if let Some(missing) = missing(client, id, &document).await? {
         let query =
             format!("query($id: ID!) {{ execution(executionId: $id) {} }}", shape.execution());
         let found = client.field(&query, json!({ "id": missing })).await?;
-        if let (false, Some(all)) = (found.is_null(), document["executions"].as_array_mut()) {
+        if let (false, Some(Value::Array(all))) = (found.is_null(), document.get_mut("executions"))
+        {
             all.insert(0, found);
         }
     }
@@ -86,7 +87,9 @@ async fn whole(client: &Client, shape: &Shape, request: &Value) -> Result<Value,
         Err(err) if err.code == "LIMIT_EXCEEDED" => {
             let mut document = ask(1).await?;
             let all = lists::executions_of(client, shape, request, EXECUTIONS).await?;
-            document["executions"] = Value::Array(all);
+            if let Some(executions) = document.get_mut("executions") {
+                *executions = Value::Array(all);
+            }
             Ok(document)
         }
         found => found,
@@ -106,7 +109,7 @@ async fn missing(client: &Client, id: &str, document: &Value) -> Result<Option<V
     let query = "query($id: ID!) { request(requestId: $id) { executions(last: 1, parts: false) { \
                  executionId } } }";
     let mut found = client.field(query, json!({ "id": document["requestId"] })).await?;
-    Ok(found["executions"].get_mut(0).map(|it| it["executionId"].take()))
+    Ok(found.pointer_mut("/executions/0/executionId").map(Value::take))
 }
 
 /// Adds what one answer has no room for to a timeline.
@@ -123,8 +126,8 @@ async fn complete(client: &Client, shape: &Shape, document: &mut Value) -> Resul
         }
         let variables = json!({ "id": document["requestId"], "skip": read });
         let mut found = client.field(&query, variables).await?;
-        let (Value::Array(more), Some(all)) =
-            (found["timeline"].take(), document["timeline"].as_array_mut())
+        let (Some(Value::Array(more)), Some(Value::Array(all))) =
+            (found.get_mut("timeline").map(Value::take), document.get_mut("timeline"))
         else {
             break;
         };
