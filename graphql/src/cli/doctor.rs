@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use super::{
     Ending, Session,
     bench::{self, BenchArgs},
+    endings::left,
     failure::Failure,
     house::{House, Local, Need, open_store},
     paint::Paint,
@@ -81,26 +82,28 @@ struct Check {
 /// Says what is missing or unreachable, and how to mend it. Where something is wrong with the
 /// configuration, the rest is looked at as far as it is known.
 pub(super) async fn doctor(session: &Session, faults: Faults) -> Result<Ending, Failure> {
-    let Faults { wrong, is_read } = faults;
-    let mut checks = configuration(session, wrong);
-    if let Some(server) = &session.config.server {
+    let mut checks = configuration(session, &faults.wrong);
+    let config = &session.config;
+    if let Some(server) = &config.server {
         checks.push(server_answers(session, &server.value).await);
     } else {
-        let sets = &session.config.toolsets.value;
+        let sets = &config.toolsets.value;
         checks.push(safety::confinement(sets, executor::confine::support()));
-        checks.push(safety::access(
-            &session.config.access.value,
-            session.config.listen.value,
-            variable,
-        ));
-        checks.extend(safety::secrets(&session.config.toolsets.value, variable));
-        checks.extend(models::planner(&session.config).await);
-        let mut works = is_read;
-        // Of a file that cannot be read nobody knows which store it names.
-        if is_read || session.config.store.origin != Origin::Default {
+        // What stands in the place of a setting that is wrong is nothing that anybody wants.
+        if faults.knows("access") {
+            checks.push(safety::access(&config.access.value, config.listen.value, variable));
+        }
+        checks.extend(safety::secrets(sets, variable));
+        if faults.knows("planner") {
+            checks.extend(models::planner(config).await);
+        }
+        let mut works = faults.knows("toolsets");
+        if faults.knows("store") || config.store.origin != Origin::Default {
             let store = store_works(session).await;
             works &= store.found.is_ok();
             checks.push(store);
+        } else {
+            works = false;
         }
         if works {
             checks.extend(toolsets_connect(session).await?);
@@ -111,7 +114,7 @@ pub(super) async fn doctor(session: &Session, faults: Faults) -> Result<Ending, 
     Ok(if is_well { Ending::Done } else { Ending::Unreachable })
 }
 
-fn configuration(session: &Session, wrong: Vec<String>) -> Vec<Check> {
+fn configuration(session: &Session, wrong: &[String]) -> Vec<Check> {
     let check = |found| Check {
         name: "configuration".to_owned(),
         found,
@@ -124,7 +127,7 @@ fn configuration(session: &Session, wrong: Vec<String>) -> Vec<Check> {
         };
         return vec![check(Ok(found))];
     }
-    wrong.into_iter().map(|it| check(Err(it))).collect()
+    wrong.iter().map(|it| check(Err(it.clone()))).collect()
 }
 
 async fn server_answers(session: &Session, url: &str) -> Check {
@@ -292,7 +295,7 @@ pub(super) async fn bench(session: &Session, args: &BenchArgs) -> Result<Ending,
         () = super::signals::interrupted() => None,
     };
     drop(own);
-    let Some(measured) = measured else { return Ok(Ending::Detached) };
+    let Some(measured) = measured else { return left(session, "nothing was measured to its end") };
     session.screen.print_json(&measured?)?;
     Ok(Ending::Done)
 }

@@ -32,6 +32,8 @@ const RECONNECT: Duration = Duration::from_secs(1);
 const LOOK_FOR_OWNER: Duration = Duration::from_secs(1);
 /// How many such looks in a row must find nobody: who could take it needs a moment.
 const LOOKS_FOR_OWNER: usize = 3;
+/// How often executions are looked at that are not followed, where all others wait.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What a command does with an execution besides telling it something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +146,7 @@ impl Follower<'_> {
     async fn read(&mut self) -> Result<Option<Stopped>, Failure> {
         let mut events = self.tree.subscribe(self.client);
         loop {
+            let waits = self.tree.waits_unseen();
             tokio::select! {
                 next = events.next() => {
                     let Some((id, event)) = next else { return Ok(None) };
@@ -156,6 +159,7 @@ impl Follower<'_> {
                     self.progress.tell(&News::Note(note), self.tree.root().n_over);
                     self.is_told = true;
                 }
+                () = time::sleep(LOOK), if waits => (),
             }
             if self.tree.root().is_over() {
                 return Ok(Some(Stopped::Over));
@@ -184,6 +188,11 @@ impl Follower<'_> {
     /// Returns whether nothing goes on until a person speaks, none having spoken already. (A
     /// command leaves the inbox together with what it makes happen, so the inbox is read first.)
     async fn is_left_waiting(&self) -> Result<bool, Failure> {
+        for id in self.tree.queued() {
+            if !self.state_of(&json!(id)).await?.is("WAITING") {
+                return Ok(false);
+            }
+        }
         let mut ids: Vec<String> = self.tree.persons().into_iter().map(|(id, _)| id).collect();
         ids.dedup();
         for id in ids {

@@ -5,6 +5,7 @@
 
 mod answer;
 mod arguments;
+mod bounds;
 mod call;
 mod drivers;
 mod fit;

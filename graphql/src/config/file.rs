@@ -86,6 +86,8 @@ pub(super) struct Partly {
     pub(super) file: Option<File>,
     /// What is wrong with it, one thing for each setting.
     pub(super) wrong: Vec<String>,
+    /// The settings that were left out.
+    pub(super) lost: Vec<String>,
 }
 
 /// Reads a file as [`read`] does, and leaves out the settings that are wrong.
@@ -94,19 +96,21 @@ pub(super) fn read_what_works(path: &Path) -> Partly {
     let read = text(path).and_then(|text| Ok((fields(&text)?, base(path)?)));
     let (fields, base) = match read {
         Ok(read) => read,
-        Err(why) => return Partly { file: None, wrong: vec![named(why)] },
+        Err(why) => return Partly { file: None, wrong: vec![named(why)], lost: Vec::new() },
     };
-    let mut works = Map::new();
-    let mut wrong = Vec::new();
+    let (mut works, mut wrong, mut lost) = (Map::new(), Vec::new(), Vec::new());
     for (key, value) in fields {
         let alone = Map::from_iter([(key.clone(), value.clone())]);
         match of_fields(alone, &base) {
             Ok(_) => drop(works.insert(key, value)),
-            Err(why) => wrong.push(named(why)),
+            Err(why) => {
+                wrong.push(named(why));
+                lost.push(key);
+            }
         }
     }
     let file = of_fields(works, &base).map_err(|why| wrong.push(named(why))).ok();
-    Partly { file, wrong }
+    Partly { file, wrong, lost }
 }
 
 fn text(path: &Path) -> Result<String, String> {

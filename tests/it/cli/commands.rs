@@ -250,6 +250,14 @@ async fn the_doctor_looks_at_what_it_can_where_the_configuration_is_wrong() {
     assert!(checks.as_array().unwrap().iter().all(|it| it["name"] != "store"), "{checks:#}");
     let checks = home.json(&["doctor", "--store", "memory:"], 3).await;
     assert!(checks.as_array().unwrap().iter().any(|it| it["name"] == "store" && it["ok"] == true));
+
+    // Nothing is opened, and nothing called well, that only stands in for what is wrong.
+    home.file("faber.yaml", "store: { url: 1 }\naccess: all\nplanner: [x]\ntoolsets: 7\n");
+    let checks = home.json(&["doctor"], 3).await;
+    for name in ["store", "access", "planner", "toolset blog"] {
+        assert!(checks.as_array().unwrap().iter().all(|it| it["name"] != name), "{checks:#}");
+    }
+    assert!(!home.path(".local/share/faber/faber.db").exists());
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Models over real HTTP: npm's `@copilotkit/aimock` in the place of a provider.
 
+mod agents;
 mod replanning;
 
 use std::{fmt::Write as _, path::PathBuf, process::Stdio};

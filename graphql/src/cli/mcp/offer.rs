@@ -150,6 +150,7 @@ fn looking() -> Vec<Tool> {
                     "requestId": text("`req_…`"), "query": text("What was asked for"),
                     "transcript": list("How the plan came to be"),
                     "plans": list("Every version"), "executions": list("Every run"),
+                    "cut": { "type": "boolean", "description": "Whether what is large was cut" },
                 }),
                 &["requestId", "transcript", "plans", "executions"],
             ),
