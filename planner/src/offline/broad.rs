@@ -97,9 +97,11 @@ impl Broad<'_> {
         let Some(whole) = whole else { return Vec::new() };
         let segments = self.segments(tokens);
         if self.profiles.len() == 1 || segments.len() < 2 {
-            return vec![whole];
+            return vec![self.apart(whole)];
         }
-        self.several(&segments, whole)
+        let parts = self.several(&segments, whole);
+        let is_only = parts.len() == 1;
+        parts.into_iter().map(|it| if is_only { self.apart(it) } else { it }).collect()
     }
 
     /// Gives segments to the tools that they ask for; neighbours with one tool are one part.
@@ -352,10 +354,14 @@ impl Broad<'_> {
     }
 
     /// Fills a tool from a part.
-    pub(super) fn part(&self, tool: usize, from: usize, to: usize) -> Part {
-        let whole = self.fill(tool, from, to);
-        let calls = self.records(tool, from, to, &whole).unwrap_or(whole);
-        Part { tool, from, to, calls, scores: Vec::new() }
+    fn part(&self, tool: usize, from: usize, to: usize) -> Part {
+        Part { tool, from, to, calls: self.fill(tool, from, to), scores: Vec::new() }
+    }
+
+    /// Reads the only part of a query once more, for calls that are said one after the other.
+    fn apart(&self, part: Part) -> Part {
+        let calls = self.records(part.tool, part.from, part.to, &part.calls);
+        Part { calls: calls.unwrap_or(part.calls), ..part }
     }
 
     /// Fills a tool from words, read at once.

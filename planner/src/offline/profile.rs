@@ -252,12 +252,8 @@ fn is_looking(family: Option<Family>) -> bool {
 /// Returns whether the first sentence of a description has a second verb, that of a tool which acts.
 fn goes_on(description: &str) -> bool {
     let sentence = clipped(description).split(['.', '\n']).next().unwrap_or_default();
-    let said: Vec<String> = sentence
-        .replace(',', " , ")
-        .replace(';', " , ")
-        .split_whitespace()
-        .map(str::to_lowercase)
-        .collect();
+    let said: Vec<String> =
+        sentence.replace([',', ';'], " , ").split_whitespace().map(str::to_lowercase).collect();
     said.windows(2).any(|it| {
         let is_joint = matches!(it[0].as_str(), "," | "and" | "then" | "or" | "to");
         let family = words::families(&words::stem(&it[1])).first().copied();

@@ -65,9 +65,9 @@ impl Broad<'_> {
             let (before, token) = (&tokens[*at - 1], &tokens[*at]);
             let is_end = [".", "?", "!", ";", "\n"].iter().any(|it| before.is_mark(it));
             let next = tokens.get(at + 1);
-            let is_and = token.is("and")
+            let is_joint = token.is("and")
                 && (before.is_mark(",") || next.is_some_and(|it| it.is("then") || it.is("also")));
-            let is_clause = is_and
+            let is_clause = is_joint
                 || !before.is("and")
                     && ["then", "while", "whereas", "also"].iter().any(|it| token.is(it));
             is_end || cut >= Cut::Clause && is_clause || cut == Cut::And && token.is("and")
