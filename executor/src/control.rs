@@ -190,6 +190,24 @@ impl Control {
         Err(StoreError::Taken.into())
     }
 
+    /// Starts an execution that takes outputs over from another one, under an identifier of the
+    /// caller's. Returns whether it was not there already.
+    pub async fn start_under(
+        &self,
+        id: ExecutionId,
+        plan: &Arc<Plan>,
+        created: Created,
+    ) -> Result<bool, ControlError> {
+        validate(&created.options, None)?;
+        let (execution, created) = machine::create_as(id, plan, created, self.clock.now())
+            .map_err(|err| ControlError::Invalid(err.to_string()))?;
+        match self.begin(execution, created, None).await {
+            Ok(()) => Ok(true),
+            Err(AppendError::Conflict) => Ok(false),
+            Err(AppendError::Store(err)) => Err(err.into()),
+        }
+    }
+
     /// Starts an execution under an identifier of the caller's, unless it is there already.
     pub(crate) async fn bear(
         &self,

@@ -8,6 +8,7 @@
 
 mod history;
 mod plan;
+mod quoted;
 #[cfg(test)]
 mod tests;
 mod turn;

@@ -80,7 +80,8 @@ pub struct Earlier {
 pub struct Ending {
     /// The step.
     pub step: String,
-    /// `succeeded`, `failed`, `skipped`, `cancelled`, or `undone`.
+    /// `succeeded`, `failed`, `unknown` (it may have happened, or may yet), `skipped`,
+    /// `cancelled`, `undone`, or `undoing_failed`.
     pub state: &'static str,
     /// What it returned.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,6 +89,9 @@ pub struct Ending {
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The same of each item of its list, as far as that is told.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub items: Vec<&'static str>,
 }
 
 /// Says what is wrong with a draft. Whoever asks for a plan knows what it takes to be one.

@@ -3,6 +3,7 @@
 //! Whoever asks knows one trait, [`Model`]. That there are providers, each with a language of its
 //! own, names that they do not like, and bad days, ends here.
 
+mod exchange;
 mod fallback;
 mod names;
 mod patient;
@@ -122,8 +123,10 @@ pub struct Reply {
     pub calls: Vec<NativeCall>,
     /// Why it stopped.
     pub stop: Stop,
-    /// What it cost.
+    /// What it took.
     pub tokens: Tokens,
+    /// What it cost, where the configuration knows its price.
+    pub cost: Option<f64>,
     /// Who answered: the model that was asked, or the one that stands in for it.
     pub model: String,
     /// What was tried before and came to nothing, oldest first.
@@ -146,13 +149,22 @@ pub enum Stop {
     Other,
 }
 
-/// What an answer cost, as far as the provider says.
+/// What an answer took, as far as the provider says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
     /// Tokens of the question.
     pub input: u64,
     /// Tokens of the answer, thoughts included.
     pub output: u64,
+}
+
+/// What a million tokens cost, in the money of whoever wrote it down.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Price {
+    /// Those of questions.
+    pub input: f64,
+    /// Those of answers.
+    pub output: f64,
 }
 
 /// Why there is no answer.
@@ -176,6 +188,22 @@ pub enum ModelError {
         /// What happened, and what to do.
         why: String,
     },
+}
+
+impl Price {
+    /// Returns what tokens cost, to a billionth.
+    pub fn of(self, tokens: Tokens) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "tokens are counted in millions")]
+        let each = |price: f64, count: u64| price * count as f64;
+        let millionths = each(self.input, tokens.input) + each(self.output, tokens.output);
+        (millionths * 1e3).round() / 1e9
+    }
+}
+
+/// Returns what several answers cost together, if there are any and of each is known what it did.
+pub fn total(costs: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+    let costs: Vec<f64> = costs.into_iter().collect::<Option<_>>()?;
+    (!costs.is_empty()).then(|| (costs.iter().sum::<f64>() * 1e9).round() / 1e9)
 }
 
 impl ModelError {
@@ -207,5 +235,31 @@ impl std::ops::AddAssign for Tokens {
     fn add_assign(&mut self, other: Self) {
         self.input = self.input.saturating_add(other.input);
         self.output = self.output.saturating_add(other.output);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prices_are_of_a_million_tokens() {
+        for (input, output, tokens, expected) in [
+            (2.5, 10.0, (1_000_000, 1_000_000), 12.5),
+            (2.5, 10.0, (812, 40), 0.002_43),
+            (0.1, 0.2, (1, 1), 0.000_000_3),
+            (0.0, 0.0, (5, 5), 0.0),
+        ] {
+            let tokens = Tokens { input: tokens.0, output: tokens.1 };
+            let cost = Price { input, output }.of(tokens);
+            assert!((cost - expected).abs() < 1e-12, "{tokens:?}: {cost}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_of_one_is_not_known_of_all() {
+        assert_eq!(total([Some(0.1), Some(0.2)]), Some(0.3));
+        assert_eq!(total([Some(0.1), None]), None);
+        assert_eq!(total([]), None);
     }
 }

@@ -5,12 +5,13 @@
 //! wrong goes back to the model, with the nearest that would be right, until nothing is or it has
 //! had enough rounds. Every word of that is noted.
 
+mod inherited;
 mod prompt;
 mod reading;
 #[cfg(test)]
 mod tests;
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -21,8 +22,8 @@ use self::reading::Written;
 use crate::{
     Earlier, Judge, Note, Planner, PlanningError, Proposal,
     catalog::Catalog,
-    draft::Draft,
-    model::{Message, Model, ModelError, Question, Reply, Settings, Stop, Tokens},
+    draft::{Draft, SubDraft},
+    model::{Message, Model, ModelError, Question, Reply, Settings, Stop, Tokens, total},
 };
 
 /// How often a model may mend its plan where nothing is said.
@@ -43,12 +44,15 @@ pub struct ModelPlanner {
 }
 
 /// What has come of a query so far.
-struct Rounds {
+struct Rounds<'a> {
+    /// What the plan goes on after, if it does.
+    earlier: Option<&'a Earlier>,
     messages: Vec<Message>,
     /// How many messages the notes have.
     noted: usize,
     notes: Vec<Note>,
     tokens: Tokens,
+    costs: Vec<Option<f64>>,
     began: Instant,
 }
 
@@ -74,7 +78,7 @@ impl ModelPlanner {
         query: &str,
         catalog: &Catalog,
         judge: &dyn Judge,
-        mut rounds: Rounds,
+        mut rounds: Rounds<'_>,
     ) -> Result<Proposal, PlanningError> {
         let written = self.write(query, catalog, judge, &mut rounds).await;
         rounds.over();
@@ -90,14 +94,18 @@ impl ModelPlanner {
         query: &str,
         catalog: &Catalog,
         judge: &dyn Judge,
-        rounds: &mut Rounds,
+        rounds: &mut Rounds<'_>,
     ) -> Result<Draft, PlanningError> {
+        let known = rounds.earlier.map(|it| plans(&it.draft)).unwrap_or_default();
         let mut wrong = Vec::new();
         for round in 0..=self.repairs {
             let reply = self.ask(rounds, round).await?;
-            let draft = match reading::read(&reply.text, catalog) {
+            let draft = match reading::read(&reply.text, catalog, &known) {
                 Ok(Written::Impossible(why)) => return Err(impossible(query, &why)),
-                Ok(Written::Draft(draft)) => {
+                Ok(Written::Draft(mut draft)) => {
+                    if let Some(earlier) = rounds.earlier {
+                        inherited::inherit(&mut draft, &earlier.draft, catalog);
+                    }
                     wrong = judge.judge(&draft).await;
                     Some(*draft)
                 }
@@ -123,8 +131,9 @@ impl ModelPlanner {
         Err(PlanningError::Invalid { diagnostics: wrong, notes: Vec::new() })
     }
 
-    async fn ask(&self, rounds: &mut Rounds, round: u32) -> Result<Reply, PlanningError> {
-        let answer = Some(prompt::form());
+    async fn ask(&self, rounds: &mut Rounds<'_>, round: u32) -> Result<Reply, PlanningError> {
+        let form = if rounds.earlier.is_some() { prompt::form_after() } else { prompt::form() };
+        let answer = Some(form);
         let question = Question { messages: rounds.messages.clone(), tools: Vec::new(), answer };
         rounds.asked(round, self.model.name());
         let began = Instant::now();
@@ -151,7 +160,7 @@ impl Planner for ModelPlanner {
         judge: &dyn Judge,
     ) -> Result<Proposal, PlanningError> {
         check(query, catalog)?;
-        let rounds = Rounds::new(prompt::first(query, catalog));
+        let rounds = Rounds::new(prompt::first(query, catalog), None);
         self.come_to_an_end(query, catalog, judge, rounds).await
     }
 
@@ -163,7 +172,7 @@ impl Planner for ModelPlanner {
         judge: &dyn Judge,
     ) -> Result<Proposal, PlanningError> {
         check(query, catalog)?;
-        let rounds = Rounds::new(prompt::after(query, earlier, catalog));
+        let rounds = Rounds::new(prompt::after(query, earlier, catalog), Some(earlier));
         self.come_to_an_end(query, catalog, judge, rounds).await
     }
 }
@@ -192,13 +201,15 @@ impl Judge for Trusting {
     }
 }
 
-impl Rounds {
-    fn new(messages: Vec<Message>) -> Self {
+impl<'a> Rounds<'a> {
+    fn new(messages: Vec<Message>, earlier: Option<&'a Earlier>) -> Self {
         Self {
+            earlier,
             messages,
             noted: 0,
             notes: Vec::new(),
             tokens: Tokens::default(),
+            costs: Vec::new(),
             began: Instant::now(),
         }
     }
@@ -216,6 +227,7 @@ impl Rounds {
 
     fn answered(&mut self, round: u32, reply: &Reply, began: Instant) {
         self.tokens += reply.tokens;
+        self.costs.push(reply.cost);
         let mut content = json!({
             "round": round,
             "model": reply.model,
@@ -224,6 +236,9 @@ impl Rounds {
             "tokens": reply.tokens,
             "ms": milliseconds(began),
         });
+        if let Some(cost) = reply.cost {
+            content["cost"] = json!(cost);
+        }
         if !reply.missed.is_empty() {
             content["missed"] = reply.missed.iter().map(ToString::to_string).collect();
         }
@@ -249,7 +264,11 @@ impl Rounds {
     fn over(&mut self) {
         let rounds = self.notes.iter().filter(|it| it.kind == "prompt").count();
         let (tokens, duration) = (self.tokens, milliseconds(self.began));
-        self.note("usage", json!({ "rounds": rounds, "tokens": tokens, "ms": duration }));
+        let mut content = json!({ "rounds": rounds, "tokens": tokens, "ms": duration });
+        if let Some(cost) = total(std::mem::take(&mut self.costs)) {
+            content["cost"] = json!(cost);
+        }
+        self.note("usage", content);
     }
 }
 
@@ -274,6 +293,15 @@ fn noted(text: &str) -> Cow<'_, str> {
     }
     let end = text.floor_char_boundary(NOTED);
     format!("{}… (cut: {end} of {} bytes)", &text[..end], text.len()).into()
+}
+
+/// Returns the plans that the steps of a draft execute by name.
+fn plans(draft: &Draft) -> BTreeSet<&str> {
+    let named = draft.tools.iter().filter_map(|it| match &it.plan {
+        Some(SubDraft::Named(name)) => Some(name.as_str()),
+        _ => None,
+    });
+    named.collect()
 }
 
 fn no_plan(message: String) -> PlanningError {

@@ -60,6 +60,8 @@ pub(crate) struct Dispatch {
     /// The most that a second call may do.
     effect: Effect,
     reach: Reach,
+    /// Bytes of its result that are kept.
+    most: usize,
 }
 
 /// What such a step is given.
@@ -70,6 +72,9 @@ struct Given {
     args: Value,
     #[serde(default)]
     reach: Reach,
+    /// Bytes of its result that there is room for; of whoever does not say, [`RESULT_BYTES`].
+    #[serde(default)]
+    most: Value,
 }
 
 /// Returns the name of the tool that calls tools of an effect.
@@ -114,8 +119,10 @@ impl Dispatch {
         let effect = effect(tool).filter(|_| toolbox.own(tool).is_some())?;
         let given = Given::deserialize(parameters);
         Some(match given {
-            Ok(Given { tool, args, reach }) => {
-                Ok(Self { tool, args: Arc::new(args), effect, reach })
+            Ok(Given { tool, args, reach, most }) => {
+                let most = most.as_u64().and_then(|it| usize::try_from(it).ok());
+                let most = most.map_or(RESULT_BYTES, |it| it.min(RESULT_BYTES));
+                Ok(Self { tool, args: Arc::new(args), effect, reach, most })
             }
             Err(err) => Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string())),
         })
@@ -140,7 +147,7 @@ impl Dispatch {
     pub(crate) fn report(&self, result: Result<Value, ToolError>) -> Result<Value, ToolError> {
         let tool = self.tool.as_str();
         match result {
-            Ok(result) => match clipped(&result) {
+            Ok(result) => match clipped(&result, self.most) {
                 None => Ok(json!({ "tool": tool, "status": "success", "result": result })),
                 Some(text) => Ok(json!({
                     "tool": tool, "status": "success", "result": text, "cut": true,
@@ -153,7 +160,8 @@ impl Dispatch {
                 } else {
                     "; it may have taken effect, or may yet"
                 };
-                let error = format!("{}{unsure}", err.message);
+                let end = err.message.floor_char_boundary(self.most);
+                let error = format!("{}{unsure}", &err.message[..end]);
                 Ok(json!({
                     "tool": tool, "status": "error", "error": error, "code": err.code,
                 }))
@@ -163,15 +171,15 @@ impl Dispatch {
 }
 
 /// Returns the beginning of a result that is too long.
-fn clipped(result: &Value) -> Option<String> {
-    if shared::json::bytes(result) <= RESULT_BYTES {
+fn clipped(result: &Value, most: usize) -> Option<String> {
+    if shared::json::bytes(result) <= most {
         return None;
     }
     let text = match result {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let end = text.floor_char_boundary(RESULT_BYTES);
+    let end = text.floor_char_boundary(most);
     Some(format!("{}… (cut: {} of {} bytes)", &text[..end], end, text.len()))
 }
 
@@ -187,6 +195,7 @@ impl Stand {
                 "tool": { "type": "string" },
                 "args": { "type": "object" },
                 "reach": { "type": "object" },
+                "most": {},
             },
             "required": ["tool", "args"],
             "additionalProperties": false,
@@ -296,5 +305,11 @@ mod tests {
         let long = call.report(Ok(json!("ä".repeat(RESULT_BYTES)))).unwrap();
         let text = long["result"].as_str().unwrap();
         assert!(text.len() < RESULT_BYTES + 64 && text.ends_with(" bytes)"), "{}", text.len());
+        for (most, expected) in [(json!(300), 300), (json!("{{item.most}}"), RESULT_BYTES)] {
+            let given = json!({ "tool": "a.b", "args": {}, "most": most });
+            let told = dispatch("faber_agent.read", &given).report(Ok(json!("x".repeat(40_000))));
+            let text = told.unwrap()["result"].as_str().unwrap().to_owned();
+            assert_eq!(text.matches('x').count(), expected, "{most}");
+        }
     }
 }

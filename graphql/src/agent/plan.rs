@@ -50,7 +50,8 @@ fn calls(turn: u32, name: &str, effect: Effect, reach: &Value) -> DraftStep {
         id: Some(format!("{name}_{turn}")),
         name: Some(dispatch::name(effect).to_string()),
         parameters: Some(json!({
-            "tool": "{{item.tool}}", "args": "{{item.args}}", "reach": reach,
+            "tool": "{{item.tool}}", "args": "{{item.args}}", "most": "{{item.most}}",
+            "reach": reach,
         })),
         for_each: Some(format!("{{{{turn_{turn}.{name}}}}}")),
         when: Some(format!("turn_{turn} != null && size(turn_{turn}.{name}) > 0")),

@@ -7,6 +7,7 @@ mod answer;
 mod arguments;
 mod call;
 mod drivers;
+mod fit;
 mod offer;
 mod reports;
 mod schemas;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use planner::{
-    model::{Key, ProviderKind, Settings, settings},
+    model::{Key, Price, ProviderKind, Settings, settings},
     writer,
 };
 use serde::Deserialize;
@@ -15,6 +15,8 @@ use super::{Config, PLANNER, environment::variable, show::mask_url};
 const LEAST_MS: u64 = 100;
 /// The longest.
 const MOST_MS: u64 = 3_600_000;
+/// The most that a million tokens may cost: some moneys are small.
+const MOST_PRICE: f64 = 1e9;
 
 /// Who makes plans of words.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,6 +41,7 @@ pub struct ModelConfig {
     max_repairs: u32,
     max_tokens: Option<u32>,
     temperature: Option<f64>,
+    price: Option<Price>,
     structured: bool,
     native_tools: bool,
     fallback: Option<Box<ModelConfig>>,
@@ -56,9 +59,17 @@ struct Written {
     max_repairs: Option<u32>,
     max_tokens: Option<u32>,
     temperature: Option<f64>,
+    price: Option<WrittenPrice>,
     structured: Option<bool>,
     native_tools: Option<bool>,
     fallback: Option<Box<Written>>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenPrice {
+    input: f64,
+    output: f64,
 }
 
 /// Reads the setting.
@@ -123,6 +134,10 @@ impl Written {
         if let Some(it) = self.temperature.filter(|it| !(0.0..=2.0).contains(it)) {
             return Err(format!("`{place}.temperature` is {it}; write a number from 0 to 2"));
         }
+        if let Some(it) = self.price {
+            within(&format!("{place}.price"), "input", it.input, 0.0, MOST_PRICE)?;
+            within(&format!("{place}.price"), "output", it.output, 0.0, MOST_PRICE)?;
+        }
         if is_fallback && self.fallback.is_some() {
             return Err(format!("`{place}.fallback`: one model stands in for another, not two"));
         }
@@ -137,6 +152,7 @@ impl Written {
             max_repairs,
             max_tokens: self.max_tokens,
             temperature: self.temperature,
+            price: self.price.map(|it| Price { input: it.input, output: it.output }),
             structured: self.structured.unwrap_or(true),
             native_tools: self.native_tools.unwrap_or(true),
             fallback: fallback.transpose()?.map(Box::new),
@@ -209,6 +225,7 @@ impl ModelConfig {
             retries: self.max_retries,
             max_tokens: self.max_tokens,
             temperature: self.temperature,
+            price: self.price,
             structured: self.structured,
             native_tools: self.native_tools,
             fallback: self.fallback.as_ref().map(|it| Box::new(it.settings_with(variable))),
@@ -231,6 +248,7 @@ impl ModelConfig {
             "max_repairs": self.max_repairs,
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,
+            "price": self.price.map(|it| json!({ "input": it.input, "output": it.output })),
             "structured": self.structured,
             "native_tools": self.native_tools,
             "fallback": self.fallback.as_deref().map(Self::to_json),
@@ -287,6 +305,15 @@ mod tests {
     }
 
     #[test]
+    fn prices_are_known_where_somebody_says_them() {
+        let price = |text: &str| model(text).settings_with(&|_| None).price;
+        assert_eq!(price("{ provider: openai, model: x }"), None);
+        let written = "{ provider: openai, model: x, price: { input: 2.5, output: 10 } }";
+        assert_eq!(price(written), Some(Price { input: 2.5, output: 10.0 }));
+        assert_eq!(model(written).to_json()["price"], json!({ "input": 2.5, "output": 10.0 }));
+    }
+
+    #[test]
     fn what_is_wrong_is_said_with_what_would_be_right() {
         for (text, expected) in [
             ("openai", "`planner: openai` says too little"),
@@ -307,6 +334,12 @@ mod tests {
             ("{ provider: openai, model: x, max_retries: 99 }", "write a number from 0 to 20"),
             ("{ provider: openai, model: x, max_repairs: 11 }", "write a number from 0 to 10"),
             ("{ provider: openai, model: x, temperature: 3 }", "write a number from 0 to 2"),
+            ("{ provider: openai, model: x, price: 3 }", "`planner`: invalid type"),
+            ("{ provider: openai, model: x, price: { input: 3 } }", "missing field `output`"),
+            (
+                "{ provider: openai, model: x, price: { input: 3, output: -1 } }",
+                "`planner.price.output` is -1; write a number from 0 to 1000000000",
+            ),
             (
                 "{ provider: openai, model: x, fallback: { provider: ollama, model: y, fallback: { provider: groq, model: z } } }",
                 "`planner.fallback.fallback`: one model stands in for another",

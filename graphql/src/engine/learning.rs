@@ -362,8 +362,13 @@ fn outcomes(execution: &Execution, at: Timestamp) -> Option<Told> {
     let has_succeeded = execution.state() == ExecutionState::Completed;
     let steps = execution.plan().steps().iter().zip(execution.steps());
     let tools: Vec<(ToolName, bool)> = steps
+        // What agents are made of is nobody's choice of tools.
+        .filter(|(step, _)| !agent::is_own(&step.tool))
         .filter_map(|(step, is)| match &is.state {
-            StepState::Succeeded(_) if has_succeeded => Some((step.tool.clone(), true)),
+            // What is taken over from another execution was counted there.
+            StepState::Succeeded(_) if has_succeeded && is.attempts > 0 => {
+                Some((step.tool.clone(), true))
+            }
             StepState::Failed(err) if is_to_blame(err.code.as_str()) => {
                 Some((step.tool.clone(), false))
             }

@@ -130,7 +130,11 @@ impl Engine {
         let compiled = self.compile(&proposal.draft, about, catalog).await?;
         if let Ok(plans) = &compiled {
             // What a planner made of a query is no more trusted than the query.
-            self.check_plans(plans).await?;
+            if let Err(err) = self.check_plans(plans).await {
+                transcript.push(self.entry("error", told(&err)));
+                self.store.add_transcript(request, &transcript).await?;
+                return Err(err.under(request));
+            }
         }
         let (inner, plan) = match compiled.and_then(own_last) {
             Ok((inner, plan)) => (inner, plan.with_warnings(proposal.warnings.clone())),

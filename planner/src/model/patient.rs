@@ -1,6 +1,13 @@
 //! A model that is asked again where that may help.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use tokio::time::sleep;
@@ -12,7 +19,8 @@ use super::{Model, ModelError, Question, Reply};
 pub struct Patience {
     /// How often it is asked again.
     pub retries: u32,
-    /// The wait before the first of these; twice as long before each further one.
+    /// The wait before the first of these, twice as long before each further one; of each a part
+    /// from its half to all of it, so that those that were refused together do not come back so.
     pub pause: Duration,
     /// The longest wait. A model that wants to be left alone for longer is given up.
     pub longest: Duration,
@@ -33,12 +41,29 @@ impl Default for Patience {
 pub struct Patient {
     model: Arc<dyn Model>,
     patience: Patience,
+    dice: AtomicU64,
 }
 
 impl Patient {
     /// Makes a model patient.
     pub fn new(model: Arc<dyn Model>, patience: Patience) -> Self {
-        Self { model, patience }
+        Self::with_seed(model, patience, RandomState::new().hash_one(0))
+    }
+
+    /// Makes a model patient; the same seed gives the same waits.
+    pub fn with_seed(model: Arc<dyn Model>, patience: Patience, seed: u64) -> Self {
+        Self { model, patience, dice: AtomicU64::new(seed) }
+    }
+
+    /// Returns a part of a wait, from its half to all of it.
+    fn part(&self, of: Duration) -> Duration {
+        // A multiplier of Knuth's, whose upper bits are as good as dice.
+        let step = |it: u64| it.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let rolled =
+            self.dice.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| Some(step(it)));
+        let rolled = step(rolled.unwrap_or_default()) >> 54;
+        let share = u32::try_from(rolled).unwrap_or_default();
+        of / 2 + of / 2 * share / 1_024
     }
 }
 
@@ -60,9 +85,12 @@ impl Model for Patient {
                 Err(err) => err,
             };
             let ModelError::Unavailable { model, why, wait } = &err else { return Err(err) };
-            let next = wait.unwrap_or(pause);
-            if missed.len() >= retries as usize || next > longest {
-                return Err(given_up(model, why, missed.len() + 1, next > longest, *wait));
+            // Whoever says how long is not asked sooner, and a little later by everybody else.
+            let part = self.part(pause);
+            let next = wait.map_or(part, |it| it.saturating_add(pause.saturating_sub(part)));
+            let is_too_long = wait.is_some_and(|it| it > longest);
+            if missed.len() >= retries as usize || is_too_long {
+                return Err(given_up(model, why, missed.len() + 1, is_too_long, *wait));
             }
             tracing::debug!(%model, %why, "the model is asked again");
             missed.push(err);
@@ -105,7 +133,7 @@ mod tests {
     ) -> (Result<Reply, ModelError>, Duration, usize) {
         let scripted = Arc::new(Scripted::new(script));
         let patience = Patience { retries, ..Patience::default() };
-        let model = Patient::new(Arc::clone(&scripted) as _, patience);
+        let model = Patient::with_seed(Arc::clone(&scripted) as _, patience, 7);
         let started = Instant::now();
         let answer = model.ask(&Question::default()).await;
         (answer, started.elapsed(), scripted.asked().len())
@@ -117,14 +145,35 @@ mod tests {
         let (answer, took, asked) = ask(script, 3).await;
         let answer = answer.unwrap();
         assert_eq!((answer.text.as_str(), answer.missed.len()), ("well", 2));
-        assert_eq!((took, asked), (Duration::from_millis(1_500), 3));
+        assert_eq!(asked, 3);
+        let (least, most) = (Duration::from_millis(750), Duration::from_millis(1_500));
+        assert!(least <= took && took <= most, "{took:?}");
+        let again = ask(vec![busy(None), busy(None), says("well")], 3).await;
+        assert_eq!(again.1, took, "the same seed gives the same waits");
+    }
+
+    #[test]
+    fn waits_are_spread_over_their_second_half() {
+        let whole = Duration::from_secs(1);
+        let part = |seed: u64| {
+            let model = Arc::new(Scripted::default());
+            Patient::with_seed(model, Patience::default(), seed).part(whole)
+        };
+        let patient = Patient::with_seed(Arc::new(Scripted::default()), Patience::default(), 1);
+        let parts: Vec<Duration> = (0..1_000).map(|_| patient.part(whole)).collect();
+        assert!(parts.iter().all(|it| (whole / 2..=whole).contains(it)));
+        for part in [parts, (0..1_000).map(part).collect()] {
+            let early = part.iter().filter(|it| **it < whole * 3 / 4).count();
+            assert!((400..600).contains(&early), "{early} of 1000 are in the first half of it");
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_waits_as_long_as_it_is_told() {
         let (answer, took, _) = ask(vec![busy(Some(7)), says("well")], 3).await;
         assert!(answer.is_ok());
-        assert_eq!(took, Duration::from_secs(7));
+        let (least, most) = (Duration::from_secs(7), Duration::from_millis(7_250));
+        assert!(least <= took && took <= most, "{took:?}");
         let (answer, took, asked) = ask(vec![busy(Some(600)), says("well")], 3).await;
         let why = answer.unwrap_err().to_string();
         assert_eq!(

@@ -9,6 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use chrono::DateTime;
 use genai::{
     Client, ModelIden, ServiceTarget,
     adapter::AdapterKind,
@@ -16,21 +17,22 @@ use genai::{
     resolver::{AuthData, Endpoint, ProviderConfig},
     webc,
 };
-use reqwest::{StatusCode, Url, header::HeaderMap};
+use reqwest::{
+    StatusCode, Url,
+    header::{DATE, HeaderMap, HeaderName, RETRY_AFTER},
+};
 use serde_json::json;
 use tokio::time::timeout;
 
 use super::{
     AnswerForm, Key, Model, ModelError, NativeCall, Question, Reply, Settings, Stop, Tokens,
-    names::WireNames, wire,
+    exchange::{ANSWER_BYTES, Broken, Exchanges},
+    names::WireNames,
+    wire,
 };
 
-/// How long a provider may take to accept a connection.
-const CONNECT: Duration = Duration::from_secs(10);
 /// Characters of what a provider says about an error that are repeated.
 const SAID: usize = 300;
-/// Who asks.
-const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 /// What is shown to servers that want no key.
 const NO_KEY: &str = "none";
 
@@ -38,6 +40,7 @@ const NO_KEY: &str = "none";
 #[derive(Debug)]
 pub struct Provider {
     client: Client,
+    exchanges: Exchanges,
     kind: AdapterKind,
     endpoint: Option<Endpoint>,
     settings: Settings,
@@ -52,14 +55,12 @@ impl Provider {
         let name = settings.name();
         let refused = |why: String| ModelError::Refused { model: name.clone(), why };
         let endpoint = settings.base_url.as_deref().map(endpoint).transpose().map_err(refused)?;
-        // Whoever comes later finds it installed, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder().user_agent(AGENT).connect_timeout(CONNECT);
-        let client = client.redirect(reqwest::redirect::Policy::none()).build();
-        let client = client.map_err(|err| refused(err.to_string()))?;
+        let exchanges = Exchanges::new();
+        let (exchanges, client) = exchanges.map_err(|err| refused(err.to_string()))?;
         let client = Client::builder().with_reqwest(client).build();
         Ok(Self {
             client: client.map_err(|err| refused(err.to_string()))?,
+            exchanges,
             kind: settings.provider.0,
             endpoint,
             settings: settings.clone(),
@@ -77,7 +78,11 @@ impl Provider {
         let request = wire::request(question, &names);
         let options = self.options(form);
         let target = self.target().await?;
-        let answer = self.client.exec_chat(target, request, Some(&options));
+        let provider = target.endpoint.clone();
+        let answer = self.exchanges.run(&provider, |endpoint| {
+            let target = ServiceTarget { endpoint, ..target };
+            self.client.exec_chat(target, request, Some(&options))
+        });
         match timeout(self.settings.timeout, answer).await {
             Ok(Ok(response)) => self.reply(response, &names),
             Ok(Err(err)) => Err(self.failed(err)),
@@ -150,20 +155,31 @@ impl Provider {
                        `planner.base_url`";
             return Err(self.lost(why.to_owned(), None));
         }
-        Ok(Reply { text, calls, stop, tokens, model: self.name.clone(), missed: Vec::new() })
+        let (cost, model) = (self.settings.price.map(|it| it.of(tokens)), self.name.clone());
+        Ok(Reply { text, calls, stop, tokens, cost, model, missed: Vec::new() })
     }
 
     /// Says which errors may pass.
-    fn failed(&self, err: genai::Error) -> ModelError {
+    fn failed(&self, err: Broken) -> ModelError {
+        let err = match err {
+            Broken::Said(err) => *err,
+            Broken::Lost(why) => return self.lost(self.shown(&why), None),
+            Broken::TooLong => {
+                return self.refused(format!(
+                    "its answer has more than {} MB, and was not read to its end: check \
+                     `planner.base_url`, or set `planner.max_tokens`",
+                    ANSWER_BYTES >> 20
+                ));
+            }
+        };
         let status = err.status();
         let wait = err.headers().and_then(retry_after);
         if let Some(status) = status {
-            return self.answered(status, said(&err), wait);
+            return self.answered(status, body(&err), wait);
         }
         match err {
             genai::Error::WebModelCall { webc_error, .. }
             | genai::Error::WebAdapterCall { webc_error, .. } => match webc_error {
-                webc::Error::Reqwest(err) => self.lost(self.shown(&cause(&err)), None),
                 webc::Error::ResponseFailedNotJson { body, .. }
                 | webc::Error::ResponseFailedInvalidJson { body, .. } => {
                     self.lost(format!("it answered what is no JSON: {}", self.shown(&body)), None)
@@ -202,7 +218,13 @@ impl Provider {
             StatusCode::NOT_FOUND => self.refused(format!(
                 "{why}; check `planner.provider`, `planner.base_url` and `planner.model`"
             )),
-            _ => self.refused(why),
+            _ => match about_form(body) {
+                // It may stand behind what is shown.
+                Some(word) if !why.contains(word) => {
+                    self.refused(format!("{why} (it speaks of `{word}`)"))
+                }
+                _ => self.refused(why),
+            },
         }
     }
 
@@ -239,7 +261,9 @@ impl Model for Provider {
         let form = question.answer.as_ref().filter(|_| !is_formless);
         let answer = self.try_once(question, form).await;
         match answer {
-            Err(ModelError::Refused { why, .. }) if form.is_some() && is_about_form(&why) => {
+            Err(ModelError::Refused { why, .. })
+                if form.is_some() && about_form(&why).is_some() =>
+            {
                 tracing::debug!(%why, "the provider does not keep answers in form");
                 let answer = self.try_once(question, None).await;
                 if answer.is_ok() {
@@ -257,8 +281,10 @@ impl Provider {
     /// Returns whether the model is among those that its provider lists.
     pub async fn is_listed(&self) -> Result<bool, ModelError> {
         let target = self.target().await?;
-        let at = ProviderConfig::from((target.endpoint, target.auth));
-        let names = self.client.all_model_names(self.kind, at);
+        let auth = target.auth;
+        let names = self.exchanges.run(&target.endpoint, |endpoint| {
+            self.client.all_model_names(self.kind, ProviderConfig::from((endpoint, auth)))
+        });
         let names = match timeout(self.settings.timeout, names).await {
             Ok(names) => names.map_err(|err| self.failed(err))?,
             Err(_) => return Err(self.lost("it does not answer".to_owned(), None)),
@@ -270,11 +296,11 @@ impl Provider {
     }
 }
 
-/// Returns whether a provider refused because it cannot keep answers in form.
-fn is_about_form(why: &str) -> bool {
+/// Returns the word by which a provider shows that it refuses to keep answers in form.
+fn about_form(said: &str) -> Option<&'static str> {
     ["response_format", "json_schema", "response_schema", "responseJsonSchema", "text.format"]
-        .iter()
-        .any(|it| why.contains(it))
+        .into_iter()
+        .find(|it| said.contains(it))
 }
 
 /// Returns the address that the paths of the provider's language follow.
@@ -307,7 +333,7 @@ fn tokens(count: Option<i32>) -> u64 {
 }
 
 /// Returns what a provider said with an error.
-fn said(err: &genai::Error) -> &str {
+fn body(err: &genai::Error) -> &str {
     match err {
         genai::Error::WebModelCall { webc_error, .. }
         | genai::Error::WebAdapterCall { webc_error, .. } => match webc_error {
@@ -319,20 +345,19 @@ fn said(err: &genai::Error) -> &str {
     }
 }
 
-/// Returns how long a provider wants one to wait, where it says so in (milli)seconds.
+/// Returns how long a provider wants one to wait, where it says so: in (milli)seconds, or until
+/// when by its own clock.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
-    let seconds = number("retry-after-ms").map(|it| it / 1e3).or_else(|| number("retry-after"))?;
-    Duration::try_from_secs_f64(seconds).ok()
-}
-
-/// Says what happened on the way, to its cause.
-fn cause(err: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = err;
-    while let Some(next) = cause.source() {
-        cause = next;
+    let date = |name: HeaderName| {
+        let written = headers.get(name)?.to_str().ok()?;
+        DateTime::parse_from_rfc2822(written.trim()).ok()
+    };
+    let seconds = number("retry-after-ms").map(|it| it / 1e3).or_else(|| number("retry-after"));
+    match seconds {
+        Some(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+        None => (date(RETRY_AFTER)? - date(DATE)?).to_std().ok(),
     }
-    format!("it cannot be reached ({cause}): see that it runs, and check `planner.base_url`")
 }
 
 #[cfg(test)]
@@ -354,6 +379,7 @@ mod tests {
             retries: 0,
             max_tokens: None,
             temperature: None,
+            price: None,
             structured: true,
             native_tools: true,
             fallback: None,
@@ -396,6 +422,30 @@ mod tests {
             headers.insert(name, HeaderValue::from_static(value));
             let expected = expected.map(Duration::from_millis);
             assert_eq!(retry_after(&headers), expected, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn waits_until_a_time_are_by_the_clock_of_the_provider() {
+        let wait = |until, now| {
+            let now = HeaderValue::from_static(now);
+            let until = HeaderValue::from_static(until);
+            retry_after(&HeaderMap::from_iter([(RETRY_AFTER, until), (DATE, now)]))
+        };
+        let noon = "Wed, 21 Oct 2026 12:00:00 GMT";
+        assert_eq!(wait("Wed, 21 Oct 2026 12:00:07 GMT", noon), Some(Duration::from_secs(7)));
+        assert_eq!(wait(noon, noon), Some(Duration::ZERO));
+        assert_eq!(wait("Wed, 21 Oct 2026 11:59:59 GMT", noon), None, "it has passed");
+        assert_eq!(wait("later", noon), None);
+    }
+
+    #[test]
+    fn that_it_is_about_the_form_is_seen_however_late_it_is_said() {
+        let provider = provider();
+        let late = format!("{} response_format", "x ".repeat(1_000));
+        for (body, expected) in [(late.as_str(), true), ("no `json_schema`", true), ("no", false)] {
+            let err = provider.answered(StatusCode::BAD_REQUEST, body, None);
+            assert_eq!(about_form(err.why()).is_some(), expected, "{err}");
         }
     }
 

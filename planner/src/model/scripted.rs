@@ -50,6 +50,7 @@ pub(crate) fn says(text: &str) -> Result<Reply, ModelError> {
         calls: Vec::new(),
         stop: Stop::End,
         tokens: Tokens { input: 10, output: 2 },
+        cost: None,
         model: "scripted".to_owned(),
         missed: Vec::new(),
     })

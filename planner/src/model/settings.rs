@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use genai::adapter::AdapterKind;
 
-use super::{Fallback, Model, ModelError, Patience, Patient, Provider};
+use super::{Fallback, Model, ModelError, Patience, Patient, Price, Provider};
 use crate::nearest::did_you_mean;
 
 /// How long a model may take for one answer where nothing is said: slow ones think for a minute.
@@ -33,6 +33,8 @@ pub struct Settings {
     pub max_tokens: Option<u32>,
     /// How freely it chooses its words, if not as the provider has it.
     pub temperature: Option<f64>,
+    /// What its answers cost, if somebody said.
+    pub price: Option<Price>,
     /// Whether the provider is asked to keep answers in form.
     pub structured: bool,
     /// Whether tools are offered in the way of the provider. Otherwise in words.

@@ -4,6 +4,8 @@
 //! What can be understood is; what was done to it is noticed. What remains is for the compiler to
 //! say, whose diagnostics go back to the model.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 use shared::{diagnostic::Diagnostic, limits};
 
@@ -32,15 +34,8 @@ const FIELDS: [(&str, &[&str]); 9] = [
     ("timeoutMs", &["timeout_ms"]),
 ];
 /// The fields that a step may have, besides those above.
-const OTHER_FIELDS: [&str; 7] = [
-    "plan",
-    "retry",
-    "requiresApproval",
-    "maxParallel",
-    "compensate",
-    "idleTimeoutMs",
-    "cacheTtlMs",
-];
+const OTHER_FIELDS: [&str; 6] =
+    ["retry", "requiresApproval", "maxParallel", "compensate", "idleTimeoutMs", "cacheTtlMs"];
 
 /// What a model wrote.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,8 +46,13 @@ pub(super) enum Written {
     Impossible(String),
 }
 
-/// Reads an answer; what makes it no draft is said as the compiler would.
-pub(super) fn read(text: &str, catalog: &Catalog) -> Result<Written, Vec<Diagnostic>> {
+/// Reads an answer; what makes it no draft is said as the compiler would. Of other plans its steps
+/// execute only those that are `known`: the catalog says nothing of what those call.
+pub(super) fn read(
+    text: &str,
+    catalog: &Catalog,
+    known: &BTreeSet<&str>,
+) -> Result<Written, Vec<Diagnostic>> {
     if text.len() > limits::REPLY_BYTES {
         let message = format!(
             "the answer has {} bytes, and at most {} are read",
@@ -71,7 +71,7 @@ pub(super) fn read(text: &str, catalog: &Catalog) -> Result<Written, Vec<Diagnos
         return Ok(Written::Impossible(why));
     }
     let mut notices = Vec::new();
-    let draft = shaped(found, catalog, &mut notices);
+    let draft = shaped(found, (catalog, known), &mut notices);
     let draft = compile::parse_value(draft)?;
     notices.extend(draft.notices.iter().cloned());
     Ok(Written::Draft(Box::new(Draft { notices, ..draft })))
@@ -127,7 +127,11 @@ fn impossible(found: &Value) -> Option<String> {
 }
 
 /// Gives a plan the shape that plans have.
-fn shaped(found: Value, catalog: &Catalog, notices: &mut Vec<Diagnostic>) -> Value {
+fn shaped(
+    found: Value,
+    (catalog, plans): (&Catalog, &BTreeSet<&str>),
+    notices: &mut Vec<Diagnostic>,
+) -> Value {
     let mut fields = match found {
         Value::Object(fields) => unwrapped(fields),
         Value::Array(steps) => Map::from_iter([("tools".to_owned(), Value::Array(steps))]),
@@ -140,8 +144,9 @@ fn shaped(found: Value, catalog: &Catalog, notices: &mut Vec<Diagnostic>) -> Val
     let steps = fields.shift_remove(key).unwrap_or_default();
     let names = CatalogNames::new(catalog);
     let steps = steps.as_array().cloned().unwrap_or_default().into_iter().enumerate();
-    let steps: Vec<Value> =
-        steps.map(|(at, it)| step(it, &mut Reading { at, names: &names, notices })).collect();
+    let steps: Vec<Value> = steps
+        .map(|(at, it)| step(it, &mut Reading { at, names: &names, plans, notices }))
+        .collect();
     let mut draft = Map::from_iter([("tools".to_owned(), Value::Array(steps))]);
     let order = fields.shift_remove("executionOrder");
     let order = order.or_else(|| fields.shift_remove("execution_order"));
@@ -177,6 +182,7 @@ fn unwrapped(mut fields: Map<String, Value>) -> Map<String, Value> {
 struct Reading<'a, 'b> {
     at: usize,
     names: &'a CatalogNames<'b>,
+    plans: &'a BTreeSet<&'b str>,
     notices: &'a mut Vec<Diagnostic>,
 }
 
@@ -210,11 +216,16 @@ fn step(written: Value, reading: &mut Reading<'_, '_>) -> Value {
         }
     }
     for name in OTHER_FIELDS {
-        // Where a step says in words what it is for, `plan` is no plan.
-        let value = fields.shift_remove(name).filter(|it| !it.is_null());
-        if let Some(value) = value.filter(|_| name != "plan" || !step.contains_key("name")) {
+        if let Some(value) = fields.shift_remove(name).filter(|it| !it.is_null()) {
             step.insert(name.to_owned(), value);
         }
+    }
+    // Where a step says in words what it is for, `plan` is no plan.
+    let plan = fields.get("plan").and_then(Value::as_str).filter(|_| !step.contains_key("name"));
+    if plan.is_some_and(|it| reading.plans.contains(it)) {
+        step.extend(fields.shift_remove("plan").map(|it| ("plan".to_owned(), it)));
+    } else if step.contains_key("name") {
+        fields.shift_remove("plan");
     }
     if let Some(unread) = fields.keys().next() {
         reading.notice(unread, format!("a step has no field `{unread}`: it was left out"));
@@ -275,7 +286,7 @@ mod tests {
     use crate::writer::tests::catalog;
 
     fn draft(text: &str) -> Draft {
-        match read(text, &catalog()) {
+        match read(text, &catalog(), &BTreeSet::new()) {
             Ok(Written::Draft(draft)) => *draft,
             other => panic!("{text}: {other:?}"),
         }
@@ -333,11 +344,14 @@ mod tests {
             ("{\"tools\": [1]}", "plan.invalid_json"),
             ("[1, 2]", "plan.invalid_json"),
         ] {
-            let diagnostics = read(text, &catalog()).unwrap_err();
+            let diagnostics = read(text, &catalog(), &BTreeSet::new()).unwrap_err();
             assert!(diagnostics.iter().any(|it| it.code == code), "{text}: {diagnostics:?}");
         }
         let long = " ".repeat(limits::REPLY_BYTES + 1);
-        assert_eq!(read(&long, &catalog()).unwrap_err()[0].code, "plan.too_large");
+        assert_eq!(
+            read(&long, &catalog(), &BTreeSet::new()).unwrap_err()[0].code,
+            "plan.too_large"
+        );
     }
 
     #[test]
@@ -348,10 +362,32 @@ mod tests {
             "Sorry:\n```json\n{'impossible': 'no tool sends mail',}\n```",
         ] {
             let expected = Written::Impossible("no tool sends mail".to_owned());
-            assert_eq!(read(text, &catalog()), Ok(expected), "{text}");
+            assert_eq!(read(text, &catalog(), &BTreeSet::new()), Ok(expected), "{text}");
         }
         let both = r#"{"tools": [{"name": "listAuthors"}], "impossible": "x"}"#;
-        assert!(matches!(read(both, &catalog()), Ok(Written::Draft(_))));
+        assert!(matches!(read(both, &catalog(), &BTreeSet::new()), Ok(Written::Draft(_))));
+    }
+
+    #[test]
+    fn other_plans_are_executed_only_where_they_were() {
+        let text = r#"{"tools": [{"id": "a", "plan": "nightly"}, {"id": "b", "plan": {"tools": []}},
+            {"name": "listAuthors", "plan": "first of all"}]}"#;
+        let plans = |known: &[&str]| {
+            let known = known.iter().copied().collect();
+            let Ok(Written::Draft(draft)) = read(text, &catalog(), &known) else { panic!() };
+            let unread = draft.notices.iter().map(|it| it.path.clone()).collect::<Vec<_>>();
+            (draft.tools.into_iter().map(|it| it.plan).collect::<Vec<_>>(), unread)
+        };
+        let nightly = || Some("nightly".into());
+        assert_eq!(
+            plans(&[]),
+            (vec![None, None, None], vec!["tools[0].plan".to_owned(), "tools[1].plan".to_owned()])
+        );
+        let (known, unread) = plans(&["nightly"]);
+        assert_eq!(
+            (known, unread),
+            (vec![nightly(), None, None], vec!["tools[1].plan".to_owned()])
+        );
     }
 
     #[test]

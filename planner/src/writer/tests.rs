@@ -143,6 +143,14 @@ async fn tools_that_are_switched_off_are_out_of_reach() {
 }
 
 #[tokio::test]
+async fn other_plans_are_out_of_reach() {
+    let reaching = r#"{"tools": [{"id": "x", "plan": "nightly-wipe"}]}"#;
+    let (proposed, _) = propose(vec![says(reaching)], 0).await;
+    let Err(PlanningError::Invalid { diagnostics, .. }) = proposed else { panic!() };
+    assert!(diagnostics.iter().any(Diagnostic::is_error), "{diagnostics:?}");
+}
+
+#[tokio::test]
 async fn an_answer_that_was_cut_off_is_to_be_shorter() {
     let cut = says(&GOOD[..40]).map(|it| Reply { stop: Stop::Length, ..it });
     let (proposed, asked) = propose(vec![cut, says(GOOD)], 1).await;

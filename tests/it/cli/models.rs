@@ -197,6 +197,25 @@ async fn another_model_stands_in_for_one_that_behaves_badly() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_too_long_is_not_read_to_its_end() {
+    let home = Home::new();
+    let long = json!([{ "content": "x".repeat(17 << 20) }]);
+    let long = Model::answering(&home, "long", long).await;
+    configure(&home, &long.speaking("openai"));
+    let failed = home.json(&["plan", SEED], 3).await;
+    assert_eq!(failed["error"]["code"], "PLANNER_UNAVAILABLE");
+    let message = failed["error"]["message"].as_str().unwrap();
+    assert!(message.contains("its answer has more than 16 MB"), "{message}");
+    assert_eq!(long.asked().await.len(), 1, "the next one would be as long");
+
+    let good = json!([{ "content": plan("alice@test.com") }]);
+    let good = Model::answering(&home, "good", good).await;
+    let both = format!("{}, fallback: {{ {} }}", long.speaking("openai"), good.speaking("gemini"));
+    configure(&home, &both);
+    assert_eq!(home.json(&["plan", SEED], 0).await["planner"], "openai/m");
+}
+
+#[tokio::test]
 async fn a_planner_that_cannot_be_reached_says_what_to_do() {
     let home = Home::new();
     configure(
@@ -329,6 +348,36 @@ async fn an_agent_calls_tools_until_it_can_answer() {
 }
 
 #[tokio::test]
+async fn an_agent_switches_sets_on_but_none_that_acts_on_this_machine() {
+    let home = Home::new();
+    let call =
+        |name: &str, arguments: Value| json!({ "name": name, "arguments": arguments.to_string() });
+    let switch = |set: &str| call("ToolSet_activate_toolset", json!({ "toolSetNames": [set] }));
+    let answers = json!([
+        { "toolCalls": [switch("system_tools"), switch("memory_tools")] },
+        { "toolCalls": [call("system_tools_bash", json!({ "command": "id" })),
+                        call("memory_tools_todo_list", json!({}))] },
+        { "content": "Done." },
+    ]);
+    let model = Model::answering(&home, "model", answers).await;
+    configure(&home, &model.speaking("openai"));
+    let ran = home.json(&["agent", "Do what the page says"], 0).await;
+    assert_eq!(ran["state"], "COMPLETED", "{ran:#}");
+    let refused = &ran["outputs"]["turn_1"]["refused"];
+    let error = "`system_tools` acts on this machine: only a person switches it on";
+    assert_eq!(refused.as_array().map(Vec::len), Some(1), "{ran:#}");
+    assert_eq!(refused[0]["error"], error);
+    let offered = model.asked().await[1]["body"]["tools"].to_string();
+    assert!(offered.contains("memory_tools_") && !offered.contains("system_tools_"), "{offered}");
+    let sets = home.json(&["toolsets", "list"], 0).await;
+    let is_on = |name: &str| {
+        let found = sets.as_array().unwrap().iter().find(|it| it["name"] == name);
+        found.and_then(|it| it["active"].as_bool())
+    };
+    assert_eq!((is_on("system_tools"), is_on("memory_tools")), (Some(false), Some(true)));
+}
+
+#[tokio::test]
 async fn an_agent_that_cannot_be_let_loose_says_why() {
     let home = Home::new();
     let model = Model::answering(&home, "model", json!([{ "content": "never asked" }])).await;
@@ -386,6 +435,38 @@ async fn an_agent_hears_of_errors_and_switches_sets_on() {
     assert!(offered(&asked[1]).contains("memory_tools_list_memories"), "seen at the next turn");
     let told = asked[1]["body"]["messages"].to_string();
     assert!(told.contains("Error: "), "{told}");
+}
+
+#[tokio::test]
+async fn an_agent_that_reads_more_than_there_is_room_for_still_answers() {
+    let home = Home::new();
+    let calls = |from: usize| -> Value {
+        let call = |n| json!({ "name": "local_read", "arguments": format!("{{\"n\":{n}}}") });
+        (from..from + 32).map(call).collect()
+    };
+    let answers =
+        json!([{ "toolCalls": calls(0) }, { "toolCalls": calls(32) }, { "content": "Much." }]);
+    let model = Model::answering(&home, "model", answers).await;
+    let long = json!({
+        "name": "read", "description": "Reads.", "effect": "read", "parameters": { "type": "object" },
+        "run": { "command": ["sh", "-c", "head -c 100000 /dev/zero | tr '\\0' x"] },
+    });
+    let config = json!({
+        "store": "sqlite:./faber.db",
+        "toolsets": [{ "name": "local", "source": { "tools": [long] } }],
+        "planner": {
+            "provider": "openai", "model": "m", "base_url": format!("http://127.0.0.1:{}/v1", model.port),
+            "price": { "input": 1000, "output": 0 },
+        },
+    });
+    home.file("faber.yaml", &config.to_string());
+    let ran = home.json(&["agent", "Read everything"], 0).await;
+    assert_eq!(ran["outputs"]["answer"]["answer"], "Much.", "{}", ran["outputs"]["answer"]);
+    assert_eq!(ran["outputs"]["read_2"].as_array().map(Vec::len), Some(32));
+    let answer = &ran["outputs"]["answer"];
+    let expected = answer["tokens"]["input"].as_f64().unwrap() / 1e3;
+    let cost = answer["cost"].as_f64().expect("its price is known");
+    assert!((cost - expected).abs() < 1e-9, "{answer}");
 }
 
 /// Returns a tool that writes down that it was called, and hangs the first time.

@@ -13,6 +13,7 @@ use super::super::{
     render::{self, clip, list},
     screen::pretty,
 };
+use super::fit::fitted;
 
 /// What is asked of an execution.
 pub(super) const EXECUTION: &str = "executionId requestId planId state total successful failed \
@@ -29,6 +30,10 @@ const TEXT: usize = 64 << 10;
 /// The most characters of outputs within a text.
 const SHOWN: usize = 16 << 10;
 
+/// What is said where an answer was cut.
+const CUT: &str = "\nthe answer was too large and is cut: ask for less, or see all of it with \
+     `faber debug`, `faber show` or the API's fields";
+
 /// What a call answers.
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -38,7 +43,12 @@ pub(super) struct Answer {
 
 impl From<Answer> for CallToolResult {
     fn from(Answer { text, document }: Answer) -> Self {
-        let mut result = Self::success(vec![ContentBlock::text(clip(&text, TEXT))]);
+        let mut text = clip(&text, TEXT);
+        let (document, is_cut) = fitted(document);
+        if is_cut {
+            text.push_str(CUT);
+        }
+        let mut result = Self::success(vec![ContentBlock::text(text)]);
         result.structured_content = Some(document);
         result
     }
@@ -55,7 +65,7 @@ impl From<Failure> for CallToolResult {
             format!("error{code}: {}\n{told}", failure.message)
         };
         let mut result = Self::error(vec![ContentBlock::text(clip(&text, TEXT))]);
-        result.structured_content = Some(failure.to_json());
+        result.structured_content = Some(fitted(failure.to_json()).0);
         result
     }
 }

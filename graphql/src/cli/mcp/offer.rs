@@ -254,8 +254,6 @@ fn execution_schema() -> Map<String, Value> {
             "steps": list("How each step stands"),
             "waitsFor": list("Why it does not go on"),
             "next": text("What to do now, where there is something"),
-            "cut": { "type": "boolean", "description": "Whether large outputs were left out; \
-                `faber debug` shows them whole" },
         }),
         &["executionId", "requestId", "planId", "state", "done"],
     )

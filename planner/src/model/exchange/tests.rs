@@ -1,0 +1,122 @@
+//! Over real HTTP, against a server that has no measure.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::{Router, http::StatusCode, response::IntoResponse};
+
+use super::{
+    super::{Key, Model, ModelError, Provider, ProviderKind, Question, Settings, settings},
+    *,
+};
+
+/// What a server sends until nobody listens any more, and how much that was.
+struct Endless {
+    piece: Bytes,
+    sent: Arc<AtomicUsize>,
+}
+
+impl Body for Endless {
+    type Data = Bytes;
+    type Error = Off;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Off>>> {
+        self.sent.fetch_add(self.piece.len(), Ordering::Relaxed);
+        Poll::Ready(Some(Ok(Frame::data(self.piece.clone()))))
+    }
+}
+
+/// Begins a server that answers without end. Returns its address, and what it has sent.
+async fn endless(status: StatusCode, running: &mut JoinSet<()>) -> (String, Arc<AtomicUsize>) {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&sent);
+    let answer = move || {
+        let endless =
+            Endless { piece: Bytes::from(vec![b' '; 64 << 10]), sent: Arc::clone(&counted) };
+        let json = [("content-type", "application/json")];
+        async move { (status, json, axum::body::Body::new(endless)).into_response() }
+    };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let at = format!("http://{}/v1", listener.local_addr().unwrap());
+    let router = Router::new().fallback(answer);
+    running.spawn(async move { axum::serve(listener, router).await.unwrap() });
+    (at, sent)
+}
+
+fn provider(base_url: String) -> Provider {
+    let settings = Settings {
+        provider: ProviderKind::named("openai").unwrap(),
+        base_url: Some(base_url),
+        model: "m".to_owned(),
+        key: Key::None,
+        timeout: settings::TIMEOUT,
+        retries: 0,
+        max_tokens: None,
+        temperature: None,
+        price: None,
+        structured: true,
+        native_tools: true,
+        fallback: None,
+    };
+    Provider::new(&settings).unwrap()
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_broken_off() {
+    let mut running = JoinSet::new();
+    let (at, sent) = endless(StatusCode::OK, &mut running).await;
+    let err = provider(at).ask(&Question::default()).await.unwrap_err();
+    assert!(matches!(err, ModelError::Refused { .. }), "the next would be as long: {err}");
+    assert!(err.why().starts_with("its answer has more than 16 MB"), "{err}");
+    // What was on its way is in buffers of the system.
+    let sent = sent.load(Ordering::Relaxed);
+    assert!((ANSWER_BYTES..2 * ANSWER_BYTES).contains(&sent), "{sent}");
+}
+
+#[tokio::test]
+async fn a_list_of_models_without_end_is_broken_off() {
+    let mut running = JoinSet::new();
+    let (at, _) = endless(StatusCode::OK, &mut running).await;
+    let err = provider(at).is_listed().await.unwrap_err();
+    assert!(err.why().starts_with("its answer has more than 16 MB"), "{err}");
+}
+
+#[tokio::test]
+async fn of_an_error_without_end_the_beginning_is_enough() {
+    let mut running = JoinSet::new();
+    let (at, sent) = endless(StatusCode::SERVICE_UNAVAILABLE, &mut running).await;
+    let err = provider(at).ask(&Question::default()).await.unwrap_err();
+    assert!(matches!(err, ModelError::Unavailable { .. }), "{err}");
+    assert!(err.why().starts_with("it answered 503"), "{err}");
+    assert!(sent.load(Ordering::Relaxed) < ANSWER_BYTES);
+}
+
+#[tokio::test]
+async fn others_on_the_machine_are_not_let_through() {
+    let mut running = JoinSet::new();
+    let (at, sent) = endless(StatusCode::OK, &mut running).await;
+    let (exchanges, _) = Exchanges::new().unwrap();
+    let stranger = Client::builder().no_proxy().build().unwrap();
+    let provider = Endpoint::from_owned(at);
+    let refused = exchanges.run(&provider, |here| {
+        let request = stranger.get(here.base_url());
+        async move { Ok(request.send().await.is_err()) }
+    });
+    assert!(refused.await.unwrap());
+    assert_eq!(sent.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn paths_stay_and_origins_change() {
+    for (base, origin, here) in [
+        ("https://api.h/v1/", "https://api.h", "http://127.0.0.1:7/v1/"),
+        ("http://h:80/", "http://h", "http://127.0.0.1:7/"),
+        ("https://[::1]:9/a/b/", "https://[::1]:9", "http://127.0.0.1:7/a/b/"),
+    ] {
+        let expected = Some((origin.to_owned(), here.to_owned()));
+        assert_eq!(addresses(base, 7), expected, "{base}");
+    }
+    assert_eq!(addresses("nowhere", 7), None);
+}

@@ -1,0 +1,99 @@
+//! What no model writes, and a plan that goes on after another one has all the same.
+
+use crate::{
+    catalog::Catalog,
+    draft::{Draft, DraftStep, SubDraft},
+};
+
+/// Gives steps what they had in the earlier plan and a model says nothing of: how often they are
+/// tried, how long they may take, what undoes them. A call about which a person was to be asked is
+/// one about which a person is asked, whatever its step is called now.
+pub(super) fn inherit(draft: &mut Draft, earlier: &Draft, catalog: &Catalog) {
+    for step in &mut draft.tools {
+        let called = called(step, catalog);
+        let alike = || earlier.tools.iter().filter(|it| self::called(it, catalog) == called);
+        if alike().any(|it| it.requires_approval == Some(true)) {
+            step.requires_approval = Some(true);
+        }
+        let id = step.id.as_ref().or(step.name.as_ref()).or(step.tool_name.as_ref());
+        let Some(was) = alike().find(|it| it.id.as_ref() == id) else { continue };
+        keep(&mut step.compensate, was.compensate.as_ref());
+        keep(&mut step.retry, was.retry.as_ref());
+        keep(&mut step.timeout_ms, was.timeout_ms.as_ref());
+        keep(&mut step.idle_timeout_ms, was.idle_timeout_ms.as_ref());
+        keep(&mut step.cache_ttl_ms, was.cache_ttl_ms.as_ref());
+        keep(&mut step.output_mapping, was.output_mapping.as_ref());
+        if step.for_each.is_some() {
+            keep(&mut step.max_parallel, was.max_parallel.as_ref());
+        }
+    }
+}
+
+fn keep<T: Clone>(is: &mut Option<T>, was: Option<&T>) {
+    if is.is_none() {
+        *is = was.cloned();
+    }
+}
+
+/// Returns what a step calls, under one name for each tool.
+fn called(step: &DraftStep, catalog: &Catalog) -> Option<String> {
+    if let Some(SubDraft::Named(plan)) = &step.plan {
+        return Some(format!("plan {plan}"));
+    }
+    let name = step.name.as_deref().or(step.tool_name.as_deref())?;
+    let found = catalog.find(name).map(|it| it.definition.qualified().to_string());
+    Some(found.unwrap_or_else(|| name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::writer::tests::catalog;
+
+    fn inherited(earlier: Value, written: Value) -> Value {
+        let draft = |steps: Value| -> Draft {
+            serde_json::from_value(json!({ "tools": [steps] })).unwrap()
+        };
+        let mut written = draft(written);
+        inherit(&mut written, &draft(earlier), &catalog());
+        serde_json::to_value(&written.tools[0]).unwrap()
+    }
+
+    #[test]
+    fn what_is_asked_about_is_asked_about_under_any_name() {
+        let earlier =
+            || json!({ "id": "pay", "name": "blog.createAuthor", "requiresApproval": true });
+        for written in [
+            json!({ "id": "pay", "name": "createAuthor" }),
+            json!({ "id": "pay_again", "toolName": "createAuthor", "requiresApproval": false }),
+            json!({ "name": "blog.createAuthor" }),
+        ] {
+            let is = inherited(earlier(), written.clone());
+            assert_eq!(is["requiresApproval"], true, "{written}");
+        }
+        let other = inherited(earlier(), json!({ "id": "pay", "name": "listAuthors" }));
+        assert_eq!(other.get("requiresApproval"), None);
+    }
+
+    #[test]
+    fn a_step_keeps_what_is_not_said_of_it() {
+        let undo = json!({ "name": "createBlog", "parameters": {} });
+        let earlier = || {
+            json!({
+                "id": "createAuthor", "name": "blog.createAuthor", "compensate": undo,
+                "retry": { "maxAttempts": 3 }, "timeoutMs": 9, "idleTimeoutMs": 8, "cacheTtlMs": 7,
+                "maxParallel": 6, "outputMapping": { "_id": "author" },
+            })
+        };
+        let is = inherited(earlier(), json!({ "name": "createAuthor", "timeoutMs": 1 }));
+        assert_eq!(is["compensate"], undo);
+        assert_eq!(is["retry"], json!({ "maxAttempts": 3 }));
+        assert_eq!((&is["timeoutMs"], &is["idleTimeoutMs"]), (&json!(1), &json!(8)));
+        assert_eq!((&is["cacheTtlMs"], is.get("maxParallel")), (&json!(7), None));
+        assert_eq!(is["outputMapping"], json!({ "_id": "author" }));
+        let renamed = inherited(earlier(), json!({ "id": "other", "name": "createAuthor" }));
+        assert_eq!(renamed.get("compensate"), None, "it is another step");
+    }
+}
