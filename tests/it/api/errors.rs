@@ -266,9 +266,9 @@ async fn what_fails_makes_null_what_is_around_it_and_order_is_that_of_the_operat
         ),
         (
             format!("{{ {} {none} request(requestId: \"\") {{ query }} __typename }}", {
-                execution("steps { state name } state")
+                execution("steps { state toolName } state")
             }),
-            r#"{"execution":{"steps":[{"state":"COMPLETED","name":"flow.noop"}],"state":"COMPLETED"},"plan":null,"request":null,"__typename":"Query"}"#,
+            r#"{"execution":{"steps":[{"state":"SUCCEEDED","toolName":"flow.noop"}],"state":"COMPLETED"},"plan":null,"request":null,"__typename":"Query"}"#,
             json!([]),
         ),
     ] {
