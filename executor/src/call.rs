@@ -24,7 +24,7 @@ use crate::{
     options::Options,
     tool::{
         ToolContext,
-        dispatch::Dispatch,
+        dispatch::{self, Dispatch},
         flow,
         progress::{self, Listener, ProgressSink, Reports},
     },
@@ -154,8 +154,8 @@ impl Call {
     ) -> Result<(ReadyTool, Arc<Value>), ToolError> {
         let tool = found.await?;
         *is_found = true;
-        // What `flow` is given it passes on: a reference is enough for that.
-        let is_given_all = tool.definition().set.as_str() != flow::SET;
+        // What `flow` is given it passes on, and a model reads no binaries: a reference is enough.
+        let is_given_all = !matches!(tool.definition().set.as_str(), flow::SET | dispatch::SET);
         let parameters = match self.cx.blobs.as_ref().filter(|_| is_given_all) {
             Some(blobs) => blobs.restore(&self.parameters).await?,
             None => Arc::clone(&self.parameters),

@@ -10,6 +10,7 @@
 //! work everywhere. Folders are Landlock's (Linux 6.2), sockets are kept away by a filter of system
 //! calls, and the rights of an administrator are given up.
 
+mod crowd;
 mod enter;
 #[cfg(target_os = "linux")]
 mod kernel;
@@ -128,6 +129,8 @@ pub struct Confinement {
     pub file_bytes: u64,
     /// Files that one process may have open.
     pub open_files: u64,
+    /// Processes and threads that it may have at the same time.
+    pub processes: u64,
     /// Names of environment variables that are passed on, besides `PATH`, `HOME`, `LANG` and
     /// `TMPDIR`; a star at the end stands for whatever follows.
     pub pass: Vec<String>,
@@ -149,6 +152,8 @@ impl Default for Confinement {
             file_bytes: 4 << 30,
             // The usual soft limit is 1024; some servers want more.
             open_files: 4_096,
+            // A build has hundreds, a bomb any number.
+            processes: 4_096,
             pass: Vec::new(),
         }
     }
@@ -435,7 +440,7 @@ mod tests {
         let order =
             Order { confinement: Some(confinement), hidden, kept, life: Life::Watched, caller: 7 };
         let text = serde_json::to_string(&order).unwrap();
-        expect![[r#"{"confinement":{"write":["/w"],"read":[],"network":true,"sockets":false,"required":true,"cpu_seconds":3600,"memory_bytes":4294967296,"file_bytes":4294967296,"open_files":4096,"pass":["ÄPFEL"]},"hidden":["/w/faber.db"],"kept":["/w/tool.sh"],"life":"watched","caller":7}"#]].assert_eq(&text);
+        expect![[r#"{"confinement":{"write":["/w"],"read":[],"network":true,"sockets":false,"required":true,"cpu_seconds":3600,"memory_bytes":4294967296,"file_bytes":4294967296,"open_files":4096,"processes":4096,"pass":["ÄPFEL"]},"hidden":["/w/faber.db"],"kept":["/w/tool.sh"],"life":"watched","caller":7}"#]].assert_eq(&text);
         assert_eq!(serde_json::from_str::<Order>(&text).unwrap(), order);
     }
 

@@ -25,7 +25,7 @@ use shared::{
     event::{Event, Recorded},
     execution::{Execution, Phase},
     id::{CommandId, Epoch, ExecutionId, Seq, Task, ToolName, WorkerId},
-    store::{self, AppendError, Command, Envelope, Store, StoreError},
+    store::{self, AppendError, Command, Envelope, Head, Store, StoreError},
     tool::{Effect, Progress},
 };
 use tokio::{
@@ -124,12 +124,14 @@ struct Nature {
 }
 
 /// Why a driver stopped, nothing being wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// The execution is over.
     Finished,
     /// Nothing is to be done here for a while: whoever is there when it is takes it.
     PutAside,
+    /// The same, but the store could not be told: nobody finds it before this head is written.
+    Unwritten(Box<Head>),
 }
 
 /// Why a driver stopped before the execution was over.
@@ -268,14 +270,12 @@ impl Driver {
                     return Ok(Stop::Finished);
                 }
                 if self.may_put_aside() {
-                    self.put_aside(self.due()).await;
-                    return Ok(Stop::PutAside);
+                    return Ok(self.put_aside(self.due()).await);
                 }
                 if !self.keep_place() {
                     let due = self.context.clock.now() + CROWDED;
                     self.withdraw();
-                    self.put_aside(self.due().into_iter().chain([due]).min()).await;
-                    return Ok(Stop::PutAside);
+                    return Ok(self.put_aside(self.due().into_iter().chain([due]).min()).await);
                 }
             }
             match self.next().await {

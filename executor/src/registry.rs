@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use shared::{
     clock::{Clock, Timestamp},
     id::{ParseIdError, ToolSetName},
@@ -52,6 +52,8 @@ const GATHER: Duration = Duration::from_millis(100);
 const REST: u32 = 10;
 /// No revision.
 const NONE: u64 = u64::MAX;
+/// How many fields a context remembers as removed that this node's file does not have.
+const REMOVED: usize = 1_000;
 /// How often a change of a context is tried that others change at the same time.
 const TRIES: usize = 64;
 
@@ -332,9 +334,11 @@ impl Registry {
             self.check_context(&applied, name, data)?;
             let before = self.0.parts.store.record(RecordKind::Context, name).await?;
             let (unless, at) = Unless::since(before.as_ref(), self.0.parts.clock.now());
-            let mut patch = before.map(|it| Arc::unwrap_or_clone(it.value)).unwrap_or_default();
-            patches::compose(&mut patch, data);
-            patches::prune(&mut patch, self.0.parts.contexts.get(name));
+            let mut patch = before.map_or_else(|| json!({}), |it| Arc::unwrap_or_clone(it.value));
+            let own = self.0.parts.contexts.get(name);
+            patches::compose(&mut patch, data, own);
+            // The files of other nodes may have what this one's has not.
+            patches::prune(&mut patch, own, REMOVED);
             let (kind, name, value) = (RecordKind::Context, name.to_owned(), Arc::new(patch));
             let record = Record { kind, name, value, at };
             if self.0.parts.store.put_record(&record, unless).await? {

@@ -175,7 +175,8 @@ impl Sources {
                 self.toolbox.put(set);
                 let keeper =
                     Keeper::new(config.name.clone(), mcp, self.toolbox.clone(), self.output_bytes)
-                        .with_logins(self.logins.clone());
+                        .with_logins(self.logins.clone())
+                        .with_launcher(self.needs.launcher.clone());
                 let kept = Kept::Server(keeper.line());
                 self.keep(config.name, kept, |stop| keeper.run(stop));
             }

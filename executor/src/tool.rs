@@ -157,13 +157,43 @@ where
         name: name.parse().expect("tool names are literals"),
         set: set.parse().expect("set names are literals"),
         description: description.to_owned(),
-        input_schema: schema_for!(Args).to_value(),
+        input_schema: schema_of::<Args>(),
         output_schema: None,
         effect,
         examples: Vec::new(),
         is_callable: true,
     };
     Arc::new(Function { definition: Arc::new(definition), run, types: PhantomData })
+}
+
+/// Returns the schema of what a function takes. What its type says of itself is for readers of the
+/// code, and is left out.
+fn schema_of<Args: JsonSchema>() -> Value {
+    let mut schema = schema_for!(Args).to_value();
+    if let Value::Object(fields) = &mut schema {
+        fields.retain(|name, _| !["$schema", "title", "description"].contains(&name.as_str()));
+    }
+    unwrap_lines(&mut schema);
+    schema
+}
+
+/// Makes one line of each paragraph of a description: doc comments are broken for editors.
+fn unwrap_lines(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            for (name, inner) in fields {
+                match inner {
+                    Value::String(text) if name == "description" => {
+                        let paragraphs = text.split("\n\n").map(|it| it.replace('\n', " "));
+                        *text = paragraphs.collect::<Vec<_>>().join("\n\n");
+                    }
+                    inner => unwrap_lines(inner),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(unwrap_lines),
+        _ => (),
+    }
 }
 
 struct Function<F, Args, Out> {
@@ -196,5 +226,57 @@ where
             .map_err(|err| ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string()))?;
         let out = (self.run)(args, cx).await?;
         serde_json::to_value(out).map_err(|err| ToolError::failed(err.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What only readers of the code are told.
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Args {
+        /// A thing that is told in
+        /// two lines.
+        ///
+        /// And more of it.
+        description: String,
+        inner: Inner,
+    }
+
+    /// A part
+    /// of it.
+    #[derive(JsonSchema)]
+    #[schemars(inline)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Inner {
+        /// How
+        /// much.
+        much: i32,
+    }
+
+    #[test]
+    fn a_schema_tells_of_the_arguments_and_not_of_the_type() {
+        let inner = json!({
+            "description": "A part of it.",
+            "type": "object",
+            "properties": {
+                "much": { "description": "How much.", "type": "integer", "format": "int32" },
+            },
+            "required": ["much"],
+        });
+        let told = "A thing that is told in two lines.\n\nAnd more of it.";
+        let expected = json!({
+            "type": "object",
+            "properties": {
+                "description": { "description": told, "type": "string" },
+                "inner": inner,
+            },
+            "required": ["description", "inner"],
+        });
+        assert_eq!(schema_of::<Args>(), expected);
     }
 }

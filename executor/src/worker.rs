@@ -4,6 +4,7 @@
 //! claims them, and the log says what is to be done. There is no recovery code.
 
 mod looking;
+mod unwritten;
 
 use std::{
     collections::BTreeMap,
@@ -28,6 +29,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
+use self::unwritten::Unwritten;
 use crate::{
     control::Control,
     driver::{Context, DriveError, Driver, Stop, children::tell_parent, load},
@@ -66,6 +68,8 @@ pub struct Worker {
     orphans: BTreeMap<ExecutionId, Instant>,
     /// Executions that could not be driven, and until when they are left alone.
     damaged: BTreeMap<ExecutionId, Instant>,
+    /// Executions that were put aside, and of which the store does not say so yet.
+    unwritten: Unwritten,
     /// When it last looked whether all that is its own is driven.
     swept_at: Instant,
 }
@@ -180,6 +184,7 @@ impl Worker {
             past: None,
             orphans: BTreeMap::new(),
             damaged: BTreeMap::new(),
+            unwritten: Unwritten::default(),
             swept_at: Instant::now(),
         };
         (worker, handle)
@@ -251,6 +256,10 @@ impl Worker {
             Ok(Stop::Finished) => (),
             // A command may have come while it was put aside.
             Ok(Stop::PutAside) => self.context.store.hints().poke_inbox(),
+            Ok(Stop::Unwritten(head)) => {
+                self.unwritten.keep(*head, self.context.clock.now());
+                self.context.store.hints().poke_inbox();
+            }
             Err(DriveError::Taken(epoch)) => {
                 // Unless it did not, and only its head lags.
                 self.again.insert(id, epoch);
@@ -284,9 +293,10 @@ impl Worker {
                 self.local.insert(id, sender);
                 let context = Arc::clone(&self.context);
                 let new = (*execution, *created);
-                let driver = Driver::begin(context, new, commands, born, permit);
+                let driver = Driver::begin(Arc::clone(&context), new, commands, born, permit);
                 self.drivers.spawn(async move {
                     let result = driver.run().await;
+                    looking::leave_damaged(&context, id, &result).await;
                     if let (Ok(Stop::Finished), Some(over)) = (&result, over) {
                         // Whoever asked may have gone.
                         let _ = over.send(());
@@ -311,16 +321,13 @@ impl Worker {
             return true;
         }
         let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else { return false };
+        self.unwritten.forget(id);
         let (sender, commands) = mpsc::channel(COMMANDS);
         self.local.insert(id, sender);
         let context = Arc::clone(&self.context);
         self.drivers.spawn(async move {
             let result = drive(Arc::clone(&context), (id, seen), commands, permit).await;
-            if result.as_ref().is_err_and(DriveError::is_damage)
-                && let Err(err) = looking::lay_aside(&context, id).await
-            {
-                warn!(execution = %id, %err, "cannot lay a damaged execution aside");
-            }
+            looking::leave_damaged(&context, id, &result).await;
             (id, result)
         });
         true

@@ -142,11 +142,20 @@ pub struct Faults {
     pub wrong: Vec<String>,
     /// Whether the rest of it could be read.
     pub is_read: bool,
+    /// The settings that were left out because of that.
+    pub lost: Vec<String>,
+}
+
+impl Faults {
+    /// Returns whether a setting is as the file has it.
+    pub fn knows(&self, key: &str) -> bool {
+        self.is_read && !self.lost.iter().any(|it| it == key)
+    }
 }
 
 impl Default for Faults {
     fn default() -> Self {
-        Self { wrong: Vec::new(), is_read: true }
+        Self { wrong: Vec::new(), is_read: true, lost: Vec::new() }
     }
 }
 
@@ -174,7 +183,7 @@ impl Config {
         let Some(named) = &path else {
             return Ok((Self::load(flags, environment)?, Faults::default()));
         };
-        let file::Partly { file, mut wrong } = file::read_what_works(named);
+        let file::Partly { file, mut wrong, lost } = file::read_what_works(named);
         let mut is_read = file.is_some();
         let config = match Self::of(path.clone(), file.unwrap_or_default(), flags, environment) {
             Ok(config) => config,
@@ -184,7 +193,7 @@ impl Config {
                 Self::of(path, file::File::default(), flags, environment)?
             }
         };
-        Ok((config, Faults { wrong, is_read }))
+        Ok((config, Faults { wrong, is_read, lost }))
     }
 
     fn of(

@@ -16,6 +16,7 @@ mod input;
 mod layout;
 mod loaders;
 mod mutation;
+mod nulls;
 mod plan;
 mod query;
 mod request;

@@ -247,6 +247,11 @@ fn tell(case: &Case, outcome: &Result<Proposal, PlanningError>, calls: &[(String
     }
     if let Err(err) = outcome {
         println!("  said   {err}");
+        if let PlanningError::NoPlan { notes, .. } = err {
+            for it in notes.iter().filter(|it| it.kind == "evidence") {
+                println!("  evidence {}", it.content);
+            }
+        }
     }
 }
 

@@ -9,8 +9,8 @@
 //! Where that gives no plan, by evidence ([`broad`]): every tool is read as slots ([`slot`],
 //! [`describe`]), every text as spans that may be values ([`span`], [`amount`], [`when`], [`mod@unit`]);
 //! how well each span fits each slot is a number ([`fit`]), the best together are taken
-//! ([`assign`]), and what is said several times makes several calls ([`repeat`]). What that is not
-//! sure enough of is refused.
+//! ([`assign`]), and what is said several times makes several calls ([`repeat`], [`records`]). What
+//! that is not sure enough of is refused.
 
 mod amount;
 mod assign;
@@ -30,6 +30,7 @@ mod phrase;
 mod planning;
 mod profile;
 mod property;
+mod records;
 mod reference;
 mod repeat;
 mod scan;
@@ -74,6 +75,8 @@ const LISTED: usize = 1_024;
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Queries that are planned at once.
 const AT_ONCE: usize = 4;
+/// Denials that a plan tells it left out.
+const LEFT_OUT: usize = 16;
 /// Words and marks that a query may have.
 const TOKENS: usize = 10_000;
 
@@ -251,6 +254,7 @@ impl<'a> Reader<'a> {
             tokens,
             profiles: self.profiles,
             vocabulary: self.vocabulary,
+            measures: &amount::measures(tokens),
             meaning: self.meaning,
         };
         let mut planning = self.planning();
@@ -277,20 +281,21 @@ impl<'a> Reader<'a> {
         tokens: &[Token],
         denied: &[&Finding],
     ) -> Result<Planning<'a>, PlanningError> {
-        let is_cut =
-            |at: usize| denied.iter().filter_map(|it| it.cut.as_ref()).any(|it| it.contains(&at));
-        let kept: Vec<Token> = tokens
-            .iter()
-            .enumerate()
-            .filter(|(at, _)| !is_cut(*at))
-            .map(|(_, it)| it.clone())
-            .collect();
+        let mut is_kept = vec![true; tokens.len()];
+        let mut end = 0;
+        for cut in denied.iter().filter_map(|it| it.cut.clone()) {
+            // In their order, so that no word is looked at once for each of them.
+            (cut.start.max(end)..cut.end).for_each(|at| is_kept[at] = false);
+            end = end.max(cut.end);
+        }
+        let kept: Vec<Token> =
+            tokens.iter().zip(is_kept).filter(|it| it.1).map(|it| it.0.clone()).collect();
         if kept.iter().all(|it| it.kind == Kind::Mark || words::is_filler(&it.lower)) {
             let said = denied.first().map(|it| it.said.as_str()).unwrap_or_default();
             return refuse(format!("`{said}` says only what is not to be done: say what is"));
         }
         let mut planning = self.read(&kept)?;
-        for it in denied {
+        for it in denied.iter().take(LEFT_OUT) {
             planning.leave_out(&it.said);
         }
         Ok(planning)

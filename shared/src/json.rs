@@ -35,31 +35,6 @@ pub fn bytes(value: &Value) -> usize {
 /// Changes a value as a JSON Merge Patch says (RFC 7396): fields are replaced one by one, and those
 /// that are null are removed.
 pub fn merge(target: &mut Value, patch: &Value) {
-    change(target, patch, Nulls::Remove);
-}
-
-/// Makes one patch of two that follow each other: nulls stay, because they remove something.
-pub fn compose(patch: &mut Value, later: &Value) {
-    change(patch, later, Nulls::Keep);
-}
-
-/// Drops what a patch removes and what it is for does not have: that would stay for ever.
-pub fn prune(patch: &mut Value, target: Option<&Value>) {
-    let Value::Object(fields) = patch else { return };
-    fields.retain(|name, value| {
-        let there = target.and_then(|it| it.get(name));
-        prune(value, there);
-        !value.is_null() || there.is_some()
-    });
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Nulls {
-    Remove,
-    Keep,
-}
-
-fn change(target: &mut Value, patch: &Value, nulls: Nulls) {
     let Value::Object(fields) = patch else {
         target.clone_from(patch);
         return;
@@ -69,16 +44,71 @@ fn change(target: &mut Value, patch: &Value, nulls: Nulls) {
     }
     let Value::Object(target) = target else { return };
     for (name, value) in fields {
-        if value.is_null() && nulls == Nulls::Remove {
+        if value.is_null() {
             target.shift_remove(name);
         } else {
-            change(target.entry(name.clone()).or_insert(Value::Null), value, nulls);
+            merge(target.entry(name.clone()).or_insert(Value::Null), value);
         }
     }
 }
 
+/// Makes one patch of two that follow each other: nulls stay, because they remove something. Of
+/// what the target has, nothing comes back that the first took away.
+pub fn compose(patch: &mut Value, later: &Value, target: Option<&Value>) {
+    let Value::Object(fields) = later else {
+        patch.clone_from(later);
+        return;
+    };
+    if !patch.is_object() {
+        let gone = target.and_then(Value::as_object).into_iter().flatten();
+        *patch = gone.map(|(name, _)| (name.clone(), Value::Null)).collect();
+    }
+    let Value::Object(patch) = patch else { return };
+    for (name, value) in fields {
+        let there = target.and_then(|it| it.get(name));
+        match patch.get_mut(name) {
+            Some(earlier) if !value.is_null() => compose(earlier, value, there),
+            _ => {
+                // What was removed last stands last.
+                patch.shift_remove(name);
+                patch.insert(name.clone(), value.clone());
+            }
+        }
+    }
+}
+
+/// Drops what a patch removes and its target does not have, all but the last `most` of that: other
+/// targets may have it, and there is no end to what none has.
+pub fn prune(patch: &mut Value, target: Option<&Value>, most: usize) {
+    let mut excess = idle_nulls(patch, target).saturating_sub(most);
+    drop_nulls(patch, target, &mut excess);
+}
+
+/// Counts the nulls of a patch that remove nothing from its target.
+fn idle_nulls(patch: &Value, target: Option<&Value>) -> usize {
+    let Value::Object(fields) = patch else { return 0 };
+    let each = fields.iter().map(|(name, value)| match target.and_then(|it| it.get(name)) {
+        None if value.is_null() => 1,
+        there => idle_nulls(value, there),
+    });
+    each.sum()
+}
+
+/// Drops so many of them, those that come first.
+fn drop_nulls(patch: &mut Value, target: Option<&Value>, excess: &mut usize) {
+    let Value::Object(fields) = patch else { return };
+    fields.retain(|name, value| {
+        let there = target.and_then(|it| it.get(name));
+        drop_nulls(value, there, excess);
+        let is_dropped = *excess > 0 && value.is_null() && there.is_none();
+        *excess -= usize::from(is_dropped);
+        !is_dropped
+    });
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -89,14 +119,58 @@ mod tests {
         let mut patch = json!({ "a": null, "b": { "c": null, "d": null, "e": 2 }, "f": null });
         let mut whole = target.clone();
         merge(&mut whole, &patch);
-        prune(&mut patch, Some(&target));
+        prune(&mut patch, Some(&target), 0);
         assert_eq!(patch, json!({ "a": null, "b": { "c": null, "e": 2 } }));
         let mut pruned = target;
         merge(&mut pruned, &patch);
         assert_eq!(pruned, whole);
         let mut alone = json!({ "x": null, "y": { "z": null } });
-        prune(&mut alone, None);
+        prune(&mut alone, None, 0);
         assert_eq!(alone, json!({ "y": {} }));
+    }
+
+    #[test]
+    fn of_the_nulls_that_remove_nothing_here_the_last_are_kept() {
+        let mut patch = json!({ "a": null, "b": null, "c": 1 });
+        compose(&mut patch, &json!({ "d": { "e": null }, "a": null }), None);
+        prune(&mut patch, None, 2);
+        assert_eq!(patch, json!({ "c": 1, "d": { "e": null }, "a": null }));
+        prune(&mut patch, None, 1);
+        assert_eq!(patch, json!({ "c": 1, "d": {}, "a": null }));
+    }
+
+    fn document() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![Just(json!(null)), Just(json!(1)), Just(json!([null]))];
+        leaf.prop_recursive(3, 24, 3, |inner| {
+            let names = prop::sample::select(vec!["a", "b", "c"]);
+            let fields = prop::collection::vec((names, inner), 0..3);
+            fields.prop_map(|it| it.into_iter().map(|(name, it)| (name.to_owned(), it)).collect())
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn one_patch_of_two_does_what_both_do(
+            target in document(),
+            patches in prop::collection::vec(document(), 1..4),
+            most in 0..4_usize,
+        ) {
+            // A null in a document is none of a patch's.
+            let mut whole = json!({});
+            if target.is_object() {
+                merge(&mut whole, &target);
+            }
+            let target = whole.clone();
+            let mut one = json!({});
+            for patch in patches.iter().filter(|it| it.is_object()) {
+                merge(&mut whole, patch);
+                compose(&mut one, patch, Some(&target));
+                prune(&mut one, Some(&target), most);
+            }
+            let mut composed = target;
+            merge(&mut composed, &one);
+            prop_assert_eq!(composed, whole);
+        }
     }
 
     #[test]

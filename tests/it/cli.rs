@@ -7,6 +7,7 @@ mod executions;
 mod features;
 mod home;
 mod hostile;
+mod large;
 mod login;
 
 mod mcp;

@@ -7,6 +7,7 @@
 #![expect(clippy::print_stderr, reason = "the figures are for whoever runs the tests")]
 
 mod check;
+mod heads;
 mod people;
 mod plans;
 

@@ -54,3 +54,8 @@ fn everybody_can_use_it() {
 fn plans_are_changed_without_a_loss() {
     run("plans.mjs");
 }
+
+#[test]
+fn what_stands_for_many_is_opened() {
+    run("inside.mjs");
+}

@@ -101,13 +101,21 @@ pub struct Faulty {
     dice: Dice,
     malice: Malice,
     is_calm: AtomicBool,
+    /// Why heads are not written that come alone.
+    refuses_heads: Mutex<Option<StoreError>>,
     asked: watch::Sender<u64>,
 }
 
 impl Faulty {
     /// Puts malice before a store.
     pub fn new(inner: Arc<dyn Store>, dice: Dice, malice: Malice) -> Self {
-        Self { inner, dice, malice, is_calm: AtomicBool::new(false), asked: watch::Sender::new(0) }
+        let (is_calm, refuses_heads) = (AtomicBool::new(false), Mutex::default());
+        Self { inner, dice, malice, is_calm, refuses_heads, asked: watch::Sender::new(0) }
+    }
+
+    /// Refuses, from now on, to write heads that come without events, or does so no more.
+    pub fn refuse_heads(&self, why: Option<StoreError>) {
+        *self.refuses_heads.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
     /// Tells how often something was asked of the store, so that a test can do something just
@@ -167,6 +175,10 @@ impl ExecutionLog for Faulty {
     }
 
     async fn put_head(&self, head: Head) -> Result<(), StoreError> {
+        let refusal = self.refuses_heads.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(why) = refusal {
+            return Err(why);
+        }
         self.through(self.inner.put_head(head)).await
     }
 

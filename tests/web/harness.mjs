@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before } from 'node:test';
 
-function setting(name) {
+export function setting(name) {
   const value = process.env[name];
   assert.ok(value, `${name} is not set: run ./tests/run, or eval "$(./tests/run --env)"`);
   return value;

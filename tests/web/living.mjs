@@ -1,7 +1,10 @@
 // For everybody: by keyboard, on a phone, for screen readers, in light and dark, with large plans and with tokens.
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { request } from 'node:http';
 import { after, before, test } from 'node:test';
+import { gunzipSync } from 'node:zlib';
 
 import { Server, close, open, says, until, violations, withBrowser } from './harness.mjs';
 
@@ -233,6 +236,36 @@ test('GraphiQL is there without any other server, and its examples work', async 
   await page.getByRole('tab', { name: 'Watch' }).waitFor();
   assert.deepEqual(foreign, []);
   await close(page);
+});
+
+test('answers are compressed for whoever understands it, and what comes bit by bit is not', async () => {
+  const ask = async (headers, body) => {
+    const sent = request(`${server.url}/graphql`, { method: 'POST', headers: { 'content-type': 'application/json', ...headers } });
+    sent.end(JSON.stringify(body));
+    const [answer] = await once(sent, 'response');
+    const parts = [];
+    for await (const part of answer) parts.push(part);
+    return { headers: answer.headers, bytes: Buffer.concat(parts) };
+  };
+  const large = { query: '{ toolSets { name tools { name description inputSchema } } }' };
+  const plain = await ask({}, large);
+  assert.equal(plain.headers['content-encoding'], undefined);
+  const packed = await ask({ 'accept-encoding': 'gzip, br' }, large);
+  assert.equal(packed.headers['content-encoding'], 'gzip');
+  assert.match(packed.headers.vary, /accept-encoding/i);
+  assert.deepEqual(gunzipSync(packed.bytes), plain.bytes);
+  console.log(`${plain.bytes.length} bytes of tools become ${packed.bytes.length}`);
+  assert.ok(packed.bytes.length * 3 < plain.bytes.length);
+  const small = await ask({ 'accept-encoding': 'gzip' }, { query: '{ __typename }' });
+  assert.equal(small.headers['content-encoding'], undefined);
+  const refused = await ask({ 'accept-encoding': 'gzip;q=0' }, large);
+  assert.equal(refused.headers['content-encoding'], undefined);
+  const id = (await server.execute([{ id: 'a', name: 'flow.echo', parameters: { long: 'x'.repeat(5_000) } }], 'told bit by bit')).executionId;
+  const told = { query: 'subscription($id: ID!) { executionEvents(executionId: $id) { seq data } }', variables: { id } };
+  const stream = await ask({ 'accept-encoding': 'gzip', accept: 'text/event-stream' }, told);
+  assert.match(stream.headers['content-type'], /event-stream/);
+  assert.equal(stream.headers['content-encoding'], undefined);
+  assert.match(stream.bytes.toString(), /event: complete/);
 });
 
 function seeded(seed) {

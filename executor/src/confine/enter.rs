@@ -14,10 +14,10 @@ use nix::{
     unistd::{close, setsid},
 };
 
-use super::{Confinement, FILES, Life, ORDER, Order, REFUSAL, REFUSED, kernel, unseen, warden};
+use super::{
+    Confinement, FILES, Life, ORDER, Order, REFUSAL, REFUSED, crowd, kernel, unseen, warden,
+};
 
-/// Processes that commands may add to those that are there: a build has hundreds, a bomb any number.
-const PROCESSES: u64 = 4_096;
 /// The last descriptor that a program is given.
 const STDERR: RawFd = 2;
 /// Descriptors that are looked for where nothing says which there are.
@@ -100,13 +100,17 @@ fn confine(order: &Order) -> io::Result<()> {
 }
 
 fn limit(confinement: &Confinement) -> io::Result<()> {
+    // More than the user's, which the kernel counts: on top of it there is always room for as many
+    // as a command may have.
+    let all = crowd::all().unwrap_or(u64::MAX);
     let limits = [
         (Resource::RLIMIT_CORE, 0),
         (Resource::RLIMIT_CPU, confinement.cpu_seconds),
         (Resource::RLIMIT_DATA, confinement.memory_bytes),
         (Resource::RLIMIT_FSIZE, confinement.file_bytes),
         (Resource::RLIMIT_NOFILE, confinement.open_files),
-        (Resource::RLIMIT_NPROC, processes().saturating_add(PROCESSES)),
+        // Where nobody can say how many there are, the limit stays out of everybody's way.
+        (Resource::RLIMIT_NPROC, all.saturating_add(confinement.processes)),
     ];
     for (resource, wanted) in limits {
         let (_, hard) = getrlimit(resource)?;
@@ -114,15 +118,6 @@ fn limit(confinement: &Confinement) -> io::Result<()> {
         setrlimit(resource, most, most)?;
     }
     Ok(())
-}
-
-/// Returns how many processes and threads there are: more than the user's, which the kernel counts,
-/// and so on top of it there is always room for as many as a command may add.
-fn processes() -> u64 {
-    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let all = load.split_whitespace().nth(3).and_then(|it| it.split('/').nth(1)?.parse().ok());
-    // Where nobody can say, the limit stays out of everybody's way.
-    all.unwrap_or(u64::MAX)
 }
 
 fn complaint(name: &str, err: &io::Error) -> (u8, String) {

@@ -6,11 +6,12 @@
 //! engine's signals reach the command themselves: it is in the warden's process group.
 
 use std::{
-    fs::{self, File},
-    io,
+    fs::File,
+    io::{self, Write as _},
+    os::fd::AsFd as _,
     process::{Child, Command, ExitCode},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -23,20 +24,27 @@ use nix::{
         signal::{SigSet, Signal, kill, killpg, raise},
         wait::{WaitPidFlag, WaitStatus, waitpid},
     },
-    unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getpgrp, getpid, getppid},
+    unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getpgrp, getppid},
 };
 
-use super::{Order, kernel};
+use super::{
+    Order,
+    crowd::{self, Crowd},
+    kernel,
+};
 
 /// How long a command may take to end once told to: less than the engine waits for the warden.
 const GRACE: Duration = Duration::from_secs(2);
 /// What tells the warden to kill the command at once, and then what that has started. Only the
 /// warden is sent it.
 pub(crate) const NOW: Signal = Signal::SIGHUP;
-/// How often the warden looks whether the engine is there.
+/// How often the warden looks whether the engine is there, and whether the command has become too
+/// many.
 const LOOK: Duration = Duration::from_millis(100);
+/// Such a part of the time counting may take.
+const REST: u32 = 20;
 /// How often what is left is killed, each time with what its children have become, before it is
-/// given up: what forks faster than that is beyond this.
+/// given up: what forks faster than that is beyond this where not all can be killed at once.
 const ROUNDS: u32 = 100;
 /// How long that may take, where there are very many processes: the engine waits for it.
 const SWEEP: Duration = Duration::from_secs(2);
@@ -48,6 +56,9 @@ pub(super) fn watch(command: &mut Command, order: &Order) -> io::Result<ExitCode
     let caller = order.caller;
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     adopt()?;
+    let is_apart = order.confinement.is_some() && is_apart(caller);
+    let bound = order.confinement.as_ref().map(|it| Bound::new(it.processes, is_apart));
+    let bound = bound.transpose()?;
     let child = if order.confinement.is_some() { spawn_apart(command) } else { command.spawn() }?;
     // Not before: the command would inherit it, and could not be told to stop.
     stop_signals().thread_block()?;
@@ -58,9 +69,14 @@ pub(super) fn watch(command: &mut Command, order: &Order) -> io::Result<ExitCode
     dup2_stderr(&nothing)?;
     let over = Arc::new(AtomicBool::new(false));
     guard(&child, caller, &over)?;
+    let said = bound.map(|it| it.hold(&child, &over)).transpose()?;
     let status = bury(pid_of(child.id()));
     over.store(true, Ordering::SeqCst);
-    sweep();
+    sweep(is_apart);
+    if let Some(said) = said {
+        // Why it ended is told first, where it was ended for that.
+        drop(said.lock().unwrap_or_else(PoisonError::into_inner));
+    }
     if !is_there(caller) {
         // Where nothing is adopted, what is left is in the group.
         let _ = killpg(getpgrp(), Signal::SIGKILL);
@@ -131,6 +147,89 @@ fn guard(child: &Child, caller: u32, over: &Arc<AtomicBool>) -> io::Result<()> {
     Ok(())
 }
 
+/// Sees to it that a command does not become too many.
+struct Bound {
+    crowd: Crowd,
+    is_apart: bool,
+    /// Where the command's errors go.
+    stderr: File,
+}
+
+impl Bound {
+    fn new(most: u64, is_apart: bool) -> io::Result<Self> {
+        let stderr = io::stderr().as_fd().try_clone_to_owned()?;
+        Ok(Self { crowd: Crowd::new(most), is_apart, stderr: stderr.into() })
+    }
+
+    /// Ends the command when it has become too many, and says so. What is returned is locked
+    /// meanwhile.
+    fn hold(mut self, child: &Child, over: &Arc<AtomicBool>) -> io::Result<Arc<Mutex<()>>> {
+        let (child, over) = (pid_of(child.id()), Arc::clone(over));
+        let saying = Arc::new(Mutex::new(()));
+        let said = Arc::clone(&saying);
+        thread::Builder::new().spawn(move || {
+            while !over.load(Ordering::SeqCst) {
+                let begun = Instant::now();
+                if self.is_over() {
+                    let _held = saying.lock().unwrap_or_else(PoisonError::into_inner);
+                    return self.end(child, &over);
+                }
+                let rest = Instant::now() + begun.elapsed() * REST;
+                loop {
+                    thread::sleep(LOOK);
+                    let is_urgent = over.load(Ordering::SeqCst) || self.crowd.has_come();
+                    if is_urgent || Instant::now() > rest {
+                        break;
+                    }
+                }
+            }
+        })?;
+        Ok(said)
+    }
+
+    /// Where very many have come, the command stands still while it is counted: it would be faster.
+    fn is_over(&mut self) -> bool {
+        if !self.crowd.has_come() {
+            return self.crowd.is_over();
+        }
+        signal_all(self.is_apart, Signal::SIGSTOP);
+        let is_over = self.crowd.is_over_for_certain();
+        if !is_over {
+            signal_all(self.is_apart, Signal::SIGCONT);
+        }
+        is_over
+    }
+
+    fn end(mut self, child: Pid, over: &AtomicBool) {
+        if over.load(Ordering::SeqCst) {
+            return;
+        }
+        signal_all(self.is_apart, Signal::SIGKILL);
+        let _ = kill(child, Signal::SIGKILL);
+        // Nobody reads it where nobody listens.
+        let _ = writeln!(
+            self.stderr,
+            "the command had more than {} processes and threads, and all of them were ended: \
+             `processes` of its confinement says how many there may be",
+            self.crowd.most()
+        );
+    }
+}
+
+/// Returns whether this process can signal nobody but what it has started: the kernel says that it
+/// can hold it to that, and the engine, which is the same user's, is out of reach.
+fn is_apart(caller: u32) -> bool {
+    kernel::support().signals && kill(pid_of(caller), None) == Err(Errno::EPERM)
+}
+
+/// Signals all that this process may signal, in one step that nothing can fork away from. Where that
+/// would be others, too, nothing is done.
+fn signal_all(is_apart: bool, signal: Signal) {
+    if is_apart {
+        let _ = kill(Pid::from_raw(-1), signal);
+    }
+}
+
 fn is_there(caller: u32) -> bool {
     getppid() == pid_of(caller)
 }
@@ -152,7 +251,7 @@ fn bury(command: Pid) -> Option<WaitStatus> {
 }
 
 /// Kills what is left of the command's family, as far as it is the warden's.
-fn sweep() {
+fn sweep(is_apart: bool) {
     let until = Instant::now() + SWEEP;
     for _ in 0..ROUNDS {
         if Instant::now() > until {
@@ -165,26 +264,12 @@ fn sweep() {
                 Err(_) => return,
             }
         }
-        for child in children() {
-            let _ = kill(child, Signal::SIGKILL);
+        signal_all(is_apart, Signal::SIGKILL);
+        for child in crowd::children() {
+            let _ = kill(Pid::from_raw(child), Signal::SIGKILL);
         }
         thread::sleep(ROUND);
     }
-}
-
-/// Returns the warden's children; none where there is no `/proc`.
-fn children() -> Vec<Pid> {
-    let own = getpid().to_string();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let ids = entries.filter_map(|it| it.file_name().to_str()?.parse().ok());
-    ids.filter(|id: &i32| parent_of(*id).is_some_and(|it| it == own)).map(Pid::from_raw).collect()
-}
-
-fn parent_of(id: i32) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name before it is in brackets and may contain anything.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(1).map(str::to_owned)
 }
 
 /// Ends as the command did: with its status, or by its signal.

@@ -8,7 +8,7 @@ use shared::{clock::Timestamp, store::Head};
 use tokio::time;
 use tracing::{debug, error, warn};
 
-use super::{Context, Driver};
+use super::{Context, Driver, Stop};
 use crate::machine;
 
 /// How long one that waits for permits is left alone where too many do so in memory.
@@ -134,18 +134,24 @@ impl Driver {
         machine::wake_at(&self.execution)
     }
 
-    /// Lets the execution go. The head is what others find it by, so it is written until it is, or
-    /// until it is plain that it never can be.
-    pub(super) async fn put_aside(&mut self, due: Option<Timestamp>) {
+    /// Lets the execution go. The head is what others find it by: where it cannot be written, that
+    /// is left to the worker, which does not keep a driver for it.
+    pub(super) async fn put_aside(&mut self, due: Option<Timestamp>) -> Stop {
         let head = Head::of(&self.execution, None, due);
         debug!(execution = %head.execution, due = ?head.due, "put aside");
+        let mut tries = 1;
         while let Err(err) = self.context.store.put_head(head.clone()).await {
-            if err.is_damage() {
-                error!(execution = %head.execution, %err, "cannot put an execution aside");
-                return;
+            if err.is_damage() || tries >= self.context.options.store_tries {
+                error!(
+                    execution = %head.execution, %err,
+                    "cannot put an execution aside: it stays this worker's until its head is written"
+                );
+                return Stop::Unwritten(Box::new(head));
             }
             warn!(execution = %head.execution, %err, "cannot put an execution aside yet");
+            tries += 1;
             time::sleep(self.context.options.poll).await;
         }
+        Stop::PutAside
     }
 }

@@ -19,6 +19,11 @@ fn node(store: &Arc<Memory>, configured: Value) -> Registry {
 }
 
 fn node_over(store: Arc<dyn Store>, configured: Value) -> Registry {
+    node_with(store, configured, &json!({ "shop": { "adminMode": false, "n": 1 } }))
+}
+
+/// A node whose file has these contexts.
+fn node_with(store: Arc<dyn Store>, configured: Value, contexts: &Value) -> Registry {
     let toolbox = Toolbox::default();
     Registry::new(Parts {
         sources: Sources::new(&toolbox, limits::OUTPUT_BYTES),
@@ -26,7 +31,7 @@ fn node_over(store: Arc<dyn Store>, configured: Value) -> Registry {
         store,
         clock: Arc::new(WallClock),
         configured: serde_json::from_value(configured).unwrap(),
-        contexts: BTreeMap::from([("shop".to_owned(), json!({ "adminMode": false, "n": 1 }))]),
+        contexts: serde_json::from_value(contexts.clone()).unwrap(),
         base: PathBuf::from("/"),
         secrets: Some(BTreeSet::from(["FABER_TEST_TOLD".to_owned()])),
     })
@@ -630,14 +635,40 @@ async fn documents_do_not_take_the_name_of_a_set() {
 async fn a_context_s_record_has_no_more_than_it_changes() {
     let store = Arc::new(Memory::new());
     let registry = node(&store, json!([]));
-    for n in 0..10 {
-        registry.set_context("shop", &json!({ format!("f{n}"): n })).await.unwrap();
-        registry.set_context("shop", &json!({ format!("f{n}"): null })).await.unwrap();
-    }
     registry.set_context("shop", &json!({ "n": null })).await.unwrap();
+    let many = |value: Value| -> Value {
+        (0..REMOVED + 200).map(|n| (format!("f{n}"), value.clone())).collect()
+    };
+    registry.set_context("shop", &many(json!(1))).await.unwrap();
+    registry.set_context("shop", &many(json!(null))).await.unwrap();
     let record = store.record(RecordKind::Context, "shop").await.unwrap().unwrap();
-    assert_eq!(*record.value, json!({ "n": null }), "only that is there to be removed");
+    let removed = record.value.as_object().unwrap();
+    assert_eq!(removed.len(), REMOVED + 1, "what nobody has is not remembered for ever");
+    assert!(removed.contains_key("n") && removed.contains_key("f200"), "{removed:?}");
     assert_eq!(registry.context("shop").await, Some(json!({ "adminMode": false })));
+}
+
+/// A node whose file lacked a field dropped what removed it, and the others had it again.
+#[tokio::test]
+async fn what_is_removed_of_a_context_is_gone_on_every_node() {
+    let store = Arc::new(Memory::new());
+    let file =
+        |contexts: Value| node_with(Arc::clone(&store) as Arc<dyn Store>, json!([]), &contexts);
+    let has = file(json!({ "shop": { "mode": "a", "n": 1, "users": { "ann": 1 } } }));
+    let (lacks, knows_none) = (file(json!({ "shop": { "mode": "b" } })), file(json!({})));
+    // Where it was never there.
+    lacks.set_context("shop", &json!({ "n": null })).await.unwrap();
+    // And where another change comes behind.
+    has.set_context("shop", &json!({ "users": { "ann": null } })).await.unwrap();
+    knows_none.set_context("shop", &json!({ "open": true })).await.unwrap();
+    has.sync().await.unwrap();
+    let data = has.context("shop").await;
+    assert_eq!(data, Some(json!({ "mode": "a", "users": {}, "open": true })));
+    // What takes the place of the removed has nothing of it.
+    has.set_context("shop", &json!({ "users": null })).await.unwrap();
+    has.set_context("shop", &json!({ "users": { "bob": 2 } })).await.unwrap();
+    let data = has.context("shop").await;
+    assert_eq!(data, Some(json!({ "mode": "a", "users": { "bob": 2 }, "open": true })));
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use shared::{
 use tokio::time::Instant;
 use tracing::{error, warn};
 
-use super::{Context, Scope, Worker};
+use super::{Context, DriveError, Scope, Stop, Worker};
 
 /// How many executions one look takes.
 const LOOK: usize = 256;
@@ -45,13 +45,26 @@ fn mix(hash: u64) -> u64 {
 
 /// Leaves an execution alone for a while whose log or plan cannot be read, so that no worker looks
 /// at it again and again; the others go on.
-pub(super) async fn lay_aside(context: &Context, id: ExecutionId) -> Result<(), StoreError> {
+async fn lay_aside(context: &Context, id: ExecutionId) -> Result<(), StoreError> {
     let Some(head) = context.store.head(id).await? else { return Ok(()) };
     if head.state.is_over() {
         return Ok(());
     }
     let due = context.clock.now().checked_add_signed(LAID_ASIDE);
     context.store.put_head(Head { owner: None, due, ..head }).await
+}
+
+/// Does so where a driver here cannot go on.
+pub(super) async fn leave_damaged(
+    context: &Context,
+    id: ExecutionId,
+    result: &Result<Stop, DriveError>,
+) {
+    if result.as_ref().is_err_and(DriveError::is_damage)
+        && let Err(err) = lay_aside(context, id).await
+    {
+        warn!(execution = %id, %err, "cannot lay a damaged execution aside");
+    }
 }
 
 /// Leaves what a worker that is gone had, and for which this one lacks the tools, to whoever has
@@ -68,6 +81,7 @@ impl Worker {
         if let Err(err) = self.look_again().await {
             warn!(%err, "cannot look who has the executions that were given up");
         }
+        self.write_heads().await;
         if let Err(err) = self.sweep().await {
             warn!(%err, "cannot look whether what is this worker's is driven");
         }
@@ -107,8 +121,15 @@ impl Worker {
         self.swept_at = Instant::now();
         let worker = self.context.worker;
         for head in self.context.store.owned(worker, LOOK + self.drivers.len()).await? {
-            if !self.local.has(head.execution) && !self.again.contains_key(&head.execution) {
-                self.claim(head.execution, head.epoch);
+            let id = head.execution;
+            if self.local.has(id) || self.again.contains_key(&id) || self.unwritten.has(id) {
+                continue;
+            }
+            if self.is_damaged(id) {
+                // It could not be laid aside then. To claim it would only make its log longer.
+                lay_aside(&self.context, id).await?;
+            } else {
+                self.claim(id, head.epoch);
             }
         }
         Ok(())

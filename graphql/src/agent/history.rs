@@ -1,8 +1,6 @@
 //! What was said and done in the turns so far, as templates give it to the next one, and as a model
 //! is told of it.
 
-use std::borrow::Cow;
-
 use planner::{
     calls::prompt::format_tool_result,
     model::{CallResult, Message, NativeCall, Stop, Tokens},
@@ -10,8 +8,6 @@ use planner::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shared::json;
-
-use super::quoted;
 
 /// Bytes of results that a model is told, the newest first: what it reads has an end.
 const TOLD_BYTES: usize = 256 << 10;
@@ -52,7 +48,7 @@ pub(super) struct Turn {
 }
 
 /// A call that a model wants.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Wanted {
     /// Its place among all of the turn.
     pub(super) n: usize,
@@ -123,19 +119,11 @@ pub(super) fn tell(history: &[Past], messages: &mut Vec<Message>) {
 }
 
 impl Past {
-    fn results(&self) -> impl Iterator<Item = &Value> {
-        [&self.read, &self.repeat, &self.call].into_iter()
-    }
-
-    /// Returns the texts of all that its calls returned.
-    pub(super) fn told(&self) -> Vec<Cow<'_, str>> {
-        let mut found = Vec::new();
-        for one in self.results().filter_map(Value::as_array).flatten() {
-            ["result", "error"].iter().filter_map(|it| one.get(it)).for_each(|it| {
-                quoted::texts(it, &mut found);
-            });
-        }
-        found
+    /// Returns what its calls returned, errors too.
+    pub(super) fn results(&self) -> impl Iterator<Item = &Value> {
+        let groups = [&self.read, &self.repeat, &self.call].into_iter();
+        let made = groups.filter_map(Value::as_array).flatten();
+        made.flat_map(|it| it.get("result").into_iter().chain(it.get("error")))
     }
 
     /// Adds the turn to what a model is told, with or without its results.

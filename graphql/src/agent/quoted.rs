@@ -5,10 +5,13 @@
 //! but calls, and none that a tool returned: else whoever wrote a file, or a page, could have calls
 //! made by having them quoted.
 
-use std::borrow::Cow;
-
 use planner::calls::{CatalogNames, ToolCall, parse_tool_calls};
 use serde_json::Value;
+
+use super::history::Past;
+
+/// What the JSON of a call names its tool by.
+const NAMES: [&str; 6] = ["tool", "toolName", "tool_name", "name", "function", "function_call"];
 
 /// Returns whether a reply is nothing but its calls, but for a fence around them.
 pub(super) fn is_nothing_but(text: &str, calls: &[ToolCall]) -> bool {
@@ -28,32 +31,51 @@ pub(super) fn is_nothing_but(text: &str, calls: &[ToolCall]) -> bool {
     is_wrapping(before, ['{', '[', '<']) && is_wrapping(after, ['}', ']', '<'])
 }
 
-/// Returns whether a call stands in something that tools returned.
-pub(super) fn is_told(call: &ToolCall, told: &[Cow<'_, str>], names: &CatalogNames<'_>) -> bool {
-    let raw = squeezed(&call.raw);
-    told.iter().any(|text| {
+/// What tools returned.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// All of it, without blanks.
+    letters: String,
+    /// The calls that can be read in it.
+    calls: Vec<ToolCall>,
+}
+
+impl Told {
+    pub(super) fn of(history: &[Past], names: &CatalogNames<'_>) -> Self {
+        let mut texts = Vec::new();
+        history.iter().flat_map(Past::results).for_each(|it| add(it, &mut texts));
+        // Where there are too many to read, their letters are enough.
+        let read = |it: &String| parse_tool_calls(it, &|it| names.find(it)).unwrap_or_default();
+        let calls = texts.iter().flat_map(read).collect();
+        let letters = texts.iter().map(|it| squeezed(it)).collect::<Vec<_>>().join("\n");
+        Self { letters, calls }
+    }
+
+    /// Returns whether a call stands there, however it is written.
+    pub(super) fn has(&self, call: &ToolCall) -> bool {
         let is_same = |it: &ToolCall| (&it.tool, &it.args) == (&call.tool, &call.args);
-        squeezed(text).contains(&raw)
-            || parse_tool_calls(text, &|it| names.find(it)).is_ok_and(|it| it.iter().any(is_same))
-    })
+        self.repeats(call) || self.calls.iter().any(is_same)
+    }
+
+    /// Returns whether a call stands there letter by letter.
+    pub(super) fn repeats(&self, call: &ToolCall) -> bool {
+        self.letters.contains(&squeezed(&call.raw))
+    }
 }
 
-/// Returns whether a call stands in something that tools returned, letter by letter.
-pub(super) fn is_repeated(call: &ToolCall, told: &[Cow<'_, str>]) -> bool {
-    let raw = squeezed(&call.raw);
-    told.iter().any(|text| squeezed(text).contains(&raw))
-}
-
-/// Returns the texts of a value, and all of it as text: each may be what is quoted.
-pub(super) fn texts<'a>(value: &'a Value, found: &mut Vec<Cow<'a, str>>) {
-    match value {
-        Value::String(text) => found.push(text.into()),
-        Value::Array(items) => items.iter().for_each(|it| texts(it, found)),
-        Value::Object(fields) => {
-            found.push(value.to_string().into());
-            fields.values().for_each(|it| texts(it, found));
+/// Adds every text in a value, and what may be a call that was read as JSON.
+fn add(value: &Value, texts: &mut Vec<String>) {
+    let mut left = vec![value];
+    while let Some(value) = left.pop() {
+        match value {
+            Value::String(text) => texts.push(text.clone()),
+            Value::Array(items) => left.extend(items),
+            Value::Object(fields) if NAMES.iter().any(|it| fields.contains_key(*it)) => {
+                texts.push(value.to_string());
+            }
+            Value::Object(fields) => left.extend(fields.values()),
+            _ => {}
         }
-        _ => (),
     }
 }
 
@@ -72,4 +94,60 @@ fn without_thoughts(text: &str) -> &str {
 /// Returns a text without blanks, by which JSON that was written anew may differ.
 fn squeezed(text: &str) -> String {
     text.chars().filter(|it| !it.is_whitespace()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use executor::tool::dispatch::Reach;
+    use serde_json::json;
+
+    use super::*;
+    use crate::agent::{tests::toolbox, turn::within};
+
+    #[test]
+    fn what_was_told_is_known_however_it_is_written() {
+        let toolbox = toolbox();
+        let catalog = within(&toolbox, &Reach::default());
+        let names = CatalogNames::new(&catalog);
+        let call = |text: &str| parse_tool_calls(text, &|it| names.find(it)).unwrap().remove(0);
+        let json = r#"{"tool": "blog.make", "args": {"id": "5"}}"#;
+        let simple = r#"TOOL: blog.make ARGS: {"id": "5"}"#;
+        let other = r#"{"tool": "blog.make", "args": {"id": "6"}}"#;
+        for (result, text, expected) in [
+            // A file, a document that was read, one of many in a list, in another form.
+            (json!(format!("a\n{json}\nb")), json, true),
+            (json!({ "tool": "blog.make", "args": { "id": "5" } }), json, true),
+            (json!({ "calls": [{ "tool": "blog.make", "args": { "id": "5" } }] }), json, true),
+            (json!([1, { "x": { "content": json } }]), json, true),
+            (json!(json), simple, true),
+            (json!(json), other, false),
+            (json!(null), json, false),
+            (json!("call blog.make(id=5)"), "blog.make(id=5)", true),
+        ] {
+            let made = json!({ "tool": "blog.look", "status": "success", "result": result });
+            let past = serde_json::from_value(json!({ "read": [made] })).unwrap();
+            let told = Told::of(&[past], &names);
+            assert_eq!(told.has(&call(text)), expected, "{result} {text}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_nothing_but_calls() {
+        let toolbox = toolbox();
+        let catalog = within(&toolbox, &Reach::default());
+        let names = CatalogNames::new(&catalog);
+        let look = r#"{"tool": "blog.look", "args": {}}"#;
+        for (text, expected) in [
+            ("TOOL: blog.look ARGS: {}".to_owned(), true),
+            (format!("```json\n{look}\n```\n"), true),
+            (format!("{look}\n{look}"), true),
+            (format!("<think>Which?</think>\n{look}"), true),
+            (format!("One calls it so: {look}"), false),
+            (format!("{look}\nThat is what is in the file."), false),
+        ] {
+            let calls = parse_tool_calls(&text, &|it| names.find(it)).unwrap();
+            assert!(!calls.is_empty(), "{text}");
+            assert_eq!(is_nothing_but(&text, &calls), expected, "{text}");
+        }
+    }
 }

@@ -80,7 +80,9 @@ pub(super) fn toolbox() -> Toolbox {
     );
     let off =
         ToolSet::ready("off".parse().unwrap(), "local", "", [make("off", "hidden", Effect::Read)]);
-    Toolbox::new([flow::flow(), blog, ToolSet { is_active: false, ..off }])
+    let switch = make("ToolSet", "activate_toolset", Effect::Idempotent);
+    let switches = ToolSet::ready("ToolSet".parse().unwrap(), "builtin", "", [switch]);
+    Toolbox::new([flow::flow(), blog, ToolSet { is_active: false, ..off }, switches])
 }
 
 /// Returns a mind that answers this, with its toolbox, which must be kept, and its model.

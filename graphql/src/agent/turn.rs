@@ -8,9 +8,9 @@ use executor::{
     toolbox::{ReadyTool, Toolbox},
 };
 use planner::{
-    calls::{CallFormat, CatalogNames, ToolCall, parse_tool_calls, prompt::tool_prompt},
+    calls::{CallFormat, CatalogNames, TooMuch, ToolCall, parse_tool_calls, prompt::tool_prompt},
     catalog::{Catalog, CatalogTool},
-    model::{Message, ModelError, OfferedTool, Question, Reply, Tokens, total},
+    model::{Message, ModelError, OfferedTool, Question, Reply, Stop, Tokens, total},
     nearest::did_you_mean,
     select::{Ask, Criterion, Selector, Tools},
 };
@@ -24,7 +24,7 @@ use shared::{
 use super::{
     ANSWER, Mind, STOPPED, TURN,
     history::{self, Past, Refused, Turn, Wanted},
-    quoted,
+    quoted::{Told, is_nothing_but},
 };
 
 /// The most tools that a model is offered.
@@ -38,7 +38,7 @@ const ARGS_BYTES: usize = 16 << 10;
 /// Letters of a tool's name that are kept, where there is no such tool.
 const NAME: usize = 128;
 /// Bytes of all that was said and done: templates bring in a megabyte, and each turn is given it.
-const HISTORY_BYTES: usize = 640 << 10;
+const HISTORY_BYTES: usize = 512 << 10;
 /// Bytes of a result that there is always room for.
 const LEAST_BYTES: usize = 256;
 /// The set whose tools are always offered: by them an agent gets at the others.
@@ -167,7 +167,8 @@ impl Tool for Answering {
                 tokens += reply.tokens;
                 costs.push(reply.cost);
                 let note = if is_stopped { format!("\n\n{STOPPED}") } else { String::new() };
-                (format!("{}{note}", clipped(reply.text, TEXT_BYTES)), is_stopped)
+                let text = clipped(ended(reply.text, reply.stop), TEXT_BYTES);
+                (format!("{text}{note}"), is_stopped)
             }
         };
         let mut output = json!({
@@ -265,7 +266,7 @@ fn failed(err: &ModelError) -> ToolError {
 }
 
 /// Returns the tools that are there now, switched on, and within reach.
-fn within(toolbox: &Toolbox, reach: &Reach) -> Catalog {
+pub(super) fn within(toolbox: &Toolbox, reach: &Reach) -> Catalog {
     let sets = toolbox.sets();
     let active = sets.iter().filter(|it| it.is_active);
     let tools = active.flat_map(|set| set.tools.iter().map(ReadyTool::definition));
@@ -296,10 +297,15 @@ impl Reading<'_> {
         };
         let names = CatalogNames::new(self.catalog);
         if calls.is_empty() {
-            for (call, is_quoted) in self.written(&text, &names) {
-                let args = Value::Object(call.args);
-                let why = is_quoted.then_some(QUOTED);
-                turn.want((call.tool.to_string(), args), None, (self, why));
+            match self.written(&text, &names) {
+                Ok(written) => {
+                    for (call, is_quoted) in written {
+                        let args = Value::Object(call.args);
+                        let why = is_quoted.then_some(QUOTED);
+                        turn.want((call.tool.to_string(), args), None, (self, why));
+                    }
+                }
+                Err(err) => turn.refuse_all(err.to_string()),
             }
         }
         for call in calls {
@@ -307,29 +313,60 @@ impl Reading<'_> {
             let native = Some((call.id, call.signatures));
             turn.want((written, call.arguments), native, (self, None));
         }
+        let text = if turn.more { text } else { ended(text, stop) };
         turn.text = clipped(text, TEXT_BYTES.min(self.room / 4).max(LEAST_BYTES));
         turn.share(self.room);
         turn
     }
 
     /// Returns the calls that stand in words, and of each whether it is none that should be made.
-    fn written(&self, text: &str, names: &CatalogNames<'_>) -> Vec<(ToolCall, bool)> {
-        let mut found = parse_tool_calls(text, &|it| names.find(it)).unwrap_or_default();
-        let told: Vec<_> = self.given.history.iter().flat_map(Past::told).collect();
+    fn written(
+        &self,
+        text: &str,
+        names: &CatalogNames<'_>,
+    ) -> Result<Vec<(ToolCall, bool)>, TooMuch> {
+        let mut found = parse_tool_calls(text, &|it| names.find(it))?;
         if self.is_native {
             // Who can call in the way of the provider speaks of tools where it does not.
             let is_spoken = |it: CallFormat| {
                 matches!(it, CallFormat::FunctionCall | CallFormat::NaturalLanguage)
             };
             found.retain(|it| !is_spoken(it.format));
-            let is_meant = quoted::is_nothing_but(text, &found)
-                && !found.iter().any(|it| quoted::is_told(it, &told, names));
-            let found = if is_meant { found } else { Vec::new() };
-            return found.into_iter().map(|it| (it, false)).collect();
+            if !is_nothing_but(text, &found) {
+                found.clear();
+            }
         }
-        let is_quoted = |it: &ToolCall| quoted::is_repeated(it, &told);
-        found.into_iter().map(|it| (is_quoted(&it), it)).map(|(is, it)| (it, is)).collect()
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let told = Told::of(&self.given.history, names);
+        if self.is_native {
+            let is_meant = !found.iter().any(|it| told.has(it));
+            let found = found.into_iter().filter(|_| is_meant);
+            return Ok(found.map(|it| (it, false)).collect());
+        }
+        Ok(found.into_iter().map(|it| (told.repeats(&it), it)).map(|(is, it)| (it, is)).collect())
     }
+
+    /// Returns the set that a call would switch on though the agent may not reach any of it.
+    fn out_of_reach(&self, tool: &ToolDefinition, args: &Value) -> Option<String> {
+        let names = args.get("toolSetNames").filter(|_| tool.set.as_str() == SWITCHES)?;
+        let all = |set: &&str| {
+            let any = format!("{set}.*");
+            self.given.reach.except.iter().any(|it| it.to_string() == any)
+        };
+        names.as_array()?.iter().filter_map(Value::as_str).find(all).map(str::to_owned)
+    }
+}
+
+/// Returns what a model said, and why it said no more where that was not its own choice.
+fn ended(text: String, stop: Stop) -> String {
+    let note = match stop {
+        Stop::Length => "(Note: the model stopped at its limit of words)",
+        Stop::Filter => "(Note: the provider held back what the model said)",
+        _ => return text,
+    };
+    if text.is_empty() { note.to_owned() } else { format!("{text}\n\n{note}") }
 }
 
 impl Turn {
@@ -357,7 +394,12 @@ impl Turn {
             _ if n >= CALLS => {
                 Some(format!("these are too many calls at once: {CALLS} is the most"))
             }
-            _ => reading.too_long(&args, self.args_bytes()),
+            (Some(found), args) => match reading.out_of_reach(found, args) {
+                Some(set) => {
+                    Some(format!("`{set}` acts on this machine: only a person switches it on"))
+                }
+                None => reading.too_long(args, self.args_bytes()),
+            },
         };
         let name = || tool.chars().take(NAME).collect();
         let tool = found.map_or_else(name, |it| it.qualified().to_string());
@@ -374,6 +416,13 @@ impl Turn {
                 self.refused.push(Refused { wanted, error: error.unwrap_or_default() });
             }
         }
+    }
+
+    /// Says once that nothing of what the model wants can be read.
+    fn refuse_all(&mut self, error: String) {
+        self.more = true;
+        let wanted = Wanted { tool: "?".to_owned(), ..Wanted::default() };
+        self.refused.push(Refused { wanted, error });
     }
 
     fn wanted(&mut self) -> impl Iterator<Item = &mut Wanted> {

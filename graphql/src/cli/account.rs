@@ -130,6 +130,7 @@ impl<'a> Account<'a> {
         let unfit = self.execution["failed"].as_u64().unwrap_or(0);
         let total = &self.execution["total"];
         match unfit {
+            0 if *total == 1 => format!("1 step fits, nothing was called  {id}"),
             0 => format!("{total} steps fit, nothing was called  {id}"),
             _ => format!("{unfit} of {total} steps would fail, nothing was called  {id}"),
         }

@@ -29,12 +29,13 @@ pub(super) async fn blob(
     };
     let found = found.await;
     house.close().await;
-    let found = found?;
+    let mut found = found?;
     if found.is_null() {
         return Err(Failure::not_found("blob", id));
     }
-    if session.screen.json {
-        session.screen.print_json(&found)?;
+    let screen = &session.screen;
+    if screen.json && file.is_none() {
+        screen.print_json(&found)?;
         return Ok(Ending::Done);
     }
     let data = found.get("data").and_then(Value::as_str).unwrap_or_default();
@@ -47,10 +48,13 @@ pub(super) async fn blob(
             written.map_err(|err| {
                 Failure::usage(format!("`{}` cannot be written: {err}", file.display()))
             })?;
+            if let (true, Some(fields)) = (screen.json, found.as_object_mut()) {
+                fields.shift_remove("data");
+                fields.insert("output".to_owned(), json!(file));
+                screen.print_json(&found)?;
+            }
         }
-        None if session.screen.is_terminal => {
-            session.screen.document(&String::from_utf8_lossy(&bytes))?;
-        }
+        None if screen.is_terminal => screen.document(&String::from_utf8_lossy(&bytes))?,
         None => print(&bytes)?,
     }
     Ok(Ending::Done)

@@ -20,12 +20,13 @@ use serde_json::{Value, json};
 use super::{
     Ending, Session,
     bench::{self, BenchArgs},
+    endings::left,
     failure::Failure,
     house::{House, Local, Need, open_store},
     paint::Paint,
     plain,
 };
-use crate::config::{Config, Faults, Origin, variable};
+use crate::config::{Config, Faults, Origin, age, variable};
 
 /// Prints the effective configuration, and where each value came from.
 pub(super) fn config(session: &Session) -> Result<Ending, Failure> {
@@ -81,26 +82,28 @@ struct Check {
 /// Says what is missing or unreachable, and how to mend it. Where something is wrong with the
 /// configuration, the rest is looked at as far as it is known.
 pub(super) async fn doctor(session: &Session, faults: Faults) -> Result<Ending, Failure> {
-    let Faults { wrong, is_read } = faults;
-    let mut checks = configuration(session, wrong);
-    if let Some(server) = &session.config.server {
+    let mut checks = configuration(session, &faults.wrong);
+    let config = &session.config;
+    if let Some(server) = &config.server {
         checks.push(server_answers(session, &server.value).await);
     } else {
-        let sets = &session.config.toolsets.value;
+        let sets = &config.toolsets.value;
         checks.push(safety::confinement(sets, executor::confine::support()));
-        checks.push(safety::access(
-            &session.config.access.value,
-            session.config.listen.value,
-            variable,
-        ));
-        checks.extend(safety::secrets(&session.config.toolsets.value, variable));
-        checks.extend(models::planner(&session.config).await);
-        let mut works = is_read;
-        // Of a file that cannot be read nobody knows which store it names.
-        if is_read || session.config.store.origin != Origin::Default {
+        // What stands in the place of a setting that is wrong is nothing that anybody wants.
+        if faults.knows("access") {
+            checks.push(safety::access(&config.access.value, config.listen.value, variable));
+        }
+        checks.extend(safety::secrets(sets, variable));
+        if faults.knows("planner") {
+            checks.extend(models::planner(config).await);
+        }
+        let mut works = faults.knows("toolsets");
+        if faults.knows("store") || config.store.origin != Origin::Default {
             let store = store_works(session).await;
             works &= store.found.is_ok();
             checks.push(store);
+        } else {
+            works = false;
         }
         if works {
             checks.extend(toolsets_connect(session).await?);
@@ -111,7 +114,7 @@ pub(super) async fn doctor(session: &Session, faults: Faults) -> Result<Ending, 
     Ok(if is_well { Ending::Done } else { Ending::Unreachable })
 }
 
-fn configuration(session: &Session, wrong: Vec<String>) -> Vec<Check> {
+fn configuration(session: &Session, wrong: &[String]) -> Vec<Check> {
     let check = |found| Check {
         name: "configuration".to_owned(),
         found,
@@ -124,7 +127,7 @@ fn configuration(session: &Session, wrong: Vec<String>) -> Vec<Check> {
         };
         return vec![check(Ok(found))];
     }
-    wrong.into_iter().map(|it| check(Err(it))).collect()
+    wrong.iter().map(|it| check(Err(it.clone()))).collect()
 }
 
 async fn server_answers(session: &Session, url: &str) -> Check {
@@ -134,7 +137,8 @@ async fn server_answers(session: &Session, url: &str) -> Check {
         house.close().await;
         Ok::<_, Failure>(tools.as_array().map_or(0, Vec::len))
     };
-    let found = asked.await.map(|it| format!("{url}, {it} tools")).map_err(|it| it.message);
+    let found = asked.await.map(|it| format!("{url}, {}", plain::count(it, "tool")));
+    let found = found.map_err(|it| it.message);
     Check { name: "server".to_owned(), found, help: "start it with `faber serve`" }
 }
 
@@ -181,7 +185,7 @@ fn limits_hold(limits: &CallLimits, toolbox: &Toolbox) -> Check {
     Check {
         name: "limits on calls".to_owned(),
         found: match lost {
-            None => Ok(format!("{} rules", limits.rules().len())),
+            None => Ok(plain::count(limits.rules().len(), "rule")),
             Some(Limited::Set(name)) => Err(format!("there is no toolset `{name}`")),
             Some(Limited::Tool(name)) => Err(format!("no toolset has a tool `{name}`")),
         },
@@ -207,7 +211,7 @@ fn embedding(choice: &Choice) -> Check {
 
 fn retention(config: &Config) -> Check {
     let found = match config.retention.value {
-        Some(kept) => format!("what is over is kept for {} s", kept.as_secs()),
+        Some(kept) => format!("what is over is kept for {}", age::text(kept)),
         None => "what is over is kept for ever; `retention: 30d` in the configuration removes it"
             .to_owned(),
     };
@@ -217,12 +221,12 @@ fn retention(config: &Config) -> Check {
 fn of_set(set: &ToolSet) -> Check {
     let found = match &set.status {
         SetStatus::Ready if !set.left_out.is_empty() => {
-            let (n, why) = (set.tools.len(), set.left_out.join("; "));
-            Err(format!("{n} tools, and these are left out: {why}"))
+            let (tools, why) = (plain::count(set.tools.len(), "tool"), set.left_out.join("; "));
+            Err(format!("{tools}, and these are left out: {why}"))
         }
         SetStatus::Ready => {
             let active = if set.is_active { "" } else { ", switched off" };
-            Ok(format!("{} tools{active}", set.tools.len()))
+            Ok(plain::count(set.tools.len(), "tool") + active)
         }
         SetStatus::Connecting => Err("does not answer in time".to_owned()),
         // Nobody uses it: whoever switches it on asks again.
@@ -291,7 +295,7 @@ pub(super) async fn bench(session: &Session, args: &BenchArgs) -> Result<Ending,
         () = super::signals::interrupted() => None,
     };
     drop(own);
-    let Some(measured) = measured else { return Ok(Ending::Detached) };
+    let Some(measured) = measured else { return left(session, "nothing was measured to its end") };
     session.screen.print_json(&measured?)?;
     Ok(Ending::Done)
 }

@@ -217,6 +217,15 @@ pub(super) fn detached(session: &Session, client: &Client, id: &Value) -> Result
     Ok(Ending::Detached)
 }
 
+/// Ends a command that whoever began it has left.
+pub(super) fn left(session: &Session, message: &str) -> Result<Ending, Failure> {
+    if session.screen.json {
+        return Err(Failure::new("DETACHED", message));
+    }
+    session.screen.say(message);
+    Ok(Ending::Detached)
+}
+
 /// Prints an execution as one document.
 pub(super) async fn print_document(
     session: &Session,

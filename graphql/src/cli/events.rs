@@ -10,7 +10,10 @@ use serde_json::Value;
 use shared::clock::Timestamp;
 
 pub(super) use self::news::{Far, How, News, Next};
-use super::{account::quoted, plain};
+use super::{
+    account::{milliseconds, quoted},
+    plain,
+};
 
 /// The most items of one list that are told of one by one: failures, and what waits.
 const TOLD: usize = 5;
@@ -76,6 +79,11 @@ impl Board {
         (!self.persons.is_empty() || waits_below)
             && self.retrying.is_empty()
             && self.running.keys().all(only_waits)
+    }
+
+    /// Returns the executions that steps have begun and wait for.
+    pub(super) fn children(&self) -> impl Iterator<Item = &str> {
+        self.children.values().map(String::as_str)
     }
 
     /// Returns the steps that wait for a person.
@@ -257,8 +265,8 @@ impl Board {
 
     fn took(&self, step: &str, until: Option<Timestamp>) -> Option<f64> {
         let from = (*self.running.get(step)?)?;
-        let micros = u32::try_from((until? - from).num_microseconds()?.max(0)).ok()?;
-        Some(f64::from(micros) / 1_000.0)
+        // The clocks of two machines may differ.
+        milliseconds(from, until?.max(from))
     }
 }
 

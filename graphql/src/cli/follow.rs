@@ -12,6 +12,7 @@ use super::{
     client::Client,
     drive::Drive,
     endings::{detached, over, waiting},
+    events::News,
     failure::Failure,
     house::House,
     plain,
@@ -26,6 +27,13 @@ use super::{
 const RECONNECTS: usize = 5;
 /// How long to wait before that.
 const RECONNECT: Duration = Duration::from_secs(1);
+
+/// How often is looked whether anybody carries on what is only watched.
+const LOOK_FOR_OWNER: Duration = Duration::from_secs(1);
+/// How many such looks in a row must find nobody: who could take it needs a moment.
+const LOOKS_FOR_OWNER: usize = 3;
+/// How often executions are looked at that are not followed, where all others wait.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What a command does with an execution besides telling it something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +65,7 @@ pub(super) async fn follow(
     let mut follower = Follower {
         house,
         drives: purpose != Purpose::Watch,
+        is_told: false,
         client,
         id: id.clone(),
         tree: Tree::new(id.as_str().unwrap_or_default().to_owned()),
@@ -105,6 +114,8 @@ enum Stopped {
 struct Follower<'a> {
     house: &'a House,
     drives: bool,
+    /// Whether was said that nobody carries it on.
+    is_told: bool,
     client: &'a Client,
     id: Value,
     tree: Tree,
@@ -134,9 +145,21 @@ impl Follower<'_> {
     /// Reads the events of the tree until the root is over, or its stream ends.
     async fn read(&mut self) -> Result<Option<Stopped>, Failure> {
         let mut events = self.tree.subscribe(self.client);
-        while let Some((id, event)) = events.next().await {
-            if let Some(news) = self.tree.apply(self.client, &mut events, (&id, &event?)) {
-                self.progress.tell(&news, self.tree.root().n_over);
+        loop {
+            let waits = self.tree.waits_unseen();
+            tokio::select! {
+                next = events.next() => {
+                    let Some((id, event)) = next else { return Ok(None) };
+                    if let Some(news) = self.tree.apply(self.client, &mut events, (&id, &event?)) {
+                        self.progress.tell(&news, self.tree.root().n_over);
+                    }
+                }
+                id = self.abandoned(), if !self.drives && !self.is_told => {
+                    let note = format!("nobody carries it on: `faber execute {id}` does");
+                    self.progress.tell(&News::Note(note), self.tree.root().n_over);
+                    self.is_told = true;
+                }
+                () = time::sleep(LOOK), if waits => (),
             }
             if self.tree.root().is_over() {
                 return Ok(Some(Stopped::Over));
@@ -145,12 +168,31 @@ impl Follower<'_> {
                 return Ok(Some(Stopped::Person));
             }
         }
-        Ok(None)
+    }
+
+    /// Waits until nobody carries the execution on, and returns its identifier.
+    async fn abandoned(&self) -> ExecutionId {
+        let Some(id) = self.id.as_str().and_then(|it| it.parse().ok()) else {
+            return std::future::pending().await;
+        };
+        let mut looks = 0;
+        while looks < LOOKS_FOR_OWNER {
+            time::sleep(LOOK_FOR_OWNER).await;
+            // A store that does not answer is for the events to tell of.
+            let is_abandoned = self.house.is_abandoned(id).await.unwrap_or(false);
+            looks = if is_abandoned { looks + 1 } else { 0 };
+        }
+        id
     }
 
     /// Returns whether nothing goes on until a person speaks, none having spoken already. (A
     /// command leaves the inbox together with what it makes happen, so the inbox is read first.)
     async fn is_left_waiting(&self) -> Result<bool, Failure> {
+        for id in self.tree.queued() {
+            if !self.state_of(&json!(id)).await?.is("WAITING") {
+                return Ok(false);
+            }
+        }
         let mut ids: Vec<String> = self.tree.persons().into_iter().map(|(id, _)| id).collect();
         ids.dedup();
         for id in ids {

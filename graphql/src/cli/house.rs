@@ -13,8 +13,9 @@ use executor::{
 use planner::offline::Offline;
 use shared::{
     clock::{Clock, WallClock},
+    execution::ExecutionState,
     id::{ExecutionId, WorkerId},
-    store::{self, Store},
+    store::{self, Head, Store},
 };
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -113,11 +114,32 @@ impl House {
         Some(self.local.as_ref()?.engine.store())
     }
 
-    /// Returns whether an execution is open and nobody has it.
+    /// Returns whether an execution is open and nobody has it, or who had it is gone.
     pub(super) async fn is_left_alone(&self, id: ExecutionId) -> Result<bool, Failure> {
-        let Some(local) = &self.local else { return Ok(false) };
-        let head = local.engine.store().head(id).await?;
-        Ok(head.is_some_and(|it| it.owner.is_none() && !it.state.is_over()))
+        let head = self.left_alone(id).await?;
+        Ok(head.is_some_and(|it| !it.state.is_over()))
+    }
+
+    /// Returns whether an execution should go on now, and nobody sees to that.
+    pub(super) async fn is_abandoned(&self, id: ExecutionId) -> Result<bool, Failure> {
+        use ExecutionState::{Compensating, InProgress, Pending};
+
+        let (Some(local), Some(head)) = (&self.local, self.left_alone(id).await?) else {
+            return Ok(false);
+        };
+        let now = local.engine.clock().now();
+        let may_go_on = head.owner.is_some() || head.due.is_some_and(|it| it <= now);
+        Ok(may_go_on && matches!(head.state, Pending | InProgress | Compensating))
+    }
+
+    /// Returns the head of an execution that nobody has, or that of a worker that is gone.
+    async fn left_alone(&self, id: ExecutionId) -> Result<Option<Head>, Failure> {
+        let Some(local) = &self.local else { return Ok(None) };
+        let store = local.engine.store();
+        let Some(head) = store.head(id).await? else { return Ok(None) };
+        let Some(owner) = head.owner else { return Ok(Some(head)) };
+        let live = store.workers(local.engine.clock().now()).await?;
+        Ok((!live.contains(&owner)).then_some(head))
     }
 
     /// Returns whether an execution was told something that is not recorded yet.

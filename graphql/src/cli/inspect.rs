@@ -11,6 +11,7 @@ use super::{
     explain,
     failure::Failure,
     house::{House, Need},
+    lists,
     paint::Paint,
     plain,
     planning::indented,
@@ -19,6 +20,13 @@ use super::{
     report::report,
     shape::Shape,
 };
+
+/// The executions of a request that are told of, the newest.
+const EXECUTIONS: i32 = 50;
+/// Entries of a timeline that one answer has.
+const ENTRIES: usize = 10_000;
+/// The most parts that a timeline is read in: a server has no more of it.
+const PARTS: usize = 32;
 
 /// Shows everything about a request.
 pub(super) async fn debug(session: &Session, args: &DebugArgs) -> Result<Ending, Failure> {
@@ -35,24 +43,98 @@ async fn show(session: &Session, client: &Client, args: &DebugArgs) -> Result<()
         return session.screen.print_json(&document);
     }
     let paint = session.screen.out;
-    let told = if args.full {
-        story(&document, paint)
-    } else {
-        report(&document, id.starts_with("exec_").then_some(id), paint)
+    let report = || report(&document, id.starts_with("exec_").then_some(id), paint);
+    let told = match (args.full, session.screen.is_terminal) {
+        (true, _) => story(&document, paint),
+        (false, true) => report(),
+        // Nobody asks a file or a program for more: it has all of it.
+        (false, false) => format!("{}\n\n{}", report(), story(&document, paint)),
     };
     session.screen.print(&told)
 }
 
-/// Returns everything about the request that an identifier belongs to.
+/// Returns everything about the request that an identifier belongs to: of its executions the newest,
+/// and always the one that is asked about.
 pub(super) async fn document(client: &Client, id: &str) -> Result<Value, Failure> {
     let request = request_of(client, id).await?;
-    let shape = Shape::of(client).await?.request();
-    let query = format!("query($id: ID!) {{ request(requestId: $id) {shape} }}");
-    let document = client.field(&query, json!({ "id": request })).await?;
-    if document.is_null() {
+    let shape = Shape::of(client).await?;
+    let mut document = whole(client, &shape, &request).await?;
+    if !document.is_object() {
         return Err(Failure::not_found("request", id));
     }
+    if let Some(missing) = missing(client, id, &document).await? {
+        let query =
+            format!("query($id: ID!) {{ execution(executionId: $id) {} }}", shape.execution());
+        let found = client.field(&query, json!({ "id": missing })).await?;
+        if let (false, Some(Value::Array(all))) = (found.is_null(), document.get_mut("executions"))
+        {
+            all.insert(0, found);
+        }
+    }
+    complete(client, &shape, &mut document).await?;
     Ok(document)
+}
+
+/// Returns a request with its newest executions, however large they are together.
+async fn whole(client: &Client, shape: &Shape, request: &Value) -> Result<Value, Failure> {
+    let ask = async |last| {
+        let shape = shape.request(last);
+        let query = format!("query($id: ID!) {{ request(requestId: $id) {shape} }}");
+        client.field(&query, json!({ "id": request })).await
+    };
+    match ask(EXECUTIONS).await {
+        // One answer has no room for them; several have.
+        Err(err) if err.code == "LIMIT_EXCEEDED" => {
+            let mut document = ask(1).await?;
+            let all = lists::executions_of(client, shape, request, EXECUTIONS).await?;
+            if let Some(executions) = document.get_mut("executions") {
+                *executions = Value::Array(all);
+            }
+            Ok(document)
+        }
+        found => found,
+    }
+}
+
+/// Returns the execution that is asked about, if newer ones left no room for it: the one that is
+/// named, or else the newest that is no part of another one.
+async fn missing(client: &Client, id: &str, document: &Value) -> Result<Option<Value>, Failure> {
+    let mut all = render::list(&document["executions"]);
+    if id.starts_with("exec_") {
+        return Ok(all.all(|it| it["executionId"] != id).then(|| json!(id)));
+    }
+    if all.any(|it| it["parentExecutionId"].is_null()) {
+        return Ok(None);
+    }
+    let query = "query($id: ID!) { request(requestId: $id) { executions(last: 1, parts: false) { \
+                 executionId } } }";
+    let mut found = client.field(query, json!({ "id": document["requestId"] })).await?;
+    Ok(found.pointer_mut("/executions/0/executionId").map(Value::take))
+}
+
+/// Adds what one answer has no room for to a timeline.
+async fn complete(client: &Client, shape: &Shape, document: &mut Value) -> Result<(), Failure> {
+    let query = format!(
+        "query($id: ID!, $skip: Int) {{ request(requestId: $id) {{ timeline(skip: $skip, \
+         first: {ENTRIES}) {} }} }}",
+        shape.timeline_entry()
+    );
+    let mut read = document["timeline"].as_array().map_or(0, Vec::len);
+    for part in 1..PARTS {
+        if read < part * ENTRIES {
+            break;
+        }
+        let variables = json!({ "id": document["requestId"], "skip": read });
+        let mut found = client.field(&query, variables).await?;
+        let (Some(Value::Array(more)), Some(Value::Array(all))) =
+            (found.get_mut("timeline").map(Value::take), document.get_mut("timeline"))
+        else {
+            break;
+        };
+        read += more.len();
+        all.extend(more);
+    }
+    Ok(())
 }
 
 /// Returns the request that an identifier belongs to.

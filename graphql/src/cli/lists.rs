@@ -41,11 +41,10 @@ const REQUESTS: Kind = Kind {
     object: "Request",
     whole: |shape| shape.scalars("Request"),
     headings: &["REQUEST", "STATE", "CREATED", "TOOK", "QUERY"],
-    // The newest may be parts of what was asked for.
-    more: "executions(last: 5) { state startedAt finishedAt parentExecutionId }",
+    // Parts of what was asked for are newer, and there may be many.
+    more: "executions(last: 1, parts: false) { state startedAt finishedAt }",
     row: |it, paint| {
-        let of = render::list(&it["executions"]).filter(|it| it["parentExecutionId"].is_null());
-        let newest = of.last().unwrap_or(&Value::Null);
+        let newest = render::list(&it["executions"]).last().unwrap_or(&Value::Null);
         let state = state(&text(newest, "state"), paint);
         vec![text(it, "requestId"), state, moment(it), took(newest), query(it)]
     },
@@ -178,6 +177,20 @@ impl Kind {
     }
 }
 
+/// Returns the newest executions of a request, whole, oldest first.
+pub(super) async fn executions_of(
+    client: &Client,
+    shape: &Shape,
+    request: &Value,
+    most: i32,
+) -> Result<Vec<Value>, Failure> {
+    let filter = Map::from_iter([("requestId".to_owned(), request.clone())]);
+    let part = Part { first: most, after: None };
+    let (mut found, _) = EXECUTIONS.read(client, &shape.execution(), filter, part).await?;
+    found.reverse();
+    Ok(found)
+}
+
 pub(super) fn print(
     screen: &Screen,
     items: &Value,
@@ -245,13 +258,11 @@ mod tests {
             "finishedAt": "2026-01-01T00:00:02.5Z" });
         let mut failed = times.clone();
         failed["state"] = json!("FAILED");
-        let mut part = failed.clone();
-        part["parentExecutionId"] = json!("exec_1_aaaaaaaaa");
         check(
             &REQUESTS,
             json!([
                 { "requestId": "req_1_aaaaaaaaa", "createdAt": "2026-01-01T00:00:00.123456Z",
-                  "query": "pay the \u{1b}[2J bill\nnow", "executions": [failed, part] },
+                  "query": "pay the \u{1b}[2J bill\nnow", "executions": [failed] },
                 { "requestId": "req_1_bbbbbbbbb", "createdAt": "2026-01-02T00:00:00Z",
                   "query": "a query that is far too long for the window that it is in",
                   "executions": [] },

@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use self::callback::{Callback, Page};
-use super::{Ending, Session, failure::Failure, house::open_store, signals};
+use super::{Ending, Session, endings::left, failure::Failure, house::open_store, signals};
 
 /// How long somebody may take to log in.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -42,8 +42,8 @@ pub(super) async fn login(
     let begun = begun.map_err(|err| failure(&err))?;
     show(session, name, begun.url(), no_browser);
     tokio::select! {
-        logged_in = wait(&begun, callback, name) => tell(session, name, &logged_in?),
-        () = signals::interrupted() => Ok(Ending::Detached),
+        logged_in = wait(session, &begun, callback, name) => tell(session, name, &logged_in?),
+        () = signals::interrupted() => left(session, "nobody was logged in"),
     }
 }
 
@@ -132,7 +132,12 @@ fn show(session: &Session, name: &str, url: &str, no_browser: bool) {
 }
 
 /// Waits until somebody has logged in.
-async fn wait(begun: &Login, mut callback: Callback, name: &str) -> Result<LoggedIn, Failure> {
+async fn wait(
+    session: &Session,
+    begun: &Login,
+    mut callback: Callback,
+    name: &str,
+) -> Result<LoggedIn, Failure> {
     let ends = Instant::now() + PATIENCE;
     let mut pasted =
         std::io::stdin().is_terminal().then(|| BufReader::new(tokio::io::stdin()).lines());
@@ -147,6 +152,7 @@ async fn wait(begun: &Login, mut callback: Callback, name: &str) -> Result<Logge
             }
         };
         let finished = begun.finish(address.trim()).await;
+        let was_pasted = page.is_none();
         if let Some(page) = page {
             page.show(match &finished {
                 Ok(_) => Page::Done(name),
@@ -155,6 +161,9 @@ async fn wait(begun: &Login, mut callback: Callback, name: &str) -> Result<Logge
             });
         }
         match finished {
+            Err(LoginError::Stray) if was_pasted => session
+                .screen
+                .say("this is no answer to the login that is under way: paste the whole address"),
             Err(LoginError::Stray) => {}
             finished => {
                 callback.close().await;

@@ -5,8 +5,10 @@
 
 mod answer;
 mod arguments;
+mod bounds;
 mod call;
 mod drivers;
+mod fit;
 mod offer;
 mod reports;
 mod schemas;

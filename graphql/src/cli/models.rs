@@ -4,7 +4,7 @@ use console::Term;
 use planner::embed::pull::{self, HUB, INDEX, Places, Progress, PullError, Pulled};
 use serde_json::json;
 
-use super::{Ending, Session, args::Models, failure::Failure, plain, signals};
+use super::{Ending, Session, args::Models, endings::left, failure::Failure, plain, signals};
 
 /// Does something with the models.
 pub(super) async fn models(session: &Session, what: Models) -> Result<Ending, Failure> {
@@ -13,8 +13,7 @@ pub(super) async fn models(session: &Session, what: Models) -> Result<Ending, Fa
         Models::Pull { name } => tokio::select! {
             pulled = fetch(session, &name) => pulled,
             () = signals::interrupted() => {
-                session.screen.say("what was fetched is kept: the same command goes on with it");
-                Ok(Ending::Detached)
+                left(session, "what was fetched is kept: the same command goes on with it")
             }
         },
     }

@@ -5,7 +5,10 @@
 //! shown as a sign of its own: `␛`, `\u{202e}`. Where a text has one line, the end of a line is `⏎`,
 //! so that nobody writes a line in our name.
 
-use std::{borrow::Cow, fmt::Write as _};
+use std::{
+    borrow::Cow,
+    fmt::{Display, Write as _},
+};
 
 use serde_json::Value;
 
@@ -70,6 +73,12 @@ pub(super) fn json(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(shown)
+}
+
+/// Says how many there are of something, with the word for one of it.
+pub(super) fn count<N: Display + PartialEq + From<u8>>(n: N, one: &str) -> String {
+    let ending = if n == N::from(1) { "" } else { "s" };
+    format!("{n} {one}{ending}")
 }
 
 /// Makes a line plain that a part of this program has coloured: colours stay.

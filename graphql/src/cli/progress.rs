@@ -167,12 +167,13 @@ pub(super) fn progress(Far { done, total, message }: &Far) -> String {
 pub(super) fn duration(ms: f64) -> String {
     if ms < 9.95 {
         format!("{ms:.1} ms")
-    } else if ms < 1_000.0 {
+    } else if ms < 999.5 {
         format!("{ms:.0} ms")
-    } else if ms < 60_000.0 {
+    } else if ms < 59_950.0 {
         format!("{:.1} s", ms / 1_000.0)
     } else {
-        format!("{:.0} min {:.0} s", (ms / 60_000.0).floor(), (ms / 1_000.0) % 60.0)
+        let seconds = (ms / 1_000.0).round();
+        format!("{:.0} min {:.0} s", (seconds / 60.0).floor(), seconds % 60.0)
     }
 }
 
@@ -225,7 +226,12 @@ mod tests {
             (9.0, "9.0 ms"),
             (12.3, "12 ms"),
             (1_500.0, "1.5 s"),
+            (999.7, "1.0 s"),
+            (59_949.0, "59.9 s"),
+            (59_970.0, "1 min 0 s"),
             (61_000.0, "1 min 1 s"),
+            (119_999.0, "2 min 0 s"),
+            (7_200_000.0, "120 min 0 s"),
         ] {
             assert_eq!(duration(ms), expected);
         }

@@ -20,6 +20,7 @@ use super::{
     client::Client,
     failure::Failure,
     house::{House, Need},
+    plain,
 };
 use crate::{
     config::age,
@@ -43,8 +44,10 @@ pub(super) async fn prune(session: &Session, older_than: &str) -> Result<Ending,
         let document = json!({ "executions": executions, "plans": plans, "requests": requests });
         screen.print_json(&document)?;
     } else {
-        let shown = format!("removed {executions} executions, {plans} plans, {requests} requests");
-        screen.print(&shown)?;
+        let [executions, plans, requests] =
+            [(executions, "execution"), (plans, "plan"), (requests, "request")]
+                .map(|(n, one)| plain::count(n, one));
+        screen.print(&format!("removed {executions}, {plans}, {requests}"))?;
     }
     Ok(Ending::Done)
 }

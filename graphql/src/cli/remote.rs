@@ -5,13 +5,15 @@ use std::time::Duration;
 use futures::{Stream, stream};
 use reqwest::{Response, Url, header};
 use serde_json::{Value, json};
+use tokio::time;
 
 use super::{client, failure::Failure};
 use crate::config::Secret;
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
-/// A server that sends nothing for so long is gone: ours says that it lives every 15 seconds.
+/// A server that sends nothing for so long in a stream is gone: ours says that it lives every 15
+/// seconds.
 const SILENCE: Duration = Duration::from_mins(1);
 /// The most bytes of one event: a state of a large plan is far smaller.
 const EVENT_BYTES: usize = 256 << 20;
@@ -30,7 +32,9 @@ impl Remote {
     /// Prepares to talk to a server, which is shown the token. Nothing is sent yet.
     pub(super) fn new(address: &str, token: Option<&Secret>) -> Result<Self, Failure> {
         let url = endpoint(address)?;
-        let builder = reqwest::Client::builder().connect_timeout(CONNECT).read_timeout(SILENCE);
+        // An answer may take as long as the server needs, and models need minutes. Whether the
+        // machine is still there is tried every 15 seconds, below what is said here.
+        let builder = reqwest::Client::builder().connect_timeout(CONNECT);
         let builder = if url.scheme() == "https" {
             // Another part of the process may have chosen one already; that is as good.
             let _ = rustls::crypto::ring::default_provider().install_default();
@@ -66,14 +70,15 @@ impl Remote {
         stream::try_unfold(start, |state| async move {
             let mut events = match state {
                 Subscription::Wanted { server, query, variables } => {
-                    let response = server.post(&query, &variables, "text/event-stream").await?;
+                    let posted = server.post(&query, &variables, "text/event-stream");
+                    let response = server.heard(posted).await??;
                     if !is_stream(&response) {
                         let text = response.text().await.map_err(|it| server.unreachable(&it))?;
                         let answer = serde_json::from_str(&text);
                         server.data(answer.map_err(|_| server.foreign("no stream"))?)?;
                         return Err(server.foreign("no stream"));
                     }
-                    Events { server, response, rest: Vec::new() }
+                    Events { server, response, rest: Vec::new(), searched: 0 }
                 }
                 Subscription::Running(events) => events,
             };
@@ -100,6 +105,13 @@ impl Remote {
             request = request.bearer_auth(token.expose());
         }
         request.send().await.map_err(|err| self.unreachable(&err))
+    }
+
+    /// Waits for something that a server promised to say soon.
+    async fn heard<T>(&self, saying: impl Future<Output = T>) -> Result<T, Failure> {
+        time::timeout(SILENCE, saying)
+            .await
+            .map_err(|_| Failure::unreachable(format!("the server at `{}` went silent", self.url)))
     }
 
     fn data(&self, mut answer: Value) -> Result<Value, Failure> {
@@ -145,6 +157,8 @@ struct Events {
     server: Remote,
     response: Response,
     rest: Vec<u8>,
+    /// Where no event ends in what has come, so that it is not searched again.
+    searched: usize,
 }
 
 impl Events {
@@ -158,7 +172,7 @@ impl Events {
                     Event::Other => (),
                 }
             }
-            let chunk = self.response.chunk().await;
+            let chunk = self.server.heard(self.response.chunk()).await?;
             match chunk.map_err(|err| self.server.unreachable(&err))? {
                 Some(chunk) if self.rest.len() + chunk.len() > EVENT_BYTES => {
                     return Err(self.server.foreign("an endless event"));
@@ -175,9 +189,14 @@ impl Events {
 
     /// Takes the next whole event off what has come.
     fn take(&mut self) -> Option<Event> {
-        let end = self.rest.windows(2).position(|it| it == b"\n\n")?;
+        let Some(end) = self.rest[self.searched..].windows(2).position(|it| it == b"\n\n") else {
+            self.searched = self.rest.len().saturating_sub(1);
+            return None;
+        };
+        let end = self.searched + end;
         let event = Event::parse(&self.rest[..end]);
         self.rest.drain(..end + 2);
+        self.searched = 0;
         Some(event)
     }
 }
@@ -251,6 +270,13 @@ fn no_roots() -> rustls::ClientConfig {
 
 #[cfg(test)]
 mod tests {
+    use futures::StreamExt;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::{TcpListener, TcpStream},
+        task::{JoinHandle, LocalSet},
+    };
+
     use super::*;
 
     #[test]
@@ -265,6 +291,74 @@ mod tests {
         }
         assert!(endpoint("ftp://host").is_err());
         assert!(endpoint("").is_err());
+    }
+
+    /// Connects to a server that takes one question. Returns it and the connection.
+    async fn asked<T: 'static>(
+        ask: impl AsyncFnOnce(Remote) -> T + 'static,
+    ) -> (JoinHandle<T>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let asking =
+            tokio::task::spawn_local(
+                async move { ask(Remote::new(&address, None).unwrap()).await },
+            );
+        let (mut connection, _) = listener.accept().await.unwrap();
+        let mut read = Vec::new();
+        while !read.ends_with(b"}") {
+            connection.read_buf(&mut read).await.unwrap();
+        }
+        (asking, connection)
+    }
+
+    async fn pass(long: Duration) {
+        time::pause();
+        time::advance(long).await;
+        time::resume();
+    }
+
+    #[tokio::test]
+    async fn an_answer_may_take_long() {
+        let local = LocalSet::new();
+        local
+            .run_until(async {
+                let (asking, mut connection) =
+                    asked(async |server| server.execute("{ q }", &json!({})).await).await;
+                pass(Duration::from_mins(20)).await;
+                let answer = r#"{"data":{"q":1}}"#;
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length:";
+                let text = format!("{head} {}\r\n\r\n{answer}", answer.len());
+                connection.write_all(text.as_bytes()).await.unwrap();
+                assert_eq!(asking.await.unwrap().unwrap(), json!({ "q": 1 }));
+            })
+            .await;
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_goes_silent_is_lost() {
+        let local = LocalSet::new();
+        local
+            .run_until(async {
+                let (asking, mut connection) = asked(async |server| {
+                    let events = server.subscribe("subscription { q }".to_owned(), json!({}));
+                    events.collect::<Vec<_>>().await
+                })
+                .await;
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+                let text = format!("{head}event: next\ndata: {{\"data\":{{\"q\":1}}}}\n\n");
+                connection.write_all(text.as_bytes()).await.unwrap();
+                let mut turns = 0;
+                while !asking.is_finished() {
+                    pass(SILENCE).await;
+                    tokio::task::yield_now().await;
+                    turns += 1;
+                    assert!(turns < 100_000, "it waits for ever");
+                }
+                let events = asking.await.unwrap();
+                let lost = events.last().unwrap().as_ref().unwrap_err();
+                assert!(lost.message.ends_with("went silent"), "{}", lost.message);
+            })
+            .await;
     }
 
     #[test]

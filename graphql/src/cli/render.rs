@@ -63,10 +63,10 @@ pub(super) fn plan_in_short(whole: &Value, paint: Paint) -> String {
     let id = plain::said(&whole["planId"]);
     let about = format!("version {}, {}", whole["version"], plain::said(&whole["planner"]));
     format!(
-        "{}  {}\n{n} steps in {} layers, at most {widest} at once; all of them: faber export {id}",
+        "{}  {}\n{n} steps in {}, at most {widest} at once; all of them: faber export {id}",
         paint.bold(&id),
         paint.dim(about),
-        layers.count(),
+        plain::count(layers.count(), "layer"),
     )
 }
 

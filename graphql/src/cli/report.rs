@@ -189,10 +189,10 @@ fn origin(request: &Value, execution: &Value) -> String {
         Some(name) => format!("by {}", plain::line(name)),
         None => "a plan".to_owned(),
     };
-    parts.insert(0, format!("{by}, {steps} steps"));
+    parts.insert(0, format!("{by}, {}", plain::count(steps, "step")));
     let warnings = plan["diagnostics"].as_array().map_or(0, Vec::len);
     if warnings > 0 {
-        parts.push(format!("{warnings} warnings"));
+        parts.push(plain::count(warnings, "warning"));
     }
     parts.join(", ")
 }
@@ -293,9 +293,9 @@ fn never_executed(request: &Value, paint: Paint) -> String {
     let made: Vec<String> = plans
         .iter()
         .map(|it| {
-            let steps = it["tools"].as_array().map_or(0, Vec::len);
+            let steps = plain::count(it["tools"].as_array().map_or(0, Vec::len), "step");
             let (plan, by) = (plain::said(&it["planId"]), plain::said(&it["planner"]));
-            format!("{plan}  version {} by {by}, {steps} steps", it["version"])
+            format!("{plan}  version {} by {by}, {steps}", it["version"])
         })
         .collect();
     told.push_str(&section("Plans", &made, paint));

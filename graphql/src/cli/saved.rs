@@ -133,7 +133,12 @@ pub(super) async fn export(session: &Session, args: ExportArgs) -> Result<Ending
     };
     match &args.output {
         None => session.screen.document(written.trim_end())?,
-        Some(file) => write(file, written.trim_end()).await?,
+        Some(file) => {
+            write(file, written.trim_end()).await?;
+            if session.screen.json {
+                session.screen.print_json(&json!({ "output": file }))?;
+            }
+        }
     }
     Ok(Ending::Done)
 }

@@ -78,17 +78,22 @@ impl Shape {
         )
     }
 
-    /// Selects everything about a request.
-    pub(super) fn request(&self) -> String {
+    /// Selects everything about a request, and its newest executions, so many of them.
+    pub(super) fn request(&self, last: i32) -> String {
         self.select(
             "Request",
             &[
                 ("plans", self.plan()),
-                ("executions", self.execution()),
+                ("executions", format!("(last: {last}) {}", self.execution())),
                 ("transcript", self.select("TranscriptEntry", &[])),
-                ("timeline", self.select("TimelineEntry", &[])),
+                ("timeline", self.timeline_entry()),
             ],
         )
+    }
+
+    /// Selects what a timeline has.
+    pub(super) fn timeline_entry(&self) -> String {
+        self.select("TimelineEntry", &[])
     }
 
     /// Selects what a list shows of a type.

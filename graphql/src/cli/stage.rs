@@ -6,7 +6,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use serde_json::Value;
 use shared::clock::Timestamp;
@@ -90,6 +93,10 @@ impl Stand {
         matches!(self, Self::Ended { how, .. } if !matches!(how, How::Retrying | How::Waiting))
     }
 
+    fn is(&self, how: How) -> bool {
+        matches!(self, Self::Ended { how: it, .. } if *it == how)
+    }
+
     /// Returns whether there is nothing to see.
     fn is_quiet(&self) -> bool {
         let Self::Ended { how, .. } = self else { return false };
@@ -108,8 +115,20 @@ pub(super) struct Stage {
     n_over: usize,
 }
 
-/// A line, and how much it matters where there is no room: the less, the more.
+/// A line, and how much it matters where there is no room: the less, the more. What went wrong or
+/// waits for somebody comes before what runs, and that before the rest.
 struct Line(u8, String);
+
+/// What the steps of a layer have in common that is drawn as one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fold {
+    /// None of them has begun.
+    Ahead,
+    /// All of them succeeded.
+    Done,
+    /// All of them are over, none has failed, and not all did something.
+    Left,
+}
 
 impl Stage {
     pub(super) fn new(layout: Layout) -> Self {
@@ -187,7 +206,7 @@ impl Stage {
                 for (place, step) in layer.iter().enumerate() {
                     let number = if place == 0 { number(at) } else { "   ".to_owned() };
                     lines.push(self.line(&number, step, now, paint));
-                    lines.extend(self.parts(step, now, paint));
+                    lines.extend(self.parts("     ", step, now, paint));
                 }
                 continue;
             }
@@ -198,53 +217,70 @@ impl Stage {
                 if self.fold(more) != Some(fold) {
                     break;
                 }
-                (until, steps) = (*next, steps.into_iter().chain(more.iter()).collect());
+                until = *next;
+                steps.extend(*more);
                 layers.next();
             }
-            let place = if until > at {
-                paint.dim(format!("{:>3}–{}", at + 1, until + 1))
-            } else {
-                number(at)
+            let place = match until {
+                _ if until > at => format!("{}–{}", at + 1, until + 1),
+                _ => (at + 1).to_string(),
             };
+            // As wide as most get, so that nothing moves aside when layers become one line.
+            let place = paint.dim(format!("{place:>5}"));
             let told =
                 steps.iter().filter(|it| self.stands.get(**it).is_some_and(|it| !it.is_quiet()));
             let told: Vec<&&String> = told.collect();
             lines.push(self.folded(&place, &steps, told.len(), paint));
             for step in told {
-                lines.push(self.line("   ", step, now, paint));
-                lines.extend(self.parts(step, now, paint));
+                lines.push(self.line("     ", step, now, paint));
+                lines.extend(self.parts("       ", step, now, paint));
             }
         }
         lines
     }
 
-    /// Returns what a whole layer is: all over and well (`true`), or not begun (`false`).
-    fn fold(&self, layer: &[String]) -> Option<bool> {
+    /// Returns what a whole layer is, where nothing in it is worth a line of its own.
+    fn fold(&self, layer: &[String]) -> Option<Fold> {
         let mut stands = layer.iter().map(|it| self.stands.get(it));
         if stands.clone().all(|it| it.is_none()) {
-            return Some(false);
+            return Some(Fold::Ahead);
         }
-        stands.all(|it| it.is_some_and(Stand::is_quiet)).then_some(true)
+        if !stands.clone().all(|it| it.is_some_and(Stand::is_quiet)) {
+            return None;
+        }
+        let is_done = stands.all(|it| it.is_some_and(|it| it.is(How::Succeeded)));
+        Some(if is_done { Fold::Done } else { Fold::Left })
     }
 
     /// Draws many steps as one line, `told` of them having one of their own.
     fn folded(&self, place: &str, steps: &[&String], told: usize, paint: Paint) -> Line {
-        let over = steps.iter().filter(|it| self.stands.get(**it).is_some_and(Stand::is_over));
-        let (over, n) = (over.count(), steps.len());
+        let count = |is: &dyn Fn(&Stand) -> bool| {
+            steps.iter().filter(|it| self.stands.get(**it).is_some_and(is)).count()
+        };
+        let (over, n) = (count(&Stand::is_over), steps.len());
+        let ends = [How::Failed, How::Skipped, How::Cancelled].map(|how| count(&|it| it.is(how)));
+        let [failed, skipped, cancelled] = ends;
         let mark = match over {
             0 if told == 0 => paint.dim("·"),
-            _ if over == n && told == 0 => paint.green("✓"),
-            _ => paint.cyan("▸"),
+            _ if over < n => paint.cyan("▸"),
+            _ if failed > 0 => mark(How::Failed, paint),
+            _ if skipped + cancelled > 0 => mark(How::Skipped, paint),
+            _ => mark(How::Succeeded, paint),
         };
         let names: Vec<String> = steps.iter().take(3).map(|it| plain::line(it)).collect();
         let more = if n > names.len() { ", …" } else { "" };
         let names = paint.dim(format!("{}{more}", names.join(", ")));
-        let count = if over == n || (over == 0 && told == 0) {
-            format!("{n} steps")
+        let mut count = if over == n || (over == 0 && told == 0) {
+            plain::count(n, "step")
         } else {
             format!("{over}/{n} steps")
         };
-        Line(1 + u8::from(told == 0), format!("{place} {mark} {count}  {names}"))
+        for (n, word) in ends.into_iter().zip(["failed", "skipped", "cancelled"]) {
+            if n > 0 {
+                let _ = write!(count, ", {n} {word}");
+            }
+        }
+        Line(2 + u8::from(told == 0), format!("{place} {mark} {count}  {names}"))
     }
 
     /// Draws a step.
@@ -252,10 +288,14 @@ impl Stage {
         let name = plain::line(step);
         let padding = " ".repeat(self.width.saturating_sub(paint::width(&name)));
         let Some(stand) = self.stands.get(step) else {
-            return Line(2, format!("{number} {} {}", paint.dim("·"), paint.dim(name)));
+            return Line(3, format!("{number} {} {}", paint.dim("·"), paint.dim(name)));
         };
         let (mark, rest) = self.stand(step, stand, now, paint);
-        let weight = if stand.is_quiet() { 2 } else { 0 };
+        let weight = match stand {
+            _ if stand.is_quiet() => 3,
+            Stand::Runs { .. } | Stand::Ended { how: How::Retrying, .. } => 1,
+            Stand::Ended { .. } => 0,
+        };
         Line(weight, format!("{number} {mark} {name}{padding}  {rest}").trim_end().to_owned())
     }
 
@@ -298,11 +338,11 @@ impl Stage {
     }
 
     /// Draws what parts of a step do: the steps of what it executes, its items, its undoing.
-    fn parts(&self, step: &str, now: Timestamp, paint: Paint) -> Vec<Line> {
+    fn parts(&self, indent: &str, step: &str, now: Timestamp, paint: Paint) -> Vec<Line> {
         // They stand behind the step, in the order of names.
         let from = self.stands.range(step.to_owned()..).take_while(|(it, _)| it.starts_with(step));
         from.filter(|(it, _)| !self.own.contains(*it) && is_part(step, it))
-            .map(|(it, _)| self.line("     ", it, now, paint))
+            .map(|(it, _)| self.line(indent, it, now, paint))
             .collect()
     }
 

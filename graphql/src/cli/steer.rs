@@ -168,11 +168,13 @@ impl Told<'_> {
     }
 }
 
-/// Finds an execution by its own identifier, or as the newest of a plan or a request.
+/// Finds an execution by its own identifier, as the newest of a plan, or as the newest of a request
+/// that is no part of another one.
 pub(super) async fn find(client: &Client, id: &str) -> Result<Value, Failure> {
-    let (filter, owner, by_id) = match id.split('_').next() {
-        Some("plan") => ("planId", "plan", "planId"),
-        Some("req") => ("requestId", "request", "requestId"),
+    let (owner, by_id, parts) = match id.split('_').next() {
+        Some("plan") => ("plan", "planId", ""),
+        // The newest of all is a part wherever a step executes a plan.
+        Some("req") => ("request", "requestId", ", parts: false"),
         _ => {
             let query =
                 format!("query($id: ID!) {{ execution(executionId: $id) {{ {EXECUTION} }} }}");
@@ -184,16 +186,15 @@ pub(super) async fn find(client: &Client, id: &str) -> Result<Value, Failure> {
             };
         }
     };
-    let query = format!("query($id: ID!) {{ {owner}({by_id}: $id) {{ {by_id} }} }}");
-    if client.field(&query, json!({ "id": id })).await?.is_null() {
+    let query = format!(
+        "query($id: ID!) {{ {owner}({by_id}: $id) \
+         {{ executions(last: 1{parts}) {{ {EXECUTION} }} }} }}"
+    );
+    let found = client.field(&query, json!({ "id": id })).await?;
+    if found.is_null() {
         return Err(Failure::not_found(owner, id));
     }
-    let query = format!(
-        "query($filter: ExecutionFilter) \
-         {{ executions(filter: $filter, first: 1) {{ nodes {{ {EXECUTION} }} }} }}"
-    );
-    let newest = client.field(&query, json!({ "filter": { filter: id } })).await?;
-    newest["nodes"].get(0).cloned().ok_or_else(|| {
+    found["executions"].get(0).cloned().ok_or_else(|| {
         let why = format!("`{id}` was never executed: run `faber execute {id}`");
         Failure::new("NOT_FOUND", why)
     })

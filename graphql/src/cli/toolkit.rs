@@ -106,10 +106,20 @@ fn for_people(graph: &Value, paint: Paint) -> String {
             }
         }
     }
-    let count = |what: &str| graph[what].as_array().map_or(0, Vec::len);
-    let (actions, tools, edges) = (count("actions"), count("tools"), count("edges"));
-    let _ = write!(shown, "{actions} actions, {tools} tools, {edges} edges");
+    shown.push_str(&counted(graph));
     shown
+}
+
+/// Says how much there is of everything.
+fn counted(graph: &Value) -> String {
+    let count =
+        |what: &str, one: &str| plain::count(graph[what].as_array().map_or(0, Vec::len), one);
+    format!(
+        "{}, {}, {}",
+        count("actions", "action"),
+        count("tools", "tool"),
+        count("edges", "edge")
+    )
 }
 
 async fn load(session: &Session, client: &Client, yaml: &str) -> Result<Ending, Failure> {
@@ -124,8 +134,6 @@ async fn load(session: &Session, client: &Client, yaml: &str) -> Result<Ending, 
     for warning in list(&change["warnings"]).filter_map(Value::as_str) {
         screen.say(&screen.err.yellow(plain::line(warning)));
     }
-    let count = |what: &str| change["toolkit"][what].as_array().map_or(0, Vec::len);
-    let (actions, tools, edges) = (count("actions"), count("tools"), count("edges"));
-    screen.print(&format!("the toolkit has {actions} actions, {tools} tools, {edges} edges"))?;
+    screen.print(&format!("the toolkit has {}", counted(&change["toolkit"])))?;
     Ok(Ending::Done)
 }

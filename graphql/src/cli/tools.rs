@@ -196,7 +196,8 @@ async fn call(
     );
     let called = client.field(&query, json!({ "name": name, "parameters": parameters })).await?;
     let is_done = called["status"] == "success";
-    if !is_done && text(&called, "error").starts_with("Tool not found: ") {
+    // Tools say the like in words of their own.
+    if !is_done && called["error"] == format!("Tool not found: {name}") {
         return Err(Failure::not_found("tool", name));
     }
     let screen = &session.screen;

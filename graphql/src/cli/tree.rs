@@ -1,7 +1,7 @@
 //! An execution and those that its steps begin, watched as one tree.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -26,7 +26,7 @@ const LOOKS: usize = 200;
 const LOOK: Duration = Duration::from_millis(50);
 
 const EVENTS: &str = "subscription($id: ID!, $after: Int) { executionEvents(executionId: $id, \
-     afterSeq: $after) { seq at type stepId attempt data } }";
+     afterSeq: $after) { seq at type stepId attempt data(maxBytes: 0) } }";
 
 /// An execution and those that its steps begin.
 pub(super) struct Tree {
@@ -34,6 +34,8 @@ pub(super) struct Tree {
     nodes: BTreeMap<String, Node>,
     /// Those that were begun while too many were followed.
     queue: VecDeque<(String, String)>,
+    /// The same, to be found.
+    queued: BTreeSet<String>,
 }
 
 struct Node {
@@ -54,7 +56,7 @@ pub(super) type Events = SelectAll<BoxStream<'static, (String, Result<Value, Fai
 impl Tree {
     pub(super) fn new(root: String) -> Self {
         let nodes = BTreeMap::from([(root.clone(), Node::of(&root, String::new()))]);
-        Self { root, nodes, queue: VecDeque::new() }
+        Self { root, nodes, queue: VecDeque::new(), queued: BTreeSet::new() }
     }
 
     /// Returns the execution that everything else is part of.
@@ -108,6 +110,7 @@ impl Tree {
         if let Some(child) = data["childExecutionId"].as_str() {
             let step = event["stepId"].as_str().unwrap_or_default();
             let item = data["index"].as_u64().map(|it| format!("[{it}]")).unwrap_or_default();
+            self.queued.insert(child.to_owned());
             self.queue.push_back((child.to_owned(), format!("{prefix}{step}{item} › ")));
         }
         if node_is_over(&self.nodes, id) && id != self.root {
@@ -116,6 +119,7 @@ impl Tree {
         while self.nodes.len() < FOLLOWED
             && let Some((child, prefix)) = self.queue.pop_front()
         {
+            self.queued.remove(&child);
             events.push(self.events(client, &child, 0));
             let node = Node::of(&child, prefix);
             self.nodes.insert(child, node);
@@ -129,9 +133,23 @@ impl Tree {
     }
 
     fn waits(&self, id: &str, depth: u32) -> bool {
-        let Some(node) = self.nodes.get(id) else { return false };
+        // Of one that has to wait until it is followed, only its state is known to whoever asks.
+        let Some(node) = self.nodes.get(id) else { return self.queued.contains(id) };
         depth <= shared::limits::DEPTH
             && node.board.waits_for_a_person(|child| self.waits(child, depth + 1))
+    }
+
+    /// Returns whether it only waits, as far as is seen, for a person or for what is not followed:
+    /// of that nothing is heard, so that it has to be looked at again and again.
+    pub(super) fn waits_unseen(&self) -> bool {
+        !self.queued.is_empty() && self.waits_for_a_person()
+    }
+
+    /// Returns the executions that steps wait for and that were begun while too many were followed.
+    pub(super) fn queued(&self) -> impl Iterator<Item = &str> {
+        let awaited: BTreeSet<&str> =
+            self.nodes.values().flat_map(|it| it.board.children()).collect();
+        self.queue.iter().map(|(id, _)| id.as_str()).filter(move |it| awaited.contains(it))
     }
 
     /// Returns the steps that wait for a person, each with its execution.

@@ -24,9 +24,35 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     })
 }
 
+/// Writes a length of time in the longest unit that it is a whole number of.
+pub fn text(it: Duration) -> String {
+    let seconds = it.as_secs();
+    let (unit, length) = [("d", 86_400), ("h", 3_600), ("m", 60)]
+        .into_iter()
+        .find(|(_, length)| seconds > 0 && seconds % length == 0)
+        .unwrap_or(("s", 1));
+    format!("{}{unit}", seconds / length)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_is_read_the_same() {
+        for (written, expected) in [
+            ("30d", "30d"),
+            ("2w", "14d"),
+            ("36h", "36h"),
+            ("90m", "90m"),
+            ("3600s", "1h"),
+            ("61s", "61s"),
+            ("0s", "0s"),
+        ] {
+            let length = parse(written).unwrap();
+            assert_eq!((&*text(length), parse(&text(length))), (expected, Ok(length)));
+        }
+    }
 
     #[test]
     fn lengths_of_time_have_units() {

@@ -86,6 +86,8 @@ pub(super) struct Partly {
     pub(super) file: Option<File>,
     /// What is wrong with it, one thing for each setting.
     pub(super) wrong: Vec<String>,
+    /// The settings that were left out.
+    pub(super) lost: Vec<String>,
 }
 
 /// Reads a file as [`read`] does, and leaves out the settings that are wrong.
@@ -94,19 +96,21 @@ pub(super) fn read_what_works(path: &Path) -> Partly {
     let read = text(path).and_then(|text| Ok((fields(&text)?, base(path)?)));
     let (fields, base) = match read {
         Ok(read) => read,
-        Err(why) => return Partly { file: None, wrong: vec![named(why)] },
+        Err(why) => return Partly { file: None, wrong: vec![named(why)], lost: Vec::new() },
     };
-    let mut works = Map::new();
-    let mut wrong = Vec::new();
+    let (mut works, mut wrong, mut lost) = (Map::new(), Vec::new(), Vec::new());
     for (key, value) in fields {
         let alone = Map::from_iter([(key.clone(), value.clone())]);
         match of_fields(alone, &base) {
             Ok(_) => drop(works.insert(key, value)),
-            Err(why) => wrong.push(named(why)),
+            Err(why) => {
+                wrong.push(named(why));
+                lost.push(key);
+            }
         }
     }
     let file = of_fields(works, &base).map_err(|why| wrong.push(named(why))).ok();
-    Partly { file, wrong }
+    Partly { file, wrong, lost }
 }
 
 fn text(path: &Path) -> Result<String, String> {
@@ -203,7 +207,7 @@ fn described(
             .map_err(|_| "`tools_files` must be a list of files".to_owned())?,
     };
     let mut tools = Vec::new();
-    let files: Vec<_> = files.into_iter().map(|it| base.join(it)).collect();
+    let files: Vec<_> = files.into_iter().map(|it| joined(base, it)).collect();
     let mut names: BTreeMap<String, &PathBuf> = BTreeMap::new();
     for path in &files {
         let unfit = |why: String| format!("`tools_files`: `{}`: {why}", path.display());
@@ -238,7 +242,7 @@ fn toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles>, St
     };
     let mut read = ToolkitFiles::default();
     for file in files {
-        let path = base.join(&file);
+        let path = joined(base, &file);
         let unfit = |why: String| format!("`toolkit_files`: `{}`: {why}", path.display());
         let written = text(&path).and_then(|it| yaml::value(&it)).map_err(unfit)?;
         let written = written::read(&written).map_err(unfit)?;
@@ -328,7 +332,16 @@ fn store(value: Option<Value>, base: &Path) -> Result<Option<String>, String> {
 fn rooted(url: &str, base: &Path) -> String {
     let Some(path) = url.strip_prefix("sqlite:") else { return url.to_owned() };
     let path = path.strip_prefix("//").unwrap_or(path);
-    if path.is_empty() { url.to_owned() } else { format!("sqlite:{}", base.join(path).display()) }
+    if path.is_empty() {
+        url.to_owned()
+    } else {
+        format!("sqlite:{}", joined(base, path).display())
+    }
+}
+
+/// Resolves a path, without the `.` that it may begin with.
+fn joined(base: &Path, path: impl AsRef<Path>) -> PathBuf {
+    base.join(path).components().collect()
 }
 
 /// Takes out of what is said of the planner whether plans are taken again.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Config, Origin};
+use super::{Config, Origin, age};
 
 /// What stands where a secret was.
 const MASK: &str = "***";
@@ -17,7 +17,7 @@ impl Config {
             .collect();
         let calls = self.limits.written_calls();
         limits.insert("calls".to_owned(), shown(calls.value, calls.origin));
-        let retention = self.retention.value.map(|it| format!("{}s", it.as_secs()));
+        let retention = self.retention.value.map(age::text);
         let server = self.server.as_ref().map(|it| shown(&json!(mask_url(&it.value)), it.origin));
         json!({
             "file": self.file,
@@ -27,6 +27,8 @@ impl Config {
             "planner": shown(&self.planner.value.to_json(), self.planner.origin),
             "planner.cache": shown(&json!(self.plan_cache.value.as_str()), self.plan_cache.origin),
             "toolsets": shown(&mask_sets(&self.written), self.toolsets.origin),
+            "tools_files": shown(&json!(self.described), from_file(!self.described.is_empty())),
+            "contexts": shown(&self.contexts_shown(), from_file(!self.contexts.is_empty())),
             "toolkit_files": shown(&json!(self.toolkit.value.files), self.toolkit.origin),
             "learning": shown(&json!(self.learning.value), self.learning.origin),
             "selection": { "margin": shown(&json!(self.margin.value), self.margin.origin) },
@@ -38,10 +40,28 @@ impl Config {
         })
     }
 
+    /// Returns the data of each context, with how many documents it offers instead of those.
+    fn contexts_shown(&self) -> Value {
+        let shown = self.contexts.iter().map(|(name, data)| {
+            let mut data = data.clone();
+            if let Some(Value::Object(collections)) = data.get_mut("rag") {
+                for documents in collections.values_mut() {
+                    *documents = json!(documents.as_array().map_or(0, Vec::len));
+                }
+            }
+            (name.clone(), data)
+        });
+        Value::Object(shown.collect())
+    }
+
     /// Returns where the store is, without its password.
     pub fn store_name(&self) -> String {
         mask_url(&self.store.value)
     }
+}
+
+fn from_file(is_there: bool) -> Origin {
+    if is_there { Origin::File } else { Origin::Default }
 }
 
 fn shown(value: &Value, origin: Origin) -> Value {

@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use expect_test::{Expect, expect};
+use serde_json::{Value, json};
 
 use super::{Config, Environment, Flags, Origin, PlannerConfig, file, show};
 use crate::engine::PlanCache;
@@ -29,7 +30,7 @@ fn a_flag_wins_over_the_environment_that_over_the_file_and_that_over_the_default
     let default = format!("sqlite:{}", folder.path().join(".local/share/faber/faber.db").display());
     assert_eq!(store(&flags, &environment), (default, Origin::Default));
     flags.config = Some(path);
-    let in_file = format!("sqlite:{}/./file.db", folder.path().display());
+    let in_file = format!("sqlite:{}/file.db", folder.path().display());
     assert_eq!(store(&flags, &environment), (in_file, Origin::File));
     environment.store = Some("sqlite:env.db".to_owned());
     let by_variable = ("sqlite:env.db".to_owned(), Origin::Environment("FABER_STORE"));
@@ -278,6 +279,33 @@ fn secrets_are_not_shown() {
     let config = Config::load(&flags, &environment(folder.path())).unwrap();
     let shown = config.to_json().to_string();
     assert!(shown.contains(r#""KEY":"***""#) && !shown.contains("hunter2"), "{shown}");
+}
+
+#[test]
+fn what_files_describe_and_what_conditions_ask_for_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.yaml");
+    std::fs::write(folder.path().join("t.json"), r#"{"tools_list": []}"#).unwrap();
+    let text = "tools_files: [./t.json]\nretention: 90m\ncontexts:\n  shop:\n    open: true\n    \
+                rag: { manual: [{ content: tea }, { content: milk }] }\n";
+    std::fs::write(&path, text).unwrap();
+    let mut flags = Flags { config: Some(path), ..Flags::default() };
+    let shown = |flags: &Flags| {
+        let shown = Config::load(flags, &environment(folder.path())).unwrap().to_json();
+        ["tools_files", "contexts", "retention"].map(|it| shown[it].clone())
+    };
+    let file = |value: Value| json!({ "value": value, "from": "file" });
+    assert_eq!(
+        shown(&flags),
+        [
+            file(json!([folder.path().join("t.json")])),
+            file(json!({ "shop": { "open": true, "rag": { "manual": 2 } } })),
+            file(json!("90m")),
+        ]
+    );
+    flags.config = None;
+    let default = |value: Value| json!({ "value": value, "from": "default" });
+    assert_eq!(shown(&flags), [default(json!([])), default(json!({})), default(Value::Null)]);
 }
 
 #[test]

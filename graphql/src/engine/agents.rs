@@ -1,13 +1,21 @@
 //! Agents: begun like any plan.
 
+use executor::{
+    tool::builtin::{code, file, system},
+    toolbox::ToolSet,
+};
 use serde_json::json;
 use shared::{
     execution::ExecutionOptions,
-    id::{ExecutionId, ToolName},
+    glob::Glob,
+    id::{ExecutionId, ToolName, ToolSetName},
 };
 
 use super::{Engine, EngineError, Order, planning::check_query};
 use crate::agent::{self, MOST_TURNS, TURNS};
+
+/// The sets by whose tools an agent gets at the machine that it runs on.
+const MACHINE: [&str; 3] = [code::SET, file::SET, system::SET];
 
 /// How an agent is let loose.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,6 +45,7 @@ impl Engine {
         let sets = self.known_sets(&options.tool_sets).await?;
         let request = self.new_request(query).await?;
         let mut reach = self.grant.reach();
+        reach.except.extend(self.machine_sets(&sets));
         reach.sets = sets;
         let draft = agent::draft(query, turns, &reach);
         let about = self.about(request.id, 1, query.to_owned(), &model);
@@ -57,6 +66,21 @@ impl Engine {
         let subject = plan.id().to_string().into();
         let order = Order { options: ExecutionOptions::default(), idempotency_key: None };
         self.begin(&plan, order, subject).await
+    }
+}
+
+impl Engine {
+    /// Returns what stands for the sets that act on this machine and are switched off. An agent may
+    /// switch other sets on; these only a person does, or names them for the agent: what it reads
+    /// may tell it to.
+    fn machine_sets(&self, named: &[ToolSetName]) -> impl Iterator<Item = Glob> {
+        let is_machine = |it: &&ToolSet| MACHINE.contains(&it.name.as_str()) && !it.is_active;
+        let sets = self.toolbox.sets();
+        let off: Vec<_> =
+            sets.iter().filter(is_machine).filter(|it| !named.contains(&it.name)).collect();
+        let globs: Vec<_> =
+            off.iter().filter_map(|it| format!("{}.*", it.name).parse().ok()).collect();
+        globs.into_iter()
     }
 }
 

@@ -132,6 +132,18 @@ impl Engine {
         self.newest(&filter, most, |_| true).await
     }
 
+    /// Returns the newest executions of a request that no step of another one began, oldest first:
+    /// the last `most` of them.
+    pub async fn roots_of(
+        &self,
+        request: RequestId,
+        most: usize,
+    ) -> Result<Vec<Head>, EngineError> {
+        let filter =
+            ExecutionFilter { request: Some(request), is_root: true, ..ExecutionFilter::default() };
+        self.newest(&filter, most, |_| true).await
+    }
+
     /// Returns the heads that match, the newest of them, oldest first. It stops looking behind a
     /// part of the list in which `is_new` says no of every head.
     pub async fn newest(

@@ -1,29 +1,31 @@
 //! Stands before and behind every operation: gives it its loaders and the engine as its caller may
 //! use it, refuses what nests too deep for the parser and what the caller's role is too little
-//! for, and sees that every error has a code.
+//! for, and sees that every error has a code and its place in the answer.
 
 use std::{any::TypeId, sync::Arc};
 
 use async_graphql::{
     PathSegment, Request, Response, ServerError, ServerResult, Value, Variables,
     extensions::{
-        Extension, ExtensionContext, ExtensionFactory, NextParseQuery, NextPrepareRequest,
-        NextRequest, NextResolve, NextSubscribe, ResolveInfo,
+        Extension, ExtensionContext, ExtensionFactory, NextExecute, NextParseQuery,
+        NextPrepareRequest, NextRequest, NextResolve, NextSubscribe, ResolveInfo,
     },
     parser::types::ExecutableDocument,
 };
 use async_trait::async_trait;
 use futures::{StreamExt, stream::BoxStream};
 
-use super::loaders::Loaders;
+use super::{loaders::Loaders, nulls::Nulls};
 use crate::{
     access::{AccessError, Grant},
     engine::Engine,
 };
 
-/// Stands before and behind every operation.
-#[derive(Clone)]
-pub(super) struct Guard(Arc<Settings>);
+/// Stands before and behind an operation.
+pub(super) struct Guard {
+    settings: Arc<Settings>,
+    nulls: Nulls,
+}
 
 struct Settings {
     engine: Engine,
@@ -32,13 +34,13 @@ struct Settings {
 
 impl Guard {
     pub(super) fn new(engine: Engine, nesting: usize) -> Self {
-        Self(Arc::new(Settings { engine, nesting }))
+        Self { settings: Arc::new(Settings { engine, nesting }), nulls: Nulls::default() }
     }
 }
 
 impl ExtensionFactory for Guard {
     fn create(&self) -> Arc<dyn Extension> {
-        Arc::new(self.clone())
+        Arc::new(Self { settings: Arc::clone(&self.settings), nulls: Nulls::default() })
     }
 }
 
@@ -66,9 +68,18 @@ impl Extension for Guard {
         // What runs in this process without a server has no grant, and may do everything.
         let grant = request.data.get(&TypeId::of::<Grant>());
         let grant = grant.and_then(|it| it.downcast_ref::<Grant>()).cloned().unwrap_or_default();
-        let engine = self.0.engine.granted(grant);
+        let engine = self.settings.engine.granted(grant);
         let request = request.data(Loaders::new(engine.clone())).data(engine);
         next.run(ctx, request).await
+    }
+
+    async fn execute(
+        &self,
+        ctx: &ExtensionContext<'_>,
+        operation_name: Option<&str>,
+        next: NextExecute<'_>,
+    ) -> Response {
+        self.nulls.finish(next.run(ctx, operation_name).await)
     }
 
     async fn resolve(
@@ -77,13 +88,12 @@ impl Extension for Guard {
         info: ResolveInfo<'_>,
         next: NextResolve<'_>,
     ) -> ServerResult<Option<Value>> {
-        if info.path_node.parent.is_none()
-            && let Ok(engine) = ctx.data::<Engine>()
-        {
-            let allowed = engine.grant().check_field(info.parent_type, info.name);
-            allowed.map_err(|err| forbidden(&err, &info))?;
-        }
-        next.run(ctx, info).await
+        let (of, at) = (info.return_type, info.path_node);
+        let outcome = match check(ctx, &info) {
+            Ok(()) => next.run(ctx, info).await,
+            Err(error) => Err(error),
+        };
+        self.nulls.settle(of, at, outcome)
     }
 
     async fn parse_query(
@@ -93,7 +103,7 @@ impl Extension for Guard {
         variables: &Variables,
         next: NextParseQuery<'_>,
     ) -> ServerResult<ExecutableDocument> {
-        let most = self.0.nesting;
+        let most = self.settings.nesting;
         if nesting(query) > most {
             let why = format!("the operation nests its brackets deeper than {most}");
             let mut error = ServerError::new(why, None);
@@ -102,6 +112,16 @@ impl Extension for Guard {
         }
         next.run(ctx, query, variables).await
     }
+}
+
+/// Refuses a root field to a caller whose role is too little for it.
+fn check(ctx: &ExtensionContext<'_>, info: &ResolveInfo<'_>) -> ServerResult<()> {
+    if info.path_node.parent.is_some() {
+        return Ok(());
+    }
+    let Ok(engine) = ctx.data::<Engine>() else { return Ok(()) };
+    let allowed = engine.grant().check_field(info.parent_type, info.name);
+    allowed.map_err(|err| forbidden(&err, info))
 }
 
 /// Says which field of an operation the caller has no right to.

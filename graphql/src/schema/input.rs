@@ -399,6 +399,7 @@ impl ExecutionFilter {
             states: states.unwrap_or_default(),
             request: self.request_id.map(|it| it.parse()).transpose().ok()?,
             plan: self.plan_id.map(|it| it.parse()).transpose().ok()?,
+            is_root: false,
             tool: self.tool_name.map(|it| it.parse()).transpose().ok()?,
             from: self.from.map(|it| it.0),
             to: self.to.map(|it| it.0),

@@ -17,7 +17,7 @@ use super::{
     connection::{LAST, MOST, cost, count},
     drawing,
     execution::Execution,
-    layout::{self, Layout, LayoutDirection, Wish},
+    layout::{self, Layout, LayoutDirection, NodeSizeInput, Wish},
     loaders::Loaders,
     request::Request,
     scalar::{DateTime, int},
@@ -204,8 +204,11 @@ impl Plan {
         node_width: Option<f64>,
         #[graphql(desc = "How high a step is, 1 to 2000.", default_with = "Some(52.0)")]
         node_height: Option<f64>,
+        #[graphql(desc = "The steps that are not as large as that: those that are opened.")]
+        sizes: Option<Vec<NodeSizeInput>>,
     ) -> Result<Layout> {
-        let wish = Wish { direction, width: node_width, height: node_height };
+        let sizes = sizes.unwrap_or_default();
+        let wish = Wish { direction, width: node_width, height: node_height, sizes };
         Ok(layout::draw(drawing::graph(&self.0), wish).await?)
     }
 }

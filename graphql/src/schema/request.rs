@@ -53,9 +53,18 @@ impl Request {
         #[graphql(desc = "At most so many, 1 to 200.", default_with = "Some(50)")] last: Option<
             i32,
         >,
+        #[graphql(
+            desc = "Whether those count that steps of others began.",
+            default_with = "Some(true)"
+        )]
+        parts: Option<bool>,
     ) -> Result<Vec<Execution>> {
         let most = count("last", last.unwrap_or(LAST), MOST)?;
-        let heads = ctx.data::<Engine>()?.executions_of(self.0.id, most).await;
+        let engine = ctx.data::<Engine>()?;
+        let heads = match parts {
+            Some(false) => engine.roots_of(self.0.id, most).await,
+            _ => engine.executions_of(self.0.id, most).await,
+        };
         let heads = heads.map_err(ApiError::from)?;
         let ids: Vec<_> = heads.iter().map(|it| it.execution).collect();
         let executions = ctx.data::<Loaders>()?.executions(&ids).await?;

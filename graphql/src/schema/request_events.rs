@@ -16,7 +16,7 @@ use shared::{
     event::Recorded,
     id::{ExecutionId, PlanId, RequestId, Seq},
     limits,
-    store::{ExecutionFilter, StoreError},
+    store::{ExecutionFilter, Head, StoreError},
 };
 use tokio::{
     sync::watch,
@@ -31,10 +31,10 @@ use super::{
 };
 use crate::engine::Engine;
 
-/// How often a request is looked at for plans and executions that are new. Nobody is told of
-/// them; an execution's events do not wait for this.
+/// How often a request is looked at for what is new of its planning, and for executions. Nobody is
+/// told of them; an execution's events do not wait for this.
 const LOOK: Duration = limits::POLL;
-/// How soon it is looked at again when there may be work: work for others is a hint, too.
+/// How soon executions are looked for when there may be work: work for others is a hint, too.
 const SOON: Duration = Duration::from_millis(25);
 
 /// Something that happened under a request.
@@ -133,6 +133,7 @@ pub(super) fn follow(
         work,
         looked_at: Instant::now(),
         look_at: Instant::now(),
+        read_at: Instant::now(),
         entries: 0,
         plans: 0,
         executions: BTreeSet::new(),
@@ -153,6 +154,8 @@ struct Follower {
     work: watch::Receiver<()>,
     looked_at: Instant,
     look_at: Instant,
+    /// When to read what is new of its planning, which may be much.
+    read_at: Instant,
     /// How many transcript entries were told.
     entries: usize,
     /// How many plans were told.
@@ -182,14 +185,31 @@ impl Follower {
                 () = time::sleep_until(self.look_at) => {
                     self.look().await?;
                     self.looked_at = Instant::now();
-                    self.look_at = self.looked_at + LOOK;
+                    self.look_at = (self.looked_at + LOOK).min(self.read_at);
                 }
             }
         }
     }
 
-    /// Finds what is new: transcript entries and plans in order of time, then executions.
+    /// Finds what is new: executions, and before them what came of the planning.
     async fn look(&mut self) -> Result<(), ApiError> {
+        let heads = self.begun().await?;
+        let now = Instant::now();
+        if now >= self.read_at || !heads.is_empty() {
+            self.read().await?;
+            self.read_at = now + LOOK;
+        }
+        for head in heads {
+            let (id, plan) = (head.execution, head.plan);
+            self.executions.insert(id);
+            let log = self.engine.tail(id, Seq::START);
+            self.logs.push(log.map(move |it| it.map(|it| (id, plan, it))).boxed());
+        }
+        Ok(())
+    }
+
+    /// Reads what is new of the planning: transcript entries and plans in order of time.
+    async fn read(&mut self) -> Result<(), ApiError> {
         let store = self.engine.store();
         let entries = store.transcript(self.request).await?;
         let plans = store.plans_of(self.request).await?;
@@ -210,20 +230,14 @@ impl Follower {
         let request = self.request;
         let found = found.into_iter().map(|(at, what)| RequestEvent { request, at, what });
         self.found.extend(found);
-        self.look_for_executions().await
+        Ok(())
     }
 
-    async fn look_for_executions(&mut self) -> Result<(), ApiError> {
+    /// Returns the executions that are new.
+    async fn begun(&mut self) -> Result<Vec<Head>, ApiError> {
         let filter = ExecutionFilter { request: Some(self.request), ..ExecutionFilter::default() };
         let known = &self.executions;
-        let is_new = |head: &shared::store::Head| !known.contains(&head.execution);
-        let heads = self.engine.newest(&filter, usize::MAX, is_new).await?;
-        for head in heads {
-            let (id, plan) = (head.execution, head.plan);
-            self.executions.insert(id);
-            let log = self.engine.tail(id, Seq::START);
-            self.logs.push(log.map(move |it| it.map(|it| (id, plan, it))).boxed());
-        }
-        Ok(())
+        let is_new = |head: &Head| !known.contains(&head.execution);
+        Ok(self.engine.newest(&filter, usize::MAX, is_new).await?)
     }
 }

@@ -348,7 +348,8 @@ impl Toolkit {
         self.check_drawn()?;
         let (names, edges) = self.0.numbered();
         let graph = Graph { names: names.into_iter().map(ToString::to_string).collect(), edges };
-        let wish = Wish { direction, width: node_width, height: node_height };
+        let (width, height) = (node_width, node_height);
+        let wish = Wish { direction, width, height, sizes: Vec::new() };
         Ok(layout::draw(graph, wish).await?)
     }
 

@@ -12,6 +12,13 @@ use axum::{
     routing::{any, get},
 };
 use serde_json::json;
+use tower_http::{
+    CompressionLevel,
+    compression::{
+        CompressionLayer, Predicate,
+        predicate::{NotForContentType, SizeAbove},
+    },
+};
 
 use super::{
     app::{App, Peer},
@@ -24,6 +31,9 @@ use super::{
 
 /// How long the answer to "are you ready" may take; who asks has a time-out too.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What is smaller than this fits into one packet as it is, in bytes.
+const SMALL: u16 = 1_400;
 
 /// The media type of the text format for figures.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -39,11 +49,20 @@ pub(super) fn router<E: Executor>(app: Arc<App<E>>, gate: Gate) -> Router {
         .route("/health/live", get(live))
         .route("/health/ready", get(ready::<E>))
         .route("/metrics", get(metrics::<E>))
+        .layer(compression())
         .with_state(app)
         .fallback(async move |request: Request| nothing_here(elsewhere, &request))
         .merge(pages)
         .merge(members)
         .layer(middleware::from_fn_with_state(Arc::new(gate), guard))
+}
+
+/// Makes answers smaller for clients that understand it. What is told bit by bit goes as it comes,
+/// and the pages have their compressed copies beside them.
+fn compression() -> CompressionLayer<impl Predicate> {
+    let is_worth_it = SizeAbove::new(SMALL).and(NotForContentType::SSE);
+    // The server's time is dear, and the first level takes most of what there is to gain.
+    CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(is_worth_it)
 }
 
 async fn live() -> impl IntoResponse {

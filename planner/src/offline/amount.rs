@@ -36,6 +36,12 @@ impl Amount {
     }
 }
 
+/// Returns what numbers with units measure, and where they stand.
+pub(super) fn measures(tokens: &[Token]) -> Vec<(usize, Dimension)> {
+    let unit = |at: usize| Some((at, read(tokens, at)?.0.unit?.dimension));
+    (0..tokens.len()).filter_map(unit).collect()
+}
+
 /// Reads the number that begins at `at`, and returns how many tokens it takes.
 pub(super) fn read(tokens: &[Token], at: usize) -> Option<(Amount, usize)> {
     let token = tokens.get(at)?;

@@ -16,6 +16,7 @@ use super::{
     slot::Slot,
     span::{self, Span},
     token::{Kind, Token},
+    unit::Dimension,
     value,
     words::{self, Family},
 };
@@ -32,6 +33,10 @@ const BETTER: f32 = 1.25;
 pub(super) const CONFIDENCE: f32 = 0.2;
 /// How sure what nobody said is.
 pub(super) const ASSUMED: f32 = 0.5;
+/// What it is worth that words begin with a tool's verb.
+const ORDERED: f32 = 0.4;
+/// What it is worth that a number measures what a tool takes.
+const MEASURED: f32 = 0.4;
 /// Runs of words that a part left over and that are told.
 const LEFT_OVER: usize = 8;
 
@@ -78,6 +83,8 @@ pub(super) struct Broad<'a> {
     pub(super) profiles: &'a [Profile],
     /// Their words.
     pub(super) vocabulary: &'a Vocabulary,
+    /// What numbers with units measure, and where they stand.
+    pub(super) measures: &'a [(usize, Dimension)],
     /// How near each tool is by its meaning, where somebody knows.
     pub(super) meaning: Option<&'a [f32]>,
 }
@@ -183,12 +190,20 @@ impl Broad<'_> {
         let is_used = |at: usize| {
             part.calls.iter().flat_map(|it| &it.used).any(|it| (it.0..it.1).contains(&at))
         };
+        // `the subject is Hello` says a value, `the back door is open` tells something.
+        let is_told = |at: usize| {
+            let mut behind = (at + 1..tokens.len()).skip_while(|it| {
+                tokens[*it].kind == Kind::Mark || words::is_determiner(&tokens[*it].lower)
+            });
+            matches!(tokens[at].lower.as_str(), "is" | "are" | "was" | "were" | "has" | "had")
+                && !behind.next().is_some_and(is_used)
+        };
         let is_known = |at: usize| {
             let token = &tokens[at];
             token.kind == Kind::Mark
                 || is_used(at)
                 || token.kind == Kind::Word
-                    && (phrase::is_grammar(token)
+                    && (phrase::is_grammar(token) && !(profile.acts() && is_told(at))
                         || frame.is_own(&token.stem)
                         || frame.shown.contains(&token.stem)
                         || profile.owns_verb(&token.stem)
@@ -320,18 +335,37 @@ impl Broad<'_> {
             }
         }
         let whole = count(frame.name.len().max(2));
-        score + 1.5 * count(named) / whole
+        let measured = self.measures.iter().filter(|it| (from..to).contains(&it.0)).filter(|it| {
+            frame.slots.iter().any(|slot| slot.is_numeric() && slot.measures == Some(it.1))
+        });
+        let ordered = if self.orders(tool, from, to) { ORDERED } else { 0.0 };
+        score + 1.5 * count(named) / whole + MEASURED * count(measured.take(2).count()) + ordered
+    }
+
+    /// Returns whether words begin with the very verb of a tool, also where that says little: `set`.
+    fn orders(&self, tool: usize, from: usize, to: usize) -> bool {
+        let head = self.tokens[from..to].iter().find(|it| {
+            it.kind != Kind::Mark && !(it.kind == Kind::Word && words::is_filler(&it.lower))
+        });
+        let verb = self.profiles[tool].verbs.first();
+        head.is_some_and(|it| it.kind == Kind::Word && verb == Some(&it.stem))
     }
 
     /// Fills a tool from a part.
     pub(super) fn part(&self, tool: usize, from: usize, to: usize) -> Part {
+        let whole = self.fill(tool, from, to);
+        let calls = self.records(tool, from, to, &whole).unwrap_or(whole);
+        Part { tool, from, to, calls, scores: Vec::new() }
+    }
+
+    /// Fills a tool from words, read at once.
+    pub(super) fn fill(&self, tool: usize, from: usize, to: usize) -> Vec<Reading> {
         let frame = self.profiles[tool].frame();
         let tokens = &self.tokens[from..to];
         let spans: Vec<Span> = span::spans(self.query, tokens, frame);
         let text = Text { tokens, spans: &spans, frame };
         let given = text.assign();
-        let calls = repeat::repeated(&text, &given).iter().map(|it| reading(&text, it)).collect();
-        Part { tool, from, to, calls, scores: Vec::new() }
+        repeat::repeated(&text, &given).iter().map(|it| reading(&text, it)).collect()
     }
 
     /// Returns how much of what the query says a plan has used or knows: one is all of it.
@@ -413,6 +447,22 @@ fn put(parameters: &mut Map<String, Value>, path: &[String], value: Value) {
         inside = fields;
     }
     inside.insert(last.clone(), value);
+}
+
+/// Fills what is missing with what was said for the call before.
+pub(super) fn inherit(reading: &mut Reading, before: &Reading, slots: &[Slot]) {
+    reading.missing.retain(|at| {
+        let slot = &slots[*at];
+        let pointer = format!("/{}", slot.path.join("/"));
+        let known = Value::Object(before.parameters.clone()).pointer(&pointer).cloned();
+        let Some(value) = known else { return true };
+        put(&mut reading.parameters, &slot.path, value);
+        let name = slot.path.join(".");
+        let sure = before.sure.iter().find(|it| it.0 == name).map_or(ASSUMED, |it| it.1);
+        reading.confidence = reading.confidence.min(sure);
+        reading.sure.push((name, sure));
+        false
+    });
 }
 
 /// Fills what is missing with what an earlier step gives, where the words point back.

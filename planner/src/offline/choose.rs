@@ -359,9 +359,8 @@ pub(super) fn candidates(ask: &Ask, profiles: &[Profile]) -> Vec<Candidate> {
 
 /// Returns the tools that share most words with a clause, for one that nothing fits.
 pub(super) fn nearest(clause: &Clause, profiles: &[Profile], most: usize) -> Vec<usize> {
-    let mut scored: Vec<(i32, usize)> = profiles
-        .iter()
-        .enumerate()
+    let planned = profiles.iter().enumerate().filter(|(_, it)| !it.is_machinery());
+    let mut scored: Vec<(i32, usize)> = planned
         .map(|(at, profile)| {
             let points = clause.tokens.iter().filter(|it| it.kind == Kind::Word).map(|it| {
                 let stem = &it.stem;

@@ -32,7 +32,7 @@ pub(super) enum Problem {
     /// A part that nothing was made of, and that reads like something to do.
     Leftover { words: String },
     /// Words that are no order, for a tool that acts.
-    NoOrder { tool: String, said: String, order: String, mood: Mood },
+    NoOrder { tool: String, said: String, order: String, mood: Mood, is_final: bool },
 }
 
 impl Problem {
@@ -44,7 +44,7 @@ impl Problem {
                 | Self::UnclearReference { .. }
                 | Self::NoChange { .. }
                 | Self::TooMany
-                | Self::NoOrder { .. }
+                | Self::NoOrder { is_final: true, .. }
         )
     }
 
@@ -63,9 +63,9 @@ impl Problem {
     pub(super) fn explain(&self, clause: &str) -> String {
         let clause = shown(clause);
         match self {
-            Self::NotUnderstood => format!(
-                "no tool fits `{clause}`: begin the clause with what to do and what with, as in the nearest tools' names"
-            ),
+            Self::NotUnderstood => {
+                format!("no tool fits `{clause}`: begin the clause with what to do and what with")
+            }
             Self::Ambiguous { tools } => {
                 format!("`{clause}` may mean {}: use the words of the tool's name", any_of(tools))
             }
@@ -89,14 +89,14 @@ impl Problem {
                 "`{clause}` says nothing that `{tool}` could change: add `set … to …` with {}",
                 any_of(parameters)
             ),
-            Self::NoOrder { tool, said, order, mood } => {
+            Self::NoOrder { tool, said, order, mood, .. } => {
                 let said = shown(said);
                 match mood {
                     Mood::Denied => format!(
                         "`{said}` denies something, and `{tool}` acts: say only what is to be done, and put what is \
                          only text between quotation marks"
                     ),
-                    Mood::Conditional => format!(
+                    Mood::Conditional | Mood::Given => format!(
                         "`{said}` is a condition, which plans without a model cannot check before `{tool}`: leave it \
                          out, put it between quotation marks if it is text, or write the plan as JSON with `when`"
                     ),

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     choose::Ask,
     explain::{self, Problem},
+    mood::Taken,
     property::Role,
     scan::{Scan, Scene, words_for_days},
     token::Kind,
@@ -32,6 +33,8 @@ pub(super) struct Filled {
     pub(super) ignored: Vec<String>,
     /// How sure each parameter is, where that was weighed.
     pub(super) sure: Vec<(String, f32)>,
+    /// The words that became values, where that was noted.
+    pub(super) taken: Vec<Taken>,
 }
 
 /// A value that was not given but derived by a stated rule.
@@ -474,6 +477,7 @@ impl Filler<'_> {
             assumed: self.assumed,
             ignored,
             sure: Vec::new(),
+            taken: Vec::new(),
         }
     }
 }

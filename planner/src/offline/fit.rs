@@ -354,7 +354,7 @@ fn number_as_text(slot: &Slot, amount: &Amount) -> Option<f32> {
         return Some(3.5);
     }
     if traits.is_code {
-        return Some(1.8);
+        return Some(if amount.is_ordinal { -1.4 } else { 1.8 });
     }
     let is_sized = slot.measures.is_some() && amount.unit.map(|it| it.dimension) == slot.measures;
     if is_sized {

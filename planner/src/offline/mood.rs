@@ -4,10 +4,13 @@
 //! It is read off the words alone, once, before any tool is known: each [`Finding`] holds for the
 //! sentence in which it stands. Quotations say nothing here, and neither does what `saying …` begins.
 
+mod lists;
+
 use std::ops::Range;
 
 use shared::tool::Effect;
 
+use self::lists::{AUXILIARIES, QUESTIONS, SUBJECTS, is_forbidding, is_modal, is_polite};
 use super::{
     explain::{self, Problem},
     profile::{Profile, Vocabulary},
@@ -19,6 +22,8 @@ use super::{
 
 /// Words of a finding that a message shows.
 const SHOWN: usize = 8;
+/// Words that may make one order polite.
+const POLITENESS: usize = 16;
 /// How far behind a denial the name of the flag stands that it denies.
 const FLAG: usize = 3;
 
@@ -29,6 +34,8 @@ pub(super) enum Mood {
     Denied,
     /// What is to be done only if something holds.
     Conditional,
+    /// What is looked at or with only if it holds: `check whether …`, `what is it if …?`.
+    Given,
     /// What is asked.
     Asked,
     /// What is told: what somebody did, or wishes.
@@ -39,8 +46,11 @@ pub(super) enum Mood {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Excuse {
     Nothing,
-    /// The stems behind a `not` or `without`: one of them may name a flag, which it then denies.
+    /// The stems behind a `not`: one of them may name a flag, which it then denies.
     Flag(Vec<String>),
+    /// The same behind a `without`, which may also say in the tool's own words what it looks at:
+    /// `without air resistance`.
+    Lack(Vec<String>),
     /// The stem of a verb that ends something: the tool may be the one for that.
     Verb(String),
 }
@@ -52,10 +62,23 @@ pub(super) struct Finding {
     excuse: Excuse,
     /// The bytes of the sentence for which it holds.
     scope: Range<usize>,
+    /// The bytes of its own clause.
+    clause: Range<usize>,
+    /// Whether it stands in what may be a text: then it holds only for what begins behind that.
+    is_in_text: bool,
     /// The words, as they were written.
     pub(super) said: String,
     /// The tokens that a tool which only looks may leave out.
     pub(super) cut: Option<Range<usize>>,
+}
+
+/// Words that became a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// Where they stand in the query.
+    pub(super) bytes: Range<usize>,
+    /// Whether they are a number.
+    pub(super) is_number: bool,
 }
 
 /// All that a query says that is no order.
@@ -68,7 +91,8 @@ impl Moods {
     /// Reads a query.
     pub(super) fn read(query: &str, tokens: &[Token], vocabulary: &Vocabulary) -> Self {
         let texts = Texts::read(tokens);
-        let reader = Reader { query, tokens, vocabulary, texts: &texts };
+        let reader =
+            Reader { query, tokens, vocabulary, texts: &texts, ends: &ends(tokens, vocabulary) };
         let mut findings = Vec::new();
         for sentence in sentences(tokens) {
             reader.sentence(sentence, &mut findings);
@@ -76,21 +100,41 @@ impl Moods {
         Self { findings }
     }
 
-    /// Returns why a tool is not to be called for the words between two bytes of the query.
-    pub(super) fn against(&self, profile: &Profile, bytes: &Range<usize>) -> Option<Problem> {
+    /// Returns why a tool is not to be called for the words between two bytes of the query, some of
+    /// which became values, where that was noted.
+    ///
+    /// A tool that only looks by its name may be asked, and told what to look with: `if the radius is
+    /// 5 m` gives it a number, `if it rains` does not.
+    pub(super) fn against(
+        &self,
+        profile: &Profile,
+        bytes: &Range<usize>,
+        taken: &[Taken],
+    ) -> Option<Problem> {
         if profile.tool.effect == Effect::Read {
             return None;
         }
+        let acts = profile.acts();
+        let share = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
         let holds = |it: &&Finding| {
-            it.scope.start < bytes.end
-                && bytes.start < it.scope.end
-                && (it.mood != Mood::Asked || profile.acts())
-                && !it.is_excused(profile)
+            let is_meant = match it.mood {
+                Mood::Denied => true,
+                Mood::Conditional => {
+                    let is_given = |at: &Taken| at.is_number && share(&at.bytes, &it.clause);
+                    acts || !taken.iter().any(is_given)
+                }
+                Mood::Given | Mood::Asked | Mood::Told => acts,
+            };
+            let is_read = !it.is_in_text
+                || bytes.start >= it.scope.start
+                || taken.iter().any(|at| share(&at.bytes, &it.scope));
+            is_meant && is_read && share(&it.scope, bytes) && !it.is_excused(profile)
         };
         let found = self.findings.iter().find(holds)?;
         let (tool, said) = (profile.name.clone(), found.said.clone());
         let order = explain::order(profile);
-        Some(Problem::NoOrder { tool, said, order, mood: found.mood })
+        let is_final = acts || found.mood != Mood::Conditional;
+        Some(Problem::NoOrder { tool, said, order, mood: found.mood, is_final })
     }
 
     /// Returns what those who only look leave out.
@@ -105,14 +149,19 @@ impl Moods {
 
 impl Finding {
     fn is_excused(&self, profile: &Profile) -> bool {
+        let names_flag = |stems: &[String]| {
+            let flags = profile.frame().slots.iter();
+            flags
+                .filter(|it| it.property.role == Role::Bool)
+                .any(|it| stems.iter().any(|stem| it.words.contains(stem)))
+        };
         match &self.excuse {
             Excuse::Nothing => false,
-            Excuse::Flag(stems) => profile
-                .frame()
-                .slots
-                .iter()
-                .filter(|it| it.property.role == Role::Bool)
-                .any(|it| stems.iter().any(|stem| it.words.contains(stem))),
+            Excuse::Flag(stems) => names_flag(stems),
+            Excuse::Lack(stems) => {
+                let is_own = |it: &String| profile.frame().about.contains(it);
+                names_flag(stems) || !profile.acts() && stems.iter().any(is_own)
+            }
             Excuse::Verb(stem) => profile.owns_verb(stem),
         }
     }
@@ -136,11 +185,30 @@ fn sentences(tokens: &[Token]) -> Vec<Range<usize>> {
     cuts.iter().copied().zip(ends).map(|(from, to)| from..to).filter(|it| !it.is_empty()).collect()
 }
 
+/// Returns for each word where what is denied there ends: at a comma or a `but`, or where something
+/// else is ordered.
+fn ends(tokens: &[Token], vocabulary: &Vocabulary) -> Vec<usize> {
+    let is_order =
+        |it: &Token| it.kind == Kind::Word && vocabulary.is_verb(&it.stem) || it.is("please");
+    let mut ends = vec![tokens.len(); tokens.len()];
+    let mut end = tokens.len();
+    for (at, token) in tokens.iter().enumerate().rev() {
+        let is_joint = token.is("and") || token.is("then");
+        let is_end = [".", "!", "?", ";", "\n", ")", ","].iter().any(|it| token.is_mark(it))
+            || token.is("but")
+            || is_joint && tokens.get(at + 1).is_some_and(is_order);
+        end = if is_end { at } else { end };
+        ends[at] = end;
+    }
+    ends
+}
+
 struct Reader<'a> {
     query: &'a str,
     tokens: &'a [Token],
     vocabulary: &'a Vocabulary,
     texts: &'a Texts,
+    ends: &'a [usize],
 }
 
 impl Reader<'_> {
@@ -152,24 +220,44 @@ impl Reader<'_> {
                     it.is_separator() || ["but", "then", "or", "so"].iter().any(|word| it.is(word))
                 })
         };
+        // What begins in a text may be the text going on, or an order of its own.
         let is_text = self.texts.is_inside(from);
-        let mut is_order = false;
+        let (before, mut is_order) = (findings.len(), false);
         for at in from..to {
-            if self.texts.is_inside(at) && !(is_text && at == from) {
+            let is_inside = self.texts.is_inside(at);
+            if is_inside && !is_text {
                 continue;
             }
             let is_head = begins(at);
-            let found = (is_head && !is_text)
+            let found = is_head
                 .then(|| self.head(at, to, at == from, &mut is_order))
                 .flatten()
-                .or_else(|| self.denial(at, to, is_head, is_text))
-                .or_else(|| self.condition(at, to, is_head).filter(|_| !is_text));
-            findings.extend(found.map(|it| self.finding(it, at, &sentence)));
+                .or_else(|| self.denial(at, to, is_head))
+                .or_else(|| self.condition(at, to, is_head));
+            let is_in_text = is_inside && !self.forbids(at, from);
+            findings.extend(found.map(|it| self.finding(it, at, &sentence, is_in_text)));
         }
-        let is_asked = self.tokens[to - 1].is_mark("?") && !self.texts.is_inside(to - 1);
-        if is_asked && !is_order && !is_text {
-            findings.push(self.finding((Mood::Asked, Excuse::Nothing, None), from, &sentence));
+        let is_asked =
+            self.tokens[to - 1].is_mark("?") && (is_text || !self.texts.is_inside(to - 1));
+        if is_asked && !is_order {
+            let asked = (Mood::Asked, Excuse::Nothing, None);
+            findings.push(self.finding(asked, from, &sentence, is_text));
         }
+        // `what is it if …?` asks: nothing waits for the condition.
+        let own = &mut findings[before..];
+        if own.iter().any(|it| it.mood == Mood::Asked) {
+            own.iter_mut()
+                .filter(|it| it.mood == Mood::Conditional)
+                .for_each(|it| it.mood = Mood::Given);
+        }
+    }
+
+    /// Returns whether a sentence forbids something with its first words: no text goes on like that.
+    fn forbids(&self, at: usize, from: usize) -> bool {
+        let word = self.word(at);
+        let begin = from + usize::from(SUBJECTS.contains(&self.word(from)));
+        let is_modal = at == begin + 1 && is_modal(self.word(begin)) && word == "not";
+        (is_modal || at == begin && is_forbidding(word)) && self.is_verb(at + 1)
     }
 
     fn finding(
@@ -177,12 +265,16 @@ impl Reader<'_> {
         (mood, excuse, cut): (Mood, Excuse, Option<Range<usize>>),
         at: usize,
         sentence: &Range<usize>,
+        is_in_text: bool,
     ) -> Finding {
+        let cut = cut.filter(|_| !is_in_text);
         let last = sentence.end.min(at + SHOWN).max(at + 1) - 1;
         let bytes = self.tokens[at].start..self.tokens[last].end;
         let said = self.query.get(bytes).unwrap_or_default().trim_end_matches(['?', '.', ',']);
         let scope = self.tokens[sentence.start].start..self.tokens[sentence.end - 1].end;
-        Finding { mood, excuse, scope, said: explain::shown(said), cut }
+        let end = self.clause_end(at + 1, sentence.end).max(at + 1);
+        let clause = self.tokens[at].start..self.tokens[end - 1].end;
+        Finding { mood, excuse, scope, clause, is_in_text, said: explain::shown(said), cut }
     }
 
     fn word(&self, at: usize) -> &str {
@@ -198,8 +290,11 @@ impl Reader<'_> {
     /// Skips what makes an order polite, and returns where the order itself begins and whether
     /// words such as `could you` say that it is one.
     fn politeness(&self, at: usize) -> (usize, bool) {
-        let (mut at, mut is_told) = (at, false);
+        let (begin, mut at, mut is_told) = (at, at, false);
         loop {
+            if at - begin >= POLITENESS {
+                return (at, is_told);
+            }
             let (word, next) = (self.word(at), self.word(at + 1));
             let wants = matches!(next, "want" | "need" | "wish" | "like" | "love");
             let would =
@@ -250,17 +345,24 @@ impl Reader<'_> {
         if is_told {
             return None;
         }
-        let is_subject = |word: &str| SUBJECTS.split_whitespace().any(|it| it == word);
+        let is_subject = |word: &str| SUBJECTS.contains(&word);
         let asked = Some((Mood::Asked, Excuse::Nothing, None));
         let told = Some((Mood::Told, Excuse::Nothing, None));
-        let is_auxiliary = AUXILIARIES.split_whitespace().any(|it| it == word);
+        let is_auxiliary = AUXILIARIES.contains(&word);
+        // What comes later, or once something is done, is not to be done now.
+        if at == 0 && matches!(self.word(at), "later" | "once") {
+            return Some((Mood::Conditional, Excuse::Nothing, None));
+        }
+        if self.is_telling(begin, to) {
+            return told;
+        }
         if is_auxiliary && (is_first || is_subject(next)) {
             return asked;
         }
         if matches!(word, "do" | "have") && is_subject(next) {
             return asked;
         }
-        if is_first && QUESTIONS.split_whitespace().any(|it| it == word) {
+        if is_first && QUESTIONS.contains(&word) {
             return asked;
         }
         if matches!(word, "yesterday" | "earlier" | "previously" | "recently" | "already")
@@ -271,7 +373,7 @@ impl Reader<'_> {
         if is_subject(word) && (is_first || self.is_past(begin + 1)) {
             return told;
         }
-        let contracted = ["'m", "'ve", "'re", "'ll"].iter().any(|it| word.ends_with(it));
+        let contracted = ["'m", "'ve", "'re", "'ll", "'d"].iter().any(|it| word.ends_with(it));
         if contracted && is_first {
             return told;
         }
@@ -280,6 +382,18 @@ impl Reader<'_> {
         (is_first && is_somebody && self.is_past(begin + 1) && !is_passive)
             .then_some(told)
             .flatten()
+    }
+
+    /// Returns whether words that a clause may leave out tell something: `plus I have deleted …`, `by
+    /// now you should …`.
+    fn is_telling(&self, begin: usize, to: usize) -> bool {
+        let most = to.min(begin + POLITENESS);
+        let is_left =
+            |at: &usize| self.tokens[*at].kind != Kind::Word || words::is_filler(self.word(*at));
+        let behind = (begin..most).find(|it| !is_left(it)).unwrap_or(most);
+        let tells = |at: usize| self.is_past(at) || matches!(self.word(at), "should" | "must");
+        (begin..behind).any(|at| SUBJECTS.contains(&self.word(at)))
+            && (begin..to.min(behind + 1)).any(tells)
     }
 
     /// Returns whether a verb at `at` says what was done: `deleted`, `have deleted`.
@@ -299,7 +413,6 @@ impl Reader<'_> {
         at: usize,
         to: usize,
         is_head: bool,
-        is_text: bool,
     ) -> Option<(Mood, Excuse, Option<Range<usize>>)> {
         let (word, next) = (self.word(at), self.word(at + 1));
         if word.is_empty() {
@@ -307,25 +420,16 @@ impl Reader<'_> {
         }
         let before = at.checked_sub(1).map_or("", |it| self.word(it));
         let (begin, _) = if is_head { self.politeness(at) } else { (at, false) };
-        let is_contracted =
-            word.ends_with("n't") || matches!(word, "dont" | "doesnt" | "cannot" | "wont");
         let is_forbidden =
-            is_contracted || word == "never" || word == "not" && (is_modal(before) || next == "to");
+            is_forbidding(word) || word == "not" && (is_modal(before) || next == "to");
         if is_forbidden {
-            // `I don't know` denies no order, and neither does a text that goes on.
             let verb = if word == "not" && next == "to" { at + 2 } else { at + 1 };
             let wants = matches!(self.word(verb), "want" | "wish" | "need" | "like");
-            if is_text && !self.is_verb(verb) {
-                return None;
-            }
             let start = if word == "not" && is_modal(before) { at - 1 } else { at };
             let start = if wants && start > 0 { start - 1 } else { start };
             let cut = (is_head || wants || before == "but" || self.is_verb(verb))
                 .then(|| start..self.clause_end(at + 1, to));
             return Some((Mood::Denied, Excuse::Nothing, cut));
-        }
-        if is_text {
-            return None;
         }
         let is_two = matches!(
             (word, next),
@@ -356,7 +460,8 @@ impl Reader<'_> {
                 .collect();
             let is_tail = is_two || matches!(word, "without" | "except" | "excluding") || is_head;
             let cut = (is_tail && !is_no).then(|| at..self.clause_end(at + 1, to));
-            return Some((Mood::Denied, Excuse::Flag(stems), cut));
+            let excuse = if word == "without" { Excuse::Lack(stems) } else { Excuse::Flag(stems) };
+            return Some((Mood::Denied, excuse, cut));
         }
         is_head.then(|| self.ending(begin)).flatten()
     }
@@ -390,6 +495,11 @@ impl Reader<'_> {
         is_head: bool,
     ) -> Option<(Mood, Excuse, Option<Range<usize>>)> {
         let (word, next) = (self.word(at), self.word(at + 1));
+        // `check whether …`, `assuming …`: what to look at, or with.
+        let is_asked = word == "whether" || word == "if" && self.asks(at);
+        if is_asked || word == "assuming" {
+            return Some((Mood::Given, Excuse::Nothing, None));
+        }
         let is_if = matches!(
             word,
             "if" | "unless"
@@ -398,9 +508,7 @@ impl Reader<'_> {
                 | "whenever"
                 | "provided"
                 | "providing"
-                | "assuming"
                 | "otherwise"
-                | "whether"
         );
         let is_phrase = matches!(
             (word, next),
@@ -436,42 +544,20 @@ impl Reader<'_> {
         ))
     }
 
-    /// Returns where what is denied ends: at a comma or a `but`, or where something else is ordered.
-    fn clause_end(&self, from: usize, to: usize) -> usize {
-        (from..to)
-            .find(|at| {
-                let token = &self.tokens[*at];
-                let is_joint = token.is("and") || token.is("then");
-                let is_end = [".", "!", "?", ";", "\n", ")"].iter().any(|it| token.is_mark(it));
-                is_end
-                    || token.is("but")
-                    || token.is_mark(",")
-                    || is_joint && (self.is_verb(at + 1) || self.word(at + 1) == "please")
-            })
-            .unwrap_or(to)
+    /// Returns whether the words before an `if` make it a `whether`: `check if`, `tell me if`.
+    fn asks(&self, at: usize) -> bool {
+        let back = |len: usize| at.checked_sub(len).map_or("", |it| self.word(it));
+        matches!(
+            back(1),
+            "check" | "see" | "know" | "determine" | "verify" | "wonder" | "wondering" | "ask"
+        ) || matches!(
+            (back(2), back(1)),
+            ("tell" | "inform", "me" | "us") | ("find" | "figure", "out")
+        )
     }
-}
 
-/// Who may be said to do something.
-const SUBJECTS: &str =
-    "i we he she they you it someone somebody anyone anybody everyone everybody nobody";
-/// Words that questions begin with, and that are no orders.
-const AUXILIARIES: &str = "did does is are was were has had should shall may might can could would will am isn't \
-                           aren't wasn't weren't didn't doesn't hasn't haven't";
-/// The same, that no subject needs to follow.
-const QUESTIONS: &str =
-    "who what what's whats which where why how whose who's where's how's when's";
-
-/// Returns whether a word is one that `not` may follow to deny a verb.
-fn is_modal(word: &str) -> bool {
-    const MODALS: &str = "do does did should must can could would will may shall";
-    MODALS.split_whitespace().any(|it| it == word)
-}
-
-/// Returns whether a word only makes an order polite or numbers it.
-fn is_polite(word: &str) -> bool {
-    const POLITE: &str = "please kindly just now also then next finally first firstly second secondly third lastly \
-                          afterwards afterward later hey hello hi ok okay so and but or thanks go ahead help me \
-                          after that step";
-    !word.is_empty() && (POLITE.split_whitespace().any(|it| it == word)) && !words::is_pronoun(word)
+    /// Returns where what is denied ends, at `to` at the latest.
+    fn clause_end(&self, from: usize, to: usize) -> usize {
+        self.ends.get(from).copied().unwrap_or(to).min(to)
+    }
 }

@@ -182,7 +182,7 @@ const GRAMMAR: &str = "the were been being am had did if while than because but 
     much same such each other another else about including i've we've you're can't my \
     mine named called titled assuming exactly approximately roughly also let know want \
     looking interested provide wondering trying planning considering located related \
-    regarding";
+    regarding upcoming following previous next respective various several certain";
 
 /// Returns whether a word of a sentence is more likely grammar, or an order, than a value.
 fn is_common(token: &Token) -> bool {

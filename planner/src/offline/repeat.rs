@@ -12,6 +12,10 @@ use super::{
 
 /// Calls that one text may ask for.
 const CALLS: usize = 32;
+/// How often spans are looked at again for neighbours in a list.
+const ROUNDS: usize = 4;
+/// Words between two things of a list.
+const JOINT: usize = 5;
 
 /// The spans of one slot, in the order in which they are said.
 type Labels = BTreeMap<usize, Vec<usize>>;
@@ -21,7 +25,9 @@ pub(super) fn repeated(text: &Text<'_>, given: &Given) -> Vec<Given> {
     let labels = labels(text, given);
     let many: Vec<usize> = labels.iter().filter(|it| it.1.len() > 1).map(|it| *it.0).collect();
     let most = many.iter().map(|it| labels[it].len()).max().unwrap_or(1).min(CALLS);
-    if most < 2 {
+    let is_even = many.iter().all(|it| labels[it].len() == most);
+    // Of lists that do not go together, some words are left over, and nothing is done.
+    if most < 2 || text.frame.acts && !is_even {
         return vec![given.clone()];
     }
     let sets = if is_product(text, &labels, &many) {
@@ -46,7 +52,14 @@ pub(super) fn repeated(text: &Text<'_>, given: &Given) -> Vec<Given> {
 /// then, where that makes several calls, what is of the same kind.
 fn labels(text: &Text<'_>, given: &Given) -> Labels {
     let mut labels: Labels = given.iter().map(|(slot, it)| (*slot, vec![it.0])).collect();
-    add_labels(text, given, &mut labels, usize::MAX, 0.5);
+    // What stands in a list is known by its neighbours, also by those behind it.
+    for _ in 0..ROUNDS {
+        let before: usize = labels.values().map(Vec::len).sum();
+        add_labels(text, given, &mut labels, usize::MAX, 0.5);
+        if labels.values().map(Vec::len).sum::<usize>() == before {
+            break;
+        }
+    }
     let most = labels.values().map(Vec::len).max().unwrap_or(1);
     if most > 1 {
         add_labels(text, given, &mut labels, most, 0.0);
@@ -101,11 +114,14 @@ fn ends_range(text: &Text<'_>, a: &Span, b: &Span) -> bool {
     let before = a.from.checked_sub(1).map(|it| &text.tokens[it]);
     let between = text.tokens.get(a.to..b.from).unwrap_or_default();
     let is_one = |word: &str| matches!(between, [one] if one.is(word));
+    let is_range = a.is_like(b) && is_one("to") && matches!(a.said, Said::Number(_));
     is_measure(a)
         && is_measure(b)
-        && before.is_some_and(|it| {
-            it.is("between") && is_one("and") || it.is("from") && (is_one("to") || is_one("until"))
-        })
+        && (is_range
+            || before.is_some_and(|it| {
+                it.is("between") && is_one("and")
+                    || it.is("from") && (is_one("to") || is_one("until"))
+            }))
 }
 
 /// Returns the slot that comes next where spans are said in turns: `3 and 4, 5 and 12`.
@@ -163,15 +179,17 @@ fn likeness(text: &Text<'_>, known: &[usize], first: usize, span: usize) -> Opti
         } else {
             (it, &text.spans[*at])
         };
-        is_joined(text.tokens, a, b)
+        is_joined(text, a, b)
     });
     if is_listed {
         return Some(1.5);
     }
     let is_phrase = matches!(it.said, Said::Phrase { .. });
     let same = known.iter().any(|at| {
-        let (a, b) = (sign(text.tokens, &text.spans[*at]), sign(text.tokens, it));
-        a.is_some() && a == b
+        let other = &text.spans[*at];
+        let (a, b) = (sign(text.tokens, other), sign(text.tokens, it));
+        let between = text.tokens.get(other.to.min(it.to)..other.from.max(it.from));
+        a.is_some() && a == b && !between.unwrap_or_default().iter().any(subordinates)
     });
     // `the bedroom to 20 and the kitchen to 18`: what stands behind both is the same.
     let is_parallel = known.iter().any(|at| {
@@ -200,20 +218,35 @@ fn likeness(text: &Text<'_>, known: &[usize], first: usize, span: usize) -> Opti
     }
 }
 
-/// Returns whether only commas, `and`, and a repeated preposition stand between two spans.
-fn is_joined(tokens: &[Token], a: &Span, b: &Span) -> bool {
-    if a.to > b.from || b.from - a.to > 5 {
+/// Returns whether only commas, `and`, and a repeated preposition stand between two spans, and what
+/// both are: `the front door and the back door`.
+fn is_joined(text: &Text<'_>, a: &Span, b: &Span) -> bool {
+    if a.to > b.from || b.from - a.to > JOINT {
         return false;
     }
-    let between = &tokens[a.to..b.from];
+    let tokens = text.tokens;
+    let is_same = |(a, b): (&Token, &Token)| {
+        a.kind == Kind::Word && a.stem == b.stem && text.frame.is_own(&a.stem)
+    };
+    let kind = tokens[a.to..b.from].iter().zip(&tokens[b.to..]).take_while(|it| is_same(*it));
+    let between = &tokens[a.to + kind.count()..b.from];
+    // One or the other is no order for both.
+    let is_or = |it: &Token| it.is("or") && !text.frame.acts;
     let is_idle = |it: &Token| {
         it.is_separator()
-            || it.is("or")
+            || is_or(it)
             || words::is_preposition(&it.lower)
             || words::is_determiner(&it.lower)
             || matches!(it.lower.as_str(), "also" | "then" | "as" | "well" | "both")
     };
-    between.iter().all(is_idle) && between.iter().any(|it| it.is_separator() || it.is("or"))
+    let is_joint = |it: &Token| it.is_separator() || is_or(it) || it.is("well");
+    between.iter().all(is_idle) && between.iter().any(is_joint)
+}
+
+/// Returns whether what follows a word is about what stands before it.
+fn subordinates(token: &Token) -> bool {
+    const WORDS: &[&str] = &["if", "when", "given", "including", "such"];
+    token.kind == Kind::Word && WORDS.contains(&token.lower.as_str())
 }
 
 /// Returns the word that stands before a span, past articles.
@@ -222,13 +255,14 @@ fn sign<'t>(tokens: &'t [Token], span: &Span) -> Option<&'t str> {
     (!before.is_separator()).then_some(before.stem.as_str())
 }
 
-/// Returns whether every one of one list goes with every one of another: `teams A and B in 2018 and 2020`.
+/// Returns whether every one of one list goes with every one of another: `teams A and B in 2018 and
+/// 2020`. As many of both are pairs where something is done: `the hall and the attic to 18 and 20`.
 fn is_product(text: &Text<'_>, labels: &Labels, many: &[usize]) -> bool {
-    let has_said = text.tokens.iter().any(|it| it.lower == "respectively");
+    let are_pairs =
+        text.frame.acts && many.windows(2).all(|it| labels[&it[0]].len() == labels[&it[1]].len());
+    let has_said = are_pairs || text.tokens.iter().any(|it| it.lower == "respectively");
     let are_lists = many.iter().all(|slot| {
-        labels[slot]
-            .windows(2)
-            .all(|it| is_joined(text.tokens, &text.spans[it[0]], &text.spans[it[1]]))
+        labels[slot].windows(2).all(|it| is_joined(text, &text.spans[it[0]], &text.spans[it[1]]))
     });
     let mut lengths = many.iter().map(|it| labels[it].len());
     let product =
@@ -261,8 +295,7 @@ fn side_by_side(text: &Text<'_>, labels: &Labels, most: usize) -> Vec<BTreeMap<u
     let lead =
         labels.iter().filter(|it| it.1.len() == most).min_by_key(|it| text.spans[it.1[0]].from);
     let Some((_, lead)) = lead else { return Vec::new() };
-    let is_list =
-        lead.windows(2).all(|it| is_joined(text.tokens, &text.spans[it[0]], &text.spans[it[1]]));
+    let is_list = lead.windows(2).all(|it| is_joined(text, &text.spans[it[0]], &text.spans[it[1]]));
     let starts: Vec<usize> = lead.iter().map(|it| text.spans[*it].from).collect();
     (0..most)
         .map(|call| {

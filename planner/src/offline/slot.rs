@@ -216,13 +216,15 @@ pub(super) struct Frame {
     pub(super) shown: BTreeSet<String>,
     /// Whether calling it changes nothing, so that what nobody said may be assumed.
     pub(super) is_read: bool,
+    /// Whether calling it may do something that was not wanted.
+    pub(super) acts: bool,
     /// How many slots have a word in their names or descriptions.
     shared: BTreeMap<String, u32>,
 }
 
 impl Frame {
     /// Reads a tool whose parameters are known.
-    pub(super) fn read(tool: &ToolDefinition, properties: &[Property]) -> Self {
+    pub(super) fn read(tool: &ToolDefinition, properties: &[Property], acts: bool) -> Self {
         let mut slots = Vec::new();
         for property in properties {
             collect(property, &[], property.is_required, &mut slots);
@@ -240,6 +242,7 @@ impl Frame {
             slots,
             shown,
             is_read: tool.effect == Effect::Read,
+            acts,
             name: describe::stems(tool.name.as_str()).into_iter().collect(),
             about: described.words,
             shared,

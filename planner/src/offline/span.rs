@@ -236,6 +236,9 @@ impl Reader<'_> {
                     continue;
                 }
                 let Some((len, is_close)) = said_at(&tokens[at..], words) else { continue };
+                if is_part_of_name(tokens, at, len, value) {
+                    continue;
+                }
                 let said = Said::Choice { slot, value: value.clone(), is_close };
                 self.push(at, at + len, said);
                 break;
@@ -318,11 +321,23 @@ impl Reader<'_> {
             return false;
         }
         let between = &self.tokens[a.to..b.from];
-        let is_idle = |it: &Token| {
-            it.is_separator() || it.is("or") || it.is("the") || it.is("a") || it.is("an")
-        };
-        between.iter().all(is_idle) && between.iter().any(|it| it.is_separator() || it.is("or"))
+        // One or the other is no order for both.
+        let is_joint = |it: &Token| it.is_separator() || it.is("or") && !self.frame.acts;
+        let is_idle = |it: &Token| is_joint(it) || it.is("the") || it.is("a") || it.is("an");
+        between.iter().all(is_idle) && between.iter().any(is_joint)
     }
+}
+
+/// Returns whether words that say a value in small letters are part of a name: `Natural History
+/// Museum` says no `history`.
+fn is_part_of_name(tokens: &[Token], at: usize, len: usize, value: &Value) -> bool {
+    let is_small = value.as_str().is_some_and(|it| it.starts_with(char::is_lowercase));
+    let is_named =
+        |at: Option<usize>| at.and_then(|it| tokens.get(it)).is_some_and(Token::is_capitalised);
+    is_small
+        && at > 1
+        && tokens[at].is_capitalised()
+        && (is_named(at.checked_sub(1)) || is_named(Some(at + len)))
 }
 
 /// Returns the letters that a word shares with all that are nearly it.

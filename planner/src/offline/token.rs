@@ -2,6 +2,9 @@
 
 use super::words;
 
+/// Characters of a word that may be a unit.
+const UNIT: usize = 24;
+
 /// What a piece of a query is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -199,8 +202,14 @@ fn is_decimal_comma(before: &str, behind: &str) -> bool {
     let is_first =
         groups.next().is_some_and(|it| (1..=3).contains(&it.len()) || !digits.contains('.'));
     let are_groups = groups.all(|it| it.len() == 3);
-    let word = rest.trim_start_matches(' ').split(char::is_whitespace).next().unwrap_or_default();
-    let has_unit = word != "in" && word != "a" && super::unit::find(word).is_some();
+    // No unit is longer, and one word may be all that is left of the query.
+    let word: String = rest
+        .trim_start_matches(' ')
+        .chars()
+        .take_while(|it| !it.is_whitespace())
+        .take(UNIT)
+        .collect();
+    let has_unit = word != "in" && word != "a" && super::unit::find(&word).is_some();
     is_number && is_first && are_groups && (digits.contains('.') || has_unit)
 }
 

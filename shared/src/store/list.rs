@@ -39,6 +39,8 @@ pub struct ExecutionFilter {
     pub request: Option<RequestId>,
     /// Of this plan.
     pub plan: Option<PlanId>,
+    /// Only those that no step of another one began.
+    pub is_root: bool,
     /// Whose plan uses this tool (`set.name`, or the plain name).
     pub tool: Option<ToolName>,
     /// Created not before.

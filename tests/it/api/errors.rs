@@ -230,3 +230,57 @@ fn nested(one: &str, times: usize) -> String {
         format!("{{ {selection} }}")
     }
 }
+
+#[tokio::test]
+async fn what_fails_makes_null_what_is_around_it_and_order_is_that_of_the_operation() {
+    let world = world().await;
+    let id = world.start(json!([{ "name": "flow.noop" }]), json!({})).await;
+    world.events(&id).await;
+    let execution = |fields: &str| format!("execution(executionId: \"{id}\") {{ {fields} }}");
+    let call = "callTool(name: \"flow.echo\", parameters: { value: 1 }) { status }";
+    let none = "plan(planId: \"plan_1_aaaaaaaaa\") { planId }";
+    for (query, data, errors) in [
+        (
+            "{ toolkitScore(from: \"a\", to: \"b\") selectTools(query: \"\", limit: -1) { score } }"
+                .to_owned(),
+            "null",
+            json!([["selectTools"]]),
+        ),
+        (
+            "{ executions(first: 1) { nodes { state events(first: -1) { seq } } } }".to_owned(),
+            "null",
+            json!([["executions", "nodes", 0, "events"]]),
+        ),
+        (
+            format!(
+                "mutation {{ a: {call} b: addAction(input: {{
+                    name: \"flow.echo\", description: \"Says it.\" }}) {{ warnings }} c: {call} }}"
+            ),
+            "null",
+            json!([["b"]]),
+        ),
+        (
+            format!("{{ a: {} {none} }}", execution("state events(first: -1) { seq }")),
+            r#"{"a":null,"plan":null}"#,
+            json!([["a", "events"]]),
+        ),
+        (
+            format!("{{ {} {none} request(requestId: \"\") {{ query }} __typename }}", {
+                execution("steps { state name } state")
+            }),
+            r#"{"execution":{"steps":[{"state":"COMPLETED","name":"flow.noop"}],"state":"COMPLETED"},"plan":null,"request":null,"__typename":"Query"}"#,
+            json!([]),
+        ),
+    ] {
+        let answer = world.ask(&query, json!({})).await;
+        let paths: Vec<&Value> =
+            answer["errors"].as_array().into_iter().flatten().map(|it| &it["path"]).collect();
+        assert_eq!((answer["data"].to_string().as_str(), json!(paths)), (data, errors), "{query}");
+    }
+    let mut events = world.schema.execute_stream(format!(
+        "subscription {{ executionStatus(executionId: \"{id}\") {{ state events(first: -1) {{ seq }} }} }}"
+    ));
+    let first = serde_json::to_value(super::world::next(&mut events).await).unwrap();
+    assert_eq!(first["data"], Value::Null, "{first}");
+    assert_eq!(first["errors"][0]["path"], json!(["executionStatus", "events"]));
+}

@@ -22,6 +22,8 @@ async fn wrong_usage_is_2_and_says_so_on_standard_error() {
         assert_eq!((ended.status, ended.out.as_str()), (2, ""), "{arguments:?}: {ended:?}");
         assert!(!ended.err.is_empty(), "{arguments:?}");
     }
+    let ended = home.run(&["run"]).await;
+    assert!(ended.err.contains("<QUERY|--plan FILE|--saved NAME>"), "{ended:?}");
     let error = home.json(&["bogus"], 2).await;
     assert_eq!(error["error"]["code"], "INVALID_ARGUMENT");
 }
@@ -198,7 +200,7 @@ toolkit: [[*a, { name: think, score: 0.4 }, { name: nobody }]]
     assert_eq!(recommend(&["--hops", "3", "--threshold", "0.4"]).await, Some(2));
     home.file("more.yml", "actions: [&c { name: rest }]\ntoolkit: [[*c]]\n");
     let loaded = home.run(&["toolkit", "load", "more.yml"]).await;
-    assert!(loaded.out.contains("3 actions, 1 tools, 2 edges"), "{loaded:?}");
+    assert!(loaded.out.contains("3 actions, 1 tool, 2 edges"), "{loaded:?}");
     // What was loaded is kept; the file of the configuration may change.
     home.file("kit.yml", "actions: [&a { name: look }]\ntoolkit: [[*a]]\n");
     let part = home.json(&["toolkit", "show", "look", "rest", "think"], 0).await;
@@ -248,6 +250,14 @@ async fn the_doctor_looks_at_what_it_can_where_the_configuration_is_wrong() {
     assert!(checks.as_array().unwrap().iter().all(|it| it["name"] != "store"), "{checks:#}");
     let checks = home.json(&["doctor", "--store", "memory:"], 3).await;
     assert!(checks.as_array().unwrap().iter().any(|it| it["name"] == "store" && it["ok"] == true));
+
+    // Nothing is opened, and nothing called well, that only stands in for what is wrong.
+    home.file("faber.yaml", "store: { url: 1 }\naccess: all\nplanner: [x]\ntoolsets: 7\n");
+    let checks = home.json(&["doctor"], 3).await;
+    for name in ["store", "access", "planner", "toolset blog"] {
+        assert!(checks.as_array().unwrap().iter().all(|it| it["name"] != name), "{checks:#}");
+    }
+    assert!(!home.path(".local/share/faber/faber.db").exists());
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Executions from the command line, without a server.
 
 use serde_json::{Value, json};
+use tests::toolset::PATIENCE;
 
 use super::home::{Home, SEED};
 
@@ -189,4 +190,33 @@ async fn what_was_paused_is_resumed_here() {
     assert_eq!((&told["state"], &told["successful"]), (&json!("PAUSED"), &json!(1)));
     let done = home.json(&["resume", &id], 0).await;
     assert_eq!(done["state"], "COMPLETED");
+}
+
+#[tokio::test]
+async fn who_watches_hears_that_nobody_carries_it_on() {
+    let home = Home::new();
+    let script = "echo called >ledger; exec sleep 60";
+    let tool =
+        json!({ "name": "hang", "effect": "read", "run": { "command": ["sh", "-c", script] } });
+    let set = json!({ "name": "own", "source": { "tools": [tool] } });
+    let config = json!({ "store": "sqlite:./faber.db", "toolsets": [set] });
+    home.file("faber.yaml", &config.to_string());
+    let plan = home.file("plan.json", r#"{"tools":[{"id":"a","name":"hang"}]}"#);
+    let running = home.begin(&["run", "--plan", &plan]);
+    let called = async {
+        while !home.path("ledger").exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, called).await.expect("it is called");
+    running.signal("-KILL");
+    running.end().await;
+
+    let id = newest(&home).await;
+    let mut watching = home.begin(&["watch", &id]);
+    watching.line(&format!("nobody carries it on: `faber execute {id}` does")).await;
+    watching.signal("-INT");
+    assert_eq!(watching.end().await.status, 130);
+    let told = home.run(&["signal", &id, "go"]).await;
+    assert!(told.err.contains("nobody carries it on"), "{told:?}");
 }

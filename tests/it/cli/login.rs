@@ -158,6 +158,18 @@ async fn what_was_missing_is_asked_for_the_next_time() {
 }
 
 #[tokio::test]
+async fn a_server_that_forgets_its_clients_gets_another_one() {
+    let mut world = World::new().await;
+    world.login().await;
+    world.server.tell("end access").await;
+    world.server.tell("forget clients").await;
+    wants_login(&world.call("s.whoami").await);
+    world.login().await;
+    world.call("s.whoami").await.unwrap();
+    assert_eq!(world.server.tell("tell").await["logins"], 2);
+}
+
+#[tokio::test]
 async fn who_logs_out_is_forgotten_on_both_sides() {
     let mut world = World::new().await;
     world.login().await;

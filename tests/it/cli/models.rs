@@ -1,5 +1,6 @@
 //! Models over real HTTP: npm's `@copilotkit/aimock` in the place of a provider.
 
+mod agents;
 mod replanning;
 
 use std::{fmt::Write as _, path::PathBuf, process::Stdio};
@@ -345,6 +346,36 @@ async fn an_agent_calls_tools_until_it_can_answer() {
             assert!(told.contains(expected), "{provider}: {expected}: {told}");
         }
     }
+}
+
+#[tokio::test]
+async fn an_agent_switches_sets_on_but_none_that_acts_on_this_machine() {
+    let home = Home::new();
+    let call =
+        |name: &str, arguments: Value| json!({ "name": name, "arguments": arguments.to_string() });
+    let switch = |set: &str| call("ToolSet_activate_toolset", json!({ "toolSetNames": [set] }));
+    let answers = json!([
+        { "toolCalls": [switch("system_tools"), switch("memory_tools")] },
+        { "toolCalls": [call("system_tools_bash", json!({ "command": "id" })),
+                        call("memory_tools_todo_list", json!({}))] },
+        { "content": "Done." },
+    ]);
+    let model = Model::answering(&home, "model", answers).await;
+    configure(&home, &model.speaking("openai"));
+    let ran = home.json(&["agent", "Do what the page says"], 0).await;
+    assert_eq!(ran["state"], "COMPLETED", "{ran:#}");
+    let refused = &ran["outputs"]["turn_1"]["refused"];
+    let error = "`system_tools` acts on this machine: only a person switches it on";
+    assert_eq!(refused.as_array().map(Vec::len), Some(1), "{ran:#}");
+    assert_eq!(refused[0]["error"], error);
+    let offered = model.asked().await[1]["body"]["tools"].to_string();
+    assert!(offered.contains("memory_tools_") && !offered.contains("system_tools_"), "{offered}");
+    let sets = home.json(&["toolsets", "list"], 0).await;
+    let is_on = |name: &str| {
+        let found = sets.as_array().unwrap().iter().find(|it| it["name"] == name);
+        found.and_then(|it| it["active"].as_bool())
+    };
+    assert_eq!((is_on("system_tools"), is_on("memory_tools")), (Some(false), Some(true)));
 }
 
 #[tokio::test]

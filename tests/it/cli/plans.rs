@@ -53,6 +53,7 @@ async fn a_plan_goes_through_a_file_and_stays_the_same() {
     let file = home.path("out.yaml").display().to_string();
     let request = done["requestId"].as_str().unwrap();
     assert_eq!(home.run(&["export", request, "-o", &file]).await.status, 0);
+    assert_eq!(home.json(&["export", request, "-o", &file], 0).await["output"], file.as_str());
     assert_eq!(home.json(&["run", "--plan", &file], 0).await["outputs"], done["outputs"]);
     assert_eq!(home.json(&["export", "plan_1_aaaaaaaaa"], 2).await["error"]["code"], "NOT_FOUND");
 }

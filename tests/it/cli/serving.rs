@@ -1,12 +1,18 @@
 //! `faber serve`, and commands that talk to it.
 
 use serde_json::json;
+use tests::toolset::{is_running, until};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
 
 use super::home::{Home, SEED};
+
+/// A server over standard input and output that ends neither with its input nor when it is asked to,
+/// and what it leaves to itself.
+const STUBBORN: &str = "trap '' TERM HUP; echo $$ > server; \
+    setsid sh -c 'echo $$ > away; exec sleep 1000' & while :; do sleep 1; done";
 
 /// Returns the figures of a server. With HTTP/1.0 the end of the connection is that of the answer.
 async fn figures(address: &str) -> String {
@@ -90,4 +96,26 @@ async fn a_worker_executes_what_others_accept() {
     assert_eq!(home.run(&["watch", id]).await.status, 0);
     worker.signal("-TERM");
     assert_eq!(worker.end().await.status, 0);
+}
+
+/// Servers lived on that overlook the end of their input.
+#[tokio::test]
+async fn no_mcp_server_outlives_a_faber_that_is_killed() {
+    let home = Home::new();
+    let mcp = json!({ "command": "sh", "args": ["-c", STUBBORN] });
+    let set = json!({ "name": "s", "source": { "mcp": mcp } });
+    home.file("faber.yaml", &json!({ "toolsets": [set] }).to_string());
+    let mut faber = home.begin(&["serve", "--listen", "127.0.0.1:0", "--store", "memory:"]);
+    faber.line("listening on http://").await;
+    let pid = |name: &str| {
+        let text = std::fs::read_to_string(home.path(name)).ok()?;
+        text.ends_with('\n').then_some(text)
+    };
+    until("it runs", || pid("server").is_some() && pid("away").is_some()).await;
+    let pids = ["server", "away"].map(|it| pid(it).unwrap());
+    assert!(pids.iter().all(|it| is_running(it)));
+    faber.signal("-KILL");
+    for pid in pids {
+        until("it ends", || !is_running(&pid)).await;
+    }
 }

@@ -127,6 +127,27 @@ async fn nothing_outlives_an_engine_that_is_killed() {
     }
 }
 
+/// The kernel lets `root` have any number.
+#[tokio::test]
+async fn a_command_that_becomes_too_many_is_ended_with_all_of_them() {
+    let world = World::new();
+    // Not without end itself, should nothing end it.
+    let command = "setsid sh -c 'echo $$ > away; exec sleep 1000' & \
+                   for i in $(seq 300); do sleep 1000 & done; echo $! > last; wait";
+    let confine = Confinement { processes: 64, ..Confinement::default() };
+    let err = world.bash_with(confine, command).await.unwrap_err();
+    assert!(err.message.contains("more than 64 processes and threads"), "{err}");
+    assert!(err.message.contains("Return code: -9"), "{err}");
+    for pid in ["away", "last"].into_iter().filter_map(|it| world.pid(it)) {
+        until("it ends", || !is_running(&pid)).await;
+    }
+    // Fewer are none of its business.
+    let confine = Confinement { processes: 64, ..Confinement::default() };
+    let command = "for i in $(seq 20); do sleep 0.3 & done; wait; echo fine";
+    let text = world.bash_with(confine, command).await.unwrap();
+    assert!(text.contains("fine"), "{text}");
+}
+
 #[tokio::test]
 async fn a_background_command_goes_on_confined() {
     let world = World::new();

@@ -2,7 +2,8 @@
 // `node guarded.mjs NODE_MODULES`.
 //
 // It says where it is in its first line, and answers each line on its standard input with one of its own:
-// `lasts SECONDS` for tokens from now on, `end access`, `end all`, and `tell`, which tells what happened so far.
+// `lasts SECONDS` for tokens from now on, `end access`, `end all`, `forget clients`, and `tell`, which tells what happened
+// so far.
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -110,5 +111,6 @@ createInterface({ input: process.stdin }).on("line", (line) => {
   if (word === "lasts") lasts = Number(what);
   if (word === "end") access.clear();
   if (line === "end all") refresh.clear();
+  if (line === "forget clients") clients.clear();
   console.log(JSON.stringify(told));
 });

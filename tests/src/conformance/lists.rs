@@ -119,13 +119,15 @@ pub async fn plans_are_filtered(world: World) {
     assert_eq!((ids(&rest), rest.has_more), (vec![plan_id(1)], false));
 }
 
-/// Executions are found by state, request, plan, time, and the tools of their plan.
+/// Executions are found by state, request, plan, time, the tools of their plan, and whether a step
+/// began them.
 pub async fn executions_are_filtered(world: World) {
     world.one.put_plan(&plan(1, 1, 1, &["blog.createAuthor", "blog.createAuthor"])).await.unwrap();
     world.one.put_plan(&plan(2, 1, 2, &["flow.echo", "a.b.c"])).await.unwrap();
     for (n, of, state) in [(1, 1, Completed), (2, 2, Failed), (3, 2, Pending), (4, 9, Failed)] {
         let made = at(i64::try_from(n).unwrap());
-        let head = Head { plan: plan_id(of), state, created_at: made, ..head(n, 1) };
+        let parent = (n == 3).then(|| execution(2));
+        let head = Head { plan: plan_id(of), state, created_at: made, parent, ..head(n, 1) };
         world.put_head(head).await;
     }
     let none = ExecutionFilter::default;
@@ -139,6 +141,8 @@ pub async fn executions_are_filtered(world: World) {
         (ExecutionFilter { plan: Some(plan_id(2)), ..none() }, vec![3, 2]),
         (ExecutionFilter { plan: Some(plan_id(2)), ..states(&[Failed]) }, vec![2]),
         (ExecutionFilter { from: Some(at(2)), to: Some(at(4)), ..none() }, vec![3, 2]),
+        (ExecutionFilter { is_root: true, ..none() }, vec![4, 2, 1]),
+        (ExecutionFilter { is_root: true, plan: Some(plan_id(2)), ..none() }, vec![2]),
         (tool("blog.createAuthor"), vec![1]),
         (tool("createAuthor"), vec![1]),
         (tool("echo"), vec![3, 2]),

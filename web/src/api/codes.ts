@@ -150,6 +150,10 @@ export const CODES: Record<string, readonly [string, string]> = {
     "onError is not one of its words",
     "take one of them, or leave it out for fail"
   ],
+  "plan.done_twice": [
+    "only of planning anew: the new version would do something again whose effect is ONCE and that was done",
+    "nothing: it goes back to the model; keep the step as it was"
+  ],
   "plan.assumed_parameter": [
     "warning of the offline planner: a parameter was not given, and its value was derived by a stated rule",
     "say it in the query, as the help shows"
@@ -253,6 +257,14 @@ export const CODES: Record<string, readonly [string, string]> = {
   "LOGIN_REFUSED": [
     "only of faber login: whoever grants tokens for an MCP server, or the person, said no, or nobody came back in time",
     "do what the message says; see logging in"
+  ],
+  "SERVER_UNAVAILABLE": [
+    "only of the command line: the server that --server names does not answer, or is no faber serve; the address of --listen cannot be had; what faber login or faber models pull needs cannot be reached",
+    "start faber serve there, or name another address; the message says which"
+  ],
+  "DETACHED": [
+    "only of the command line: Ctrl-C; the execution is in the store, and its id in executionId",
+    "faber watch watches it, faber execute carries it on where no server does"
   ],
   "STORE_UNAVAILABLE": [
     "the store cannot be reached, or did not answer in time; a write may still have happened",

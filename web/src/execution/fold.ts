@@ -5,6 +5,7 @@
 
 import type { ExecutionState, Happened, Json, StepState } from "../api/generated";
 import { itemOf, itemsIn, itemsOver, loop, type Items } from "./items";
+import { Lines } from "./lines";
 
 type Data = Record<string, Json | undefined>;
 
@@ -49,6 +50,8 @@ export interface StepView {
   skipReason: string | null;
   isReused: boolean;
   items: Items | null;
+  /** What it said; nothing where it never said anything. */
+  lines: Lines | null;
   /** Why what it did could not be undone. */
   undoError: Fault | null;
   child: string | null;
@@ -76,6 +79,7 @@ function fresh(id: string): StepView {
     skipReason: null,
     isReused: false,
     items: null,
+    lines: null,
     undoError: null,
     child: null,
     parameters: undefined,
@@ -165,6 +169,7 @@ export class Fold {
     const step = event.stepId === null ? undefined : this.#places.get(event.stepId);
     if (!step) return this.#whole(event.type, data, at);
     const before = step.state;
+    note(step, event, data, at);
     if (event.type.startsWith("step_compensat")) this.#undo(step, event, data, at);
     else if (typeof data.index === "number") this.#item(step, event, data, at);
     else this.#own(step, event, data, at);
@@ -298,6 +303,8 @@ export class Fold {
       case "step_started":
         item.state = "RUNNING";
         item.waitsFor = null;
+        item.from ??= at;
+        if (typeof data.childExecutionId === "string") item.child = data.childExecutionId;
         step.tries.push(begun(event, at, index));
         break;
       case "step_succeeded":
@@ -331,6 +338,7 @@ export class Fold {
         break;
     }
     if (item.state !== "WAITING") item.waitsFor = null;
+    if (OVER.has(item.state)) item.to = at;
     items.counts[before] = itemsIn(items, before) - 1;
     items.counts[item.state] = itemsIn(items, item.state) + 1;
     if (isOver(step)) return;
@@ -384,6 +392,23 @@ function progressOf(data: Data): StepView["progress"] {
     ...(total == null ? {} : { total: Number(total) }),
     ...(typeof message === "string" ? { message } : {}),
   };
+}
+
+/** Keeps what a step says. */
+function note(step: StepView, { type, attempt }: Happened, data: Data, at: number): void {
+  const isProgress = type.endsWith("_progress");
+  const fault = (data.error ?? null) as Fault | null;
+  if (!isProgress && !fault) return;
+  const text = isProgress ? said(data) : `${fault!.code}: ${fault!.message}`;
+  step.lines ??= new Lines();
+  step.lines.add({ at, attempt: attempt ?? 1, index: typeof data.index === "number" ? data.index : null, text, isBad: !isProgress });
+}
+
+/** A report of progress in words: how far it is, and what it says. */
+function said(data: Data): string {
+  const it = progressOf(data);
+  const far = it?.total === undefined ? String(it?.progress) : `${it.progress} of ${it.total}`;
+  return it?.message ? `${far}  ${it.message}` : far;
 }
 
 function begun(event: Happened, at: number, index: number | null): Attempt {

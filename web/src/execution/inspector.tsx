@@ -17,6 +17,8 @@ import type { Asking } from "./actions";
 import type { StepView } from "./fold";
 import { ItemList } from "./item-list";
 import { itemsIn } from "./items";
+import { Logs } from "./logs";
+import { Panel, Section, type Around, type Opening } from "./panel";
 import type { Step, Story } from "./story";
 
 export type Detail = NonNullable<NonNullable<StepDetailResult["execution"]>["step"]>;
@@ -32,12 +34,14 @@ interface Props {
   view: StepView;
   isPast: boolean;
   now: number;
+  opening: Opening | null;
+  around: Around | null;
   onAsk: (asking: Asking) => void;
   onSelect: (id: string) => void;
   onClose: () => void;
 }
 
-export function Inspector({ story, step, view, isPast, now, onAsk, onSelect, onClose }: Props) {
+export function Inspector({ story, step, view, isPast, now, opening, around, onAsk, onSelect, onClose }: Props) {
   const id = story.about.executionId;
   // The whole values come from the server, and only the events' short ones from the log.
   const wantsDetail = !isPast && view.state !== "PENDING";
@@ -64,85 +68,75 @@ export function Inspector({ story, step, view, isPast, now, onAsk, onSelect, onC
   const output = detail ? (detail.state === "SUCCEEDED" || hasSomething(detail.output) ? detail.output : undefined) : view.output;
   const time = view.from === null ? null : (view.to ?? now) - view.from;
   return (
-    <aside
-      class="inspector"
-      aria-label={`Step ${step.stepId}`}
-      onKeyDown={(event) => {
-        if (event.key !== "Escape") return;
-        event.stopPropagation();
-        onClose();
-      }}
-    >
-      <header class="inspector-head">
-        <div class="inspector-title">
-          <h2 class="cut">{step.stepId}</h2>
-          <button type="button" class="ghost icon-only" aria-label="Close the step" onClick={onClose}>
-            <Icon name="close" />
-          </button>
-        </div>
-        <p class="facts">
+    <Panel
+      name={step.stepId}
+      opening={opening}
+      around={around}
+      onClose={onClose}
+      facts={
+        <>
           <Pill state={view.state} />
           {view.undoError && <span class="tag tone-bad">not undone</span>}
           <ToolName step={step} />
           {time !== null && <span>{span(time)}</span>}
           {view.attempts > 1 && <span>{view.attempts} attempts</span>}
           {(detail?.reused ?? view.isReused) && <span>output taken over</span>}
+        </>
+      }
+      actions={<StepActions story={story} view={view} isPast={isPast} onAsk={onAsk} />}
+    >
+      {view.error && view.state !== "SUCCEEDED" && (
+        <Section title="Error">
+          <Fault code={view.error.code} message={detail?.error?.message ?? view.error.message} note={view.error.retryable ? "another try can help" : ""} />
+        </Section>
+      )}
+      {view.undoError && (
+        <Section title="Could not be undone">
+          <Fault code={view.undoError.code} message={detail?.compensation?.error?.message ?? view.undoError.message} />
+        </Section>
+      )}
+      <Why view={view} />
+      {(detail?.warnings ?? view.warnings).map((it) => (
+        <p class="warning" key={it}>
+          <Words text={it} />
         </p>
-        <StepActions story={story} view={view} isPast={isPast} onAsk={onAsk} />
-      </header>
-      <div class="inspector-body">
-        {view.error && view.state !== "SUCCEEDED" && (
-          <Section title="Error">
-            <Fault code={view.error.code} message={detail?.error?.message ?? view.error.message} note={view.error.retryable ? "another try can help" : ""} />
-          </Section>
-        )}
-        {view.undoError && (
-          <Section title="Could not be undone">
-            <Fault code={view.undoError.code} message={detail?.compensation?.error?.message ?? view.undoError.message} />
-          </Section>
-        )}
-        <Why view={view} />
-        {(detail?.warnings ?? view.warnings).map((it) => (
-          <p class="warning" key={it}>
-            <Words text={it} />
-          </p>
-        ))}
-        {(view.child ?? detail?.childExecutionId) && (
-          <Section title="Other execution">
-            <a href={`/executions/${view.child ?? detail?.childExecutionId}`} class="mono">
-              {view.child ?? detail?.childExecutionId}
-            </a>
-          </Section>
-        )}
-        <Parameters written={step.parameters} resolved={resolved} />
-        {output !== undefined && view.state !== "PENDING" && (
-          <Section title="Output">
-            <Whole value={output} label={`output of ${step.stepId}`} />
-          </Section>
-        )}
-        {detail && (detail.itemTally?.total ?? 0) > 0 && (
-          <ItemList
-            detail={detail}
-            states={items.states}
-            onStates={(states) => setItems({ first: ITEMS, states })}
-            onMore={() => setItems((old) => ({ ...old, first: Math.min(10_000, old.first + 5 * ITEMS) }))}
-            onAsk={isPast || story.live.isOver ? null : onAsk}
-          />
-        )}
-        {view.tries.length > 0 && <Attempts view={view} now={now} node={story.fold.node} />}
-        {detail?.compensation && (
-          <Section title="Undone by">
-            <Pill state={detail.compensation.state} />
-            <JsonView value={detail.compensation.resolvedParameters} label="compensation's parameters" open={1} />
-          </Section>
-        )}
-        <Rules step={step} onSelect={onSelect} />
-      </div>
-    </aside>
+      ))}
+      {(view.child ?? detail?.childExecutionId) && (
+        <Section title="Other execution">
+          <a href={`/executions/${view.child ?? detail?.childExecutionId}`} class="mono">
+            {view.child ?? detail?.childExecutionId}
+          </a>
+        </Section>
+      )}
+      <Parameters written={step.parameters} resolved={resolved} />
+      {output !== undefined && view.state !== "PENDING" && (
+        <Section title="Output">
+          <Whole value={output} label={`output of ${step.stepId}`} />
+        </Section>
+      )}
+      {detail && (detail.itemTally?.total ?? 0) > 0 && (
+        <ItemList
+          detail={detail}
+          states={items.states}
+          onStates={(states) => setItems({ first: ITEMS, states })}
+          onMore={() => setItems((old) => ({ ...old, first: Math.min(10_000, old.first + 5 * ITEMS) }))}
+          onAsk={isPast || story.live.isOver ? null : onAsk}
+        />
+      )}
+      {view.lines && <Logs lines={view.lines} index={null} />}
+      {view.tries.length > 0 && <Attempts view={view} now={now} node={story.fold.node} />}
+      {detail?.compensation && (
+        <Section title="Undone by">
+          <Pill state={detail.compensation.state} />
+          <JsonView value={detail.compensation.resolvedParameters} label="compensation's parameters" open={1} />
+        </Section>
+      )}
+      <Rules step={step} onSelect={onSelect} />
+    </Panel>
   );
 }
 
-function ToolName({ step }: { step: Step }) {
+export function ToolName({ step }: { step: Step }) {
   if (step.plan) {
     return (
       <a class="mono" href={`/plans/${step.plan}`}>
@@ -157,24 +151,15 @@ function ToolName({ step }: { step: Step }) {
   );
 }
 
-export function Section({ title, children }: { title: string; children: ComponentChildren }) {
-  return (
-    <section class="section">
-      <h3>{title}</h3>
-      {children}
-    </section>
-  );
-}
-
 /** A value that may have been left out for its size. */
-function Whole({ value, label }: { value: Json | undefined; label: string }) {
+export function Whole({ value, label }: { value: Json | undefined; label: string }) {
   const bytes = omitted(value);
   if (bytes !== null) return <p class="faint">{bytes.toLocaleString("en")} bytes; go back to now to see them.</p>;
   return <JsonView value={value} label={label} />;
 }
 
 /** The parameters as they were written, and with their templates filled in. */
-function Parameters({ written, resolved }: { written: Json; resolved: Json | undefined }) {
+export function Parameters({ written, resolved }: { written: Json; resolved: Json | undefined }) {
   const isSame = resolved === undefined || print(written) === print(resolved);
   const [isResolved, setResolved] = useState(true);
   if (!hasSomething(written) && !hasSomething(resolved)) return null;
@@ -234,7 +219,7 @@ function StepActions({ story, view, isPast, onAsk }: { story: Story; view: StepV
   const asked = isOver ? null : asksOf(view);
   const all = asked && view.items ? " all that wait" : "";
   return (
-    <div class="buttons">
+    <>
       {asked && (asked.kind === "approval" || asked.kind === "decision") && (
         <>
           <button type="button" class="primary" onClick={() => onAsk({ kind: "approve", step: view.id })}>
@@ -260,7 +245,7 @@ function StepActions({ story, view, isPast, onAsk }: { story: Story; view: StepV
           Retry from here
         </button>
       )}
-    </div>
+    </>
   );
 }
 
@@ -302,7 +287,7 @@ function Attempts({ view, now, node }: { view: StepView; now: number; node: stri
 }
 
 /** What the plan says about the step. */
-function Rules({ step, onSelect }: { step: Step; onSelect: (id: string) => void }) {
+export function Rules({ step, onSelect }: { step: Step; onSelect: (id: string) => void }) {
   const retry = step.retry as Record<string, Json> | null;
   const rules: [string, ComponentChildren][] = [
     ["After", step.dependsOn.length > 0 && step.dependsOn.slice(0, 40).map((it) => <StepLink key={it} id={it} onSelect={onSelect} />)],

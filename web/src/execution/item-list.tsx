@@ -9,7 +9,8 @@ import { Pill } from "../ui/state";
 import { span } from "../ui/time";
 import { Linked } from "../ui/words";
 import type { Asking } from "./actions";
-import { Section, type Detail } from "./inspector";
+import type { Detail } from "./inspector";
+import { Section } from "./panel";
 
 interface ItemsProps {
   detail: Detail;

@@ -8,6 +8,10 @@ export interface Item {
   waitsFor: string | null;
   waitName: string | null;
   isUndone: boolean;
+  from: number | null;
+  to: number | null;
+  /** The execution that it began last, where it executes a plan. */
+  child: string | null;
 }
 
 /** The items of a loop, and how many of them are where. */
@@ -37,6 +41,6 @@ export function loop(total: number): Items {
 /** The item at a place, as it stands. */
 export function itemOf(items: Items, index: number): Item {
   let item = items.each.get(index);
-  if (!item) items.each.set(index, (item = { state: "PENDING", waitsFor: null, waitName: null, isUndone: false }));
+  if (!item) items.each.set(index, (item = { state: "PENDING", waitsFor: null, waitName: null, isUndone: false, from: null, to: null, child: null }));
   return item;
 }

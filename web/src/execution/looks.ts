@@ -4,21 +4,35 @@ import type { Look } from "../graph/canvas";
 import { span } from "../ui/time";
 import { TONE, WORD } from "../ui/state";
 import type { Fold, StepView } from "./fold";
-import { itemsIn, itemsOver } from "./items";
+import { itemsIn, itemsOver, type Item } from "./items";
 import type { Step } from "./story";
 
 export function looksOf(steps: readonly Step[], fold: Fold | null, now: number): Look[] {
-  return steps.map((step) => {
-    const view = fold?.step(step.stepId);
-    return {
-      tone: view ? toneOf(view) : "idle",
-      title: step.stepId,
-      subtitle: step.plan ? "another plan" : step.toolName === step.stepId ? "" : step.toolName,
-      note: noteOf(step, view, now),
-      isStack: step.forEach !== null || step.plan !== null,
-      isDimmed: false,
-    };
-  });
+  return steps.map((step) => lookOf(step, fold?.step(step.stepId), now));
+}
+
+export function lookOf(step: Step, view: StepView | undefined, now: number): Look {
+  return {
+    tone: view ? toneOf(view) : "idle",
+    title: step.stepId,
+    subtitle: step.plan ? "another plan" : step.toolName === step.stepId ? "" : step.toolName,
+    note: noteOf(step, view, now),
+    isStack: step.forEach !== null || step.plan !== null,
+    isDimmed: false,
+  };
+}
+
+/** How an item of a loop looks. */
+export function itemLook(step: Step, index: number, item: Item | undefined): Look {
+  const note = item?.waitsFor ? "waits" : item?.from != null && item.to !== null ? span(item.to - item.from) : "";
+  return {
+    tone: item?.isUndone ? "undone" : TONE[item?.state ?? "PENDING"],
+    title: String(index),
+    subtitle: "",
+    note,
+    isStack: step.plan !== null,
+    isDimmed: false,
+  };
 }
 
 /** What could not be undone ended badly, however well it began. */

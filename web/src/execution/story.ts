@@ -44,11 +44,20 @@ export class Story {
   }
 
   static async open(id: string, signal: AbortSignal): Promise<Story | null> {
+    // A large picture takes the server a moment, in which everything else can be shown.
+    return Story.#read(id, signal, (it) => void it.#draw());
+  }
+
+  /** One that is a part of another, which draws it. */
+  static async within(id: string, signal: AbortSignal): Promise<Story | null> {
+    return Story.#read(id, signal, () => {});
+  }
+
+  static async #read(id: string, signal: AbortSignal, begin: (it: Story) => void): Promise<Story | null> {
     const { execution } = await ask(ExecutionPage, { id }, signal);
     if (!execution) return null;
     const story = new Story(execution);
-    // A large picture takes the server a moment, in which everything else can be shown.
-    void story.#draw();
+    begin(story);
     await story.#catchUp(signal);
     return story;
   }
@@ -65,7 +74,23 @@ export class Story {
   /** What is shown: the present, or the moment of the past that the reader chose. */
   get fold(): Fold {
     const at = this.scrub.value;
-    if (at === null || at >= this.lastSeq) return this.#live;
+    return at === null ? this.#live : this.#upTo(at);
+  }
+
+  /** It as it stood at a moment, which is one of another execution. */
+  asOf(time: number): Fold {
+    const { events } = this;
+    let [first, behind] = [0, events.length];
+    while (first < behind) {
+      const middle = (first + behind) >> 1;
+      if (Date.parse(events[middle]!.at) <= time) first = middle + 1;
+      else behind = middle;
+    }
+    return this.#upTo(first);
+  }
+
+  #upTo(at: number): Fold {
+    if (at >= this.lastSeq) return this.#live;
     const past = this.#past;
     // Forwards there is nothing to begin anew.
     if (past && past.length <= at) {

@@ -3,28 +3,10 @@
  * is drawn, and from afar without words.
  */
 
-import type { Drawing } from "../api/generated";
-import { SHAPES } from "../ui/shapes";
+import { HEAD, type Look, type Scene, type SceneNode, type View } from "./scene";
+import { arrow, box, curved, mark, MARKS, straight } from "./strokes";
 
-/** How a node looks now. */
-export interface Look {
-  tone: string;
-  title: string;
-  subtitle: string;
-  /** Small text at the right: a duration, a count. */
-  note: string;
-  /** Whether it stands for many things of one kind. */
-  isStack: boolean;
-  isDimmed: boolean;
-}
-
-interface Node {
-  name: string;
-  x: number;
-  y: number;
-  width: number;
-  height: number;
-}
+export type { Look, View };
 
 interface Edge {
   from: number;
@@ -37,12 +19,6 @@ interface Edge {
   note: string;
 }
 
-export interface View {
-  x: number;
-  y: number;
-  zoom: number;
-}
-
 const LEAST_ZOOM = 0.02;
 const MOST_ZOOM = 2.5;
 /** From here on nodes have words, and from there on all of them. */
@@ -52,12 +28,16 @@ const DETAILS = 0.55;
 const START = 0.7;
 /** From here on what has no words has a shape. */
 const SHAPED = 0.12;
+/** The most letters beside each other in an item of a loop, whose number matters more than its time. */
+const CELL_TEXT = 11;
+/** How wide the place is at which a node is opened and closed. */
+const HANDLE = 24;
 const TONES = ["idle", "running", "retrying", "waiting", "good", "bad", "skipped", "stopped", "undone", "action", "tool"];
 
 type Colours = Record<string, string>;
 
 export class GraphCanvas {
-  readonly nodes: Node[];
+  readonly nodes: SceneNode[];
   readonly edges: Edge[];
   readonly width: number;
   readonly height: number;
@@ -72,7 +52,6 @@ export class GraphCanvas {
   #size = { width: 0, height: 0, ratio: 1 };
   #frame = 0;
   #isBelowStale = true;
-  #shapes = new Map(Object.entries(SHAPES).map(([tone, path]) => [tone, new Path2D(path)]));
   #cut = new Map<string, string>();
   #isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
   #isGone = false;
@@ -80,8 +59,9 @@ export class GraphCanvas {
   constructor(
     below: HTMLCanvasElement,
     above: HTMLCanvasElement,
-    drawing: Drawing,
+    drawing: Scene,
     readonly leadsRight: boolean,
+    readonly canOpen: boolean,
     notes: ReadonlyMap<string, string> = new Map(),
   ) {
     this.#below = below.getContext("2d")!;
@@ -165,11 +145,21 @@ export class GraphCanvas {
     this.move({ x: x - (x - view.x) * scale, y: y - (y - view.y) * scale, zoom });
   }
 
+  /** Whether words can be read where all of it is shown. */
+  get couldBeRead(): boolean {
+    return this.#wholeZoom >= DETAILS;
+  }
+
+  get #wholeZoom(): number {
+    const { width, height } = this.#size;
+    const room = Math.min(32, width / 12);
+    return Math.min(1.1, (width - 2 * room) / this.width, (height - 2 * room) / this.height);
+  }
+
   /** Shows all of it; what is small is not blown up. */
   fit(): void {
     const { width, height } = this.#size;
-    const room = Math.min(32, width / 12);
-    const zoom = Math.min(1.1, (width - 2 * room) / this.width, (height - 2 * room) / this.height);
+    const zoom = this.#wholeZoom;
     this.move({ zoom, x: (width - this.width * zoom) / 2, y: (height - this.height * zoom) / 2 });
   }
 
@@ -210,7 +200,22 @@ export class GraphCanvas {
     const { view } = this;
     const [gx, gy] = [(x - view.x) / view.zoom, (y - view.y) / view.zoom];
     const slack = Math.min(12, 4 / view.zoom);
-    return this.nodes.findIndex((it) => gx >= it.x - slack && gy >= it.y - slack && gx <= it.x + it.width + slack && gy <= it.y + it.height + slack);
+    // What is in another stands behind it.
+    return this.nodes.findLastIndex((it) => gx >= it.x - slack && gy >= it.y - slack && gx <= it.x + it.width + slack && gy <= it.y + it.height + slack);
+  }
+
+  /** Whether a point of the screen is where its node is opened or closed. */
+  hitsHandle(at: number, x: number, y: number): boolean {
+    const node = this.nodes[at];
+    if (!node || !this.opens(at) || this.view.zoom < TITLES) return false;
+    const { view } = this;
+    const [gx, gy] = [(x - view.x) / view.zoom, (y - view.y) / view.zoom];
+    return gx >= node.x + node.width - HANDLE - 4 && gy <= node.y + headOf(node);
+  }
+
+  /** Whether a node can be opened, or is open. */
+  opens(at: number): boolean {
+    return this.canOpen && this.#looks[at]?.isStack === true;
   }
 
   redraw(isWhole: boolean): void {
@@ -250,6 +255,7 @@ export class GraphCanvas {
     this.#begin(context);
     const { zoom } = this.view;
     const seen = this.seen;
+    this.#drawGrounds(context);
     context.beginPath();
     for (const edge of this.edges) {
       if (edge.right < seen.left || edge.left > seen.right || edge.bottom < seen.top || edge.top > seen.bottom) continue;
@@ -269,6 +275,21 @@ export class GraphCanvas {
       }
     }
     context.globalAlpha = 1;
+  }
+
+  /** Sets off what is in opened nodes: below the edges in them. */
+  #drawGrounds(context: CanvasRenderingContext2D): void {
+    const seen = this.seen;
+    for (const node of this.nodes) {
+      if (!node.isOpen || node.x > seen.right || node.x + node.width < seen.left || node.y > seen.bottom || node.y + node.height < seen.top) continue;
+      box(context, node.x, node.y, node.width, node.height, 10);
+      context.fillStyle = this.colour("--canvas");
+      context.fill();
+      context.fillStyle = this.colour("--surface");
+      context.globalAlpha = 0.6;
+      context.fill();
+      context.globalAlpha = 1;
+    }
   }
 
   /** Writes beside the middle of an edge's first part. */
@@ -297,7 +318,8 @@ export class GraphCanvas {
       const look = this.#looks[at];
       if (!look) continue;
       isMoving ||= look.tone === "running" || look.tone === "retrying";
-      if (this.view.zoom < TITLES) this.#drawBlock(context, node, look, at);
+      if (node.isOpen) this.#drawFrame(context, node, look, at, time);
+      else if (this.view.zoom < TITLES) this.#drawBlock(context, node, look, at);
       else this.#drawCard(context, node, look, at, time);
     }
     if (isMoving && !this.#isStill && this.view.zoom >= TITLES) this.redraw(false);
@@ -320,11 +342,11 @@ export class GraphCanvas {
     }
   }
 
-  #drawBlock(context: CanvasRenderingContext2D, node: Node, look: Look, at: number): void {
+  #drawBlock(context: CanvasRenderingContext2D, node: SceneNode, look: Look, at: number): void {
     context.globalAlpha = look.isDimmed ? 0.25 : 1;
     context.fillStyle = this.colour(look.tone);
     context.fillRect(node.x, node.y, node.width, node.height);
-    const shape = look.tone === "idle" ? undefined : this.#shapes.get(look.tone);
+    const shape = look.tone === "idle" ? undefined : MARKS.get(look.tone);
     if (shape && this.view.zoom >= SHAPED) {
       // A colour alone is not enough to tell what became of a step.
       const scale = (node.height / 16) * 0.9;
@@ -342,7 +364,50 @@ export class GraphCanvas {
     context.globalAlpha = 1;
   }
 
-  #ring(context: CanvasRenderingContext2D, node: Node): void {
+  /** Draws a node that is open: its border, and its name at the top. */
+  #drawFrame(context: CanvasRenderingContext2D, node: SceneNode, look: Look, at: number, time: number): void {
+    const { x, y, width, height } = node;
+    const head = headOf(node);
+    context.globalAlpha = look.isDimmed ? 0.35 : 1;
+    if (this.view.zoom >= TITLES) {
+      context.save();
+      box(context, x, y, width, height, 10);
+      context.clip();
+      context.fillStyle = this.colour(`${look.tone}-ground`);
+      context.fillRect(x, y, width, head);
+      context.restore();
+    }
+    box(context, x, y, width, height, 10);
+    context.strokeStyle = look.tone === "idle" ? this.colour("--line-strong") : this.colour(look.tone);
+    context.lineWidth = Math.max(1.25, 1 / this.view.zoom);
+    context.stroke();
+    if (at === this.selected) this.#ring(context, node);
+    if (this.view.zoom >= TITLES) {
+      const bar = { ...node, height: head };
+      mark(context, look.tone, x + 12, y + head / 2 - 8, this.#ink(look.tone, time));
+      this.#drawWords(context, bar, { ...look, subtitle: "" }, true);
+    }
+    context.globalAlpha = 1;
+  }
+
+  /** Draws where a node is opened or closed. */
+  #drawHandle(context: CanvasRenderingContext2D, { x, y, width, height, isOpen }: SceneNode): void {
+    context.save();
+    context.translate(x + width - HANDLE / 2 - 4, y + height / 2);
+    if (isOpen) context.rotate(Math.PI / 2);
+    context.beginPath();
+    context.moveTo(-2.5, -4.5);
+    context.lineTo(2.5, 0);
+    context.lineTo(-2.5, 4.5);
+    context.strokeStyle = this.colour("--muted");
+    context.lineWidth = 1.7;
+    context.lineCap = "round";
+    context.lineJoin = "round";
+    context.stroke();
+    context.restore();
+  }
+
+  #ring(context: CanvasRenderingContext2D, node: SceneNode): void {
     const width = Math.max(2, 2 / this.view.zoom);
     context.strokeStyle = this.colour("--accent");
     context.lineWidth = width;
@@ -350,7 +415,7 @@ export class GraphCanvas {
     context.stroke();
   }
 
-  #drawCard(context: CanvasRenderingContext2D, node: Node, look: Look, at: number, time: number): void {
+  #drawCard(context: CanvasRenderingContext2D, node: SceneNode, look: Look, at: number, time: number): void {
     const { x, y, width, height } = node;
     const tone = this.colour(look.tone);
     context.globalAlpha = look.isDimmed ? 0.35 : 1;
@@ -375,63 +440,33 @@ export class GraphCanvas {
     context.stroke();
     context.setLineDash([]);
     if (at === this.selected) this.#ring(context, node);
-    this.#drawMark(context, look.tone, x + 12, y + height / 2 - 8, time);
-    this.#drawWords(context, node, look);
+    mark(context, look.tone, x + 12, y + height / 2 - 8, this.#ink(look.tone, time));
+    this.#drawWords(context, node, look, this.opens(at));
     context.globalAlpha = 1;
   }
 
-  #drawMark(context: CanvasRenderingContext2D, tone: string, x: number, y: number, time: number): void {
-    const colour = this.colour(tone);
-    context.save();
-    context.translate(x, y);
-    context.lineWidth = 1.7;
-    context.lineCap = "round";
-    context.lineJoin = "round";
-    const shape = tone === "idle" ? undefined : this.#shapes.get(tone);
-    context.beginPath();
-    if (tone === "running") {
-      context.arc(8, 8, 6, 0, 2 * Math.PI);
-      context.strokeStyle = colour;
-      context.globalAlpha *= 0.25;
-      context.stroke();
-      context.globalAlpha /= 0.25;
-      const turn = this.#isStill ? 0 : (time / 900) * 2 * Math.PI;
-      context.beginPath();
-      context.arc(8, 8, 6, turn, turn + 1.6);
-      context.stroke();
-    } else if (shape) {
-      context.arc(8, 8, 7.5, 0, 2 * Math.PI);
-      context.fillStyle = colour;
-      context.fill();
-      context.strokeStyle = this.colour("--surface");
-      context.stroke(shape);
-    } else {
-      context.arc(8, 8, tone === "idle" ? 5 : 4, 0, 2 * Math.PI);
-      context.strokeStyle = colour;
-      if (tone === "idle") context.stroke();
-      else {
-        context.fillStyle = colour;
-        context.fill();
-      }
-    }
-    context.restore();
+  #ink(tone: string, time: number) {
+    return { colour: this.colour(tone), ground: this.colour("--surface"), turn: this.#isStill ? 0 : (time / 900) * 2 * Math.PI };
   }
 
-  #drawWords(context: CanvasRenderingContext2D, node: Node, look: Look): void {
-    const { x, y, width, height } = node;
+  #drawWords(context: CanvasRenderingContext2D, node: SceneNode, look: Look, hasHandle: boolean): void {
+    const { x, y, height } = node;
+    const width = node.width - (hasHandle ? HANDLE - 4 : 0);
+    if (hasHandle) this.#drawHandle(context, node);
     const font = this.#colours.font;
     const hasDetails = this.view.zoom >= DETAILS && look.subtitle !== "";
     const middle = y + height / 2;
     let room = width - 48;
     context.textBaseline = "middle";
-    if (look.note && this.view.zoom >= DETAILS) {
+    const hasNote = look.note !== "" && this.view.zoom >= DETAILS && !(node.isCell && look.title.length + look.note.length > CELL_TEXT);
+    if (hasNote) {
       context.font = `11px ${font}`;
       context.fillStyle = this.colour("--muted");
       context.textAlign = "right";
       context.fillText(look.note, x + width - 10, hasDetails ? middle + 9 : middle);
       context.textAlign = "left";
     }
-    const note = look.note ? context.measureText(look.note).width + 8 : 0;
+    const note = hasNote ? context.measureText(look.note).width + 8 : 0;
     context.font = `550 13px ${font}`;
     context.fillStyle = this.colour("--text");
     context.fillText(this.#fitting(context, look.title, room - (hasDetails ? 0 : note), "t"), x + 36, hasDetails ? middle - 8 : middle);
@@ -458,38 +493,7 @@ export class GraphCanvas {
   }
 }
 
-function box(context: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, radius: number): void {
-  context.beginPath();
-  context.roundRect(x, y, width, height, radius);
-}
-
-function straight(context: CanvasRenderingContext2D, points: number[]): void {
-  context.moveTo(points[0]!, points[1]!);
-  for (let at = 2; at < points.length; at += 2) context.lineTo(points[at]!, points[at + 1]!);
-}
-
-/** Draws curves that leave and reach every point in the direction in which the whole leads. */
-function curved(context: CanvasRenderingContext2D, points: number[], leadsRight: boolean): void {
-  let [x, y] = [points[0]!, points[1]!];
-  context.moveTo(x, y);
-  for (let at = 2; at < points.length; at += 2) {
-    const [a, b] = [points[at]!, points[at + 1]!];
-    if (leadsRight) context.bezierCurveTo((x + a) / 2, y, (x + a) / 2, b, a, b);
-    else context.bezierCurveTo(x, (y + b) / 2, a, (y + b) / 2, a, b);
-    [x, y] = [a, b];
-  }
-}
-
-function arrow(context: CanvasRenderingContext2D, points: number[], leadsRight: boolean): void {
-  const [x, y] = [points.at(-2)!, points.at(-1)!];
-  context.beginPath();
-  context.moveTo(x, y);
-  if (leadsRight) {
-    context.lineTo(x - 7, y - 3.5);
-    context.lineTo(x - 7, y + 3.5);
-  } else {
-    context.lineTo(x - 3.5, y - 7);
-    context.lineTo(x + 3.5, y - 7);
-  }
-  context.fill();
+/** How high the part of a node is that has its name. */
+function headOf(node: SceneNode): number {
+  return node.isOpen ? Math.min(HEAD - 6, node.height) : node.height;
 }

@@ -1,7 +1,7 @@
 /** Where the steps of a plan are drawn: plans never change, so that each is asked for once. */
 
 import { ask } from "../api/client";
-import { PlanLayout, type Drawing, type LayoutDirection } from "../api/generated";
+import { PlanLayout, type Drawing, type LayoutDirection, type NodeSizeInput } from "../api/generated";
 
 /** How much room a step has, with what is between it and the next: along the way, and across. */
 const ALONG = { RIGHT: 256, DOWN: 110 };
@@ -40,13 +40,19 @@ export function directionOf(steps: readonly Step[], width: number, height: numbe
   return right >= down || right >= 1 ? "RIGHT" : "DOWN";
 }
 
-export async function drawn(plan: { planId: string; tools: readonly Step[] }): Promise<Drawn> {
+interface Plan {
+  planId: string;
+  tools: readonly Step[];
+}
+
+/** Draws a plan in the direction in which it is larger here, or in one that is given; steps that are opened are larger. */
+export async function drawn(plan: Plan, way?: LayoutDirection, sizes: readonly NodeSizeInput[] = []): Promise<Drawn> {
   const wide = innerWidth > 760;
-  const direction = directionOf(plan.tools, wide ? innerWidth - 420 : innerWidth, innerHeight - 260);
-  const key = `${plan.planId} ${direction}`;
+  const direction = way ?? directionOf(plan.tools, wide ? innerWidth - 420 : innerWidth, innerHeight - 260);
+  const key = `${plan.planId} ${direction} ${sizes.map((it) => `${it.name} ${it.width} ${it.height}`).join(" ")}`;
   const found = known.get(key);
   if (found) return found;
-  const answer = await ask(PlanLayout, { id: plan.planId, direction });
+  const answer = await ask(PlanLayout, { id: plan.planId, direction, sizes: [...sizes] });
   const it: Drawn = { drawing: answer.plan?.layout ?? { width: 1, height: 1, nodes: [], edges: [] }, direction };
   if (known.size >= KEPT) known.clear();
   known.set(key, it);

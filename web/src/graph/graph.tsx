@@ -2,16 +2,19 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
-import type { Drawing } from "../api/generated";
 import { Icon } from "../ui/icons";
-import { GraphCanvas, type Look } from "./canvas";
+import { GraphCanvas, type Look, type View } from "./canvas";
+import type { Scene } from "./scene";
+import { step } from "./walk";
 
 interface Props {
-  drawing: Drawing;
+  drawing: Scene;
   leadsRight: boolean;
   looks: Look[];
   selected: string | null;
   onSelect: (name: string | null) => void;
+  /** Opens what stands for many things, or closes it. What is shown then stays where it is on the screen. */
+  onToggle?: (name: string) => void;
   /** What stands at edges, by the names of their ends with a space between. */
   notes?: ReadonlyMap<string, string>;
   /** What it is a picture of, for those who do not see it. */
@@ -25,24 +28,31 @@ const MAP = { width: 176, height: 112 };
 /** So many nodes can be seen without a map. */
 const SMALL = 24;
 
-export function Graph({ drawing, leadsRight, looks, selected, onSelect, notes, label, describe }: Props) {
+export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle, notes, label, describe }: Props) {
   const frame = useRef<HTMLDivElement>(null);
   const below = useRef<HTMLCanvasElement>(null);
   const above = useRef<HTMLCanvasElement>(null);
   const map = useRef<HTMLCanvasElement>(null);
   const graph = useRef<GraphCanvas | null>(null);
   const select = useRef(onSelect);
+  const toggle = useRef(onToggle);
+  const before = useRef<Before | null>(null);
+  const toggledLast = useRef<string | null>(null);
   const [said, say] = useState("");
   select.current = onSelect;
+  toggle.current = onToggle;
+  const canOpen = onToggle !== undefined;
   const hasMap = drawing.nodes.length > SMALL;
 
   useLayoutEffect(() => {
     const element = frame.current!;
-    const canvas = new GraphCanvas(below.current!, above.current!, drawing, leadsRight, notes);
+    const canvas = new GraphCanvas(below.current!, above.current!, drawing, leadsRight, canOpen, notes);
     graph.current = canvas;
     const size = () => canvas.resize(element.clientWidth, element.clientHeight);
     size();
-    canvas.begin(ofInterest(looks));
+    canvas.show(looks);
+    if (before.current && canOpen) goOn(canvas, before.current, toggledLast.current);
+    else canvas.begin(ofInterest(looks));
     const observer = new ResizeObserver(() => {
       const wasFitting = isFitting(canvas);
       size();
@@ -50,13 +60,28 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, notes, l
     });
     observer.observe(element);
     canvas.onView = () => map.current && drawMap(map.current, canvas);
-    const release = handle(element, canvas, (at) => select.current(at < 0 ? null : (canvas.nodes[at]?.name ?? null)));
+    const turn = (at: number) => {
+      const name = canvas.nodes[at]?.name;
+      if (name === undefined || !canvas.opens(at)) return false;
+      toggledLast.current = name;
+      toggle.current?.(name);
+      return true;
+    };
+    const release = handle(element, canvas, {
+      click: (at, x, y) => {
+        if (canvas.hitsHandle(at, x, y)) return turn(at);
+        select.current(at < 0 ? null : (canvas.nodes[at]?.name ?? null));
+        return false;
+      },
+      doubleClick: turn,
+    });
     const recolour = () => canvas.readColours();
     addEventListener("faber:theme", recolour);
     return () => {
       observer.disconnect();
       release();
       removeEventListener("faber:theme", recolour);
+      before.current = { canvas, view: canvas.view, wasFitting: isFitting(canvas) };
       canvas.dispose();
     };
   }, [drawing, leadsRight]);
@@ -82,8 +107,15 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, notes, l
     if (zoom[event.key]) canvas.zoomAt(width / 2, height / 2, zoom[event.key]!);
     else if (event.key === "0") canvas.fit();
     else if (event.key === "Escape") onSelect(null);
+    else if (event.key === "Enter" || event.key === " ") {
+      const node = canvas.nodes[canvas.selected];
+      if (!node || !onToggle || !canvas.opens(canvas.selected)) return;
+      toggledLast.current = node.name;
+      onToggle(node.name);
+      say(`${node.name}, ${node.isOpen ? "closed" : "opened"}`);
+    }
     else if (event.key.startsWith("Arrow")) {
-      const at = step(canvas, event.key, leadsRight);
+      const at = step(canvas, event.key);
       const name = canvas.nodes[at]?.name;
       if (name === undefined) return;
       onSelect(name);
@@ -104,11 +136,11 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, notes, l
         tabIndex={0}
         role="application"
         aria-roledescription="graph"
-        aria-label={`${label}. Arrow keys go from step to step, plus and minus zoom, 0 shows all.`}
+        aria-label={`${label}. Arrow keys go from step to step, ${canOpen ? "Enter opens and closes what stands for many, " : ""}plus and minus zoom, 0 shows all.`}
         onKeyDown={walk}
       >
         <canvas ref={below} aria-hidden="true" />
-        <canvas ref={above} aria-hidden="true" data-nodes={drawing.nodes.length} />
+        <canvas ref={above} aria-hidden="true" data-nodes={drawing.nodes.length} data-open={drawing.nodes.filter((it) => it.isOpen).length} />
       </div>
       <div class="graph-tools" role="group" aria-label="Zoom">
         <button type="button" class="icon-only" aria-label="Zoom in" onClick={() => zoomBy(1.4)}>
@@ -139,6 +171,38 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, notes, l
   );
 }
 
+/** What was seen before the picture became another. */
+interface Before {
+  canvas: GraphCanvas;
+  view: View;
+  wasFitting: boolean;
+}
+
+/** Shows another picture of the same so that what was in sight stays where it was, above all what was opened or closed. */
+function goOn(canvas: GraphCanvas, { canvas: old, view, wasFitting }: Before, toggled: string | null): void {
+  if (wasFitting && canvas.couldBeRead) return canvas.fit();
+  const { width, height } = canvas.size;
+  const isSeen = (at: number) => {
+    const it = old.nodes[at];
+    if (!it) return false;
+    const [x, y] = [it.x * view.zoom + view.x, it.y * view.zoom + view.y];
+    return x > -it.width * view.zoom && y > -it.height * view.zoom && x < width && y < height;
+  };
+  const names = [toggled, old.nodes[old.selected]?.name, ...old.nodes.filter((_, at) => isSeen(at)).map((it) => it.name)];
+  const name = names.find((it) => it != null && canvas.placeOf(it) >= 0 && isSeen(old.placeOf(it)));
+  if (name == null) return canvas.begin(-1);
+  const [was, is] = [old.nodes[old.placeOf(name)]!, canvas.nodes[canvas.placeOf(name)]!];
+  const { zoom } = view;
+  let [x, y] = [view.x + (was.x - is.x) * zoom, view.y + (was.y - is.y) * zoom];
+  if (is.isOpen && !was.isOpen) {
+    // Of what was opened as much is shown as there is room for.
+    const room = 16;
+    x -= Math.max(0, Math.min(is.x * zoom + x - room, (is.x + is.width) * zoom + x - (width - room)));
+    y -= Math.max(0, Math.min(is.y * zoom + y - room, (is.y + is.height) * zoom + y - (height - room)));
+  }
+  canvas.move({ x, y, zoom });
+}
+
 /** What somebody who comes here wants to see first: what runs or waits, and otherwise what failed. */
 function ofInterest(looks: readonly Look[]): number {
   for (const tones of [["running", "retrying"], ["waiting"], ["bad"]]) {
@@ -154,8 +218,17 @@ function isFitting(canvas: GraphCanvas): boolean {
   return Math.abs(x * 2 + canvas.width * zoom - width) < 2 && Math.abs(y * 2 + canvas.height * zoom - height) < 2;
 }
 
+/** What is done where somebody clicks. Both say whether that opened or closed something; a second click looks closer otherwise. */
+interface Clicks {
+  click: (at: number, x: number, y: number) => boolean;
+  doubleClick: (at: number) => boolean;
+}
+
+/** How soon after the first the second of two clicks comes, in milliseconds, and how near to it. */
+const TWICE = { time: 400, distance: 8 };
+
 /** Lets the graph be moved by mouse, finger and wheel. Returns how to stop that. */
-function handle(element: HTMLElement, canvas: GraphCanvas, click: (at: number) => void): () => void {
+function handle(element: HTMLElement, canvas: GraphCanvas, { click, doubleClick }: Clicks): () => void {
   const gone = new AbortController();
   const { signal } = gone;
   const pointers = new Map<number, { x: number; y: number }>();
@@ -207,34 +280,25 @@ function handle(element: HTMLElement, canvas: GraphCanvas, click: (at: number) =
     },
     { signal },
   );
+  // What the first click selects may move the picture, and it is what both of them mean.
+  let first = { at: -1, x: 0, y: 0, time: -Infinity };
   const up = (event: PointerEvent) => {
     const wasDown = pointers.delete(event.pointerId);
-    if (wasDown && moved <= 4 && event.type === "pointerup") {
-      const { x, y } = place(event);
-      click(canvas.hit(x, y));
+    if (!wasDown || moved > 4 || event.type !== "pointerup") return;
+    const { x, y } = place(event);
+    const time = event.timeStamp;
+    if (time - first.time < TWICE.time && Math.hypot(x - first.x, y - first.y) < TWICE.distance) {
+      first.time = -Infinity;
+      if (!doubleClick(first.at)) canvas.zoomAt(x, y, 1.6);
+      return;
     }
+    const at = canvas.hit(x, y);
+    const isDone = click(at, x, y);
+    first = { at, x, y, time: isDone ? -Infinity : time };
   };
   element.addEventListener("pointerup", up, { signal });
   element.addEventListener("pointercancel", up, { signal });
-  element.addEventListener("dblclick", (event) => canvas.zoomAt(place(event).x, place(event).y, 1.6), { signal });
   return () => gone.abort();
-}
-
-/** Returns where an arrow key leads from the selected node. */
-function step(canvas: GraphCanvas, key: string, leadsRight: boolean): number {
-  const { selected, nodes, edges } = canvas;
-  if (selected < 0) return 0;
-  const here = nodes[selected]!;
-  const [forth, back] = leadsRight ? ["ArrowRight", "ArrowLeft"] : ["ArrowDown", "ArrowUp"];
-  const across = (it: { x: number; y: number }) => (leadsRight ? it.y - here.y : it.x - here.x);
-  const nearest = (places: number[]) =>
-    places.reduce((best, it) => (best < 0 || Math.abs(across(nodes[it]!)) < Math.abs(across(nodes[best]!)) ? it : best), -1);
-  if (key === forth) return nearest(edges.filter((it) => it.from === selected).map((it) => it.to));
-  if (key === back) return nearest(edges.filter((it) => it.to === selected).map((it) => it.from));
-  const sign = key === "ArrowDown" || key === "ArrowRight" ? 1 : -1;
-  const along = (it: { x: number; y: number }) => Math.abs(leadsRight ? it.x - here.x : it.y - here.y);
-  const beside = [...nodes.keys()].filter((it) => along(nodes[it]!) < 1 && across(nodes[it]!) * sign > 0);
-  return nearest(beside);
 }
 
 function mapScale(canvas: GraphCanvas): { scale: number; x: number; y: number } {
@@ -251,7 +315,8 @@ function drawMap(element: HTMLCanvasElement, canvas: GraphCanvas): void {
   context.setTransform(scale, 0, 0, scale, x, y);
   const least = 2 / scale;
   for (const [at, node] of canvas.nodes.entries()) {
-    context.fillStyle = canvas.colour(canvas.look(at)?.tone ?? "idle");
+    const tone = canvas.look(at)?.tone ?? "idle";
+    context.fillStyle = canvas.colour(node.isOpen ? `${tone}-ground` : tone);
     context.fillRect(node.x, node.y, Math.max(least, node.width), Math.max(least, node.height));
   }
   const { left, top, right, bottom } = canvas.seen;

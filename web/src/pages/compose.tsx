@@ -22,6 +22,7 @@ import {
 } from "../api/generated";
 import type { Fields } from "../api/json";
 import { Graph } from "../graph/graph";
+import { flat } from "../graph/scene";
 import { looksOf } from "../execution/looks";
 import { idsOf, planText, readDraft } from "../plan/draft";
 import { Editor, type Goal } from "../plan/editor";
@@ -220,6 +221,7 @@ function Compose({ known, onBecome }: ComposeProps) {
   const isCurrent = checked?.text === text;
   const problems = checked?.problems ?? [];
   const errors = isCurrent || "problems" in draft ? problems.filter((it) => it.severity === "ERROR").length : 0;
+  const scene = useMemo(() => (plan ? flat(plan.layout) : null), [plan]);
   const looks = useMemo(() => (plan ? looksOf(plan.tools, null, 0) : []), [plan]);
   const pick = (name: string | null) => {
     setSelected(name);
@@ -303,9 +305,9 @@ function Compose({ known, onBecome }: ComposeProps) {
       ) : (
         <div class="compose-panes">
           <div class="pane">
-            {plan && plan.tools.length > 0 && (
+            {plan && scene && plan.tools.length > 0 && (
               <Graph
-                drawing={plan.layout}
+                drawing={scene}
                 leadsRight={false}
                 looks={looks}
                 selected={selected}

@@ -8,13 +8,18 @@ import { returns } from "../api/connection";
 import { ExecutionNow, ExecutionOutputs } from "../api/generated";
 import { Actions, Question, type Asking } from "../execution/actions";
 import { Events } from "../execution/events";
+import { Groups, read, toggled, type Spot } from "../execution/groups";
 import { Inspector } from "../execution/inspector";
-import { looksOf } from "../execution/looks";
+import { ItemPanel, PlannedPanel } from "../execution/inside";
+import { itemsOver } from "../execution/items";
+import type { Opening } from "../execution/panel";
 import { Scrubber } from "../execution/scrubber";
 import { Steps } from "../execution/steps";
 import { Story } from "../execution/story";
 import { Timeline } from "../execution/timeline";
+import type { Drawn } from "../graph/drawn";
 import { Graph } from "../graph/graph";
+import type { Scene } from "../graph/scene";
 import { setParams, useParam } from "../router";
 import { Fault, Refused, RefusedPage } from "../ui/fault";
 import { JsonView } from "../ui/json";
@@ -53,6 +58,25 @@ const VIEWS = ["graph", "timeline", "steps", "events", "results"] as const;
 /** What the history says of a step that covers everything. */
 const SHEET = "sheet";
 
+/** What is drawn: the plan, and in it what is open. What was drawn stays until the next is there. */
+function useScene(groups: Groups, drawn: Drawn | null, open: readonly string[]): Scene | null {
+  const [scene, setScene] = useState<Scene | null>(null);
+  groups.show(open);
+  const { shape } = groups;
+  useEffect(() => {
+    if (!drawn) return;
+    let isGone = false;
+    groups
+      .draw(drawn.direction)
+      .then((it) => isGone || setScene(it))
+      .catch((error: ApiError) => isGone || groups.failure.set(error));
+    return () => {
+      isGone = true;
+    };
+  }, [groups, drawn, shape]);
+  return scene;
+}
+
 function Told({ story }: { story: Story }) {
   useState(() => {
     const at = Number(new URLSearchParams(location.search).get("at"));
@@ -61,10 +85,18 @@ function Told({ story }: { story: Story }) {
   useCell(story.version);
   const failure = useCell(story.failure);
   const drawn = useCell(story.drawn);
+  const groups = useMemo(() => new Groups(story), [story]);
+  useEffect(() => () => groups.dispose(), [groups]);
+  useCell(groups.version);
+  const groupFailure = useCell(groups.failure);
+  const [opened, setOpened] = useParam("open");
+  const open = useMemo(() => read(opened), [opened]);
+  const scene = useScene(groups, drawn, open);
   const scrub = useCell(story.scrub);
   const [view, setView] = useParam("view", "graph");
   const [selected, setSelected] = useParam("step");
-  const [asking, setAsking] = useState<Asking | null>(null);
+  const [asking, setAsking] = useState<{ story: Story; asking: Asking } | null>(null);
+  const ask = useCallback((asking: Asking) => setAsking({ story, asking }), [story]);
   const [problem, setProblem] = useState<string | null>(null);
   const { live } = story;
   const fold = story.fold;
@@ -75,7 +107,9 @@ function Told({ story }: { story: Story }) {
   const steps = story.about.plan.tools;
   // Times of running steps need not be drawn anew at every frame.
   const second = Math.floor(time / 200);
-  const looks = useMemo(() => looksOf(steps, fold, time), [steps, fold, fold.length, second]);
+  const past = scrub === null ? null : fold.at;
+  const spots = useMemo(() => scene?.nodes.map((it) => groups.find(it.name)) ?? [], [scene]);
+  const looks = useMemo(() => groups.looks(spots, past, time), [spots, fold, fold.length, second, groups.version.value]);
   const opener = useRef<HTMLElement | null>(null);
   const select = useCallback((name: string | null) => {
     const wasOpen = new URLSearchParams(location.search).get("step") !== null;
@@ -99,16 +133,21 @@ function Told({ story }: { story: Story }) {
     const timer = setTimeout(() => setParams({ at: scrub === null ? "" : String(scrub) }), 300);
     return () => clearTimeout(timer);
   }, [scrub]);
-  const step = story.stepOf.get(selected);
-  const state = step && fold.step(step.stepId);
+  const spot = selected === "" ? null : groups.find(selected);
+  // Lists know the steps of the whole only.
+  const row = /^[^/[]*/.exec(selected)![0];
+  const turn = useCallback((name: string) => setOpened(toggled(read(new URLSearchParams(location.search).get("open") ?? ""), name).join(",")), []);
   const describe = (name: string) => {
-    const it = fold.step(name);
-    return it ? `${name}, ${WORD[it.state]}` : name;
+    const it = groups.find(name);
+    if (!it) return name;
+    const state = it.index === null ? groups.viewOf(it, past)?.state : groups.itemOf(it, past)?.state;
+    return `${name}, ${WORD[state ?? "PENDING"]}${groups.kindOf(it) ? `, ${holds(groups, it, past)}, ${open.includes(name) ? "open" : "closed"}` : ""}`;
   };
   return (
-    <div class={`page execution${step ? " has-inspector" : ""}`}>
-      <Head story={story} now={now} onAsk={setAsking} onFail={setProblem} />
+    <div class={`page execution${spot ? " has-inspector" : ""}`}>
+      <Head story={story} now={now} onAsk={ask} onFail={setProblem} />
       {failure && <Refused error={failure} />}
+      {groupFailure && <Refused error={groupFailure} />}
       {problem && (
         <p class="problem" role="alert">
           {problem} <button class="link" type="button" onClick={() => setProblem(null)}>Close</button>
@@ -119,41 +158,73 @@ function Told({ story }: { story: Story }) {
       <Tabs label="Views of the execution" tabs={VIEWS} shown={view} onShow={setView} />
       <div class="split">
         <div class="pane" role="tabpanel" id="panel" aria-labelledby={`tab-${view}`}>
-          {view === "graph" && !drawn && <Loading />}
-          {view === "graph" && drawn && (
+          {view === "graph" && !(drawn && scene) && <Loading />}
+          {view === "graph" && drawn && scene && (
             <Graph
-              drawing={drawn.drawing}
+              drawing={scene}
               leadsRight={drawn.direction === "RIGHT"}
               looks={looks}
-              selected={step ? step.stepId : null}
+              selected={spot ? selected : null}
               onSelect={select}
+              onToggle={turn}
               label={`The plan: ${steps.length} steps`}
               describe={describe}
             />
           )}
-          {view === "timeline" && <Timeline story={story} fold={fold} now={time} selected={selected} onSelect={select} />}
-          {view === "steps" && <Steps story={story} fold={fold} now={time} selected={selected} onSelect={select} />}
+          {view === "timeline" && <Timeline story={story} fold={fold} now={time} selected={row} onSelect={select} />}
+          {view === "steps" && <Steps story={story} fold={fold} now={time} selected={row} onSelect={select} />}
           {view === "events" && <Events story={story} upTo={scrub ?? Infinity} onSelect={select} onScrub={moveTo} />}
           {view === "results" && <Results story={story} onSelect={select} />}
         </div>
-        {step && state && (
-          <Inspector
-            key={step.stepId}
-            story={story}
-            step={step}
-            view={state}
-            isPast={scrub !== null}
+        {spot && (
+          <Beside
+            key={selected}
+            groups={groups}
+            spot={spot}
+            past={past}
             now={time}
-            onAsk={setAsking}
+            opening={groups.kindOf(spot) ? { isOpen: open.includes(selected), onToggle: () => (setView("graph"), turn(selected)) } : null}
+            onAsk={(it) => setAsking({ story: spot.scope.story ?? story, asking: it })}
             onSelect={select}
-            onClose={() => select(null)}
           />
         )}
       </div>
       <Scrubber story={story} onScrub={moveTo} />
-      {asking && <Question story={story} asking={asking} onClose={() => setAsking(null)} />}
+      {asking && <Question {...asking} onClose={() => setAsking(null)} />}
     </div>
   );
+}
+
+/** What is in something that can be opened, in words. */
+function holds(groups: Groups, spot: Spot, past: number | null): string {
+  if (groups.kindOf(spot) === "plan") return "another plan";
+  const items = groups.viewOf(spot, past)?.items;
+  return items ? `${itemsOver(items)} of ${items.total} items over` : "a loop";
+}
+
+interface BesideProps {
+  groups: Groups;
+  spot: Spot;
+  past: number | null;
+  now: number;
+  opening: Opening | null;
+  onAsk: (asking: Asking) => void;
+  onSelect: (name: string | null) => void;
+}
+
+/** All about what is selected, wherever in the picture it is. */
+function Beside({ groups, spot, past, now, opening, onAsk, onSelect }: BesideProps) {
+  const { scope, step, index } = spot;
+  const view = groups.viewOf(spot, past);
+  // An item is in its loop, and a step in the step or the item whose plan it is of.
+  const parent = index === null ? scope.prefix.slice(0, -1) : scope.prefix + step.stepId;
+  const around = parent === "" ? null : { name: parent, onGo: () => onSelect(parent) };
+  const common = { step, opening, around, onClose: () => onSelect(null) };
+  const go = (id: string) => onSelect(scope.prefix + id);
+  const isPast = past !== null;
+  if (!scope.story || !view) return <PlannedPanel {...common} onSelect={go} />;
+  if (index !== null) return <ItemPanel {...common} story={scope.story} index={index} view={view} item={groups.itemOf(spot, past)} isPast={isPast} onAsk={onAsk} />;
+  return <Inspector {...common} onSelect={go} story={scope.story} view={view} isPast={isPast} now={now} onAsk={onAsk} />;
 }
 
 interface HeadProps {

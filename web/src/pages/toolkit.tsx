@@ -5,6 +5,7 @@ import { useMemo } from "preact/hooks";
 import { useAsk } from "../api/client";
 import { Recommended, ToolkitPage as ToolkitQuery, type ToolkitDrawn } from "../api/generated";
 import { Graph } from "../graph/graph";
+import { flat } from "../graph/scene";
 import { useParam } from "../router";
 import { Refused, RefusedPage } from "../ui/fault";
 import { Empty, Loading, useTitle } from "../ui/page";
@@ -20,10 +21,11 @@ export function ToolkitPage() {
   const near = useAsk(Recommended, actions.length > 0 ? { actions, threshold: Number(threshold), hops: Number(hops) } : null);
   const found = actions.length > 0 ? near.data?.recommendSubgraph : undefined;
   const toolkit = asked.data?.toolkit;
+  const scene = useMemo(() => (toolkit ? flat(toolkit.layout) : null), [toolkit]);
   const looks = useMemo(() => (toolkit ? looksOf(toolkit, found ?? null, actions) : []), [toolkit, found, chosen]);
   const notes = useMemo(() => new Map(toolkit?.edges.map((it) => [`${it.from} ${it.to}`, it.score.toFixed(2)])), [toolkit]);
   if (asked.error && !toolkit) return <RefusedPage title="Toolkit" error={asked.error} />;
-  if (!toolkit) return <Loading />;
+  if (!toolkit || !scene) return <Loading />;
   if (toolkit.actions.length + toolkit.tools.length === 0) {
     return (
       <div class="page">
@@ -68,7 +70,7 @@ export function ToolkitPage() {
       <div class="split">
         <div class="pane">
           <Graph
-            drawing={toolkit.layout}
+            drawing={scene}
             leadsRight={false}
             looks={looks}
             selected={selected === "" ? null : selected}

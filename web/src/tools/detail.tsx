@@ -10,7 +10,7 @@ import { Icon } from "../ui/icons";
 import { JsonView } from "../ui/json";
 import { Loading } from "../ui/page";
 import { ago, moment, serverNow, span } from "../ui/time";
-import { Section } from "../execution/inspector";
+import { Section } from "../execution/panel";
 import { Fields, isSchema } from "./form";
 
 export function ToolDetail({ name }: { name: string }) {

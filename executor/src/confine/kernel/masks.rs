@@ -47,10 +47,12 @@ struct Work {
 }
 
 impl Work {
-    fn do_it(&self) -> io::Result<()> {
-        view::write_only(&self.write)?;
+    /// Returns whether nothing can be changed but where it may write.
+    fn do_it(&self) -> io::Result<bool> {
+        let is_whole = view::write_only(&self.write, &self.reach)?;
         cover(self)?;
-        keep(self)
+        keep(self)?;
+        Ok(is_whole)
     }
 }
 
@@ -77,24 +79,25 @@ pub(super) fn put_on(order: &Order, confinement: &Confinement) -> io::Result<boo
     let write = outermost(write.into_iter());
     let work = Work { write, reach, hidden, kept };
     let here = env::current_dir()?;
-    match view::take().and_then(|()| work.do_it()) {
-        Ok(()) => (),
+    let is_whole = match view::take().and_then(|()| work.do_it()) {
+        Ok(is_whole) => is_whole,
         Err(err) => match first.filter(|_| confinement.required) {
             Some(first) => {
                 let why = format!("cannot be hidden on this machine ({err})");
                 return Err(refused(&first, &why, &named));
             }
-            None => return Ok(false),
+            None => false,
         },
-    }
-    // It still stands in the folder as it was, where nothing is covered.
+    };
+    // It still stands in the folder as it was, where nothing is covered, and where nothing can be
+    // written any more, however little of the view there is.
     env::set_current_dir(&here).map_err(|err| {
         let here = here.display();
         io::Error::other(format!(
             "it cannot run in `{here}`: {err} (what is Faber's own is hidden)"
         ))
     })?;
-    Ok(true)
+    Ok(is_whole)
 }
 
 fn refused(path: &Path, why: &str, named: &[PathBuf]) -> io::Error {

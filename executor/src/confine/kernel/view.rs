@@ -54,10 +54,12 @@ fn as_somebody() -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// Lets nothing be changed but some files and folders, with all that is in them.
-pub(super) fn write_only(places: &[PathBuf]) -> io::Result<()> {
+/// Lets nothing be changed but some files and folders, with all that is in them. Returns whether
+/// that holds everywhere: something is wrong with a mount now and then, such as one of a server that
+/// is gone. It is an error only where that is something that may be used, of which `reach` is a list.
+pub(super) fn write_only(places: &[PathBuf], reach: &[PathBuf]) -> io::Result<bool> {
     if places.iter().any(|it| it.parent().is_none()) {
-        return Ok(());
+        return Ok(true);
     }
     let is_within = |it: &Mounted| places.iter().any(|place| it.at.starts_with(place));
     let mounted = mounted()?;
@@ -65,10 +67,12 @@ pub(super) fn write_only(places: &[PathBuf]) -> io::Result<()> {
     for place in places {
         bind(place, place, place)?;
     }
+    let mut is_whole = true;
     for it in mounted.iter().filter(|it| !is_within(it)) {
-        it.only_read()?;
+        is_whole &= it.became(it.only_read(), reach)?;
     }
-    reopen_null()
+    reopen_null()?;
+    Ok(is_whole)
 }
 
 /// Puts a file or a folder, with all that is mounted there, in the place of another.
@@ -87,20 +91,25 @@ struct Mounted {
 }
 
 impl Mounted {
-    fn only_read(&self) -> io::Result<()> {
+    fn only_read(&self) -> nix::Result<()> {
         let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
-        let done = mount(
-            None::<&str>,
-            &self.at,
-            None::<&str>,
-            flags | MsFlags::MS_NOSUID | self.held,
-            None::<&str>,
-        );
+        let flags = flags | MsFlags::MS_NOSUID | self.held;
+        mount(None::<&str>, &self.at, None::<&str>, flags, None::<&str>)
+    }
+
+    /// Returns whether nothing can be changed there, now that this was tried.
+    fn became(&self, done: nix::Result<()>, reach: &[PathBuf]) -> io::Result<bool> {
+        let matters = || reach.iter().any(|it| it.starts_with(&self.at) || self.at.starts_with(it));
         match done {
             // Something else is mounted over it or above it, or this user cannot go there: nor can
             // the command.
-            Ok(()) | Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES) => Ok(()),
-            Err(err) => Err(io::Error::other(format!("`{}`: {err}", self.at.display()))),
+            Ok(()) | Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES) => {
+                Ok(true)
+            }
+            Err(err) if matters() => {
+                Err(io::Error::other(format!("`{}`: {err}", self.at.display())))
+            }
+            Err(_) => Ok(false),
         }
     }
 }
@@ -158,6 +167,24 @@ fn reopen_null() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A mount of a server that was gone refused every command.
+    #[test]
+    fn a_mount_that_is_ill_matters_where_it_is_used() {
+        let reach = ["/work/root", "/usr"].map(PathBuf::from);
+        let became = |at: &str, done| {
+            let it = Mounted { at: at.into(), held: MsFlags::empty() };
+            it.became(done, &reach).map_err(|err| err.to_string())
+        };
+        assert_eq!(became("/mnt/nfs", Ok(())), Ok(true));
+        assert_eq!(became("/mnt/nfs", Err(Errno::ESTALE)), Ok(false));
+        assert_eq!(became("/usr/local", Err(Errno::EACCES)), Ok(true));
+        for at in ["/", "/work", "/work/root", "/work/root/deep", "/usr/share"] {
+            let why = became(at, Err(Errno::ESTALE)).unwrap_err();
+            assert!(why.starts_with(&format!("`{at}`: ")), "{why}");
+        }
+        assert_eq!(became("/workshop", Err(Errno::ENOTCONN)), Ok(false));
+    }
 
     #[test]
     fn lines_of_the_kernel_are_read() {

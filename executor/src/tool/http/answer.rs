@@ -132,7 +132,7 @@ fn tail(text: &str) -> String {
 pub(crate) fn failure(broken: &Broken, effect: Effect, seen: &Redaction) -> ToolError {
     let message = seen.clean(broken.to_string());
     match broken {
-        Broken::Unsent(_) => ToolError::new(ErrorCode::UNAVAILABLE, message),
+        Broken::Unsent(_) | Broken::Later(_) => ToolError::new(ErrorCode::UNAVAILABLE, message),
         Broken::Refused(_) => ToolError::failed(message).terminal(),
         Broken::Denied(_) => ToolError::new(ErrorCode::UNAVAILABLE, message).terminal(),
         Broken::Lost(_) if effect == Effect::Once => {

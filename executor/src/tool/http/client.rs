@@ -66,6 +66,9 @@ pub(crate) enum Broken {
     /// Nothing was sent.
     #[error("{0}")]
     Unsent(String),
+    /// Nothing was sent: who grants the right to ask cannot be asked now.
+    #[error("{0}")]
+    Later(String),
     /// Something may have been sent, and nobody knows what became of it.
     #[error("{0}")]
     Lost(String),

@@ -36,9 +36,10 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts a server. It does not answer yet.
+    /// Starts a server, which ends with this process as far as `launcher` can see to that. It does
+    /// not answer yet.
     pub(super) fn spawn(
-        set: &ToolSetName,
+        (set, launcher): (&ToolSetName, &Launcher),
         spec: &McpCommand,
         most: usize,
         ends: &mut Ends,
@@ -48,7 +49,7 @@ impl Child {
         let (name, cwd) = (spec.command.as_str(), spec.cwd.as_deref());
         let program = Program { name, cwd, reads: None, pass: &spec.pass, env: &env };
         let unfit = |err: std::io::Error| program.complaint(&err);
-        let mut command = program.command(&Launcher::none()).map_err(unfit)?;
+        let mut command = program.command(launcher).map_err(unfit)?;
         command.args(&spec.args);
         let mut group = Group::spawn(&mut command).map_err(|err| program.complaint(&err))?;
         let child = group.child();

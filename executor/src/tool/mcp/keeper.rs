@@ -6,8 +6,18 @@ use shared::id::ToolSetName;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Line, McpServer, line::State, link::Link, oauth::Logins, server::Server, tools};
-use crate::toolbox::{ReadyTool, SetStatus, Toolbox};
+use super::{
+    Line, McpServer,
+    line::State,
+    link::Link,
+    oauth::Logins,
+    server::{Host, Server},
+    tools,
+};
+use crate::{
+    confine::Launcher,
+    toolbox::{ReadyTool, SetStatus, Toolbox},
+};
 
 /// How long a server may take to start and to say which tools it has.
 pub(crate) const CONNECT: Duration = Duration::from_secs(30);
@@ -30,6 +40,7 @@ pub(crate) struct Keeper {
     set: ToolSetName,
     spec: McpServer,
     logins: Option<Logins>,
+    launcher: Launcher,
     toolbox: Toolbox,
     most: usize,
     line: Arc<Line>,
@@ -46,7 +57,14 @@ enum End {
 impl Keeper {
     /// Makes the keeper of a server whose outputs have at most `most` bytes.
     pub(crate) fn new(set: ToolSetName, spec: McpServer, toolbox: Toolbox, most: usize) -> Self {
-        Self { set, spec, logins: None, toolbox, most, line: Arc::new(Line::new()), failures: 0 }
+        let (launcher, line) = (Launcher::none(), Arc::new(Line::new()));
+        Self { set, spec, logins: None, launcher, toolbox, most, line, failures: 0 }
+    }
+
+    /// Starts the server by this, so that it ends with this process.
+    pub(crate) fn with_launcher(mut self, launcher: Launcher) -> Self {
+        self.launcher = launcher;
+        self
     }
 
     /// Calls the server as somebody who has logged in to it.
@@ -91,11 +109,12 @@ impl Keeper {
 
     /// Starts the server and looks after it until it dies or is to stop.
     async fn serve(&self, stop: &CancellationToken) -> End {
-        let (mut server, wire) =
-            match Server::open((&self.set, self.logins.as_ref()), &self.spec, self.most) {
-                Ok(spawned) => spawned,
-                Err(error) => return self.fail(stop, error),
-            };
+        let (logins, launcher) = (self.logins.as_ref(), &self.launcher);
+        let host = Host { set: &self.set, logins, launcher };
+        let (mut server, wire) = match Server::open(host, &self.spec, self.most) {
+            Ok(spawned) => spawned,
+            Err(error) => return self.fail(stop, error),
+        };
         let connected = tokio::select! {
             connected = timeout(CONNECT, server.connect(wire)) => connected,
             () = stop.cancelled() => {

@@ -15,7 +15,10 @@ mod discovery;
 mod kept;
 mod login;
 mod machine;
+mod source;
 mod web;
+#[cfg(test)]
+pub(super) mod world;
 
 pub(super) use self::bearer::Bearer;
 pub use self::{

@@ -220,3 +220,32 @@ async fn a_model_that_does_not_answer_fails_its_turn() {
     let err = call("faber_agent.turn", mind, given(json!({}))).await.unwrap_err();
     assert_eq!((err.code.as_str(), err.retryable), ("tool.unavailable", true));
 }
+
+#[tokio::test]
+async fn a_set_that_is_out_of_reach_is_not_switched_on() {
+    let names = json!({ "toolSetNames": ["blog", "system_tools"] });
+    let (mind, _toolbox, _) = mind(vec![says("", &[("ToolSet.activate_toolset", names)])]);
+    let reach = json!({ "except": ["system_tools.*"] });
+    let turn = call("faber_agent.turn", mind, given(reach)).await.unwrap();
+    let error = "`system_tools` acts on this machine: only a person switches it on";
+    assert_eq!(turn["refused"][0]["error"], error);
+}
+
+#[tokio::test]
+async fn who_was_cut_off_says_so() {
+    for (stop, text, expected) in [
+        (Stop::End, "Well", "Well"),
+        (Stop::Length, "Well", "Well\n\n(Note: the model stopped at its limit of words)"),
+        (Stop::Filter, "", "(Note: the provider held back what the model said)"),
+    ] {
+        let (mind, _toolbox, _) = mind(vec![Reply { stop, ..says(text, &[]) }]);
+        let turn = call("faber_agent.turn", mind, given(json!({}))).await.unwrap();
+        assert_eq!(turn["text"], expected);
+    }
+    let many = "TOOL: blog.look ARGS: {}\n".repeat(300);
+    let (mind, _toolbox, _) = mind(vec![says(&many, &[])]);
+    let turn = call("faber_agent.turn", mind, given(json!({}))).await.unwrap();
+    let error = turn["refused"][0]["error"].as_str().unwrap();
+    assert!(error.contains("more than 256 tool calls"), "{error}");
+    assert_eq!(turn["more"], true);
+}

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 
 use executor::{confine, sources::SetConfig};
 
-use super::Check;
+use super::{super::plain, Check};
 use crate::config::AccessConfig;
 
 /// Says what of a confinement this kernel has, and whether that is enough for the sets that are
@@ -44,7 +44,8 @@ pub(super) fn access(
              may do everything"
         )),
         n => {
-            let said = format!("{n} tokens: whoever connects to `{listen}` needs one");
+            let said =
+                format!("{}: whoever connects to `{listen}` needs one", plain::count(n, "token"));
             access.open(variable).map(|_| said).map_err(|err| err.to_string())
         }
     };
@@ -111,7 +112,7 @@ mod tests {
         check(
             json!([token("CI")]),
             "[::]:80",
-            expect!["1 tokens: whoever connects to `[::]:80` needs one"],
+            expect!["1 token: whoever connects to `[::]:80` needs one"],
         );
         check(
             json!([token("CI"), token("OWNER")]),

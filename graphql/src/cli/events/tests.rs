@@ -20,6 +20,19 @@ fn durations_are_those_of_the_log() {
 }
 
 #[test]
+fn durations_may_be_long_and_are_never_negative() {
+    let at = |kind: &str, at: &str| json!({ "seq": 1, "type": kind, "at": at, "stepId": "a", "data": {} });
+    for (until, expected) in [("2026-01-02T00:00:00Z", 86_400_000.0), ("2025-12-31T23:59:59Z", 0.0)]
+    {
+        let mut board = Board::default();
+        board.apply(&at("step_started", "2026-01-01T00:00:00Z"));
+        let news = board.apply(&at("step_succeeded", until));
+        let Some(News::Ended { took_ms, .. }) = news else { panic!("ended") };
+        assert_eq!(took_ms, Some(expected), "{until}");
+    }
+}
+
+#[test]
 fn a_person_is_waited_for_once_nothing_else_can_go_on() {
     let mut board = Board::default();
     board.apply(&event(1, "step_started", Some("a"), &json!({})));

@@ -4,14 +4,17 @@ use std::fmt::Write as _;
 
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
-use shared::json;
 
-use super::super::{
-    failure::Failure,
-    inspect,
-    paint::Paint,
-    render::{self, clip, list},
-    screen::pretty,
+use super::fit::fitted;
+use super::{
+    super::{
+        failure::Failure,
+        inspect,
+        paint::Paint,
+        render::{self, clip, list},
+        screen::pretty,
+    },
+    bounds::{bounded, few, shorten},
 };
 
 /// What is asked of an execution.
@@ -20,14 +23,14 @@ pub(super) const EXECUTION: &str = "executionId requestId planId state total suc
      toolName index code message attempt retryable } } waitsFor { kind stepId until message } \
      steps { stepId toolName state attempts durationMs warnings }";
 
-/// The most bytes of what steps returned in one answer: contexts of models are no larger.
-const OUTPUTS: usize = 256 << 10;
-/// The most bytes of one output where all of them are too much.
-const OUTPUT: usize = 8 << 10;
 /// The most characters of a text.
 const TEXT: usize = 64 << 10;
 /// The most characters of outputs within a text.
 const SHOWN: usize = 16 << 10;
+
+/// What is said where an answer was cut.
+const CUT: &str = "\nthe answer was too large and is cut: ask for less, or see all of it with \
+     `faber debug`, `faber show` or the API's fields";
 
 /// What a call answers.
 #[derive(Debug)]
@@ -38,7 +41,12 @@ pub(super) struct Answer {
 
 impl From<Answer> for CallToolResult {
     fn from(Answer { text, document }: Answer) -> Self {
-        let mut result = Self::success(vec![ContentBlock::text(clip(&text, TEXT))]);
+        let mut text = clip(&text, TEXT);
+        let (document, is_cut) = fitted(document);
+        if is_cut {
+            text.push_str(CUT);
+        }
+        let mut result = Self::success(vec![ContentBlock::text(text)]);
         result.structured_content = Some(document);
         result
     }
@@ -55,7 +63,7 @@ impl From<Failure> for CallToolResult {
             format!("error{code}: {}\n{told}", failure.message)
         };
         let mut result = Self::error(vec![ContentBlock::text(clip(&text, TEXT))]);
-        result.structured_content = Some(failure.to_json());
+        result.structured_content = Some(fitted(failure.to_json()).0);
         result
     }
 }
@@ -114,7 +122,8 @@ pub(super) fn execution(mut found: Value) -> Answer {
     let is_done = matches!(state.as_str(), "COMPLETED" | "FAILED" | "CANCELLED");
     let mut results = found["executionResults"].take();
     let mut outputs = found["outputs"].take();
-    let is_cut = shorten(&mut outputs);
+    let mut variables = results["variables"].take();
+    let mut is_cut = shorten(&mut outputs) | shorten(&mut variables);
     let mut document = Map::new();
     let mut say = |key: &str, value: Value| {
         if !value.is_null() {
@@ -131,13 +140,14 @@ pub(super) fn execution(mut found: Value) -> Answer {
         say(key, found[key].take());
     }
     say("outputs", outputs);
-    say("variables", results["variables"].take());
+    say("variables", variables);
     for (key, mut all) in [
         ("errors", results["errors"].take()),
         ("steps", found["steps"].take()),
         ("waitsFor", found["waitsFor"].take()),
     ] {
         without_null(&mut all);
+        is_cut |= few(&mut all);
         say(key, all);
     }
     let mut document = Value::Object(document);
@@ -148,25 +158,6 @@ pub(super) fn execution(mut found: Value) -> Answer {
         document["next"] = json!(next);
     }
     Answer { text: told(&document), document }
-}
-
-/// Takes the place of outputs that are too large together.
-fn shorten(outputs: &mut Value) -> bool {
-    if json::bytes(outputs) <= OUTPUTS {
-        return false;
-    }
-    for output in outputs.as_object_mut().into_iter().flat_map(|it| it.values_mut()) {
-        let bytes = json::bytes(output);
-        if bytes > OUTPUT {
-            let begins = clip(&output.to_string(), OUTPUT / 8);
-            *output = json!({ "$cut": begins, "bytes": bytes });
-        }
-    }
-    // Thousands of small ones may be too much as well.
-    if json::bytes(outputs) > OUTPUTS {
-        *outputs = json!({});
-    }
-    true
 }
 
 /// Says what to do now.
@@ -220,7 +211,7 @@ fn told(document: &Value) -> String {
         let _ = write!(told, "\noutputs: {}", clip(&pretty(&document["outputs"]), SHOWN));
     }
     if document["cut"] == true {
-        told.push_str("\nlarge outputs were left out; `faber debug` shows them whole");
+        told.push_str("\nwhat is large was left out; `faber debug --full` shows all of it");
     }
     if let Some(next) = document["next"].as_str() {
         let _ = write!(told, "\n{next}");
@@ -231,27 +222,6 @@ fn told(document: &Value) -> String {
 /// Answers with everything about a request.
 pub(super) fn request(document: Value) -> Answer {
     Answer { text: inspect::story(&document, plain()), document: bounded(document) }
-}
-
-/// Leaves out what steps were given and returned where a request is too large.
-fn bounded(mut request: Value) -> Value {
-    if json::bytes(&request) <= 4 * OUTPUTS {
-        return request;
-    }
-    let executions = request["executions"].as_array_mut();
-    for execution in executions.into_iter().flatten() {
-        shorten(&mut execution["outputs"]);
-        for step in execution["steps"].as_array_mut().into_iter().flatten() {
-            for key in ["resolvedParameters", "output"] {
-                let bytes = json::bytes(&step[key]);
-                if bytes > OUTPUT {
-                    let begins = clip(&step[key].to_string(), OUTPUT / 8);
-                    step[key] = json!({ "$cut": begins, "bytes": bytes });
-                }
-            }
-        }
-    }
-    request
 }
 
 /// Answers with tools, at most `most` of them.
@@ -307,4 +277,26 @@ pub(super) fn saved(mut found: Value) -> Answer {
         text.push_str("no plan was saved under a name");
     }
     Answer { text, document: json!({ "plans": found }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_execution_is_answered_in_few_bytes() {
+        let large: Map<String, Value> =
+            (0..10).map(|n| (format!("v{n}"), json!("x".repeat(1 << 20)))).collect();
+        let steps = vec![json!({ "stepId": "s", "toolName": "t", "state": "SUCCEEDED" }); 50_000];
+        let errors = vec![json!({ "stepId": "s", "message": "m".repeat(8 << 10) }); 5_000];
+        let answer = execution(json!({
+            "executionId": "exec_1", "state": "FAILED", "outputs": large, "steps": steps,
+            "executionResults": { "variables": large, "errors": errors },
+        }));
+        let document = answer.document;
+        assert!(document.to_string().len() < 2 << 20, "{}", document.to_string().len());
+        assert_eq!(document["cut"], true);
+        assert_eq!(document["variables"]["v9"]["bytes"], (1 << 20) + 2);
+        assert!(!list(&document["errors"]).collect::<Vec<_>>().is_empty());
+    }
 }

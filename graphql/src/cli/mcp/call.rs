@@ -143,7 +143,7 @@ impl Call<'_> {
              {{ cancelExecution(executionId: $id, reason: $reason) {{ {} }} }}",
             steer::EXECUTION
         );
-        self.carry_on(&id).await;
+        self.carry_on(&id);
         self.client.field(&tell, json!({ "id": id, "reason": asked.reason })).await?;
         self.wait(&id, patience(asked.timeout_ms)).await?;
         self.as_it_stands(&id).await
@@ -160,7 +160,7 @@ impl Call<'_> {
             steer::EXECUTION
         );
         let said = json!({ "id": id, "step": step_id, "approved": approved, "comment": comment });
-        self.carry_on(&id).await;
+        self.carry_on(&id);
         self.client.field(&tell, said).await?;
         self.as_it_stands(&id).await
     }
@@ -174,7 +174,7 @@ impl Call<'_> {
             steer::EXECUTION
         );
         let said = json!({ "id": id, "name": asked.name, "payload": asked.payload });
-        self.carry_on(&id).await;
+        self.carry_on(&id);
         self.client.field(&tell, said).await?;
         self.as_it_stands(&id).await
     }
@@ -212,16 +212,16 @@ impl Call<'_> {
         wait: Option<Duration>,
     ) -> Result<Answer, Failure> {
         let id = id_of(begun);
-        self.carry_on(&id).await;
+        self.carry_on(&id);
         if let Some(most) = wait {
             self.wait(&id, most).await?;
         }
         self.as_it_stands(&id).await
     }
 
-    async fn carry_on(&self, id: &str) {
+    fn carry_on(&self, id: &str) {
         if let (Some(drivers), Ok(id)) = (&self.office.drivers, id.parse()) {
-            drivers.carry_on(id).await;
+            drivers.carry_on(id);
         }
     }
 

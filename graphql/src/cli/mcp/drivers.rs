@@ -3,11 +3,14 @@
 use std::{collections::BTreeSet, convert::Infallible};
 
 use shared::id::ExecutionId;
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{
+    sync::mpsc::{self, error::TrySendError},
+    task::JoinSet,
+};
 
 use super::super::drive::Drive;
 
-/// The most executions that are carried on at once; more wait for their turn.
+/// The most executions that are carried on at once; a few more wait for their turn.
 const DRIVEN: usize = 1_000;
 /// How many may be handed over at once.
 const WAITING: usize = 64;
@@ -29,10 +32,13 @@ pub(super) fn drivers(drive: Drive) -> (Drivers, Driving) {
 }
 
 impl Drivers {
-    /// Carries an execution on to its end.
-    pub(super) async fn carry_on(&self, id: ExecutionId) {
+    /// Carries an execution on to its end. It does not wait for that, and not for a place either:
+    /// those that have one may wait for what the very caller is about to say.
+    pub(super) fn carry_on(&self, id: ExecutionId) {
         // Nobody is there only when the process ends; then the store has it.
-        let _ = self.0.send(id).await;
+        if let Err(TrySendError::Full(id)) = self.0.try_send(id) {
+            tracing::warn!(execution = %id, "too many are carried on here: `faber worker` does it");
+        }
     }
 }
 

@@ -150,6 +150,7 @@ fn looking() -> Vec<Tool> {
                     "requestId": text("`req_…`"), "query": text("What was asked for"),
                     "transcript": list("How the plan came to be"),
                     "plans": list("Every version"), "executions": list("Every run"),
+                    "cut": { "type": "boolean", "description": "Whether what is large was cut" },
                 }),
                 &["requestId", "transcript", "plans", "executions"],
             ),
@@ -254,8 +255,6 @@ fn execution_schema() -> Map<String, Value> {
             "steps": list("How each step stands"),
             "waitsFor": list("Why it does not go on"),
             "next": text("What to do now, where there is something"),
-            "cut": { "type": "boolean", "description": "Whether large outputs were left out; \
-                `faber debug` shows them whole" },
         }),
         &["executionId", "requestId", "planId", "state", "done"],
     )

@@ -37,6 +37,10 @@ pub(super) fn output(properties: Value, required: &[&str]) -> Map<String, Value>
         },
         "required": ["code", "message"],
     });
+    properties["cut"] = json!({
+        "type": "boolean",
+        "description": "Whether something large was left out; `faber debug` shows it whole",
+    });
     let schema = json!({
         "type": "object",
         "properties": properties,

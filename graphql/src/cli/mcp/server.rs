@@ -1,17 +1,23 @@
 //! The protocol: which tools there are, and calls of them.
 
+use std::panic::AssertUnwindSafe;
+
 use axum::http::request::Parts;
+use futures::FutureExt;
 use rmcp::{
     RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation,
+        CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CallToolResult,
+        ConstString, CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation,
         ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
     },
     service::RequestContext,
 };
 
 use super::{
+    super::failure::Failure,
     Office,
+    answer::Answer,
     call::Call,
     offer::{INSTRUCTIONS, TOOLS},
     reports::Reports,
@@ -87,7 +93,57 @@ impl ServerHandler for Faber {
             reports: Reports::to(&context),
             left: context.ct.clone(),
         };
-        let answered = call.make(&tool.name, request.arguments.unwrap_or_default()).await;
+        let made = call.make(&tool.name, request.arguments.unwrap_or_default());
+        let answered = Box::pin(unbroken(&tool.name, made)).await;
         Ok(answered.map_or_else(CallToolResult::from, CallToolResult::from).into())
+    }
+
+    /// Hears what is none of the protocol's requests, or is a call that cannot be read.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let CustomRequest { method, params, .. } = request;
+        let params = params.unwrap_or_default();
+        if method == CallToolRequestMethod::VALUE
+            && let Err(err) = serde_json::from_value::<CallToolRequestParams>(params)
+        {
+            let why = format!("the parameters of `{method}` cannot be read: {err}");
+            return Err(ErrorData::invalid_params(why, None));
+        }
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
+    }
+}
+
+/// Answers also where a call breaks: whoever made it would wait for ever.
+async fn unbroken(
+    tool: &str,
+    made: impl Future<Output = Result<Answer, Failure>>,
+) -> Result<Answer, Failure> {
+    AssertUnwindSafe(made).catch_unwind().await.unwrap_or_else(|_| {
+        let why = format!(
+            "`{tool}` broke, which is a fault of Faber's own: its log says where. What it had begun \
+             goes on; `status` tells"
+        );
+        Err(Failure::new("INTERNAL", why))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::CallToolResult;
+
+    use super::*;
+
+    /// Its client waited for ever.
+    #[tokio::test]
+    async fn a_call_that_breaks_is_answered() {
+        let broken = unbroken("plan", async { panic!("of the test") }).await;
+        let answer = CallToolResult::from(broken.unwrap_err());
+        assert_eq!(answer.is_error, Some(true));
+        let said = answer.structured_content.unwrap();
+        assert_eq!(said["error"]["code"], "INTERNAL", "{said}");
+        assert!(said["error"]["message"].as_str().unwrap().starts_with("`plan` broke"), "{said}");
     }
 }

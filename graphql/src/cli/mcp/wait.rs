@@ -15,6 +15,8 @@ use super::{
 
 /// How long to wait before a stream that ended is taken up again.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How often executions are looked at that are not followed, where all others wait.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Waits for an execution.
 pub(super) struct Wait<'a> {
@@ -43,13 +45,16 @@ impl Wait<'_> {
         loop {
             let mut events = tree.subscribe(self.client);
             loop {
-                let next = tokio::select! {
-                    next = events.next() => next,
+                let waits = tree.waits_unseen();
+                tokio::select! {
+                    next = events.next() => {
+                        let Some((of, event)) = next else { break };
+                        if let Some(news) = tree.apply(self.client, &mut events, (&of, &event?)) {
+                            reports.tell(&news, tree.root().n_over).await;
+                        }
+                    }
                     () = reports.tick() => continue,
-                };
-                let Some((of, event)) = next else { break };
-                if let Some(news) = tree.apply(self.client, &mut events, (&of, &event?)) {
-                    reports.tell(&news, tree.root().n_over).await;
+                    () = time::sleep(LOOK), if waits => (),
                 }
                 if tree.root().is_over() {
                     return Ok(());
@@ -68,6 +73,11 @@ impl Wait<'_> {
     /// Returns whether nothing goes on until a person speaks, none having spoken already. (A
     /// command leaves the inbox together with what it makes happen, so the inbox is read first.)
     async fn is_left_waiting(&self, tree: &Tree) -> Result<bool, Failure> {
+        for id in tree.queued() {
+            if self.state(id).await? != "WAITING" {
+                return Ok(false);
+            }
+        }
         let mut ids: Vec<String> = tree.persons().into_iter().map(|(id, _)| id).collect();
         ids.dedup();
         for id in ids {

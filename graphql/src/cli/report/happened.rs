@@ -28,10 +28,11 @@ pub(super) fn happened(request: &Value, execution: &Value) -> Vec<String> {
     told.extend(warnings(execution));
     if told.is_empty() && execution["state"] == "COMPLETED" {
         let (done, total) = (&execution["successful"], &execution["total"]);
-        told.push(if done == total {
-            format!("All {total} steps succeeded.")
-        } else {
-            format!("{done} of {total} steps succeeded.")
+        told.push(match total.as_u64() {
+            _ if done != total => format!("{done} of {total} steps succeeded."),
+            Some(1) => "The step succeeded.".to_owned(),
+            Some(2) => "Both steps succeeded.".to_owned(),
+            _ => format!("All {total} steps succeeded."),
         });
     }
     told

@@ -24,7 +24,7 @@ fn of_what_went_well() {
           request  req_1_aaaaaaaaa
 
         What happened
-          All 2 steps succeeded.
+          Both steps succeeded.
 
         Timeline
             +0.1 ms  ◆ ✓ createAuthor  61 ms
@@ -310,7 +310,7 @@ fn of_what_was_never_executed() {
           query    dance
 
         Plans
-          plan_1_aaaaaaaaa  version 1 by offline, 1 steps
+          plan_1_aaaaaaaaa  version 1 by offline, 1 step
 
         Next
           faber execute plan_1_aaaaaaaaa

@@ -232,7 +232,7 @@ impl Draw<'_> {
 fn tally(tally: &Value) -> String {
     let Some(total) = tally["total"].as_u64() else { return String::new() };
     if tally["successful"].as_u64() == Some(total) {
-        return format!("{total} items ✓");
+        return if total == 1 { "1 item ✓".to_owned() } else { format!("{total} items ✓") };
     }
     let mut text = format!("{} of {total} items ✓", tally["successful"]);
     for key in ["failed", "skipped", "cancelled", "running", "waiting"] {

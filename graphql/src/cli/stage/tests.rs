@@ -156,28 +156,57 @@ fn layers_of_a_long_plan_are_folded() {
         draw(&plan, WINDOW, &log, 2.0),
         expect![[r"
           1–2 ✓ 40 steps  l0s0, l0s1, l0s2, …
-          3 ▸ 6/20 steps  l2s0, l2s1, l2s2, …
-            ✗ l2s5    1.5 s  tool.failed
-            ⠴ l2s6    2.0 s
-            ⠴ l2s7    2.0 s
-            ⠴ l2s8    2.0 s
-            ⠴ l2s9    2.0 s
-            ⠴ l2s10   2.0 s
-            ⠴ l2s11   2.0 s
-            ⠴ l2s12   2.0 s
-            ⠴ l2s13   2.0 s
-            ⠴ l2s14   2.0 s
-            ⠴ l2s15   2.0 s
-            ⠴ l2s16   2.0 s
-            ⠴ l2s17   2.0 s
-            ⠴ l2s18   2.0 s
-            ⠴ l2s19   2.0 s
-          4–100 · 1940 steps  l3s0, l3s1, l3s2, …
+            3 ▸ 6/20 steps, 1 failed  l2s0, l2s1, l2s2, …
+              ✗ l2s5    1.5 s  tool.failed
+              ⠴ l2s6    2.0 s
+              ⠴ l2s7    2.0 s
+              ⠴ l2s8    2.0 s
+              ⠴ l2s9    2.0 s
+              ⠴ l2s10   2.0 s
+              ⠴ l2s11   2.0 s
+              ⠴ l2s12   2.0 s
+              ⠴ l2s13   2.0 s
+              ⠴ l2s14   2.0 s
+              ⠴ l2s15   2.0 s
+              ⠴ l2s16   2.0 s
+              ⠴ l2s17   2.0 s
+              ⠴ l2s18   2.0 s
+              ⠴ l2s19   2.0 s
+        4–100 · 1940 steps  l3s0, l3s1, l3s2, …
         ░░░░░░░░░░░░░░░░░░░░░░░░ 46/2000 steps  2.0 s"]],
     );
+    // What failed stays in sight, however little room there is.
+    let drawn = draw(&plan, Size { lines: 5, columns: 60 }, &log, 2.0);
+    assert!(drawn.contains("✗ l2s5"), "{drawn}");
     for lines in [1, 2, 5, 10] {
         let drawn = draw(&plan, Size { lines, columns: 40 }, &log, 2.0);
         assert!(drawn.lines().count() <= lines.max(2), "{lines}: {drawn}");
         assert!(drawn.lines().all(|it| paint::width(it) < 40), "{drawn}");
     }
+}
+
+#[test]
+fn a_layer_that_was_skipped_is_not_one_that_was_done() {
+    let layers: Vec<Vec<String>> =
+        (0..3).map(|layer| (0..10).map(|step| format!("l{layer}s{step}")).collect()).collect();
+    let plan = json!({ "layers": layers, "tools": [] });
+    let mut log = vec![(0.0, "step_started", "l0s0", json!({}))];
+    for (n, step) in layers.iter().flatten().enumerate() {
+        let skip = json!({ "reason": "execution_failed" });
+        let error = json!({ "error": { "code": "tool.failed", "message": "no" } });
+        match n {
+            13 => log.push((1.0, "step_failed", step.as_str(), error)),
+            0..24 => log.push((1.0, "step_succeeded", step.as_str(), json!({}))),
+            _ => log.push((1.0, "step_skipped", step.as_str(), skip)),
+        }
+    }
+    check(
+        draw(&plan, WINDOW, &log, 1.0),
+        expect![[r"
+            1 ✓ 10 steps  l0s0, l0s1, l0s2, …
+            2 ✗ 10 steps, 1 failed  l1s0, l1s1, l1s2, …
+              ✗ l1s3  tool.failed
+            3 ○ 10 steps, 6 skipped  l2s0, l2s1, l2s2, …
+        ████████████████████████ 30/30 steps  1.0 s"]],
+    );
 }

@@ -87,6 +87,19 @@ fn more_words_than_people_say_are_refused_at_once() {
 }
 
 #[test]
+fn words_that_are_said_again_and_again_take_no_longer() {
+    // What is quadratic in any of these takes minutes.
+    for word in ["so ", ", ", "without ", "if ", "please ", "not ", "and delete ", "plus ", "1,2a"]
+    {
+        for begin in ["", "Maybe ", "Frobnicate saying "] {
+            let query = format!("{begin}{}", word.repeat(9_000));
+            let said = outcome(&blog(), query.trim());
+            assert!(said.starts_with("no plan"), "{begin}{word}: {said}");
+        }
+    }
+}
+
+#[test]
 fn lists_times_lists_are_a_few_calls_at_most() {
     let values: Vec<String> = (0..16).map(|it| format!("value{}", char::from(b'a' + it))).collect();
     let listed = values.join(", ");

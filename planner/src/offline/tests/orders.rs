@@ -154,6 +154,19 @@ fn nothing_is_written_on_what_is_no_order() {
             "I have deleted blog 507f1f77bcf86cd799439011",
             "Delete blog 507f1f77bcf86cd799439011 after I approve",
             "Delete blog 507f1f77bcf86cd799439011 and not author 507f1f77bcf86cd799439011",
+            // Behind a text that goes on over sentences.
+            "Create blog titled Hi saying hello by author 507f1f77bcf86cd799439011. Should I delete blog 507f1f77bcf86cd799439011?",
+            "Create blog titled Hi saying hello by author 507f1f77bcf86cd799439011. I have deleted blog 507f1f77bcf86cd799439011.",
+            "Create blog titled Hi by author 507f1f77bcf86cd799439011 saying hello. If he answers, delete blog 507f1f77bcf86cd799439011",
+            "Create blog titled Hi by author 507f1f77bcf86cd799439011 saying hello. Do not delete blog 507f1f77bcf86cd799439011",
+            "Create blog titled Hi by author 507f1f77bcf86cd799439011 saying hello. You must not delete blog 507f1f77bcf86cd799439011",
+            // Behind words that a clause may leave out.
+            "List all authors. Plus I have deleted blog 507f1f77bcf86cd799439011.",
+            "By now you should have deleted blog 507f1f77bcf86cd799439011.",
+            "Once done, delete blog 507f1f77bcf86cd799439011",
+            "Later, delete blog 507f1f77bcf86cd799439011",
+            "I'd delete blog 507f1f77bcf86cd799439011",
+            "So by now we must have deleted blog 507f1f77bcf86cd799439011",
         ],
     );
 }
@@ -187,6 +200,10 @@ fn orders_are_carried_out_however_polite() {
         true,
         &[
             "Could you create author Eve with email eve@test.com?",
+            "I'd like to delete blog 507f1f77bcf86cd799439011",
+            "List all authors, and later delete blog 507f1f77bcf86cd799439011",
+            "List all authors. Once done, delete blog 507f1f77bcf86cd799439011",
+            "Create blog titled Hi by author 507f1f77bcf86cd799439011 saying hello. I never gave up. Should I?",
             "Create blog titled Life without Limits saying I never gave up by author 507f1f77bcf86cd799439011",
             "I want to delete blog 507f1f77bcf86cd799439011",
         ],
@@ -234,6 +251,18 @@ fn units_are_converted_or_refused() {
             "Transfer 1.000,50 euros from account DE12345 to account DE99999",
             Some(r#""amount":1000.5}"#),
         ),
+        ("Set the bedroom to 300 kelvin", Some(r#"{"room":"bedroom","temperature":26.85}"#)),
+        ("Set the bedroom to 68 °F", Some(r#"{"room":"bedroom","temperature":20}"#)),
+        ("Set the bedroom to 68 Fahrenheit", Some(r#"{"room":"bedroom","temperature":20}"#)),
+        (
+            "Set the thermostat in the bedroom to 68 degrees F",
+            Some(r#"{"room":"bedroom","temperature":20}"#),
+        ),
+        (
+            "Please set the temperature of the bedroom to 68 degrees Fahrenheit",
+            Some(r#"{"room":"bedroom","temperature":20}"#),
+        ),
+        ("Set the bedroom to 300 meters", None),
         ("Transfer 500 dollars from account DE12345 to account DE99999", None),
         ("Transfer between 5 and 10 euros from account DE12345 to account DE99999", None),
     ] {
@@ -269,6 +298,28 @@ fn repetitions_pair_what_is_said_together() {
             "Lock the front door then unlock the back door",
             vec![r#"lock_door {"door":"front"}"#, r#"unlock_door {"door":"back"}"#],
         ),
+        (
+            "Lock the front door and the back door",
+            vec![r#"lock_door {"door":"front"}"#, r#"lock_door {"door":"back"}"#],
+        ),
+        (
+            "Please lock the front door, the back door and the garage door",
+            vec![r#"{"door":"front"}"#, r#"{"door":"back"}"#, r#"{"door":"garage"}"#],
+        ),
+        (
+            "Set the bedroom and the kitchen to 20 degrees",
+            vec![
+                r#"{"room":"bedroom","temperature":20}"#,
+                r#"{"room":"kitchen","temperature":20}"#,
+            ],
+        ),
+        (
+            "Set the bedroom and the kitchen to 20 and 18 degrees",
+            vec![
+                r#"{"room":"bedroom","temperature":20}"#,
+                r#"{"room":"kitchen","temperature":18}"#,
+            ],
+        ),
     ] {
         let said = outcome(&tools, query);
         let calls = said.lines().filter(|it| it.ends_with('}')).count();
@@ -277,6 +328,88 @@ fn repetitions_pair_what_is_said_together() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn calls_that_are_said_one_after_the_other_are_read_apart() {
+    let reads = |it: ToolDefinition| ToolDefinition { effect: Effect::Read, ..it };
+    let paint = reads(tool(
+        "mix_paint",
+        "Tell which primary colors to mix for a color",
+        json!({ "paint!": text("The type of paint (Watercolor, Oil, Acrylic)"), "color!": text("The color that is wanted") }),
+    ));
+    let events = reads(tool(
+        "find_events",
+        "Find events of a genre",
+        json!({
+            "city!": text("The city, e.g. Oslo"), "genre!": text("The genre of the events"),
+            "days!": { "type": "integer", "description": "How many days ahead" },
+        }),
+    ));
+    for (made, query, expected) in [
+        (
+            paint,
+            "Using oil, what should I mix to get the color magenta? Also, I want to know how to get the color navy by using acrylic.",
+            [r#"{"paint":"Oil","color":"magenta"}"#, r#"{"paint":"Acrylic","color":"navy"}"#],
+        ),
+        (
+            events,
+            "Find jazz events in Oslo for the next 14 days and then find rock events in Bergen for the next 10 days",
+            [
+                r#"{"city":"Oslo","genre":"jazz","days":14}"#,
+                r#"{"city":"Bergen","genre":"rock","days":10}"#,
+            ],
+        ),
+    ] {
+        let said = outcome(&catalog(vec![made]), query).to_lowercase();
+        let calls = said.lines().filter(|it| it.ends_with('}')).count();
+        let is_right = expected.iter().all(|it| said.contains(&it.to_lowercase()));
+        assert!(calls == 2 && is_right, "{query}: {said}");
+    }
+}
+
+#[test]
+fn lists_that_do_not_go_together_are_not_guessed_over() {
+    all(
+        &house(),
+        false,
+        &[
+            "Lock the front door or the back door",
+            "Lock either the front door or the back door",
+            "Lock the front door and maybe the back door",
+            "Lock the front door and the back door is open",
+            "Lock the front door and the back door if it rains",
+            "Lock the front door and the back door, but not the garage door",
+            "Lock the front door and not the back door",
+            "Set the bedroom, the kitchen and the hall to 18 and 20 degrees",
+            "Set the bedroom to 20 degrees and the kitchen",
+        ],
+    );
+}
+
+#[test]
+fn what_looks_by_its_name_may_be_told_what_with() {
+    let bmi = |about: &str| {
+        let fields = json!({ "weight!": number("Weight in kilograms"), "height!": number("Height in meters") });
+        catalog(vec![tool("body_mass", about, fields)])
+    };
+    let (looks, acts) =
+        (bmi("Estimate the body mass index"), bmi("Estimate and save the body mass index"));
+    let told = [
+        "I weigh 70 kg and my height is 1.8 m. Estimate my body mass index",
+        "Estimate the body mass index if the weight is 70 kg and the height is 1.8 m",
+        "What is the body mass index when the weight is 70 kg and the height is 1.8 m?",
+    ];
+    all(&looks, true, &told);
+    all(&acts, false, &told);
+    let denied = [
+        "Estimate the body mass index for 70 kg and 1.8 m if it rains",
+        "Estimate the body mass index for 70 kg and 1.8 m only when I say so",
+        "Do not estimate the body mass index for 70 kg and 1.8 m",
+        "Don't estimate the body mass index if the weight is 70 kg and the height is 1.8 m",
+    ];
+    all(&looks, false, &denied);
+    all(&acts, false, &denied);
 }
 
 #[test]

@@ -223,7 +223,7 @@ fn maths_chain() {
         &tools,
         "calculate the square root of 9",
         expect![[r#"
-            no plan: no tool fits `calculate the square root of 9`: begin the clause with what to do and what with, as in the nearest tools' names
+            no plan: no tool fits `calculate the square root of 9`: begin the clause with what to do and what with (`faber tools list` shows what there is)
             nearest: 
         "#]],
     );
@@ -643,7 +643,7 @@ fn more_maths() {
         &tools,
         "what is 3 plus 4?",
         expect![[r#"
-            no plan: no tool fits `what is 3 plus 4`: begin the clause with what to do and what with, as in the nearest tools' names
+            no plan: no tool fits `what is 3 plus 4`: begin the clause with what to do and what with (`faber tools list` shows what there is)
             nearest: 
         "#]],
     );

@@ -233,6 +233,7 @@ impl Documents for Memory {
             (filter.states.is_empty() || filter.states.contains(&it.state))
                 && filter.request.is_none_or(|wanted| wanted == it.request)
                 && filter.plan.is_none_or(|wanted| wanted == it.plan)
+                && (!filter.is_root || it.parent.is_none())
                 && filter.tool.as_ref().is_none_or(|tool| state.kept.uses(it.plan, tool.as_str()))
                 && is_within(it.created_at, filter.from, filter.to)
         });

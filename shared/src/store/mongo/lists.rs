@@ -80,6 +80,9 @@ pub(super) fn heads(filter: &ExecutionFilter) -> (Row, Vec<Row>) {
     if let Some(plan) = filter.plan {
         matching.insert("planId", plan.to_string());
     }
+    if filter.is_root {
+        matching.insert("parent", doc! { "$exists": false });
+    }
     between(&mut matching, filter.from, filter.to);
     let tool = filter.tool.as_ref().map(|tool| {
         let same = doc! { "$eq": ["$_id", "$$plan"] };

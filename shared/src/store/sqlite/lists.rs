@@ -120,6 +120,9 @@ pub(super) fn heads(
     let mut query = Query::new(&format!("SELECT {} FROM heads", rows::HEAD));
     query.and("request = ?", filter.request.map(|it| it.to_string()));
     query.and("plan = ?", filter.plan.map(|it| it.to_string()));
+    if filter.is_root {
+        query.sql.push_str(" AND parent IS NULL");
+    }
     query.between(filter.from, filter.to);
     match filter.states.as_slice() {
         [] => (),

@@ -209,6 +209,44 @@ async fn saved_plans_are_listed_and_executed_by_name() {
     assert!(told.contains("`name` is missing"), "{told}");
 }
 
+/// They were said to be no methods.
+#[tokio::test]
+async fn calls_that_cannot_be_read_are_told_from_what_nobody_knows() {
+    let home = Home::new();
+    let mut process = home.command(&["mcp"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut stdin = process.stdin.take().unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    let ask = |id: usize, method: &str, params: &Value| json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+    let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    let cases = [
+        ("tools/call", json!({ "name": 5 }), -32602, "the parameters of `tools/call`"),
+        ("tools/call", json!({ "arguments": {} }), -32602, "missing field `name`"),
+        ("tools/call", json!({ "name": "run", "arguments": [1] }), -32602, "cannot be read"),
+        ("tools/none", json!({}), -32601, "tools/none"),
+    ];
+    let greeting = ask(99, "initialize", &greeting());
+    let asked = cases.iter().enumerate().map(|(id, (method, params, ..))| ask(id, method, params));
+    for message in [greeting, initialized].into_iter().chain(asked) {
+        stdin.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+    let mut answers = std::collections::BTreeMap::new();
+    while answers.len() <= cases.len() {
+        let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
+        let message: Value = serde_json::from_str(&line.expect("more to come")).unwrap();
+        answers.insert(message["id"].as_u64(), message);
+    }
+    for (id, (method, params, code, part)) in (0_u64..).zip(&cases) {
+        let error = &answers[&Some(id)]["error"];
+        assert_eq!(error["code"], *code, "{method} {params}: {error}");
+        assert!(error["message"].as_str().unwrap().contains(part), "{method} {params}: {error}");
+    }
+}
+
+fn greeting() -> Value {
+    json!({ "protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": { "name": "t", "version": "1" } })
+}
+
 #[tokio::test]
 async fn standard_output_carries_the_protocol_alone() {
     let home = Home::new();
@@ -216,8 +254,7 @@ async fn standard_output_carries_the_protocol_alone() {
     command.stdin(std::process::Stdio::piped()).env("FABER_LOG", "debug");
     let mut process = command.spawn().unwrap();
     let mut stdin = process.stdin.take().unwrap();
-    let version = json!({ "protocolVersion": "2025-06-18", "capabilities": {},
-        "clientInfo": { "name": "t", "version": "1" } });
+    let version = greeting();
     for message in [
         json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": version }),
         json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),

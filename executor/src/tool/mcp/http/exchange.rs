@@ -69,6 +69,8 @@ fn fate(way: &Way, broken: &Broken) -> Fate {
             way.end(text.clone());
             (UNSENT, text)
         }
+        // The connection is as good as it was: what is under way on it goes on.
+        Broken::Later(_) => (BUSY, text),
         Broken::Refused(_) | Broken::Denied(_) => (REFUSED, text),
         Broken::Lost(_) => (LOST, text),
     }
@@ -152,6 +154,8 @@ async fn stream(way: &Way, id: &RequestId, response: Response) -> Result<(), Fat
                 response = Some(it);
             }
             Ok(it) if it.status().is_client_error() => break,
+            // Asking again and again would renew tokens for nothing.
+            Err(Broken::Denied(_)) => break,
             Ok(_) | Err(_) => pause = (pause * 2).min(LONGEST),
         }
     }
@@ -249,4 +253,50 @@ fn broke_off(way: &Way) -> Fate {
 
 fn too_long() -> Fate {
     (TOO_LARGE, "the answer is too long".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::way::tests::way, *};
+    use crate::tool::mcp::oauth::world::World;
+
+    /// Returns what becomes of a request.
+    async fn outcome(
+        way: &Arc<Way>,
+        inbox: &mut tokio::sync::mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
+    ) -> Option<(ErrorCode, String)> {
+        let body = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.to_vec();
+        exchange(Arc::clone(way), RequestId::Number(1), body, false).await;
+        match inbox.recv().await.unwrap() {
+            JsonRpcMessage::Error(it) => Some((it.error.code, it.error.message.into_owned())),
+            _ => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_as_good_as_before_where_no_token_can_be_had_now() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        world.now().is_down = true;
+        let (way, mut inbox) = way(&world);
+        let (code, text) = outcome(&way, &mut inbox).await.unwrap();
+        assert_eq!(code, BUSY, "{text}");
+        assert!(text.ends_with("answered 503 Service Unavailable"), "{text}");
+        assert!(!way.is_closing(), "{:?}", way.reason());
+        assert_eq!(world.heard("POST /mcp"), 0);
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_nobody_may_hear_is_not_taken_up_again_and_again() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        let (way, mut inbox) = way(&world);
+        assert_eq!(outcome(&way, &mut inbox).await, None);
+        world.now().is_deaf = true;
+        world.now().stream = Some("id: 7\nretry: 50\n\n".to_owned());
+        world.now().heard.clear();
+        assert_eq!(outcome(&way, &mut inbox).await.unwrap().0, LOST);
+        // Once with the token, and once with another one.
+        assert_eq!((world.heard("GET /mcp"), world.heard("POST /token")), (2, 1));
+    }
 }

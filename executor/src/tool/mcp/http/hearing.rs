@@ -19,6 +19,8 @@ pub(super) const PAUSE: Duration = Duration::from_secs(1);
 pub(super) const SHORTEST: Duration = Duration::from_millis(50);
 /// The longest one.
 pub(super) const LONGEST: Duration = Duration::from_secs(30);
+/// How often in a row a server may refuse to be heard by who may call it.
+const DENIALS: u32 = 3;
 
 /// Listens to a server from when it was greeted, for as long as it lets us.
 pub(super) async fn hear(way: Arc<Way>) {
@@ -28,13 +30,14 @@ pub(super) async fn hear(way: Arc<Way>) {
     }
     let mut last = None;
     let mut has_heard = false;
+    let mut denials = 0;
     let mut pause = PAUSE;
     loop {
         let answer = way.get(last.as_deref()).await;
         way.is_heard.notify_one();
         match answer {
             Ok(response) if is_stream(&response) => {
-                has_heard = true;
+                (has_heard, denials) = (true, 0);
                 pause = follow(&way, response, &mut last).await;
             }
             Ok(response) if response.status().is_server_error() => {
@@ -46,7 +49,13 @@ pub(super) async fn hear(way: Arc<Way>) {
                 }
                 return;
             }
-            // Whoever calls is told; asking again and again would renew tokens for nothing.
+            Err(Broken::Denied(_)) if denials < DENIALS => {
+                // Whoever calls is told; asking again before somebody has logged in would renew
+                // tokens for nothing.
+                denials += 1;
+                way.admitted.notified().await;
+                continue;
+            }
             Err(Broken::Denied(_)) => return,
             Err(_) => pause = (pause * 2).min(LONGEST),
         }
@@ -77,4 +86,34 @@ async fn follow(way: &Way, mut response: Response, last: &mut Option<String>) ->
         }
     }
     pause
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::JoinSet;
+
+    use super::{super::way::tests::way, *};
+    use crate::tool::mcp::oauth::world::World;
+
+    #[tokio::test]
+    async fn a_server_is_heard_again_once_it_takes_a_request() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        world.now().takes_none = true;
+        let (way, _inbox) = way(&world);
+        way.greeted.notify_one();
+        let mut hearing = JoinSet::new();
+        hearing.spawn(hear(Arc::clone(&way)));
+        way.is_heard.notified().await;
+        let denied = world.heard("GET /mcp");
+        assert!(denied > 0);
+        world.now().takes_none = false;
+        while world.heard("GET /mcp") == denied {
+            // It listens as soon as it can.
+            let _ = way.post(b"{}".to_vec()).await;
+            tokio::task::yield_now().await;
+        }
+        way.is_heard.notified().await;
+        assert!(hearing.try_join_next().is_none(), "it goes on");
+    }
 }

@@ -72,6 +72,8 @@ pub(super) struct Way {
     pub(super) greeted: Notify,
     /// Told once it is known whether the server speaks unasked.
     pub(super) is_heard: Notify,
+    /// Told whenever the server takes a request, where it wants to know who calls.
+    pub(super) admitted: Notify,
     /// Whether the server may ask for something.
     may_ask: bool,
     ends: Ends,
@@ -115,6 +117,7 @@ impl Way {
             most: most.saturating_mul(OVERHEAD),
             greeted: Notify::new(),
             is_heard: Notify::new(),
+            admitted: Notify::new(),
             may_ask: spec.elicitation.is_some() || !spec.roots.is_empty(),
             ends: ends.clone(),
             out,
@@ -191,7 +194,10 @@ impl Way {
                 Some(denied) => Err(denied.into()),
                 None => Ok(answer),
             },
-            _ => Ok(answer),
+            _ => {
+                self.admitted.notify_waiters();
+                Ok(answer)
+            }
         }
     }
 
@@ -209,9 +215,19 @@ impl Way {
     /// Ends the session, if there is one.
     pub(super) async fn leave(&self) {
         if self.agreed().session.is_some() && !self.is_closing() {
-            let asked = self.outgoing(Method::DELETE);
-            let _ = timeout(LEAVE, self.send(asked)).await;
+            let _ = timeout(LEAVE, self.farewell()).await;
         }
+    }
+
+    /// Says that a session is over. Nobody is asked for a token to say so.
+    async fn farewell(&self) -> Result<(), Broken> {
+        let mut asked = self.outgoing(Method::DELETE);
+        if let Some(bearer) = &self.bearer
+            && let Some(token) = bearer.last().await
+        {
+            show(&mut asked, &token)?;
+        }
+        self.http.hop(&asked).await.map(drop)
     }
 
     fn outgoing(&self, method: Method) -> Outgoing {
@@ -337,4 +353,41 @@ pub(super) fn is_kind(response: &Response, kind: &str) -> bool {
     let written = response.headers().get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok());
     let written = written.unwrap_or_default().split(';').next().unwrap_or_default();
     written.trim().eq_ignore_ascii_case(kind)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::tool::mcp::{
+        McpServer,
+        oauth::world::{World, set},
+    };
+
+    /// Returns the way to a server to which somebody has logged in, and what it says.
+    pub(in super::super) fn way(
+        world: &World,
+    ) -> (Arc<Way>, mpsc::Receiver<RxJsonRpcMessage<RoleClient>>) {
+        let McpServer::Http(spec) = world.configured(json!("oauth")) else { unreachable!() };
+        let (out, inbox) = mpsc::channel(8);
+        let caller = Caller { set: &set(), logins: Some(&world.logins) };
+        let way = Way::new((&spec, caller), 1_000, &mut Ends::default(), out).unwrap();
+        (Arc::new(way), inbox)
+    }
+
+    #[tokio::test]
+    async fn nobody_is_asked_for_a_token_to_say_farewell() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        let (way, _inbox) = way(&world);
+        let answer = way.post(b"{}".to_vec()).await.unwrap();
+        way.note_session(&answer);
+        world.now().access.clear();
+        world.now().heard.clear();
+        way.leave().await;
+        let heard = world.now().heard.clone();
+        let farewell = ("DELETE /mcp".to_owned(), "Bearer access-1".to_owned(), String::new());
+        assert_eq!(heard, [farewell]);
+    }
 }

@@ -1,38 +1,47 @@
 //! The token that a server is shown.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
-use reqwest::{Response, Url, header::WWW_AUTHENTICATE};
-use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, OAuthClientConfig, WWWAuthenticateParams,
+use reqwest::{
+    Response, Url,
+    header::{HeaderMap, WWW_AUTHENTICATE},
 };
+use rmcp::transport::auth::{AuthError, WWWAuthenticateParams};
 use shared::id::ToolSetName;
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 
 use super::{
     Logins, NEEDS_LOGIN, OAuth,
-    config::{Client, Grant},
-    discovery::{discover, told},
-    kept::{Kept, Record, Token},
-    machine::Wish,
+    discovery::{shown, told},
+    kept::Token,
     now,
-    web::Web,
+    source::Source,
 };
 use crate::{
     secret::Redaction,
     tool::{http::client::Broken, mcp::secrets::Secrets},
 };
 
+/// How long nobody is asked for a token again where that came to nothing: calls that wait for one
+/// are told the same, and do not ask one after the other.
+const LASTS: Duration = Duration::from_secs(5);
+
 /// Has the token for each request to a server.
 pub(in crate::tool::mcp) struct Bearer {
-    set: ToolSetName,
-    server: Url,
-    oauth: OAuth,
-    kept: Option<Kept>,
-    web: Arc<Web>,
-    secrets: Arc<Secrets>,
-    /// What was shown last. Whoever renews it has it until that is done: one renewal is enough.
-    held: Mutex<Option<Token>>,
+    source: Arc<Source>,
+    /// Whoever gets a token has it until that is done: one renewal is enough.
+    held: Mutex<Held>,
+}
+
+/// What is known about tokens.
+#[derive(Default)]
+struct Held {
+    /// What was shown last.
+    token: Option<Token>,
+    /// When and why there was none.
+    failed: Option<(Instant, Denied)>,
+    /// How the server said last which tokens it wants.
+    challenge: Option<String>,
 }
 
 /// Why a request is not sent.
@@ -40,14 +49,16 @@ pub(in crate::tool::mcp) struct Bearer {
 pub(in crate::tool::mcp) enum Denied {
     /// Somebody has to log in, or to correct something.
     Refused(String),
+    /// Nobody can be found who grants tokens, as long as the server does not say where.
+    Unfound(String),
     /// Who grants tokens cannot be asked now.
     Unreachable(String),
 }
 
 impl Denied {
     /// Says why nothing was granted.
-    pub(super) fn of(err: &AuthError) -> Self {
-        let text = told(err);
+    pub(super) fn of(err: &AuthError, seen: &Redaction) -> Self {
+        let text = told(err, seen);
         match err {
             AuthError::DiscoveryRequestFailed { .. } | AuthError::HttpError(_) => {
                 Self::Unreachable(text)
@@ -56,48 +67,96 @@ impl Denied {
         }
     }
 
-    fn map(self, change: impl FnOnce(String) -> String) -> Self {
+    /// Says that this was about who grants tokens.
+    pub(super) fn unfound(self) -> Self {
+        match self {
+            Self::Refused(text) => Self::Unfound(text),
+            other => other,
+        }
+    }
+
+    pub(super) fn map(self, change: impl FnOnce(String) -> String) -> Self {
         match self {
             Self::Refused(text) => Self::Refused(change(text)),
+            Self::Unfound(text) => Self::Unfound(change(text)),
             Self::Unreachable(text) => Self::Unreachable(change(text)),
         }
+    }
+
+    /// Says it in words.
+    pub(super) fn text(self) -> String {
+        let (Self::Refused(text) | Self::Unfound(text) | Self::Unreachable(text)) = self;
+        text
     }
 }
 
 impl From<Denied> for Broken {
     fn from(denied: Denied) -> Self {
         match denied {
-            Denied::Refused(text) => Self::Denied(text),
-            Denied::Unreachable(text) => Self::Unsent(text),
+            Denied::Refused(text) | Denied::Unfound(text) => Self::Denied(text),
+            Denied::Unreachable(text) => Self::Later(text),
         }
+    }
+}
+
+impl Held {
+    fn good(&self) -> Option<&Token> {
+        self.token.as_ref().filter(|it| it.is_good(now()))
+    }
+
+    /// Says why there was no token a moment ago.
+    fn failed(&self) -> Result<(), Denied> {
+        match &self.failed {
+            Some((since, denied)) if since.elapsed() < LASTS => Err(denied.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    fn fail(&mut self, denied: &Denied) {
+        self.failed = Some((Instant::now(), denied.clone()));
+    }
+
+    /// Takes what came of asking for a token.
+    fn take(&mut self, got: Result<Option<Token>, Denied>) -> Result<Option<&Token>, Denied> {
+        let token = got.inspect_err(|denied| self.fail(denied))?;
+        self.failed = None;
+        self.token = token;
+        Ok(self.token.as_ref())
     }
 }
 
 impl Bearer {
     pub(in crate::tool::mcp) fn new(
-        (set, server): (&ToolSetName, &Url),
+        whose: (&ToolSetName, &Url),
         oauth: &OAuth,
         logins: Option<&Logins>,
         secrets: Arc<Secrets>,
     ) -> Self {
-        Self {
-            set: set.clone(),
-            server: server.clone(),
-            oauth: oauth.clone(),
-            kept: logins.map(|it| it.of(set, server)),
-            web: Arc::new(Web::new(server.clone())),
-            secrets,
-            held: Mutex::default(),
-        }
+        let source = Source::new(whose, oauth, logins, secrets);
+        Self { source: Arc::new(source), held: Mutex::default() }
     }
 
     /// Returns the token to show, if there is one: a server may answer without.
     pub(in crate::tool::mcp) async fn token(&self) -> Result<Option<String>, Denied> {
         let mut held = self.held.lock().await;
-        if held.as_ref().is_none_or(|it| !is_good(it)) {
-            *held = self.get(None, None).await?;
+        if held.good().is_none() {
+            held.token = self.source.at_hand(None)?;
         }
-        Ok(held.as_ref().map(|it| it.text.clone()))
+        if held.token.is_none() {
+            held.failed()?;
+            let challenge = held.challenge.clone();
+            match self.get(None, challenge.as_deref()).await {
+                // Its refusal may say where to look.
+                Err(Denied::Unfound(_)) if challenge.is_none() => {}
+                got => held.take(got).map(drop)?,
+            }
+        }
+        Ok(held.token.as_ref().map(|it| it.text.clone()))
+    }
+
+    /// Returns the token that was shown last. Nobody is asked for one.
+    pub(in crate::tool::mcp) async fn last(&self) -> Option<String> {
+        self.held.lock().await.token.as_ref().map(|it| it.text.clone())
     }
 
     /// Returns another token than the one that was refused, or says why there is none.
@@ -106,30 +165,44 @@ impl Bearer {
         refused: Option<&str>,
         answer: &Response,
     ) -> Result<String, Denied> {
-        let challenge = challenge(answer);
+        let challenge = challenge(answer.headers());
         let mut held = self.held.lock().await;
-        let is_other = |it: &Token| Some(it.text.as_str()) != refused;
-        if !held.as_ref().is_some_and(|it| is_other(it) && is_good(it)) {
-            *held = None;
-            *held = self.get(refused, challenge.as_deref()).await?.filter(is_other);
+        if challenge.is_some() {
+            held.challenge.clone_from(&challenge);
         }
-        match &*held {
-            Some(token) => Ok(token.text.clone()),
-            None => Err(self.denied(challenge.as_deref()).await),
+        let is_other = |it: &&Token| Some(it.text.as_str()) != refused;
+        if let Some(token) = held.good().filter(is_other) {
+            return Ok(token.text.clone());
         }
+        let got = match self.source.at_hand(refused)? {
+            Some(token) => Ok(Some(token)),
+            None => {
+                held.failed()?;
+                self.get(refused, challenge.as_deref()).await
+            }
+        };
+        if let Some(token) = held.take(got)?.filter(is_other) {
+            return Ok(token.text.clone());
+        }
+        let denied = self.denied(challenge.as_deref()).await;
+        if !self.source.oauth.is_for_people() {
+            held.fail(&denied);
+        }
+        Err(denied)
     }
 
     /// Says what to do where a server refuses every token.
     pub(in crate::tool::mcp) async fn refused(&self, answer: &Response) -> Denied {
-        // What was granted is of no use.
-        *self.held.lock().await = None;
-        self.denied(challenge(answer).as_deref()).await
+        let denied = self.denied(challenge(answer.headers()).as_deref()).await;
+        // Another one would be refused as well.
+        self.held.lock().await.fail(&denied);
+        denied
     }
 
     /// Says why a server forbids something, where that is because too little was granted.
     pub(in crate::tool::mcp) async fn too_little(&self, answer: &Response) -> Option<Denied> {
-        let challenge = challenge(answer)?;
-        let params = WWWAuthenticateParams::parse(&challenge, &self.server);
+        let challenge = challenge(answer.headers())?;
+        let params = WWWAuthenticateParams::parse(&challenge, &self.source.server);
         if !params.is_insufficient_scope() {
             return None;
         }
@@ -138,15 +211,17 @@ impl Bearer {
 
     /// Says who has to do what. What the server wants is noted for the next login.
     async fn denied(&self, challenge: Option<&str>) -> Denied {
-        let set = &self.set;
-        let params = challenge.map(|it| WWWAuthenticateParams::parse(it, &self.server));
+        let Source { set, server, oauth, kept, .. } = &*self.source;
+        let params = challenge.map(|it| WWWAuthenticateParams::parse(it, server));
         let params = params.unwrap_or_default();
         let more = match &params.scope {
-            Some(scope) if params.is_insufficient_scope() => format!(" that allows `{scope}`"),
+            Some(scope) if params.is_insufficient_scope() => {
+                format!(" that allows `{}`", shown(scope))
+            }
             _ => String::new(),
         };
-        let text = match &self.kept {
-            _ if !self.oauth.is_for_people() => {
+        let text = match kept {
+            _ if !oauth.is_for_people() => {
                 format!(
                     "`{set}` does not take the token that was granted{more}: look at its `auth`"
                 )
@@ -164,136 +239,31 @@ impl Bearer {
         Denied::Refused(text)
     }
 
-    /// Gets a token that was not `refused`, from where it is kept or from whoever grants it.
+    /// Gets a token that was not `refused`. That is not cut short with the call that wants it: what
+    /// is granted meanwhile would be lost, and what it is granted for is spent.
     async fn get(
         &self,
         refused: Option<&str>,
         challenge: Option<&str>,
     ) -> Result<Option<Token>, Denied> {
-        let mut seen = Redaction::default();
-        let (web, server, scopes) = (&self.web, &self.server, self.oauth.scopes.as_slice());
-        let wish = Wish { web, server, challenge, scopes };
-        let got = match &self.oauth.grant {
-            Grant::Person { client, .. } => {
-                self.of_person(client.as_ref(), refused, &mut seen).await
-            }
-            Grant::Program { id, proof } => wish.as_program(id, proof, &mut seen).await.map(Some),
-            Grant::CrossApp { client, identity } => {
-                wish.as_employee(client, identity, &mut seen).await.map(Some)
-            }
-        };
-        let got = got.map_err(|denied| {
-            let denied = match self.web.trouble() {
-                Some(trouble) => Denied::Unreachable(trouble),
-                None => denied,
-            };
-            denied.map(|it| format!("no token for `{}`: {}", self.set, seen.clean(it)))
-        })?;
-        if let Some(token) = &got {
-            self.secrets.note(&token.text);
-        }
-        Ok(got)
+        let source = Arc::clone(&self.source);
+        let (refused, challenge) =
+            (refused.map(ToOwned::to_owned), challenge.map(ToOwned::to_owned));
+        let getting = async move { source.get(refused.as_deref(), challenge.as_deref()).await };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "awaited, and at an end soon by its own limits"
+        )]
+        let got = tokio::spawn(getting).await;
+        got.unwrap_or_else(|err| {
+            Err(self.source.without(Denied::Unreachable(format!("nobody was asked: {err}"))))
+        })
     }
-
-    async fn of_person(
-        &self,
-        client: Option<&Client>,
-        refused: Option<&str>,
-        seen: &mut Redaction,
-    ) -> Result<Option<Token>, Denied> {
-        let Some(kept) = &self.kept else { return Ok(None) };
-        let usable = |record: &Record| {
-            record.token().filter(|it| is_good(it) && Some(it.text.as_str()) != refused)
-        };
-        let Some(record) = kept.read().map_err(Denied::Refused)? else { return Ok(None) };
-        if let Some(token) = usable(&record) {
-            return Ok(Some(token));
-        }
-        if record.refresh_token().is_none() {
-            return Ok(None);
-        }
-        let _lock = kept.lock().await.map_err(Denied::Refused)?;
-        // Another process may have been faster.
-        let Some(record) = kept.read().map_err(Denied::Refused)? else { return Ok(None) };
-        match usable(&record) {
-            Some(token) => Ok(Some(token)),
-            None => self.renew(kept, record, client, seen).await,
-        }
-    }
-
-    /// Gets a new token for the one that is kept.
-    async fn renew(
-        &self,
-        kept: &Kept,
-        record: Record,
-        client: Option<&Client>,
-        seen: &mut Redaction,
-    ) -> Result<Option<Token>, Denied> {
-        if let Some(token) = record.refresh_token() {
-            seen.note("REFRESH_TOKEN", token);
-        }
-        let web = Arc::clone(&self.web);
-        let manager =
-            AuthorizationManager::new_with_oauth_http_client(self.server.clone(), web).await;
-        let mut manager = manager.map_err(|err| Denied::of(&err))?;
-        manager.set_credential_store(kept.clone());
-        let metadata = discover(&mut manager, &self.web, &self.server, None).await;
-        let metadata = metadata.map_err(|err| Denied::of(&err))?;
-        let Some(granted) = &record.granted else { return Ok(None) };
-        if granted.issuer.is_some() && granted.issuer != metadata.issuer {
-            tracing::warn!(set = %self.set, "another server grants tokens now: the login has ended");
-            return Ok(None);
-        }
-        let by = by(&record, client, &granted.client_id, seen)?;
-        manager.configure_client(by).map_err(|err| Denied::of(&err))?;
-        match manager.refresh_token().await {
-            Ok(_) => Ok(kept.read().map_err(Denied::Refused)?.and_then(|it| it.token())),
-            Err(AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired) => {
-                // Nobody needs to ask again.
-                let ended = Record { granted: None, ..record };
-                kept.write(&ended).map_err(Denied::Refused)?;
-                Ok(None)
-            }
-            Err(err) => Err(Denied::of(&err)),
-        }
-    }
-}
-
-/// Returns the client by which a login was granted.
-fn by(
-    record: &Record,
-    client: Option<&Client>,
-    granted_to: &str,
-    seen: &mut Redaction,
-) -> Result<OAuthClientConfig, Denied> {
-    let registered = record.client.as_ref();
-    let (id, secret) = match (client, registered) {
-        (Some(client), _) => {
-            let secret = client.secret.as_ref().map(|it| it.resolve(seen)).transpose();
-            let secret = secret.map_err(|err| Denied::Refused(err.to_string()))?;
-            (client.id.clone(), secret)
-        }
-        (None, Some(registered)) => (registered.id.clone(), registered.secret.clone()),
-        (None, None) => (granted_to.to_owned(), None),
-    };
-    if let Some(secret) = &secret {
-        seen.note("CLIENT_SECRET", secret);
-    }
-    let redirect = registered.map_or("http://127.0.0.1/callback", |it| &it.redirect);
-    let by = OAuthClientConfig::new(id, redirect);
-    Ok(match secret {
-        Some(secret) => by.with_client_secret(secret),
-        None => by,
-    })
-}
-
-fn is_good(token: &Token) -> bool {
-    token.is_good(now())
 }
 
 /// Returns how a server says which tokens it wants.
-fn challenge(answer: &Response) -> Option<String> {
-    let all = answer.headers().get_all(WWW_AUTHENTICATE).iter();
+pub(super) fn challenge(headers: &HeaderMap) -> Option<String> {
+    let all = headers.get_all(WWW_AUTHENTICATE).iter();
     let mut all = all.filter_map(|it| it.to_str().ok());
     let is_bearer = |it: &&str| it.get(..6).is_some_and(|it| it.eq_ignore_ascii_case("bearer"));
     all.find(is_bearer).map(ToOwned::to_owned)
@@ -301,6 +271,156 @@ fn challenge(answer: &Response) -> Option<String> {
 
 impl fmt::Debug for Bearer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bearer").field("set", &self.set).finish_non_exhaustive()
+        f.debug_struct("Bearer").field("set", &self.source.set).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{super::world::World, *};
+
+    fn people() -> Value {
+        json!("oauth")
+    }
+
+    fn program() -> Value {
+        let secret = json!({ "secret": "CARGO_PKG_NAME" });
+        json!({ "grant": "client_credentials", "client_id": "robot", "client_secret": secret })
+    }
+
+    /// Calls as the way to a server does, and returns the token that was taken.
+    async fn call(world: &World, bearer: &Bearer) -> Result<String, Denied> {
+        let token = bearer.token().await?;
+        let answer = world.post(token.as_deref()).await;
+        if answer.status() == 200 {
+            return Ok(token.unwrap());
+        }
+        let other = bearer.another(token.as_deref(), &answer).await?;
+        let answer = world.post(Some(&other)).await;
+        if answer.status() == 200 { Ok(other) } else { Err(bearer.refused(&answer).await) }
+    }
+
+    fn wants_login() -> Denied {
+        Denied::Refused("`s` needs a login: type `faber login s`".to_owned())
+    }
+
+    #[tokio::test]
+    async fn what_is_granted_is_kept_though_nobody_waits_for_it() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        world.now().is_held = true;
+        let bearer = world.bearer(people());
+        let mut call = Box::pin(bearer.token());
+        tokio::select! {
+            token = &mut call => panic!("{token:?} was not held back"),
+            () = world.gate.arrived.notified() => {}
+        }
+        drop(call);
+        world.gate.opened.notify_one();
+        assert_eq!(bearer.token().await.unwrap().as_deref(), Some("access-1"));
+        assert_eq!(world.heard("POST /token"), 1);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_has_forgotten_its_client_wants_a_new_one() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        world.now().clients.clear();
+        let bearer = world.bearer(people());
+        assert_eq!(call(&world, &bearer).await, Err(wants_login()));
+        let record = world.kept().read().unwrap().unwrap();
+        assert!(record.client.is_none() && record.granted.is_none());
+        assert_eq!(call(&world, &bearer).await, Err(wants_login()));
+        assert_eq!(world.heard("POST /token"), 1, "nobody asks again");
+    }
+
+    #[tokio::test]
+    async fn what_has_ended_for_good_takes_its_client_along() {
+        let world = World::new().await;
+        world.keep(None);
+        world.now().access.clear();
+        let bearer = world.bearer(people());
+        assert_eq!(call(&world, &bearer).await, Err(wants_login()));
+        assert!(world.kept().read().unwrap().unwrap().client.is_none());
+        world.keep(None);
+        let bearer = world.bearer(json!({ "client_id": "client-0" }));
+        assert_eq!(call(&world, &bearer).await, Err(wants_login()));
+        assert!(world.kept().read().unwrap().unwrap().client.is_some(), "it can be no other");
+    }
+
+    #[tokio::test]
+    async fn who_cannot_grant_is_not_asked_by_everybody() {
+        let world = World::new().await;
+        for auth in [people(), program()] {
+            world.keep(Some("refresh-0"));
+            world.now().is_down = true;
+            world.now().heard.clear();
+            let bearer = world.bearer(auth);
+            let down = bearer.token().await.unwrap_err();
+            assert!(
+                matches!(&down, Denied::Unreachable(it) if it.ends_with("503 Service Unavailable"))
+            );
+            let all = futures::future::join_all((0..100).map(|_| bearer.token())).await;
+            assert!(all.iter().all(|it| it.as_ref() == Err(&down)));
+            assert_eq!(world.heard("POST /token"), 1);
+        }
+        assert!(matches!(Denied::Unreachable(String::new()).into(), Broken::Later(_)));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_takes_no_token_does_not_have_them_renewed_for_nothing() {
+        let world = World::new().await;
+        world.now().takes_none = true;
+        world.keep(Some("refresh-0"));
+        let bearer = world.bearer(people());
+        for _ in 0..20 {
+            assert_eq!(call(&world, &bearer).await, Err(wants_login()));
+        }
+        assert_eq!(world.heard("POST /token"), 2);
+        let bearer = world.bearer(program());
+        world.now().heard.clear();
+        for _ in 0..20 {
+            let why = call(&world, &bearer).await.unwrap_err().text();
+            assert!(why.starts_with("`s` does not take the token"), "{why}");
+        }
+        assert_eq!(world.heard("POST /token"), 2);
+        // Whoever logs in is not kept waiting.
+        world.now().takes_none = false;
+        let bearer = world.bearer(people());
+        world.now().access.clear();
+        world.now().refresh = None;
+        assert_eq!(call(&world, &bearer).await, Err(wants_login()));
+        world.keep(Some("refresh-8"));
+        world.now().refresh = Some("refresh-8".to_owned());
+        call(&world, &bearer).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_grants_tokens_may_be_said_only_by_a_refusal() {
+        let world = World::new().await;
+        world.now().is_hidden = true;
+        world.now().issuer = Some(format!("{}/as", world.here));
+        world.keep(Some("refresh-0"));
+        world.now().access.clear();
+        let bearer = world.bearer(people());
+        assert_eq!(call(&world, &bearer).await.unwrap(), "access-1");
+        let bearer = world.bearer(program());
+        assert_eq!(call(&world, &bearer).await.unwrap(), "access-2");
+        // It is known from then on.
+        world.now().access.clear();
+        world.now().heard.clear();
+        assert_eq!(call(&world, &bearer).await.unwrap(), "access-3");
+        assert_eq!((world.heard("POST /mcp"), world.heard("POST /token")), (2, 1));
+    }
+
+    #[tokio::test]
+    async fn what_a_server_wants_is_told_within_limits() {
+        let world = World::new().await;
+        let text = format!("Bearer error=\"insufficient_scope\", scope=\"{}\"", "x".repeat(9_000));
+        let denied = world.bearer(people()).denied(Some(&text)).await.text();
+        assert!(denied.len() < 600, "{denied}");
+        assert!(world.kept().read().unwrap().is_none());
     }
 }

@@ -13,6 +13,8 @@ pub struct OAuth {
     pub(super) grant: Grant,
     /// What is asked for. Without a word, what the server says it needs.
     pub(super) scopes: Vec<String>,
+    /// Who grants tokens, to the letter: nobody else is told what is secret.
+    pub(super) issuer: Option<String>,
 }
 
 /// By what a token is granted.
@@ -64,6 +66,7 @@ pub(super) struct Identity {
 #[serde(default, deny_unknown_fields)]
 struct Written {
     grant: Kind,
+    issuer: Option<String>,
     client_id: Option<String>,
     client_secret: Option<Text>,
     private_key: Option<Text>,
@@ -100,8 +103,13 @@ impl TryFrom<Value> for OAuth {
                 return Err(why.to_owned());
             }
         }
-        let scopes = written.scopes.clone();
-        Ok(Self { grant: written.grant()?, scopes })
+        if let Some(issuer) = written.issuer.as_ref().filter(|it| Url::parse(it).is_err()) {
+            return Err(format!(
+                "`issuer` must be the address of who grants tokens, not `{issuer}`"
+            ));
+        }
+        let (scopes, issuer) = (written.scopes.clone(), written.issuer.clone());
+        Ok(Self { grant: written.grant()?, scopes, issuer })
     }
 }
 
@@ -284,6 +292,10 @@ mod tests {
             expect!["✗ `grant: cross_app` needs a `client_id` and an `identity`"],
         );
         check(
+            json!({ "issuer": "example" }),
+            expect!["✗ `issuer` must be the address of who grants tokens, not `example`"],
+        );
+        check(
             json!({ "private_key": { "secret": "K" } }),
             expect!["✗ this `grant` has no `private_key`"],
         );
@@ -296,7 +308,7 @@ mod tests {
         check(
             json!({ "clientId": "c" }),
             expect![
-                "✗ unknown field `clientId`, expected one of `grant`, `client_id`, `client_secret`, `private_key`, `client_metadata`, `scopes`, `callback_port`, `identity`"
+                "✗ unknown field `clientId`, expected one of `grant`, `issuer`, `client_id`, `client_secret`, `private_key`, `client_metadata`, `scopes`, `callback_port`, `identity`"
             ],
         );
     }

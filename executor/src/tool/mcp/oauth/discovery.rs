@@ -1,43 +1,92 @@
 //! Where tokens for a server are granted.
 
+use std::{sync::Arc, time::Duration};
+
 use reqwest::Url;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata};
 use serde_json::Value;
+use tokio::time::timeout;
 
-use super::web::{Web, check, is_loopback};
-use crate::tool::http::client::{Outgoing, Reach};
+use super::web::{Web, check, is_loopback, resource};
+use crate::{
+    secret::Redaction,
+    tool::http::client::{Outgoing, Reach},
+};
 
 /// Letters of what a server says about a refusal.
 const SAID: usize = 500;
+/// How long it may take to find out who grants tokens: servers can name others, of which each is
+/// asked.
+const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Finds out who grants tokens for a server, by what the server said when it refused us, if that is
-/// known; and makes sure that it may be told secrets.
-pub(super) async fn discover(
-    manager: &mut AuthorizationManager,
-    web: &Web,
-    server: &Url,
-    challenge: Option<&str>,
-) -> Result<AuthorizationMetadata, AuthError> {
-    let metadata = match manager.resolve_metadata_from_challenge(challenge).await {
-        Ok(found) => found.metadata,
-        Err(AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer }) => {
-            let whole = own(web, server, &received_issuer).await;
-            whole.ok_or(AuthError::AuthorizationServerMismatch {
-                expected_issuer,
-                received_issuer,
-            })?
-        }
-        Err(err) => return Err(err),
-    };
-    let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint];
-    for endpoint in endpoints.into_iter().chain(&metadata.registration_endpoint) {
-        may_be_told(server, endpoint).map_err(AuthError::MetadataError)?;
-    }
-    manager.set_metadata(metadata.clone());
-    Ok(metadata)
+/// For which server it is found out who grants tokens.
+#[derive(Clone, Copy)]
+pub(super) struct Sought<'a> {
+    pub(super) web: &'a Arc<Web>,
+    pub(super) server: &'a Url,
+    /// What the server said when it refused us, if that is known.
+    pub(super) challenge: Option<&'a str>,
+    /// Who it must be, where the configuration says.
+    pub(super) issuer: Option<&'a str>,
 }
 
-fn may_be_told(server: &Url, endpoint: &str) -> Result<(), String> {
+/// Who grants tokens for a server.
+pub(super) struct Found {
+    pub(super) manager: AuthorizationManager,
+    pub(super) metadata: AuthorizationMetadata,
+}
+
+impl Sought<'_> {
+    /// Finds out who grants tokens, and makes sure that it may be told secrets.
+    pub(super) async fn find(&self) -> Result<Found, AuthError> {
+        self.find_within(PATIENCE).await
+    }
+
+    async fn find_within(&self, limit: Duration) -> Result<Found, AuthError> {
+        let (server, web) = (resource(self.server), Arc::clone(self.web));
+        let mut manager = AuthorizationManager::new_with_oauth_http_client(server, web).await?;
+        let Ok(found) = timeout(limit, self.metadata(&manager)).await else {
+            let late = "the servers that it names do not answer in time".to_owned();
+            self.web.note(Some(late.clone()));
+            return Err(AuthError::MetadataError(late));
+        };
+        let metadata = found?;
+        if let Some(issuer) = self.issuer
+            && metadata.issuer.as_deref() != Some(issuer)
+        {
+            return Err(AuthError::AuthorizationServerMismatch {
+                expected_issuer: issuer.to_owned(),
+                received_issuer: metadata.issuer.unwrap_or_else(|| "nobody".to_owned()),
+            });
+        }
+        let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint];
+        for endpoint in endpoints.into_iter().chain(&metadata.registration_endpoint) {
+            may_be_told(self.server, endpoint).map_err(AuthError::MetadataError)?;
+        }
+        manager.set_metadata(metadata.clone());
+        Ok(Found { manager, metadata })
+    }
+
+    async fn metadata(
+        &self,
+        manager: &AuthorizationManager,
+    ) -> Result<AuthorizationMetadata, AuthError> {
+        match manager.resolve_metadata_from_challenge(self.challenge).await {
+            Ok(found) => Ok(found.metadata),
+            Err(AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer }) => {
+                let whole = own(self.web, self.server, &received_issuer).await;
+                whole.ok_or(AuthError::AuthorizationServerMismatch {
+                    expected_issuer,
+                    received_issuer,
+                })
+            }
+            Err(err) => Err(err),
+        }
+    }
+}
+
+/// Says whether a server may have secrets sent to an address that it names.
+pub(super) fn may_be_told(server: &Url, endpoint: &str) -> Result<(), String> {
     let url: Url = endpoint.parse().map_err(|_| format!("`{endpoint}` is no URL"))?;
     check(&url).map_err(|err| err.to_string())?;
     if is_loopback(&url) && !is_loopback(server) {
@@ -100,9 +149,10 @@ pub(super) fn shown(text: &str) -> String {
     letters.take(SAID).collect::<String>().trim().to_owned()
 }
 
-/// Says what went wrong, for whoever wants to log in or to call.
-pub(super) fn told(err: &AuthError) -> String {
-    shown(&sentence(err))
+/// Says what went wrong, for whoever wants to log in or to call. What is secret is taken out of it
+/// before it is cut: half a secret would not be found.
+pub(super) fn told(err: &AuthError, seen: &Redaction) -> String {
+    shown(&seen.clean(sentence(err)))
 }
 
 fn sentence(err: &AuthError) -> String {
@@ -130,7 +180,7 @@ fn sentence(err: &AuthError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use axum::{Json, Router, http::StatusCode, routing::get};
     use expect_test::{Expect, expect};
@@ -139,23 +189,45 @@ mod tests {
 
     use super::*;
 
+    /// A server that has one document, with `HERE` for where it is.
+    struct World {
+        server: Url,
+        asked: Arc<AtomicUsize>,
+        _tasks: JoinSet<std::io::Result<()>>,
+    }
+
+    impl World {
+        async fn new(at: &str, document: Value) -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let here = format!("http://{}", listener.local_addr().unwrap());
+            let document: Value =
+                serde_json::from_str(&document.to_string().replace("HERE", &here)).unwrap();
+            let asked = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&asked);
+            let routes =
+                Router::new().route(at, get(|| async { Json(document) })).fallback(move || {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    async { StatusCode::NOT_FOUND }
+                });
+            let mut tasks = JoinSet::new();
+            tasks.spawn(async { axum::serve(listener, routes).await });
+            Self { server: format!("{here}/mcp").parse().unwrap(), asked, _tasks: tasks }
+        }
+
+        async fn found(&self, issuer: Option<&str>) -> Result<AuthorizationMetadata, AuthError> {
+            let (server, web) = (&self.server, Arc::new(Web::new(self.server.clone())));
+            let sought = Sought { web: &web, server, challenge: None, issuer };
+            sought.find().await.map(|it| it.metadata)
+        }
+    }
+
     /// Discovers for a server whose metadata are those, with `HERE` for where it is.
     async fn discovered(at: &str, metadata: Value) -> Result<AuthorizationMetadata, AuthError> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let here = format!("http://{}", listener.local_addr().unwrap());
-        let metadata: Value =
-            serde_json::from_str(&metadata.to_string().replace("HERE", &here)).unwrap();
-        let routes = Router::new()
-            .route(at, get(|| async { Json(metadata) }))
-            .fallback(|| async { StatusCode::NOT_FOUND });
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async { axum::serve(listener, routes).await });
-        let server: Url = format!("{here}/mcp").parse().unwrap();
-        let web = Arc::new(Web::new(server.clone()));
-        let client = Arc::clone(&web);
-        let mut manager =
-            AuthorizationManager::new_with_oauth_http_client(server.clone(), client).await.unwrap();
-        discover(&mut manager, &web, &server, None).await
+        World::new(at, metadata).await.found(None).await
+    }
+
+    fn said(err: &AuthError) -> String {
+        told(err, &Redaction::default())
     }
 
     fn metadata(issuer: &str, token: &str) -> Value {
@@ -199,14 +271,63 @@ mod tests {
         let mut long = metadata("HERE", "HERE/token");
         long["x"] = json!("x".repeat(300 << 10));
         let err = discovered("/.well-known/oauth-authorization-server", long).await.unwrap_err();
-        assert!(told(&err).ends_with("answered more than 262144 bytes"), "{}", told(&err));
+        assert!(said(&err).ends_with("answered more than 262144 bytes"), "{}", said(&err));
+    }
+
+    #[tokio::test]
+    async fn who_grants_tokens_is_who_the_configuration_says() {
+        let at = "/.well-known/oauth-authorization-server";
+        let world = World::new(at, metadata("HERE", "HERE/token")).await;
+        let here = world.server.origin().ascii_serialization();
+        world.found(Some(&here)).await.unwrap();
+        let err = world.found(Some("https://example.com")).await.unwrap_err();
+        let expected =
+            "authorization server issuer mismatch: expected https://example.com, received";
+        assert_eq!(said(&err), format!("{expected} {here}"));
+        let none = World::new("/nothing", Value::Null).await;
+        let err = none.found(Some("https://example.com")).await.unwrap_err();
+        assert_eq!(said(&err), format!("{expected} nobody"));
+    }
+
+    #[tokio::test]
+    async fn a_server_does_not_lead_to_any_number_of_others() {
+        let at = "/.well-known/oauth-protected-resource/mcp";
+        let many: Vec<_> = (0..1_000).map(|it| format!("HERE/as/{it}")).collect();
+        let world =
+            World::new(at, json!({ "resource": "HERE/mcp", "authorization_servers": many }));
+        let world = world.await;
+        let err = world.found(None).await.unwrap_err();
+        assert!(said(&err).ends_with("leads to more than 60 addresses"), "{}", said(&err));
+        assert!(world.asked.load(Ordering::Relaxed) < 60);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_answer_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let web = Arc::new(Web::new(server.clone()));
+        let sought = Sought { web: &web, server: &server, challenge: None, issuer: None };
+        let err = sought.find_within(Duration::ZERO).await.err().unwrap();
+        assert_eq!(said(&err), "metadata error: the servers that it names do not answer in time");
+        assert!(web.trouble().is_some(), "it may answer later");
     }
 
     #[test]
     fn what_a_stranger_says_does_nothing_to_a_terminal() {
         let err = AuthError::RegistrationFailed(format!("\u{1b}[31m{}", "x".repeat(9_000)));
-        let told = told(&err);
+        let told = said(&err);
         assert!(told.contains(" [31mxxx") && told.chars().count() == SAID, "{told}");
+    }
+
+    #[test]
+    fn half_a_secret_is_none_either() {
+        let mut seen = Redaction::default();
+        seen.note("REFRESH_TOKEN", "refresh-me-once");
+        let text = |before: usize| format!("{}refresh-me-once", "x".repeat(before));
+        for before in (SAID - 60)..SAID {
+            let told = told(&AuthError::TokenRefreshFailed(text(before)), &seen);
+            assert!(!told.contains("refresh-m"), "{told}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     fmt::{self, Write as _},
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read, Write},
     path::PathBuf,
     sync::Arc,
@@ -16,6 +16,7 @@ use rmcp::transport::auth::{AuthError, CredentialStore, StoredCredentials};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use shared::id::ToolSetName;
+use tokio::time::{Instant, sleep};
 
 use super::config::is_scope;
 
@@ -28,6 +29,12 @@ const DIGEST: usize = 8;
 const MARGIN: u64 = 30;
 /// Scopes that a server may say it wants.
 const SCOPES: usize = 64;
+/// Bytes of such a scope.
+const SCOPE: usize = 256;
+/// How long others may change a login: two requests, and a little.
+const LOCKED: Duration = Duration::from_secs(75);
+/// How long until it is looked whether they still do.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The folder of all logins of a person: one file for each toolset and server.
 #[derive(Clone, Debug)]
@@ -134,6 +141,9 @@ impl Kept {
     /// Keeps a record in the place of what is there, all of it or nothing.
     pub(super) fn write(&self, record: &Record) -> Result<(), String> {
         let text = serde_json::to_vec_pretty(record).map_err(|err| err.to_string())?;
+        if u64::try_from(text.len()).is_ok_and(|it| it > MOST) {
+            return Err(format!("the server grants what has more than {MOST} bytes"));
+        }
         self.replace(&text).map_err(|err| self.trouble(&err))
     }
 
@@ -165,22 +175,35 @@ impl Kept {
     }
 
     /// Keeps other processes, and other tasks of this one, from changing the login. They do so for
-    /// as long as one request takes.
+    /// as long as a request or two take.
     pub(super) async fn lock(&self) -> Result<Lock, String> {
-        let kept = self.clone();
-        let locked = tokio::task::spawn_blocking(move || {
-            kept.make_folder()?;
-            let file = private().open(kept.file.with_extension("lock"))?;
-            file.lock()?;
-            Ok(Lock(file))
-        });
-        let locked = locked.await.map_err(|err| err.to_string())?;
-        locked.map_err(|err: io::Error| self.trouble(&err))
+        self.lock_within(LOCKED).await
+    }
+
+    async fn lock_within(&self, limit: Duration) -> Result<Lock, String> {
+        let open = || {
+            self.make_folder()?;
+            private().open(self.file.with_extension("lock"))
+        };
+        let file = open().map_err(|err| self.trouble(&err))?;
+        let end = Instant::now() + limit;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Lock(file)),
+                Err(TryLockError::Error(err)) => return Err(self.trouble(&err)),
+                Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(LOOK).await,
+                Err(TryLockError::WouldBlock) => {
+                    let file = self.file.display();
+                    return Err(format!("`{file}` is in use by another process: try again later"));
+                }
+            }
+        }
     }
 
     /// Notes which scopes the server wants, for the next login.
     pub(super) async fn want(&self, scopes: &str) -> Result<(), String> {
-        let scopes: Vec<&str> = scopes.split_whitespace().filter(|it| is_scope(it)).collect();
+        let may_be = |it: &&str| is_scope(it) && it.len() <= SCOPE;
+        let scopes: Vec<&str> = scopes.split_whitespace().filter(may_be).collect();
         if scopes.is_empty() {
             return Ok(());
         }
@@ -352,6 +375,18 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
+    async fn what_is_kept_can_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let logins = Logins::new(folder.path().to_owned());
+        let kept = logins.of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        kept.want(&format!("a {}", "x".repeat(300 << 10))).await.unwrap();
+        assert_eq!(kept.read().unwrap().unwrap().wanted, ["a"]);
+        let why = kept.write(&record(&"x".repeat(300 << 10), 0, 0)).unwrap_err();
+        assert_eq!(why, "the server grants what has more than 262144 bytes");
+        assert_eq!(kept.read().unwrap().unwrap().wanted, ["a"]);
+    }
+
+    #[tokio::test]
     async fn what_is_no_login_is_said_to_be_none() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
@@ -367,12 +402,13 @@ pub(super) mod tests {
         let logins = Logins::new(folder.path().to_owned());
         let kept = logins.of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
         let first = kept.lock().await.unwrap();
-        let other = kept.clone();
-        let mut second = tokio::task::JoinSet::new();
-        second.spawn(async move { other.lock().await.map(drop) });
-        tokio::task::yield_now().await;
-        assert!(second.try_join_next().is_none());
+        let other = File::open(kept.file.with_extension("lock")).unwrap();
+        assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));
+        let why = kept.lock_within(Duration::ZERO).await.unwrap_err();
+        assert!(why.ends_with("is in use by another process: try again later"), "{why}");
         drop(first);
-        assert_eq!(second.join_next().await.unwrap().unwrap(), Ok(()));
+        other.try_lock().unwrap();
+        drop(other);
+        kept.lock_within(Duration::ZERO).await.unwrap();
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use oauth2::TokenResponse as _;
 use reqwest::{
     Method, Url,
-    header::{ACCEPT, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE},
+    header::{ACCEPT, CONTENT_TYPE, HeaderValue},
 };
 use rmcp::transport::auth::{
     AuthError, AuthorizationCallback, AuthorizationManager, AuthorizationMetadata,
@@ -16,10 +16,12 @@ use shared::id::ToolSetName;
 
 use super::{
     Logins,
+    bearer::challenge,
     config::{Client, Grant},
-    discovery::{add_offline_access, discover, further, shown, told},
+    discovery::{Found, Sought, add_offline_access, further, may_be_told, shown, told},
     kept::{Kept, Record, Registered},
     machine::post,
+    source::knows_no_client,
     web::Web,
 };
 use crate::{
@@ -38,8 +40,12 @@ pub struct Login {
     manager: AuthorizationManager,
     kept: Kept,
     client: Registered,
+    /// Whether the client is configured, and can be no other.
+    is_configured: bool,
     url: String,
     state: String,
+    /// What must not be shown.
+    seen: Redaction,
 }
 
 /// What was granted.
@@ -80,6 +86,7 @@ struct To<'a> {
     kept: Kept,
     server: &'a McpHttp,
     scopes: &'a [String],
+    issuer: Option<&'a str>,
     client: Option<&'a Client>,
     document: Option<&'a str>,
     port: Option<u16>,
@@ -96,6 +103,7 @@ fn to<'a>(logins: &Logins, set: &ToolSetName, server: &'a McpServer) -> Result<T
         kept: logins.of(set, &server.url.0),
         server,
         scopes: &oauth.scopes,
+        issuer: oauth.issuer.as_deref(),
         client: client.as_ref(),
         document: document.as_deref(),
         port: *port,
@@ -115,9 +123,10 @@ impl Logins {
     /// Forgets a login; returns whether there was one. The server is told, if it wants to know.
     pub async fn forget(&self, set: &ToolSetName, server: &McpServer) -> Result<bool, LoginError> {
         let to = to(self, set, server)?;
-        let _lock = to.kept.lock().await.map_err(LoginError::Unkept)?;
+        let lock = to.kept.lock().await.map_err(LoginError::Unkept)?;
         let record = to.kept.read();
         let is_removed = to.kept.remove().map_err(LoginError::Unkept)?;
+        drop(lock);
         let Ok(Some(record)) = record else { return Ok(is_removed) };
         if let Err(why) = to.revoke(&record).await {
             tracing::debug!(%set, ?why, "the server does not know that the login is forgotten");
@@ -135,34 +144,37 @@ impl To<'_> {
             Some(token) => (token, "refresh_token"),
             None => (access.as_str(), "access_token"),
         };
+        let mut seen = Redaction::default();
+        seen.note("TOKEN", token);
         let web = Arc::new(Web::new(self.server.url.0.clone()));
-        let (_, metadata) = self.found(&web, None).await?;
+        let challenge = self.challenge(&web).await?;
+        let Found { metadata, .. } = self.found(&web, challenge.as_deref(), &seen).await?;
+        if granted.issuer.is_some() && granted.issuer != metadata.issuer {
+            let why = "another server grants tokens now, and is told nothing";
+            return Err(LoginError::Refused(why.to_owned()));
+        }
         let Some(endpoint) = further(&metadata, "revocation_endpoint") else { return Ok(()) };
+        may_be_told(&self.server.url.0, endpoint).map_err(LoginError::Refused)?;
         let secret = match (self.client, &record.client) {
-            (Some(client), _) => {
-                let secret = client.secret.as_ref();
-                secret.and_then(|it| it.resolve(&mut Redaction::default()).ok())
-            }
+            (Some(client), _) => client.secret.as_ref().and_then(|it| it.resolve(&mut seen).ok()),
             (None, registered) => registered.as_ref().and_then(|it| it.secret.clone()),
         };
         let id = granted.client_id.as_str();
         let fields = [("token", token), ("token_type_hint", kind), ("client_id", id)];
         let client = secret.as_deref().map(|it| (id, it));
-        let told = post(&web, endpoint, &fields, client).await;
-        told.map(drop).map_err(|denied| LoginError::Refused(format!("{denied:?}")))
+        let told = post(&web, endpoint, &fields, client, &seen).await;
+        told.map(drop).map_err(|denied| LoginError::Refused(denied.text()))
     }
 
     async fn found(
         &self,
         web: &Arc<Web>,
         challenge: Option<&str>,
-    ) -> Result<(AuthorizationManager, AuthorizationMetadata), LoginError> {
-        let (server, asked) = (self.server.url.0.clone(), Arc::clone(web));
-        let manager = AuthorizationManager::new_with_oauth_http_client(server.clone(), asked).await;
-        let mut manager = manager.map_err(|err| failed(web, &err))?;
-        let metadata = discover(&mut manager, web, &server, challenge).await;
-        let metadata = metadata.map_err(|err| failed(web, &err))?;
-        Ok((manager, metadata))
+        seen: &Redaction,
+    ) -> Result<Found, LoginError> {
+        let (server, issuer) = (&self.server.url.0, self.issuer);
+        let found = Sought { web, server, challenge, issuer }.find().await;
+        found.map_err(|err| failed(web, &err, seen))
     }
 
     /// Asks the server for something it should refuse, and returns how it does so: that says best
@@ -194,7 +206,7 @@ impl To<'_> {
             let asked = Outgoing { method: Method::DELETE, headers, body: None, ..asked };
             let _ = web.ask(asked).await;
         }
-        Ok(reply.header(WWW_AUTHENTICATE).filter(|_| reply.status == 401).map(ToOwned::to_owned))
+        Ok(challenge(&reply.headers).filter(|_| reply.status == 401))
     }
 
     /// Returns what to ask for: what is configured or what the server says, and what was missing.
@@ -255,11 +267,20 @@ impl To<'_> {
     }
 
     /// Returns what the client shows to prove who it is.
-    fn secret(&self, client: &Registered) -> Result<Option<String>, LoginError> {
-        let Some(configured) = self.client else { return Ok(client.secret.clone()) };
-        let secret = configured.secret.as_ref();
-        let secret = secret.map(|it| it.resolve(&mut Redaction::default())).transpose();
-        secret.map_err(|err| LoginError::Refused(err.to_string()))
+    fn secret(
+        &self,
+        client: &Registered,
+        seen: &mut Redaction,
+    ) -> Result<Option<String>, LoginError> {
+        let secret = match self.client {
+            None => Ok(client.secret.clone()),
+            Some(client) => client.secret.as_ref().map(|it| it.resolve(seen)).transpose(),
+        };
+        let secret = secret.map_err(|err| LoginError::Refused(err.to_string()))?;
+        if let Some(secret) = &secret {
+            seen.note("CLIENT_SECRET", secret);
+        }
+        Ok(secret)
     }
 }
 
@@ -272,23 +293,25 @@ impl Login {
     ) -> Result<Self, LoginError> {
         let to = to(logins, set, server)?;
         let before = to.kept.read().map_err(LoginError::Unkept)?.unwrap_or_default();
+        let mut seen = Redaction::default();
         let web = Arc::new(Web::new(to.server.url.0.clone()));
         let challenge = to.challenge(&web).await?;
-        let (mut manager, metadata) = to.found(&web, challenge.as_deref()).await?;
+        let Found { mut manager, metadata } = to.found(&web, challenge.as_deref(), &seen).await?;
         let scopes = to.scopes(&manager, &metadata, &before).await;
         let client = to.registered(&mut manager, &metadata, (&before, redirect), &scopes).await;
-        let client = client.map_err(|err| failed(&web, &err))?;
+        let client = client.map_err(|err| failed(&web, &err, &seen))?;
         let mut by = OAuthClientConfig::new(&client.id, redirect);
-        if let Some(secret) = to.secret(&client)? {
+        if let Some(secret) = to.secret(&client, &mut seen)? {
             by = by.with_client_secret(secret);
         }
-        manager.configure_client(by).map_err(|err| failed(&web, &err))?;
+        manager.configure_client(by).map_err(|err| failed(&web, &err, &seen))?;
         manager.set_credential_store(to.kept.clone());
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let url = manager.get_authorization_url(&scopes).await;
-        let url = url.map_err(|err| failed(&web, &err))?;
+        let url = url.map_err(|err| failed(&web, &err, &seen))?;
         let state = parameter(&url, "state").unwrap_or_default();
-        Ok(Self { manager, kept: to.kept, client, url, state })
+        let is_configured = to.client.is_some();
+        Ok(Self { manager, kept: to.kept, client, is_configured, url, state, seen })
     }
 
     /// Returns where the person is to go.
@@ -312,7 +335,10 @@ impl Login {
         let issuer = back.issuer.as_deref();
         let granted =
             self.manager.exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, issuer);
-        let granted = granted.await.map_err(|err| refused(&err))?;
+        let granted = match granted.await {
+            Ok(granted) => granted,
+            Err(err) => return Err(self.failed(&err, &back.code)),
+        };
         let scopes = self.manager.get_current_scopes().await;
         let client = Some(self.client.clone());
         let kept = self.kept.read().map_err(LoginError::Unkept)?.unwrap_or_default();
@@ -325,6 +351,21 @@ impl Login {
             is_renewed: granted.refresh_token().is_some(),
         })
     }
+
+    /// Says why nothing was granted. Whoever holds the lock forgets a client that nobody knows: the
+    /// next login registers another one.
+    fn failed(&self, err: &AuthError, code: &str) -> LoginError {
+        if !self.is_configured
+            && knows_no_client(err)
+            && let Ok(Some(record)) = self.kept.read()
+            && let Err(why) = self.kept.write(&Record { client: None, ..record })
+        {
+            return LoginError::Unkept(why);
+        }
+        let mut seen = self.seen.clone();
+        seen.note("CODE", code);
+        refused(err, &seen)
+    }
 }
 
 fn parameter(url: &str, name: &str) -> Option<String> {
@@ -333,22 +374,80 @@ fn parameter(url: &str, name: &str) -> Option<String> {
     Some(value.into_owned())
 }
 
-fn failed(web: &Web, err: &AuthError) -> LoginError {
+fn failed(web: &Web, err: &AuthError, seen: &Redaction) -> LoginError {
     match web.trouble() {
         Some(trouble) => LoginError::Unreachable(trouble),
-        None => refused(err),
+        None => refused(err, seen),
     }
 }
 
-fn refused(err: &AuthError) -> LoginError {
+fn refused(err: &AuthError, seen: &Redaction) -> LoginError {
     match err {
         AuthError::CredentialStoreError(why) => LoginError::Unkept(why.clone()),
-        err => LoginError::Refused(told(err)),
+        err => LoginError::Refused(told(err, seen)),
     }
 }
 
 impl std::fmt::Debug for Login {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Login").field("kept", &self.kept).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::world::{World, set},
+        *,
+    };
+
+    const BACK: &str = "http://127.0.0.1:1/callback";
+
+    async fn begun(world: &World) -> Login {
+        let server = world.configured(json!("oauth"));
+        Login::begin(&world.logins, (&set(), &server), BACK).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_login_is_revoked_where_it_was_granted_and_nowhere_else() {
+        for is_other in [false, true] {
+            let (world, other) = (World::new().await, World::new().await);
+            world.keep(Some("refresh-0"));
+            if is_other {
+                world.now().issuer = Some(other.here.clone());
+            }
+            let server = world.configured(json!("oauth"));
+            assert!(world.logins.forget(&set(), &server).await.unwrap());
+            assert!(world.kept().read().unwrap().is_none());
+            assert_eq!(world.heard("POST /revoke"), usize::from(!is_other));
+            let told = other.now().heard.iter().filter(|(it, ..)| it.starts_with("POST")).count();
+            assert_eq!(told, 0, "{:?}", other.now().heard);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_the_server_has_forgotten_is_not_the_next_one() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        let login = begun(&world).await;
+        assert_eq!(parameter(login.url(), "client_id").as_deref(), Some("client-0"));
+        world.now().clients.clear();
+        let back = format!("{BACK}?code=code-0&state={}", login.state);
+        let why = login.finish(&back).await.unwrap_err().to_string();
+        assert!(why.contains("invalid_client") && !why.contains("code-0"), "{why}");
+        let login = begun(&world).await;
+        assert_ne!(parameter(login.url(), "client_id").as_deref(), Some("client-0"));
+        let back = format!("{BACK}?code=code-0&state={}", login.state);
+        login.finish(&back).await.unwrap();
+        assert!(world.kept().read().unwrap().unwrap().token().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_refusal_may_name_other_ways_first() {
+        let world = World::new().await;
+        world.now().is_hidden = true;
+        world.now().issuer = Some(format!("{}/as", world.here));
+        let login = begun(&world).await;
+        assert_eq!(login.client.issuer, Some(format!("{}/as", world.here)));
     }
 }

@@ -1,22 +1,26 @@
 //! How everything is asked that grants tokens.
 //!
-//! The configured server may be anywhere, as a person wrote it. What it names may be private only
-//! if it is so itself. Secrets travel encrypted, or do not leave this machine. Redirects are not
-//! followed, other than by whoever asks.
+//! The configured server may be anywhere, and so may an identity provider, as a person wrote them.
+//! What the server names may be private only if it is so itself, and then by a name: rmcp takes no
+//! private addresses from it. Secrets travel encrypted, or do not leave this machine. Redirects are
+//! not followed, other than by whoever asks.
 
 use std::{
     net::IpAddr,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use oauth2::{HttpResponse, http};
-use reqwest::{Url, header};
+use reqwest::{Method, Url, header};
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRequest};
 use tokio::{sync::OnceCell, time::timeout};
 
 use crate::{
-    net::is_public,
+    net::{Refused, is_public},
     tool::http::client::{Broken, Http, Outgoing, Reach, Reply, host},
 };
 
@@ -24,15 +28,27 @@ use crate::{
 const MOST: usize = 256 << 10;
 /// How long an answer may take, where nobody says.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Requests of rmcp's until a token is granted: servers can name others, of which each is asked.
+const REQUESTS: usize = 60;
 
 /// What asks for metadata and tokens, for one server.
 #[derive(Debug)]
 pub(super) struct Web {
-    http: Http,
-    server: Url,
-    is_private: OnceCell<bool>,
+    net: Arc<Net>,
+    /// Requests of rmcp's so far.
+    requests: AtomicUsize,
     /// Why the last request of rmcp's came to nothing, of which rmcp does not tell.
     trouble: Mutex<Option<String>>,
+}
+
+/// What all askings for one server have in common.
+#[derive(Debug)]
+struct Net {
+    http: Http,
+    server: Url,
+    /// Another server that a person wrote.
+    also: Option<Url>,
+    is_private: OnceCell<bool>,
 }
 
 /// Why nothing is asked there.
@@ -42,25 +58,42 @@ pub(super) struct Insecure(String);
 
 impl Web {
     pub(super) fn new(server: Url) -> Self {
-        Self {
-            http: Http::default(),
-            server,
-            is_private: OnceCell::new(),
-            trouble: Mutex::default(),
-        }
+        Self::of(Net { http: Http::default(), server, also: None, is_private: OnceCell::new() })
+    }
+
+    /// Makes one by which a second server may be anywhere as well.
+    pub(super) fn with_also(server: Url, also: Option<Url>) -> Self {
+        Self::of(Net { http: Http::default(), server, also, is_private: OnceCell::new() })
+    }
+
+    fn of(net: impl Into<Arc<Net>>) -> Self {
+        Self { net: net.into(), requests: AtomicUsize::new(0), trouble: Mutex::default() }
+    }
+
+    /// Returns one for another token, that knows of no trouble.
+    pub(super) fn anew(&self) -> Arc<Self> {
+        Arc::new(Self::of(Arc::clone(&self.net)))
     }
 
     /// Asks once.
     pub(super) async fn ask(&self, mut asked: Outgoing) -> Result<Reply, Broken> {
         check(&asked.url).map_err(|err| Broken::Unsent(err.to_string()))?;
-        asked.reach = self.reach(&asked.url).await;
-        let asking = timeout(PATIENCE, self.http.once(&asked, MOST));
-        let reply = asking.await.unwrap_or_else(|_| {
-            let (host, seconds) = (host(&asked.url), PATIENCE.as_secs());
+        let host = host(&asked.url);
+        if is_loopback(&asked.url)
+            && !is_loopback(&self.net.server)
+            && !self.net.is_ours(&asked.url)
+        {
+            return Err(Broken::Refused(Refused::Private(host)));
+        }
+        let asking = async {
+            asked.reach = self.net.reach(&asked.url).await?;
+            self.net.http.once(&asked, MOST).await
+        };
+        let reply = timeout(PATIENCE, asking).await.unwrap_or_else(|_| {
+            let seconds = PATIENCE.as_secs();
             Err(Broken::Lost(format!("`{host}` did not answer within {seconds} s")))
         })?;
         if reply.is_cut {
-            let host = &reply.host;
             return Err(Broken::Lost(format!("`{host}` answered more than {MOST} bytes")));
         }
         Ok(reply)
@@ -71,31 +104,73 @@ impl Web {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn note(&self, trouble: Option<String>) {
+    /// Notes why something came to nothing, or that it did not.
+    pub(super) fn note(&self, trouble: Option<String>) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 
-    async fn reach(&self, url: &Url) -> Reach {
-        if url.origin() == self.server.origin() || self.is_private().await {
-            Reach::Anywhere
-        } else {
-            Reach::Public
+    /// Returns what rmcp wants to ask. It knows the server's address only as others are told it.
+    fn outgoing(&self, request: OAuthHttpRequest) -> Result<Outgoing, String> {
+        let (parts, body) = request.request.into_parts();
+        if self.requests.fetch_add(1, Ordering::Relaxed) >= REQUESTS {
+            let host = host(&self.net.server);
+            return Err(format!("`{host}` leads to more than {REQUESTS} addresses"));
         }
+        let url = parts.uri.to_string().parse::<Url>().map_err(|err| err.to_string())?;
+        let is_server = parts.method == Method::GET && url == resource(&self.net.server);
+        Ok(Outgoing {
+            method: parts.method,
+            url: if is_server { self.net.server.clone() } else { url },
+            headers: parts.headers,
+            body: Some(body).filter(|it| !it.is_empty()),
+            reach: Reach::Public,
+        })
+    }
+}
+
+impl Net {
+    /// Returns whether a person wrote where this is.
+    fn is_ours(&self, url: &Url) -> bool {
+        let mut ours = [Some(&self.server), self.also.as_ref()].into_iter().flatten();
+        ours.any(|it| it.origin() == url.origin())
     }
 
-    /// Returns whether the configured server is in a private network.
-    async fn is_private(&self) -> bool {
+    async fn reach(&self, url: &Url) -> Result<Reach, Broken> {
+        let is_anywhere = self.is_ours(url) || self.is_private().await?;
+        Ok(if is_anywhere { Reach::Anywhere } else { Reach::Public })
+    }
+
+    /// Returns whether the configured server is in a private network: it is with all of its
+    /// addresses, or whoever runs it could say so of any network.
+    async fn is_private(&self) -> Result<bool, Broken> {
         let look = || async {
             let name = self.server.host_str().unwrap_or_default();
             let name = name.trim_start_matches('[').trim_end_matches(']');
             if let Ok(address) = name.parse::<IpAddr>() {
-                return !is_public(address);
+                return Ok(!is_public(address));
             }
             let found = tokio::net::lookup_host((name, 0)).await;
-            found.is_ok_and(|mut all| all.any(|it| !is_public(it.ip())))
+            let found = found.map_err(|err| {
+                Broken::Unsent(format!("`{}` cannot be found: {err}", host(&self.server)))
+            })?;
+            Ok(are_private(found.map(|it| it.ip())))
         };
-        *self.is_private.get_or_init(look).await
+        self.is_private.get_or_try_init(look).await.copied()
     }
+}
+
+fn are_private(addresses: impl IntoIterator<Item = IpAddr>) -> bool {
+    let mut addresses = addresses.into_iter().peekable();
+    addresses.peek().is_some() && addresses.all(|it| !is_public(it))
+}
+
+/// Returns what a server is called where others are told of it (RFC 8707): what else is in its
+/// address may be secret.
+pub(super) fn resource(server: &Url) -> Url {
+    let mut url = server.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    url
 }
 
 /// Says whether secrets may be sent to an address.
@@ -110,21 +185,14 @@ pub(super) fn check(url: &Url) -> Result<(), Insecure> {
 pub(super) fn is_loopback(url: &Url) -> bool {
     let name = url.host_str().unwrap_or_default();
     let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    address
-        .map_or_else(|_| name == "localhost" || name.ends_with(".localhost"), |it| it.is_loopback())
+    // Names below `localhost` lead wherever a resolver says.
+    address.map_or_else(|_| name == "localhost", |it| it.is_loopback())
 }
 
 impl OAuthHttpClient for Web {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
-            let (parts, body) = request.request.into_parts();
-            let asked = Outgoing {
-                method: parts.method,
-                url: parts.uri.to_string().parse()?,
-                headers: parts.headers,
-                body: Some(body).filter(|it| !it.is_empty()),
-                reach: Reach::Public,
-            };
+            let asked = self.outgoing(request).inspect_err(|err| self.note(Some(err.clone())))?;
             let reply =
                 self.ask(asked).await.inspect_err(|err| self.note(Some(err.to_string())))?;
             let is_down = reply.status.is_server_error();
@@ -147,7 +215,7 @@ fn response(reply: Reply) -> Result<HttpResponse, http::Error> {
 
 #[cfg(test)]
 mod tests {
-    use reqwest::{Method, header::HeaderMap};
+    use reqwest::header::HeaderMap;
 
     use super::*;
 
@@ -165,13 +233,13 @@ mod tests {
             "http://127.0.0.1:1/",
             "http://[::1]/",
             "http://localhost:3/",
-            "http://a.localhost/",
         ] {
             assert_eq!(check(&good.parse().unwrap()), Ok(()), "{good}");
         }
         for bad in [
             "http://example.com/token",
             "http://10.0.0.1/",
+            "http://a.localhost/",
             "http://localhost.example.com/",
             "http://127.0.0.1.example.com/",
             "ftp://localhost/",
@@ -188,9 +256,38 @@ mod tests {
             let err = web.ask(asked(url)).await.unwrap_err();
             assert!(matches!(err, Broken::Refused(_)), "{url}: {err}");
         }
-        let private = Web::new("http://127.0.0.1:9/mcp".parse().unwrap());
-        assert_eq!(private.reach(&"https://10.0.0.1/".parse().unwrap()).await, Reach::Anywhere);
-        let named = Web::new("http://localhost:9/mcp".parse().unwrap());
-        assert_eq!(named.reach(&"http://localhost:8/".parse().unwrap()).await, Reach::Anywhere);
+        for server in ["http://127.0.0.1:9/mcp", "http://localhost:9/mcp", "https://10.0.0.2/mcp"] {
+            let private = Web::new(server.parse().unwrap());
+            for url in ["https://10.0.0.1/", "https://sso.internal/"] {
+                let reach = private.net.reach(&url.parse().unwrap()).await.unwrap();
+                assert_eq!(reach, Reach::Anywhere, "{server} {url}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_person_wrote_may_be_anywhere() {
+        let company = Some("https://10.0.0.1/token".parse().unwrap());
+        let web = Web::with_also("https://1.1.1.1/mcp".parse().unwrap(), company);
+        let reach = async |url: &str| web.net.reach(&url.parse().unwrap()).await.unwrap();
+        assert_eq!(reach("https://10.0.0.1/other").await, Reach::Anywhere);
+        assert_eq!(reach("https://1.1.1.1/token").await, Reach::Anywhere);
+        assert_eq!(reach("https://10.0.0.1:444/token").await, Reach::Public);
+        assert_eq!(reach("https://10.0.0.2/token").await, Reach::Public);
+    }
+
+    #[test]
+    fn one_private_address_among_others_makes_nobody_private() {
+        let is = |all: &[&str]| are_private(all.iter().map(|it| it.parse().unwrap()));
+        assert!(is(&["10.0.0.1"]) && is(&["10.0.0.1", "fd00::1"]));
+        assert!(!is(&["1.1.1.1", "10.0.0.1"]) && !is(&["10.0.0.1", "1.1.1.1"]) && !is(&[]));
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_not_found_is_looked_for_again() {
+        let web = Web::new("https://nobody.invalid/mcp".parse().unwrap());
+        let err = web.ask(asked("https://1.1.1.1:1/token")).await.unwrap_err();
+        assert!(matches!(&err, Broken::Unsent(why) if why.contains("cannot be found")), "{err}");
+        assert!(web.net.is_private.get().is_none());
     }
 }

@@ -35,7 +35,7 @@ fn refusals() {
         &tools,
         "Create author Alice with email a@x.io. Frobnicate everything.",
         expect![[r#"
-            no plan: no tool fits `Frobnicate everything`: begin the clause with what to do and what with, as in the nearest tools' names
+            no plan: no tool fits `Frobnicate everything`: begin the clause with what to do and what with (`faber tools list` shows what there is)
             nearest: 
         "#]],
     );

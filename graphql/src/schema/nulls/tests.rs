@@ -1,0 +1,255 @@
+//! Answers in which something failed, field by field.
+
+use std::sync::Arc;
+
+use async_graphql::{
+    EmptyMutation, Error, Object, Result, Schema, Subscription,
+    extensions::{
+        Extension, ExtensionContext, ExtensionFactory, NextExecute, NextResolve, ResolveInfo,
+    },
+};
+use async_trait::async_trait;
+use futures::{Stream, StreamExt, stream};
+use serde_json::{Value as Json, json};
+use tokio::task;
+
+use super::*;
+
+struct Root;
+
+/// A thing with a field of each kind, each of which can fail.
+#[derive(Clone)]
+struct Thing;
+
+fn failed<T>() -> Result<T> {
+    Err(Error::new("failed"))
+}
+
+#[Object]
+impl Root {
+    async fn thing(&self) -> Thing {
+        Thing
+    }
+
+    async fn maybe(&self) -> Option<Thing> {
+        Some(Thing)
+    }
+}
+
+#[Object]
+impl Thing {
+    /// Comes last, however early it is asked for.
+    async fn late(&self) -> i32 {
+        for _ in 0..8 {
+            task::yield_now().await;
+        }
+        1
+    }
+
+    async fn soon(&self) -> i32 {
+        2
+    }
+
+    async fn nothing(&self) -> Option<i32> {
+        None
+    }
+
+    async fn wrong(&self) -> Result<i32> {
+        failed()
+    }
+
+    async fn perhaps(&self) -> Result<Option<i32>> {
+        failed()
+    }
+
+    async fn thing(&self) -> Thing {
+        Thing
+    }
+
+    async fn maybe(&self) -> Result<Option<Thing>> {
+        Ok(Some(Thing))
+    }
+
+    async fn lost(&self) -> Result<Option<Thing>> {
+        failed()
+    }
+
+    async fn things(&self) -> Vec<Thing> {
+        vec![Thing, Thing]
+    }
+
+    async fn maybe_things(&self) -> Option<Vec<Thing>> {
+        Some(vec![Thing])
+    }
+
+    async fn perhaps_things(&self) -> Vec<Option<Thing>> {
+        vec![Some(Thing), None]
+    }
+
+    async fn lost_things(&self) -> Result<Option<Vec<Thing>>> {
+        failed()
+    }
+}
+
+struct Events;
+
+#[Subscription]
+impl Events {
+    async fn events(&self) -> impl Stream<Item = Thing> {
+        stream::iter([Thing, Thing])
+    }
+}
+
+#[derive(Default)]
+struct Settles(Nulls);
+
+impl ExtensionFactory for Settles {
+    fn create(&self) -> Arc<dyn Extension> {
+        Arc::new(Self::default())
+    }
+}
+
+#[async_trait]
+impl Extension for Settles {
+    async fn execute(
+        &self,
+        ctx: &ExtensionContext<'_>,
+        operation_name: Option<&str>,
+        next: NextExecute<'_>,
+    ) -> Response {
+        self.0.finish(next.run(ctx, operation_name).await)
+    }
+
+    async fn resolve(
+        &self,
+        ctx: &ExtensionContext<'_>,
+        info: ResolveInfo<'_>,
+        next: NextResolve<'_>,
+    ) -> ServerResult<Option<Value>> {
+        let (of, at) = (info.return_type, info.path_node);
+        self.0.settle(of, at, next.run(ctx, info).await)
+    }
+}
+
+fn schema() -> Schema<Root, EmptyMutation, Events> {
+    Schema::build(Root, EmptyMutation, Events).extension(Settles::default()).finish()
+}
+
+/// Returns the data as it is written, and the path of every error.
+fn shown(answer: &Response) -> (String, Vec<Json>) {
+    let paths = answer.errors.iter().map(|it| serde_json::to_value(&it.path).unwrap());
+    (serde_json::to_string(&answer.data).unwrap(), paths.collect())
+}
+
+#[tokio::test]
+async fn the_nearest_that_may_be_null_is() {
+    let schema = schema();
+    for (query, data, errors) in [
+        // Nothing fails: the order is that of the operation.
+        ("{ thing { late soon } }", r#"{"thing":{"late":1,"soon":2}}"#, json!([])),
+        (
+            "{ thing { ...F soon b: late ... { a: soon } } } fragment F on Thing { late b: late nothing }",
+            r#"{"thing":{"late":1,"b":1,"nothing":null,"soon":2,"a":2}}"#,
+            json!([]),
+        ),
+        (
+            "{ thing { thing { late } } thing { soon thing { soon } } }",
+            r#"{"thing":{"thing":{"late":1,"soon":2},"soon":2}}"#,
+            json!([]),
+        ),
+        // A field that may be null is, and nothing around it.
+        (
+            "{ thing { soon perhaps late } }",
+            r#"{"thing":{"soon":2,"perhaps":null,"late":1}}"#,
+            json!([["thing", "perhaps"]]),
+        ),
+        ("{ thing { perhaps } }", r#"{"thing":{"perhaps":null}}"#, json!([["thing", "perhaps"]])),
+        (
+            "{ thing { a: lost { soon } b: lostThings { soon } } }",
+            r#"{"thing":{"a":null,"b":null}}"#,
+            json!([["thing", "a"], ["thing", "b"]]),
+        ),
+        (
+            "{ thing { ...F ... on Thing { soon } } } fragment F on Thing { x: perhaps }",
+            r#"{"thing":{"x":null,"soon":2}}"#,
+            json!([["thing", "x"]]),
+        ),
+        // One that may not be makes what is around it null.
+        ("{ thing { soon wrong } }", "null", json!([["thing", "wrong"]])),
+        (
+            "{ thing { soon } maybe { soon wrong } }",
+            r#"{"thing":{"soon":2},"maybe":null}"#,
+            json!([["maybe", "wrong"]]),
+        ),
+        (
+            "{ a: maybe { thing { ...F } } b: maybe { soon } } fragment F on Thing { late x: wrong }",
+            r#"{"a":null,"b":{"soon":2}}"#,
+            json!([["a", "thing", "x"]]),
+        ),
+        (
+            "{ thing { maybe { maybe { wrong } soon } } }",
+            r#"{"thing":{"maybe":{"maybe":null,"soon":2}}}"#,
+            json!([["thing", "maybe", "maybe", "wrong"]]),
+        ),
+        // Lists.
+        (
+            "{ thing { things { perhaps soon } } }",
+            r#"{"thing":{"things":[{"perhaps":null,"soon":2},{"perhaps":null,"soon":2}]}}"#,
+            json!([["thing", "things", 0, "perhaps"], ["thing", "things", 1, "perhaps"]]),
+        ),
+        ("{ thing { things { wrong } } }", "null", json!([["thing", "things", 0, "wrong"]])),
+        (
+            "{ thing { maybeThings { soon wrong } soon } }",
+            r#"{"thing":{"maybeThings":null,"soon":2}}"#,
+            json!([["thing", "maybeThings", 0, "wrong"]]),
+        ),
+        (
+            "{ thing { perhapsThings { soon wrong } } }",
+            r#"{"thing":{"perhapsThings":[null,null]}}"#,
+            json!([["thing", "perhapsThings", 0, "wrong"]]),
+        ),
+        // One object that is asked for twice, and fails once.
+        (
+            "{ maybe { soon } maybe { wrong } thing { soon } }",
+            r#"{"maybe":null,"thing":{"soon":2}}"#,
+            json!([["maybe", "wrong"]]),
+        ),
+        (
+            "{ maybe { thing { wrong } } maybe { thing { soon } } }",
+            r#"{"maybe":null}"#,
+            json!([["maybe", "thing", "wrong"]]),
+        ),
+        // What the schema says of itself.
+        (
+            r#"{ __typename __type(name: "Thing") { kind name } none: __type(name: "None") { name } }"#,
+            r#"{"__typename":"Root","__type":{"kind":"OBJECT","name":"Thing"},"none":null}"#,
+            json!([]),
+        ),
+    ] {
+        let (found, paths) = shown(&schema.execute(query).await);
+        assert_eq!((found.as_str(), json!(paths)), (data, errors), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn each_event_of_a_subscription_is_settled_on_its_own() {
+    for (query, data, error) in [
+        ("subscription { events { late soon } }", r#"{"events":{"late":1,"soon":2}}"#, None),
+        (
+            "subscription { e: events { soon perhaps late } }",
+            r#"{"e":{"soon":2,"perhaps":null,"late":1}}"#,
+            Some(json!(["e", "perhaps"])),
+        ),
+        (
+            "subscription { events { soon maybe { soon wrong } } }",
+            r#"{"events":{"soon":2,"maybe":null}}"#,
+            Some(json!(["events", "maybe", "wrong"])),
+        ),
+        ("subscription { events { soon wrong } }", "null", Some(json!(["events", "wrong"]))),
+    ] {
+        let answers: Vec<_> = schema().execute_stream(query).collect().await;
+        let expected = (data.to_owned(), Vec::from_iter(error));
+        let shown: Vec<_> = answers.iter().map(shown).collect();
+        assert_eq!(shown, [expected.clone(), expected], "{query}");
+    }
+}

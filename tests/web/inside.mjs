@@ -1,0 +1,202 @@
+// What stands for many is opened in the graph: loops, plans that steps execute, and what is in these.
+
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+
+import { Server, close, open, setting, until, violations, withBrowser } from './harness.mjs';
+
+let server;
+withBrowser();
+before(async () => {
+  const every = join(setting('FABER_TEST_MCP_MODULES'), '@modelcontextprotocol/server-everything/dist/index.js');
+  const run = { command: ['sh', '-c', 'echo looking around >&2; echo found nothing >&2; exit 3'] };
+  server = await Server.start({
+    config: {
+      toolsets: [
+        { name: 'every', source: { mcp: { command: 'node', args: [every, 'stdio'] } } },
+        { name: 'local', source: { tools: [{ name: 'look', description: 'Looks', effect: 'read', parameters: { type: 'object' }, run }] } },
+      ],
+    },
+  });
+});
+after(() => server?.stop());
+
+const shows = (page, nodes, opened) => page.locator(`canvas[data-nodes="${nodes}"][data-open="${opened}"]`).waitFor();
+const titled = (page, name) => page.locator('.inspector').getByRole('heading', { name, exact: true }).waitFor();
+
+const PLAN = [
+  { id: 'list', name: 'flow.echo', parameters: { items: ['x', 'y', 'z'] } },
+  { id: 'kids', forEach: '{{list.items}}', parameters: { of: '{{item}}' }, inlinePlan: { tools: [
+    { id: 'first', name: 'flow.echo', parameters: { got: '{{input.of}}' } },
+    { id: 'second', name: 'flow.echo', parameters: { again: '{{first.got}}' } },
+  ] } },
+  { id: 'last', name: 'flow.echo', parameters: { all: '{{kids}}' } },
+];
+
+test('a loop over plans is opened by keyboard, walked into and out of, and closed', async () => {
+  const { executionId } = await server.execute(PLAN, 'walked into');
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/executions/${executionId}`);
+  await shows(page, 3, 0);
+  await page.getByRole('application', { name: /Enter opens/ }).focus();
+  const press = async (key, name) => {
+    await page.keyboard.press(key);
+    await titled(page, name);
+  };
+  await press('ArrowRight', 'list');
+  await press('ArrowRight', 'kids');
+  await page.locator('[aria-live]', { hasText: 'kids, Succeeded, 3 of 3 items over, closed' }).waitFor();
+  await page.keyboard.press('Enter');
+  await shows(page, 6, 1);
+  await page.locator('[aria-live]', { hasText: 'kids, opened' }).waitFor();
+  await press('ArrowRight', 'kids[0]');
+  await page.locator('.inspector').getByText('"x"').first().waitFor();
+  await page.keyboard.press('Enter');
+  await shows(page, 8, 2);
+  await press('ArrowRight', 'first');
+  await page.locator('.inspector').getByText('"x"').first().waitFor();
+  await press('ArrowRight', 'second');
+  await page.locator('.inspector .rules').getByRole('button', { name: 'first' }).click();
+  await titled(page, 'first');
+  await page.waitForURL((it) => it.searchParams.get('step') === 'kids[0]/first');
+  assert.deepEqual(await violations(page), []);
+
+  // The address has all of it.
+  await page.reload();
+  await shows(page, 8, 2);
+  await titled(page, 'first');
+  await page.getByRole('application').focus();
+  await press('ArrowLeft', 'kids[0]');
+  await press('ArrowLeft', 'kids');
+  await page.getByRole('button', { name: 'Close in the graph', expanded: true }).click();
+  await shows(page, 3, 0);
+  await page.getByRole('button', { name: 'Open in the graph', expanded: false }).click();
+  await shows(page, 6, 1);
+  // Through the items, and out at their end.
+  await page.getByRole('application').focus();
+  await press('ArrowRight', 'kids[0]');
+  await press('ArrowRight', 'kids[1]');
+  await press('ArrowDown', 'kids[2]');
+  await press('ArrowUp', 'kids[0]');
+  await press('ArrowRight', 'kids[1]');
+  await press('ArrowRight', 'last');
+  await close(page);
+});
+
+test('a plan within a plan is opened before it begins, goes on there, and somebody decides in it', async () => {
+  const inlinePlan = { tools: [{ id: 'ask', name: 'flow.echo', parameters: { n: 1 }, requiresApproval: true }, { id: 'then', name: 'flow.echo', parameters: { got: '{{ask.n}}' } }] };
+  const tools = [{ id: 'gate', name: 'flow.wait', parameters: { name: 'go' } }, { id: 'sub', inlinePlan, dependsOn: ['gate'] }];
+  const { executionId } = await server.execute(tools, 'opened early');
+  await server.reaches(executionId, 'WAITING');
+  const page = await open(server, `/executions/${executionId}?open=sub&step=sub/ask`);
+  await shows(page, 4, 1);
+  await page.getByText('The plan that it belongs to has not begun.').waitFor();
+  assert.deepEqual(await violations(page), []);
+  await server.signal(executionId, 'go');
+  await page.locator('.inspector').getByRole('button', { name: 'Approve' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Let it go on' }).click();
+  await page.locator('.inspector .pill', { hasText: 'Succeeded' }).waitFor();
+  await page.locator('.head .pill', { hasText: 'Completed' }).waitFor();
+  // Back at the first event nothing of it had begun.
+  await page.goto(`${server.url}/executions/${executionId}?open=sub&step=sub/ask&at=2`);
+  await page.locator('.inspector .pill', { hasText: 'Pending' }).waitFor();
+  await close(page);
+});
+
+test('a click on its corner opens it, a click elsewhere chooses it, two clicks open it too', async () => {
+  const inlinePlan = { tools: [{ id: 'a', name: 'flow.noop', parameters: {} }, { id: 'b', name: 'flow.noop', parameters: {} }] };
+  const { executionId } = await server.execute([{ id: 'sub', inlinePlan }], 'one step');
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/executions/${executionId}`);
+  await shows(page, 1, 0);
+  const box = await page.locator('.graph-frame').boundingBox();
+  const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+  // The only step stands in the middle, 196 pixels wide, a tenth larger.
+  await page.mouse.click(x + 94, y);
+  await shows(page, 3, 1);
+  assert.equal(await page.locator('.inspector').count(), 0);
+  await page.reload();
+  await shows(page, 3, 1);
+  await page.goto(`${server.url}/executions/${executionId}`);
+  await shows(page, 1, 0);
+  await page.mouse.dblclick(x, y);
+  await shows(page, 3, 1);
+  await titled(page, 'sub');
+  await close(page);
+});
+
+test('what is large is opened as fast', async () => {
+  const tools = Array.from({ length: 2_000 }, (_, at) => ({ id: `s${at}`, name: 'flow.echo', parameters: {}, dependsOn: at < 40 ? [] : [`s${at - 40}`, `s${at - 40 + ((at * 7) % 40) - (at % 40)}`].filter((it, n, all) => all.indexOf(it) === n) }));
+  const items = Array.from({ length: 2_500 }, (_, at) => at);
+  const { executionId } = await server.execute(
+    [{ id: 'list', name: 'flow.echo', parameters: { items } }, { id: 'each', name: 'flow.echo', parameters: { n: '{{item}}' }, forEach: '{{list.items}}', maxParallel: 64 }, { id: 'sub', inlinePlan: { tools } }],
+    'large inside',
+  );
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/executions/${executionId}`);
+  await shows(page, 3, 0);
+  for (const [name, nodes, opened] of [['each', 2_003, 1], ['sub', 4_003, 2]]) {
+    await page.goto(`${server.url}/executions/${executionId}?step=${name}${name === 'sub' ? '&open=each' : ''}`);
+    await shows(page, name === 'sub' ? 2_003 : 3, opened - 1);
+    const began = Date.now();
+    await page.getByRole('button', { name: 'Open in the graph' }).click();
+    await shows(page, nodes, opened);
+    const took = Date.now() - began;
+    console.log(`${name}: ${nodes} nodes were there after ${took} ms`);
+    if (process.env.FABER_TEST_WEB_TIMED) assert.ok(took < 2_000, `${took} ms`);
+  }
+  const elements = await page.evaluate(() => document.querySelectorAll('*').length);
+  assert.ok(elements < 2_500, `${elements} elements`);
+  await close(page);
+});
+
+test('a plan of 2,000 steps has a loop that is opened where it stands', async () => {
+  const tools = Array.from({ length: 2_000 }, (_, at) => ({ id: `s${at}`, name: 'flow.echo', parameters: { items: [1, 2, 3] }, dependsOn: at < 40 ? [] : [`s${at - 40}`] }));
+  tools[1_000] = { ...tools[1_000], forEach: '{{s960.items}}', parameters: { n: '{{item}}' } };
+  const { executionId } = await server.execute(tools, 'a loop among many');
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/executions/${executionId}?step=s1000`);
+  await shows(page, 2_000, 0);
+  await page.getByRole('application').focus();
+  const began = Date.now();
+  await page.keyboard.press('Enter');
+  await shows(page, 2_003, 1);
+  console.log(`a loop among 2,000 steps was open after ${Date.now() - began} ms`);
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('ArrowRight');
+  await page.locator('.inspector h2', { hasText: /^s10\d\d/ }).waitFor();
+  await close(page);
+});
+
+test('what a step says while it runs, and how it went wrong, is in its logs', async () => {
+  const tools = [
+    { id: 'long', name: 'every.trigger-long-running-operation', parameters: { duration: 1, steps: 3 } },
+    { id: 'look', name: 'local.look', parameters: {}, retry: { maxAttempts: 2, backoffMs: 1 }, onError: 'continue' },
+  ];
+  const { executionId } = await server.execute(tools, 'talks');
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/executions/${executionId}?step=long`);
+  const logs = page.getByRole('list', { name: 'What it said' });
+  // The last report may go with the call that ends.
+  await logs.getByText(/^[123] of 3/).first().waitFor();
+  await page.goto(`${server.url}/executions/${executionId}?step=look`);
+  await logs.getByText('attempt 2').waitFor();
+  const said = await logs.getByRole('listitem').allTextContents();
+  assert.equal(said.length, 2);
+  for (const it of said) assert.match(it, /status 3: looking around\nfound nothing/);
+  assert.deepEqual(await violations(page), []);
+  await close(page);
+});
+
+test('it can be used on a phone', async () => {
+  const { executionId } = await server.execute(PLAN, 'on a phone');
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/executions/${executionId}?open=kids,kids[1]&step=kids[1]/second`, { viewport: { width: 375, height: 700 }, hasTouch: true });
+  await titled(page, 'second');
+  assert.deepEqual(await violations(page), []);
+  await page.getByRole('button', { name: 'Close the step' }).click();
+  await shows(page, 8, 2);
+  await until(async () => (await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)), 'nothing is wider than the phone');
+  await close(page);
+});

@@ -1,0 +1,238 @@
+/**
+ * What is inside steps that stand for many: the items of a loop, and the steps of a plan that a step executes. Each can
+ * be opened in the graph, and what is in it in turn. What is opened is in the address, by its name: `each` is a loop,
+ * `each[3]` an item of it, and `each[3]/send` a step of the plan that this executes.
+ */
+
+import { ApiError, ask } from "../api/client";
+import { Cell } from "../api/cell";
+import { returns } from "../api/connection";
+import { PlanSteps, type LayoutDirection } from "../api/generated";
+import type { Look } from "../graph/canvas";
+import { drawn } from "../graph/drawn";
+import { nest, roomFor, rows, type Scene } from "../graph/scene";
+import type { Fold, StepView } from "./fold";
+import type { Item } from "./items";
+import { itemLook, lookOf } from "./looks";
+import { Story, type Step } from "./story";
+
+/** The most that are open at once. */
+const MOST = 40;
+/** The most items of a loop that are drawn. */
+export const DRAWN = 2_000;
+
+/** A plan that is drawn, and its execution where it has begun. */
+export interface Scope {
+  /** What the names of its steps begin with: nothing in the whole. */
+  prefix: string;
+  plan: { planId: string; tools: readonly Step[] };
+  stepOf: ReadonlyMap<string, Step>;
+  story: Story | null;
+}
+
+/** Where a name leads. */
+export interface Spot {
+  scope: Scope;
+  step: Step;
+  /** Which item of the step, where it is one. */
+  index: number | null;
+}
+
+/** How something looks of which nothing is known any more. */
+const NOTHING: Look = { tone: "idle", title: "", subtitle: "", note: "", isStack: false, isDimmed: true };
+
+interface Held {
+  scope: Scope | null;
+  /** The execution that it is of, or was asked for. */
+  child: string | null;
+  gone: AbortController;
+  leave: () => void;
+}
+
+/** How often an execution is looked for that a step is about to begin, and after how many milliseconds each time. */
+const LOOKS = { times: 100, pause: 100 };
+
+/** Opens the execution of a step, whose event comes before it is there. */
+async function begun(id: string, signal: AbortSignal): Promise<Story | null> {
+  for (let n = 0; n < LOOKS.times && !signal.aborted; n += 1) {
+    const story = await Story.within(id, signal);
+    if (story) return story;
+    await new Promise((resolve) => setTimeout(resolve, LOOKS.pause));
+  }
+  return null;
+}
+
+/** Reads what is open from the address. */
+export function read(text: string): string[] {
+  return text === "" ? [] : [...new Set(text.split(","))].slice(0, MOST);
+}
+
+/** What is open once one more is, or one less with all that is in it. */
+export function toggled(open: readonly string[], name: string): string[] {
+  if (!open.includes(name)) return [...open, name].slice(-MOST);
+  return open.filter((it) => it !== name && !it.startsWith(`${name}/`) && !it.startsWith(`${name}[`));
+}
+
+export class Groups {
+  /** Changes when there is something else to be drawn. */
+  readonly version = new Cell(0);
+  readonly failure = new Cell<ApiError | null>(null);
+  readonly whole: Scope;
+  #held = new Map<string, Held>();
+  #open: readonly string[] = [];
+
+  constructor(story: Story) {
+    this.whole = { prefix: "", plan: story.about.plan, stepOf: story.stepOf, story };
+  }
+
+  /** Where a name leads, as far as what it is in is open and known. */
+  find(name: string): Spot | null {
+    const cut = name.lastIndexOf("/");
+    const scope = cut < 0 ? this.whole : this.#held.get(name.slice(0, cut))?.scope;
+    const [, id = "", index] = /^([^[\]]+)(?:\[(\d+)\])?$/.exec(name.slice(cut + 1)) ?? [];
+    const step = scope?.stepOf.get(id);
+    return scope && step ? { scope, step, index: index === undefined ? null : Number(index) } : null;
+  }
+
+  /** What can be opened there: the items of a loop, a plan, or nothing. */
+  kindOf({ step, index }: Spot): "items" | "plan" | null {
+    if (step.forEach !== null && index === null) return "items";
+    return step.plan === null ? null : "plan";
+  }
+
+  /** A part of the whole as it stands now, or stood at a moment of the past. */
+  foldOf(scope: Scope, past: number | null): Fold | null {
+    if (scope === this.whole) return scope.story!.fold;
+    return past === null ? (scope.story?.live ?? null) : (scope.story?.asOf(past) ?? null);
+  }
+
+  viewOf({ scope, step }: Spot, past: number | null): StepView | undefined {
+    return this.foldOf(scope, past)?.step(step.stepId);
+  }
+
+  itemOf(spot: Spot, past: number | null): Item | undefined {
+    return spot.index === null ? undefined : this.viewOf(spot, past)?.items?.each.get(spot.index);
+  }
+
+  /** How all nodes of the whole look. */
+  looks(spots: readonly (Spot | null)[], past: number | null, now: number): Look[] {
+    const folds = new Map<Scope, Fold | null>();
+    return spots.map((spot) => {
+      if (!spot) return NOTHING;
+      let fold = folds.get(spot.scope);
+      if (fold === undefined) folds.set(spot.scope, (fold = this.foldOf(spot.scope, past)));
+      const view = fold?.step(spot.step.stepId);
+      return spot.index === null ? lookOf(spot.step, view, now) : itemLook(spot.step, spot.index, view?.items?.each.get(spot.index));
+    });
+  }
+
+  /** Says what is to be open. What is not any more is not followed any more. */
+  show(open: readonly string[]): void {
+    this.#open = open;
+    for (const [name, held] of this.#held) if (!open.includes(name)) this.#drop(name, held);
+    // What is in another comes behind it.
+    for (const name of [...open].sort((a, b) => a.length - b.length)) this.#hold(name);
+  }
+
+  dispose(): void {
+    for (const [name, held] of this.#held) this.#drop(name, held);
+  }
+
+  /** What the picture depends on, besides the plan: it is drawn anew when this is another. */
+  get shape(): string {
+    return this.#open
+      .map((name) => {
+        const spot = this.find(name);
+        const kind = spot && this.kindOf(spot);
+        if (kind === "items") return `${name} ${this.#total(spot!)}`;
+        return kind === "plan" ? `${name} ${this.#held.get(name)?.scope?.plan.planId ?? ""}` : "";
+      })
+      .join(" ");
+  }
+
+  /** The whole with all that is open. */
+  draw(direction: LayoutDirection): Promise<Scene> {
+    return this.#draw(this.whole, direction);
+  }
+
+  async #draw(scope: Scope, direction: LayoutDirection): Promise<Scene> {
+    const inside = await this.#insides(direction, (it) => it.scope === scope && it.index === null);
+    const sizes = [...inside].map(([name, scene]) => ({ name: name.slice(scope.prefix.length), ...roomFor(scene) }));
+    const { drawing } = await drawn(scope.plan, direction, sizes);
+    return nest(drawing, scope.prefix, inside);
+  }
+
+  async #insides(direction: LayoutDirection, isThere: (spot: Spot) => boolean): Promise<Map<string, Scene>> {
+    const found = this.#open.map(async (name): Promise<[string, Scene] | null> => {
+      const spot = this.find(name);
+      if (!spot || !isThere(spot)) return null;
+      const kind = this.kindOf(spot);
+      const scope = this.#held.get(name)?.scope;
+      if (kind === "items") return [name, await this.#items(name, spot, direction)];
+      return kind === "plan" && scope ? [name, await this.#draw(scope, direction)] : null;
+    });
+    return new Map((await Promise.all(found)).filter((it) => it !== null));
+  }
+
+  async #items(name: string, spot: Spot, direction: LayoutDirection): Promise<Scene> {
+    const inside = await this.#insides(direction, (it) => it.scope === spot.scope && it.step.stepId === spot.step.stepId && it.index !== null);
+    const names = Array.from({ length: Math.min(DRAWN, this.#total(spot)) }, (_, at) => `${name}[${at}]`);
+    return rows(names, spot.step.plan !== null, inside);
+  }
+
+  #total({ scope, step }: Spot): number {
+    return scope.story?.live.step(step.stepId)?.items?.total ?? 0;
+  }
+
+  #hold(name: string): void {
+    const spot = this.find(name);
+    if (!spot || this.kindOf(spot) !== "plan") return;
+    const view = spot.scope.story?.live.step(spot.step.stepId);
+    const child = (spot.index === null ? view?.child : view?.items?.each.get(spot.index)?.child) ?? null;
+    const old = this.#held.get(name);
+    if (old && old.child === child) return;
+    old?.gone.abort();
+    old?.leave();
+    const held: Held = { scope: old?.scope ?? null, child, gone: new AbortController(), leave: () => {} };
+    this.#held.set(name, held);
+    void this.#load(name, spot.step.plan!, held);
+  }
+
+  async #load(name: string, planId: string, held: Held): Promise<void> {
+    const { signal } = held.gone;
+    const prefix = `${name}/`;
+    try {
+      const story = held.child === null ? null : await begun(held.child, signal);
+      const plan = story ? story.about.plan : (await ask(PlanSteps, { id: planId }, signal)).plan;
+      if (signal.aborted || !plan) return;
+      // What is drawn stays when the execution of it begins.
+      if (held.scope?.plan.planId === plan.planId) held.scope.story = story;
+      else held.scope = { prefix, plan, stepOf: story?.stepOf ?? new Map(plan.tools.map((it) => [it.stepId, it])), story };
+      if (story) {
+        const stop = story.version.listen(() => this.#tell());
+        const leave = story.watch();
+        held.leave = () => (stop(), leave());
+      }
+      this.#tell();
+    } catch (error) {
+      if (signal.aborted) return;
+      if ((error as ApiError).code !== "UNREACHABLE") this.failure.set(error as ApiError);
+      else {
+        const stop = returns.listen(() => {
+          stop();
+          if (!signal.aborted) void this.#load(name, planId, held);
+        });
+      }
+    }
+  }
+
+  #drop(name: string, held: Held): void {
+    held.gone.abort();
+    held.leave();
+    this.#held.delete(name);
+  }
+
+  #tell(): void {
+    this.version.set(this.version.value + 1);
+  }
+}

@@ -1,0 +1,136 @@
+/** What stands beside the picture for what is inside an opened step: an item of a loop, or a step that has not begun. */
+
+import { useEffect, useRef } from "preact/hooks";
+
+import { useAsk } from "../api/client";
+import { ItemDetail } from "../api/generated";
+import { Fault, hasSomething } from "../ui/fault";
+import { Icon } from "../ui/icons";
+import { Pill } from "../ui/state";
+import { span } from "../ui/time";
+import { Linked, Words } from "../ui/words";
+import type { Asking } from "./actions";
+import type { StepView } from "./fold";
+import { Parameters, Rules, ToolName, Whole } from "./inspector";
+import type { Item } from "./items";
+import { Logs } from "./logs";
+import { Panel, Section, type Around, type Opening } from "./panel";
+import type { Step, Story } from "./story";
+
+interface ItemProps {
+  story: Story;
+  step: Step;
+  index: number;
+  view: StepView | undefined;
+  item: Item | undefined;
+  isPast: boolean;
+  opening: Opening | null;
+  around: Around | null;
+  onAsk: (asking: Asking) => void;
+  onClose: () => void;
+}
+
+/** An item of a loop. */
+export function ItemPanel({ story, step, index, view, item, isPast, opening, around, onAsk, onClose }: ItemProps) {
+  const state = item?.state ?? "PENDING";
+  const asked = useAsk(ItemDetail, state === "PENDING" ? null : { id: story.about.executionId, stepId: step.stepId, after: index === 0 ? null : index - 1 });
+  const shown = useRef(state);
+  useEffect(() => {
+    if (shown.current !== state) asked.refresh();
+    shown.current = state;
+  }, [state]);
+  const found = asked.data?.execution?.step?.items[0];
+  const detail = !isPast && found?.index === index ? found : null;
+  const name = `${step.stepId}[${index}]`;
+  const decides = !isPast && !story.live.isOver && (item?.waitsFor === "approval" || item?.waitsFor === "decision");
+  const isAgain = item?.waitsFor === "decision";
+  return (
+    <Panel
+      name={name}
+      opening={opening}
+      around={around}
+      onClose={onClose}
+      facts={
+        <>
+          <Pill state={state} />
+          <ToolName step={step} />
+          {item?.from != null && item.to !== null && <span>{span(item.to - item.from)}</span>}
+          {detail && detail.attempts > 1 && <span>{detail.attempts} attempts</span>}
+        </>
+      }
+      actions={
+        decides && (
+          <>
+            <button type="button" class="primary" onClick={() => onAsk({ kind: "approve", step: name })}>
+              <Icon name="check" />
+              {isAgain ? "Try again" : "Approve"}
+            </button>
+            <button type="button" class="danger" onClick={() => onAsk({ kind: "reject", step: name })}>
+              <Icon name="close" />
+              Reject
+            </button>
+          </>
+        )
+      }
+    >
+      {detail?.error && (
+        <Section title="Error">
+          <Fault code={detail.error.code} message={detail.error.message} note={detail.error.retryable ? "another try can help" : ""} />
+        </Section>
+      )}
+      {detail?.compensation?.error && (
+        <Section title="Could not be undone">
+          <Fault code={detail.compensation.error.code} message={detail.compensation.error.message} />
+        </Section>
+      )}
+      {state === "PENDING" && <p class="why">It has not begun.</p>}
+      {detail?.warnings.map((it) => (
+        <p class="warning" key={it}>
+          <Words text={it} />
+        </p>
+      ))}
+      {item?.child && (
+        <Section title="Other execution">
+          <Linked text={item.child} />
+        </Section>
+      )}
+      <Parameters written={step.parameters} resolved={detail?.resolvedParameters ?? undefined} />
+      {detail && !detail.error && (state === "SUCCEEDED" || hasSomething(detail.output)) && (
+        <Section title="Output">
+          <Whole value={detail.output} label={`output of ${name}`} />
+        </Section>
+      )}
+      {view?.lines && <Logs lines={view.lines} index={index} />}
+    </Panel>
+  );
+}
+
+interface PlannedProps {
+  step: Step;
+  opening: Opening | null;
+  around: Around | null;
+  onSelect: (id: string) => void;
+  onClose: () => void;
+}
+
+/** A step of a plan that nobody executes yet. */
+export function PlannedPanel({ step, opening, around, onSelect, onClose }: PlannedProps) {
+  return (
+    <Panel
+      name={step.stepId}
+      opening={opening}
+      around={around}
+      onClose={onClose}
+      facts={
+        <>
+          <Pill state="PENDING" />
+          <ToolName step={step} />
+        </>
+      }
+    >
+      <p class="why">The plan that it belongs to has not begun.</p>
+      <Parameters written={step.parameters} resolved={undefined} />
+      <Rules step={step} onSelect={onSelect} />
+    </Panel>
+  );
+}

@@ -1,0 +1,86 @@
+/** The strokes that graphs are drawn with. */
+
+import { SHAPES } from "../ui/shapes";
+
+/** The shapes of states. */
+export const MARKS: ReadonlyMap<string, Path2D> = new Map(Object.entries(SHAPES).map(([tone, path]) => [tone, new Path2D(path)]));
+
+export function box(context: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, radius: number): void {
+  context.beginPath();
+  context.roundRect(x, y, width, height, radius);
+}
+
+export function straight(context: CanvasRenderingContext2D, points: number[]): void {
+  context.moveTo(points[0]!, points[1]!);
+  for (let at = 2; at < points.length; at += 2) context.lineTo(points[at]!, points[at + 1]!);
+}
+
+/** Draws curves that leave and reach every point in the direction in which the whole leads. */
+export function curved(context: CanvasRenderingContext2D, points: number[], leadsRight: boolean): void {
+  let [x, y] = [points[0]!, points[1]!];
+  context.moveTo(x, y);
+  for (let at = 2; at < points.length; at += 2) {
+    const [a, b] = [points[at]!, points[at + 1]!];
+    if (leadsRight) context.bezierCurveTo((x + a) / 2, y, (x + a) / 2, b, a, b);
+    else context.bezierCurveTo(x, (y + b) / 2, a, (y + b) / 2, a, b);
+    [x, y] = [a, b];
+  }
+}
+
+export function arrow(context: CanvasRenderingContext2D, points: number[], leadsRight: boolean): void {
+  const [x, y] = [points.at(-2)!, points.at(-1)!];
+  context.beginPath();
+  context.moveTo(x, y);
+  if (leadsRight) {
+    context.lineTo(x - 7, y - 3.5);
+    context.lineTo(x - 7, y + 3.5);
+  } else {
+    context.lineTo(x - 3.5, y - 7);
+    context.lineTo(x + 3.5, y - 7);
+  }
+  context.fill();
+}
+
+/** What a mark is drawn with. */
+interface Ink {
+  colour: string;
+  ground: string;
+  /** How far it has turned, where it does. */
+  turn: number;
+}
+
+/** Draws the mark of a state, 16 pixels wide. */
+export function mark(context: CanvasRenderingContext2D, tone: string, x: number, y: number, { colour, ground, turn }: Ink): void {
+  context.save();
+  context.translate(x, y);
+  context.lineWidth = 1.7;
+  context.lineCap = "round";
+  context.lineJoin = "round";
+  const shape = tone === "idle" ? undefined : MARKS.get(tone);
+  context.beginPath();
+  if (tone === "running") {
+    context.arc(8, 8, 6, 0, 2 * Math.PI);
+    context.strokeStyle = colour;
+    context.globalAlpha *= 0.25;
+    context.stroke();
+    context.globalAlpha /= 0.25;
+    context.beginPath();
+    context.arc(8, 8, 6, turn, turn + 1.6);
+    context.stroke();
+  } else if (shape) {
+    context.arc(8, 8, 7.5, 0, 2 * Math.PI);
+    context.fillStyle = colour;
+    context.fill();
+    context.strokeStyle = ground;
+    context.stroke(shape);
+  } else {
+    context.arc(8, 8, tone === "idle" ? 5 : 4, 0, 2 * Math.PI);
+    context.strokeStyle = colour;
+    if (tone === "idle") context.stroke();
+    else {
+      context.fillStyle = colour;
+      context.fill();
+    }
+  }
+  context.restore();
+}
