@@ -76,7 +76,7 @@ pub(super) fn json(text: &str) -> Cow<'_, str> {
 }
 
 /// Says how many there are of something, with the word for one of it.
-pub(super) fn count<N: Display + PartialEq + From<u8>>(n: N, one: &str) -> String {
+pub(super) fn count<N: Copy + Display + PartialEq + From<u8>>(n: N, one: &str) -> String {
     let ending = if n == N::from(1) { "" } else { "s" };
     format!("{n} {one}{ending}")
 }

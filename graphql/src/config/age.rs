@@ -29,7 +29,7 @@ pub fn text(it: Duration) -> String {
     let seconds = it.as_secs();
     let (unit, length) = [("d", 86_400), ("h", 3_600), ("m", 60)]
         .into_iter()
-        .find(|(_, length)| seconds > 0 && seconds % length == 0)
+        .find(|(_, length)| seconds > 0 && seconds.is_multiple_of(*length))
         .unwrap_or(("s", 1));
     format!("{}{unit}", seconds / length)
 }

@@ -51,6 +51,7 @@ struct Shared {
 
 /// How the servers are.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a way of its own to be ill")]
 pub(in crate::tool::mcp) struct Now {
     /// Who the server says grants tokens; its own one, where nothing is said.
     pub(in crate::tool::mcp) issuer: Option<String>,
@@ -153,7 +154,7 @@ impl World {
     /// Sends a message with a token, as the way to a server does.
     pub(in crate::tool::mcp) async fn post(&self, token: Option<&str>) -> reqwest::Response {
         let request = reqwest::Client::builder().no_proxy().build().unwrap().post(self.url());
-        let request = token.iter().fold(request, |it, token| it.bearer_auth(token));
+        let request = token.iter().fold(request, reqwest::RequestBuilder::bearer_auth);
         request.body("{}").send().await.unwrap()
     }
 }
