@@ -115,7 +115,8 @@ impl World {
 
     /// Returns the configuration of the server, with `auth`.
     pub(in crate::tool::mcp) fn configured(&self, auth: Value) -> McpServer {
-        let server = json!({ "url": self.url(), "auth": auth });
+        let mut server = json!({ "url": self.url() });
+        server["auth"] = auth;
         serde_json::from_value(server).unwrap()
     }
 
