@@ -174,12 +174,11 @@ impl Bearer {
         if let Some(token) = held.good().filter(is_other) {
             return Ok(token.text.clone());
         }
-        let got = match self.source.at_hand(refused)? {
-            Some(token) => Ok(Some(token)),
-            None => {
-                held.failed()?;
-                self.get(refused, challenge.as_deref()).await
-            }
+        let got = if let Some(token) = self.source.at_hand(refused)? {
+            Ok(Some(token))
+        } else {
+            held.failed()?;
+            self.get(refused, challenge.as_deref()).await
         };
         if let Some(token) = held.take(got)?.filter(is_other) {
             return Ok(token.text.clone());
