@@ -30,7 +30,7 @@ const SHOWN: usize = 16 << 10;
 
 /// What is said where an answer was cut.
 const CUT: &str = "\nthe answer was too large and is cut: ask for less, or see all of it with \
-     `faber debug`, `faber show` or the API's fields";
+     `faber debug` or the fields of the API";
 
 /// What a call answers.
 #[derive(Debug)]
