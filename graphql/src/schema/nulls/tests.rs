@@ -54,10 +54,12 @@ impl Thing {
         None
     }
 
+    #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn wrong(&self) -> Result<i32> {
         failed()
     }
 
+    #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn perhaps(&self) -> Result<Option<i32>> {
         failed()
     }
@@ -66,10 +68,12 @@ impl Thing {
         Thing
     }
 
+    #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn maybe(&self) -> Result<Option<Thing>> {
         Ok(Some(Thing))
     }
 
+    #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn lost(&self) -> Result<Option<Thing>> {
         failed()
     }
@@ -86,6 +90,7 @@ impl Thing {
         vec![Some(Thing), None]
     }
 
+    #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn lost_things(&self) -> Result<Option<Vec<Thing>>> {
         failed()
     }
