@@ -39,7 +39,7 @@ async fn a_plan_is_mended_after_a_failure_and_keeps_what_succeeded() {
 
     let request = home.json(&["debug", ran["requestId"].as_str().unwrap()], 0).await;
     let kinds = kinds(&request);
-    let anew = kinds.iter().position(|it| it == "replan").expect("it is on record");
+    let anew = kinds.iter().rposition(|it| it == "replan").expect("it is on record");
     let expected =
         ["replan", "selection", "prompt", "reply", "repair", "prompt", "reply", "usage", "draft"];
     assert_eq!(kinds[anew..anew + expected.len()], expected);
@@ -69,9 +69,10 @@ async fn what_was_done_is_not_done_under_another_name() {
     let home = Home::new();
     let mut first: Value = serde_json::from_str(&failing()).unwrap();
     first["tools"][1]["requiresApproval"] = json!(false);
-    first["tools"][2] = json!({ "name": "createBlog", "id": "publish", "requiresApproval": true,
+    let publish = json!({ "name": "createBlog", "id": "publish", "requiresApproval": true,
         "dependsOn": ["createBlog"], "parameters": {
             "authorId": "{{createAuthor._id}}", "title": "Hello", "content": "about world" } });
+    first["tools"].as_array_mut().unwrap().push(publish);
     let renamed = json!({ "tools": [
         { "id": "author_again", "name": "createAuthor",
           "parameters": { "name": "Alice", "email": "alice@test.com" } },
