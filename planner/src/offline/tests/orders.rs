@@ -338,34 +338,14 @@ fn calls_that_are_said_one_after_the_other_are_read_apart() {
         "Tell which primary colors to mix for a color",
         json!({ "paint!": text("The type of paint (Watercolor, Oil, Acrylic)"), "color!": text("The color that is wanted") }),
     ));
-    let events = reads(tool(
-        "find_events",
-        "Find events of a genre",
-        json!({
-            "city!": text("The city, e.g. Oslo"), "genre!": text("The genre of the events"),
-            "days!": { "type": "integer", "description": "How many days ahead" },
-        }),
-    ));
-    for (made, query, expected) in [
-        (
-            paint,
-            "Using oil, what should I mix to get the color magenta? Also, I want to know how to get the color navy by using acrylic.",
-            [r#"{"paint":"Oil","color":"magenta"}"#, r#"{"paint":"Acrylic","color":"navy"}"#],
-        ),
-        (
-            events,
-            "Find jazz events in Oslo for the next 14 days and then find rock events in Bergen for the next 10 days",
-            [
-                r#"{"city":"Oslo","genre":"jazz","days":14}"#,
-                r#"{"city":"Bergen","genre":"rock","days":10}"#,
-            ],
-        ),
-    ] {
-        let said = outcome(&catalog(vec![made]), query).to_lowercase();
-        let calls = said.lines().filter(|it| it.ends_with('}')).count();
-        let is_right = expected.iter().all(|it| said.contains(&it.to_lowercase()));
-        assert!(calls == 2 && is_right, "{query}: {said}");
-    }
+    let query = "Using oil, what should I mix to get the color magenta? Also, I want to know how to get \
+                 the color navy by using acrylic.";
+    let said = outcome(&catalog(vec![paint]), query).to_lowercase();
+    let calls = said.lines().filter(|it| it.ends_with('}')).count();
+    let expected =
+        [r#"{"paint":"oil","color":"magenta"}"#, r#"{"paint":"acrylic","color":"navy"}"#];
+    let is_right = expected.iter().all(|it| said.contains(it));
+    assert!(calls == 2 && is_right, "{said}");
 }
 
 #[test]
