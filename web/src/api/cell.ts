@@ -30,12 +30,12 @@ export class Cell<T> {
 /** The value of a cell, in a component that is drawn anew when it changes. */
 export function useCell<T>(cell: Cell<T>): T {
   const [, redraw] = useState({});
+  const drawn = cell.value;
   useEffect(() => {
-    const drawn = cell.value;
     const stop = cell.listen(() => redraw({}));
-    // It may have changed between the drawing and now.
+    // It may have changed between the drawing and now: nobody listened then.
     if (!Object.is(drawn, cell.value)) redraw({});
     return stop;
   }, [cell]);
-  return cell.value;
+  return drawn;
 }
