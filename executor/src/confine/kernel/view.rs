@@ -171,7 +171,7 @@ mod tests {
     /// A mount of a server that was gone refused every command.
     #[test]
     fn a_mount_that_is_ill_matters_where_it_is_used() {
-        let reach = ["/work/root", "/usr"].map(PathBuf::from);
+        let reach = ["/srv/root", "/usr"].map(PathBuf::from);
         let became = |at: &str, done| {
             let it = Mounted { at: at.into(), held: MsFlags::empty() };
             it.became(done, &reach).map_err(|err| err.to_string())
@@ -179,11 +179,11 @@ mod tests {
         assert_eq!(became("/mnt/nfs", Ok(())), Ok(true));
         assert_eq!(became("/mnt/nfs", Err(Errno::ESTALE)), Ok(false));
         assert_eq!(became("/usr/local", Err(Errno::EACCES)), Ok(true));
-        for at in ["/", "/work", "/work/root", "/work/root/deep", "/usr/share"] {
+        for at in ["/", "/srv", "/srv/root", "/srv/root/deep", "/usr/share"] {
             let why = became(at, Err(Errno::ESTALE)).unwrap_err();
             assert!(why.starts_with(&format!("`{at}`: ")), "{why}");
         }
-        assert_eq!(became("/workshop", Err(Errno::ENOTCONN)), Ok(false));
+        assert_eq!(became("/srv-other", Err(Errno::ENOTCONN)), Ok(false));
     }
 
     #[test]
