@@ -200,3 +200,40 @@ test('it can be used on a phone', async () => {
   await until(async () => (await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)), 'nothing is wider than the phone');
   await close(page);
 });
+
+test('a request shows what was asked for however many parts it has, and the parts to whoever wants them', async () => {
+  const items = Array.from({ length: 130 }, (_, at) => at);
+  const once = { tools: [{ id: 'one', name: 'flow.echo', parameters: { n: '{{input.n}}' } }] };
+  const { planId } = await server.plan(once.tools, 'one of them');
+  await server.ask('mutation($id: ID!) { savePlan(name: "one", planId: $id) }', { id: planId });
+  const { executionId, requestId } = await server.execute(
+    [{ id: 'list', name: 'flow.echo', parameters: { items } }, { id: 'each', forEach: '{{list.items}}', parameters: { n: '{{item}}' }, plan: 'one' }],
+    'very many parts',
+  );
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/requests/${requestId}`);
+  await page.getByRole('tab', { name: 'Executions (1)' }).waitFor();
+  const rows = page.getByRole('list', { name: 'Executions' }).getByRole('listitem');
+  await rows.first().waitFor();
+  assert.deepEqual(await rows.evaluateAll((all) => all.map((it) => it.dataset.id)), [executionId]);
+  await page.getByRole('button', { name: 'With their parts' }).click();
+  const foot = page.locator('.list-foot');
+  await foot.getByText('50 shown').waitFor();
+  assert.deepEqual(await violations(page), []);
+  await foot.getByRole('button', { name: 'Show older ones' }).click();
+  await foot.getByText('131 shown').waitFor();
+  assert.equal(await foot.getByRole('button').count(), 0);
+  // The oldest is the whole, and only what can be seen is there.
+  await page.getByRole('list', { name: 'Executions' }).evaluate((it) => it.scrollTo(0, it.scrollHeight));
+  await page.locator(`[data-id="${executionId}"]`).getByText('Version 1, parallel').waitFor();
+  assert.ok((await rows.count()) < 60);
+  await rows.filter({ hasText: 'each[' }).last().getByRole('link').click();
+  await page.getByRole('link', { name: /^part of each\[\d+\]$/ }).waitFor();
+  // The list of all executions leaves parts out as well, until it is asked for them.
+  await page.goto(`${server.url}/executions`);
+  await page.locator(`[data-id="${executionId}"]`).waitFor();
+  assert.equal(await page.getByText(/part of each/).count(), 0);
+  await page.getByLabel('Parts').selectOption('With their parts');
+  await page.getByText(/part of each/).first().waitFor();
+  await close(page);
+});
