@@ -219,6 +219,7 @@ mod tests {
             attempt,
             output: Some(Arc::new(output.clone())),
             cached: false,
+            stderr: None,
         };
         let error = ToolError::failed("no");
         let events = [

@@ -34,7 +34,7 @@ impl Turn<'_> {
         let event = match (self.execution.phase(), failure) {
             (_, Some(error)) => Event::StepFailed { step, part, attempt, error, command: None },
             (_, None) if !is_cut_short => {
-                Event::StepSucceeded { step, part, attempt, output: None, cached: false }
+                Event::StepSucceeded { step, part, attempt, output: None, cached: false, stderr: None }
             }
             (Phase::Expired, None) => {
                 Event::StepFailed { step, part, attempt, error: deadline(), command: None }
