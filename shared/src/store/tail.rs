@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures::{Stream, stream};
-use tokio::{sync::watch, task::JoinSet, time};
+use tokio::{sync::watch, time};
 
 use super::{Store, StoreError};
 use crate::{
@@ -51,8 +51,7 @@ impl Reader {
                 return Ok(None);
             }
             self.hint.mark_unchanged();
-            let (store, id, after) = (Arc::clone(&self.store), self.id, self.after);
-            self.read = apart(async move { store.read(id, after).await }).await?.into();
+            self.read = self.store.read(self.id, self.after).await?.into();
             if self.read.is_empty() {
                 if self.ended_before().await? {
                     return Ok(None);
@@ -66,33 +65,14 @@ impl Reader {
     /// Returns whether the log was over at the position to begin behind.
     async fn ended_before(&self) -> Result<bool, StoreError> {
         let Some(last) = self.after.0.checked_sub(1) else { return Ok(false) };
-        let (store, id) = (Arc::clone(&self.store), self.id);
-        let head = apart(async move { store.head(id).await }).await?;
+        let head = self.store.head(self.id).await?;
         // Without a head it has been removed meanwhile, or it is so new that the head lags.
         if head.is_some_and(|it| !it.state.is_over()) {
             return Ok(false);
         }
         // A head may lag behind its log, but never runs ahead: read the event at the position
         // again. If others are behind it, they were written since, and are yet to be told.
-        let store = Arc::clone(&self.store);
-        let events = apart(async move { store.read(id, Seq(last)).await }).await?;
+        let events = self.store.read(self.id, Seq(last)).await?;
         Ok(events.first().is_none_or(|it| it.event.is_last()))
-    }
-}
-
-/// Asks a store in a task of its own, which ends with whoever asks.
-///
-/// Nobody polls a log while its client does not read, and a question that has begun holds a
-/// connection of the store: it must come to its end all the same, or a few such clients keep
-/// everybody else out.
-async fn apart<T: Send + 'static>(
-    work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-) -> Result<T, StoreError> {
-    let mut asking = JoinSet::new();
-    asking.spawn(work);
-    match asking.join_next().await {
-        Some(Ok(answer)) => answer,
-        Some(Err(err)) => Err(StoreError::Unavailable(format!("a read was broken off: {err}"))),
-        None => Err(StoreError::Unavailable("nothing was asked".to_owned())),
     }
 }
