@@ -71,6 +71,8 @@ interface Stored {
   about: PlanSummary;
   text: string;
   plan: PlanDrawn | null;
+  /** Where what is in that plan is to be asked for: what was drawn as a draft knows its parts as drafts. */
+  source: Source;
   problems: readonly Problem[];
 }
 
@@ -86,7 +88,7 @@ interface ComposeProps {
 }
 
 function Compose({ known, onBecome }: ComposeProps) {
-  const [stored, setStored] = useState<Stored | null>(() => known && { about: known.plan, text: known.text, plan: known.plan, problems: known.plan.diagnostics });
+  const [stored, setStored] = useState<Stored | null>(() => known && { about: known.plan, text: known.text, plan: known.plan, source: { id: known.plan.planId }, problems: known.plan.diagnostics });
   const address = stored ? `/plans/${stored.about.planId}` : "/new";
   const [kept] = useState(() => keptAt(address));
   const [query, setQuery] = useState(kept?.query ?? "");
@@ -143,7 +145,7 @@ function Compose({ known, onBecome }: ComposeProps) {
     if (text.trim() === "") return;
     if (stored && text === stored.text) {
       setChecked({ text, problems: stored.problems });
-      if (stored.plan) show({ plan: stored.plan, source: { id: stored.about.planId } });
+      if (stored.plan) show({ plan: stored.plan, source: stored.source });
       return;
     }
     if ("problems" in draft) {
@@ -198,7 +200,7 @@ function Compose({ known, onBecome }: ComposeProps) {
       show({ plan: made, source: { id: made.planId } });
       setSelected(null);
       setOpened("");
-      take({ about: made, text: planText(exportPlan), plan: made, problems: made.diagnostics });
+      take({ about: made, text: planText(exportPlan), plan: made, source: { id: made.planId }, problems: made.diagnostics });
     });
   /** Keeps what was written as a plan of its own or the next version, and gives its id. */
   const keep = async (): Promise<string> => {
@@ -210,7 +212,7 @@ function Compose({ known, onBecome }: ComposeProps) {
       setChecked({ text, problems: it.diagnostics });
       throw new ApiError("the plan has errors: see the diagnostics", "INVALID_PLAN");
     }
-    take({ about: it.plan, text, plan: checked?.text === text ? plan : null, problems: it.diagnostics });
+    take({ about: it.plan, text, plan: checked?.text === text ? plan : null, source: { input }, problems: it.diagnostics });
     return it.plan.planId;
   };
   const run = async ({ options, saved }: Wanted) => {
