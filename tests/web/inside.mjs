@@ -243,8 +243,8 @@ test('a plan that nobody executes yet is opened as well, and changed where it st
   await page.getByText('named/x is a step of another plan, which this one only names.').waitFor();
   assert.equal(await page.getByRole('link', { name: 'Open that plan' }).getAttribute('href'), `/plans/${planId}`);
   await page.keyboard.press('ArrowDown');
-  await page.keyboard.press('ArrowDown');
-  await form('loop');
+  await page.getByText('named/y is a step of another plan').waitFor();
+  await down('loop');
   await page.keyboard.press('Enter');
   await shows(page, 11, 4);
   await page.reload();
