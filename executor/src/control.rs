@@ -259,11 +259,7 @@ impl Control {
     /// Makes sure that an execution that has a log has a head too: whoever began it may have been
     /// lost in between, and nobody would ever find it. Returns whether there is a log. `at_hand` is
     /// what is probably its plan.
-    async fn mend(
-        &self,
-        id: ExecutionId,
-        at_hand: Option<&Arc<Plan>>,
-    ) -> Result<bool, StoreError> {
+    async fn mend(&self, id: ExecutionId, at_hand: Option<&Arc<Plan>>) -> Result<bool, StoreError> {
         if self.store.head(id).await?.is_some() {
             return Ok(true);
         }
@@ -277,8 +273,8 @@ impl Control {
             // Whoever was faster had another one: what it began goes on.
             None => self.plan_of(id, first).await?,
         };
-        let execution = Execution::replay(id, plan, known)
-            .map_err(|err| StoreError::corrupt(id, err))?;
+        let execution =
+            Execution::replay(id, plan, known).map_err(|err| StoreError::corrupt(id, err))?;
         let due = execution.options().start_at.unwrap_or(first.at);
         self.store.put_head(Head::of(&execution, None, Some(due))).await?;
         self.store.hints().poke_work();

@@ -57,10 +57,7 @@ enum Again<'a> {
 
 impl Engine {
     /// Returns what was done until an execution ended.
-    pub(super) async fn done<'a>(
-        &self,
-        ended: &'a Execution,
-    ) -> Result<Done<'a>, EngineError> {
+    pub(super) async fn done<'a>(&self, ended: &'a Execution) -> Result<Done<'a>, EngineError> {
         let mut done = Done::of(ended);
         let mut looked_at = 0;
         let mut earlier = ended.retry_of();
@@ -236,9 +233,7 @@ impl<'a> Known<'a> {
     fn find(&self, target: &Target) -> Option<&'a Value> {
         let begun = self.begun;
         match target {
-            Target::Step(at) => {
-                begun.step(*at).output().or_else(|| echoed(begun.plan().step(*at)))
-            }
+            Target::Step(at) => begun.step(*at).output().or_else(|| echoed(begun.plan().step(*at))),
             Target::Variable(name) => {
                 let mut by = begun.plan().variables().get(name)?.iter();
                 let is_known = by.all(|it| begun.step(*it).output().is_some());

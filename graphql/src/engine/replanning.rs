@@ -1,5 +1,8 @@
 //! Plans anew what did not get to its end: the next version of the plan, which keeps what succeeded.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
