@@ -113,3 +113,142 @@ impl Ahead {
         (started.attempt == Attempt::FIRST && call.is_of(tool, &started.parameters)).then_some(call)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
+    use serde_json::json;
+    use shared::{
+        clock::WallClock,
+        plan::{StepKind, StepPolicy},
+        store::memory::Memory,
+        template::Template,
+        tool::{Effect, ErrorCode, ToolDefinition, ToolError},
+    };
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::{tool::Tool, toolbox::ToolSet};
+
+    /// Answers once it may; how often it was called and stopped.
+    #[derive(Debug)]
+    struct Slow {
+        definition: Arc<ToolDefinition>,
+        may: Semaphore,
+        called: AtomicUsize,
+        stopped: Semaphore,
+    }
+
+    #[async_trait]
+    impl Tool for Slow {
+        fn definition(&self) -> &Arc<ToolDefinition> {
+            &self.definition
+        }
+
+        async fn call(&self, given: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
+            self.called.fetch_add(1, Ordering::SeqCst);
+            tokio::select! {
+                _ = self.may.acquire() => Ok((*given).clone()),
+                () = cx.cancel.cancelled() => {
+                    self.stopped.add_permits(1);
+                    Err(ToolError::new(ErrorCode::CANCELLED, "stopped"))
+                }
+            }
+        }
+    }
+
+    fn slow() -> (Arc<Slow>, Toolbox) {
+        let definition = Arc::new(ToolDefinition {
+            name: "look".parse().unwrap(),
+            set: "set".parse().unwrap(),
+            description: String::new(),
+            input_schema: json!({}),
+            output_schema: None,
+            effect: Effect::Read,
+            examples: Vec::new(),
+            is_callable: true,
+        });
+        let (may, stopped) = (Semaphore::new(0), Semaphore::new(0));
+        let tool = Arc::new(Slow { definition, may, called: AtomicUsize::new(0), stopped });
+        let tools = [Arc::clone(&tool) as Arc<dyn Tool>];
+        let set = ToolSet::ready("set".parse().unwrap(), "test", "", tools);
+        (tool, Toolbox::new([set]))
+    }
+
+    fn begin(toolbox: &Toolbox, given: Value) -> CallAhead {
+        let (tool, template, policy) =
+            ("set.look".parse().unwrap(), Template::default(), StepPolicy::default());
+        let callee =
+            Callee { tool: &tool, kind: StepKind::Call, template: &template, policy: &policy };
+        let blobs = Blobs::new(Arc::new(Memory::new()), Arc::new(WallClock));
+        CallAhead::begin(callee, Arc::new(given), blobs, toolbox, &Arc::default())
+    }
+
+    fn started(step: &str, attempt: Attempt, given: Value) -> StepStarted {
+        StepStarted {
+            step: step.parse().unwrap(),
+            part: Part::default(),
+            attempt,
+            parameters: Arc::new(given),
+            warnings: Vec::new(),
+            until: None,
+            items: None,
+            child: None,
+        }
+    }
+
+    const TASK: fn() -> Task = || Task { step: StepIx::new(3), part: Part::default() };
+
+    #[tokio::test]
+    async fn a_step_takes_what_came_of_its_call() {
+        let (tool, toolbox) = slow();
+        let mut ahead = Ahead::default();
+        ahead.add("a".parse().unwrap(), begin(&toolbox, json!({ "x": 1 })));
+        tool.may.add_permits(1);
+        let begins = started("a", Attempt::FIRST, json!({ "x": 1 }));
+        let call = ahead.take(&"set.look".parse().unwrap(), &begins).expect("it is the same");
+        assert!(ahead.is_empty());
+        let ended = call.end(TASK(), Attempt::FIRST, CancellationToken::new()).await.unwrap();
+        assert_eq!((ended.task, ended.attempt), (TASK(), Attempt::FIRST));
+        let answer = ended.result.unwrap();
+        assert_eq!((answer.output, answer.cached), (json!({ "x": 1 }), true));
+        assert_eq!(tool.called.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_the_same_is_stopped() {
+        let (tool, toolbox) = slow();
+        for (name, begins) in [
+            ("set.look", started("a", Attempt::FIRST, json!({ "x": 1.0 }))),
+            ("set.look", started("a", Attempt::FIRST.next(), json!({ "x": 1 }))),
+            ("set.other", started("a", Attempt::FIRST, json!({ "x": 1 }))),
+        ] {
+            let mut ahead = Ahead::default();
+            ahead.add("a".parse().unwrap(), begin(&toolbox, json!({ "x": 1 })));
+            let other = started("b", Attempt::FIRST, json!({ "x": 1 }));
+            assert!(ahead.take(&"set.look".parse().unwrap(), &other).is_none());
+            // It runs before it is stopped, so that there is something to stop.
+            while tool.called.swap(0, Ordering::SeqCst) == 0 {
+                tokio::task::yield_now().await;
+            }
+            assert!(ahead.take(&name.parse().unwrap(), &begins).is_none(), "{name} {begins:?}");
+            tool.stopped.acquire().await.unwrap().forget();
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_cancels_the_step_stops_the_call() {
+        let (tool, toolbox) = slow();
+        let call = begin(&toolbox, json!({}));
+        while tool.called.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        let cancel = CancellationToken::new();
+        cancel.cancel();
+        let ended = call.end(TASK(), Attempt::FIRST, cancel).await.unwrap();
+        assert_eq!(ended.result.unwrap_err().code, ErrorCode::CANCELLED);
+        assert_eq!(tool.stopped.available_permits(), 1);
+    }
+}

@@ -2,9 +2,8 @@
 //
 //   node model.cjs NODE_MODULES FILE
 //
-// FILE has `{"answers": […], "chaos": {…}}`: answers as aimock has them, and how often it behaves badly; whatever else it has
-// says how aimock streams them. Prints its port, and
-// ends with its standard input.
+// FILE has `{"answers": […], "chaos": {…}}`: answers as aimock has them, and how often it behaves badly; whatever else it
+// has says how aimock streams them. Prints its port, and ends with its standard input.
 
 const fs = require('node:fs');
 const { createRequire } = require('node:module');

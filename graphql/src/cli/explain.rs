@@ -354,7 +354,8 @@ mod tests {
         check(
             "ahead",
             json!({ "step": "look", "tool": "blog.listAuthors", "parameters": { "first": 3 } }),
-            expect![[r#"  blog.listAuthors  {"first":3}"#]],
+            expect![[r#"
+                  blog.listAuthors  {"first":3}"#]],
         );
         check(
             "usage",
