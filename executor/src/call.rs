@@ -145,7 +145,7 @@ impl Call {
             };
         };
         let tool = find(toolbox, &self.tool, connect).await?;
-        dispatch.check(tool.definition())?;
+        dispatch.check(toolbox, tool.definition())?;
         Ok(tool)
     }
 
