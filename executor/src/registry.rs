@@ -37,8 +37,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::merge::{Complaint, Known, Merged, Read, Wanted, merge};
-pub use self::{records::added_set as added, switching::Switched, tools::TOOL_SET};
 pub(crate) use self::tools::{ACTIVATE, NAMES};
+pub use self::{records::added_set as added, switching::Switched, tools::TOOL_SET};
 use crate::{
     sources::{Documents, SetConfig, Source, Sources, documents::FIELD},
     tool::{dispatch, flow},
