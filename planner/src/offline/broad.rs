@@ -163,6 +163,7 @@ impl Broad<'_> {
             let is_verb = token.kind == Kind::Word
                 && token.value.starts_with(char::is_lowercase)
                 && self.is_order(token)
+                && !words::is_participle(&token.lower)
                 && !matches!(
                     token.lower.as_str(),
                     "is" | "are" | "when" | "where" | "who" | "which"
@@ -371,7 +372,11 @@ impl Broad<'_> {
         let spans: Vec<Span> = span::spans(self.query, tokens, frame);
         let text = Text { tokens, spans: &spans, frame };
         let given = text.assign();
-        repeat::repeated(&text, &given).iter().map(|it| reading(&text, it)).collect()
+        let mut calls = repeat::repeated(&text, &given);
+        if let [only] = calls.as_mut_slice() {
+            text.complete(only);
+        }
+        calls.iter().map(|it| reading(&text, it)).collect()
     }
 
     /// Returns how much of what the query says a plan has used or knows: one is all of it.

@@ -98,8 +98,9 @@ impl Text<'_> {
                 (*of == slot).then_some(4.0 - close)?
             }
             Said::Number(amount) => self.number(it, amount, said)?,
+            Said::Day(_) if it.is_numeric() => self.period(it, said)?,
             Said::Day(when) => day(it, when)?,
-            _ => word(it, said)?,
+            _ => word(it, said)? + self.place(it, said) + person(it, said, self.tokens),
         };
         let cue = self.cue(it, span) + self.own_kind(it, said);
         let example = example(it, said);
@@ -148,6 +149,37 @@ impl Text<'_> {
             _ => 0.0,
         };
         Some(score)
+    }
+
+    /// Returns how well one `next month` fits a slot that counts months.
+    fn period(&self, slot: &Slot, span: &Span) -> Option<f32> {
+        let is_one = span.to == span.from + 2
+            && ["next", "last", "coming"].iter().any(|it| self.tokens[span.from].is(it));
+        (is_one && slot.words.contains(&self.tokens[span.to - 1].stem)).then_some(1.5)
+    }
+
+    /// Returns how much it matters to a slot that a place is said together with the one around it:
+    /// all of it belongs to the only slot for places, and its halves to those for a city and a country.
+    fn place(&self, slot: &Slot, span: &Span) -> f32 {
+        let is_around = |it: &Slot| {
+            let around = ["state", "country", "province", "region"];
+            it.traits.is_place && around.iter().any(|word| it.words.contains(&words::stem(word)))
+        };
+        let has_around = self.frame.slots.iter().any(is_around);
+        let has_tail = |span: &Span| {
+            self.spans.iter().any(|it| it.is_wide && it.from == span.from && it.to > span.to)
+        };
+        if is_around(slot) {
+            return if span.is_tail {
+                1.8
+            } else if has_tail(span) {
+                -1.5
+            } else {
+                0.0
+            };
+        }
+        let is_whole = span.is_wide && slot.traits.is_place && !slot.traits.is_wide && !has_around;
+        if is_whole { 1.9 } else { 0.0 }
     }
 
     /// Returns how much the words around a span announce a slot.
@@ -288,6 +320,8 @@ impl Text<'_> {
             Said::Values(values) => Some(Value::Array(values.clone())),
             Said::Object(value) | Said::Choice { value, .. } => Some(value.clone()),
             Said::Number(amount) if it.is_numeric() => number(it, amount),
+            // One `next month`.
+            Said::Day(_) if it.is_numeric() => Some(Value::from(1)),
             Said::Day(when) => {
                 let form = it.said.form.clone().or_else(|| it.property.is_strict.then(Form::iso));
                 let written = form.and_then(|it| it.write(when));
@@ -392,7 +426,8 @@ fn number(slot: &Slot, amount: &Amount) -> Option<Value> {
         let wants_percent = slot.said.unit.is_some_and(|it| it.dimension == Dimension::Share)
             && !slot.said.is_decimal
             || slot.words.contains("percent")
-            || slot.words.contains("percentag");
+            || slot.words.contains("percentag")
+            || slot.said.is_percentage();
         if !wants_percent {
             let share = number.as_f64()? / 100.0;
             number = amount::whole(format!("{share:.12}").parse().ok()?)?;
@@ -477,6 +512,17 @@ fn word(slot: &Slot, span: &Span) -> Option<f32> {
         };
     }
     (score > -1.5).then_some(score)
+}
+
+/// Returns how much better words fit somebody, or what somebody made: `Verdi's 'Aida'`.
+fn person(slot: &Slot, span: &Span, tokens: &[Token]) -> f32 {
+    let is_owner = span.said == Said::Name && tokens[span.to - 1].is_possessive();
+    match (&span.said, slot.traits.is_person) {
+        (Said::Quoted, true) => -0.8,
+        (Said::Name, true) if is_owner => 1.2,
+        (Said::Name, false) if is_owner => -0.6,
+        _ => 0.0,
+    }
 }
 
 fn example(slot: &Slot, span: &Span) -> f32 {

@@ -66,7 +66,8 @@ impl Reader<'_> {
             let is_inside = at > 0 && !self.begins_sentence(at);
             return !is_i && !is_order && (is_inside || !is_common(token) || self.is_title(at));
         }
-        token.kind == Kind::Word && !is_common(token) || self.is_numeral(at)
+        let is_said = matches!(token.lower.as_str(), "hello" | "hi") && !self.begins_sentence(at);
+        token.kind == Kind::Word && (!is_common(token) || is_said) || self.is_numeral(at)
     }
 
     fn begins_sentence(&self, at: usize) -> bool {
@@ -145,6 +146,9 @@ impl Reader<'_> {
             if let Some(last) = last.filter(|it| end - it > 3) {
                 end = last + 1;
             }
+            while end > first + 1 && is_doing(&tokens[end - 1]) {
+                end -= 1;
+            }
             self.push(first, end, Said::Name);
             return;
         }
@@ -160,8 +164,31 @@ impl Reader<'_> {
             return;
         };
         let end = (start..to).rev().find(|it| !is_own(*it)).map_or(to, |it| it + 1);
-        self.push(start, end, Said::Phrase { is_weak: false });
+        let is_weak = self.is_asked(from, to);
+        self.push(start, end, Said::Phrase { is_weak });
     }
+
+    /// Returns whether words say what is asked for, not what with: `what are the names of …`.
+    fn is_asked(&self, from: usize, to: usize) -> bool {
+        const QUESTIONS: &[&str] =
+            &["what", "what's", "which", "who", "who's", "how", "where", "when"];
+        let begin = (0..from).rev().find(|it| self.begins_sentence(*it)).unwrap_or(0);
+        let before = &self.tokens[begin..from];
+        let is_idle = |it: &Token| is_grammar(it) || !words::families(&it.stem).is_empty();
+        let is_question =
+            before.iter().any(|it| it.kind == Kind::Word && QUESTIONS.contains(&it.lower.as_str()));
+        let tie = self.tokens.get(to);
+        let is_tied = tie.is_some_and(|it| {
+            it.is("of") || is_question && ["for", "by", "from", "between"].iter().any(|word| it.is(word))
+        });
+        !before.is_empty() && is_tied && before.iter().all(is_idle)
+    }
+}
+
+/// Returns whether a small word behind a name says what it does: `the Vikings winning`.
+fn is_doing(token: &Token) -> bool {
+    let is_small = token.kind == Kind::Word && token.value.starts_with(char::is_lowercase);
+    is_small && token.lower.len() > 4 && (token.lower.ends_with("ing") || token.lower.ends_with("ed"))
 }
 
 /// Returns whether a token is written like a name.

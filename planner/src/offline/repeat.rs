@@ -290,6 +290,13 @@ fn product(labels: &Labels, many: &[usize]) -> Vec<BTreeMap<usize, usize>> {
     sets
 }
 
+/// Returns where the sentence of a span begins.
+fn stop(text: &Text<'_>, span: usize) -> usize {
+    let before = &text.tokens[..text.spans[span].from];
+    let is_end = |it: &Token| it.is_mark(".") || it.is_mark("?") || it.is_mark("!");
+    before.iter().rposition(is_end).map_or(0, |it| it + 1)
+}
+
 /// Pairs the first with the first and the second with the second; what is said once holds for all.
 fn side_by_side(text: &Text<'_>, labels: &Labels, most: usize) -> Vec<BTreeMap<usize, usize>> {
     let lead =
@@ -308,6 +315,9 @@ fn side_by_side(text: &Text<'_>, labels: &Labels, most: usize) -> Vec<BTreeMap<u
                 let is_required = text.frame.slots[*slot].property.is_required;
                 let span = match spans.as_slice() {
                     [one] if is_required || is_list => Some(*one),
+                    // What is said before all of them, or in a sentence of its own, is about all.
+                    [one] if text.spans[*one].to <= starts[0] => Some(*one),
+                    [one] if starts[most - 1] < stop(text, *one) => Some(*one),
                     [one] => own(&[*one]),
                     many if many.len() == most => many.get(call).copied(),
                     many => own(many).or_else(|| {

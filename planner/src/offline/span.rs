@@ -11,6 +11,7 @@ use super::{
     property::Role,
     slot::Frame,
     token::{Kind, Token},
+    unit::Unit,
     value,
     when::{self, When},
     words,
@@ -101,6 +102,7 @@ pub(super) fn spans(query: &str, tokens: &[Token], frame: &Frame) -> Vec<Span> {
     }
     reader.widen();
     reader.spans.sort_by_key(|it| (it.from, it.to));
+    reader.share_units();
     reader.gather();
     reader.spans
 }
@@ -276,6 +278,30 @@ impl Reader<'_> {
                     last.is_wide = true;
                 }
             }
+        }
+    }
+
+    /// Gives the numbers of a list the unit that stands behind the last: `10, 20 and 30 years`.
+    fn share_units(&mut self) {
+        let mut behind: Option<(usize, &'static Unit)> = None;
+        for at in (0..self.spans.len()).rev() {
+            let (from, to) = (self.spans[at].from, self.spans[at].to);
+            let is_tied = |next: usize| {
+                let between = self.tokens.get(to..next).unwrap_or_default();
+                let is_tie = |it: &Token| it.is_separator() || it.is("or") || it.is("to");
+                !between.is_empty() && between.len() < 3 && between.iter().all(is_tie)
+            };
+            let shared = behind.filter(|it| is_tied(it.0)).map(|it| it.1);
+            let Said::Number(amount) = &mut self.spans[at].said else { continue };
+            if amount.unit.is_none() && !amount.is_ordinal && !amount.is_year() {
+                amount.unit = shared;
+            }
+            // A currency or a share that is written at a number is that number's.
+            let is_apart = self.tokens[from].kind == Kind::Number && to > from + 1;
+            behind = amount
+                .unit
+                .filter(|_| is_apart || shared.is_some())
+                .map(|unit| (from, unit));
         }
     }
 

@@ -78,8 +78,25 @@ impl Planning<'_> {
         let is_plan = self.problems.is_empty()
             && !self.warnings.iter().any(|it| it.code == "plan.ignored_words")
             && self.steps.iter().all(|it| it.1.parameters.as_ref().is_none_or(is_clean))
-            && !self.has_listed;
+            && !self.has_listed
+            && !self.is_loose();
         is_plan || self.is_final()
+    }
+
+    /// Returns whether all that was found are calls that only look, each for itself, with words of
+    /// the sentence as a text: other readings may cut them better.
+    fn is_loose(&self) -> bool {
+        let is_apart = |it: &(String, DraftStep)| {
+            let parameters = it.1.parameters.as_ref().and_then(Value::as_object);
+            let texts = || parameters.into_iter().flatten().filter_map(|it| it.1.as_str());
+            it.1.depends_on.is_none()
+                && !texts().any(|it| it.contains("{{"))
+                && texts().any(|it| it.contains(char::is_alphabetic))
+        };
+        let only = self.tools.first();
+        only.is_some_and(|it| self.profiles[*it].only_looks())
+            && self.tools.iter().all(|it| Some(it) == only)
+            && self.steps.iter().all(is_apart)
     }
 
     /// Returns whether other ways of reading the query are of no use.
