@@ -265,7 +265,9 @@ impl<'a> Reader<'a> {
         if let Some(words) = broad.unanswered(&parts) {
             planning.unanswered(words);
         }
+        let is_more = strict.is_plan() && planning.calls() > strict.calls();
         match planning.doubt(&broad, &parts, &strict) {
+            None if is_more => strict,
             None => planning,
             Some(_) if planning.is_refused() => planning,
             Some(why) => {

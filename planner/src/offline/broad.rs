@@ -1,7 +1,7 @@
 //! A query read by what its words may be worth, where its grammar gave no plan: which parts ask
 //! for which tools, which spans go into which slots, and how sure that is.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
 use serde_json::{Map, Value};
 
@@ -37,6 +37,10 @@ pub(super) const ASSUMED: f32 = 0.5;
 const ORDERED: f32 = 0.4;
 /// What it is worth that a number measures what a tool takes.
 const MEASURED: f32 = 0.4;
+/// What it is worth that what is asked for is in a tool's name.
+const ASKED: f32 = 0.5;
+/// Words that say what is asked for.
+const HEAD: usize = 5;
 /// Runs of words that a part left over and that are told.
 const LEFT_OVER: usize = 8;
 
@@ -99,9 +103,7 @@ impl Broad<'_> {
         if self.profiles.len() == 1 || segments.len() < 2 {
             return vec![self.apart(whole)];
         }
-        let parts = self.several(&segments, whole);
-        let is_only = parts.len() == 1;
-        parts.into_iter().map(|it| if is_only { self.apart(it) } else { it }).collect()
+        self.several(&segments, whole).into_iter().map(|it| self.apart(it)).collect()
     }
 
     /// Gives segments to the tools that they ask for; neighbours with one tool are one part.
@@ -135,9 +137,21 @@ impl Broad<'_> {
                 _ => runs.push((owner, from, to)),
             }
         }
-        let parts =
-            runs.into_iter().filter_map(|(tool, from, to)| Some(self.part(tool?, from, to)));
-        parts.collect()
+        let mut parts: Vec<Part> = Vec::new();
+        let mut begin = None;
+        for (tool, from, to) in runs {
+            let Some(tool) = tool else { continue };
+            let from = begin.take().unwrap_or(from);
+            let part = self.part(tool, from, to);
+            // `I need your help with my data.` asks for nothing yet: it belongs to what follows.
+            let is_idle = part.calls.iter().all(|it| it.used.is_empty() && !it.missing.is_empty());
+            if is_idle && to < self.tokens.len() && !self.points_back(from, to) {
+                begin = Some(from);
+            } else {
+                parts.push(part);
+            }
+        }
+        parts
     }
 
     /// Returns whether words speak of something said before.
@@ -153,7 +167,7 @@ impl Broad<'_> {
     }
 
     /// Cuts where sentences end, and where an `and` or a comma is followed by something to do.
-    fn segments(&self, tokens: &[Token]) -> Vec<(usize, usize)> {
+    pub(super) fn segments(&self, tokens: &[Token]) -> Vec<(usize, usize)> {
         let mut cuts = vec![0];
         for at in 1..tokens.len() {
             let before = &tokens[at - 1];
@@ -259,15 +273,19 @@ impl Broad<'_> {
         })
     }
 
+    /// Returns whether something between two bytes of the query became a value of some call.
+    pub(super) fn answers(&self, parts: &[Part], bytes: &Range<usize>) -> bool {
+        parts.iter().any(|part| {
+            let tokens = &self.tokens[part.from..part.to];
+            part.calls.iter().flat_map(|it| &it.used).any(|it| {
+                tokens.get(it.0).is_some_and(|it| bytes.contains(&it.start))
+            })
+        })
+    }
+
     /// Returns whether a part begins as an order for its tool does.
     pub(super) fn is_ordered(&self, part: &Part) -> bool {
-        let profile = &self.profiles[part.tool];
-        let tokens = &self.tokens[part.from..part.to];
-        let head = tokens.iter().find(|it| {
-            it.kind != Kind::Mark
-                && !(it.kind == Kind::Word && (words::is_filler(&it.lower) || it.is("but")))
-        });
-        head.is_some_and(|it| it.kind == Kind::Word && profile.owns_verb(&it.stem))
+        self.begins_order(part.tool, part.from, part.to)
     }
 
     /// Returns the tool that a part asks for, filled from it.
@@ -342,7 +360,18 @@ impl Broad<'_> {
             frame.slots.iter().any(|slot| slot.is_numeric() && slot.measures == Some(it.1))
         });
         let ordered = if self.orders(tool, from, to) { ORDERED } else { 0.0 };
-        score + 1.5 * count(named) / whole + MEASURED * count(measured.take(2).count()) + ordered
+        let asked = self.asked(from, to).filter(|it| frame.name.contains(&it.stem));
+        let asked: f32 = asked.map(|it| ASKED * self.vocabulary.rarity(&it.stem, self.profiles)).sum();
+        score + asked + 1.5 * count(named) / whole + MEASURED * count(measured.take(2).count()) + ordered
+    }
+
+    /// Returns whether words begin as an order for a tool does.
+    pub(super) fn begins_order(&self, tool: usize, from: usize, to: usize) -> bool {
+        let head = self.tokens[from..to].iter().find(|it| {
+            it.kind != Kind::Mark
+                && !(it.kind == Kind::Word && (words::is_filler(&it.lower) || it.is("but")))
+        });
+        head.is_some_and(|it| it.kind == Kind::Word && self.profiles[tool].owns_verb(&it.stem))
     }
 
     /// Returns whether words begin with the very verb of a tool, also where that says little: `set`.
@@ -352,6 +381,22 @@ impl Broad<'_> {
         });
         let verb = self.profiles[tool].verbs.first();
         head.is_some_and(|it| it.kind == Kind::Word && verb == Some(&it.stem))
+    }
+
+    /// Returns the words that say what is asked for: those before the first preposition.
+    fn asked(&self, from: usize, to: usize) -> impl Iterator<Item = &Token> {
+        let is_lead = |it: &&Token| {
+            it.kind == Kind::Mark
+                || words::is_filler(&it.lower)
+                || words::is_idle(&it.lower)
+                || words::is_determiner(&it.lower)
+                || !words::families(&it.stem).is_empty()
+        };
+        self.tokens[from..to]
+            .iter()
+            .skip_while(is_lead)
+            .take_while(|it| it.kind == Kind::Word && !words::is_preposition(&it.lower))
+            .take(HEAD)
     }
 
     /// Fills a tool from a part.

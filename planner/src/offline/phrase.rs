@@ -2,7 +2,7 @@
 
 use super::{
     amount,
-    span::{Reader, Said},
+    span::{self, Reader, Said},
     token::{Kind, Token},
     when, words,
 };
@@ -39,7 +39,8 @@ impl Reader<'_> {
         let is_number = || {
             amount::read(self.tokens, at).is_some_and(|it| !it.0.is_word || !token.is_capitalised())
         };
-        !self.is_numeral(at) && (!is_word || when::read(self.tokens, at).is_some() || is_number())
+        let is_code = at > 0 && span::is_code(&token.value) && !token.value.contains('-');
+        !self.is_numeral(at) && (!is_word || is_code || when::read(self.tokens, at).is_some() || is_number())
     }
 
     /// Returns whether a number is the end of a name: `Maroon 5`, `Dow Jones 30`.
@@ -54,6 +55,7 @@ impl Reader<'_> {
             && is_name(&self.tokens[at - 1])
             && !self.begins_sentence(at - 1)
             && !self.frame.is_own(&self.tokens[at - 1].stem)
+            && !["id", "no", "number"].iter().any(|it| self.tokens[at - 1].is(it))
             && self.tokens.get(at + 1).is_none_or(ends)
     }
 
@@ -63,6 +65,12 @@ impl Reader<'_> {
         if is_name(token) {
             let is_i = matches!(token.lower.as_str(), "i" | "i'm" | "i'd" | "i've" | "i'll" | "a");
             let is_order = self.begins_sentence(at) && !words::families(&token.stem).is_empty();
+            // `Analyze the …`: nobody begins with a name before an article.
+            let is_order = is_order
+                || self.begins_sentence(at)
+                    && self.tokens.get(at + 1).is_some_and(|it| {
+                        ["the", "a", "an", "my", "this", "these", "all", "me"].iter().any(|word| it.is(word))
+                    });
             let is_inside = at > 0 && !self.begins_sentence(at);
             return !is_i && !is_order && (is_inside || !is_common(token) || self.is_title(at));
         }

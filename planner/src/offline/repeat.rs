@@ -92,7 +92,7 @@ fn add_labels(text: &Text<'_>, given: &Given, labels: &mut Labels, most: usize, 
                 let (first, own) = given.get(&slot)?;
                 let mut likeness = likeness(text, &labels[&slot], *first, span)?;
                 let is_expected = expected == Some(slot);
-                likeness += if is_expected { 1.5 } else { 0.0 };
+                likeness += if is_expected { 1.6 } else { 0.0 };
                 let share = if least > 0.0 { 0.5 } else { 0.3 };
                 let is_good = likeness >= 1.4 && fit.score > -1.0
                     || fit.score + likeness >= own.score * share;
@@ -145,7 +145,9 @@ fn next_in_chain(text: &Text<'_>, labels: &Labels, span: usize) -> Option<usize>
     let mut turn: Vec<usize> = chain.clone();
     turn.sort_unstable();
     turn.dedup();
-    chain.get(turn.len().checked_sub(1)?).copied()
+    // One alone takes no turns.
+    let last = turn.len().checked_sub(1).filter(|it| *it > 0)?;
+    chain.get(last).copied()
 }
 
 /// Returns whether only small words stand between two spans.

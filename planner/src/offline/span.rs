@@ -371,10 +371,13 @@ fn beginning(word: &str) -> String {
     word.chars().take(3).collect()
 }
 
-/// Returns whether letters and digits stand together as in an identifier.
-fn is_code(text: &str) -> bool {
+/// Returns whether letters and digits stand together as in an identifier, or numbers as in the
+/// address of a machine.
+pub(super) fn is_code(text: &str) -> bool {
     let has = |is: fn(&u8) -> bool| text.bytes().any(|it| is(&it));
-    has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) || text.contains('_') && text.len() > 2
+    let is_address = text.split('.').count() == 4
+        && text.split('.').all(|it| it.parse::<u8>().is_ok());
+    is_address || has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) || text.contains('_') && text.len() > 2
 }
 
 /// Returns how many tokens say the words, and whether they only nearly do.

@@ -75,12 +75,20 @@ impl Planning<'_> {
 
     /// Returns whether grammar alone says what to do, or certainly says that it cannot be done.
     pub(in crate::offline) fn is_certain(&self) -> bool {
-        let is_plan = self.problems.is_empty()
+        self.is_plan() && !self.is_loose() || self.is_final()
+    }
+
+    /// Returns whether there is a plan that leaves nothing out.
+    pub(in crate::offline) fn is_plan(&self) -> bool {
+        self.problems.is_empty()
             && !self.warnings.iter().any(|it| it.code == "plan.ignored_words")
             && self.steps.iter().all(|it| it.1.parameters.as_ref().is_none_or(is_clean))
             && !self.has_listed
-            && !self.is_loose();
-        is_plan || self.is_final()
+    }
+
+    /// Returns how many calls there are.
+    pub(in crate::offline) fn calls(&self) -> usize {
+        self.steps.len()
     }
 
     /// Returns whether all that was found are calls that only look, each for itself, with words of
@@ -134,7 +142,8 @@ impl Planning<'_> {
         if !self.problems.is_empty() {
             return Some("something is missing or left over");
         }
-        if strict.strange > 0 && calls <= strict.steps.len() {
+        let is_strange = strict.strange.iter().any(|it| acts || !broad.answers(parts, it));
+        if is_strange && calls <= strict.steps.len() {
             return Some("an order is not understood");
         }
         if !parts.iter().all(|it| self.is_safe(broad, it, parts, strict)) {
