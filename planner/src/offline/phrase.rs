@@ -63,7 +63,8 @@ impl Reader<'_> {
     fn is_content(&self, at: usize) -> bool {
         let token = &self.tokens[at];
         if is_name(token) {
-            let is_i = matches!(token.lower.as_str(), "i" | "i'm" | "i'd" | "i've" | "i'll" | "a");
+            let is_i =
+                matches!(token.lower.as_str(), "i" | "i'm" | "i'd" | "i've" | "i'll" | "a" | "id");
             let is_order = self.begins_sentence(at) && !words::families(&token.stem).is_empty();
             // `Analyze the …`: nobody begins with a name before an article.
             let is_order = is_order

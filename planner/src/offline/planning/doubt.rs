@@ -86,9 +86,11 @@ impl Planning<'_> {
             && !self.has_listed
     }
 
-    /// Returns how many calls there are.
-    pub(in crate::offline) fn calls(&self) -> usize {
-        self.steps.len()
+    /// Returns whether it calls the tools of another, as often.
+    pub(in crate::offline) fn is_alike(&self, other: &Self) -> bool {
+        self.tools.len() == other.tools.len()
+            && self.tools.iter().all(|it| other.tools.contains(it))
+            && other.tools.iter().all(|it| self.tools.contains(it))
     }
 
     /// Returns whether all that was found are calls that only look, each for itself, with words of
