@@ -136,7 +136,7 @@ impl Text<'_> {
             let fit = self.fit(slot, *span).filter(|_| it.is_numeric() && !it.is_list())?;
             // A word such as `two` counts what is behind it, unless that is the slot's.
             let is_word = matches!(&self.spans[*span].said, Said::Number(it) if it.is_word);
-            (!is_word || fit.cue > 0.0).then_some((slot, fit))
+            (!is_word || fit.cue > ANNOUNCED).then_some((slot, fit))
         });
         let fits: Vec<(usize, Fit)> = fits.collect();
         if let [(slot, fit)] = fits.as_slice()

@@ -39,7 +39,11 @@ impl Reader<'_> {
         let is_number = || {
             amount::read(self.tokens, at).is_some_and(|it| !it.0.is_word || !token.is_capitalised())
         };
-        let is_code = at > 0 && span::is_code(&token.value) && !token.value.contains('-');
+        // `Yamaha P125` is one name, `aircraft AB123` is not.
+        let is_code = at > 0
+            && span::is_code(&token.value)
+            && !token.value.contains('-')
+            && !(is_name(&self.tokens[at - 1]) && !self.frame.is_own(&self.tokens[at - 1].stem));
         !self.is_numeral(at) && (!is_word || is_code || when::read(self.tokens, at).is_some() || is_number())
     }
 
@@ -173,6 +177,13 @@ impl Reader<'_> {
             return;
         };
         let end = (start..to).rev().find(|it| !is_own(*it)).map_or(to, |it| it + 1);
+        // `made of oak` says what is behind it.
+        let is_made = words::is_participle(&tokens[start].lower)
+            || ["made", "written", "built", "held", "found"].iter().any(|it| tokens[start].is(it));
+        let is_tied = tokens.get(end).is_some_and(|it| words::is_preposition(&it.lower));
+        if is_made && is_tied && end == start + 1 {
+            return;
+        }
         let is_weak = self.is_asked(from, to);
         self.push(start, end, Said::Phrase { is_weak });
     }

@@ -58,7 +58,7 @@ impl Broad<'_> {
             let Some(readings) = readings else { continue };
             let explained = self.explains(from, &readings);
             // What is said in the same way in every part is said part by part.
-            let is_even = is_alike(&readings) && readings.len() == whole.len();
+            let is_even = is_alike(&readings) && readings.len() <= whole.len();
             let least = usize::from(!is_even);
             let best_yet = best.as_ref().map_or(most + least, |it| it.0 + 1);
             if explained >= best_yet {

@@ -7,6 +7,8 @@ use serde_json::Value;
 use super::{
     super::{
         phrase,
+        property::Role,
+        slot::Slot,
         token::Kind,
         value,
         words::{self, Family},
@@ -68,7 +70,13 @@ impl Broad<'_> {
             let acts = words::families(stem).iter().all(|it| {
                 matches!(it, Family::Create | Family::Update | Family::Delete | Family::Send)
             });
+            // `I plan to …` tells something.
+            let is_told = head > 0
+                && ["i", "we"].iter().any(|it| tokens[head - 1].is(it))
+                && tokens.get(head + 1).is_some_and(|it| it.is("to"));
+            let is_read = parts.iter().all(|it| !self.profiles[it.tool].acts());
             if !acts
+                || is_told && is_read
                 || !self.is_order(&tokens[head])
                 || tokens[head].is_capitalised() && head > from
             {
@@ -92,13 +100,20 @@ impl Broad<'_> {
         })
     }
 
-    /// Returns whether something between two bytes of the query became a value of some call.
+    /// Returns whether something between two bytes of the query became a value of some call, or names
+    /// a flag of one.
     pub(in crate::offline) fn answers(&self, parts: &[Part], bytes: &Range<usize>) -> bool {
         parts.iter().any(|part| {
             let tokens = &self.tokens[part.from..part.to];
-            part.calls.iter().flat_map(|it| &it.used).any(|it| {
-                tokens.get(it.0).is_some_and(|it| bytes.contains(&it.start))
-            })
+            let is_within = |at: usize| tokens.get(at).is_some_and(|it| bytes.contains(&it.start));
+            let is_used = part.calls.iter().flat_map(|it| &it.used).any(|it| is_within(it.0));
+            let frame = self.profiles[part.tool].frame();
+            let is_flag = |it: &Slot| it.property.role == Role::Bool;
+            let mut flags = frame.slots.iter().filter(|it| is_flag(it));
+            is_used
+                || flags.any(|it| {
+                    (0..tokens.len()).any(|at| is_within(at) && it.is_named_by(&tokens[at].stem))
+                })
         })
     }
 

@@ -93,15 +93,13 @@ impl Planning<'_> {
             && other.tools.iter().all(|it| self.tools.contains(it))
     }
 
-    /// Returns whether all that was found are calls that only look, each for itself, with words of
-    /// the sentence as a text: other readings may cut them better.
+    /// Returns whether all that was found are calls of one tool that only looks, each for
+    /// itself: other readings may cut its values better.
     fn is_loose(&self) -> bool {
         let is_apart = |it: &(String, DraftStep)| {
             let parameters = it.1.parameters.as_ref().and_then(Value::as_object);
-            let texts = || parameters.into_iter().flatten().filter_map(|it| it.1.as_str());
-            it.1.depends_on.is_none()
-                && !texts().any(|it| it.contains("{{"))
-                && texts().any(|it| it.contains(char::is_alphabetic))
+            let mut texts = parameters.into_iter().flatten().filter_map(|it| it.1.as_str());
+            it.1.depends_on.is_none() && !texts.any(|it| it.contains("{{"))
         };
         let only = self.tools.first();
         only.is_some_and(|it| self.profiles[*it].only_looks())
