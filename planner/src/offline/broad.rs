@@ -166,7 +166,7 @@ impl Broad<'_> {
 
     /// Returns whether a part begins as an order for its tool does.
     pub(super) fn is_ordered(&self, part: &Part) -> bool {
-        self.begins_order(part.tool, part.from, part.to)
+        self.order_head(part.tool, part.from, part.to).is_some()
     }
 
     /// Fills a tool from a part.

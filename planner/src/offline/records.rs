@@ -78,18 +78,7 @@ impl Broad<'_> {
         to: usize,
         whole: &[Reading],
     ) -> Option<Vec<Reading>> {
-        let (profile, mut parts) = (&self.profiles[tool], Vec::<(usize, usize)>::new());
-        let mut has_begun = false;
-        for (begin, end) in self.segments(&self.tokens[from..to]) {
-            let (begin, end) = (begin + from, end + from);
-            let is_order = self.begins_order(tool, begin, end);
-            match parts.last_mut() {
-                Some(last) if !is_order || !has_begun => last.1 = end,
-                Some(_) => parts.push((begin, end)),
-                None => parts.push((from, end)),
-            }
-            has_begun |= is_order;
-        }
+        let (profile, parts) = (&self.profiles[tool], self.own_orders(tool, from, to));
         if parts.len() < 2 || parts.len() > RECORDS {
             return None;
         }
@@ -114,7 +103,37 @@ impl Broad<'_> {
         let is_better = !is_whole
             || self.explains(from, &all) >= self.explains(from, whole)
                 && least(&all) + DOUBT >= least(whole);
-        (all.iter().all(is_sure) && is_better).then_some(all)
+        if all.iter().all(is_sure) && is_better {
+            return Some(all);
+        }
+        // An order that lacks something is not filled from another one.
+        let is_own = |it: &Reading| self.explains(from, std::slice::from_ref(it)) > 0;
+        (profile.acts() || all.iter().all(is_own)).then_some(all)
+    }
+
+    /// Returns the parts that each begin as an order for a tool: for one that acts, with its own verb
+    /// or the one of the first.
+    fn own_orders(&self, tool: usize, from: usize, to: usize) -> Vec<(usize, usize)> {
+        let profile = &self.profiles[tool];
+        let mut parts: Vec<(usize, usize)> = Vec::new();
+        let mut first: Option<&str> = None;
+        for (begin, end) in self.segments(&self.tokens[from..to]) {
+            let (begin, end) = (begin + from, end + from);
+            let head = self.order_head(tool, begin, end);
+            let is_own = |stem: &str| {
+                !profile.acts()
+                    || first == Some(stem)
+                    || profile.verbs.first().is_some_and(|it| it == stem)
+            };
+            let is_order = head.is_some_and(|stem| first.is_none() || is_own(stem));
+            match parts.last_mut() {
+                Some(last) if !is_order || first.is_none() => last.1 = end,
+                Some(_) => parts.push((begin, end)),
+                None => parts.push((from, end)),
+            }
+            first = first.or(head);
+        }
+        parts
     }
 
     /// Returns the words behind the first where something else may begin.

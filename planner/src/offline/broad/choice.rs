@@ -99,13 +99,14 @@ impl Broad<'_> {
         score + asked + 1.5 * count(named) / whole + MEASURED * count(measured.take(2).count()) + ordered
     }
 
-    /// Returns whether words begin as an order for a tool does.
-    pub(in crate::offline) fn begins_order(&self, tool: usize, from: usize, to: usize) -> bool {
+    /// Returns the verb with which words begin as an order for a tool does.
+    pub(in crate::offline) fn order_head(&self, tool: usize, from: usize, to: usize) -> Option<&str> {
         let head = self.tokens[from..to].iter().find(|it| {
             it.kind != Kind::Mark
                 && !(it.kind == Kind::Word && (words::is_filler(&it.lower) || it.is("but")))
-        });
-        head.is_some_and(|it| it.kind == Kind::Word && self.profiles[tool].owns_verb(&it.stem))
+        })?;
+        let is_order = head.kind == Kind::Word && self.profiles[tool].owns_verb(&head.stem);
+        is_order.then_some(head.stem.as_str())
     }
 
     /// Returns whether words begin with the very verb of a tool, also where that says little: `set`.
