@@ -84,7 +84,9 @@ impl Text<'_> {
     fn satisfy(&self, given: &mut Given) {
         for slot in 0..self.frame.slots.len() {
             let it = &self.frame.slots[slot];
-            if !it.property.is_required || it.property.role == Role::Bool || given.contains_key(&slot)
+            if !it.property.is_required
+                || it.property.role == Role::Bool
+                || given.contains_key(&slot)
             {
                 continue;
             }

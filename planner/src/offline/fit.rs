@@ -178,11 +178,8 @@ impl Text<'_> {
             };
         }
         let is_town = slot.words.contains("city") || slot.words.contains("town");
-        let is_whole = span.is_wide
-            && slot.traits.is_place
-            && !slot.traits.is_wide
-            && !is_town
-            && !has_around;
+        let is_whole =
+            span.is_wide && slot.traits.is_place && !slot.traits.is_wide && !is_town && !has_around;
         if is_whole { 1.9 } else { 0.0 }
     }
 

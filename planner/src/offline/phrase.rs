@@ -44,7 +44,8 @@ impl Reader<'_> {
             && span::is_code(&token.value)
             && !token.value.contains('-')
             && !(is_name(&self.tokens[at - 1]) && !self.frame.is_own(&self.tokens[at - 1].stem));
-        !self.is_numeral(at) && (!is_word || is_code || when::read(self.tokens, at).is_some() || is_number())
+        !self.is_numeral(at)
+            && (!is_word || is_code || when::read(self.tokens, at).is_some() || is_number())
     }
 
     /// Returns whether a number is the end of a name: `Maroon 5`, `Dow Jones 30`.
@@ -74,7 +75,9 @@ impl Reader<'_> {
             let is_order = is_order
                 || self.begins_sentence(at)
                     && self.tokens.get(at + 1).is_some_and(|it| {
-                        ["the", "a", "an", "my", "this", "these", "all", "me"].iter().any(|word| it.is(word))
+                        ["the", "a", "an", "my", "this", "these", "all", "me"]
+                            .iter()
+                            .any(|word| it.is(word))
                     });
             let is_inside = at > 0 && !self.begins_sentence(at);
             return !is_i && !is_order && (is_inside || !is_common(token) || self.is_title(at));
@@ -199,7 +202,8 @@ impl Reader<'_> {
             before.iter().any(|it| it.kind == Kind::Word && QUESTIONS.contains(&it.lower.as_str()));
         let tie = self.tokens.get(to);
         let is_tied = tie.is_some_and(|it| {
-            it.is("of") || is_question && ["for", "by", "from", "between"].iter().any(|word| it.is(word))
+            it.is("of")
+                || is_question && ["for", "by", "from", "between"].iter().any(|word| it.is(word))
         });
         !before.is_empty() && is_tied && before.iter().all(is_idle)
     }
@@ -208,7 +212,9 @@ impl Reader<'_> {
 /// Returns whether a small word behind a name says what it does: `the Vikings winning`.
 fn is_doing(token: &Token) -> bool {
     let is_small = token.kind == Kind::Word && token.value.starts_with(char::is_lowercase);
-    is_small && token.lower.len() > 4 && (token.lower.ends_with("ing") || token.lower.ends_with("ed"))
+    is_small
+        && token.lower.len() > 4
+        && (token.lower.ends_with("ing") || token.lower.ends_with("ed"))
 }
 
 /// Returns whether a token is written like a name.

@@ -298,10 +298,7 @@ impl Reader<'_> {
             }
             // A currency or a share that is written at a number is that number's.
             let is_apart = self.tokens[from].kind == Kind::Number && to > from + 1;
-            behind = amount
-                .unit
-                .filter(|_| is_apart || shared.is_some())
-                .map(|unit| (from, unit));
+            behind = amount.unit.filter(|_| is_apart || shared.is_some()).map(|unit| (from, unit));
         }
     }
 
@@ -375,9 +372,11 @@ fn beginning(word: &str) -> String {
 /// address of a machine.
 pub(super) fn is_code(text: &str) -> bool {
     let has = |is: fn(&u8) -> bool| text.bytes().any(|it| is(&it));
-    let is_address = text.split('.').count() == 4
-        && text.split('.').all(|it| it.parse::<u8>().is_ok());
-    is_address || has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) || text.contains('_') && text.len() > 2
+    let is_address =
+        text.split('.').count() == 4 && text.split('.').all(|it| it.parse::<u8>().is_ok());
+    is_address
+        || has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic)
+        || text.contains('_') && text.len() > 2
 }
 
 /// Returns how many tokens say the words, and whether they only nearly do.

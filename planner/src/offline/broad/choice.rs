@@ -95,12 +95,22 @@ impl Broad<'_> {
         });
         let ordered = if self.orders(tool, from, to) { ORDERED } else { 0.0 };
         let asked = self.asked(from, to).filter(|it| frame.name.contains(&it.stem));
-        let asked: f32 = asked.map(|it| ASKED * self.vocabulary.rarity(&it.stem, self.profiles)).sum();
-        score + asked + 1.5 * count(named) / whole + MEASURED * count(measured.take(2).count()) + ordered
+        let asked: f32 =
+            asked.map(|it| ASKED * self.vocabulary.rarity(&it.stem, self.profiles)).sum();
+        score
+            + asked
+            + 1.5 * count(named) / whole
+            + MEASURED * count(measured.take(2).count())
+            + ordered
     }
 
     /// Returns the verb with which words begin as an order for a tool does.
-    pub(in crate::offline) fn order_head(&self, tool: usize, from: usize, to: usize) -> Option<&str> {
+    pub(in crate::offline) fn order_head(
+        &self,
+        tool: usize,
+        from: usize,
+        to: usize,
+    ) -> Option<&str> {
         let head = self.tokens[from..to].iter().find(|it| {
             it.kind != Kind::Mark
                 && !(it.kind == Kind::Word && (words::is_filler(&it.lower) || it.is("but")))

@@ -98,8 +98,10 @@ impl Planning<'_> {
     fn is_loose(&self) -> bool {
         let is_apart = |it: &(String, DraftStep)| {
             let parameters = it.1.parameters.as_ref().and_then(Value::as_object);
-            let mut texts = parameters.into_iter().flatten().filter_map(|it| it.1.as_str());
-            it.1.depends_on.is_none() && !texts.any(|it| it.contains("{{"))
+            let texts = || parameters.into_iter().flatten().filter_map(|it| it.1.as_str());
+            it.1.depends_on.is_none()
+                && !texts().any(|it| it.contains("{{"))
+                && (texts().any(|it| it.contains(char::is_alphabetic)) || self.query.contains('%'))
         };
         let only = self.tools.first();
         only.is_some_and(|it| self.profiles[*it].only_looks())

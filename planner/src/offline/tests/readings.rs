@@ -162,7 +162,10 @@ fn places_are_taken_whole_or_in_halves() {
     );
     calls(
         halves,
-        &[("Get the tides at Porto, Portugal", &[json!({ "city": "Porto", "country": "Portugal" })])],
+        &[(
+            "Get the tides at Porto, Portugal",
+            &[json!({ "city": "Porto", "country": "Portugal" })],
+        )],
     );
 }
 
@@ -208,10 +211,7 @@ fn codes_and_one_month_are_values() {
         "Get the status of a parcel",
         json!({ "parcel_id!": text("The parcel's identifier") }),
     );
-    calls(
-        parcel,
-        &[("What is the status of parcel KX4471?", &[json!({ "parcel_id": "KX4471" })])],
-    );
+    calls(parcel, &[("What is the status of parcel KX4471?", &[json!({ "parcel_id": "KX4471" })])]);
     let rain = look(
         "forecast_rain",
         "Forecast the rain at a place",
@@ -219,7 +219,10 @@ fn codes_and_one_month_are_values() {
     );
     calls(
         rain,
-        &[("Forecast the rain at Lima for the next month", &[json!({ "place": "Lima", "months": 1 })])],
+        &[(
+            "Forecast the rain at Lima for the next month",
+            &[json!({ "place": "Lima", "months": 1 })],
+        )],
     );
 }
 
@@ -237,8 +240,7 @@ fn what_leads_to_an_order_is_none() {
             json!({ "city!": text("The city") }),
         ),
     ]);
-    let query =
-        "I need your help with a trip. Get the time of sunrise in Quito, then get the time of sunrise in Cuzco.";
+    let query = "I need your help with a trip. Get the time of sunrise in Quito, then get the time of sunrise in Cuzco.";
     let said = outcome(&tools, query);
     assert!(
         said.contains(r#"{"city":"Quito"}"#)
