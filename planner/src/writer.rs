@@ -216,7 +216,7 @@ impl Hearer for Listening<'_> {
     async fn hear(&self, words: &str) {
         let steps = self.arriving().take(words);
         for step in steps {
-            if let Some(draft) = reading::alone(step, self.catalog, self.known) {
+            if let Some(draft) = reading::alone(&step, self.catalog, self.known) {
                 self.foresight.foresee(&draft).await;
             }
         }

@@ -43,7 +43,7 @@ impl Reader<'_> {
         let is_code = at > 0
             && span::is_code(&token.value)
             && !token.value.contains('-')
-            && !(is_name(&self.tokens[at - 1]) && !self.frame.is_own(&self.tokens[at - 1].stem));
+            && (!is_name(&self.tokens[at - 1]) || self.frame.is_own(&self.tokens[at - 1].stem));
         !self.is_numeral(at)
             && (!is_word || is_code || when::read(self.tokens, at).is_some() || is_number())
     }
