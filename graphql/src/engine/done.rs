@@ -8,10 +8,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use executor::{
     control::{is_alike, onward, stay},
@@ -36,11 +33,15 @@ const MOST: usize = 1_000;
 /// The tool whose output is what it is given.
 const ECHO: &str = "flow.echo";
 
+/// Steps by what they called a tool with. They are looked up, and never gone through.
+#[expect(clippy::disallowed_types, reason = "values have no order")]
+type Calls = std::collections::HashMap<Arc<Value>, StepId>;
+
 /// What was done that is done anew each time it is done, and stands: it is there, or may be.
 pub(super) struct Done<'a> {
     ended: &'a Execution,
     /// By which step a tool was called with what.
-    calls: BTreeMap<ToolName, HashMap<Arc<Value>, StepId>>,
+    calls: BTreeMap<ToolName, Calls>,
     /// The steps that called a tool for items of a list.
     lists: BTreeMap<ToolName, Vec<StepId>>,
     /// The executions that steps began, which are not looked at yet.

@@ -16,6 +16,7 @@ use shared::{
 
 use super::*;
 
+#[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
 fn draft(steps: Value) -> Draft {
     parse_value(json!({ "tools": steps })).unwrap()
 }
@@ -101,6 +102,7 @@ fn one(id: &str, to: &str) -> Value {
     json!({ "id": id, "name": "send", "parameters": { "to": to } })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
 fn echo(items: Value) -> Value {
     json!({ "id": "rest", "name": "flow.echo", "parameters": { "items": items } })
 }
