@@ -300,6 +300,10 @@ impl Tool for CommandRunner {
         let run = self.run.as_ref().ok_or_else(|| self.not_callable())?;
         let mut seen = Redaction::default();
         let env = variables(&run.env, &mut seen)?;
+        self.launcher.note_passed(&run.pass, &mut seen);
+        if let Some(confinement) = &run.confine {
+            self.launcher.note_passed(&confinement.pass, &mut seen);
+        }
         let mut running = Running::start((run, &env), &self.launcher, &parameters, &cx)?;
         let ended = tokio::select! {
             biased;
