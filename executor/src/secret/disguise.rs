@@ -84,16 +84,15 @@ impl Disguise {
 
 /// Returns how many bytes stand for one at the beginning of a text.
 fn in_percent(text: &[u8], byte: u8) -> Option<usize> {
-    match text {
-        [first, ..] if *first == byte => Some(1),
-        [b'+', ..] if byte == b' ' => Some(1),
-        [b'%', high, low, ..] => {
-            let digit = |it: u8| char::from(it).to_digit(16);
-            let code = digit(*high)? * 16 + digit(*low)?;
-            (code == u32::from(byte)).then_some(3)
+    if let [b'%', high, low, ..] = text {
+        let digit = |it: u8| char::from(it).to_digit(16);
+        let code = digit(*high).zip(digit(*low)).map(|(high, low)| high * 16 + low);
+        if code == Some(u32::from(byte)) {
+            return Some(3);
         }
-        _ => None,
     }
+    let is_it = *text.first()? == byte || (byte == b' ' && text[0] == b'+');
+    is_it.then_some(1)
 }
 
 /// Returns how many bytes at the beginning of a text are between two lines.

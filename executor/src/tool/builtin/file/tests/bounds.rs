@@ -225,7 +225,7 @@ async fn a_line_without_an_end_takes_no_memory_without_an_end() {
             expect![[r"
                 Found 1 file(s) with matches:
                   a.txt
-                (1 file(s) or folder(s) could not be read)"]],
+                (1 file(s) have a line that is too long to search and were searched up to it, such as long: use `bash`, where that is switched on)"]],
         )
         .await;
 }
