@@ -24,14 +24,14 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// Follows an absolute path.
+    /// Follows a path, from where this process is if it is relative.
     ///
     /// # Errors
     ///
     /// If symlinks lead in a circle, or the file system fails.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         let mut way = Self { end: "/".into(), is_there: true, ..Self::default() };
-        let mut rest: VecDeque<OsString> = names(path);
+        let mut rest: VecDeque<OsString> = names(&std::path::absolute(path)?);
         while let Some(name) = rest.pop_front() {
             if name == ".." {
                 way.end.pop();
