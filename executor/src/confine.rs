@@ -17,19 +17,25 @@ mod kernel;
 #[cfg(not(target_os = "linux"))]
 #[path = "confine/elsewhere.rs"]
 mod kernel;
+mod names;
+mod places;
 mod warden;
 
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     fmt, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
-pub(crate) use self::warden::NOW;
+use self::places::{Kind, Places};
 pub use self::{enter::enter, kernel::keep_to_itself};
+pub(crate) use self::{names::Way, warden::NOW};
+use crate::secret::Redaction;
 
 /// The name of the hidden subcommand that calls [`enter()`].
 pub const SUBCOMMAND: &str = "confined";
@@ -196,7 +202,12 @@ struct Order {
 pub struct Launcher {
     binary: Option<PathBuf>,
     hidden: Vec<PathBuf>,
+    /// Which of what is hidden are folders, also where they are not there yet.
+    folders: Vec<PathBuf>,
     kept: Vec<PathBuf>,
+    /// The variables that are secrets.
+    secrets: BTreeSet<String>,
+    places: Arc<Places>,
 }
 
 impl Launcher {
@@ -226,6 +237,19 @@ impl Launcher {
         Self { hidden, ..self }
     }
 
+    /// Says which of what is hidden are folders: what is not there yet does not say so itself.
+    #[must_use]
+    pub fn with_folders(self, folders: Vec<PathBuf>) -> Self {
+        Self { folders, ..self }
+    }
+
+    /// Says which variables of Faber's environment are secrets: where a command gets one and prints
+    /// it, its name stands there instead.
+    #[must_use]
+    pub fn with_secrets(self, secrets: BTreeSet<String>) -> Self {
+        Self { secrets, ..self }
+    }
+
     /// Keeps programs that Faber runs as they are: whoever changes one has it run with all that
     /// Faber may.
     #[must_use]
@@ -236,6 +260,22 @@ impl Launcher {
     /// Returns what file tools are kept away from.
     pub(crate) fn own(&self) -> Vec<PathBuf> {
         [self.hidden.as_slice(), self.kept.as_slice()].concat()
+    }
+
+    /// Notes what a command gets of Faber's environment that is a secret.
+    pub(crate) fn note_passed(&self, pass: &[String], seen: &mut Redaction) {
+        let is_passed = |it: &&String| pass.iter().any(|listed| stands_for(listed, it));
+        self.secrets.iter().filter(is_passed).for_each(|it| seen.note_variable(it));
+    }
+
+    /// Takes the names of Faber's own that nothing has yet where a command may write.
+    fn take_places(&self, confinement: &Confinement) -> io::Result<()> {
+        let kind = |it: &PathBuf| {
+            if self.folders.contains(it) { Kind::Folder } else { Kind::File }
+        };
+        let hidden = self.hidden.iter().map(|it| (it.as_path(), kind(it)));
+        let kept = self.kept.iter().map(|it| (it.as_path(), Kind::File));
+        self.places.take(hidden.chain(kept), &confinement.write)
     }
 
     /// Returns whether commands are confined.
@@ -251,7 +291,8 @@ impl Launcher {
     ///
     /// # Errors
     ///
-    /// If a path is not UTF-8.
+    /// If a path is not UTF-8, or something of Faber's own is not there yet where the command may
+    /// write, and its name cannot be taken.
     pub fn command(
         &self,
         confinement: &Confinement,
@@ -266,6 +307,11 @@ impl Launcher {
             }
             return Ok(command);
         };
+        // What is in the background may live longer than what is put there: it is refused instead.
+        if life == Life::Watched || !confinement.required {
+            let taken = self.take_places(confinement);
+            taken.or_else(|err| if confinement.required { Err(err) } else { Ok(()) })?;
+        }
         let order = Order {
             confinement: Some(confinement.clone()),
             hidden: self.hidden.clone(),

@@ -4,11 +4,15 @@
 //! looked up lives as long as that call, is shown by no `Debug`, and where an output or an error
 //! repeats it, `***GITHUB_TOKEN***` stands there instead.
 
+mod disguise;
+
 use std::{collections::BTreeMap, fmt};
 
 use serde::Deserialize;
 use serde_json::{Map, Number, Value};
 use shared::tool::{ErrorCode, ToolError};
+
+use self::disguise::Disguise;
 
 /// Bytes that a secret must have to be taken out of outputs: a shorter one is no secret, and
 /// would be found in everything.
@@ -105,7 +109,7 @@ fn environment(name: &str) -> Option<String> {
 
 /// What must not be seen: the secrets that a call has looked up, each with its name.
 #[derive(Clone, Default)]
-pub(crate) struct Redaction(Vec<(String, String)>);
+pub(crate) struct Redaction(Vec<(String, String)>, Vec<(String, Disguise)>);
 
 impl Redaction {
     /// Notes that `value` is what `name` says.
@@ -117,12 +121,29 @@ impl Redaction {
             }
         };
         forms(value).into_iter().for_each(&mut add);
+        let parts = base64_parts(value);
+        let parts = parts.into_iter().inspect(|it| add(it.clone())).map(Disguise::InLines);
+        let whole = [value.trim(), value].map(|it| Disguise::InPercent(it.to_owned()));
+        for disguise in whole.into_iter().chain(parts.collect::<Vec<_>>()) {
+            let is_known = self.1.iter().any(|(_, it)| *it == disguise);
+            if disguise.text().len() >= SHORTEST && !is_known {
+                self.1.push((name.to_owned(), disguise));
+            }
+        }
         // A key in lines is printed line by line; that which says what it is is no secret.
         let lines = value.lines().map(str::trim);
         let lines = lines.filter(|it| it.len() >= SHORTEST_PART && !it.starts_with("-----"));
         lines.map(str::to_owned).for_each(&mut add);
         // One secret may contain another: the longer is taken out first.
         self.0.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
+        self.1.sort_by_key(|(_, it)| std::cmp::Reverse(it.text().len()));
+    }
+
+    /// Notes a variable of the environment that a program gets, where it is set.
+    pub(crate) fn note_variable(&mut self, name: &str) {
+        if let Some(value) = environment(name) {
+            self.note(name, &value);
+        }
     }
 
     /// Takes the secrets out of a text.
@@ -132,12 +153,17 @@ impl Redaction {
                 text = text.replace(value.as_str(), &format!("***{name}***"));
             }
         }
+        for (name, disguise) in &self.1 {
+            text = disguise.taken_out(text, &format!("***{name}***"));
+        }
         text
     }
 
     /// Returns how many bytes the longest form of a secret has.
     pub(crate) fn longest(&self) -> usize {
-        self.0.first().map_or(0, |(_, value)| value.len())
+        let as_text = self.0.first().map_or(0, |(_, value)| value.len());
+        let disguised = self.1.iter().map(|(_, it)| it.longest()).max().unwrap_or(0);
+        as_text.max(disguised)
     }
 
     /// Returns a number, or what stands for it where it is a secret.
@@ -191,8 +217,7 @@ impl fmt::Debug for Redaction {
     }
 }
 
-/// Returns what programs make of a secret: as it is, in a URL, in a form, in JSON and in base 64,
-/// of which also what is in the middle of something longer.
+/// Returns what programs make of a secret: as it is, in a URL, in a form and in JSON.
 fn forms(value: &str) -> Vec<String> {
     let url = url_encoded(value);
     // Some leave out other characters than the standard says, or write small letters.
@@ -202,6 +227,12 @@ fn forms(value: &str) -> Vec<String> {
     let slashes = json.replace('/', "\\/");
     let mut forms = vec![value.to_owned(), value.trim().to_owned(), json, slashes];
     forms.extend([small_hex(&url), small_hex(&form), url, form]);
+    forms
+}
+
+/// Returns what base 64 makes of a secret, also where that is in the middle of something longer.
+fn base64_parts(value: &str) -> Vec<String> {
+    let mut parts = Vec::new();
     for before in 0..3_usize {
         let padded = [vec![0; before], value.trim().as_bytes().to_vec()].concat();
         let encoded = base64(&padded);
@@ -209,10 +240,10 @@ fn forms(value: &str) -> Vec<String> {
         let (from, to) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
         let part = encoded.get(from..to).unwrap_or_default();
         if part.len() >= SHORTEST_PART {
-            forms.extend([part.to_owned(), part.replace('+', "-").replace('/', "_")]);
+            parts.extend([part.to_owned(), part.replace('+', "-").replace('/', "_")]);
         }
     }
-    forms
+    parts
 }
 
 /// Writes what is in percent in small letters.
@@ -330,6 +361,37 @@ mod tests {
             assert!(cleaned.contains("***KEY***"), "{printed}: {cleaned}");
             assert!(!cleaned.contains("second") && cleaned.len() < 45, "{printed}: {cleaned}");
         }
+    }
+
+    /// JavaScript, Python, `jq` and URLs leave out other characters each, and what prints base 64 prints
+    /// it in lines.
+    #[test]
+    fn a_secret_is_found_however_it_is_encoded() {
+        let mut seen = Redaction::default();
+        let secret = "p@ss(w)o!rd*'x~y of a length that takes more than one line of base 64";
+        seen.note("KEY", secret);
+        let rest = "%20of%20a%20length%20that%20takes%20more%20than%20one%20line%20of%20base%2064";
+        let in_lines = |by: usize, end: &str| {
+            let encoded = base64(format!("user:{secret}").as_bytes());
+            let lines = encoded.as_bytes().chunks(by).map(|it| str::from_utf8(it).unwrap());
+            lines.collect::<Vec<_>>().join(end)
+        };
+        for printed in [
+            format!("p%40ss(w)o!rd*'x~y{rest}"),
+            format!("p@ss(w)o!rd*%27x~y{rest}"),
+            format!("p%40ss(w)o%21rd%2A'x~y{rest}"),
+            secret.bytes().map(|it| format!("%{it:02x}")).collect(),
+            in_lines(76, "\n"),
+            in_lines(64, "\r\n"),
+            in_lines(60, "\n  "),
+            in_lines(76, "\\n"),
+        ] {
+            let cleaned = seen.clean(format!("before {printed} behind"));
+            assert!(cleaned.contains("***KEY***") && cleaned.len() < 45, "{printed}: {cleaned}");
+            assert!(printed.len() <= seen.longest() + 10, "{printed}");
+        }
+        let plain = "100% of\nit";
+        assert_eq!(seen.clean(plain.to_owned()), plain);
     }
 
     #[test]

@@ -13,14 +13,17 @@ mod tool;
 
 use std::{
     collections::BTreeMap,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use async_trait::async_trait;
+use nix::libc;
 use reqwest::{Method, Url, header::HeaderMap};
 use serde::Deserialize;
 use shared::id::ToolSetName;
+use tokio::{fs::OpenOptions, io::AsyncReadExt as _};
 
 use self::{document::Document, operation::operations, security::Credential, tool::Api};
 use super::offer::{Offers, included};
@@ -86,6 +89,23 @@ fn is_address(document: &str) -> bool {
     document.starts_with("http://") || document.starts_with("https://")
 }
 
+/// Reads a document on this machine. Nothing but a file: the rest may never end, or never begin.
+async fn read_file(document: &str) -> Result<Vec<u8>, String> {
+    let about = |err: io::Error| format!("the document `{document}` cannot be read: {err}");
+    let mut options = OpenOptions::new();
+    let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(document).await;
+    let file = file.map_err(about)?;
+    if !file.metadata().await.map_err(about)?.is_file() {
+        return Err(format!("the document `{document}` is no file"));
+    }
+    let mut text = Vec::new();
+    file.take(DOCUMENT as u64 + 1).read_to_end(&mut text).await.map_err(about)?;
+    if text.len() > DOCUMENT {
+        return Err(format!("the document `{document}` has more than {DOCUMENT} bytes"));
+    }
+    Ok(text)
+}
+
 /// An API whose document is asked for.
 #[derive(Debug)]
 pub(super) struct OpenApiSource {
@@ -103,12 +123,7 @@ impl OpenApiSource {
     async fn load(&self) -> Result<(Vec<u8>, Option<Url>), String> {
         let document = &self.config.document;
         if !is_address(document) {
-            let about = |err| format!("the document `{document}` cannot be read: {err}");
-            let size = tokio::fs::metadata(document).await.map_err(about)?.len();
-            if size > DOCUMENT as u64 {
-                return Err(format!("the document `{document}` has more than {DOCUMENT} bytes"));
-            }
-            return Ok((tokio::fs::read(document).await.map_err(about)?, None));
+            return Ok((read_file(document).await?, None));
         }
         let url: Url =
             document.parse().map_err(|err| format!("`{document}` is no address: {err}"))?;

@@ -301,6 +301,10 @@ impl Tool for CommandRunner {
         let run = self.run.as_ref().ok_or_else(|| self.not_callable())?;
         let mut seen = Redaction::default();
         let env = variables(&run.env, &mut seen)?;
+        self.launcher.note_passed(&run.pass, &mut seen);
+        if let Some(confinement) = &run.confine {
+            self.launcher.note_passed(&confinement.pass, &mut seen);
+        }
         let mut running = Running::start((run, &env), &self.launcher, &parameters, &cx)?;
         let ended = tokio::select! {
             biased;
@@ -519,5 +523,20 @@ mod tests {
         for wrong in [json!({ "command": "echo", "args": "x" }), json!({ "args": ["x"] })] {
             assert!(read(wrong.clone()).is_err(), "{wrong}");
         }
+    }
+
+    /// What `pass` passes on was shown, though it was listed as a secret.
+    #[tokio::test]
+    async fn a_variable_that_is_a_secret_is_not_shown() {
+        let run = json!({ "command": ["env"], "pass": ["CARGO_PKG_NAME", "CARGO_PKG_VERSION"] });
+        let tool = serde_json::from_value::<CommandTool>(json!({ "name": "t", "run": run }));
+        let secrets = ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"].map(str::to_owned);
+        let launcher = Launcher::none().with_secrets(secrets.into());
+        let tool = tool.unwrap().into_tool(&"s".parse().unwrap(), 1 << 20, &launcher).unwrap();
+        let said = tool.call(Arc::new(json!({})), ToolContext::detached()).await.unwrap();
+        let said: Vec<_> = said.as_str().unwrap().lines().collect();
+        assert!(said.contains(&"CARGO_PKG_NAME=***CARGO_PKG_NAME***"), "{said:?}");
+        let version = format!("CARGO_PKG_VERSION={}", env!("CARGO_PKG_VERSION"));
+        assert!(said.contains(&version.as_str()), "{said:?}");
     }
 }

@@ -299,6 +299,8 @@ fn registry(
             .with_launcher(
                 Launcher::this_binary()
                     .hiding(config.own_files(&base))
+                    .with_folders(config.own_folders())
+                    .with_secrets(config.access.value.secrets().unwrap_or_default())
                     .keeping(config.own_programs()),
             )
             .with_store(Arc::clone(store), Arc::clone(clock))

@@ -10,13 +10,14 @@ use executor::{sources::SetConfig, tool::mcp::oauth::Logins};
 use super::{Config, FILE};
 
 /// What SQLite and the store keep beside a file.
-const BESIDE: [&str; 5] = ["", "-wal", "-shm", "-journal", "-workers"];
+const BESIDE: [&str; 5] = ["", "-wal", "-shm", "-journal", WORKERS];
+/// Which of that is a folder.
+const WORKERS: &str = "-workers";
 
 impl Config {
     /// Returns the configuration, what it is made of, and everything that holds data, whether it is
     /// there or not.
     pub fn own_files(&self, base: &Path) -> Vec<PathBuf> {
-        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let mut own = vec![base.join(FILE), absolute(&self.data)];
         own.extend(self.file.as_deref().map(absolute));
         own.extend(self.described.iter().map(|it| absolute(it)));
@@ -24,16 +25,27 @@ impl Config {
         // It says where calls go, and with them the set's secrets.
         let documents = self.toolsets.value.iter().filter_map(SetConfig::document);
         own.extend(documents.map(|it| absolute(&it)));
-        if let Some(store) = self.store.value.strip_prefix("sqlite:") {
-            let file = absolute(Path::new(store.strip_prefix("//").unwrap_or(store)));
-            own.extend(BESIDE.map(|it| {
-                let mut name = OsString::from(file.as_os_str());
-                name.push(it);
-                PathBuf::from(name)
-            }));
-        }
+        own.extend(BESIDE.iter().filter_map(|it| self.beside_store(it)));
         own
     }
+
+    /// Returns which of these are folders, whether they are there or not.
+    pub fn own_folders(&self) -> Vec<PathBuf> {
+        [absolute(&self.data)].into_iter().chain(self.beside_store(WORKERS)).collect()
+    }
+
+    /// Returns what is called as the store's file is, with something behind it.
+    fn beside_store(&self, what: &str) -> Option<PathBuf> {
+        let store = self.store.value.strip_prefix("sqlite:")?;
+        let file = absolute(Path::new(store.strip_prefix("//").unwrap_or(store)));
+        let mut name = OsString::from(file);
+        name.push(what);
+        Some(name.into())
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 impl Config {
@@ -93,6 +105,9 @@ toolsets:
             "x.db-workers",
         ];
         assert_eq!(own, expected);
+        let folders = config.own_folders();
+        let names = folders.iter().filter_map(|it| it.file_name()?.to_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["faber", "x.db-workers"]);
     }
 
     #[test]

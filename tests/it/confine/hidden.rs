@@ -109,6 +109,48 @@ async fn a_command_does_not_stand_where_nothing_is_hidden() {
     assert!(err.message.contains("Refused: Path is Faber's own: secret"), "{err}");
 }
 
+/// A command made the store's journal, which was rolled back, and a configuration, which was read.
+#[tokio::test]
+async fn a_command_makes_nothing_that_faber_reads() {
+    let world = World::new();
+    let root = world.root();
+    fs::write(root.join("store.db"), "own").unwrap();
+    let names = ["faber.yaml", "store.db-journal", "bin/run.sh", "store.db-workers"];
+    let own = || names.iter().chain(&["store.db"]).map(|it| root.join(it)).collect();
+    let launcher = Launcher::at(faber().to_owned()).hiding(own());
+    let launcher = launcher.with_folders(vec![root.join("store.db-workers")]);
+    let run = async |command: String| {
+        let parameters = json!({ "command": command });
+        world.call_with(launcher.clone(), SystemConfig::default(), "bash", parameters).await
+    };
+    if let Err(err) = run("true".to_owned()).await {
+        refuses_to_hide(&err);
+        return;
+    }
+    for name in names {
+        for command in ["echo x > NAME", "ln -sf store NAME/", "mv -fT mine NAME", "rm -rf NAME"] {
+            let command = format!("echo x > mine; {}", command.replace("NAME", name));
+            let err = run(command.clone()).await.unwrap_err();
+            let said = err.message.to_lowercase();
+            let reasons =
+                ["permission denied", "not permitted", "busy", "not a directory", "is a dir"];
+            assert!(reasons.iter().any(|it| said.contains(it)), "{command}: {err}");
+        }
+    }
+    let free = "echo new > new; mkdir -p bin deep; echo new > bin/new; mv new deep; rm -f mine; ls";
+    run(free.to_owned()).await.unwrap();
+    for name in names {
+        let path = root.join(name);
+        let is_bare = path.is_dir() || !fs::read_to_string(&path).unwrap().contains("x\n");
+        assert!(is_bare, "{name}");
+    }
+    drop(launcher);
+    let mut left: Vec<_> = fs::read_dir(&root).unwrap().map(|it| it.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, [".faber", "bin", "deep", "store.db"]);
+    assert!(!root.join("bin/run.sh").exists() && root.join("bin/new").exists());
+}
+
 /// What covers a file goes when somebody puts another in its place, and a background command has
 /// the time to wait for that.
 #[tokio::test]
@@ -125,7 +167,9 @@ async fn nothing_in_the_background_is_near_what_is_hidden() {
     assert!(is_said || !support().files, "{err}");
     assert_eq!((err.code, err.retryable), (ErrorCode::UNAVAILABLE, false));
     if support().files {
-        start(&["../elsewhere.yaml", "not-there.db"]).await.unwrap();
+        start(&["../elsewhere.yaml", "../not-there.db"]).await.unwrap();
+        let err = start(&["not-there.db"]).await.unwrap_err();
+        assert!(err.message.contains("for as long as a command in the background"), "{err}");
     }
 }
 

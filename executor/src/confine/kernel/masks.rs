@@ -6,7 +6,11 @@
 //! are there.
 //!
 //! A cover goes with the file that it lies on: where somebody outside puts another in that one's
-//! place, the command sees it. So what may live on for days is refused instead.
+//! place, the command sees it. So what may live on for days is refused instead. And what is not there
+//! has no place for a cover: something is [put there](super::super::places) before, or the command is
+//! refused.
+
+mod others;
 
 use std::{
     env,
@@ -26,7 +30,10 @@ use nix::{
 };
 
 use super::{
-    super::{Confinement, Life, Order},
+    super::{
+        Confinement, Life, Order,
+        names::{Way, is_within, real},
+    },
     landlock::SYSTEM,
     view::{self, bind},
 };
@@ -35,6 +42,7 @@ use super::{
 const WORKSHOPS: [&str; 6] = ["/tmp", "/run", "/var", "/dev", "/etc", "/usr"];
 
 /// What is to do so that a command leaves alone what is Faber's own.
+#[derive(Default)]
 struct Work {
     /// Where it may write.
     write: Vec<PathBuf>,
@@ -44,47 +52,103 @@ struct Work {
     hidden: Vec<PathBuf>,
     /// What it could write and must not.
     kept: Vec<PathBuf>,
+    /// Symlinks that it could replace, by which Faber finds its own.
+    links: Vec<PathBuf>,
+    /// Names of Faber's own that nothing has, which it could take.
+    free: Vec<PathBuf>,
 }
 
 impl Work {
+    /// Begins with where a command may read and write, of which `named` is what somebody names.
+    fn new(confinement: &Confinement, named: &[PathBuf]) -> Self {
+        let reach = [named, real(SYSTEM).as_slice()].concat();
+        Self { write: real(&confinement.write), reach, ..Self::default() }
+    }
+
+    /// Finds what of Faber's own the command could reach: by its path, behind symlinks, and by other
+    /// names of the same file.
+    fn find(mut self, order: &Order, named: &[PathBuf]) -> io::Result<Self> {
+        let (hidden, kept) = (self.follow(&order.hidden)?, self.follow(&order.kept)?);
+        let others = others::of(&hidden, named)?;
+        let near = hidden.into_iter().filter(|it| is_within(it, &self.reach));
+        self.hidden = near.chain(others).collect();
+        let others = others::of(&kept, &self.write)?;
+        let near = kept.into_iter().filter(|it| is_within(it, &self.write));
+        self.kept = near.chain(others).collect();
+        Ok(self)
+    }
+
+    /// Returns what paths lead to, as far as it is there.
+    fn follow(&mut self, paths: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
+        let mut ends = Vec::new();
+        for path in paths {
+            let way = Way::of(path)
+                .map_err(|err| io::Error::other(format!("`{}`: {err}", path.display())))?;
+            if way.is_free() && is_within(&way.end, &self.write) {
+                self.free.push(way.end.clone());
+            }
+            let links = way.links.into_iter().filter(|it| is_within(it, &self.write));
+            self.links.extend(links);
+            ends.extend(Some(way.end).filter(|_| way.is_there));
+        }
+        Ok(ends)
+    }
+
+    /// Leaves out what is done with something else.
+    fn shorten(self) -> Self {
+        let hidden = outermost(self.hidden);
+        let is_covered = |it: &PathBuf| hidden.iter().any(|above| it.starts_with(above));
+        let left = |paths: Vec<PathBuf>| {
+            let mut left = outermost(paths);
+            left.retain(|it| !is_covered(it));
+            left
+        };
+        let (kept, links, write) = (left(self.kept), left(self.links), outermost(self.write));
+        Self { write, kept, links, hidden, ..self }
+    }
+
+    /// Returns something of Faber's own that the command could change, or read.
+    fn first(&self) -> Option<&PathBuf> {
+        self.hidden.iter().chain(&self.kept).chain(&self.links).next()
+    }
+
     /// Returns whether nothing can be changed but where it may write.
     fn do_it(&self) -> io::Result<bool> {
         let is_whole = view::write_only(&self.write, &self.reach)?;
         cover(self)?;
         keep(self)?;
+        keep_links(self)?;
         Ok(is_whole)
     }
 }
 
 /// Lets the command change files where it may write, and nowhere else; covers what of Faber's own it
-/// could reach, as far as it is there, and keeps the programs that it could change as they are.
-/// Returns whether it has a view of its own in which that holds.
+/// could reach, and keeps the programs that it could change, and the symlinks to all of that, as they
+/// are. Returns whether it has a view of its own in which that holds.
 pub(super) fn put_on(order: &Order, confinement: &Confinement) -> io::Result<bool> {
-    let (write, read) = (real(&confinement.write), real(&confinement.read));
-    let named = [write.as_slice(), read.as_slice()].concat();
-    let system = real(SYSTEM);
-    let kept = order.kept.iter().flat_map(|it| ways(it));
-    let mut kept = outermost(kept.filter(|it| is_within(it, &write)));
-    let hidden = real(&order.hidden);
-    let in_named = hidden.iter().chain(&kept).find(|it| is_within(it, &named));
-    if let Some(path) = in_named.filter(|_| order.life == Life::Background && confinement.required)
-    {
-        let why = "cannot be hidden for as long as a command in the background may live";
-        return Err(refused(path, why, &named));
+    let named = real(confinement.write.iter().chain(&confinement.read));
+    let work = match Work::new(confinement, &named).find(order, &named) {
+        Err(err) if confinement.required => return Err(err),
+        found => found.unwrap_or_else(|_| Work::new(confinement, &named)).shorten(),
+    };
+    if confinement.required {
+        let own = [work.hidden.as_slice(), &work.kept, &work.links, &work.free].concat();
+        let in_named = own.iter().find(|it| is_within(it, &named));
+        if let Some(path) = in_named.filter(|_| order.life == Life::Background) {
+            let why = "cannot be hidden for as long as a command in the background may live";
+            return Err(refused(path, why, &named));
+        }
+        if let Some(path) = work.free.first() {
+            return Err(refused(path, "is not there, so that it cannot be hidden", &named));
+        }
     }
-    let reach = [named.as_slice(), system.as_slice()].concat();
-    let hidden = outermost(hidden.into_iter().filter(|it| is_within(it, &reach)));
-    kept.retain(|it| !hidden.iter().any(|above| it.starts_with(above)));
-    let first = hidden.first().or(kept.first()).cloned();
-    let write = outermost(write.into_iter());
-    let work = Work { write, reach, hidden, kept };
     let here = env::current_dir()?;
     let is_whole = match view::take().and_then(|()| work.do_it()) {
         Ok(is_whole) => is_whole,
-        Err(err) => match first.filter(|_| confinement.required) {
+        Err(err) => match work.first().filter(|_| confinement.required) {
             Some(first) => {
                 let why = format!("cannot be hidden on this machine ({err})");
-                return Err(refused(&first, &why, &named));
+                return Err(refused(first, &why, &named));
             }
             None => false,
         },
@@ -110,26 +174,8 @@ fn refused(path: &Path, why: &str, named: &[PathBuf]) -> io::Error {
     io::Error::other(format!("`{at}` is Faber's own, lies {place}, and {why}: {help}"))
 }
 
-/// Returns paths without symlinks, as far as they are there.
-fn real(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Vec<PathBuf> {
-    paths.into_iter().filter_map(|it| it.as_ref().canonicalize().ok()).collect()
-}
-
-/// Returns the files and folders that decide what a program is: itself, and the folder of a symlink
-/// to it.
-fn ways(program: &Path) -> Vec<PathBuf> {
-    let link = program.symlink_metadata().is_ok_and(|it| it.is_symlink());
-    real([Some(program), program.parent().filter(|_| link)].into_iter().flatten())
-}
-
-/// Returns whether a path lies in one of some folders. A folder that somebody names is meant.
-fn is_within(path: &Path, folders: &[PathBuf]) -> bool {
-    folders.iter().any(|it| path != *it && path.starts_with(it))
-}
-
 /// Leaves out what lies in another one of them.
-fn outermost(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
-    let mut paths: Vec<_> = paths.collect();
+fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths.sort();
     paths.dedup_by(|later, earlier| later.starts_with(earlier));
     paths
@@ -171,6 +217,16 @@ fn keep(work: &Work) -> io::Result<()> {
     Ok(())
 }
 
+/// Lets symlinks be followed, and not be replaced: something is mounted there.
+fn keep_links(work: &Work) -> io::Result<()> {
+    for path in &work.links {
+        pin(path, &work.reach)?;
+        let held = hold(path)?;
+        bind(&by_number(&held), &by_number(&held), path)?;
+    }
+    Ok(())
+}
+
 /// Returns what holds of a place already: it cannot be taken away, and must be said again.
 fn held(path: &Path) -> io::Result<MsFlags> {
     let now = statvfs(path)?.flags();
@@ -196,9 +252,14 @@ fn pin(path: &Path, reach: &[PathBuf]) -> io::Result<()> {
 }
 
 fn hold(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path)
+    // The very thing, also where it is a symlink.
+    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 fn by_number(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,6 +56,11 @@ const OF_OTHERS: [libc::c_long; 5] = [
 /// What begins with the kind of a number, here as that of a process.
 const TURNS: [(libc::c_long, u64); 2] = [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)];
 
+/// What begins with flags that say which namespaces are made. In a user namespace of its own a
+/// command would have every capability again, and with them much of the kernel that only
+/// administrators reach. The others take capabilities, which it does not have.
+const NAMESPACES: [libc::c_long; 2] = [libc::SYS_unshare, libc::SYS_clone];
+
 /// Why there is no filter.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -92,7 +97,8 @@ fn target() -> Option<TargetArch> {
 fn filters(confinement: &Confinement, has_view: bool) -> Result<Vec<BpfProgram>, Failure> {
     // The number that a process meets elsewhere, too, when it may not.
     let mut filters = vec![program(rules(confinement)?, libc::EACCES)?];
-    let unseen = with_x32([(modes::UNSEEN, Vec::new())]);
+    // These have their arguments in memory, where no filter looks; programs know older ones.
+    let unseen = with_x32([modes::UNSEEN, libc::SYS_clone3].map(|it| (it, Vec::new())));
     filters.push(program(unseen, libc::ENOSYS)?);
     if !has_view {
         let mut attributes = with_x32(modes::ATTRIBUTES.map(|it| (it, Vec::new())));
@@ -158,6 +164,10 @@ fn rules(confinement: &Confinement) -> Result<Rules, Failure> {
         let any = any.into_iter().map(|it| all_of([it]));
         refuse(call, any.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
     }
+    for call in NAMESPACES {
+        let user = number(libc::CLONE_NEWUSER);
+        refuse(call, all_of([(0, SeccompCmpOp::MaskedEq(user), user)])?.into_iter().collect());
+    }
     for (call, checks) in modes::as_somebody() {
         refuse(call, all_of(checks)?.into_iter().collect());
     }
@@ -188,6 +198,11 @@ mod tests {
         os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     };
 
+    use nix::{
+        errno::Errno,
+        sched::{CloneFlags, unshare},
+    };
+
     use super::*;
 
     #[test]
@@ -211,6 +226,35 @@ mod tests {
             what()
         };
         thread::scope(|it| it.spawn(run).join()).unwrap()
+    }
+
+    /// A model's command had every capability in one, and with them the calls of administrators.
+    #[test]
+    fn no_user_namespace_is_made() {
+        if !is_there() {
+            return;
+        }
+        let (plain, user) = (CloneFlags::CLONE_FS, CloneFlags::CLONE_NEWUSER);
+        filtered(true, || {
+            assert_eq!(unshare(plain), Ok(()));
+            for flags in [user, user | CloneFlags::CLONE_NEWNS, user | plain] {
+                assert_eq!(unshare(flags), Err(Errno::EACCES), "{flags:?}");
+            }
+            // What starts programs and threads does without the call that is not there.
+            let output = std::process::Command::new("sh").args(["-c", "(echo here)"]).output();
+            assert_eq!(output.unwrap().stdout, b"here\n");
+            assert_eq!(thread::spawn(|| 7).join().unwrap(), 7);
+            let mut python = std::process::Command::new("python3");
+            python.args([
+                "-c",
+                "import ctypes, sys\nlibc = ctypes.CDLL(None, use_errno=True)\n\
+                for call in sys.argv[1:]: print(libc.syscall(int(call), 0x10000000, 0), ctypes.get_errno())",
+            ]);
+            let calls = [libc::SYS_clone, libc::SYS_clone3].map(|it| it.to_string());
+            let said = python.args(calls).output().unwrap().stdout;
+            let expected = format!("-1 {}\n-1 {}\n", libc::EACCES, libc::ENOSYS);
+            assert_eq!(String::from_utf8(said).unwrap(), expected);
+        });
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use std::{fs, time::Instant};
+use std::{fs, path::PathBuf, time::Instant};
 
 use axum::{
     Json, Router,
@@ -328,6 +328,24 @@ async fn mistakes_are_explained() {
         gone.starts_with("the document `/nowhere/d.yaml` cannot be read: No such file"),
         "{gone}"
     );
+}
+
+/// Devices were read until memory was full, and pipes for ever.
+#[tokio::test]
+async fn only_files_of_some_size_are_read() {
+    let trial = Trial::begin("a: 1").await;
+    let at = |name: &str| trial.folder.path().join(name);
+    nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::File::create(at("large")).unwrap().set_len(super::DOCUMENT as u64 + 1).unwrap();
+    for (document, expected) in [
+        (PathBuf::from("/dev/zero"), "is no file"),
+        (at("pipe"), "is no file"),
+        (at("."), "is no file"),
+        (at("large"), "has more than 33554432 bytes"),
+    ] {
+        let error = trial.error(json!({ "document": document })).await;
+        assert!(error.starts_with("the document `") && error.ends_with(expected), "{error}");
+    }
 }
 
 #[tokio::test]

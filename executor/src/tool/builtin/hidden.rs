@@ -5,15 +5,13 @@
 //! drop the locks that SQLite has on it. So tools do not even open them: not by name, not behind
 //! a symlink, and not by another name of the same file.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use cap_std::fs::{Dir, Metadata, MetadataExt as _};
 use shared::tool::ToolError;
 
 use super::root::{at, shown};
+use crate::confine::Way;
 
 /// Files and folders beneath a root that tools do not touch.
 #[derive(Debug, Default)]
@@ -22,12 +20,12 @@ pub(crate) struct Hidden(Vec<PathBuf>);
 impl Hidden {
     /// Takes of `paths` what lies beneath `root`, which is a path without symlinks.
     pub(crate) fn beneath(root: &Path, paths: &[PathBuf]) -> Self {
-        let inside = |path: &PathBuf| {
-            let inside = real(path)?.strip_prefix(root).ok()?.to_owned();
+        let inside = |path: PathBuf| {
+            let inside = path.strip_prefix(root).ok()?.to_owned();
             // A root that somebody puts there is meant.
             (!inside.as_os_str().is_empty()).then_some(inside)
         };
-        Self(paths.iter().filter_map(inside).collect())
+        Self(paths.iter().flat_map(|it| real(it)).filter_map(inside).collect())
     }
 
     /// Returns whether a path without symlinks is one of them, or beneath one.
@@ -82,12 +80,12 @@ pub(crate) fn mark(meta: &Metadata) -> Mark {
     (meta.dev(), meta.ino())
 }
 
-/// Returns a path without symlinks, also where there is nothing yet.
-fn real(path: &Path) -> Option<PathBuf> {
-    if let Ok(real) = fs::canonicalize(path) {
-        return Some(real);
-    }
-    Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?))
+/// Returns what a path leads to, without symlinks, also where nothing is there yet: then the symlinks
+/// that lead to nothing, too.
+fn real(path: &Path) -> Vec<PathBuf> {
+    let Ok(way) = Way::of(path) else { return Vec::new() };
+    let loose = if way.is_there { Vec::new() } else { way.links };
+    loose.into_iter().chain([way.end]).collect()
 }
 
 /// Makes the error of a path that leads to one of them.
@@ -98,4 +96,34 @@ pub(crate) fn refused(given: &str) -> ToolError {
          its tools run: no tool reads or writes that)"
     );
     ToolError::failed(text).terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    /// A script in a folder that was not there yet could be written, and was run.
+    #[test]
+    fn what_is_not_there_yet_is_hidden() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir(root.join("real")).unwrap();
+        symlink("real", root.join("short")).unwrap();
+        symlink("build/tool", root.join("tool")).unwrap();
+        let own = ["bin/deep/run.sh", "short/faber.yaml", "tool", "../out"].map(|it| root.join(it));
+        let hidden = Hidden::beneath(&root, &own);
+        for (path, expected) in [
+            ("bin/deep/run.sh", true),
+            ("bin/deep/other", false),
+            ("real/faber.yaml", true),
+            ("real/other", false),
+            ("tool", true),
+            ("build/tool", true),
+            ("out", false),
+        ] {
+            assert_eq!(hidden.covers(Path::new(path)), expected, "{path}");
+        }
+    }
 }

@@ -24,7 +24,10 @@ use tokio::process::Command;
 
 use self::{background::Background, place::Place};
 use super::super::{Tool, ToolContext, function};
-use crate::confine::{Confinement, Launcher, Life};
+use crate::{
+    confine::{Confinement, Launcher, Life},
+    secret::Redaction,
+};
 
 /// The name of the set.
 pub const SET: &str = "system_tools";
@@ -77,7 +80,10 @@ where
     Fut: Future<Output = Result<String, ToolError>> + Send + 'static,
 {
     let system = Arc::clone(system);
-    function(SET, name, description, effect, move |args, cx| run(Arc::clone(&system), args, cx))
+    function(SET, name, description, effect, move |args, cx| {
+        let (system, running) = (Arc::clone(&system), run(Arc::clone(&system), args, cx));
+        async move { system.without_secrets(running.await) }
+    })
 }
 
 /// What the tools of the set share.
@@ -101,6 +107,16 @@ impl System {
             confinement,
             kill_any: config.kill_any,
             background: Background::default(),
+        })
+    }
+
+    /// Takes out of a result what commands get of Faber's environment that is a secret.
+    fn without_secrets(&self, result: Result<String, ToolError>) -> Result<String, ToolError> {
+        let mut seen = Redaction::default();
+        self.launcher.note_passed(&self.confinement.pass, &mut seen);
+        result.map(|it| seen.clean(it)).map_err(|err| {
+            let message = seen.clean(err.message.to_string()).into();
+            ToolError { message, ..err }
         })
     }
 

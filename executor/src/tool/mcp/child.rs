@@ -46,6 +46,7 @@ impl Child {
     ) -> Result<(Self, Wire), String> {
         let mut seen = Redaction::default();
         let env = variables(&spec.env, &mut seen).map_err(|err| err.to_string())?;
+        launcher.note_passed(&spec.pass, &mut seen);
         let (name, cwd) = (spec.command.as_str(), spec.cwd.as_deref());
         let program = Program { name, cwd, reads: None, pass: &spec.pass, env: &env };
         let unfit = |err: std::io::Error| program.complaint(&err);

@@ -102,6 +102,7 @@ impl Hunt<'_> {
             Searched::Done => {}
             Searched::Binary => return Ok(()),
             Searched::Unreadable => walk.pass_over(),
+            Searched::TooLong => walk.pass_over_rest(&shown),
             Searched::Halted(_) => drop(walk.is_over()?),
         }
         self.is_full = !found.iter().all(|line| self.lines.push(line));

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use grep_matcher::Matcher as _;
 use grep_regex::RegexMatcher;
 use grep_searcher::Searcher;
 use schemars::JsonSchema;
@@ -18,6 +19,8 @@ use crate::tool::builtin::{
 const LINES: usize = 1_000;
 /// Bytes of a line that are shown: what is longer was made by a machine.
 const LINE_BYTES: usize = 1_000;
+/// Bytes before a match that are shown where the line begins too far before it.
+const BEFORE: usize = 200;
 /// Lines around a match.
 const CONTEXT: u64 = 50;
 
@@ -106,12 +109,13 @@ impl Hunt<'_> {
         let shown = shown(&walk.called(path));
         let mut page = Page::default();
         let (mode, room) = (self.mode, LINES - self.lines.count());
-        let see = |seen: Seen<'_>| page.see(&seen, mode, (&shown, room));
+        let see = |seen: Seen<'_>| page.see(&seen, (mode, &self.matcher), (&shown, room));
         let place = (self.root, path, self.stop);
         match search::search_file(place, &mut self.searcher, &self.matcher, see) {
             Searched::Done => {}
             Searched::Binary => return Ok(true),
             Searched::Unreadable => walk.pass_over(),
+            Searched::TooLong => walk.pass_over_rest(&shown),
             Searched::Halted(_) => drop(walk.is_over()?),
         }
         self.add(&shown, &page);
@@ -156,7 +160,12 @@ impl Hunt<'_> {
 
 impl Page {
     /// Notes a line, and says whether more are wanted.
-    fn see(&mut self, seen: &Seen<'_>, mode: OutputMode, (path, room): (&str, usize)) -> bool {
+    fn see(
+        &mut self,
+        seen: &Seen<'_>,
+        (mode, matcher): (OutputMode, &RegexMatcher),
+        (path, room): (&str, usize),
+    ) -> bool {
         self.count += u64::from(matches!(seen, Seen::Match { .. }));
         match mode {
             OutputMode::FilesWithMatches => false,
@@ -167,7 +176,9 @@ impl Page {
             }
             OutputMode::Content => {
                 self.lines.push(match *seen {
-                    Seen::Match { number, line } => format!("{path}:{number}:{}", text(line)),
+                    Seen::Match { number, line } => {
+                        format!("{path}:{number}:{}", around(line, matcher))
+                    }
                     Seen::Context { number, line } => format!("{path}-{number}-{}", text(line)),
                     Seen::Gap => "--".to_owned(),
                 });
@@ -184,6 +195,21 @@ impl OutputMode {
             Self::FilesWithMatches | Self::Count => "files",
         }
     }
+}
+
+/// Returns a line that matches: of a long one, the part with the match.
+fn around(line: &[u8], matcher: &RegexMatcher) -> String {
+    let found = matcher.find(line).ok().flatten();
+    let Some(found) = found.filter(|it| it.end() > LINE_BYTES) else { return text(line) };
+    let from = found.start().saturating_sub(BEFORE);
+    // Not in the middle of a character.
+    let is_inside = |it: &&u8| (0x80..0xc0).contains(*it);
+    let from = from + line[from..].iter().take_while(is_inside).take(3).count();
+    let part = clipped(&line[from..], line.len(), LINE_BYTES);
+    if line[from..].trim_ascii_end().len() > LINE_BYTES {
+        return format!("… {part}");
+    }
+    format!("… {part} (line cut: {} bytes)", line.len())
 }
 
 fn text(line: &[u8]) -> String {

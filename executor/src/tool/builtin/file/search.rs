@@ -27,8 +27,9 @@ const STATES_BYTES: usize = 128 << 10;
 const CLASSES_BYTES: usize = 1 << 20;
 /// How deep a pattern may nest: its parser recurses.
 const PATTERN_DEPTH: u32 = 100;
-/// Bytes of one line that are in memory at once: a file with longer ones is no text.
-const LINE_BYTES: usize = 1 << 20;
+/// Bytes of one line that are in memory at once: minified programs and exported data have a few
+/// million.
+pub(super) const LINE_BYTES: usize = 16 << 20;
 
 /// What a search sees in a file, in the order of its lines.
 #[derive(Debug)]
@@ -50,6 +51,8 @@ pub(super) enum Searched {
     Binary,
     /// It could not be read to its end.
     Unreadable,
+    /// It has a line of more than [`LINE_BYTES`], and was searched up to that.
+    TooLong,
     /// It had to stop.
     Halted(Halt),
 }
@@ -130,6 +133,7 @@ pub(super) fn search(
     let result = searcher.search_reader(matcher, Stopping { from, stop }, &mut eye);
     match (result, stop.halt()) {
         (Err(err), Some(halt)) if is_halt(&err) => Searched::Halted(halt),
+        (Err(err), _) if is_too_long(&err) => Searched::TooLong,
         (Err(_), _) => Searched::Unreadable,
         (Ok(()), _) if eye.is_binary => Searched::Binary,
         (Ok(()), _) => Searched::Done,
@@ -149,6 +153,11 @@ impl<R: Read> Read for Stopping<'_, R> {
             None => self.from.read(buffer),
         }
     }
+}
+
+/// The library has no other word for it.
+fn is_too_long(err: &io::Error) -> bool {
+    err.to_string().contains("allocation limit")
 }
 
 fn is_halt(err: &io::Error) -> bool {

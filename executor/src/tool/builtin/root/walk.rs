@@ -33,6 +33,8 @@ pub(crate) struct Walk<'a> {
     /// What is still to be passed, the next one last.
     ahead: Vec<Entry>,
     unreadable: usize,
+    /// How many files were not read to their end, and what the first is called.
+    unfinished: (usize, String),
     cut: Option<Cut>,
     /// Where it begins, and as the caller calls that.
     start: (PathBuf, PathBuf),
@@ -104,6 +106,7 @@ impl<'a> Walk<'a> {
             left: ENTRIES,
             ahead: Vec::new(),
             unreadable: 0,
+            unfinished: (0, String::new()),
             cut: None,
             start: (PathBuf::new(), PathBuf::new()),
         }
@@ -196,7 +199,22 @@ impl<'a> Walk<'a> {
         if self.unreadable > 0 {
             notes.push(format!("({} file(s) or folder(s) could not be read)", self.unreadable));
         }
+        let (count, first) = &self.unfinished;
+        if *count > 0 {
+            notes.push(format!(
+                "({count} file(s) have a line that is too long to search and were searched up \
+                 to it, such as {first}: use `bash`, where that is switched on)"
+            ));
+        }
         notes
+    }
+
+    /// Counts a file with a line that is too long to be read.
+    pub(crate) fn pass_over_rest(&mut self, shown: &str) {
+        if self.unfinished.0 == 0 {
+            shown.clone_into(&mut self.unfinished.1);
+        }
+        self.unfinished.0 += 1;
     }
 
     /// Counts something that could not be read.

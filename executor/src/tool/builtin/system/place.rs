@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cap_std::fs::{Metadata, OpenOptions};
+use cap_std::fs::{Metadata, OpenOptions, Permissions, PermissionsExt as _};
 use shared::tool::ToolError;
 
 use crate::tool::builtin::root::Root;
@@ -62,7 +62,8 @@ impl Place {
     /// Makes a folder of Faber's own below the root, which version control does not see.
     pub(super) fn own_folder(&self, name: &str) -> io::Result<PathBuf> {
         let folder = Path::new(OWN).join(name);
-        self.0.dir().create_dir_all(&folder)?;
+        self.clear(Path::new(OWN))?;
+        self.clear(&folder)?;
         let own = self.0.open_folder(Path::new(OWN))?;
         match own.open_with(".gitignore", OpenOptions::new().write(true).create_new(true)) {
             Ok(mut ignore) => ignore.write_all(b"*\n")?,
@@ -70,6 +71,43 @@ impl Place {
             Err(err) => return Err(err),
         }
         Ok(self.root().join(folder))
+    }
+
+    /// Makes one folder of Faber's own. A command may have put something else there, with which no
+    /// other command would run any more: what is a file is moved out of the way, the rest removed.
+    fn clear(&self, folder: &Path) -> io::Result<()> {
+        /// Names that are tried.
+        const TRIES: usize = 100;
+        let dir = self.0.dir();
+        match dir.symlink_metadata(folder) {
+            Err(err) if err.kind() == io::ErrorKind::NotFound => {}
+            Err(err) => return Err(err),
+            Ok(meta) if meta.is_dir() => {
+                // One that its owner may not enter, neither.
+                let mode = meta.permissions().mode();
+                if mode & 0o700 != 0o700 {
+                    dir.set_permissions(folder, Permissions::from_mode(mode | 0o700))?;
+                }
+                return Ok(());
+            }
+            Ok(meta) if meta.is_file() => {
+                let free = (1..=TRIES)
+                    .map(|number| PathBuf::from(format!("{}.{number}", folder.display())))
+                    .find(|it| dir.symlink_metadata(it).is_err());
+                let free = free.ok_or_else(|| {
+                    let at = folder.display();
+                    io::Error::other(format!(
+                        "`{at}` is a file: remove it, with `{at}.1` and so on"
+                    ))
+                })?;
+                dir.rename(folder, dir, free)?;
+            }
+            Ok(_) => dir.remove_file(folder)?,
+        }
+        match dir.create_dir(folder) {
+            Err(err) if err.kind() != io::ErrorKind::AlreadyExists => Err(err),
+            _ => Ok(()),
+        }
     }
 
     /// Makes a new file in a folder of Faber's own and returns it with its path below the root.

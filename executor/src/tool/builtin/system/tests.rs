@@ -411,3 +411,54 @@ async fn a_list_of_things_to_do_is_summed_up() {
     let err = world.call("todo_write", wrong).await.unwrap_err();
     assert_eq!(err.code, ErrorCode::INVALID_PARAMETERS);
 }
+
+/// A command that replaced the folder of Faber's own had no other command run any more.
+#[tokio::test]
+async fn what_a_command_puts_in_the_way_is_cleared() {
+    let world = World::new();
+    let at = |name: &str| world.folder.path().join(name);
+    let run = async |command: &str| world.call("bash", json!({ "command": command })).await;
+    for broken in [
+        "rm -rf .faber; ln -s /tmp .faber",
+        "rm -rf .faber; ln -s nowhere .faber",
+        "rm -rf .faber; mkfifo .faber",
+        "rm -rf .faber; echo mine > .faber",
+        "rm -rf .faber/tmp; ln -s /tmp .faber/tmp",
+        "rm -rf .faber/tmp; echo mine > .faber/tmp",
+        "chmod 0 .faber/tmp .faber",
+    ] {
+        run(broken).await.unwrap();
+        let said = run("echo $TMPDIR; touch $TMPDIR/file").await.expect(broken);
+        assert!(said.contains("/.faber/tmp\n"), "{said}");
+        assert!(at(".faber/tmp/file").is_file() && at(".faber/.gitignore").is_file(), "{broken}");
+    }
+    // What may be somebody's is not lost.
+    for kept in [".faber.1", ".faber/tmp.1"] {
+        assert_eq!(fs::read_to_string(at(kept)).unwrap(), "mine\n", "{kept}");
+    }
+    let background = json!({ "command": "echo again" });
+    run("rm -rf .faber/background; ln -s /tmp .faber/background").await.unwrap();
+    world.call("bash_background", background).await.unwrap();
+}
+
+/// What `pass` passes on was shown.
+#[tokio::test]
+async fn a_secret_that_is_passed_on_is_not_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let confine = Confinement { pass: vec!["CARGO_PKG_*".to_owned()], ..Confinement::default() };
+    let config = SystemConfig { confine, ..SystemConfig::default() };
+    let secrets = ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"].map(str::to_owned);
+    let launcher = Launcher::none().with_secrets(secrets.into());
+    let tools = tools(folder.path(), config, launcher).unwrap();
+    let bash = tools.iter().find(|it| it.definition().name.as_str() == "bash").unwrap();
+    for (code, expected) in
+        [(0, "STDOUT:\n***CARGO_PKG_NAME*** 0\n"), (3, "STDOUT:\n***CARGO_PKG_NAME*** 3\n")]
+    {
+        let command = format!("echo $CARGO_PKG_NAME {code}; exit {code}");
+        let said =
+            bash.call(Arc::new(json!({ "command": command })), ToolContext::detached()).await;
+        let said =
+            said.map_or_else(|err| err.message.to_string(), |it| it.as_str().unwrap().to_owned());
+        assert!(said.starts_with(expected), "{said}");
+    }
+}

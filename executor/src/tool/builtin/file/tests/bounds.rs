@@ -50,6 +50,45 @@ async fn outputs_are_bounded_and_say_so() {
     assert!(!exact.contains("stopped"));
 }
 
+/// Programs write whole files on one line; what was in such a file was not found.
+#[tokio::test]
+async fn long_lines_are_searched_and_the_match_is_shown() {
+    let project = Project::new();
+    let data = format!("{{\"a\":\"{}\",\"needle\":1}}", "ü".repeat(1 << 20));
+    project.file("data.json", format!("needle\n{data}\nneedle\n"));
+    let call = async |mode: &str| {
+        project.call("grep", json!({ "pattern": "needle", "output_mode": mode })).await
+    };
+    assert_eq!(call("count").await, "data.json:3");
+    let lines = call("content").await;
+    let lines: Vec<_> = lines.lines().collect();
+    assert_eq!((lines.len(), lines[0], lines[2]), (3, "data.json:1:needle", "data.json:3:needle"));
+    let end = format!("ü\",\"needle\":1}} (line cut: {} bytes)", data.len() + 1);
+    assert!(lines[1].starts_with("data.json:2:… ü") && lines[1].ends_with(&end), "{}", lines[1]);
+    assert!(lines[1].len() < 400, "{}", lines[1]);
+    let far = format!("{}needle{}\n", "a".repeat(3_000), "b".repeat(3_000));
+    project.file("data.json", &far);
+    let line = call("content").await;
+    assert!(line.starts_with("data.json:1:… aaa") && line.contains("aneedleb"), "{line}");
+    assert!(line.ends_with("bbb … (line cut: 6007 bytes)") && line.len() < 1_100, "{line}");
+    // Where it is at the beginning, the beginning is shown.
+    project.file("data.json", format!("needle{}\n", "b".repeat(3_000)));
+    assert!(call("content").await.starts_with("data.json:1:needlebbb"));
+}
+
+#[tokio::test]
+async fn a_line_that_is_too_long_is_said() {
+    let project = Project::new();
+    project.file("huge.json", format!("needle\n{}needle\n", "x".repeat(search::LINE_BYTES)));
+    let call = async |args| project.call("grep", args).await;
+    let note = "(1 file(s) have a line that is too long to search and were searched up to it, such as \
+                huge.json: use `bash`, where that is switched on)";
+    let found = call(json!({ "pattern": "needle", "output_mode": "count" })).await;
+    assert_eq!(found, format!("huge.json:1\n{note}"));
+    let none = call(json!({ "pattern": "nothing" })).await;
+    assert_eq!(none, format!("No matches found for pattern: nothing\n{note}"));
+}
+
 /// A folder with as many files as a careless program leaves behind.
 #[tokio::test]
 async fn a_huge_folder_stays_bounded() {
@@ -186,7 +225,7 @@ async fn a_line_without_an_end_takes_no_memory_without_an_end() {
             expect![[r"
                 Found 1 file(s) with matches:
                   a.txt
-                (1 file(s) or folder(s) could not be read)"]],
+                (1 file(s) have a line that is too long to search and were searched up to it, such as long: use `bash`, where that is switched on)"]],
         )
         .await;
 }

@@ -1,0 +1,124 @@
+//! Other names of what is Faber's own: hard links, which somebody has made of its files.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, Metadata},
+    io,
+    ops::ControlFlow,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+/// Files and folders that are looked at, which takes seconds: only where a file has other names.
+const ENTRIES: usize = 1_000_000;
+
+/// By what a file is known, whatever it is called: its device, and its number there.
+type Mark = (u64, u64);
+
+/// Returns the other names, in some folders, of files that are in `own` or in a folder there. All
+/// are paths without symlinks.
+///
+/// # Errors
+///
+/// If there is more to look at than anybody should wait for.
+pub(super) fn of(own: &[PathBuf], folders: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
+    find(own, folders, ENTRIES)
+}
+
+fn find(own: &[PathBuf], folders: &[PathBuf], mut left: usize) -> io::Result<Vec<PathBuf>> {
+    // How many names of each are not known yet.
+    let mut wanted: BTreeMap<Mark, u64> = BTreeMap::new();
+    for path in own {
+        walk(path, &mut left, |_, meta| {
+            if meta.nlink() > 1 {
+                *wanted.entry(mark(meta)).or_insert(meta.nlink()) -= 1;
+            }
+            ControlFlow::Continue(())
+        })?;
+    }
+    wanted.retain(|_, names| *names > 0);
+    let mut found = Vec::new();
+    for folder in folders {
+        if wanted.is_empty() {
+            break;
+        }
+        walk(folder, &mut left, |path, meta| {
+            let is_own = || own.iter().any(|it| path.starts_with(it));
+            if let Some(names) = wanted.get_mut(&mark(meta)).filter(|_| !is_own()) {
+                found.push(path.to_owned());
+                *names = names.saturating_sub(1);
+                wanted.retain(|_, names| *names > 0);
+            }
+            if wanted.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+    }
+    Ok(found)
+}
+
+/// Shows a file, or all that are in a folder. What may not be looked at is passed over: the command
+/// may not, either.
+fn walk(
+    at: &Path,
+    left: &mut usize,
+    mut see: impl FnMut(&Path, &Metadata) -> ControlFlow<()>,
+) -> io::Result<()> {
+    let mut next = vec![at.to_owned()];
+    while let Some(path) = next.pop() {
+        let Ok(meta) = path.symlink_metadata() else { continue };
+        if meta.is_dir() {
+            for entry in fs::read_dir(&path).into_iter().flatten().flatten() {
+                *left = left.checked_sub(1).ok_or_else(too_many)?;
+                next.push(entry.path());
+            }
+        } else if see(&path, &meta).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn mark(meta: &Metadata) -> Mark {
+    (meta.dev(), meta.ino())
+}
+
+fn too_many() -> io::Error {
+    io::Error::other(format!(
+        "a file of Faber's own has other names (hard links), and among {ENTRIES} files they are not \
+         found: make it one of its own (`cp -p X Y && mv Y X`)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_names_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("root/deep")).unwrap();
+        fs::create_dir_all(at("data")).unwrap();
+        for own in ["faber.yaml", "root/run.sh", "data/faber.db", "alone"] {
+            fs::write(at(own), own).unwrap();
+        }
+        for (from, to) in [
+            ("faber.yaml", "root/deep/hard.yaml"),
+            ("data/faber.db", "root/copy.db"),
+            ("root/run.sh", "elsewhere"),
+            ("data/faber.db", "data/twice.db"),
+        ] {
+            fs::hard_link(at(from), at(to)).unwrap();
+        }
+        let own = ["faber.yaml", "root/run.sh", "data", "alone"].map(at);
+        let mut found = of(&own, &[at("root")]).unwrap();
+        found.sort();
+        assert_eq!(found, [at("root/copy.db"), at("root/deep/hard.yaml")]);
+        let named = ["data", "root"].map(at);
+        assert_eq!(of(&own[2..], &named).unwrap(), [at("root/copy.db")]);
+        assert_eq!(of(&own[3..], &named).unwrap(), [] as [PathBuf; 0]);
+        let err = find(&own, &named, 3).unwrap_err().to_string();
+        assert!(err.contains("hard links"), "{err}");
+        // Who has no other names is found whatever else there is.
+        assert!(find(&own[3..], &named, 0).is_ok());
+    }
+}

@@ -1,0 +1,131 @@
+use std::{
+    io::ErrorKind,
+    os::unix::fs::symlink,
+    process::{Command, Output},
+    thread,
+};
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// A folder in which commands may write, and the one around it.
+struct World {
+    folder: TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("root")).unwrap();
+        Self { folder }
+    }
+
+    fn root(&self) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join("root")
+    }
+
+    fn order(&self, hidden: &[&str], kept: &[&str], life: Life) -> Order {
+        let paths = |names: &[&str]| names.iter().map(|it| self.root().join(it)).collect();
+        let confinement = Confinement { write: vec![self.root()], ..Confinement::default() };
+        let (hidden, kept) = (paths(hidden), paths(kept));
+        Order { confinement: Some(confinement), hidden, kept, life, caller: 0 }
+    }
+
+    /// Runs a shell with the masks on, in a thread that keeps them. Err: why they are not.
+    fn run(&self, order: &Order, script: &str) -> Result<String, String> {
+        let run = || {
+            let confinement = order.confinement.as_ref().unwrap();
+            put_on(order, confinement).map_err(|err| err.to_string())?;
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script]).current_dir(self.root());
+            let Output { stdout, stderr, .. } = shell.output().unwrap();
+            Ok(format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
+        };
+        thread::scope(|it| it.spawn(run).join()).unwrap()
+    }
+}
+
+/// Returns whether a thread of this process gets a view of its own: `root`'s do.
+fn has_view() -> bool {
+    thread::scope(|it| it.spawn(|| view::take().is_ok()).join()).unwrap()
+}
+
+#[test]
+fn what_is_not_there_is_refused() {
+    let world = World::new();
+    fs::write(world.root().join("store.db"), "pages").unwrap();
+    symlink("build/tool", world.root().join("tool")).unwrap();
+    for (hidden, kept, named) in [
+        (&["store.db", "store.db-journal"][..], &[][..], "store.db-journal"),
+        (&["faber.yaml"], &[], "faber.yaml"),
+        (&[], &["deep/run.sh"], "deep/run.sh"),
+        (&[], &["tool"], "build/tool"),
+    ] {
+        let err = world.run(&world.order(hidden, kept, Life::Watched), "true").unwrap_err();
+        let path = world.root().join(named).display().to_string();
+        assert!(err.starts_with(&format!("`{path}` is Faber's own, lies where it may")), "{err}");
+        assert!(err.contains("is not there, so that it cannot be hidden"), "{err}");
+        let err = world.run(&world.order(hidden, kept, Life::Background), "true").unwrap_err();
+        assert!(err.contains("a command in the background may live"), "{err}");
+    }
+    let mut loose = world.order(&["faber.yaml"], &[], Life::Watched);
+    loose.confinement.as_mut().unwrap().required = false;
+    world.run(&loose, "true").unwrap();
+    // Nobody makes anything where the command may not write.
+    let outside = world.order(&["../faber.yaml"], &["/nowhere/run.sh"], Life::Background);
+    world.run(&outside, "true").unwrap();
+}
+
+#[test]
+fn other_names_are_covered_and_kept_too() {
+    let world = World::new();
+    let root = world.root();
+    fs::create_dir(root.join("deep")).unwrap();
+    for own in ["../faber.yaml", "run.sh"] {
+        fs::write(root.join(own), "own\n").unwrap();
+    }
+    fs::hard_link(root.join("../faber.yaml"), root.join("deep/hard.yaml")).unwrap();
+    fs::hard_link(root.join("run.sh"), root.join("deep/hard.sh")).unwrap();
+    let order = world.order(&["../faber.yaml"], &["run.sh"], Life::Watched);
+    let script = "chmod 600 deep/hard.yaml; rm -f deep/hard.yaml; mv deep other; cat deep/hard.sh; \
+                  echo x >> deep/hard.sh; echo new > deep/new; wc -c < deep/hard.yaml";
+    match world.run(&order, script) {
+        Err(err) => assert!(!has_view(), "{err}"),
+        Ok(said) => {
+            assert!(said.starts_with("own\n0\n") && said.contains("Read-only"), "{said}");
+            assert!(root.join("deep/new").exists());
+        }
+    }
+    assert_eq!(fs::read_to_string(root.join("deep/hard.yaml")).unwrap(), "own\n");
+    assert_eq!(fs::read_to_string(root.join("run.sh")).unwrap(), "own\n");
+    let later = world.run(&world.order(&["../faber.yaml"], &[], Life::Background), "true");
+    assert!(later.unwrap_err().contains("hard.yaml` is Faber's own"));
+}
+
+#[test]
+fn a_symlink_on_the_way_stays_as_it_is() {
+    let world = World::new();
+    let root = world.root();
+    fs::create_dir_all(root.join("real/bin")).unwrap();
+    for own in ["real/faber.yaml", "real/bin/tool"] {
+        fs::write(root.join(own), "own\n").unwrap();
+    }
+    symlink("real", root.join("conf")).unwrap();
+    symlink("conf/faber.yaml", root.join("faber.yaml")).unwrap();
+    let order = world.order(&["faber.yaml"], &["conf/bin/tool"], Life::Watched);
+    let script = "cat conf/bin/tool; rm -f faber.yaml conf; ln -sfn /tmp conf; mv conf other; \
+                  echo x > faber.yaml; mv real other; echo new > conf/new; echo new > bin";
+    match world.run(&order, script) {
+        Err(err) => assert!(!has_view(), "{err}"),
+        Ok(said) => assert!(said.starts_with("own\n") && said.contains("busy"), "{said}"),
+    }
+    for own in ["faber.yaml", "conf/bin/tool"] {
+        assert_eq!(fs::read_to_string(root.join(own)).unwrap(), "own\n", "{own}");
+    }
+    assert_eq!(fs::read_link(root.join("conf")).unwrap(), Path::new("real"));
+    assert_eq!(root.join("other").symlink_metadata().unwrap_err().kind(), ErrorKind::NotFound);
+    if has_view() {
+        assert!(root.join("real/new").exists() && root.join("bin").exists());
+    }
+}

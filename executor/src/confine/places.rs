@@ -1,0 +1,340 @@
+//! Names of Faber's own that nothing has yet: something is put there for as long as commands may run.
+//!
+//! Neither Landlock nor a mount can keep a name free, only what has it. So before a command runs that
+//! could take such a name (a journal beside the store, which is rolled back when the store is opened
+//! next; a configuration; a script), something empty is put there, which is then covered as what is
+//! there always is. It goes when the last Faber that needs it ends, if nobody has used it meanwhile.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    fs::{self, DirBuilder, File, Metadata, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use nix::libc;
+
+use super::names::{Way, is_within, real};
+
+/// When it is said to have been changed last: so it is known again, and known to be unused.
+const MARK: Duration = Duration::from_secs(1);
+/// What is written into what people may open and wonder about.
+const NOTE: &str = "# Faber keeps this name while it runs, so that no command takes it.\n";
+/// How often a name is tried that somebody else makes and removes.
+const TRIES: usize = 8;
+
+/// What was put there, by where. Clones of an `Arc` of it are one; dropping it removes them.
+#[derive(Default)]
+pub(super) struct Places(Mutex<BTreeMap<PathBuf, Held>>);
+
+/// Something that was put somewhere.
+struct Held {
+    /// Locked: who can lock it alone is the last.
+    file: File,
+    /// The folders that were made for it, the outermost first.
+    folders: Vec<PathBuf>,
+}
+
+/// What a name is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A file.
+    File,
+    /// A folder.
+    Folder,
+}
+
+/// What is held does not say what is to be.
+impl PartialEq for Places {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Places {}
+
+impl fmt::Debug for Places {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.0.lock().unwrap_or_else(PoisonError::into_inner).keys())
+            .finish()
+    }
+}
+
+impl Places {
+    /// Takes the names that nothing has and that somebody could take who writes in some folders.
+    ///
+    /// # Errors
+    ///
+    /// If a name cannot be taken: the error says which, and what to do.
+    pub(super) fn take<'a>(
+        &self,
+        own: impl IntoIterator<Item = (&'a Path, Kind)>,
+        write: &[PathBuf],
+    ) -> io::Result<()> {
+        let write = real(write);
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody may have removed it, or used it.
+        held.retain(|path, it| it.is_still(path));
+        for (path, kind) in own {
+            let about = |err| unguarded(path, &err);
+            let way = Way::of(path).map_err(about)?;
+            if held.contains_key(&way.end) || !is_within(&way.end, &write) {
+                continue;
+            }
+            if !way.is_free() && !is_marked(&way.end) {
+                continue;
+            }
+            if let Some(it) = put(&way.end, kind).map_err(about)? {
+                held.insert(way.end, it);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        let held = std::mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for (path, it) in held {
+            it.remove(&path);
+        }
+    }
+}
+
+impl Held {
+    /// Returns whether it is there as it was put there.
+    fn is_still(&self, path: &Path) -> bool {
+        let own = self.file.metadata().map(|it| (it.dev(), it.ino()));
+        let there = path.symlink_metadata().map(|it| (it.dev(), it.ino(), is_unused(&it)));
+        matches!((own, there), (Ok(own), Ok((dev, ino, true))) if own == (dev, ino))
+    }
+
+    /// Removes it where nobody has used it, and no other Faber needs it.
+    fn remove(self, path: &Path) {
+        if self.file.try_lock().is_err() || !self.is_still(path) {
+            return;
+        }
+        // What cannot be removed stays, and is known the next time.
+        let _ = if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
+        for folder in self.folders.iter().rev() {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+/// Puts something there and holds it; nothing where something else is there now.
+fn put(path: &Path, kind: Kind) -> io::Result<Option<Held>> {
+    let mut folders = Vec::new();
+    for _ in 0..TRIES {
+        folders.extend(make_folders(path)?);
+        let file = match make(path, kind) {
+            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => None,
+            made => Some(made?),
+        };
+        let Some(file) = file.map_or_else(|| known(path), |it| Ok(Some(it)))? else {
+            return Ok(None);
+        };
+        // Where a file system has no locks it stays behind, too.
+        let _ = file.lock_shared();
+        let held = Held { file, folders };
+        if held.is_still(path) {
+            return Ok(Some(held));
+        }
+        // The last of others has removed it before it was locked.
+        folders = held.folders;
+        if path.symlink_metadata().is_ok() {
+            return Ok(None);
+        }
+    }
+    Err(io::Error::other("somebody makes and removes it again and again"))
+}
+
+/// Opens what this or another Faber has put there; nothing where it is something else, which is not
+/// even opened: closing the store's file would drop the locks that SQLite has on it.
+fn known(path: &Path) -> io::Result<Option<File>> {
+    if !is_marked(path) {
+        return Ok(None);
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    match options.open(path) {
+        Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
+/// Makes the folders above a path that are not there, and returns them.
+fn make_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let missing = path.ancestors().skip(1).take_while(|it| it.symlink_metadata().is_err());
+    let mut missing: Vec<_> = missing.map(Path::to_owned).collect();
+    missing.reverse();
+    for folder in &missing {
+        match fs::create_dir(folder) {
+            Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(err),
+            _ => (),
+        }
+    }
+    Ok(missing)
+}
+
+/// Makes a file or a folder with the mark.
+fn make(path: &Path, kind: Kind) -> io::Result<File> {
+    let file = match kind {
+        Kind::Folder => {
+            // As the store and the data are: nobody else's.
+            DirBuilder::new().mode(0o700).create(path)?;
+            File::open(path)?
+        }
+        Kind::File => {
+            let mut options = OpenOptions::new();
+            let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
+            if is_yaml(path) {
+                file.write_all(NOTE.as_bytes())?;
+            }
+            file
+        }
+    };
+    // Where a file system has no such time it stays behind, which does no harm.
+    let _ = file.set_modified(SystemTime::UNIX_EPOCH + MARK);
+    Ok(file)
+}
+
+fn is_yaml(path: &Path) -> bool {
+    path.extension().is_some_and(|it| it == "yaml" || it == "yml")
+}
+
+fn is_marked(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|it| is_unused(&it))
+}
+
+/// Returns whether this was put there and nothing was written to it since.
+fn is_unused(meta: &Metadata) -> bool {
+    let is_bare = meta.is_dir() || meta.len() == 0 || meta.len() == NOTE.len() as u64;
+    let marked = i64::try_from(MARK.as_secs()).unwrap_or_default();
+    is_bare && !meta.is_symlink() && meta.mtime() == marked
+}
+
+/// Says that a name cannot be kept from commands.
+pub(super) fn unguarded(path: &Path, err: &io::Error) -> io::Error {
+    io::Error::other(format!(
+        "`{}` is Faber's own, is not there yet, and cannot be kept from commands ({err}): let them \
+         work in a folder of their own, such as `root: ./work`",
+        path.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct World {
+        folder: tempfile::TempDir,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            fs::create_dir(folder.path().join("root")).unwrap();
+            Self { folder }
+        }
+
+        fn root(&self) -> PathBuf {
+            self.folder.path().join("root")
+        }
+
+        fn take(&self, places: &Places, own: &[&str]) -> io::Result<()> {
+            let own: Vec<_> = own.iter().map(|it| self.root().join(it)).collect();
+            let own = own.iter().map(|it| {
+                let kind = if it.ends_with("data") { Kind::Folder } else { Kind::File };
+                (it.as_path(), kind)
+            });
+            places.take(own, &[self.root()])
+        }
+
+        fn names(&self) -> String {
+            fn list(folder: &Path, below: &Path, names: &mut Vec<String>) {
+                for entry in fs::read_dir(folder).unwrap().flatten() {
+                    names.push(entry.path().strip_prefix(below).unwrap().display().to_string());
+                    if entry.file_type().unwrap().is_dir() {
+                        list(&entry.path(), below, names);
+                    }
+                }
+            }
+            let mut names = Vec::new();
+            list(self.folder.path(), self.folder.path(), &mut names);
+            names.sort();
+            names.join(" ")
+        }
+    }
+
+    #[test]
+    fn what_nothing_has_is_taken_until_the_end() {
+        let world = World::new();
+        fs::write(world.root().join("store.db"), "pages").unwrap();
+        let own = ["store.db", "store.db-journal", "faber.yaml", "data", "bin/x/run.sh", "../not"];
+        let places = Places::default();
+        world.take(&places, &own).unwrap();
+        let taken = "root root/bin root/bin/x root/bin/x/run.sh root/data root/faber.yaml \
+                     root/store.db root/store.db-journal";
+        assert_eq!(world.names(), taken);
+        // SQLite rolls back what is in a journal.
+        assert_eq!(fs::read(world.root().join("store.db-journal")).unwrap(), b"");
+        assert_eq!(fs::read_to_string(world.root().join("faber.yaml")).unwrap(), NOTE);
+        fs::remove_file(world.root().join("faber.yaml")).unwrap();
+        world.take(&places, &own).unwrap();
+        assert_eq!(world.names(), taken, "what somebody removed is put there again");
+        drop(places);
+        assert_eq!(world.names(), "root root/store.db");
+    }
+
+    #[test]
+    fn what_somebody_has_used_stays() {
+        let world = World::new();
+        let places = Places::default();
+        let own = ["faber.yaml", "run.sh", "data", "bin/tool"];
+        world.take(&places, &own).unwrap();
+        fs::write(world.root().join("faber.yaml"), "store: memory").unwrap();
+        fs::write(world.root().join("data/file"), "").unwrap();
+        fs::write(world.root().join("bin/other"), "").unwrap();
+        world.take(&places, &own).unwrap();
+        drop(places);
+        let left = "root root/bin root/bin/other root/data root/data/file root/faber.yaml";
+        assert_eq!(world.names(), left);
+    }
+
+    #[test]
+    fn the_last_one_removes_it() {
+        let world = World::new();
+        let (first, second) = (Places::default(), Places::default());
+        world.take(&first, &["faber.yaml"]).unwrap();
+        world.take(&second, &["faber.yaml"]).unwrap();
+        drop(first);
+        assert_eq!(world.names(), "root root/faber.yaml");
+        drop(second);
+        assert_eq!(world.names(), "root");
+        // One that was killed leaves it, and the next one knows it.
+        let killed = Places::default();
+        world.take(&killed, &["faber.yaml"]).unwrap();
+        drop(std::mem::take(&mut *killed.0.lock().unwrap()));
+        drop(killed);
+        fs::write(world.root().join("empty.yaml"), "").unwrap();
+        let next = Places::default();
+        world.take(&next, &["faber.yaml", "empty.yaml"]).unwrap();
+        drop(next);
+        assert_eq!(world.names(), "root root/empty.yaml");
+    }
+
+    #[test]
+    fn what_cannot_be_taken_is_said() {
+        let world = World::new();
+        fs::write(world.root().join("file"), "").unwrap();
+        let err = world.take(&Places::default(), &["file/run.sh"]).unwrap_err().to_string();
+        assert!(err.contains("file/run.sh` is Faber's own, is not there yet"), "{err}");
+        assert!(err.contains("root: ./work"), "{err}");
+    }
+}

@@ -1,0 +1,145 @@
+//! What programs make of a secret in more ways than can be listed: any of its characters in percent,
+//! and base 64 in lines.
+
+/// What stands between the lines of base 64: their ends, also as JSON writes them, and indentation.
+const BREAKS: [&[u8]; 6] = [b"\n", b"\r", b"\\n", b"\\r", b" ", b"\t"];
+/// Bytes between two lines of base 64: what is longer is no indentation.
+const BREAK_BYTES: usize = 64;
+
+/// A text, and how it may be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Disguise {
+    /// Each byte as it is or in percent: which of them are is not the same in any two languages. A
+    /// blank may be a plus.
+    InPercent(String),
+    /// In lines of whatever length.
+    InLines(String),
+}
+
+impl Disguise {
+    /// Returns the text as it is.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::InPercent(text) | Self::InLines(text) => text,
+        }
+    }
+
+    /// Returns how many bytes it may have, with lines as programs write them.
+    pub(super) fn longest(&self) -> usize {
+        match self {
+            Self::InPercent(text) => text.len() * 3,
+            // The shortest lines there are have 60 characters.
+            Self::InLines(text) => text.len() + text.len() / 8,
+        }
+    }
+
+    /// Returns a text in which something else stands wherever this did.
+    pub(super) fn taken_out(&self, from: String, instead: &str) -> String {
+        let is_possible = match self {
+            Self::InPercent(text) => {
+                from.contains('%') || (text.contains(' ') && from.contains('+'))
+            }
+            Self::InLines(_) => from.contains('\n') || from.contains("\\n"),
+        };
+        if !is_possible {
+            return from;
+        }
+        let bytes = from.as_bytes();
+        let (mut left, mut seen, mut at) = (String::new(), 0, 0);
+        while at < bytes.len() {
+            // What begins or ends within a character is none of it.
+            let end = self.matched(&bytes[at..]).map(|it| at + it);
+            match end.and_then(|end| Some((end, from.get(seen..at)?, from.get(end..)?))) {
+                Some((end, before, _)) => {
+                    left.push_str(before);
+                    left.push_str(instead);
+                    (seen, at) = (end, end);
+                }
+                None => at += 1,
+            }
+        }
+        if seen == 0 {
+            return from;
+        }
+        left.push_str(&from[seen..]);
+        left
+    }
+
+    /// Returns how many bytes of a text are this, where it begins so.
+    fn matched(&self, text: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        for byte in self.text().bytes() {
+            let rest = text.get(at..)?;
+            at += match self {
+                Self::InPercent(_) => in_percent(rest, byte)?,
+                Self::InLines(_) => {
+                    let between = if at == 0 { 0 } else { between(rest) };
+                    (rest.get(between) == Some(&byte)).then_some(between + 1)?
+                }
+            };
+        }
+        (at > 0).then_some(at)
+    }
+}
+
+/// Returns how many bytes stand for one at the beginning of a text.
+fn in_percent(text: &[u8], byte: u8) -> Option<usize> {
+    if let [b'%', high, low, ..] = text {
+        let digit = |it: u8| char::from(it).to_digit(16);
+        let code = digit(*high).zip(digit(*low)).map(|(high, low)| high * 16 + low);
+        if code == Some(u32::from(byte)) {
+            return Some(3);
+        }
+    }
+    let is_it = *text.first()? == byte || (byte == b' ' && text[0] == b'+');
+    is_it.then_some(1)
+}
+
+/// Returns how many bytes at the beginning of a text are between two lines.
+fn between(text: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(it) = BREAKS.iter().find(|it| text[at..].starts_with(it))
+        && at < BREAK_BYTES
+    {
+        at += it.len();
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_character_may_be_in_percent() {
+        let it = Disguise::InPercent("p%ss ä!".to_owned());
+        for (text, expected) in [
+            ("a p%25ss%20%C3%A4! b", "a X b"),
+            ("p%25ss+ä%21p%25ss%20%c3%a4!", "XX"),
+            ("%70%25%73%73%20%c3%a4%21", "X"),
+            ("ä%p%25ss%20%C3", "ä%p%25ss%20%C3"),
+            ("%%p", "%%p"),
+            ("100% ä", "100% ä"),
+            ("", ""),
+        ] {
+            assert_eq!(it.taken_out(text.to_owned(), "X"), expected, "{text}");
+        }
+        assert_eq!(it.longest(), 24);
+    }
+
+    #[test]
+    fn lines_may_end_anywhere() {
+        let it = Disguise::InLines("QUJDREVG".to_owned());
+        for (text, expected) in [
+            ("QUJD\nREVG", "X"),
+            ("xQUJ\r\n  DRE\r\n  VGx\n", "xXx\n"),
+            (r#"{"a": "QU\nJDRE\nVG"}"#, r#"{"a": "X"}"#),
+            ("\nQUJDxREVG\n", "\nQUJDxREVG\n"),
+            ("QUJD\n", "QUJD\n"),
+        ] {
+            assert_eq!(it.taken_out(text.to_owned(), "X"), expected, "{text}");
+        }
+        let far = format!("QUJD{}REVG", "\n".repeat(100));
+        assert_eq!(it.taken_out(far.clone(), "X"), far);
+    }
+}
