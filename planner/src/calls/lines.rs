@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Lines below a tool's that may tell of something else before its arguments come: `Reason: …`.
-const LABELS: usize = 4;
+const LABELS: usize = 3;
 /// The longest such label.
 const LABEL_BYTES: usize = 32;
 /// Labels that begin something new.
@@ -76,7 +76,8 @@ pub(super) fn unmarked(source: &Source<'_>, mut at: usize, tool: Option<&KnownTo
         }
         at = source.line_end(end);
     }
-    Below::Nothing
+    // Too much stands there to say that no arguments follow.
+    Below::Unclear(at)
 }
 
 /// Reads `key: value` or `key=value` that is all of a line, and returns where it ends.

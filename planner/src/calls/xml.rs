@@ -162,7 +162,10 @@ impl<'a> Element<'_, 'a> {
                 at = source.skip_space(end);
                 Some(text(source, range))
             };
-            let (Some(key), Some(given)) = (part("arg_key"), part("arg_value")) else { break };
+            let (Some(key), Some(given)) = (part("arg_key"), part("arg_value")) else {
+                at = name_at;
+                break;
+            };
             let key = key.text.trim().to_owned();
             let value = known.as_deref().map_or(Value::Null, |tool| value(given, &key, tool));
             args.insert(key, value);
