@@ -8,6 +8,10 @@ mod argument;
 mod function;
 mod known;
 pub(crate) mod lenient;
+mod lines;
+mod marker;
+mod mood;
+mod native;
 mod natural;
 pub mod prompt;
 mod scan;
@@ -40,6 +44,45 @@ pub struct ToolCall {
     pub format: CallFormat,
     /// The text of the call.
     pub raw: String,
+}
+
+/// What was written as a call and is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missed {
+    /// The tool, as written.
+    pub tool: String,
+    /// Why it is not called.
+    pub why: Why,
+}
+
+/// Why what was written as a call is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// No such tool is registered.
+    Unknown,
+    /// Its arguments are written in no way that can be read.
+    Unreadable,
+    /// The text ends within it.
+    Cut,
+}
+
+impl Why {
+    fn of(is_known: bool, is_cut: bool) -> Self {
+        match (is_known, is_cut) {
+            (false, _) => Self::Unknown,
+            (true, true) => Self::Cut,
+            (true, false) => Self::Unreadable,
+        }
+    }
+}
+
+/// What is in a reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Calls {
+    /// The calls, in the order of their places.
+    pub calls: Vec<ToolCall>,
+    /// What was written in the form of a call and is none; not what prose may look like.
+    pub missed: Vec<Missed>,
 }
 
 /// How a call was written.
@@ -110,11 +153,20 @@ pub fn parse_tool_calls(
     text: &str,
     known: &dyn Fn(&str) -> Option<Arc<KnownTool>>,
 ) -> Result<Vec<ToolCall>, TooMuch> {
+    read_tool_calls(text, known).map(|it| it.calls)
+}
+
+/// Returns the same calls, and what wanted to be one: whoever wrote it can be told.
+pub fn read_tool_calls(
+    text: &str,
+    known: &dyn Fn(&str) -> Option<Arc<KnownTool>>,
+) -> Result<Calls, TooMuch> {
     if text.len() > limits::REPLY_BYTES {
         return Err(TooMuch::Text { bytes: text.len() });
     }
-    let calls = scan::calls(&source::Reading::new(text, known))?;
-    Ok(without_announcements(calls))
+    let reading = source::Reading::new(text, known);
+    let calls = without_announcements(scan::calls(&reading)?);
+    Ok(Calls { calls, missed: reading.into_missed() })
 }
 
 /// Drops loose calls that only announce an explicit one: the same tool with the same arguments.

@@ -77,7 +77,26 @@ pub(super) fn pairs(source: &Source<'_>, at: usize, tool: &KnownTool) -> Pairs {
         }
         next = key_at(source, separator_end(source, end));
     }
-    if args.is_empty() { Pairs::None(at) } else { Pairs::Some(args, end) }
+    // One more that is written in another way: `a=b, key: c`.
+    if args.is_empty() || goes_on(source, end, tool) {
+        return Pairs::None(end);
+    }
+    Pairs::Some(args, end)
+}
+
+/// Returns whether what follows arguments that end at `end` is one more, however it is written.
+pub(super) fn goes_on(source: &Source<'_>, end: usize, tool: &KnownTool) -> bool {
+    let at = separator_end(source, end);
+    at > end && is_key(source, at, tool)
+}
+
+/// Returns whether a parameter of the tool is at `at`, with the sign of a value behind it.
+pub(super) fn is_key(source: &Source<'_>, at: usize, tool: &KnownTool) -> bool {
+    let Some(stop) = source.key_end(at) else { return false };
+    let sign = source.skip_blanks(stop);
+    let is_sign =
+        matches!(source.byte(sign), Some(b'=' | b':')) && source.byte(sign + 1) != Some(b'=');
+    is_sign && tool.has(source.slice(at..stop))
 }
 
 /// Returns the key at `at`, and where its value begins, if `key=` or `key: "…` is there.
@@ -166,7 +185,7 @@ fn prose_word_end(source: &Source<'_>, mut at: usize) -> usize {
                 Some(end) => end,
                 None => return at,
             },
-            b',' if !goes_on(source, at + 1) => return at,
+            b',' if !is_inner(source, at + 1) => return at,
             b'`' | b'"' | b'<' => return at,
             it if it.is_ascii_whitespace() => return at,
             _ => at + 1,
@@ -176,7 +195,7 @@ fn prose_word_end(source: &Source<'_>, mut at: usize) -> usize {
 }
 
 /// Returns whether a comma before `at` is part of the word around it.
-fn goes_on(source: &Source<'_>, at: usize) -> bool {
+fn is_inner(source: &Source<'_>, at: usize) -> bool {
     source.byte(at).is_some_and(|it| !it.is_ascii_whitespace()) && key_at(source, at).is_none()
 }
 

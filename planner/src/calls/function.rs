@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::{
     CallFormat, KnownTool,
     argument::{self, Args, Given},
-    source::{Attempt, Comments, Reading, Source},
+    marker, natural,
+    source::{Attempt, Comments, Reading, Source, Why},
     word,
 };
 
@@ -13,6 +14,9 @@ use super::{
 const DEFINES: [&str; 3] = ["def", "fn", "func"];
 /// Words that do so where a body follows: people say them of calls, too.
 const MAY_DEFINE: [&str; 2] = ["function", "class"];
+
+/// Words behind a call that has arguments there.
+const CONTINUES: [&str; 6] = ["with", "using", "passing", "where", "given", "except"];
 
 /// Why there are no arguments.
 enum Misfit {
@@ -36,13 +40,39 @@ pub(super) fn read(reading: &Reading<'_>, start: usize, open: usize) -> Attempt 
         Ok((_, end)) if follows(source, start, &MAY_DEFINE) && has_body(source, end) => {
             Attempt::Passed(open + 1)
         }
+        Ok((args, end)) if is_continued(source, end, &tool, args.is_empty()) => {
+            reading.miss(tool.name.as_str(), Why::Unreadable);
+            Attempt::Passed(end)
+        }
         Ok((args, end)) => {
             let call = reading.call(&tool, args, CallFormat::FunctionCall, start..end);
             Attempt::Read { calls: vec![call], end }
         }
         Err(Misfit::At(at)) => Attempt::Passed(at.max(open + 1)),
-        Err(Misfit::Cut) => Attempt::cut(source),
+        Err(Misfit::Cut) => Attempt::cut(reading, &tool),
     }
+}
+
+/// Returns whether arguments go on behind the brackets, which end at `end`: `set.name() with key=value`.
+fn is_continued(source: &Source<'_>, end: usize, tool: &KnownTool, is_empty: bool) -> bool {
+    if matches!(source.byte(end), Some(b'(' | b'[' | b'{')) {
+        return true;
+    }
+    let at = source.skip_marks(source.skip(source.skip_marks(end), |it| it == b','));
+    if matches!(source.byte(at), Some(b'{')) && is_empty
+        || argument::is_key(source, at, tool)
+        || is_empty && argument::goes_on(source, source.skip_marks(end), tool)
+        || marker::arguments(source, marker::layout(source, end)).is_some()
+    {
+        return true;
+    }
+    if let Some(none) = natural::none(source, at) {
+        return none.is_err();
+    }
+    let Some(word) = CONTINUES.iter().find_map(|it| source.word_at(at, it)) else { return false };
+    let next = source.skip_markup(word);
+    let is_pair = argument::is_key(source, next, tool) || source.byte(next) == Some(b'{');
+    next > word && (is_empty || is_pair)
 }
 
 /// Returns whether what follows a signature is a body.

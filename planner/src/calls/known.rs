@@ -69,11 +69,12 @@ pub(super) fn types(schema: &Value) -> Option<Vec<&str>> {
     Some(types)
 }
 
-/// The names of a catalog's tools: as they are written, else whatever their case if only one tool
-/// is meant.
+/// The names of a catalog's tools: as they are written, else whatever their case, else with
+/// underscores for what providers do not allow in names, if only one tool is meant.
 pub struct CatalogNames<'a> {
     catalog: &'a Catalog,
     folded: OnceCell<BTreeMap<String, Folded>>,
+    plain: OnceCell<BTreeMap<String, Folded>>,
     /// What has been asked for: a text may name a tool a million times.
     found: RefCell<BTreeMap<ToolName, Arc<KnownTool>>>,
 }
@@ -84,7 +85,7 @@ type Folded = Option<Arc<ToolDefinition>>;
 impl<'a> CatalogNames<'a> {
     /// Looks names up in `catalog`.
     pub fn new(catalog: &'a Catalog) -> Self {
-        Self { catalog, folded: OnceCell::new(), found: RefCell::default() }
+        Self { catalog, folded: OnceCell::new(), plain: OnceCell::new(), found: RefCell::default() }
     }
 
     /// Returns the tool that `name` means, by the name that its source gives it, or by its
@@ -93,13 +94,18 @@ impl<'a> CatalogNames<'a> {
         if let Some(tool) = self.catalog.find(name) {
             return Some(self.known(&tool.definition, name));
         }
-        let folded = self.folded.get_or_init(|| fold(self.catalog));
-        folded.get(&name.to_lowercase())?.as_deref().map(|it| self.known(it, name))
+        let lower = name.to_lowercase();
+        let folded = self.folded.get_or_init(|| fold(self.catalog, str::to_lowercase));
+        let meant = match folded.get(&lower) {
+            Some(meant) => meant,
+            None => self.plain.get_or_init(|| fold(self.catalog, plain)).get(&lower)?,
+        };
+        meant.as_deref().map(|it| self.known(it, name))
     }
 
     fn known(&self, definition: &ToolDefinition, written: &str) -> Arc<KnownTool> {
         let qualified = definition.qualified();
-        let is_qualified = qualified.as_str().to_lowercase() == written.to_lowercase();
+        let is_qualified = plain(qualified.as_str()) == plain(written);
         let name = if is_qualified { qualified } else { definition.name.clone() };
         let mut found = self.found.borrow_mut();
         let known = found.entry(name.clone());
@@ -108,7 +114,13 @@ impl<'a> CatalogNames<'a> {
     }
 }
 
-fn fold(catalog: &Catalog) -> BTreeMap<String, Folded> {
+/// Returns a name in lower case as the interfaces of providers have it.
+fn plain(name: &str) -> String {
+    let one = |it: char| if it.is_alphanumeric() || matches!(it, '_' | '-') { it } else { '_' };
+    name.to_lowercase().chars().map(one).collect()
+}
+
+fn fold(catalog: &Catalog, with: impl Fn(&str) -> String) -> BTreeMap<String, Folded> {
     let mut folded: BTreeMap<String, Folded> = BTreeMap::new();
     for tool in catalog.tools() {
         let definition = &tool.definition;
@@ -116,7 +128,7 @@ fn fold(catalog: &Catalog) -> BTreeMap<String, Folded> {
             let Some(meant) = catalog.find(name.as_str()) else { continue };
             let meant = &meant.definition;
             folded
-                .entry(name.as_str().to_lowercase())
+                .entry(with(name.as_str()))
                 .and_modify(|it| {
                     if it.as_ref().is_some_and(|it| it.qualified() != meant.qualified()) {
                         *it = None;

@@ -10,14 +10,13 @@ use super::{
 
 /// Words that begin a call in prose.
 const VERBS: [&str; 8] = ["use", "using", "call", "calling", "run", "running", "invoke", "execute"];
-/// Words before those that turn them around.
-const NEGATIONS: [&str; 7] = ["not", "n't", "n’t", "never", "cannot", "without", "avoid"];
+/// Words behind `no arguments` that name some.
+const EXCEPT: [&str; 8] = ["except", "but", "besides", "other", "apart", "aside", "save", "only"];
 /// What arguments are called in prose.
 const NOUNS: [&str; 6] = ["arguments", "args", "parameters", "params", "inputs", "input"];
 
-/// Returns whether the word at `start..end` may begin a call.
-pub(super) fn is_verb(reading: &Reading<'_>, start: usize, end: usize) -> bool {
-    let word = reading.source.slice(start..end);
+/// Returns whether a word may begin a call.
+pub(super) fn is_verb(word: &str) -> bool {
     VERBS.iter().any(|it| word.eq_ignore_ascii_case(it))
 }
 
@@ -26,7 +25,7 @@ pub(super) fn read(reading: &Reading<'_>, start: usize, end: usize) -> Attempt {
     let source = &reading.source;
     let name_at = optional(source, source.skip_space(end), &["the"]);
     let name_at = source.skip_markup(optional(source, name_at, &["tool", "function"]));
-    if name_at == end || is_negated(source, start) {
+    if name_at == end {
         return Attempt::Passed(end);
     }
     let plain = source.name_end(name_at);
@@ -38,20 +37,20 @@ pub(super) fn read(reading: &Reading<'_>, start: usize, end: usize) -> Attempt {
         Some((tool, end))
     });
     let Some((tool, name_end)) = named else { return Attempt::Passed(end) };
-    let after = source.skip_markup(name_end);
+    let behind = source.word_at(name_end, "()").unwrap_or(name_end);
+    let after = source.skip_markup(behind);
     let after = optional(source, after, &["tool", "function"]);
-    if let Some(none) = source.word_at(after, "without ").and_then(|it| noun(source, it)) {
-        return call(reading, &tool, Args::new(), start..none);
+    if let Some(none) = none(source, after) {
+        return match none {
+            Ok(end) => call(reading, &tool, Args::new(), start..end),
+            Err(end) => Attempt::Passed(end),
+        };
     }
     let Some(with) = source.word_at(after, "with") else { return Attempt::Passed(name_at) };
     if !source.byte(with).is_some_and(|it| it.is_ascii_whitespace() || it == b':') {
         return Attempt::Passed(name_at);
     }
-    let given = source.skip_space(with);
-    if let Some(none) = source.word_at(given, "no ").and_then(|it| noun(source, it)) {
-        return call(reading, &tool, Args::new(), start..none);
-    }
-    arguments(reading, &tool, start, given)
+    arguments(reading, &tool, start, source.skip_space(with))
 }
 
 /// Reads an object or pairs, perhaps with `the following arguments:` before them.
@@ -65,7 +64,9 @@ fn arguments(reading: &Reading<'_>, tool: &KnownTool, start: usize, at: usize) -
     let at = if is_listed { source.skip_blanks(at + 1) } else { at };
     if source.byte(at) == Some(b'{') {
         return match lenient::read(source, at) {
-            Ok((Tree::Object(object), end)) if !shape::is_call(reading, &object) => {
+            Ok((Tree::Object(object), end))
+                if !shape::is_call(reading, &object) && !argument::goes_on(source, end, tool) =>
+            {
                 call(reading, tool, object.into_map(), start..end)
             }
             _ => Attempt::Passed(at),
@@ -74,7 +75,7 @@ fn arguments(reading: &Reading<'_>, tool: &KnownTool, start: usize, at: usize) -
     match argument::pairs(source, at, tool) {
         Pairs::Some(args, end) => call(reading, tool, args, start..end),
         Pairs::None(resume) => Attempt::Passed(resume.max(at)),
-        Pairs::Cut => Attempt::cut(source),
+        Pairs::Cut => Attempt::cut(reading, tool),
     }
 }
 
@@ -105,11 +106,16 @@ fn noun(source: &Source<'_>, at: usize) -> Option<usize> {
     (!goes_on).then_some(end)
 }
 
-fn is_negated(source: &Source<'_>, start: usize) -> bool {
-    NEGATIONS.iter().any(|it| {
-        start.checked_sub(it.len() + 1).is_some_and(|at| {
-            source.word_at(at, it).is_some()
-                && source.byte(start - 1).is_some_and(|it| it.is_ascii_whitespace())
-        })
-    })
+/// Returns where it ends that there are no arguments, if it is said at `at`; where there are some
+/// all the same, that is an error.
+pub(super) fn none(source: &Source<'_>, at: usize) -> Option<Result<usize, usize>> {
+    let said = source.word_at(at, "without ").or_else(|| {
+        let no = source.skip_space(source.word_at(at, "with ")?);
+        source.word_at(no, "no ")
+    });
+    let any = optional(source, source.skip_space(said?), &["any"]);
+    let end = noun(source, any)?;
+    let next = source.skip(source.skip_marks(end), |it| matches!(it, b',' | b' '));
+    let is_except = EXCEPT.iter().any(|it| source.word_at(next, it).is_some());
+    Some(if is_except { Err(end) } else { Ok(end) })
 }

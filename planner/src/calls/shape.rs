@@ -8,7 +8,7 @@ use super::{
     CallFormat, KnownTool, ToolCall,
     argument::{self, Args},
     lenient::{self, Object, Open, Tree},
-    source::{Attempt, Broken, Reading},
+    source::{Attempt, Broken, Reading, Why},
 };
 
 /// Names of the field that has the tool's name, where nothing else could be meant.
@@ -18,9 +18,36 @@ const NAME: [&str; 3] = ["name", "function", "action"];
 /// Names of the field that has the arguments.
 const ARGS: [&str; 8] =
     ["args", "arguments", "parameters", "params", "input", "tool_input", "action_input", "kwargs"];
+/// Names of it where nothing but a call can be meant.
+const LOOSE_ARGS: [&str; 8] =
+    ["arg", "argument", "param", "parameter", "inputs", "data", "payload", "options"];
 /// Fields beside a call that are no arguments.
-const ASIDE: [&str; 9] =
-    ["type", "id", "call_id", "index", "thought", "thoughts", "reason", "reasoning", "explanation"];
+const ASIDE: [&str; 24] = [
+    "type",
+    "id",
+    "call_id",
+    "index",
+    "thought",
+    "thoughts",
+    "reason",
+    "reasoning",
+    "explanation",
+    "rationale",
+    "why",
+    "comment",
+    "comments",
+    "note",
+    "description",
+    "goal",
+    "purpose",
+    "intent",
+    "confidence",
+    "step",
+    "status",
+    "role",
+    "cache_control",
+    "plan",
+];
 
 /// Where an object stands, which says how much it must show.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,6 +68,8 @@ struct Shape {
     /// What is beside the name, where arguments are not in a field of their own.
     beside: Vec<(String, Tree)>,
     span: Range<usize>,
+    /// Whether nothing but a call can be meant.
+    is_sure: bool,
 }
 
 /// Reads the object that begins at `at`, and all calls in it.
@@ -57,6 +86,9 @@ pub(super) fn read(reading: &Reading<'_>, at: usize) -> Attempt {
                 return Attempt::Read { calls, end: stuck.resume };
             };
             let is_cut = stuck.is_cut && wanted.is_sure;
+            if wanted.is_sure {
+                reading.miss(&wanted.name, Why::of(wanted.is_known, stuck.is_cut));
+            }
             let at = if stuck.is_cut { stuck.resume } else { stuck.at };
             Attempt::Broken(Broken { calls, at, is_cut, is_known: wanted.is_known })
         }
@@ -112,6 +144,7 @@ fn place_of(key: &str) -> Place {
 
 /// A call that was begun and not ended.
 struct Wanted {
+    name: String,
     is_known: bool,
     /// Whether nothing but a call can be meant.
     is_sure: bool,
@@ -146,20 +179,21 @@ fn collect_open(
 }
 
 fn wanted(reading: &Reading<'_>, object: &Object, key: Option<&str>) -> Option<Wanted> {
-    let is_one_of = |names: &[&str]| {
+    let is_there = |names: &[&str]| {
         object.get(names).is_some()
             || key.is_some_and(|key| names.iter().any(|it| it.eq_ignore_ascii_case(key)))
     };
-    let names = [object.get(&TOOL), object.get(&NAME)];
-    let is_known = names.into_iter().flatten().any(|it| {
-        let name = match it {
-            Tree::Object(function) => function.get(&["name"]).and_then(Tree::as_str),
-            other => other.as_str(),
-        };
-        name.is_some_and(|it| reading.tool(it).is_some())
+    let names = [object.get(&TOOL), object.get(&NAME)].into_iter().flatten();
+    let mut names = names.filter_map(|it| match it {
+        Tree::Object(function) => function.get(&["name"]).and_then(Tree::as_str),
+        other => other.as_str(),
     });
-    let is_sure = is_known || object.get(&TOOL).is_some();
-    (is_sure || is_one_of(&ARGS)).then_some(Wanted { is_known, is_sure })
+    let first = names.clone().next();
+    let known = names.find(|it| reading.tool(it).is_some());
+    let name = known.or(first).unwrap_or_default().to_owned();
+    let is_sure = known.is_some() || object.get(&TOOL).is_some();
+    let wanted = Wanted { name, is_known: known.is_some(), is_sure };
+    (is_sure || is_there(&ARGS)).then_some(wanted)
 }
 
 /// Returns whether nothing in an object is a call: it tells of a result, of a tool, or of what others said.
@@ -212,7 +246,8 @@ fn shape(mut object: Object, place: Place) -> Result<Shape, Object> {
         let name = take_text(&mut function, &["name"]).unwrap_or_default();
         let args = take(&mut function, &ARGS);
         let format = CallFormat::Openai;
-        return Ok(Shape { name, format, args, beside: Vec::new(), span });
+        let beside = function.fields;
+        return Ok(Shape { name, format, args, beside, span, is_sure: true });
     }
     let is_sure = text(&object, &TOOL).is_some();
     let is_marked = format != CallFormat::Json || place == Place::Tags;
@@ -223,7 +258,8 @@ fn shape(mut object: Object, place: Place) -> Result<Shape, Object> {
     let names: &[&str] = if is_sure { &TOOL } else { &NAME };
     let name = take_text(&mut object, names).unwrap_or_default();
     let args = take(&mut object, &ARGS);
-    Ok(Shape { name, format, args, beside: object.fields, span })
+    let is_sure = is_marked || is_sure && args.is_some();
+    Ok(Shape { name, format, args, beside: object.fields, span, is_sure })
 }
 
 fn text<'o>(object: &'o Object, names: &[&str]) -> Option<&'o str> {
@@ -247,10 +283,22 @@ fn take_text(object: &mut Object, names: &[&str]) -> Option<String> {
 }
 
 fn call(reading: &Reading<'_>, shape: Shape) -> Option<ToolCall> {
-    let tool = reading.tool(&shape.name)?;
+    let Some(tool) = reading.tool(&shape.name) else {
+        if shape.is_sure {
+            reading.miss(&shape.name, Why::Unknown);
+        }
+        return None;
+    };
+    let is_own = shape.format == CallFormat::Json;
     let args = match shape.args {
-        Some(args) => arguments(reading, args, &tool)?,
-        None => beside(shape.beside, &tool)?,
+        Some(args) => {
+            arguments(reading, args, &tool).and_then(|it| both(it, shape.beside, &tool, is_own))
+        }
+        None => beside(shape.beside, &tool),
+    };
+    let Some(args) = args else {
+        reading.miss(&shape.name, Why::Unreadable);
+        return None;
     };
     Some(reading.call(&tool, args, shape.format, shape.span))
 }
@@ -270,15 +318,56 @@ fn arguments(reading: &Reading<'_>, args: Tree, tool: &KnownTool) -> Option<Args
     }
 }
 
-/// Returns arguments that are beside the name: all that is there, or nothing of it, is a parameter.
-fn beside(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Option<Args> {
-    let is_aside = |key: &str| ASIDE.contains(&key) && !tool.has(key);
-    let fields: Vec<_> = fields.into_iter().filter(|(key, _)| !is_aside(key)).collect();
-    let all = fields.iter().all(|(key, _)| tool.has(key));
-    let none = !fields.iter().any(|(key, _)| tool.has(key));
-    match (all, none) {
-        (true, _) => Some(fields.into_iter().map(|(key, it)| (key, it.into_value())).collect()),
-        (false, true) if !tool.parameters.is_empty() => Some(Args::new()),
-        _ => None,
+/// Returns arguments together with those that are beside them; none, if what is there is unclear.
+fn both(
+    mut args: Args,
+    fields: Vec<(String, Tree)>,
+    tool: &KnownTool,
+    is_own: bool,
+) -> Option<Args> {
+    // In the JSON of providers there is much beside arguments, but no argument.
+    if !is_own {
+        return Some(args);
     }
+    let is_empty = args.is_empty();
+    for (key, tree) in written(fields, tool) {
+        if tool.has(&key) && !args.contains_key(&key) {
+            args.insert(key, tree.into_value());
+        } else if is_empty || tool.has(&key) {
+            return None;
+        }
+    }
+    Some(args)
+}
+
+/// Returns arguments that are beside the name: all that is there is a parameter, or an object of all.
+fn beside(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Option<Args> {
+    let mut fields = written(fields, tool);
+    let is_all = |(key, tree): &(String, Tree)| {
+        !tool.has(key) && is_one_of(&LOOSE_ARGS, key) && matches!(tree, Tree::Object(_))
+    };
+    if fields.len() == 1
+        && let Some((_, Tree::Object(object))) = fields.pop_if(|it| is_all(it))
+    {
+        return Some(object.into_map());
+    }
+    let all = fields.iter().all(|(key, _)| tool.has(key));
+    all.then(|| fields.into_iter().map(|(key, it)| (key, it.into_value())).collect())
+}
+
+/// Returns the fields that may be arguments: those that say something.
+fn written(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Vec<(String, Tree)> {
+    let is_nothing = |tree: &Tree| match tree {
+        Tree::Leaf(value) => value.is_null(),
+        Tree::List(items) => items.is_empty(),
+        Tree::Object(object) => object.fields.is_empty(),
+    };
+    let is_meant = |(key, tree): &(String, Tree)| {
+        tool.has(key) || !ASIDE.contains(&&**key) && !is_nothing(tree)
+    };
+    fields.into_iter().filter(is_meant).collect()
+}
+
+fn is_one_of(names: &[&str], key: &str) -> bool {
+    names.iter().any(|it| it.eq_ignore_ascii_case(key))
 }

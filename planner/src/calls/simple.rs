@@ -1,46 +1,48 @@
 //! `TOOL: set.name ARGS: {…}`, `Action: set.name` with `Action Input: {…}`, and the echo of a result, which looks alike.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use super::{
     CallFormat, KnownTool,
     argument::{self, Args, Pairs},
     lenient::{self, Tree},
-    prompt,
-    source::{Attempt, Broken, Reading, Source},
+    lines::{self, Below},
+    marker, prompt,
+    source::{Attempt, Broken, Reading, Source, Why},
 };
 
-/// How the marker of the arguments may be spelt.
-const ARGS: [&str; 7] =
-    ["args:", "arguments:", "parameters:", "params:", "input:", "tool input:", "action input:"];
 /// What follows a tool's name where a result is told and nothing is called.
 const RESULTS: [&str; 5] = ["result:", "error:", "output:", "observation:", "status:"];
+
+/// How it may be said in place of arguments that there are none.
+const NONE: [&str; 6] = ["none", "null", "()", "n/a", "nothing", "no arguments"];
 
 /// Reads the call whose `TOOL:` or `Action:` is at `start`, if it is there.
 pub(super) fn read(reading: &Reading<'_>, start: usize) -> Option<Attempt> {
     let source = &reading.source;
-    let named = source.word_at(start, "tool:");
-    let marked = named.or_else(|| source.word_at(start, "action:"))?;
+    let (marked, is_sure) = marker::tool(source, start)?;
     let name_at = skip_quotes(source, source.skip_markup(marked));
     let mut name_end = source.name_end(name_at);
     let name = source.slice(name_at..name_end);
     let mut tool = reading.tool(name).or_else(|| reading.tool(name.trim_end_matches('.')));
     if tool.is_none()
-        && named.is_some()
+        && is_sure
         && let Some((found, end)) = whole_name(reading, name_at)
     {
         (tool, name_end) = (Some(found), end);
     }
-    let after = source.skip_markup(source.skip(skip_quotes(source, name_end), |it| it == b','));
     if name_end == name_at {
         return Some(Attempt::Passed(marked));
     }
-    let given = ARGS.iter().find_map(|it| source.word_at(after, it));
-    let call = Call { reading, tool, start };
-    Some(match given {
-        Some(given) => call.with(source.skip_markup(given), given),
-        None if source.byte(after) == Some(b'{') => call.with(after, after),
-        None if named.is_some() => call.alone(name_at, name_end, after),
+    let quoted = skip_quotes(source, name_end);
+    let behind = source.word_at(quoted, "()").unwrap_or(quoted);
+    let object = source.skip_markup(source.skip(behind, |it| it == b','));
+    let after = marker::layout(source, behind);
+    let call = Call { reading, tool, start, name: name_at..name_end };
+    Some(match marker::arguments(source, after) {
+        Some(given) => call.with(given),
+        None if source.byte(object) == Some(b'{') => call.with(object),
+        None if is_sure => call.alone(behind, after),
         // Actions have names that prose has, too.
         None => Attempt::Passed(name_at),
     })
@@ -52,18 +54,12 @@ fn whole_name(reading: &Reading<'_>, at: usize) -> Option<(Arc<KnownTool>, usize
     let source = &reading.source;
     // Every marker ends with a colon, as the next `TOOL:` does: nothing is looked at twice.
     let stop = source.skip(at, |it| it != b'\n' && it != b':');
-    let end = if source.byte(stop) == Some(b':') {
-        let starts = ARGS.iter().filter_map(|it| {
-            let start = (stop + 1).checked_sub(it.len()).filter(|start| *start > at)?;
-            source.word_at(start, it).map(|_| start)
-        });
-        starts.min()?
-    } else {
-        stop
-    };
+    let line = source.slice(at..stop);
+    let is_marked = source.byte(stop) == Some(b':');
+    let name = if is_marked { marker::before_arguments(line)? } else { line };
     let is_around =
         |it: char| it.is_whitespace() || matches!(it, ',' | '.' | '"' | '\'' | '`' | '*');
-    let name = source.slice(at..end).trim_end_matches(is_around);
+    let name = name.trim_end_matches(is_around);
     Some((reading.tool(name)?, at + name.len()))
 }
 
@@ -75,28 +71,43 @@ struct Call<'r, 'a> {
     reading: &'r Reading<'a>,
     tool: Option<Arc<KnownTool>>,
     start: usize,
+    /// Where the name is.
+    name: Range<usize>,
 }
 
 impl Call<'_, '_> {
-    /// Reads the arguments at `at`, whose marker ends at `marked`.
-    fn with(self, at: usize, marked: usize) -> Attempt {
+    /// Reads the arguments whose mark ends at `marked`.
+    fn with(self, marked: usize) -> Attempt {
         let source = &self.reading.source;
-        if source.byte(at) == Some(b'{') {
-            return match lenient::read(source, at) {
+        let object = marker::layout(source, marked);
+        if source.byte(object) == Some(b'{') {
+            return match lenient::read(source, object) {
                 Ok((Tree::Object(object), end)) => self.read(object.into_map(), end),
                 Ok((_, end)) => self.broken(end, false),
                 Err(stuck) => self.broken(stuck.at, stuck.is_cut),
             };
         }
-        let Some(tool) = &self.tool else { return Attempt::Passed(marked) };
-        let rest = source.skip_blanks(marked);
-        let none =
-            ["none", "null", "()"].iter().find_map(|it| source.word_at(rest, it)).unwrap_or(rest);
-        let none = source.skip(none, |it| matches!(it, b'.' | b'`' | b'*' | b' ' | b'\r'));
-        if matches!(source.byte(none), None | Some(b'\n')) && !self.has_pairs(at, tool) {
+        let Some(tool) = self.tool.clone() else {
+            self.reading.miss(source.slice(self.name), Why::Unknown);
+            return Attempt::Passed(marked);
+        };
+        let at = source.skip_markup(marked);
+        let rest = source.skip(marked, |it| matches!(it, b'*' | b'`' | b' ' | b'\t'));
+        let none = NONE.iter().find_map(|it| source.word_at(rest, it));
+        let end = none.unwrap_or(rest);
+        let end = source.skip(end, |it| matches!(it, b'.' | b'`' | b'*' | b' ' | b'\r'));
+        let is_line = matches!(source.byte(end), None | Some(b'\n'));
+        if is_line && none.is_some() {
             return self.read(Args::new(), marked);
         }
-        match argument::pairs(source, at, tool) {
+        if is_line && !self.has_pairs(at, &tool) {
+            return match lines::marked(source, marked, &tool) {
+                Below::Args(args, end) => self.read(args, end),
+                Below::Unclear(at) | Below::Mark(at) => self.broken(at, false),
+                Below::Nothing => self.read(Args::new(), marked),
+            };
+        }
+        match argument::pairs(source, at, &tool) {
             Pairs::Some(args, end) => self.read(args, end),
             Pairs::None(at) => self.broken(at, false),
             Pairs::Cut => self.broken(source.len(), true),
@@ -112,27 +123,40 @@ impl Call<'_, '_> {
         is_meant && source.byte(source.skip_blanks(end)) == Some(b'=')
     }
 
-    /// Reads a call that names no arguments: nothing else is on its line.
-    fn alone(self, name_at: usize, name_end: usize, after: usize) -> Attempt {
+    /// Reads a call that names no arguments: nothing else is on its line, and none are below it.
+    fn alone(self, behind: usize, after: usize) -> Attempt {
         let source = &self.reading.source;
-        let rest = source.skip(name_end, |it| {
+        let rest = source.skip(behind, |it| {
             matches!(it, b'.' | b'`' | b'*' | b'"' | b'\'' | b' ' | b'\t' | b'\r')
         });
-        let is_result = RESULTS.iter().any(|it| source.word_at(after, it).is_some());
-        if !matches!(source.byte(rest), None | Some(b'\n')) || is_result {
-            return Attempt::Passed(name_at);
+        let is_alone = matches!(source.byte(rest), None | Some(b'\n'));
+        if !is_alone || RESULTS.iter().any(|it| source.word_at(after, it).is_some()) {
+            return Attempt::Passed(self.name.start);
         }
-        self.read(Args::new(), name_end)
+        match lines::unmarked(source, rest, self.tool.as_deref()) {
+            Below::Mark(mark) => self.with(mark),
+            Below::Unclear(at) => self.broken(at, false),
+            // Who names what is no tool, and no arguments, may mean something else.
+            _ if self.tool.is_none() && !source.slice(self.name.clone()).contains('.') => {
+                Attempt::Passed(self.name.start)
+            }
+            Below::Args(..) | Below::Nothing => self.read(Args::new(), behind),
+        }
     }
 
     fn read(self, args: Args, end: usize) -> Attempt {
-        let call =
-            |tool: &KnownTool| self.reading.call(tool, args, CallFormat::Simple, self.start..end);
-        Attempt::Read { calls: self.tool.as_deref().map(call).into_iter().collect(), end }
+        let Some(tool) = self.tool.as_deref() else {
+            self.reading.miss(self.reading.source.slice(self.name), Why::Unknown);
+            return Attempt::Read { calls: Vec::new(), end };
+        };
+        let call = self.reading.call(tool, args, CallFormat::Simple, self.start..end);
+        Attempt::Read { calls: vec![call], end }
     }
 
     fn broken(self, at: usize, is_cut: bool) -> Attempt {
         let is_known = self.tool.is_some();
+        let name = self.reading.source.slice(self.name);
+        self.reading.miss(name, Why::of(is_known, is_cut));
         Attempt::Broken(Broken { calls: Vec::new(), at, is_cut: is_cut && is_known, is_known })
     }
 }

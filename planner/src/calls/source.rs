@@ -1,11 +1,22 @@
 //! A text that counts how often it is looked at, so that tests can prove that reading is linear.
 
-use std::{cell::Cell, ops::Range, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    ops::Range,
+    sync::Arc,
+};
 
-use super::{CallFormat, KnownTool, ToolCall};
+pub(super) use super::Why;
+use super::{CallFormat, KnownTool, Missed, ToolCall};
 
+/// What models put before the name of a function: the namespaces of their own interfaces.
+const NAMESPACES: [&str; 2] = ["functions.", "default_api."];
 /// The longest name that is looked up: tools' names have at most as many bytes.
 const NAME_BYTES: usize = 256;
+/// Blanks and marks that are looked through for what is before them.
+const BEFORE: usize = 8;
+/// What is said of calls that are none has an end.
+const MISSED: usize = 32;
 
 /// A text under the eyes of the readers; positions are bytes.
 pub(super) struct Source<'a> {
@@ -68,6 +79,17 @@ impl<'a> Source<'a> {
     /// Skips blanks within a line.
     pub(super) fn skip_blanks(&self, at: usize) -> usize {
         self.skip(at, |it| it == b' ' || it == b'\t')
+    }
+
+    /// Skips blanks within a line, and marks that close around code.
+    pub(super) fn skip_marks(&self, at: usize) -> usize {
+        self.skip(at, |it| matches!(it, b' ' | b'\t' | b'`' | b'*'))
+    }
+
+    /// Returns the byte before `at` that is neither a blank nor one of `marks`.
+    pub(super) fn byte_before(&self, at: usize, marks: &[u8]) -> Option<u8> {
+        let is_passed = |it: u8| matches!(it, b' ' | b'\t' | b'\r') || marks.contains(&it);
+        (0..BEFORE).map_while(|n| self.byte(at.checked_sub(n + 1)?)).find(|it| !is_passed(*it))
     }
 
     /// Returns where the line that `at` is in ends.
@@ -157,11 +179,12 @@ pub(super) fn is_name_byte(byte: u8) -> bool {
 pub(super) struct Reading<'a> {
     pub(super) source: Source<'a>,
     known: &'a dyn Fn(&str) -> Option<Arc<KnownTool>>,
+    missed: RefCell<Vec<Missed>>,
 }
 
 impl<'a> Reading<'a> {
     pub(super) fn new(text: &'a str, known: &'a dyn Fn(&str) -> Option<Arc<KnownTool>>) -> Self {
-        Self { source: Source::new(text), known }
+        Self { source: Source::new(text), known, missed: RefCell::default() }
     }
 
     /// Returns the registered tool that a name means.
@@ -170,7 +193,36 @@ impl<'a> Reading<'a> {
         if name.is_empty() || name.len() > NAME_BYTES {
             return None;
         }
-        (self.known)(name)
+        let plain = || {
+            let space = NAMESPACES.iter().find(|it| name.starts_with(**it))?;
+            (self.known)(&name[space.len()..])
+        };
+        (self.known)(name).or_else(plain)
+    }
+
+    /// Takes down that a call is none.
+    pub(super) fn miss(&self, name: &str, why: Why) {
+        let mut missed = self.missed.borrow_mut();
+        let name = name.trim();
+        let is_name = !name.is_empty() && name.len() <= NAME_BYTES;
+        if is_name && missed.len() < MISSED {
+            missed.push(Missed { tool: name.to_owned(), why });
+        }
+    }
+
+    /// Returns how many calls are none so far.
+    pub(super) fn missed(&self) -> usize {
+        self.missed.borrow().len()
+    }
+
+    /// Forgets those from there on: they were only thought or spoken of.
+    pub(super) fn forget_missed(&self, from: usize) {
+        self.missed.borrow_mut().truncate(from);
+    }
+
+    /// Returns what was missed.
+    pub(super) fn into_missed(self) -> Vec<Missed> {
+        self.missed.into_inner()
     }
 
     pub(super) fn call(
@@ -209,7 +261,9 @@ pub(super) struct Broken {
 
 impl Attempt {
     /// A call of a registered tool that the end of the text cuts off.
-    pub(super) fn cut(source: &Source<'_>) -> Self {
+    pub(super) fn cut(reading: &Reading<'_>, tool: &KnownTool) -> Self {
+        let source = &reading.source;
+        reading.miss(tool.name.as_str(), Why::Cut);
         Self::Broken(Broken { calls: Vec::new(), at: source.len(), is_cut: true, is_known: true })
     }
 }

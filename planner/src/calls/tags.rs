@@ -4,9 +4,10 @@ use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 
 use super::source::Source;
 
-/// Tags whose content is not read: what a tool said, and what a model only thinks.
-const PASSED_OVER: [&str; 5] =
-    ["think", "thinking", "tool_response", "tool_result", "function_results"];
+/// Tags around what a model only thinks.
+const THOUGHTS: [&str; 4] = ["think", "thinking", "thought", "reasoning"];
+/// Tags around what a tool said.
+const RESULTS: [&str; 4] = ["tool_response", "tool_result", "function_results", "function_result"];
 /// Tags that are calls.
 const CALLS: [&str; 4] = ["tool_call", "function_call", "invoke", "function"];
 
@@ -34,6 +35,8 @@ pub(super) struct Tag<'a> {
     pub(super) end: usize,
     /// Whether it is an element of its own: `<args/>`.
     pub(super) is_empty: bool,
+    /// What else it says.
+    rest: &'a str,
 }
 
 impl<'a> Tag<'a> {
@@ -53,7 +56,25 @@ impl<'a> Tag<'a> {
             Some(value) => Some(unquoted(value)),
             None => name_attribute(rest),
         };
-        Some(Self { name: local(full), full, attribute, end: close + 1, is_empty })
+        Some(Self { name: local(full), full, attribute, end: close + 1, is_empty, rest })
+    }
+
+    /// Returns the attributes: `key="value"`; none, if something else is there.
+    pub(super) fn attributes(&self) -> Option<Vec<(&'a str, String)>> {
+        let mut rest = self.rest.strip_suffix('/').unwrap_or(self.rest).trim();
+        let mut attributes = Vec::new();
+        while !rest.is_empty() {
+            let (key, value) = rest.split_once('=')?;
+            let (key, value) = (key.trim(), value.trim_start());
+            let quote = value.chars().next().filter(|it| matches!(it, '"' | '\''))?;
+            let (value, behind) = value[1..].split_once(quote)?;
+            if key.is_empty() || key.contains(char::is_whitespace) {
+                return None;
+            }
+            attributes.push((key, decoded(value).into_owned()));
+            rest = behind.trim();
+        }
+        Some(attributes)
     }
 
     pub(super) fn kind(&self) -> Kind {
@@ -89,11 +110,28 @@ fn kind(name: &str) -> Kind {
     let is_one_of = |names: &[&str]| names.iter().any(|it| it.eq_ignore_ascii_case(name));
     if is_one_of(&CALLS) {
         Kind::Call
-    } else if is_one_of(&PASSED_OVER) {
+    } else if is_one_of(&THOUGHTS) || is_one_of(&RESULTS) {
         Kind::PassedOver
     } else {
         Kind::Other
     }
+}
+
+/// Returns whether a tag at `at` ends a thought, unless it is only spoken of.
+pub(super) fn ends_thought(source: &Source<'_>, at: usize) -> bool {
+    if source.byte(at + 1) != Some(b'/') || is_quoted(source, at) {
+        return false;
+    }
+    let Some((name, end)) = name_at(source, at + 2) else { return false };
+    let is_thought = THOUGHTS.iter().any(|it| it.eq_ignore_ascii_case(local(name)));
+    is_thought && source.byte(end) == Some(b'>')
+}
+
+/// Returns whether a tag at `at` is in backticks.
+pub(super) fn is_quoted(source: &Source<'_>, at: usize) -> bool {
+    let before = at.checked_sub(1).and_then(|it| source.byte(it));
+    let fence = at.checked_sub(2).and_then(|it| source.byte(it));
+    before == Some(b'`') && fence != Some(b'`')
 }
 
 /// Which closing tag belongs to which opening one.
@@ -101,6 +139,9 @@ fn kind(name: &str) -> Kind {
 pub(super) struct Tags {
     closes: BTreeMap<usize, Range<usize>>,
     opens: Vec<usize>,
+    /// Where thoughts end, by what their tags are called. One does not stand in another: a model
+    /// thinks of tags, too.
+    thoughts: BTreeMap<String, Vec<Range<usize>>>,
 }
 
 impl Tags {
@@ -125,7 +166,11 @@ impl Tags {
                 continue;
             }
             let key = local(name).to_ascii_lowercase();
-            if !is_close {
+            if THOUGHTS.contains(&&*key) {
+                if is_close && source.byte(end) == Some(b'>') {
+                    tags.thoughts.entry(key).or_default().push(start..end + 1);
+                }
+            } else if !is_close {
                 tags.opens.push(start);
                 open.entry(key).or_default().push(start);
             } else if source.byte(end) == Some(b'>')
@@ -138,8 +183,19 @@ impl Tags {
     }
 
     /// Returns the closing tag of the one at `at`.
-    pub(super) fn close(&self, at: usize) -> Option<Range<usize>> {
-        self.closes.get(&at).cloned()
+    pub(super) fn close(&self, at: usize, tag: &Tag<'_>) -> Option<Range<usize>> {
+        match self.thoughts.get(&tag.name.to_ascii_lowercase()) {
+            Some(ends) => ends.get(ends.partition_point(|it| it.start < at)).cloned(),
+            None => self.closes.get(&at).cloned(),
+        }
+    }
+
+    /// Returns whether a thought ends in a part of the text.
+    pub(super) fn has_thought_end(&self, range: Range<usize>) -> bool {
+        self.thoughts.values().any(|ends| {
+            let next = ends.get(ends.partition_point(|it| it.start < range.start));
+            next.is_some_and(|it| it.start < range.end)
+        })
     }
 
     /// Returns where the next tag after `at` begins that matters.

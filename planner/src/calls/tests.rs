@@ -1,7 +1,9 @@
 //! What is read, what is not, and how long it takes.
 
+mod forms;
 mod linear;
 mod properties;
+mod prose;
 mod quirks;
 mod seed;
 mod told;

@@ -10,7 +10,7 @@ use super::{
     argument::{self, Args},
     lenient::{self, Tree},
     shape,
-    source::{Attempt, Broken, Reading, Source},
+    source::{Attempt, Broken, Reading, Source, Why},
     tags::{self, Kind, Tag, Tags},
     word,
 };
@@ -20,14 +20,21 @@ const NAMES: [&str; 5] = ["tool", "name", "tool_name", "function", "function_nam
 /// Children that have the arguments.
 const ARGS: [&str; 6] = ["args", "arguments", "parameters", "params", "input", "tool_input"];
 
+/// Attributes that are no arguments.
+const ASIDE: [&str; 6] = ["name", "id", "type", "string", "format", "xmlns"];
+
 /// Reads the element that begins at `at`, if it is one that matters.
 pub(super) fn read(reading: &Reading<'_>, tags: &Tags, at: usize) -> Attempt {
     let source = &reading.source;
     let Some(tag) = Tag::at(source, at) else { return Attempt::Passed(at + 1) };
-    let close = tags.close(at);
+    let close = tags.close(at, &tag);
     match (tag.kind(), close) {
         (Kind::PassedOver, Some(close)) => Attempt::Read { calls: Vec::new(), end: close.end },
-        (Kind::PassedOver, None) => Attempt::Passed(tag.end),
+        (Kind::PassedOver, None) if tag.is_empty || tags::is_quoted(source, at) => {
+            Attempt::Passed(tag.end)
+        }
+        // The end of the text cuts it off.
+        (Kind::PassedOver, None) => Attempt::Read { calls: Vec::new(), end: source.len() },
         (Kind::Other, _) => Attempt::Passed(at + 1),
         (Kind::Call, _) if tag.is_empty => Attempt::Passed(tag.end),
         (Kind::Call, close) => {
@@ -37,7 +44,8 @@ pub(super) fn read(reading: &Reading<'_>, tags: &Tags, at: usize) -> Attempt {
             let close = close.unwrap_or(open_end..open_end);
             let body = tag.end..close.start;
             let end = close.end;
-            Element {
+            let has_more = tag.attribute.is_some() && has_more(&tag);
+            let element = Element {
                 reading,
                 start: at,
                 name: tag.attribute,
@@ -45,8 +53,8 @@ pub(super) fn read(reading: &Reading<'_>, tags: &Tags, at: usize) -> Attempt {
                 end,
                 is_closed,
                 is_whole: is_closed,
-            }
-            .read()
+            };
+            if has_more { element.broken() } else { element.read() }
         }
     }
 }
@@ -82,6 +90,11 @@ struct Element<'r, 'a> {
 impl<'a> Element<'_, 'a> {
     fn read(mut self) -> Attempt {
         let source = &self.reading.source;
+        if self.name.is_none()
+            && let Some(attempt) = self.keys()
+        {
+            return attempt;
+        }
         let mut at = source.skip_markup(self.body.start);
         let is_object = source.byte(at) == Some(b'{');
         if (is_object || source.byte(at) == Some(b'[')) && self.name.is_none() {
@@ -128,6 +141,48 @@ impl<'a> Element<'_, 'a> {
         self.call(given)
     }
 
+    /// Reads a name with `<arg_key>…</arg_key><arg_value>…</arg_value>` behind it, as GLM writes it.
+    fn keys(&self) -> Option<Attempt> {
+        let source = &self.reading.source;
+        let name_at = source.skip_space(self.body.start);
+        let name_end = source.name_end(name_at);
+        let mut at = source.skip_space(name_end);
+        let next = Tag::at(source, at).filter(|it| it.end <= self.body.end);
+        let is_key = next.is_some_and(|it| it.name == "arg_key");
+        if name_end == name_at || !is_key && !(self.is_closed && at == self.body.end) {
+            return None;
+        }
+        let name = source.slice(name_at..name_end);
+        let known = self.reading.tool(name);
+        let mut args = Args::new();
+        while self.is_closed && at < self.body.end {
+            let mut part = |name| {
+                let tag = Tag::at(source, at).filter(|it| it.name == name && !it.is_empty)?;
+                let (range, end) = content(source, &tag, self.body.end)?;
+                at = source.skip_space(end);
+                Some(text(source, range))
+            };
+            let (Some(key), Some(given)) = (part("arg_key"), part("arg_value")) else {
+                at = name_at;
+                break;
+            };
+            let key = key.text.trim().to_owned();
+            let value = known.as_deref().map_or(Value::Null, |tool| value(given, &key, tool));
+            args.insert(key, value);
+        }
+        let Some(tool) = known.filter(|_| at == self.body.end && self.is_closed) else {
+            let is_known = self.reading.tool(name).is_some();
+            // Prose between the tags is no call.
+            if is_key || name.contains('.') {
+                self.reading.miss(name, Why::of(is_known, !self.is_closed));
+            }
+            let (at, is_cut) = (self.end.max(self.body.end), is_known && !self.is_closed);
+            return Some(Attempt::Broken(Broken { calls: Vec::new(), at, is_cut, is_known }));
+        };
+        let call = self.reading.call(&tool, args, CallFormat::Xml, self.start..self.end);
+        Some(Attempt::Read { calls: vec![call], end: self.end })
+    }
+
     /// Reads `{"name": …, "arguments": …}`, as Hermes and Qwen write it, or a list of those.
     fn json(self, at: usize) -> Attempt {
         let source = &self.reading.source;
@@ -161,29 +216,45 @@ impl<'a> Element<'_, 'a> {
     /// Reads a child, and returns where it ends.
     fn child(&mut self, child: &Tag<'a>, given: &mut Option<Given>) -> Result<usize, Misfit> {
         if let Some(key) = &child.attribute {
-            let (text, end) = self.text(child)?;
+            let (text, end) = self.field(child)?;
             let field = (key.clone(), text);
             match given {
                 Some(Given::Fields(fields)) => fields.push(field),
-                _ => *given = Some(Given::Fields(vec![field])),
+                Some(_) => return Err(Misfit),
+                None => *given = Some(Given::Fields(vec![field])),
             }
             return Ok(end);
         }
         if is_one_of(&NAMES, child.name) {
+            if has_more(child) {
+                return Err(Misfit);
+            }
             let (text, end) = self.text(child)?;
             self.name = Some(text.text.trim().to_owned());
             return Ok(end);
         }
         let (args, end) = self.arguments(child)?;
-        *given = Some(args);
+        if given.replace(args).is_some() {
+            return Err(Misfit);
+        }
         self.is_whole = true;
         Ok(end)
     }
 
     fn arguments(&self, child: &Tag<'a>) -> Result<(Given, usize), Misfit> {
         let source = &self.reading.source;
+        let attributes = child.attributes().ok_or(Misfit)?;
+        let attributes = attributes.into_iter().filter(|(key, _)| !ASIDE.contains(key));
+        let attributes: Vec<_> = attributes
+            .map(|(key, text)| (key.to_owned(), Text { text, is_exact: false }))
+            .collect();
         if child.is_empty {
-            return Ok((Given::Fields(Vec::new()), child.end));
+            return Ok((Given::Fields(attributes), child.end));
+        }
+        if !attributes.is_empty() {
+            let (content, end) = content(source, child, self.body.end).ok_or(Misfit)?;
+            let is_empty = source.skip_space(content.start) >= content.end;
+            return if is_empty { Ok((Given::Fields(attributes), end)) } else { Err(Misfit) };
         }
         let at = source.skip_markup(child.end);
         if source.byte(at) == Some(b'{')
@@ -215,6 +286,11 @@ impl<'a> Element<'_, 'a> {
         Some((decoded.unwrap_or(object).into_map(), end))
     }
 
+    /// Reads the value of a field: its content, or its `value`.
+    fn field(&self, child: &Tag<'a>) -> Result<(Text, usize), Misfit> {
+        field(&self.reading.source, child, self.body.end)
+    }
+
     fn text(&self, child: &Tag<'a>) -> Result<(Text, usize), Misfit> {
         let source = &self.reading.source;
         if child.is_empty {
@@ -228,6 +304,7 @@ impl<'a> Element<'_, 'a> {
         let Some(name) = &self.name else { return Attempt::Passed(self.body.start.max(self.end)) };
         let end = self.end;
         let Some(tool) = self.reading.tool(name) else {
+            self.reading.miss(name, Why::Unknown);
             return Attempt::Read { calls: Vec::new(), end };
         };
         let args = match given {
@@ -248,11 +325,19 @@ impl<'a> Element<'_, 'a> {
     }
 
     fn broken(self) -> Attempt {
-        let is_known = self.name.is_some_and(|it| self.reading.tool(&it).is_some());
+        let name = self.name.unwrap_or_default();
+        let is_known = self.reading.tool(&name).is_some();
+        self.reading.miss(&name, Why::of(is_known, !self.is_closed));
         let at = self.end.max(self.body.end);
         let is_cut = is_known && !self.is_closed;
         Attempt::Broken(Broken { calls: Vec::new(), at, is_cut, is_known })
     }
+}
+
+/// Returns whether a tag says more than a name: arguments that nobody writes so.
+fn has_more(tag: &Tag<'_>) -> bool {
+    let attributes = tag.attributes().unwrap_or_default();
+    attributes.iter().any(|(key, _)| !ASIDE.contains(key))
 }
 
 fn is_one_of(names: &[&str], name: &str) -> bool {
@@ -288,6 +373,23 @@ fn text(source: &Source<'_>, range: Range<usize>) -> Text {
     }
 }
 
+/// Reads the value of a field, and returns where that ends: its content, or its `value`.
+fn field(source: &Source<'_>, tag: &Tag<'_>, limit: usize) -> Result<(Text, usize), Misfit> {
+    let said = tag.attributes().unwrap_or_default();
+    let said = said.into_iter().find(|(key, _)| *key == "value").map(|(_, it)| it);
+    let (written, end) = if tag.is_empty {
+        (Text { text: String::new(), is_exact: true }, tag.end)
+    } else {
+        let (content, end) = content(source, tag, limit).ok_or(Misfit)?;
+        (text(source, content), end)
+    };
+    match said {
+        None => Ok((written, end)),
+        Some(text) if written.text.trim().is_empty() => Ok((Text { text, is_exact: false }, end)),
+        Some(_) => Err(Misfit),
+    }
+}
+
 /// Reads `<key>value</key>` again and again.
 fn fields(source: &Source<'_>, range: Range<usize>) -> Result<Vec<(String, Text)>, Misfit> {
     let mut fields = Vec::new();
@@ -295,15 +397,9 @@ fn fields(source: &Source<'_>, range: Range<usize>) -> Result<Vec<(String, Text)
     while at < range.end {
         let tag = Tag::at(source, at).filter(|it| it.end <= range.end).ok_or(Misfit)?;
         let key = tag.attribute.clone().unwrap_or_else(|| tag.name.to_owned());
-        if tag.is_empty {
-            fields.push((key, Text { text: String::new(), is_exact: true }));
-            at = tag.end;
-        } else {
-            let (content, end) = content(source, &tag, range.end).ok_or(Misfit)?;
-            fields.push((key, text(source, content)));
-            at = end;
-        }
-        at = source.skip_space(at);
+        let (text, end) = field(source, &tag, range.end)?;
+        fields.push((key, text));
+        at = source.skip_space(end);
     }
     Ok(fields)
 }
@@ -313,18 +409,25 @@ fn value(given: Text, key: &str, tool: &KnownTool) -> Value {
     if given.is_exact {
         return Value::String(given.text);
     }
-    let text = given.text;
-    let text = if text.contains('\n') {
-        let text = text.strip_prefix('\n').or_else(|| text.strip_prefix("\r\n")).unwrap_or(&text);
-        text.strip_suffix('\n').unwrap_or(text)
-    } else {
-        text.trim()
-    };
+    let text = without_layout(&given.text);
     if tool.is_text(key) {
         return Value::from(text);
     }
-    let is_json = text.trim_start().starts_with(['{', '[']);
-    let json = serde_json::from_str(text).ok().filter(|_| is_json);
+    let word = text.trim();
+    let is_json = word.starts_with(['{', '[']);
+    let json = serde_json::from_str(word).ok().filter(|_| is_json);
     json.filter(|it| !json::is_deeper_than(it, limits::JSON_DEPTH))
-        .unwrap_or_else(|| word::meaning(text))
+        .or_else(|| word::literal(word))
+        .unwrap_or_else(|| Value::from(text))
+}
+
+/// Returns a text without the line break behind its opening tag and that before its closing one, if
+/// both are there: they lay tags out, and everything else is what was written.
+fn without_layout(text: &str) -> &str {
+    let inner = text.strip_prefix('\n').or_else(|| text.strip_prefix("\r\n"));
+    let last = |it: &str| it.trim_end_matches([' ', '\t']).strip_suffix('\n').map(str::len);
+    match inner.and_then(|it| Some((it, last(it)?))) {
+        Some((inner, len)) => inner[..len].strip_suffix('\r').unwrap_or(&inner[..len]),
+        None => text,
+    }
 }

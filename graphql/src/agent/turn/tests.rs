@@ -98,6 +98,32 @@ async fn calls_in_words_are_found() {
     assert!(rules.contains("- blog.look") && rules.contains("TOOL: tool_name ARGS:"), "{rules}");
 }
 
+#[tokio::test]
+async fn a_call_in_words_that_is_none_is_told() {
+    for (text, tool, error) in [
+        ("TOOL: nope.nope ARGS: {\"a\":1}", "nope.nope", "there is no tool `nope.nope`"),
+        ("TOOL: off.hidden ARGS: {}", "off.hidden", "there is no tool `off.hidden`"),
+        ("TOOL: blog.look ARGS: {\"a\": \"b", "blog.look", "the call is cut off"),
+        ("TOOL: blog.look ARGS: a b", "blog.look", "the arguments cannot be read"),
+    ] {
+        let (native, toolbox, _) = mind(vec![says(text, &[])]);
+        let words = Mind {
+            model: Arc::clone(&native.model),
+            toolbox: toolbox.downgrade(),
+            has_native_tools: false,
+        };
+        let turn = call("faber_agent.turn", Arc::new(words), given(json!({}))).await.unwrap();
+        let refused = &turn["refused"][0];
+        assert_eq!((&turn["more"], &refused["tool"]), (&json!(true), &json!(tool)), "{text}");
+        let told = refused["error"].as_str().unwrap();
+        assert!(told.starts_with(error), "{told}");
+        // Who has another way to call only speaks of it.
+        let (native, _toolbox, _) = mind(vec![says(text, &[])]);
+        let turn = call("faber_agent.turn", native, given(json!({}))).await.unwrap();
+        assert_eq!(turn["more"], false, "{text}");
+    }
+}
+
 /// Returns what a mind that is told this, after a tool returned that, wants to be called.
 async fn wanted(said: &str, returned: Value, is_native: bool) -> (Vec<String>, Value) {
     let (kept, _toolbox, _) = mind(vec![says(said, &[])]);

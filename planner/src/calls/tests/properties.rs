@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{read, read_counting};
 
 /// Pieces of calls: put together at random they are nearly calls.
-const PIECES: [&str; 48] = [
+const PIECES: [&str; 60] = [
     "{",
     "}",
     "[",
@@ -55,10 +55,22 @@ const PIECES: [&str; 48] = [
     "true",
     "pattern",
     "Tool execution failed:",
+    "- ",
+    "not ",
+    "n't ",
+    "</think>",
+    "<think>",
+    "[TOOL_CALLS]",
+    "[ARGS]",
+    "<|tool_call_begin|>",
+    "<arg_key>",
+    "</arg_key>",
+    "<arg_value>",
+    "</arg_value>",
 ];
 
 /// Calls that mutations start from.
-const CALLS: [&str; 8] = [
+const CALLS: [&str; 12] = [
     r#"{"tool": "file_tools.glob", "args": {"pattern": "*.py"}}"#,
     "file_tools.grep(pattern=\"TODO\", case_insensitive=true, context_lines=2)",
     r#"TOOL: file_tools.glob ARGS: {"pattern": "*.py"}"#,
@@ -67,6 +79,10 @@ const CALLS: [&str; 8] = [
     r#"{"tool_calls":[{"type":"function","function":{"name":"tree","arguments":"{}"}}]}"#,
     r#"{"type":"tool_use","name":"tree","input":{"path":"é"}}"#,
     "<function=tree><parameter=path>a &amp; b</parameter></function>",
+    "- TOOL: file_tools.glob\n- ARGS:\n  - pattern: é\n",
+    "[TOOL_CALLS]file_tools_glob[ARGS]{\"pattern\": \"*.py\"}",
+    "<tool_call>glob<arg_key>pattern</arg_key><arg_value>é</arg_value></tool_call>",
+    "<｜tool▁call▁begin｜>tree<｜tool▁sep｜>{}<｜tool▁call▁end｜>",
 ];
 
 fn check(text: &str) -> Result<(), TestCaseError> {

@@ -448,7 +448,6 @@ fn definitions_results_and_thoughts_are_no_calls() {
     ] {
         check_none(text);
     }
-    check("<think> hm TOOL: tree ARGS: {}", "file_tools.tree", json!({}), Simple);
 }
 
 #[test]

@@ -62,12 +62,12 @@ pub(super) fn catalog() -> &'static Catalog {
 
 fn make() -> Catalog {
     let others = OTHERS.iter().map(|(name, parameters)| definition(name, parameters));
-    Catalog::new(
-        definitions()
-            .into_iter()
-            .chain(others)
-            .map(|it| CatalogTool { definition: Arc::new(it), is_active: true }),
-    )
+    catalog_of(definitions().into_iter().chain(others))
+}
+
+pub(super) fn catalog_of(tools: impl IntoIterator<Item = ToolDefinition>) -> Catalog {
+    let tools = tools.into_iter();
+    Catalog::new(tools.map(|it| CatalogTool { definition: Arc::new(it), is_active: true }))
 }
 
 pub(super) fn definition(name: &str, parameters: &str) -> ToolDefinition {

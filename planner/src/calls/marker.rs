@@ -1,0 +1,100 @@
+//! Words that mark a tool and its arguments, and the Markdown that models lay out around them.
+
+use super::source::Source;
+
+/// What arguments are called; of two that begin alike the longer one first.
+const NOUNS: [&str; 11] = [
+    "arguments",
+    "argument",
+    "args",
+    "arg",
+    "parameters",
+    "parameter",
+    "params",
+    "param",
+    "inputs",
+    "input",
+    "kwargs",
+];
+/// What may stand before that: `Action Input`.
+const WHOSE: [&str; 4] = ["tool", "action", "function", "call"];
+
+/// Returns where the mark of a tool at `at` ends, if it is there, and whether nothing else is meant
+/// by it.
+pub(super) fn tool(source: &Source<'_>, at: usize) -> Option<(usize, bool)> {
+    let marked = |word| {
+        let end = source.word_at(at, word)?;
+        let sign = source.skip(end, |it| matches!(it, b'*' | b'`' | b'_'));
+        (source.byte(sign) == Some(b':')).then_some(sign + 1)
+    };
+    marked("tool").map(|it| (it, true)).or_else(|| marked("action").map(|it| (it, false)))
+}
+
+/// Returns where the mark of arguments at `at` ends, if it is there.
+pub(super) fn arguments(source: &Source<'_>, at: usize) -> Option<usize> {
+    let first = source.byte(at)?.to_ascii_lowercase();
+    if !NOUNS.iter().chain(&WHOSE).any(|it| it.as_bytes().first() == Some(&first)) {
+        return None;
+    }
+    let whose = WHOSE.iter().find_map(|it| source.word_at(at, it));
+    let whose = whose.filter(|it| matches!(source.byte(*it), Some(b' ' | b'_')));
+    let noun = whose.map_or(at, |it| it + 1);
+    let end = NOUNS.iter().find_map(|it| source.word_at(noun, it))?;
+    let sign =
+        source.skip(end, |it| matches!(it, b' ' | b'\t' | b'*' | b'`' | b'_' | b'"' | b'\''));
+    if source.byte(sign) == Some(b':') {
+        return Some(sign + 1);
+    }
+    if let Some(wide) = source.word_at(sign, "：") {
+        return Some(wide);
+    }
+    // Without a colon nothing but an object says what is meant.
+    let sign = source.skip(sign, |it| matches!(it, b'=' | b'-' | b'>'));
+    let object = layout(source, sign);
+    (source.byte(object) == Some(b'{')).then_some(object)
+}
+
+/// Returns the name that stands before the mark of arguments at the end of `line`, if it ends so.
+pub(super) fn before_arguments(line: &str) -> Option<&str> {
+    let is_around = |it: char| it.is_whitespace() || matches!(it, '*' | '`' | '_');
+    let before = |text: &'_ str, words: &[&str]| {
+        words.iter().find_map(|it| {
+            let at = text.len().checked_sub(it.len())?;
+            text.get(at..).filter(|end| end.eq_ignore_ascii_case(it)).map(|_| at)
+        })
+    };
+    let line = line.trim_end_matches(is_around);
+    let noun = &line[..before(line, &NOUNS)?];
+    let rest = noun.trim_end_matches(is_around);
+    if rest.len() == noun.len() {
+        return None;
+    }
+    Some(before(rest, &WHOSE).map_or(rest, |at| &rest[..at]))
+}
+
+/// Skips blanks, and what lays text out: marks of Markdown, bullets, numbers of a list, quotes,
+/// dashes and commas.
+pub(super) fn layout(source: &Source<'_>, at: usize) -> usize {
+    let mut at = at;
+    loop {
+        let start = source.skip_markup(at);
+        at = source.skip(start, |it| matches!(it, b'>' | b'#' | b'|' | b',' | b';'));
+        at = bullet_end(source, at).unwrap_or(at);
+        if at == start {
+            return at;
+        }
+    }
+}
+
+fn bullet_end(source: &Source<'_>, at: usize) -> Option<usize> {
+    let end = match source.byte(at)? {
+        b'-' | b'+' => source.skip(at, |it| matches!(it, b'-' | b'+' | b'>')),
+        it if it.is_ascii_digit() => {
+            let end = source.skip(at, |it| it.is_ascii_digit());
+            matches!(source.byte(end)?, b'.' | b')').then_some(end + 1)?
+        }
+        it if it >= 0x80 => ["•", "–", "—", "→"].iter().find_map(|it| source.word_at(at, it))?,
+        _ => return None,
+    };
+    source.byte(end).filter(u8::is_ascii_whitespace).map(|_| end)
+}

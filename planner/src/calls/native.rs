@@ -1,0 +1,79 @@
+//! Calls between the special tokens of Mistral, Kimi and `DeepSeek`: a name, and an object behind it.
+
+use super::{
+    CallFormat,
+    lenient::{self, Tree},
+    source::{Attempt, Broken, Reading, Source, Why},
+};
+
+/// What begins a call.
+const BEGINS: [&str; 3] = ["[TOOL_CALLS]", "<|tool_call_begin|>", "<｜tool▁call▁begin｜>"];
+/// What stands between its name and its arguments.
+const BETWEEN: [&str; 3] = ["[ARGS]", "<|tool_call_argument_begin|>", "<｜tool▁sep｜>"];
+/// What may stand before that, with an id behind it.
+const ID: &str = "[CALL_ID]";
+/// What ends it.
+const ENDS: [&str; 2] = ["<|tool_call_end|>", "<｜tool▁call▁end｜>"];
+
+/// Reads the call whose token is at `at`, if one is there.
+pub(super) fn read(reading: &Reading<'_>, at: usize) -> Option<Attempt> {
+    let source = &reading.source;
+    // The second byte of each.
+    if !matches!(source.byte(at + 1), Some(b'T' | b't' | b'|' | 0xef)) {
+        return None;
+    }
+    let begun = BEGINS.iter().find_map(|it| source.word_at(at, it))?;
+    let kind = source.word_at(begun, "function").and_then(|it| token(source, it, &BETWEEN));
+    let name_at = source.skip_space(kind.unwrap_or(begun));
+    let name_end = source.name_end(name_at);
+    if name_end == name_at {
+        return Some(Attempt::Passed(begun));
+    }
+    let name = source.slice(name_at..name_end);
+    let tool = reading.tool(name);
+    let object = source.skip_markup(arguments(source, name_end));
+    let given = match source.byte(object) {
+        Some(b'{') => lenient::read(source, object),
+        _ => return Some(broken(reading, name, object)),
+    };
+    Some(match given {
+        Ok((Tree::Object(object), end)) => {
+            let close = source.skip_markup(end);
+            let end = token(source, close, &ENDS).unwrap_or(end);
+            if tool.is_none() {
+                reading.miss(name, Why::Unknown);
+            }
+            let call =
+                tool.map(|it| reading.call(&it, object.into_map(), CallFormat::Simple, at..end));
+            Attempt::Read { calls: call.into_iter().collect(), end }
+        }
+        Ok((_, end)) => broken(reading, name, end),
+        Err(stuck) => broken(reading, name, stuck.at),
+    })
+}
+
+/// Returns where the arguments begin of a call whose name ends at `at`.
+fn arguments(source: &Source<'_>, at: usize) -> usize {
+    // Kimi numbers its calls: `functions.name:0`.
+    let at = match source.byte(at) {
+        Some(b':') => source.skip(at + 1, |it| it.is_ascii_digit()),
+        _ => at,
+    };
+    let at = match source.word_at(at, ID) {
+        Some(id) => source.name_end(id),
+        None => at,
+    };
+    let at = source.skip_space(at);
+    token(source, at, &BETWEEN).unwrap_or(at)
+}
+
+fn token(source: &Source<'_>, at: usize, tokens: &[&str]) -> Option<usize> {
+    tokens.iter().find_map(|it| source.word_at(at, it))
+}
+
+fn broken(reading: &Reading<'_>, name: &str, at: usize) -> Attempt {
+    let is_known = reading.tool(name).is_some();
+    let is_cut = at >= reading.source.len();
+    reading.miss(name, Why::of(is_known, is_cut));
+    Attempt::Broken(Broken { calls: Vec::new(), at, is_cut: is_cut && is_known, is_known })
+}

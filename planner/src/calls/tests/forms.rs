@@ -1,0 +1,314 @@
+//! Arguments are read, or there is no call: never one without those that were written.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{CallFormat::*, calls, check, check_none, read, tools};
+use crate::calls::{CatalogNames, KnownTool, Why, parse_tool_calls, read_tool_calls};
+
+const CLEAR: &str = "memory_tools.clear_memory";
+
+#[test]
+fn arguments_in_every_layout_of_the_simple_form() {
+    for text in [
+        r#"TOOL: memory_tools.clear_memory() ARGS: {"key": "old"}"#,
+        "- TOOL: memory_tools.clear_memory\n- ARGS: {\"key\": \"old\"}",
+        "* TOOL: memory_tools.clear_memory\n* ARGS: {\"key\": \"old\"}",
+        "1. TOOL: memory_tools.clear_memory\n2. ARGS: {\"key\": \"old\"}",
+        "1) TOOL: memory_tools.clear_memory\n2) ARGS: {\"key\": \"old\"}",
+        "## TOOL: memory_tools.clear_memory\n## ARGS: {\"key\": \"old\"}",
+        "> TOOL: memory_tools.clear_memory\n> ARGS: {\"key\": \"old\"}",
+        "> - TOOL: memory_tools.clear_memory\n>   - ARGS: {\"key\": \"old\"}",
+        "TOOL: memory_tools.clear_memory\n**ARGS**: {\"key\": \"old\"}",
+        "**TOOL**: `memory_tools.clear_memory`\n**ARGS**: `{\"key\": \"old\"}`",
+        "TOOL: memory_tools.clear_memory | ARGS: {\"key\": \"old\"}",
+        "TOOL: memory_tools.clear_memory - ARGS: {\"key\": \"old\"}",
+        "TOOL: memory_tools.clear_memory; ARGS：{\"key\": \"old\"}",
+        "TOOL: memory_tools.clear_memory\nARGS {\"key\": \"old\"}",
+        "TOOL: memory_tools.clear_memory\nARGS - {\"key\": \"old\"}",
+        "TOOL: memory_tools.clear_memory\nARGS = {\"key\": \"old\"}",
+        "TOOL: memory_tools.clear_memory\nInputs: {\"key\": \"old\"}",
+        "TOOL: memory_tools.clear_memory\nARG: {\"key\": \"old\"}",
+        "TOOL: memory_tools.clear_memory\nTool Args: {\"key\": \"old\"}",
+        "TOOL: memory_tools.clear_memory\nReason: stale\nARGS: {\"key\": \"old\"}",
+        "TOOL: memory_tools.clear_memory\n### Arguments\n```json\n{\"key\": \"old\"}\n```",
+        "TOOL: memory_tools.clear_memory\nARGS:\n  key: old",
+        "TOOL: memory_tools.clear_memory\nARGS:\n- key: old",
+        "TOOL: memory_tools.clear_memory\nARGS:\n- **key:** \"old\"\n\nThat is all.",
+        "TOOL: memory_tools.clear_memory\nARGS:\n```yaml\nkey: 'old'\n```",
+        "TOOL: memory_tools.clear_memory\nARGS:\nkey=old",
+    ] {
+        check(text, CLEAR, json!({ "key": "old" }), Simple);
+    }
+    check(
+        "TOOL: file_tools.grep\nARGS:\n  pattern: a: b, c\n  context_lines: 2\nTOOL: nope",
+        "file_tools.grep",
+        json!({ "pattern": "a: b, c", "context_lines": 2 }),
+        Simple,
+    );
+}
+
+#[test]
+fn arguments_that_cannot_be_read_make_no_call() {
+    for text in [
+        "TOOL: memory_tools.clear_memory\nARGS:\n  keys: old",
+        "TOOL: memory_tools.clear_memory\nARGS:\n  key: old\n  nope: 1",
+        "TOOL: memory_tools.clear_memory\nARGS:\n  key: |\n    old",
+        "TOOL: memory_tools.clear_memory\nARGS:\nthe key that is old",
+        "TOOL: memory_tools.clear_memory\nARGS: none, but key=old",
+        "TOOL: memory_tools.clear_memory\nkey: old",
+        "TOOL: memory_tools.clear_memory\n- key = old",
+        "TOOL: memory_tools.clear_memory\nPayload: {\"key\": \"old\"}",
+        "TOOL: memory_tools.clear_memory\n- {\"key\": \"old\"}",
+        "TOOL: memory_tools.clear_memory\nARGS: scope=project, key: old",
+        "TOOL: memory_tools.clear_memory(key old)",
+        r#"{"tool":"memory_tools.clear_memory","keys":"old"}"#,
+        r#"{"tool":"memory_tools.clear_memory","args":{},"keys":"old"}"#,
+        r#"{"tool":"memory_tools.clear_memory","data":"old"}"#,
+        r#"{"function":{"name":"memory_tools.clear_memory","with":{"key":"old"}}}"#,
+        "<tool_call><tool>memory_tools.clear_memory</tool><args key=old></args></tool_call>",
+        r#"<tool_call><tool>memory_tools.clear_memory</tool><args key="old">{"scope": "project"}</args></tool_call>"#,
+        r#"<invoke name="memory_tools.clear_memory" key="old"></invoke>"#,
+        r#"<tool_call><tool>memory_tools.clear_memory</tool><args><key>old</key></args><args></args></tool_call>"#,
+        "I try memory_tools.clear_memory() with {\"key\": \"old\"}",
+        "I try `memory_tools.clear_memory()` with key=old",
+        "memory_tools.clear_memory() ARGS: {\"key\": \"old\"}",
+        "memory_tools.clear_memory()\nARGS: {\"key\": \"old\"}",
+        "memory_tools.clear_memory(scope='project'), key='old'",
+        "memory_tools.clear_memory(){\"key\": \"old\"}",
+        "use memory_tools.clear_memory with no arguments except key=old",
+        "use memory_tools.clear_memory without arguments, but key=old",
+        "use memory_tools.clear_memory with {} and key=old",
+        "use memory_tools.clear_memory with scope=project, key: old",
+    ] {
+        check_none(text);
+    }
+}
+
+#[test]
+fn arguments_beside_the_name() {
+    for text in [
+        r#"{"tool":"memory_tools.clear_memory","arg":{"key":"old"}}"#,
+        r#"{"tool":"memory_tools.clear_memory","data":{"key":"old"}}"#,
+        r#"{"tool":"memory_tools.clear_memory","payload":{"key":"old"},"confidence":0.9}"#,
+        r#"{"tool":"memory_tools.clear_memory","args":{},"key":"old"}"#,
+    ] {
+        check(text, CLEAR, json!({ "key": "old" }), Json);
+    }
+    check(
+        r#"{"tool":"memory_tools.clear_memory","args":{"key":"old"},"scope":"project"}"#,
+        CLEAR,
+        json!({ "key": "old", "scope": "project" }),
+        Json,
+    );
+    check(r#"{"tool":"tree","data":{},"reason":"look"}"#, "file_tools.tree", json!({}), Json);
+    for text in [
+        r#"<tool_call><tool>memory_tools.clear_memory</tool><args key="old"></args></tool_call>"#,
+        r#"<tool_call><tool>memory_tools.clear_memory</tool><args key="old"/></tool_call>"#,
+        r#"<invoke name="memory_tools.clear_memory"><parameter name="key" value="old"/></invoke>"#,
+        r#"<invoke name="memory_tools.clear_memory"><parameter name="key" string="true">old</parameter></invoke>"#,
+    ] {
+        check(text, CLEAR, json!({ "key": "old" }), Xml);
+    }
+    check(
+        "call memory_tools.clear_memory() with {\"key\":\"old\"}",
+        CLEAR,
+        json!({ "key": "old" }),
+        NaturalLanguage,
+    );
+}
+
+#[test]
+fn what_follows_a_call_without_arguments_may_be_something_else() {
+    for text in [
+        "TOOL: tree\nIt lists files.",
+        "TOOL: tree\nARGS: none\nThen I answer.",
+        "TOOL: tree\nARGS:\n\nThen I answer: all is well.",
+        "TOOL: tree\nThought: and then?",
+        "TOOL: tree\nReason: to see",
+        "- TOOL: tree\n- ARGS: {}\n- then more",
+    ] {
+        check(text, "file_tools.tree", json!({}), Simple);
+    }
+    check("tree() with no arguments", "file_tools.tree", json!({}), FunctionCall);
+    check("tree(depth=2)\npath = 'a'", "file_tools.tree", json!({ "depth": 2 }), FunctionCall);
+    let two = json!([["file_tools.tree", {}, "simple"], ["file_tools.glob", { "pattern": "a" }, "simple"]]);
+    assert_eq!(read("TOOL: tree\nTOOL: glob\nARGS: {\"pattern\": \"a\"}"), two);
+    assert_eq!(read("TOOL: tree\nARGS:\nTOOL: glob\nARGS: {\"pattern\": \"a\"}"), two);
+}
+
+#[test]
+fn text_in_tags_is_what_was_written() {
+    for (written, content) in [
+        ("    return 1", "    return 1"),
+        ("        return 1\n", "        return 1\n"),
+        ("    def f():\n        pass", "    def f():\n        pass"),
+        ("\n    def f():\n        pass\n", "    def f():\n        pass"),
+        ("\nline1\n  ", "line1"),
+        ("\n\nline1\n\n", "\nline1\n"),
+        ("\r\nline1\r\n", "line1"),
+        (" a ", " a "),
+        (" 42 ", " 42 "),
+        ("", ""),
+    ] {
+        let text = format!(
+            "<invoke name=\"code_tools.write_file\"><parameter name=\"file_path\">f</parameter><parameter name=\"content\">{written}</parameter></invoke>"
+        );
+        check(&text, "code_tools.write_file", json!({ "file_path": "f", "content": content }), Xml);
+    }
+    check(
+        "<invoke name=\"file_tools.tree\"><parameter name=\"depth\"> 2 </parameter></invoke>",
+        "file_tools.tree",
+        json!({ "depth": 2 }),
+        Xml,
+    );
+}
+
+#[test]
+fn thoughts_are_no_calls_wherever_they_end() {
+    for text in [
+        "<think>TOOL: file_tools.tree ARGS: {}",
+        "<think>about <think> tags TOOL: tree ARGS: {}",
+        "TOOL: tree ARGS: {\"depth\":9}</think>No.",
+        "TOOL: tree ARGS: {\"depth\":9}</think>I do </think>not.",
+        "<tool_response>{\"tool\":\"file_tools.tree\",\"args\":{}}",
+        "<tool_result>TOOL: tree ARGS: {}",
+        "<function_results>tree()",
+        "TOOL: tree ARGS: {} and {\"tool\": \"glob\", \"args\": {</think>No.",
+    ] {
+        check_none(text);
+    }
+    for text in [
+        "TOOL: tree ARGS: {\"depth\":9}</think>TOOL: tree ARGS: {}",
+        "<think>about <think> tags tree()</think>TOOL: tree ARGS: {}",
+        "I do not write `<think>` here.\nTOOL: tree ARGS: {}",
+        "TOOL: tree ARGS: {}\nThat is without `</think>`.",
+        "nope {\"tool\": \"nope\", \"args\": 1}</think>TOOL: tree ARGS: {}",
+    ] {
+        check(text, "file_tools.tree", json!({}), Simple);
+    }
+    let written = json!({ "file_path": "f", "content": "a</think>b" });
+    let text = format!("TOOL: code_tools.write_file ARGS: {written}");
+    check(&text, "code_tools.write_file", written, Simple);
+}
+
+#[test]
+fn markup_of_other_interfaces() {
+    let args = json!({ "pattern": "*.py" });
+    for text in [
+        "[TOOL_CALLS]file_tools.glob{\"pattern\": \"*.py\"}",
+        "[TOOL_CALLS] file_tools_glob[ARGS]{\"pattern\": \"*.py\"}",
+        "[TOOL_CALLS]file_tools.glob[CALL_ID]a1b2c3[ARGS]{\"pattern\": \"*.py\"}",
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.file_tools_glob:0<|tool_call_argument_begin|>{\"pattern\": \"*.py\"}<|tool_call_end|><|tool_calls_section_end|>",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>file_tools_glob\n```json\n{\"pattern\": \"*.py\"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>file_tools.glob<｜tool▁sep｜>{\"pattern\": \"*.py\"}<｜tool▁call▁end｜>",
+    ] {
+        check(text, "file_tools.glob", args.clone(), Simple);
+    }
+    check(
+        r#"[TOOL_CALLS] [{"name": "file_tools_glob", "arguments": {"pattern": "*.py"}}]"#,
+        "file_tools.glob",
+        args.clone(),
+        Json,
+    );
+    for text in [
+        "<tool_call>file_tools.glob\n<arg_key>pattern</arg_key>\n<arg_value>*.py</arg_value>\n</tool_call>",
+        "<tool_call>file_tools_glob<arg_key>pattern</arg_key><arg_value>*.py</arg_value></tool_call>",
+    ] {
+        check(text, "file_tools.glob", args.clone(), Xml);
+    }
+    check("<tool_call>tree\n</tool_call>", "file_tools.tree", json!({}), Xml);
+    check(
+        "<tool_call>tree<arg_key>depth</arg_key><arg_value>2</arg_value><arg_key>path</arg_key><arg_value> a</arg_value></tool_call>",
+        "file_tools.tree",
+        json!({ "depth": 2, "path": " a" }),
+        Xml,
+    );
+    for text in [
+        "functions.file_tools_glob({\"pattern\": \"*.py\"})",
+        "print(default_api.file_tools.glob(pattern='*.py'))",
+        "file_tools_glob(pattern='*.py')",
+    ] {
+        check(text, "file_tools.glob", args.clone(), FunctionCall);
+    }
+    let two = "[TOOL_CALLS]tree{}[TOOL_CALLS]glob{\"pattern\": \"a\"}";
+    assert_eq!(calls(two).len(), 2);
+    for text in [
+        "[TOOL_CALLS]file_tools.glob",
+        "[TOOL_CALLS]file_tools.glob{\"pattern\": \"*.py\"",
+        "<|tool_call_begin|>functions.nope:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+        "<tool_call>glob<arg_key>pattern</arg_key></tool_call>",
+        "<tool_call>glob<arg_key>pattern</arg_key><arg_value>*.py",
+        "<tool_call>glob pattern</tool_call>",
+    ] {
+        check_none(text);
+    }
+}
+
+#[test]
+fn a_name_with_underscores_must_mean_one_tool() {
+    let names = CatalogNames::new(tools::catalog());
+    let found = |name: &str| names.find(name).map(|it| it.name.to_string());
+    assert_eq!(found("file_tools_glob").as_deref(), Some("file_tools.glob"));
+    assert_eq!(found("FILE_TOOLS_GLOB").as_deref(), Some("file_tools.glob"));
+    assert_eq!(found("blog_createAuthor").as_deref(), Some("blog.createAuthor"));
+    assert_eq!(found("a_b_c"), None);
+    let twins = ["a.b_c", "a_b.c"].map(|it| tools::definition(it, ""));
+    let twins = tools::catalog_of(twins);
+    assert_eq!(CatalogNames::new(&twins).find("a_b_c"), None);
+}
+
+#[test]
+fn what_wanted_to_be_a_call_is_told() {
+    let names = CatalogNames::new(tools::catalog());
+    let missed = |text: &str| -> Vec<(String, Why)> {
+        let found = read_tool_calls(text, &|it| names.find(it)).unwrap();
+        found.missed.into_iter().map(|it| (it.tool, it.why)).collect()
+    };
+    for (text, tool, why) in [
+        ("TOOL: nope.nope ARGS: {\"a\":1}", "nope.nope", Why::Unknown),
+        ("TOOL: nope.nope ARGS: a=1", "nope.nope", Why::Unknown),
+        ("TOOL: nope.nope", "nope.nope", Why::Unknown),
+        (r#"{"tool": "nope", "args": {}}"#, "nope", Why::Unknown),
+        (r#"{"type":"tool_use","name":"nope","input":{}}"#, "nope", Why::Unknown),
+        ("<tool_call><tool>nope</tool><args></args></tool_call>", "nope", Why::Unknown),
+        (r#"<tool_call>{"name": "nope", "arguments": {}}</tool_call>"#, "nope", Why::Unknown),
+        ("[TOOL_CALLS]nope{}", "nope", Why::Unknown),
+        ("TOOL: file_tools.glob ARGS: {\"pattern\": \"*.py", "file_tools.glob", Why::Cut),
+        ("{\"tool\": \"glob\", \"args\": {\"pattern\": \"*.py", "glob", Why::Cut),
+        ("<tool_call><tool>glob</tool><args>{\"pattern\": ", "glob", Why::Cut),
+        ("file_tools.glob(pattern='*.py", "file_tools.glob", Why::Cut),
+        ("TOOL: glob ARGS: *.py", "glob", Why::Unreadable),
+        (r#"{"tool": "glob", "args": "*.py"}"#, "glob", Why::Unreadable),
+    ] {
+        assert_eq!(missed(text), [(tool.to_owned(), why)], "{text}");
+    }
+    for text in [
+        "example.com(foo) and nope.nope(a=1)",
+        "use nope.nope with a=1",
+        "TOOL: hammer",
+        "Action: wait",
+        r#"{"name": "Bob", "parameters": {"a": 1}}"#,
+        r#"{"tool": "hammer"}"#,
+        "TOOL: tree ARGS: {}",
+        "<think>TOOL: nope.nope ARGS: {}",
+        "TOOL: nope.nope ARGS: {}</think>Done.",
+        "Do not call file_tools.glob(pattern='*')",
+    ] {
+        assert!(missed(text).is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn names_with_blanks_keep_their_arguments() {
+    let known = |name: &str| {
+        let parameters = Vec::new();
+        (name == "x y").then(|| Arc::new(KnownTool { name: name.parse().unwrap(), parameters }))
+    };
+    for text in ["TOOL: x y ARGS: {\"a\": 1}", "- TOOL: x y\n- **ARGS**: {\"a\": 1}"] {
+        let calls = parse_tool_calls(text, &known).unwrap();
+        let args: Vec<_> = calls.into_iter().map(|it| Value::Object(it.args)).collect();
+        assert_eq!(args, [json!({ "a": 1 })], "{text}");
+    }
+}
