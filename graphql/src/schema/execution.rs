@@ -279,10 +279,16 @@ impl ExecutionResults {
     }
 
     /// One error for each step that failed, in execution order; also one for each item whose
-    /// failure its step's `onError` lets pass.
+    /// failure its step's `onError` lets pass. Where the time was up and no step's error says so,
+    /// the last is `execution.deadline` at the first step that did not succeed.
     #[graphql(complexity = "1 + 10 * child_complexity")]
     async fn errors(&self) -> Vec<StepError> {
-        StepStatus::all(&self.0).iter().flat_map(StepStatus::failures).collect()
+        let all = StepStatus::all(&self.0);
+        let mut errors: Vec<_> = all.iter().flat_map(StepStatus::failures).collect();
+        if self.0.overran() && !errors.iter().any(StepError::is_deadline) {
+            errors.extend(all.iter().find_map(StepStatus::overdue));
+        }
+        errors
     }
 
     /// What the steps' `outputMapping` put into variables.
