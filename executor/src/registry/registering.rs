@@ -6,6 +6,7 @@ use shared::{
     id::{ToolName, ToolSetName},
     limits,
     store::{RecordKind, StoreError, Unless},
+    tool::prefix,
 };
 
 use super::{Applied, Registry, RegistryError, merge::Registered};
@@ -117,7 +118,7 @@ impl Registry {
         if is_taken(&qualified) || is_taken(&new.tool.name) {
             return Err(RegistryError::Exists { what: "a tool", name: new.tool.name.to_string() });
         }
-        let of = new.tool.name.as_str().split_once('.').map(|it| it.0);
+        let of = prefix(new.tool.name.as_str());
         let of = of.filter(|it| !new.has_set && *it != new.set.as_str());
         if let Some(of) = of.and_then(|it| it.parse::<ToolSetName>().ok())
             && self.toolbox().set(&of).is_some()

@@ -81,13 +81,12 @@ pub(super) fn notice(
                 let help = format!("write it as text, `\"{text}\"`, if every digit matters");
                 notices.push(warn(message, path, help));
             }
-            Some(None) => (),
             None if is_suspect(double) => {
                 let message = format!("`{number}` is beyond 64 bits and kept as a double");
                 let help = "write it as text if every digit matters".to_owned();
                 notices.push(warn(message, path, help));
             }
-            None => (),
+            Some(None) | None => (),
         }
     });
 }

@@ -94,6 +94,12 @@ impl StepError {
     pub(super) fn is_deadline(&self) -> bool {
         self.code == ErrorCode::DEADLINE.as_str()
     }
+
+    /// Returns the step and the code.
+    #[cfg(test)]
+    pub(super) fn named(&self) -> (String, String) {
+        (self.step_id.clone(), self.code.clone())
+    }
 }
 
 /// How far a tool is, by its own account.

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use shared::{
     event::{Event, Outcome, Recorded, StepStarted},
-    execution::{Execution, ExecutionState, How, Phase, StepState},
-    id::{ExecutionId, Task},
+    execution::{Execution, ExecutionMode, ExecutionState, How, Phase, StepState},
+    id::{ExecutionId, StepIx, Task},
     plan::{OnError, Plan, StepKind},
     store::{Documents, ExecutionLog, Head},
     tool::Effect,
