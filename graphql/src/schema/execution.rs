@@ -283,12 +283,7 @@ impl ExecutionResults {
     /// the last is `execution.deadline` at the first step that did not succeed.
     #[graphql(complexity = "1 + 10 * child_complexity")]
     async fn errors(&self) -> Vec<StepError> {
-        let all = StepStatus::all(&self.0);
-        let mut errors: Vec<_> = all.iter().flat_map(StepStatus::failures).collect();
-        if self.0.overran() && !errors.iter().any(StepError::is_deadline) {
-            errors.extend(all.iter().find_map(StepStatus::overdue));
-        }
-        errors
+        errors(&self.0)
     }
 
     /// What the steps' `outputMapping` put into variables.
@@ -297,6 +292,15 @@ impl ExecutionResults {
         let filled = names.filter_map(|it| Some(((**it).to_owned(), self.0.variable(it)?.clone())));
         Value::Object(filled.collect())
     }
+}
+
+fn errors(execution: &Arc<State>) -> Vec<StepError> {
+    let all = StepStatus::all(execution);
+    let mut errors: Vec<_> = all.iter().flat_map(StepStatus::failures).collect();
+    if execution.overran() && !errors.iter().any(StepError::is_deadline) {
+        errors.extend(all.iter().find_map(StepStatus::overdue));
+    }
+    errors
 }
 
 /// Reads a position in a log.
@@ -324,7 +328,7 @@ mod tests {
     }
 
     /// Returns the errors of an execution whose time was up while its first step was called.
-    async fn errors(effect: &str, result: Result<Value, ToolError>) -> Vec<(String, String)> {
+    fn told(effect: &str, result: Result<Value, ToolError>) -> Vec<(String, String)> {
         let step = |id: &str, on: &[&str]| {
             json!({ "id": id, "tool": "set.tool", "parameters": {}, "depends_on": on,
                 "policy": { "effect": effect } })
@@ -349,21 +353,20 @@ mod tests {
         let (attempt, result) = (Attempt::FIRST, result.map(Answer::from));
         machine::decide(&mut execution, Input::Ended { task, attempt, result }, at(11));
         assert!(execution.state().is_over());
-        let errors = ExecutionResults(Arc::new(execution)).errors().await;
-        errors.iter().map(StepError::named).collect()
+        errors(&Arc::new(execution)).iter().map(StepError::named).collect()
     }
 
     /// Nothing said that the time had been up where an effect's outcome was unknown.
-    #[tokio::test]
-    async fn an_execution_whose_time_was_up_says_so() {
+    #[test]
+    fn an_execution_whose_time_was_up_says_so() {
         let stopped = || ToolError::new(ErrorCode::CANCELLED, "stopped").indefinite();
         let named = |all: &[(&str, &str)]| -> Vec<(String, String)> {
             all.iter().map(|(step, code)| ((*step).to_owned(), (*code).to_owned())).collect()
         };
         let deadline = "execution.deadline";
-        assert_eq!(errors("read", Err(stopped())).await, named(&[("a", deadline)]));
+        assert_eq!(told("read", Err(stopped())), named(&[("a", deadline)]));
         let unknown = ("a", "tool.outcome_unknown");
-        assert_eq!(errors("once", Err(stopped())).await, named(&[unknown, ("a", deadline)]));
-        assert_eq!(errors("once", Ok(json!(1))).await, named(&[("b", deadline)]));
+        assert_eq!(told("once", Err(stopped())), named(&[unknown, ("a", deadline)]));
+        assert_eq!(told("once", Ok(json!(1))), named(&[("b", deadline)]));
     }
 }
