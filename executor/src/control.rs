@@ -22,7 +22,11 @@ use shared::{
 use tokio::sync::oneshot;
 
 pub use self::again::{AgainError, again, onward, stay};
-use crate::{machine, worker::Handle};
+use crate::{
+    ahead::Ahead,
+    machine,
+    worker::{Beside, Handle},
+};
 
 /// How often an identifier that is taken is drawn again. Once is already a wonder.
 const DRAWS: usize = 8;
@@ -105,7 +109,7 @@ impl Control {
         options: ExecutionOptions,
         key: Option<&IdempotencyKey>,
     ) -> Result<ExecutionId, ControlError> {
-        self.start_and_tell(plan, options, key, None).await
+        self.start_with(plan, options, key, Beside::default()).await
     }
 
     /// Starts an execution that a worker of this process is to say the end of, once that is
@@ -115,7 +119,30 @@ impl Control {
         plan: &Arc<Plan>,
         options: ExecutionOptions,
         key: Option<&IdempotencyKey>,
-        mut over: Option<oneshot::Sender<()>>,
+        over: oneshot::Sender<()>,
+    ) -> Result<ExecutionId, ControlError> {
+        let beside = Beside { over: Some(over), ..Beside::default() };
+        self.start_with(plan, options, key, beside).await
+    }
+
+    /// Starts an execution of which some calls have begun. A worker of this process takes what
+    /// comes of them; any other calls anew.
+    pub async fn start_ahead(
+        &self,
+        plan: &Arc<Plan>,
+        options: ExecutionOptions,
+        key: Option<&IdempotencyKey>,
+        ahead: Ahead,
+    ) -> Result<ExecutionId, ControlError> {
+        self.start_with(plan, options, key, Beside { ahead, ..Beside::default() }).await
+    }
+
+    async fn start_with(
+        &self,
+        plan: &Arc<Plan>,
+        options: ExecutionOptions,
+        key: Option<&IdempotencyKey>,
+        mut beside: Beside,
     ) -> Result<ExecutionId, ControlError> {
         validate(&options, key)?;
         for _ in 0..DRAWS {
@@ -125,7 +152,7 @@ impl Control {
                 Place::Free(id) => id,
             };
             let (execution, created) = machine::create(id, plan, options.clone(), now);
-            let begun = self.begin(execution, created, over.take()).await;
+            let begun = self.begin(execution, created, std::mem::take(&mut beside)).await;
             if self.has_begun(id, plan, key, begun).await? {
                 return Ok(id);
             }
@@ -173,7 +200,6 @@ impl Control {
         &self,
         plan: &Arc<Plan>,
         created: Created,
-        mut over: Option<oneshot::Sender<()>>,
     ) -> Result<ExecutionId, ControlError> {
         validate(&created.options, None)?;
         for _ in 0..DRAWS {
@@ -181,7 +207,7 @@ impl Control {
             let id = ExecutionId::draw(now);
             let (execution, created) = machine::create_as(id, plan, created.clone(), now)
                 .map_err(|err| ControlError::Invalid(err.to_string()))?;
-            match self.begin(execution, created, over.take()).await {
+            match self.begin(execution, created, Beside::default()).await {
                 Ok(()) => return Ok(id),
                 Err(AppendError::Conflict) => (),
                 Err(AppendError::Store(err)) => return Err(err.into()),
@@ -201,7 +227,7 @@ impl Control {
         validate(&created.options, None)?;
         let (execution, created) = machine::create_as(id, plan, created, self.clock.now())
             .map_err(|err| ControlError::Invalid(err.to_string()))?;
-        match self.begin(execution, created, None).await {
+        match self.begin(execution, created, Beside::default()).await {
             Ok(()) => Ok(true),
             Err(AppendError::Conflict) => Ok(false),
             Err(AppendError::Store(err)) => Err(err.into()),
@@ -217,7 +243,7 @@ impl Control {
     ) -> Result<(), StoreError> {
         let (execution, created) = machine::create_as(id, plan, created, self.clock.now())
             .map_err(|err| StoreError::corrupt(id, err))?;
-        match self.begin(execution, created, None).await {
+        match self.begin(execution, created, Beside::default()).await {
             Ok(()) => Ok(()),
             Err(AppendError::Conflict) => self.mend(id, plan).await.map(drop),
             Err(AppendError::Store(err)) => Err(err),
@@ -247,11 +273,11 @@ impl Control {
         &self,
         execution: Execution,
         created: Recorded,
-        over: Option<oneshot::Sender<()>>,
+        beside: Beside,
     ) -> Result<(), AppendError> {
         let is_due = execution.options().start_at.is_none_or(|it| it <= self.clock.now());
         let (execution, created) = match &self.worker {
-            Some(worker) if is_due => match worker.begin(execution, created, over).await {
+            Some(worker) if is_due => match worker.begin(execution, created, beside).await {
                 Ok(answer) => return answer,
                 Err((execution, created)) => (*execution, *created),
             },

@@ -44,6 +44,7 @@ use self::{
     pending::Pending,
 };
 use crate::{
+    ahead::Ahead,
     call::Key,
     control::Control,
     lease::{LeaseClock, Term},
@@ -93,6 +94,8 @@ pub(crate) struct Driver {
     /// Commands that the machine has heard of: the inbox may bring them again.
     obeyed: BTreeSet<CommandId>,
     attempts: JoinSet<Done>,
+    /// Calls that began before their steps.
+    ahead: Ahead,
     children: Children,
     gates: Gates,
     /// What calls report while they run.
@@ -112,6 +115,10 @@ pub(crate) struct Driver {
     /// the lease is safe, however soon that is.
     owes_a_look: bool,
 }
+
+/// How a driver hears of things, tells of the beginning, and has its place.
+type Begin =
+    (mpsc::Receiver<Envelope>, oneshot::Sender<Result<(), AppendError>>, OwnedSemaphorePermit);
 
 /// What a driver must know of a plan before it begins anything.
 #[derive(Clone, Copy, Debug)]
@@ -178,11 +185,11 @@ impl Driver {
     pub(crate) fn begin(
         context: Arc<Context>,
         (execution, created): (Execution, Recorded),
-        commands: mpsc::Receiver<Envelope>,
-        born: oneshot::Sender<Result<(), AppendError>>,
-        place: OwnedSemaphorePermit,
+        ahead: Ahead,
+        (commands, born, place): Begin,
     ) -> Self {
         let mut driver = Self::new(context, execution, Seq::START, commands, place);
+        driver.ahead = ahead;
         driver.pending.push([created]);
         driver.pending.announce(born);
         driver.claim();
@@ -241,6 +248,7 @@ impl Driver {
             done: VecDeque::new(),
             obeyed: BTreeSet::new(),
             attempts: JoinSet::new(),
+            ahead: Ahead::default(),
             children: Children::default(),
             gates: Gates::default(),
             reports: Reports::default(),

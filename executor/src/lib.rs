@@ -1,5 +1,6 @@
 //! What happens next: the machine, drivers, workers and the tools that they call.
 
+pub mod ahead;
 pub mod blobs;
 mod cache;
 pub mod call;

@@ -8,6 +8,7 @@ mod candidates;
 mod dry;
 mod error;
 mod export;
+mod foresight;
 mod inputs;
 mod learning;
 mod planners;
@@ -26,6 +27,7 @@ mod watching;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use executor::{
+    ahead::Ahead,
     control::{Control, IdempotencyKey},
     limits::CallLimits,
     options::Options,
@@ -97,6 +99,8 @@ pub struct Order {
     pub options: ExecutionOptions,
     /// The key under which it is asked for at most once.
     pub idempotency_key: Option<String>,
+    /// Whether steps may begin while the plan is still being written.
+    pub streaming: bool,
 }
 
 impl Engine {
@@ -274,8 +278,9 @@ impl Engine {
         }
         // Planning is work, too, and what it leaves behind is kept.
         self.grant.check_room()?;
-        let plan = self.plan_query(query, planning).await?;
-        self.begin(&plan, order, subject).await
+        let streaming = order.streaming.then_some(&order.options);
+        let (plan, ahead) = self.plan_ahead(query, planning, streaming).await?;
+        self.begin_ahead(&plan, order, subject, ahead).await
     }
 
     pub(super) async fn begin(
@@ -284,8 +289,18 @@ impl Engine {
         order: Order,
         subject: Value,
     ) -> Result<ExecutionId, EngineError> {
+        self.begin_ahead(plan, order, subject, Ahead::default()).await
+    }
+
+    async fn begin_ahead(
+        &self,
+        plan: &Arc<Plan>,
+        order: Order,
+        subject: Value,
+        ahead: Ahead,
+    ) -> Result<ExecutionId, EngineError> {
         self.check_plan(plan).await?;
-        let Order { options, idempotency_key } = order;
+        let Order { options, idempotency_key, .. } = order;
         let key = idempotency_key.map(|key| IdempotencyKey { key, subject });
         if let Some(key) = &key
             && let Some(id) = self.control.find(key, &options).await?
@@ -299,6 +314,6 @@ impl Engine {
             let created = Created::new(about.id, about.request, options);
             return self.dry_run(plan, created, key.as_ref()).await;
         }
-        Ok(self.control.start(plan, options, key.as_ref()).await?)
+        Ok(self.control.start_ahead(plan, options, key.as_ref(), ahead).await?)
     }
 }

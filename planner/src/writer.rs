@@ -5,25 +5,30 @@
 //! wrong goes back to the model, with the nearest that would be right, until nothing is or it has
 //! had enough rounds. Every word of that is noted.
 
+mod arriving;
 mod inherited;
 mod prompt;
 mod reading;
 #[cfg(test)]
 mod tests;
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use shared::{diagnostic::Diagnostic, limits};
 use tokio::time::Instant;
 
-use self::reading::Written;
+use self::{arriving::Arriving, reading::Written};
 use crate::{
-    Earlier, Judge, Note, Planner, PlanningError, Proposal,
+    Earlier, Foresight, Judge, Note, Planner, PlanningError, Proposal,
     catalog::Catalog,
     draft::{Draft, SubDraft},
-    model::{Message, Model, ModelError, Question, Reply, Settings, Stop, Tokens, total},
+    model::{Hearer, Message, Model, ModelError, Question, Reply, Settings, Stop, Tokens, total},
 };
 
 /// How often a model may mend its plan where nothing is said.
@@ -97,9 +102,16 @@ impl ModelPlanner {
         rounds: &mut Rounds<'_>,
     ) -> Result<Draft, PlanningError> {
         let known = rounds.earlier.map(|it| plans(&it.draft)).unwrap_or_default();
+        let listening = judge.foresight().map(|foresight| Listening {
+            foresight,
+            catalog,
+            known: &known,
+            arriving: Mutex::default(),
+        });
+        let hearer = listening.as_ref().map(|it| it as &dyn Hearer);
         let mut wrong = Vec::new();
         for round in 0..=self.repairs {
-            let reply = self.ask(rounds, round).await?;
+            let reply = self.ask(rounds, round, hearer).await?;
             let draft = match reading::read(&reply.text, catalog, &known) {
                 Ok(Written::Impossible(why)) => return Err(impossible(query, &why)),
                 Ok(Written::Draft(mut draft)) => {
@@ -131,13 +143,19 @@ impl ModelPlanner {
         Err(PlanningError::Invalid { diagnostics: wrong, notes: Vec::new() })
     }
 
-    async fn ask(&self, rounds: &mut Rounds<'_>, round: u32) -> Result<Reply, PlanningError> {
+    async fn ask(
+        &self,
+        rounds: &mut Rounds<'_>,
+        round: u32,
+        hearer: Option<&dyn Hearer>,
+    ) -> Result<Reply, PlanningError> {
         let form = if rounds.earlier.is_some() { prompt::form_after() } else { prompt::form() };
         let answer = Some(form);
         let question = Question { messages: rounds.messages.clone(), tools: Vec::new(), answer };
         rounds.asked(round, self.model.name());
         let began = Instant::now();
-        let reply = self.model.ask(&question).await.map_err(|err| unavailable(&err))?;
+        let reply = self.model.ask_aloud(&question, hearer).await;
+        let reply = reply.map_err(|err| unavailable(&err))?;
         rounds.answered(round, &reply, began);
         Ok(reply)
     }
@@ -174,6 +192,38 @@ impl Planner for ModelPlanner {
         check(query, catalog)?;
         let rounds = Rounds::new(prompt::after(query, earlier, catalog), Some(earlier));
         self.come_to_an_end(query, catalog, judge, rounds).await
+    }
+}
+
+/// Listens to a model for the steps of its plan.
+struct Listening<'a> {
+    foresight: &'a dyn Foresight,
+    catalog: &'a Catalog,
+    /// The plans that steps may execute.
+    known: &'a BTreeSet<&'a str>,
+    arriving: Mutex<Arriving>,
+}
+
+impl Listening<'_> {
+    fn arriving(&self) -> std::sync::MutexGuard<'_, Arriving> {
+        self.arriving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Hearer for Listening<'_> {
+    async fn begin(&self) {
+        *self.arriving() = Arriving::default();
+        self.foresight.begin().await;
+    }
+
+    async fn hear(&self, words: &str) {
+        let steps = self.arriving().take(words);
+        for step in steps {
+            if let Some(draft) = reading::alone(step, self.catalog, self.known) {
+                self.foresight.foresee(&draft).await;
+            }
+        }
     }
 }
 

@@ -230,6 +230,11 @@ impl Grant {
         Err(err)
     }
 
+    /// Returns whether there are any limits.
+    pub fn has_limits(&self) -> bool {
+        self.0.as_ref().is_some_and(|it| it.token.limits != Limits::default())
+    }
+
     /// Fails where not even one call has room within the limits.
     pub fn check_room(&self) -> Result<(), AccessError> {
         let Some(rights) = self.0.as_ref().filter(|it| it.token.limits != Limits::default()) else {

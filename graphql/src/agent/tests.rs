@@ -10,7 +10,7 @@ use executor::{
     tool::{ToolContext, flow, function},
     toolbox::{ToolSet, Toolbox},
 };
-use planner::model::{Model, ModelError, NativeCall, Question, Reply, Stop, Tokens};
+use planner::model::{Hearer, Model, ModelError, NativeCall, Question, Reply, Stop, Tokens};
 use serde_json::Value;
 use shared::tool::{Effect, ToolError};
 
@@ -29,7 +29,11 @@ impl Model for Scripted {
         "scripted"
     }
 
-    async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
+    async fn ask_aloud(
+        &self,
+        question: &Question,
+        _: Option<&dyn Hearer>,
+    ) -> Result<Reply, ModelError> {
         self.asked.lock().unwrap().push(question.clone());
         let next = self.answers.lock().unwrap().pop_front();
         next.ok_or_else(|| ModelError::Unavailable {

@@ -31,6 +31,7 @@ pub(super) fn entry(kind: &str, content: &Value, paint: Paint) -> String {
         "clauses" => clauses(content),
         "candidates" => candidates(content, paint),
         "assumptions" => assumptions(content, paint),
+        "ahead" => ahead(content, paint),
         "draft" => draft(content, paint),
         "cache" => cached(content),
         "plan" => plan(content),
@@ -109,6 +110,12 @@ fn assumptions(content: &Value, paint: Paint) -> Option<String> {
         Some(format!("{path} = {value}  {}", paint.dim(format!("from `{clause}`"))))
     });
     Some(lines.collect::<Option<Vec<_>>>()?.join("\n"))
+}
+
+/// Tells what was called before the plan was there.
+fn ahead(content: &Value, paint: Paint) -> Option<String> {
+    let tool = content["tool"].as_str()?;
+    Some(format!("{tool}  {}", paint.dim(clip(&content["parameters"].to_string(), WIDTH))))
 }
 
 /// Tells the steps of a draft, one a line.
@@ -343,6 +350,12 @@ mod tests {
                   error[plan.empty]: the plan has no steps
                     --> tools
                      = help: write one"]],
+        );
+        check(
+            "ahead",
+            json!({ "step": "look", "tool": "blog.listAuthors", "parameters": { "first": 3 } }),
+            expect![[r#"
+                  blog.listAuthors  {"first":3}"#]],
         );
         check(
             "usage",

@@ -24,7 +24,10 @@ pub(super) async fn run(session: &Session, args: RunArgs) -> Result<Ending, Fail
         Some(file) => Some(read_plan(session, file).await?),
         None => None,
     };
-    let options = options(&args.options).await?;
+    let mut options = options(&args.options).await?;
+    if args.streaming {
+        options["streaming"] = json!(true);
+    }
     let house = House::open(session, Need::Driving).await?;
     let ending = match begin(session, house.client(), &args, (input, options)).await {
         Ok(execution) => follow(session, &house, &execution, Purpose::Drive).await,
@@ -65,8 +68,10 @@ async fn begin(
     if let Some(name) = &args.saved {
         return run_saved(client, name, options).await;
     }
-    if let (Some(query), Some(_)) = (&args.query, &args.options.idempotency_key) {
-        // A key that was used before plans nothing, so planning is the engine's to decide.
+    let is_one_step = args.options.idempotency_key.is_some() || args.streaming;
+    if let Some(query) = args.query.as_ref().filter(|_| is_one_step) {
+        // A key that was used before plans nothing, and what begins before its plan must know how:
+        // planning is the engine's to decide.
         let planning = planning::options(&args.planning);
         let variables = json!({ "query": query, "planning": planning, "execution": options });
         let execution = run_query(client, variables).await?;

@@ -60,7 +60,7 @@ impl Engine {
         if created.options.dry_run {
             return self.dry_run(plan, created, None).await;
         }
-        Ok(self.control.start_as(plan, created, None).await?)
+        Ok(self.control.start_as(plan, created).await?)
     }
 
     /// Steers every execution that matches and that the action fits, the newest last, and returns

@@ -6,7 +6,6 @@ use executor::{
 };
 use serde_json::json;
 use shared::{
-    execution::ExecutionOptions,
     glob::Glob,
     id::{ExecutionId, ToolName, ToolSetName},
 };
@@ -64,7 +63,7 @@ impl Engine {
         });
         self.store.add_transcript(request.id, &[self.entry("agent", told)]).await?;
         let subject = plan.id().to_string().into();
-        let order = Order { options: ExecutionOptions::default(), idempotency_key: None };
+        let order = Order::default();
         self.begin(&plan, order, subject).await
     }
 }

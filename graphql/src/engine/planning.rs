@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use executor::ahead::Ahead;
 use planner::{
-    Note, PlanningError, Proposal,
+    Judge as _, Note, PlanningError, Proposal,
     catalog::Catalog,
     draft::{Draft, SubDraft},
     nearest::did_you_mean,
@@ -11,6 +12,7 @@ use planner::{
 use serde_json::{Value, json};
 use shared::{
     diagnostic::Diagnostic,
+    execution::ExecutionOptions,
     id::{PlanId, RequestId, ToolName, ToolSetName},
     limits,
     plan::{About, Plan},
@@ -18,7 +20,9 @@ use shared::{
     store::StoreError,
 };
 
-use super::{Engine, EngineError, candidates::MAX_TOOLS, planners::Compiling};
+use super::{
+    Engine, EngineError, candidates::MAX_TOOLS, foresight::Foreseeing, planners::Compiling,
+};
 
 /// How often an identifier or a version that is taken is drawn again.
 const DRAWS: usize = 8;
@@ -58,11 +62,22 @@ impl Engine {
         query: &str,
         options: &PlanningOptions,
     ) -> Result<Arc<Plan>, EngineError> {
+        Ok(self.plan_ahead(query, options, None).await?.0)
+    }
+
+    /// Plans a query in the same way, and begins what can be begun before the plan is there, if it
+    /// is to be carried out like this.
+    pub(super) async fn plan_ahead(
+        &self,
+        query: &str,
+        options: &PlanningOptions,
+        execution: Option<&ExecutionOptions>,
+    ) -> Result<(Arc<Plan>, Ahead), EngineError> {
         let too_long = check_length(query);
         let kept = if too_long.is_err() { beginning(query) } else { query.to_owned() };
         let request = self.new_request(&kept).await?;
         let planned = match too_long {
-            Ok(()) => self.plan_under(&request, options).await,
+            Ok(()) => self.plan_under(&request, options, execution).await,
             Err(err) => Err(err),
         };
         match planned {
@@ -82,7 +97,8 @@ impl Engine {
         &self,
         request: &Request,
         options: &PlanningOptions,
-    ) -> Result<Arc<Plan>, EngineError> {
+        execution: Option<&ExecutionOptions>,
+    ) -> Result<(Arc<Plan>, Ahead), EngineError> {
         let query = request.query.as_str();
         check_query(query)?;
         let max_tools = max_tools(options.max_tools)?;
@@ -92,11 +108,16 @@ impl Engine {
         let catalog = self.catalog().await.only(&sets);
         let catalog = near.map_or_else(|| catalog.clone(), |it| catalog.among(&it));
         let candidates = self.candidates(query, &catalog, max_tools).await;
-        let transcript = vec![self.entry("selection", candidates.told)];
+        let mut transcript = vec![self.entry("selection", candidates.told)];
         let key = self.memory_key(planner.name(), query, &candidates.catalog);
         let remembered = self.remembered(planner.name(), key.as_ref(), &catalog).await?;
         let is_new = remembered.is_none();
         let judge = Compiling { engine: self, request: request.id, catalog: &catalog };
+        let judge = Foreseeing::new(judge, execution);
+        if judge.foresight().is_some() {
+            // What is called ahead is written down at once, behind this.
+            self.store.add_transcript(request.id, &std::mem::take(&mut transcript)).await?;
+        }
         let proposed = match remembered {
             Some(proposal) => Ok(proposal),
             None => planner.propose_checked(query, &candidates.catalog, &judge).await,
@@ -107,7 +128,8 @@ impl Engine {
         if let Some(key) = key.filter(|_| is_new) {
             self.remember(&key, request.id, &draft, &warnings).await;
         }
-        Ok(plan)
+        let ahead = judge.ahead(&plan);
+        Ok((plan, ahead))
     }
 
     /// Makes a plan of what a planner proposed and keeps it. How it came to be, or to nothing, is

@@ -240,8 +240,8 @@ pub(super) struct ExecutionOptions {
     /// Higher goes first where workers have a choice.
     #[graphql(default_with = "Some(0)")]
     priority: Option<i32>,
-    /// Whether steps may start while the plan still arrives. It is a permission: a planner that
-    /// hands over whole plans, as every one does so far, makes no use of it.
+    /// Whether `run` may call what only reads and needs nothing else while a model still writes the
+    /// plan. Where the plan is there at once, it changes nothing.
     #[graphql(default_with = "Some(false)")]
     streaming: Option<bool>,
 }
@@ -261,7 +261,8 @@ impl ExecutionOptions {
             compensate_on_failure: it.compensate_on_failure.unwrap_or(false),
             dry_run: it.dry_run.unwrap_or(false),
         };
-        Ok(Order { options, idempotency_key: it.idempotency_key })
+        let streaming = it.streaming.unwrap_or(false);
+        Ok(Order { options, idempotency_key: it.idempotency_key, streaming })
     }
 }
 

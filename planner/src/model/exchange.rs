@@ -183,7 +183,10 @@ impl Relay {
     }
 
     fn lost(&self, err: &reqwest::Error) -> Off {
-        self.broken(Broken::Lost(cause(err)))
+        self.broken(Broken::Lost(format!(
+            "it cannot be reached ({}): see that it runs, and check `planner.base_url`",
+            cause(err)
+        )))
     }
 
     /// Notes why the exchange is broken off: the first reason is the cause of others.
@@ -207,7 +210,10 @@ impl Body for Counted {
         }
         let frame = match ready!(Pin::new(&mut it.body).poll_frame(cx)) {
             None => return Poll::Ready(None),
-            Some(Err(err)) => return Poll::Ready(Some(Err(it.relay.lost(&err)))),
+            Some(Err(err)) => {
+                let why = format!("its answer broke off before its end ({})", cause(&err));
+                return Poll::Ready(Some(Err(it.relay.broken(Broken::Lost(why)))));
+            }
             Some(Ok(frame)) => frame,
         };
         let Ok(mut data) = frame.into_data() else { return Poll::Ready(None) };
@@ -242,11 +248,11 @@ async fn whole(mut body: Incoming) -> Result<Vec<u8>, Off> {
     Ok(read)
 }
 
-/// Says what happened on the way, to its cause.
+/// Returns the first cause of what happened on the way.
 fn cause(err: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = err;
     while let Some(next) = cause.source() {
         cause = next;
     }
-    format!("it cannot be reached ({cause}): see that it runs, and check `planner.base_url`")
+    cause.to_string()
 }

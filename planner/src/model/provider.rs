@@ -13,7 +13,7 @@ use chrono::DateTime;
 use genai::{
     Client, ModelIden, ServiceTarget,
     adapter::AdapterKind,
-    chat::{ChatOptions, ChatResponse, JsonSpec, StopReason},
+    chat::{ChatOptions, JsonSpec, StopReason},
     resolver::{AuthData, Endpoint, ProviderConfig},
     webc,
 };
@@ -25,9 +25,10 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::{
-    AnswerForm, Key, Model, ModelError, NativeCall, Question, Reply, Settings, Stop, Tokens,
+    AnswerForm, Hearer, Key, Model, ModelError, NativeCall, Question, Reply, Settings, Stop,
     exchange::{ANSWER_BYTES, Broken, Exchanges},
     names::WireNames,
+    said::{Said, heard},
     wire,
 };
 
@@ -73,18 +74,25 @@ impl Provider {
         &self,
         question: &Question,
         form: Option<&AnswerForm>,
+        hearer: Option<&dyn Hearer>,
     ) -> Result<Reply, ModelError> {
         let names = WireNames::of(&question.tools);
         let request = wire::request(question, &names);
         let options = self.options(form);
         let target = self.target().await?;
         let provider = target.endpoint.clone();
-        let answer = self.exchanges.run(&provider, |endpoint| {
+        let answer = self.exchanges.run(&provider, async |endpoint| {
             let target = ServiceTarget { endpoint, ..target };
-            self.client.exec_chat(target, request, Some(&options))
+            let Some(hearer) = hearer else {
+                let response = self.client.exec_chat(target, request, Some(&options)).await;
+                return response.map(Said::from);
+            };
+            let options = options.with_capture_usage(true).with_capture_tool_calls(true);
+            let response = self.client.exec_chat_stream(target, request, Some(&options)).await?;
+            heard(response.stream, hearer).await
         });
         match timeout(self.settings.timeout, answer).await {
-            Ok(Ok(response)) => self.reply(response, &names),
+            Ok(Ok(said)) => self.reply(said, &names),
             Ok(Err(err)) => Err(self.failed(err)),
             Err(_) => {
                 let seconds = self.settings.timeout.as_secs_f64();
@@ -139,16 +147,13 @@ impl Provider {
         Ok(ServiceTarget { endpoint, auth: AuthData::from_single(key), model: target.model })
     }
 
-    fn reply(&self, response: ChatResponse, names: &WireNames) -> Result<Reply, ModelError> {
-        let text = response.texts().concat();
-        let tokens = Tokens {
-            input: tokens(response.usage.prompt_tokens),
-            output: tokens(response.usage.completion_tokens),
-        };
-        let stop = response.stop_reason.as_ref().map_or(Stop::Other, stop);
-        let is_unsaid = response.stop_reason.is_none();
-        let calls: Vec<NativeCall> =
-            response.into_tool_calls().into_iter().map(|it| wire::call(it, names)).collect();
+    fn reply(&self, said: Said, names: &WireNames) -> Result<Reply, ModelError> {
+        let Said { text, calls, stop: why, tokens, is_whole } = said;
+        if !is_whole {
+            return Err(self.lost("its answer broke off before its end".to_owned(), None));
+        }
+        let (stop, is_unsaid) = (why.as_ref().map_or(Stop::Other, stop), why.is_none());
+        let calls: Vec<NativeCall> = calls.into_iter().map(|it| wire::call(it, names)).collect();
         if text.is_empty() && calls.is_empty() && is_unsaid {
             // What is no answer of the language at all looks like this.
             let why = "it answered nothing that could be read: check `planner.provider` and \
@@ -256,16 +261,20 @@ impl Model for Provider {
         &self.name
     }
 
-    async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
+    async fn ask_aloud(
+        &self,
+        question: &Question,
+        hearer: Option<&dyn Hearer>,
+    ) -> Result<Reply, ModelError> {
         let is_formless = !self.settings.structured || self.is_formless.load(Ordering::Relaxed);
         let form = question.answer.as_ref().filter(|_| !is_formless);
-        let answer = self.try_once(question, form).await;
+        let answer = self.try_once(question, form, hearer).await;
         match answer {
             Err(ModelError::Refused { why, .. })
                 if form.is_some() && about_form(&why).is_some() =>
             {
                 tracing::debug!(%why, "the provider does not keep answers in form");
-                let answer = self.try_once(question, None).await;
+                let answer = self.try_once(question, None, hearer).await;
                 if answer.is_ok() {
                     self.is_formless.store(true, Ordering::Relaxed);
                 }
@@ -326,10 +335,6 @@ fn stop(reason: &StopReason) -> Stop {
         StopReason::ContentFilter(_) => Stop::Filter,
         StopReason::Other(_) => Stop::Other,
     }
-}
-
-fn tokens(count: Option<i32>) -> u64 {
-    count.and_then(|it| u64::try_from(it).ok()).unwrap_or_default()
 }
 
 /// Returns what a provider said with an error.

@@ -17,10 +17,10 @@ use crate::{
 };
 
 /// Names that models give the list of steps.
-const STEPS: [&str; 8] =
+pub(super) const STEPS: [&str; 8] =
     ["tools", "steps", "tool_calls", "toolCalls", "calls", "selectedTools", "tasks", "actions"];
 /// Names that they give a plan inside an answer.
-const PLANS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
+pub(super) const PLANS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
 /// Names that they give the fields of a step, and what those are called.
 const FIELDS: [(&str, &[&str]); 9] = [
     ("id", &["stepId", "step_id", "step", "key"]),
@@ -75,6 +75,12 @@ pub(super) fn read(
     let draft = compile::parse_value(draft)?;
     notices.extend(draft.notices.iter().cloned());
     Ok(Written::Draft(Box::new(Draft { notices, ..draft })))
+}
+
+/// Reads one step of an answer as the draft of it alone, if it is one.
+pub(super) fn alone(step: Value, catalog: &Catalog, known: &BTreeSet<&str>) -> Option<Draft> {
+    let draft = shaped(json!({ "tools": [step] }), (catalog, known), &mut Vec::new());
+    compile::parse_value(draft).ok()
 }
 
 /// Returns the plan in a text: what is JSON as it stands, else whatever looks most like a plan.

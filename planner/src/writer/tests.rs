@@ -193,3 +193,50 @@ async fn without_tools_nobody_is_asked() {
     assert!(matches!(proposed, Err(PlanningError::NoPlan { .. })));
     assert!(model.asked().is_empty());
 }
+
+/// Compiles what it is shown, and keeps what it heard before.
+#[derive(Default)]
+struct Foreseeing(Mutex<Vec<String>>);
+
+#[async_trait]
+impl Judge for Foreseeing {
+    async fn judge(&self, draft: &Draft) -> Vec<Diagnostic> {
+        self.0.lock().unwrap().push(format!("judged {}", draft.tools.len()));
+        Compiling.judge(draft).await
+    }
+
+    fn foresight(&self) -> Option<&dyn Foresight> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Foresight for Foreseeing {
+    async fn begin(&self) {
+        self.0.lock().unwrap().push("begun".to_owned());
+    }
+
+    async fn foresee(&self, step: &Draft) {
+        let names = step.tools.iter().filter_map(|it| it.name.as_deref());
+        self.0.lock().unwrap().extend(names.map(|it| format!("foreseen {it}")));
+    }
+}
+
+#[tokio::test]
+async fn steps_are_heard_of_before_the_plan_is_there() {
+    let two = r#"{"steps": [{"tool": "listAuthors"}, 7, {"name": "createAuthor", "args":
+        {"name": "Al", "email": "a@b.c"}}]}"#;
+    let model = Arc::new(Scripted::new(vec![says(two), says(GOOD)]));
+    let planner = ModelPlanner::new(model, 1);
+    let judge = Foreseeing::default();
+    planner.propose_checked("create Al", &catalog(), &judge).await.unwrap();
+    let expected = [
+        "begun",
+        "foreseen listAuthors",
+        "foreseen createAuthor",
+        "begun",
+        "foreseen createAuthor",
+        "judged 1",
+    ];
+    assert_eq!(*judge.0.lock().unwrap(), expected);
+}

@@ -2,6 +2,7 @@
 
 mod agents;
 mod replanning;
+mod streaming;
 
 use std::{fmt::Write as _, path::PathBuf, process::Stdio};
 

@@ -18,6 +18,9 @@ pub(in crate::cli) struct RunArgs {
     /// A plan that was saved under this name.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["query", "plan", "toolsets", "planner"])]
     pub(in crate::cli) saved: Option<String>,
+    /// Let a model's steps that only read begin while it still writes the plan.
+    #[arg(long, conflicts_with_all = ["plan", "saved"])]
+    pub(in crate::cli) streaming: bool,
     #[command(flatten)]
     pub(in crate::cli) planning: Planning,
     #[command(flatten)]

@@ -74,7 +74,7 @@ pub(super) async fn one(
 ) -> Result<ExecutionId, BenchError> {
     let (over, ended) = oneshot::channel();
     let id = control
-        .start_and_tell(plan, options.clone(), None, Some(over))
+        .start_and_tell(plan, options.clone(), None, over)
         .await
         .map_err(|err| BenchError::Engine(err.to_string()))?;
     ended.await.map_err(|_| BenchError::Engine(format!("`{id}` was not driven to its end")))?;
