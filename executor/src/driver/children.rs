@@ -134,7 +134,11 @@ impl Child {
             }
         }
         if context.is_alone {
-            context.adopt(&head).await?;
+            tokio::select! {
+                biased;
+                adopted = context.adopt(&head) => adopted?,
+                () = context.drain.cancelled() => (),
+            }
         }
         self.stop(context).await?;
         Ok(None)

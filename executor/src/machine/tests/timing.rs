@@ -108,7 +108,7 @@ fn one_after_another_nobody_is_asked_for_what_is_not_next() {
         500 step_succeeded w#1 1
         500 step_waiting p approval
         500 claimed
-        500 command_ignored approve
+        500 command_ignored
         500 step_approved p
         500 step_started p#1
         500 step_succeeded p#1 {"by":"p"}
