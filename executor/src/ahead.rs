@@ -12,8 +12,8 @@ use shared::{
     id::{Attempt, Part, StepId, StepIx, Task, ToolName},
     plan::Callee,
 };
-use tokio::task::JoinHandle;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     blobs::Blobs,
@@ -28,9 +28,9 @@ use crate::{
 pub struct CallAhead {
     tool: ToolName,
     parameters: Arc<Value>,
-    work: JoinHandle<Ended>,
+    /// One task.
+    work: JoinSet<Ended>,
     stop: CancellationToken,
-    _left: DropGuard,
 }
 
 /// Calls that have begun, by the step that is to take what comes of each.
@@ -60,8 +60,9 @@ impl CallAhead {
             progress: Reports::default().sink((task, attempt)),
             cx: ToolContext { cancel: stop.clone(), blobs: Some(blobs), ..ToolContext::detached() },
         };
-        let work = tokio::spawn(call.carry_out(toolbox.clone(), Arc::clone(options)));
-        Self { tool, parameters, work, _left: stop.clone().drop_guard(), stop }
+        let mut work = JoinSet::new();
+        work.spawn(call.carry_out(toolbox.clone(), Arc::clone(options)));
+        Self { tool, parameters, work, stop }
     }
 
     /// Returns whether it calls this.
@@ -78,13 +79,13 @@ impl CallAhead {
     ) -> Option<Ended> {
         let ended = tokio::select! {
             biased;
-            ended = &mut self.work => ended,
+            ended = self.work.join_next() => ended,
             () = cancel.cancelled() => {
                 self.stop.cancel();
-                (&mut self.work).await
+                self.work.join_next().await
             }
         };
-        let mut ended = ended.ok()?;
+        let mut ended = ended?.ok()?;
         (ended.task, ended.attempt) = (task, attempt);
         if let Ok(answer) = &mut ended.result {
             answer.cached = true;
@@ -132,13 +133,22 @@ mod tests {
     use super::*;
     use crate::{tool::Tool, toolbox::ToolSet};
 
-    /// Answers once it may; how often it was called and stopped.
+    /// Answers once it may; how often it was called and left.
     #[derive(Debug)]
     struct Slow {
         definition: Arc<ToolDefinition>,
         may: Semaphore,
         called: AtomicUsize,
         stopped: Semaphore,
+    }
+
+    /// Tells of the end of a call, however it ends.
+    struct Left<'a>(&'a Semaphore);
+
+    impl Drop for Left<'_> {
+        fn drop(&mut self) {
+            self.0.add_permits(1);
+        }
     }
 
     #[async_trait]
@@ -149,10 +159,10 @@ mod tests {
 
         async fn call(&self, given: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
             self.called.fetch_add(1, Ordering::SeqCst);
+            let _left = Left(&self.stopped);
             tokio::select! {
                 _ = self.may.acquire() => Ok((*given).clone()),
                 () = cx.cancel.cancelled() => {
-                    self.stopped.add_permits(1);
                     Err(ToolError::new(ErrorCode::CANCELLED, "stopped"))
                 }
             }

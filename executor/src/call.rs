@@ -67,6 +67,7 @@ impl Call {
     /// Carries the attempt out. It ends: by itself, by a timeout, or by its cancellation.
     pub(crate) async fn carry_out(self, toolbox: Toolbox, options: Arc<Options>) -> Ended {
         let (task, attempt) = (self.task, self.attempt);
+        let aside = self.cx.aside.clone();
         let own = self.pinned.is_none();
         let dispatch = Dispatch::of(&toolbox, &self.tool, &self.parameters).filter(|_| own);
         let result = match dispatch {
@@ -79,8 +80,10 @@ impl Call {
                 dispatch.report(result)
             }
         };
-        let bytes = result.as_ref().map_or(256, json::bytes);
-        let result = result.map(Answer::from);
+        let stderr = aside.take();
+        let beside = stderr.as_ref().map_or(0, String::len);
+        let bytes = result.as_ref().map_or(256, json::bytes) + beside;
+        let result = result.map(|output| Answer { stderr, ..Answer::from(output) });
         Ended { task, attempt, result, bytes }
     }
 
@@ -142,7 +145,7 @@ impl Call {
             };
         };
         let tool = find(toolbox, &self.tool, connect).await?;
-        dispatch.check(tool.definition())?;
+        dispatch.check(toolbox, tool.definition())?;
         Ok(tool)
     }
 

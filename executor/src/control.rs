@@ -14,14 +14,14 @@ use shared::{
     clock::{Clock, Timestamp},
     event::{Created, Event, Recorded},
     execution::{Execution, ExecutionOptions},
-    id::{CommandId, ExecutionId, Seq, StepId},
+    id::{CommandId, ExecutionId, PlanId, Seq, StepId},
     limits,
     plan::Plan,
     store::{Append, AppendError, Command, Envelope, Head, Reservation, Store, StoreError},
 };
 use tokio::sync::oneshot;
 
-pub use self::again::{AgainError, again, onward, stay};
+pub use self::again::{AgainError, again, is_alike, onward, stay};
 use crate::{
     ahead::Ahead,
     machine,
@@ -190,7 +190,7 @@ impl Control {
     ) -> Result<bool, ControlError> {
         match begun {
             Ok(()) => Ok(true),
-            Err(AppendError::Conflict) => Ok(key.is_some() && self.mend(id, plan).await?),
+            Err(AppendError::Conflict) => Ok(key.is_some() && self.mend(id, Some(plan)).await?),
             Err(AppendError::Store(err)) => Err(err.into()),
         }
     }
@@ -217,7 +217,7 @@ impl Control {
     }
 
     /// Starts an execution that takes outputs over from another one, under an identifier of the
-    /// caller's. Returns whether it was not there already.
+    /// caller's. Returns whether it was not there already: then that one goes on.
     pub async fn start_under(
         &self,
         id: ExecutionId,
@@ -229,9 +229,15 @@ impl Control {
             .map_err(|err| ControlError::Invalid(err.to_string()))?;
         match self.begin(execution, created, Beside::default()).await {
             Ok(()) => Ok(true),
-            Err(AppendError::Conflict) => Ok(false),
+            Err(AppendError::Conflict) => Ok(!self.is_begun(id).await?),
             Err(AppendError::Store(err)) => Err(err.into()),
         }
+    }
+
+    /// Returns whether an execution has begun under an identifier of the caller's. If whoever began
+    /// it was lost before anybody could find it, it is found from now on.
+    pub async fn is_begun(&self, id: ExecutionId) -> Result<bool, ControlError> {
+        Ok(self.mend(id, None).await?)
     }
 
     /// Starts an execution under an identifier of the caller's, unless it is there already.
@@ -245,14 +251,15 @@ impl Control {
             .map_err(|err| StoreError::corrupt(id, err))?;
         match self.begin(execution, created, Beside::default()).await {
             Ok(()) => Ok(()),
-            Err(AppendError::Conflict) => self.mend(id, plan).await.map(drop),
+            Err(AppendError::Conflict) => self.mend(id, Some(plan)).await.map(drop),
             Err(AppendError::Store(err)) => Err(err),
         }
     }
 
     /// Makes sure that an execution that has a log has a head too: whoever began it may have been
-    /// lost in between, and nobody would ever find it. Returns whether there is a log.
-    async fn mend(&self, id: ExecutionId, plan: &Arc<Plan>) -> Result<bool, StoreError> {
+    /// lost in between, and nobody would ever find it. Returns whether there is a log. `at_hand` is
+    /// what is probably its plan.
+    async fn mend(&self, id: ExecutionId, at_hand: Option<&Arc<Plan>>) -> Result<bool, StoreError> {
         if self.store.head(id).await?.is_some() {
             return Ok(true);
         }
@@ -261,12 +268,27 @@ impl Control {
         // One that is over and that nobody has to be told of needs no worker to find that out.
         let is_whole = last.event.is_last() && !has_parent(first);
         let known = if is_whole { &events[..] } else { &events[..1] };
-        let execution = Execution::replay(id, Arc::clone(plan), known)
-            .map_err(|err| StoreError::corrupt(id, err))?;
+        let plan = match at_hand.filter(|it| is_of(first, it.id())) {
+            Some(plan) => Arc::clone(plan),
+            // Whoever was faster had another one: what it began goes on.
+            None => self.plan_of(id, first).await?,
+        };
+        let execution =
+            Execution::replay(id, plan, known).map_err(|err| StoreError::corrupt(id, err))?;
         let due = execution.options().start_at.unwrap_or(first.at);
         self.store.put_head(Head::of(&execution, None, Some(due))).await?;
         self.store.hints().poke_work();
         Ok(true)
+    }
+
+    /// Returns the plan of a log.
+    async fn plan_of(&self, id: ExecutionId, first: &Recorded) -> Result<Arc<Plan>, StoreError> {
+        let Event::Created(created) = &first.event else {
+            return Err(StoreError::corrupt(id, "its log does not begin with `created`"));
+        };
+        let missing = || format!("its plan `{}` is not in the store", created.plan);
+        let plan = self.store.plan(created.plan).await?;
+        plan.ok_or_else(|| StoreError::corrupt(id, missing()))
     }
 
     async fn begin(
@@ -406,6 +428,10 @@ fn has_parent(first: &Recorded) -> bool {
     matches!(&first.event, Event::Created(it) if it.parent.is_some())
 }
 
+fn is_of(first: &Recorded, plan: PlanId) -> bool {
+    matches!(&first.event, Event::Created(it) if it.plan == plan)
+}
+
 fn fingerprint(key: &IdempotencyKey, options: &ExecutionOptions) -> String {
     let options = serde_json::to_value(options).expect("options are JSON");
     json!([key.subject, options]).to_string()
@@ -440,9 +466,45 @@ fn check_text(what: &str, text: Option<&str>) -> Result<(), ControlError> {
 
 #[cfg(test)]
 mod tests {
-    use shared::{clock::WallClock, store::memory::Memory};
+    use shared::{
+        clock::WallClock,
+        store::{Documents, ExecutionLog, memory::Memory},
+    };
 
     use super::*;
+
+    fn plan(id: &str) -> Arc<Plan> {
+        let plan = json!({
+            "about": {
+                "id": id, "request": "req_1_aaaaaaaaa", "version": 1, "query": "q",
+                "planner": "explicit", "created_at": 0,
+            },
+            "steps": [{ "id": id, "tool": "flow.noop", "parameters": {}, "policy": {} }],
+        });
+        Arc::new(Plan::from_json(&plan.to_string()).unwrap())
+    }
+
+    /// Two plan anew at the same time, and the faster one is lost between the log and the head.
+    #[tokio::test]
+    async fn what_was_begun_under_an_identifier_goes_on_with_its_own_plan() {
+        let (store, clock) = (Arc::new(Memory::new()), Arc::new(WallClock));
+        let (theirs, ours) = (plan("plan_1_aaaaaaaaa"), plan("plan_1_bbbbbbbbb"));
+        let control = Control::new(Arc::<Memory>::clone(&store), clock, None);
+        let created = |plan: &Arc<Plan>| {
+            Created::new(plan.id(), plan.about().request, ExecutionOptions::default())
+        };
+        let (now, id) = (control.clock.now(), ExecutionId::draw(control.clock.now()));
+        assert_eq!(control.is_begun(id).await, Ok(false));
+        let (execution, first) = machine::create_as(id, &theirs, created(&theirs), now).unwrap();
+        store.append(Append::new(id, Seq::START, &[first])).await.unwrap();
+        let lost = control.start_under(id, &ours, created(&ours)).await.unwrap_err();
+        assert!(lost.to_string().contains("its plan `plan_1_aaaaaaaaa`"), "{lost}");
+        store.put_plan(&theirs).await.unwrap();
+        assert_eq!(control.start_under(id, &ours, created(&ours)).await, Ok(false));
+        let head = store.head(id).await.unwrap().expect("a worker finds it");
+        assert_eq!((head.plan, head.due), (execution.plan().id(), Some(now)));
+        assert_eq!(control.is_begun(id).await, Ok(true));
+    }
 
     #[tokio::test]
     async fn what_is_too_large_is_said_to_be_whoever_sends_it() {

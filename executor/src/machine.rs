@@ -83,11 +83,13 @@ pub struct Answer {
     pub output: Value,
     /// Whether it was returned earlier, to another call.
     pub cached: bool,
+    /// The end of what a command wrote to standard error.
+    pub stderr: Option<String>,
 }
 
 impl From<Value> for Answer {
     fn from(output: Value) -> Self {
-        Self { output, cached: false }
+        Self { output, cached: false, stderr: None }
     }
 }
 
@@ -305,9 +307,9 @@ impl Turn<'_> {
             return;
         }
         match result {
-            Ok(Answer { output, cached }) => {
+            Ok(Answer { output, cached, stderr }) => {
                 let (step, part, output) = (self.id(task), task.part, Some(Arc::new(output)));
-                self.push(Event::StepSucceeded { step, part, attempt, output, cached });
+                self.push(Event::StepSucceeded { step, part, attempt, output, cached, stderr });
             }
             Err(error) => self.settle_failure(task, attempt, error),
         }

@@ -37,6 +37,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::merge::{Complaint, Known, Merged, Read, Wanted, merge};
+pub(crate) use self::tools::{ACTIVATE, NAMES};
 pub use self::{records::added_set as added, switching::Switched, tools::TOOL_SET};
 use crate::{
     sources::{Documents, SetConfig, Source, Sources, documents::FIELD},
@@ -270,6 +271,7 @@ impl Registry {
             name: set.name.clone(),
             description: set.description.clone(),
             source: set.kind(),
+            acts_here: set.acts_here(),
             is_active: false,
             status: SetStatus::Connecting,
             tools: Vec::new(),

@@ -164,6 +164,7 @@ impl Sources {
         let mut set = ToolSet {
             name: config.name.clone(),
             source: config.kind(),
+            acts_here: config.acts_here(),
             description: config.purpose(),
             is_active: config.active,
             status: SetStatus::Connecting,
@@ -227,6 +228,7 @@ impl Sources {
         let made = self.commands(&config.name, tools.clone(), &kept.collect());
         self.toolbox.put(made.within(ToolSet {
             source: config.kind(),
+            acts_here: config.acts_here(),
             description: config.purpose(),
             is_active: config.active,
             status: SetStatus::Ready,

@@ -41,6 +41,7 @@
 //! # assert_eq!(schema.as_object().unwrap().keys().collect::<Vec<_>>(), ["step"]);
 //! ```
 
+pub mod aside;
 pub mod builtin;
 pub mod command;
 pub mod dispatch;
@@ -63,7 +64,7 @@ use shared::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::progress::Reporter;
+use self::{aside::Aside, progress::Reporter};
 use crate::blobs::Blobs;
 
 /// Something a plan can call: a function here, a command, an MCP server.
@@ -89,6 +90,8 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// Where reports of progress go.
     pub reporter: Reporter,
+    /// Where it leaves what it says beside its output.
+    pub aside: Aside,
     /// Where large binaries are kept. Without it they stay in the output, which has a limit.
     pub blobs: Option<Blobs>,
 }
@@ -113,6 +116,7 @@ impl ToolContext {
             call: None,
             cancel: CancellationToken::new(),
             reporter: Reporter::default(),
+            aside: Aside::default(),
             blobs: None,
         }
     }

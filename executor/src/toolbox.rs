@@ -31,6 +31,9 @@ pub struct ToolSet {
     pub description: String,
     /// Where its tools come from, for people: `mcp`, `local`, `builtin`.
     pub source: String,
+    /// Whether it is one of Faber's own sets that get at the machine it runs on, whatever it is
+    /// called.
+    pub acts_here: bool,
     /// Whether plans may use it.
     pub is_active: bool,
     /// Whether its tools are known.
@@ -168,6 +171,7 @@ impl ToolSet {
             name,
             description: description.to_owned(),
             source: source.to_owned(),
+            acts_here: false,
             is_active: true,
             status: SetStatus::Ready,
             tools: tools.into_iter().map(ReadyTool::new).collect(),
@@ -183,6 +187,7 @@ impl ToolSet {
             name: self.name.clone(),
             description: self.description.clone(),
             source: self.source.clone(),
+            acts_here: self.acts_here,
             is_active: self.is_active,
             status: self.status.clone(),
             tools: Vec::new(),

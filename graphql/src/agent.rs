@@ -10,7 +10,7 @@ mod history;
 mod plan;
 mod quoted;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod turn;
 
 use std::sync::Arc;

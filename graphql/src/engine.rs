@@ -5,6 +5,7 @@ mod access;
 mod again;
 mod agents;
 mod candidates;
+mod done;
 mod dry;
 mod error;
 mod export;

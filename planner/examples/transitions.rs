@@ -1,11 +1,18 @@
-//! How well the tool that comes next is foretold from chains of tools, one JSON array a line on
-//! standard input: five-fold cross-validation of the learned transitions, and of popularity.
+//! How well the tool that comes next is foretold from chains of tools, one JSON array a line: by
+//! the learned transitions, and by popularity.
 //!
 //! ```sh
-//! cargo run --release -p planner --example transitions < chains.jsonl
+//! cargo run --release -p planner --example transitions -- training.jsonl < test.jsonl
+//! cargo run --release -p planner --example transitions < chains.jsonl   # five-fold cross-validation
 //! ```
 
-use std::{collections::BTreeMap, io};
+use std::{
+    collections::BTreeMap,
+    env,
+    error::Error,
+    fs::File,
+    io::{self, BufRead, BufReader},
+};
 
 use planner::toolkit::learned::Learned;
 use shared::{clock::Timestamp, id::ToolName};
@@ -13,15 +20,52 @@ use shared::{clock::Timestamp, id::ToolName};
 const FOLDS: usize = 5;
 const RANKS: [usize; 3] = [1, 3, 5];
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let lines: Result<Vec<String>, _> = io::stdin().lines().collect();
-    let chains: Result<Vec<Vec<ToolName>>, _> =
-        lines?.iter().map(|it| serde_json::from_str(it)).collect();
-    let chains = chains?;
-    let (mut learned_hits, mut popular_hits, mut all) = ([0_u32; 3], [0_u32; 3], 0_u32);
-    for fold in 0..FOLDS {
-        let is_test = |at: usize| at % FOLDS == fold;
-        let training = chains.iter().enumerate().filter(|(at, _)| !is_test(*at)).map(|(_, it)| it);
+type Chain = Vec<ToolName>;
+
+/// How often the next tool was among the first of each rank.
+#[derive(Default)]
+struct Hits {
+    learned: [u32; 3],
+    popular: [u32; 3],
+    all: u32,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let test = read(io::stdin().lock())?;
+    let mut hits = Hits::default();
+    if let Some(file) = env::args_os().nth(1) {
+        let training = read(BufReader::new(File::open(file)?))?;
+        hits.count(training.iter(), test.iter());
+    } else {
+        for fold in 0..FOLDS {
+            let of = |is_test: bool| {
+                let all = test.iter().enumerate();
+                all.filter(move |(at, _)| (at % FOLDS == fold) == is_test).map(|(_, it)| it)
+            };
+            hits.count(of(false), of(true));
+        }
+    }
+    let share = |of: [u32; 3]| of.map(|it| f64::from(it) / f64::from(hits.all.max(1)));
+    #[expect(clippy::print_stdout, reason = "this is what it is for")]
+    {
+        println!("{} transitions; hit@1, @3, @5", hits.all);
+        println!("learned    {:.3?}", share(hits.learned));
+        println!("popularity {:.3?}", share(hits.popular));
+    }
+    Ok(())
+}
+
+fn read(lines: impl BufRead) -> Result<Vec<Chain>, Box<dyn Error>> {
+    lines.lines().map(|it| Ok(serde_json::from_str(&it?)?)).collect()
+}
+
+impl Hits {
+    /// Learns from some chains, and counts how the transitions of others are foretold.
+    fn count<'a>(
+        &mut self,
+        training: impl Iterator<Item = &'a Chain>,
+        test: impl Iterator<Item = &'a Chain>,
+    ) {
         let (mut learned, mut popular) = (Learned::default(), BTreeMap::<&ToolName, u32>::new());
         for chain in training {
             let after: Vec<(usize, usize)> = (1..chain.len()).map(|it| (it - 1, it)).collect();
@@ -32,24 +76,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         let mut popular: Vec<(&ToolName, u32)> = popular.into_iter().collect();
         popular.sort_by(|(a, n), (b, m)| m.cmp(n).then(a.cmp(b)));
-        let test = chains.iter().enumerate().filter(|(at, _)| is_test(*at));
-        for pair in test.flat_map(|(_, chain)| chain.windows(2)) {
-            all += 1;
+        for pair in test.flat_map(|chain| chain.windows(2)) {
+            self.all += 1;
             let found = learned.followers(&pair[0], 5, Timestamp::UNIX_EPOCH);
             for (at, rank) in RANKS.into_iter().enumerate() {
                 let is_hit = found.iter().take(rank).any(|it| it.tool == pair[1]);
-                learned_hits[at] += u32::from(is_hit);
+                self.learned[at] += u32::from(is_hit);
                 let is_hit = popular.iter().take(rank).any(|(it, _)| **it == pair[1]);
-                popular_hits[at] += u32::from(is_hit);
+                self.popular[at] += u32::from(is_hit);
             }
         }
     }
-    let share = |hits: [u32; 3]| hits.map(|it| f64::from(it) / f64::from(all.max(1)));
-    #[expect(clippy::print_stdout, reason = "this is what it is for")]
-    {
-        println!("{all} transitions; hit@1, @3, @5");
-        println!("learned    {:.3?}", share(learned_hits));
-        println!("popularity {:.3?}", share(popular_hits));
-    }
-    Ok(())
 }

@@ -6,6 +6,7 @@ pub mod compile;
 pub mod draft;
 pub mod embed;
 pub mod escape;
+pub mod inherited;
 pub mod layout;
 pub mod model;
 pub mod nearest;
@@ -48,6 +49,8 @@ pub trait Planner: Send + Sync {
     }
 
     /// Proposes how to go on after a plan that did not get to its end, knowing what came of it.
+    /// What steps had there that no planner is told of is for whoever asks to give to the draft
+    /// ([`inherited`]), and for `judge`.
     async fn propose_after(
         &self,
         _query: &str,

@@ -265,7 +265,10 @@ impl<'a> Reader<'a> {
         if let Some(words) = broad.unanswered(&parts) {
             planning.unanswered(words);
         }
+        // Evidence may cut the values of a certain plan better, and is not asked about more.
+        let is_other = strict.is_plan() && !planning.is_alike(&strict);
         match planning.doubt(&broad, &parts, &strict) {
+            None if is_other => strict,
             None => planning,
             Some(_) if planning.is_refused() => planning,
             Some(why) => {

@@ -6,11 +6,10 @@
 //! had enough rounds. Every word of that is noted.
 
 mod arriving;
-mod inherited;
 mod prompt;
 mod reading;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{
     borrow::Cow,
@@ -114,10 +113,7 @@ impl ModelPlanner {
             let reply = self.ask(rounds, round, hearer).await?;
             let draft = match reading::read(&reply.text, catalog, &known) {
                 Ok(Written::Impossible(why)) => return Err(impossible(query, &why)),
-                Ok(Written::Draft(mut draft)) => {
-                    if let Some(earlier) = rounds.earlier {
-                        inherited::inherit(&mut draft, &earlier.draft, catalog);
-                    }
+                Ok(Written::Draft(draft)) => {
                     wrong = judge.judge(&draft).await;
                     Some(*draft)
                 }
@@ -220,7 +216,7 @@ impl Hearer for Listening<'_> {
     async fn hear(&self, words: &str) {
         let steps = self.arriving().take(words);
         for step in steps {
-            if let Some(draft) = reading::alone(step, self.catalog, self.known) {
+            if let Some(draft) = reading::alone(&step, self.catalog, self.known) {
                 self.foresight.foresee(&draft).await;
             }
         }

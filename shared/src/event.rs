@@ -54,6 +54,9 @@ pub enum Event {
         /// Whether it was returned earlier, to another call with the same parameters.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         cached: bool,
+        /// The end of what it wrote to standard error, where it is a command that wrote anything.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stderr: Option<String>,
     },
     /// The tool says how far it is.
     StepProgress {

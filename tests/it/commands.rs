@@ -101,6 +101,27 @@ async fn a_command_knows_whose_call_it_serves() {
 }
 
 #[tokio::test]
+async fn what_a_command_says_beside_its_output_is_kept() {
+    let long = "x".repeat(5_000);
+    for (script, said) in [
+        ("echo 1; echo ' one is old' >&2".to_owned(), Some("one is old".to_owned())),
+        ("echo 1; echo >&2".to_owned(), None),
+        (format!("echo 1; printf 'begin {long}' >&2"), Some(long[..4_096].to_owned())),
+        (r"echo 1; printf 'a\377b' >&2".to_owned(), Some("a\u{fffd}b".to_owned())),
+    ] {
+        let cx = step();
+        let aside = cx.aside.clone();
+        assert_eq!(connect(&sh(&script)).call_in("t", json!({}), cx).await, Ok(json!(1)));
+        assert_eq!(aside.take(), said, "{script}");
+    }
+    let cx = step();
+    let aside = cx.aside.clone();
+    let failed = connect(&sh("echo oops >&2; exit 3")).call_in("t", json!({}), cx).await;
+    assert!(failed.unwrap_err().message.ends_with("oops"));
+    assert_eq!(aside.take(), None, "the error has it");
+}
+
+#[tokio::test]
 async fn what_a_command_leaves_behind_does_not_hold_it_up() {
     check(&sh("sleep 1000 & echo hi"), json!({}), expect![[r#""hi""#]]).await;
 }

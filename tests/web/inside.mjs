@@ -11,11 +11,12 @@ withBrowser();
 before(async () => {
   const every = join(setting('FABER_TEST_MCP_MODULES'), '@modelcontextprotocol/server-everything/dist/index.js');
   const run = { command: ['sh', '-c', 'echo looking around >&2; echo found nothing >&2; exit 3'] };
+  const find = { name: 'find', description: 'Finds', parameters: { type: 'object' }, run: { command: ['sh', '-c', 'echo one is old >&2; echo 2'] } };
   server = await Server.start({
     config: {
       toolsets: [
         { name: 'every', source: { mcp: { command: 'node', args: [every, 'stdio'] } } },
-        { name: 'local', source: { tools: [{ name: 'look', description: 'Looks', effect: 'read', parameters: { type: 'object' }, run }] } },
+        { name: 'local', source: { tools: [{ name: 'look', description: 'Looks', effect: 'read', parameters: { type: 'object' }, run }, find] } },
       ],
     },
   });
@@ -136,9 +137,10 @@ test('what is large is opened as fast', async () => {
   await server.reaches(executionId, 'COMPLETED');
   const page = await open(server, `/executions/${executionId}`);
   await shows(page, 3, 0);
-  for (const [name, nodes, opened] of [['each', 2_003, 1], ['sub', 4_003, 2]]) {
+  // The last of them stands for the 500 that are not drawn.
+  for (const [name, nodes, opened] of [['each', 2_004, 1], ['sub', 4_004, 2]]) {
     await page.goto(`${server.url}/executions/${executionId}?step=${name}${name === 'sub' ? '&open=each' : ''}`);
-    await shows(page, name === 'sub' ? 2_003 : 3, opened - 1);
+    await shows(page, name === 'sub' ? 2_004 : 3, opened - 1);
     const began = Date.now();
     await page.getByRole('button', { name: 'Open in the graph' }).click();
     await shows(page, nodes, opened);
@@ -148,6 +150,105 @@ test('what is large is opened as fast', async () => {
   }
   const elements = await page.evaluate(() => document.querySelectorAll('*').length);
   assert.ok(elements < 2_500, `${elements} elements`);
+
+  // Whatever is selected is drawn, with those beside it, and what stands for the others leads there.
+  await page.goto(`${server.url}/executions/${executionId}?open=each&step=each[2000]`);
+  await shows(page, 504, 1);
+  await titled(page, 'each[2000]');
+  await page.getByRole('application').focus();
+  await page.keyboard.press('ArrowLeft');
+  await titled(page, 'each[0]');
+  await shows(page, 2_004, 1);
+  await page.keyboard.press('ArrowLeft');
+  await titled(page, 'each');
+  // The list beside the picture reaches all of them.
+  const number = page.getByLabel('Go to item');
+  await number.fill('2450');
+  await number.press('Enter');
+  await page.getByText('50 of 2,500 are shown, from item 2,450 on.').waitFor();
+  assert.equal(await page.locator('.items > li').first().getAttribute('data-item'), '2450');
+  await page.locator('[data-item="2499"] summary').click();
+  assert.deepEqual(await violations(page), []);
+  await page.getByRole('button', { name: 'Look at each[2499]' }).click();
+  await titled(page, 'each[2499]');
+  await shows(page, 504, 1);
+  await page.getByRole('button', { name: 'Close the step' }).click();
+  await page.waitForURL((it) => it.searchParams.get('items') === 'each:2000');
+  await shows(page, 504, 1);
+  await close(page);
+});
+
+test('nothing that is open is closed for what would be one too many', async () => {
+  const items = Array.from({ length: 100 }, (_, at) => at);
+  const inlinePlan = { tools: [{ id: 'one', name: 'flow.noop', parameters: {} }] };
+  const { executionId } = await server.execute([{ id: 'list', name: 'flow.echo', parameters: { items } }, { id: 'each', forEach: '{{list.items}}', inlinePlan }], 'many open');
+  await server.reaches(executionId, 'COMPLETED');
+  const all = ['each', ...items.slice(0, 89).map((it) => `each[${it}]`)];
+  const page = await open(server, `/executions/${executionId}?open=${all.join(',')}&step=each[95]`);
+  await shows(page, 191, 90);
+  await page.getByRole('button', { name: 'Open in the graph' }).click();
+  await page.getByRole('alert').getByText('90 loops and plans are open, which is the most at once: close one first.').waitFor();
+  await shows(page, 191, 90);
+  await close(page);
+});
+
+test('a plan that nobody executes yet is opened as well, and changed where it stands', async () => {
+  const deep = { tools: [{ id: 'x', name: 'flow.echo', parameters: { n: '{{input.n}}' } }, { id: 'y', name: 'flow.echo', parameters: { n: '{{x.n}}' } }] };
+  const inlinePlan = { tools: [{ id: 'a', name: 'flow.echo', parameters: { n: '{{input.n}}' } }, { id: 'b', inlinePlan: deep, parameters: { n: '{{a.n}}' } }] };
+  const { planId } = await server.plan(deep.tools, 'the depths');
+  const tools = [
+    { id: 'list', name: 'flow.echo', parameters: { items: [1, 2] } },
+    { id: 'each', forEach: '{{list.items}}', parameters: { n: '{{item}}' }, inlinePlan },
+    { id: 'named', plan: planId, parameters: { n: '{{each}}' } },
+    { id: 'loop', name: 'flow.echo', forEach: '{{named.x}}', parameters: { n: '{{item}}' } },
+  ];
+  const page = await open(server, '/new');
+  await page.getByRole('button', { name: 'write the plan as JSON' }).click();
+  const text = page.getByLabel('The plan as JSON');
+  await text.fill(JSON.stringify({ query: 'things in things', tools }, null, 2));
+  await shows(page, 4, 0);
+  await page.getByRole('application', { name: /Enter opens/ }).focus();
+  const form = (name) => page.getByRole('region', { name: `Step ${name}`, exact: true }).waitFor();
+  const down = async (name) => {
+    await page.keyboard.press('ArrowDown');
+    await form(name);
+  };
+  await down('list');
+  await down('each');
+  await page.keyboard.press('Enter');
+  await shows(page, 6, 1);
+  await page.locator('[aria-live]', { hasText: 'each, opened' }).waitFor();
+  await down('each/a');
+  await down('each/b');
+  await page.keyboard.press('Enter');
+  await shows(page, 8, 2);
+  await down('each/b/x');
+  await down('each/b/y');
+  assert.deepEqual(await violations(page), []);
+  // What is deep inside is changed in the text that it is written in, and stays open.
+  await page.getByLabel('A person must agree').check();
+  const written = JSON.parse(await text.inputValue());
+  assert.equal(written.tools[1].inlinePlan.tools[1].inlinePlan.tools[1].requiresApproval, true);
+  await page.getByText('Nothing is wrong with it.').waitFor();
+  await shows(page, 8, 2);
+  await page.getByRole('button', { name: 'Keep' }).click();
+  await page.waitForURL(/\/plans\/plan_.*open=/);
+  await shows(page, 8, 2);
+  // What a plan only names is opened, too, and the way to it is shown.
+  await page.getByRole('application').focus();
+  await down('named');
+  await page.keyboard.press('Enter');
+  await shows(page, 10, 3);
+  await page.keyboard.press('ArrowDown');
+  await page.getByText('named/x is a step of another plan, which this one only names.').waitFor();
+  assert.equal(await page.getByRole('link', { name: 'Open that plan' }).getAttribute('href'), `/plans/${planId}`);
+  await page.keyboard.press('ArrowDown');
+  await page.getByText('named/y is a step of another plan').waitFor();
+  await down('loop');
+  await page.keyboard.press('Enter');
+  await shows(page, 11, 4);
+  await page.reload();
+  await shows(page, 11, 4);
   await close(page);
 });
 
@@ -173,6 +274,7 @@ test('what a step says while it runs, and how it went wrong, is in its logs', as
   const tools = [
     { id: 'long', name: 'every.trigger-long-running-operation', parameters: { duration: 1, steps: 3 } },
     { id: 'look', name: 'local.look', parameters: {}, retry: { maxAttempts: 2, backoffMs: 1 }, onError: 'continue' },
+    { id: 'find', name: 'local.find', parameters: {} },
   ];
   const { executionId } = await server.execute(tools, 'talks');
   await server.reaches(executionId, 'COMPLETED');
@@ -185,6 +287,9 @@ test('what a step says while it runs, and how it went wrong, is in its logs', as
   const said = await logs.getByRole('listitem').allTextContents();
   assert.equal(said.length, 2);
   for (const it of said) assert.match(it, /status 3: looking around\nfound nothing/);
+  // A command that succeeds says something beside its output, too.
+  await page.goto(`${server.url}/executions/${executionId}?step=find`);
+  await logs.getByText('one is old', { exact: true }).waitFor();
   assert.deepEqual(await violations(page), []);
   await close(page);
 });
@@ -198,5 +303,42 @@ test('it can be used on a phone', async () => {
   await page.getByRole('button', { name: 'Close the step' }).click();
   await shows(page, 8, 2);
   await until(async () => (await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)), 'nothing is wider than the phone');
+  await close(page);
+});
+
+test('a request shows what was asked for however many parts it has, and the parts to whoever wants them', async () => {
+  const items = Array.from({ length: 130 }, (_, at) => at);
+  const once = { tools: [{ id: 'one', name: 'flow.echo', parameters: { n: '{{input.n}}' } }] };
+  const { planId } = await server.plan(once.tools, 'one of them');
+  await server.ask('mutation($id: ID!) { savePlan(name: "one", planId: $id) }', { id: planId });
+  const { executionId, requestId } = await server.execute(
+    [{ id: 'list', name: 'flow.echo', parameters: { items } }, { id: 'each', forEach: '{{list.items}}', parameters: { n: '{{item}}' }, plan: 'one' }],
+    'very many parts',
+  );
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/requests/${requestId}`);
+  await page.getByRole('tab', { name: 'Executions (1)' }).waitFor();
+  const rows = page.getByRole('list', { name: 'Executions' }).getByRole('listitem');
+  await rows.first().waitFor();
+  assert.deepEqual(await rows.evaluateAll((all) => all.map((it) => it.dataset.id)), [executionId]);
+  await page.getByRole('button', { name: 'With their parts' }).click();
+  const foot = page.locator('.list-foot');
+  await foot.getByText('50 shown').waitFor();
+  assert.deepEqual(await violations(page), []);
+  await foot.getByRole('button', { name: 'Show older ones' }).click();
+  await foot.getByText('131 shown').waitFor();
+  assert.equal(await foot.getByRole('button').count(), 0);
+  // The oldest is the whole, and only what can be seen is there.
+  await page.getByRole('list', { name: 'Executions' }).evaluate((it) => it.scrollTo(0, it.scrollHeight));
+  await page.locator(`[data-id="${executionId}"]`).getByText('Version 1, parallel').waitFor();
+  assert.ok((await rows.count()) < 60);
+  await rows.filter({ hasText: 'each[' }).last().getByRole('link').click();
+  await page.getByRole('link', { name: /^part of each\[\d+\]$/ }).waitFor();
+  // The list of all executions leaves parts out as well, until it is asked for them.
+  await page.goto(`${server.url}/executions`);
+  await page.locator(`[data-id="${executionId}"]`).waitFor();
+  assert.equal(await page.getByText(/part of each/).count(), 0);
+  await page.getByLabel('Parts').selectOption('With their parts');
+  await page.getByText(/part of each/).first().waitFor();
   await close(page);
 });

@@ -194,7 +194,7 @@ test('what is being asked for is not asked for twice', async () => {
 test('on a phone the way back closes what covers the page', async () => {
   const { executionId, requestId } = await server.execute(ASKS, 'phone');
   const page = await open(server, `/requests/${requestId}`, { viewport: { width: 375, height: 700 }, hasTouch: true });
-  await page.locator('.run-card').click();
+  await page.locator('.row-link').click();
   await page.waitForURL(`**/executions/${executionId}`);
   await page.getByRole('tab', { name: 'Steps' }).click();
   await page.locator('[data-step="ask"] button').click();

@@ -117,20 +117,28 @@ fn is_over_for_good(ended: &Execution, plan: &Plan, step: &ToolExecution) -> boo
         StepState::Skipped(SkipReason::Condition | SkipReason::Dependency) => true,
         _ => false,
     };
-    is_over && is_alike((ended.plan(), ended.plan().step(number)), (plan, step))
+    is_over && comes_to_the_same((ended.plan(), ended.plan().step(number)), (plan, step))
 }
 
-/// Returns whether two steps of two plans call the same with the same, after the same.
-fn is_alike(one: (&Plan, &ToolExecution), other: (&Plan, &ToolExecution)) -> bool {
+/// Returns whether two steps of two plans come to the same: they call alike, after the same.
+fn comes_to_the_same(one: (&Plan, &ToolExecution), other: (&Plan, &ToolExecution)) -> bool {
     let after = |(plan, step): (&Plan, &ToolExecution)| -> BTreeSet<StepId> {
         step.depends_on.iter().map(|it| plan.step(*it).id.clone()).collect()
     };
-    let list = |step: &ToolExecution| step.for_each.as_ref().map(|it| it.written.clone());
     let (a, b) = (one.1, other.1);
-    (&a.tool, &a.kind, &a.parameters, &a.output_mapping, &a.when)
-        == (&b.tool, &b.kind, &b.parameters, &b.output_mapping, &b.when)
-        && list(a) == list(b)
+    is_alike(a, b)
+        && (&a.output_mapping, &a.when) == (&b.output_mapping, &b.when)
         && after(one) == after(other)
+}
+
+/// Returns whether two steps are written so that they call the same with the same, for each item of
+/// the same list.
+pub fn is_alike(one: &ToolExecution, other: &ToolExecution) -> bool {
+    fn list(step: &ToolExecution) -> Option<&str> {
+        step.for_each.as_ref().map(|it| it.written.as_str())
+    }
+    (&one.tool, &one.kind, &one.parameters, list(one))
+        == (&other.tool, &other.kind, &other.parameters, list(other))
 }
 
 #[cfg(test)]
@@ -224,6 +232,7 @@ mod tests {
             attempt,
             output: Some(Arc::new(output.clone())),
             cached: false,
+            stderr: None,
         };
         let error = ToolError::failed("no");
         let events = [

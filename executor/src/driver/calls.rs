@@ -219,7 +219,7 @@ async fn call_once_in_a_while(context: Arc<Context>, call: Call, ttl_ms: u64) ->
         Ok(Some(output)) => {
             let output = Arc::unwrap_or_clone(output);
             let bytes = shared::json::bytes(&output);
-            let result = Ok(Answer { output, cached: true });
+            let result = Ok(Answer { cached: true, ..Answer::from(output) });
             return Ended { task: call.task, attempt: call.attempt, result, bytes };
         }
         Ok(None) => (),

@@ -33,9 +33,14 @@ impl Turn<'_> {
         let failure = first_failure(items).filter(|_| must_succeed);
         let event = match (self.execution.phase(), failure) {
             (_, Some(error)) => Event::StepFailed { step, part, attempt, error, command: None },
-            (_, None) if !is_cut_short => {
-                Event::StepSucceeded { step, part, attempt, output: None, cached: false }
-            }
+            (_, None) if !is_cut_short => Event::StepSucceeded {
+                step,
+                part,
+                attempt,
+                output: None,
+                cached: false,
+                stderr: None,
+            },
             (Phase::Expired, None) => {
                 Event::StepFailed { step, part, attempt, error: deadline(), command: None }
             }

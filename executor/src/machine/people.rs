@@ -133,7 +133,14 @@ impl Turn<'_> {
         let Some(output) = kept.map(|it| Arc::clone(&it.payload)) else { return };
         let (step, part, attempt) = (self.id(task), task.part, Attempt::FIRST);
         let output = Some(output);
-        self.push(Event::StepSucceeded { step, part, attempt, output, cached: false });
+        self.push(Event::StepSucceeded {
+            step,
+            part,
+            attempt,
+            output,
+            cached: false,
+            stderr: None,
+        });
     }
 
     /// Ends every wait for a signal whose time is up.

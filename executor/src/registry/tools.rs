@@ -14,6 +14,10 @@ use crate::{
 
 /// The name of the set.
 pub const TOOL_SET: &str = "ToolSet";
+/// The name of its tool that switches sets on.
+pub(crate) const ACTIVATE: &str = "activate_toolset";
+/// What that calls the list of their names.
+pub(crate) const NAMES: &str = "toolSetNames";
 
 /// What `list_toolset` takes.
 #[derive(Deserialize, JsonSchema)]
@@ -64,7 +68,7 @@ pub(super) fn tool_set(registry: Weak<Inner>) -> ToolSet {
         list(registry.clone()),
         switch(
             registry.clone(),
-            "activate_toolset",
+            ACTIVATE,
             "Switches toolsets on, so that their tools can be called.",
             true,
         ),

@@ -103,6 +103,11 @@ impl BuiltinKind {
         }
     }
 
+    /// Returns whether its tools get at the machine that Faber runs on.
+    pub(super) fn acts_here(self) -> bool {
+        matches!(self, Self::CodeTools | Self::FileTools | Self::SystemTools)
+    }
+
     /// Says what it is for.
     pub(super) fn description(self) -> &'static str {
         match self {
@@ -133,9 +138,8 @@ impl BuiltinSet {
         set: &ToolSetName,
         needs: &Needs,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
-        let is_of_files = !matches!(self.builtin, BuiltinKind::WebTools | BuiltinKind::MemoryTools);
         let base = self.base.unwrap_or_else(|| PathBuf::from("."));
-        if self.root.is_none() && is_of_files && is_of_the_system(&base) {
+        if self.root.is_none() && self.builtin.acts_here() && is_of_the_system(&base) {
             let folder = base.display();
             return Err(format!(
                 "its tools would see `{folder}`, a folder of the system, because the configuration \
@@ -316,6 +320,8 @@ mod tests {
             json!([{ "name": "files", "source": { "builtin": "file_tools", "root": "/" } }]);
         let toolbox = toolbox(files);
         assert_eq!(toolbox.sets().len(), 5, "it stands for `file_tools`");
+        let acting: Vec<_> = toolbox.sets().iter().map(|it| it.acts_here).collect();
+        assert_eq!(acting, [true, true, true, false, false], "whatever they are called");
         let description = &toolbox.sets()[0].description;
         assert_eq!(description, BuiltinKind::FileTools.description(), "nobody said another");
         for name in ["file_tools.glob", "files.file_tools.glob", "files.glob", "glob"] {

@@ -223,6 +223,11 @@ impl SetConfig {
         };
         self.context.clone().unwrap_or_else(|| kind.to_owned())
     }
+
+    /// Returns whether it is one of Faber's own sets that get at the machine it runs on.
+    pub(crate) fn acts_here(&self) -> bool {
+        matches!(&self.source, Source::Builtin(set) if set.builtin.acts_here())
+    }
 }
 
 fn passed(confinement: &Confinement) -> impl Iterator<Item = &str> {

@@ -2,7 +2,8 @@
 //!
 //! A command gets its parameters as one JSON document on standard input, and may name them in
 //! its arguments. What it prints is its output, as JSON if it is JSON, else as a string without
-//! the last line end. A non-zero exit is a failure with the tail of standard error.
+//! the last line end. A non-zero exit is a failure with the tail of standard error; otherwise the
+//! tail is kept beside the output.
 //!
 //! What is described beside them in the same way, and is an HTTP call, is [`super::http`]'s.
 
@@ -310,7 +311,11 @@ impl Tool for CommandRunner {
         let Some(ended) = ended else {
             return Err(stopped(run.command.program(), running.group.stop().await));
         };
+        let said = running.stderr.text(&seen);
         let answer = running.answer(run.command.program(), ended, self.most, &seen);
+        if answer.is_ok() {
+            cx.aside.leave(said);
+        }
         seen.clean_result(answer)
     }
 }

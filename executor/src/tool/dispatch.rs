@@ -9,7 +9,7 @@
 //! No set has these tools, so that no draft can name them: only plans that this program writes
 //! itself do.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -17,11 +17,15 @@ use serde_json::{Value, json};
 use shared::{
     glob::Glob,
     id::{ToolName, ToolSetName},
+    limits,
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
 
 use super::{Tool, ToolContext};
-use crate::toolbox::Toolbox;
+use crate::{
+    registry::{ACTIVATE, NAMES, TOOL_SET},
+    toolbox::Toolbox,
+};
 
 /// What stands before the names of tools that only such plans have.
 pub const SET: &str = "faber_agent";
@@ -107,6 +111,35 @@ impl Reach {
             && !matches(&self.except)
             && (self.sets.is_empty() || self.sets.contains(&tool.set))
     }
+
+    /// Says why a call may not switch sets on, if that is what it does. What gets at the machine
+    /// stays as a person left it, unless it is named: what an agent reads may tell it to.
+    pub fn complaint(
+        &self,
+        toolbox: &Toolbox,
+        tool: &ToolDefinition,
+        args: &Value,
+    ) -> Option<String> {
+        if (tool.set.as_str(), tool.name.as_str()) != (TOOL_SET, ACTIVATE) {
+            return None;
+        }
+        let names = args.get(NAMES)?.as_array()?;
+        names.iter().filter_map(Value::as_str).find_map(|it| self.keeps_off(toolbox, it))
+    }
+
+    fn keeps_off(&self, toolbox: &Toolbox, name: &str) -> Option<String> {
+        let Some(set) = name.parse().ok().and_then(|it| toolbox.set(&it)) else {
+            // It may be there a moment later, and get at the machine.
+            let name: String = name.chars().take(limits::NAME_BYTES).collect();
+            return Some(format!("there is no toolset `{name}`"));
+        };
+        if set.acts_here && !self.sets.contains(&set.name) {
+            return Some(format!("`{name}` acts on this machine: only a person switches it on"));
+        }
+        let all = format!("{name}.*");
+        let is_kept = self.except.iter().any(|it| it.to_string() == all);
+        is_kept.then(|| format!("`{name}` is out of reach: none of its tools may be called here"))
+    }
 }
 
 impl Dispatch {
@@ -129,9 +162,12 @@ impl Dispatch {
     }
 
     /// Refuses what the step may not call.
-    pub(crate) fn check(&self, tool: &ToolDefinition) -> Result<(), ToolError> {
+    pub(crate) fn check(&self, toolbox: &Toolbox, tool: &ToolDefinition) -> Result<(), ToolError> {
         if !self.reach.includes(tool) {
             let why = format!("`{}` may not be called here", self.tool);
+            return Err(ToolError::failed(why).terminal());
+        }
+        if let Some(why) = self.reach.complaint(toolbox, tool, &self.args) {
             return Err(ToolError::failed(why).terminal());
         }
         if tool.effect > self.effect {
@@ -170,15 +206,15 @@ impl Dispatch {
     }
 }
 
-/// Returns the beginning of a result that is too long.
+/// Returns the beginning of a result that is too long, as the text that a model is told.
 fn clipped(result: &Value, most: usize) -> Option<String> {
-    if shared::json::bytes(result) <= most {
+    let text: Cow<'_, str> = match result {
+        Value::String(text) => text.into(),
+        other => other.to_string().into(),
+    };
+    if text.len() <= most {
         return None;
     }
-    let text = match result {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
     let end = text.floor_char_boundary(most);
     Some(format!("{}… (cut: {} of {} bytes)", &text[..end], end, text.len()))
 }
@@ -228,6 +264,7 @@ impl Tool for Stand {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::toolbox::ToolSet;
 
     fn toolbox() -> Toolbox {
         let toolbox = Toolbox::default();
@@ -281,11 +318,46 @@ mod tests {
             ("faber_agent.call", "ToolSet.activate_toolset", Effect::Idempotent, false),
             ("faber_agent.call", "files.read", Effect::Read, false),
         ] {
-            let checked = dispatch(step, &given).check(&tool(name, effect));
+            let checked = dispatch(step, &given).check(&toolbox(), &tool(name, effect));
             assert_eq!(checked.is_ok(), expected, "{step} {name}: {checked:?}");
         }
         let anything = dispatch("faber_agent.call", &json!({ "tool": "x.y", "args": {} }));
-        assert!(anything.check(&tool("x.y", Effect::Once)).is_ok());
+        assert!(anything.check(&toolbox(), &tool("x.y", Effect::Once)).is_ok());
+    }
+
+    /// Whatever it is called, and whether or not it was switched off when the agent began.
+    #[test]
+    fn what_gets_at_the_machine_is_switched_on_by_people() {
+        let toolbox = toolbox();
+        let set = |name: &str, acts_here, is_active| {
+            let set = ToolSet::ready(name.parse().unwrap(), "builtin", "", []);
+            toolbox.put(ToolSet { acts_here, is_active, ..set });
+        };
+        set("ops", true, false);
+        set("files", true, true);
+        set("web", false, false);
+        set("crm", false, false);
+        let told = |names: Value, reach: Value| {
+            let args = json!({ "toolSetNames": names });
+            let given = json!({ "tool": "ToolSet.activate_toolset", "args": args, "reach": reach });
+            let activate = tool("ToolSet.activate_toolset", Effect::Idempotent);
+            let activate = ToolDefinition { name: "activate_toolset".parse().unwrap(), ..activate };
+            let checked = dispatch("faber_agent.repeat", &given).check(&toolbox, &activate);
+            checked.err().map(|it| it.message.to_string())
+        };
+        let machine =
+            |it| Some(format!("`{it}` acts on this machine: only a person switches it on"));
+        assert_eq!(told(json!(["web", "ops"]), json!({})), machine("ops"));
+        // A person may switch it off at any moment.
+        assert_eq!(told(json!(["files"]), json!({})), machine("files"));
+        assert_eq!(told(json!(["ops"]), json!({ "sets": ["ops", "ToolSet"] })), None);
+        assert_eq!(told(json!(["web", "crm"]), json!({})), None);
+        let crm = "`crm` is out of reach: none of its tools may be called here";
+        let except = json!({ "except": ["crm.*"] });
+        assert_eq!(told(json!(["crm"]), except.clone()).as_deref(), Some(crm));
+        assert_eq!(told(json!(["ops"]), except), machine("ops"));
+        let unknown = Some("there is no toolset `later`".to_owned());
+        assert_eq!(told(json!(["later"]), json!({})), unknown);
     }
 
     #[test]
@@ -305,6 +377,9 @@ mod tests {
         let long = call.report(Ok(json!("ä".repeat(RESULT_BYTES)))).unwrap();
         let text = long["result"].as_str().unwrap();
         assert!(text.len() < RESULT_BYTES + 64 && text.ends_with(" bytes)"), "{}", text.len());
+        // A number has one byte where values are measured, and more where they are told.
+        let numbers = call.report(Ok(json!(vec![123_456_789; RESULT_BYTES / 8]))).unwrap();
+        assert_eq!(numbers["cut"], true);
         for (most, expected) in [(json!(300), 300), (json!("{{item.most}}"), RESULT_BYTES)] {
             let given = json!({ "tool": "a.b", "args": {}, "most": most });
             let told = dispatch("faber_agent.read", &given).report(Ok(json!("x".repeat(40_000))));

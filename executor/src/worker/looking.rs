@@ -120,14 +120,18 @@ impl Worker {
         }
         self.swept_at = Instant::now();
         let worker = self.context.worker;
-        for head in self.context.store.owned(worker, LOOK + self.drivers.len()).await? {
+        // Those that are known to be this worker's hide none that are not.
+        let known = self.drivers.len() + self.again.len() + self.unwritten.len();
+        for head in self.context.store.owned(worker, LOOK + known).await? {
             let id = head.execution;
             if self.local.has(id) || self.again.contains_key(&id) || self.unwritten.has(id) {
                 continue;
             }
             if self.is_damaged(id) {
                 // It could not be laid aside then. To claim it would only make its log longer.
-                lay_aside(&self.context, id).await?;
+                if let Err(err) = lay_aside(&self.context, id).await {
+                    warn!(execution = %id, %err, "a damaged execution cannot be laid aside");
+                }
             } else {
                 self.claim(id, head.epoch);
             }

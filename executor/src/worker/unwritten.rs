@@ -41,6 +41,11 @@ impl Unwritten {
         }
     }
 
+    /// Returns how many are kept.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Returns whether the head of an execution is kept.
     pub(super) fn has(&self, id: ExecutionId) -> bool {
         self.0.contains_key(&id)

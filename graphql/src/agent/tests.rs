@@ -18,9 +18,16 @@ use super::Mind;
 
 /// Answers this, one after another.
 #[derive(Debug)]
-pub(super) struct Scripted {
+pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Reply>>,
-    pub(super) asked: Mutex<Vec<Question>>,
+    pub(crate) asked: Mutex<Vec<Question>>,
+}
+
+impl Scripted {
+    /// Makes one that answers this.
+    pub(crate) fn new(answers: Vec<Reply>) -> Self {
+        Self { answers: Mutex::new(answers.into()), asked: Mutex::default() }
+    }
 }
 
 #[async_trait]
@@ -45,7 +52,7 @@ impl Model for Scripted {
 }
 
 /// Returns an answer in words, with calls.
-pub(super) fn says(text: &str, calls: &[(&str, Value)]) -> Reply {
+pub(crate) fn says(text: &str, calls: &[(&str, Value)]) -> Reply {
     let calls = calls.iter().enumerate().map(|(n, (tool, arguments))| NativeCall {
         id: format!("call_{n}"),
         tool: (*tool).to_owned(),
@@ -92,7 +99,7 @@ pub(super) fn toolbox() -> Toolbox {
 /// Returns a mind that answers this, with its toolbox, which must be kept, and its model.
 pub(super) fn mind(answers: Vec<Reply>) -> (Arc<Mind>, Toolbox, Arc<Scripted>) {
     let toolbox = toolbox();
-    let model = Arc::new(Scripted { answers: Mutex::new(answers.into()), asked: Mutex::default() });
+    let model = Arc::new(Scripted::new(answers));
     let mind = Mind {
         model: Arc::clone(&model) as _,
         toolbox: toolbox.downgrade(),

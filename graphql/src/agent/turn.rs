@@ -132,6 +132,7 @@ impl Tool for Asking {
         let reply = self.mind.ask(&given, &left, &offered, &cx).await?;
         let room = HISTORY_BYTES.saturating_sub(json::bytes(&parameters));
         let reading = Reading {
+            toolbox: &toolbox,
             catalog: &catalog,
             given: &given,
             is_native: self.mind.has_native_tools,
@@ -276,6 +277,7 @@ pub(super) fn within(toolbox: &Toolbox, reach: &Reach) -> Catalog {
 
 /// What is known where an answer is read.
 struct Reading<'a> {
+    toolbox: &'a Toolbox,
     catalog: &'a Catalog,
     given: &'a Given,
     is_native: bool,
@@ -347,16 +349,6 @@ impl Reading<'_> {
         }
         Ok(found.into_iter().map(|it| (told.repeats(&it), it)).map(|(is, it)| (it, is)).collect())
     }
-
-    /// Returns the set that a call would switch on though the agent may not reach any of it.
-    fn out_of_reach(&self, tool: &ToolDefinition, args: &Value) -> Option<String> {
-        let names = args.get("toolSetNames").filter(|_| tool.set.as_str() == SWITCHES)?;
-        let all = |set: &&str| {
-            let any = format!("{set}.*");
-            self.given.reach.except.iter().any(|it| it.to_string() == any)
-        };
-        names.as_array()?.iter().filter_map(Value::as_str).find(all).map(str::to_owned)
-    }
 }
 
 /// Returns what a model said, and why it said no more where that was not its own choice.
@@ -394,12 +386,10 @@ impl Turn {
             _ if n >= CALLS => {
                 Some(format!("these are too many calls at once: {CALLS} is the most"))
             }
-            (Some(found), args) => match reading.out_of_reach(found, args) {
-                Some(set) => {
-                    Some(format!("`{set}` acts on this machine: only a person switches it on"))
-                }
-                None => reading.too_long(args, self.args_bytes()),
-            },
+            (Some(found), args) => {
+                let why = reading.given.reach.complaint(reading.toolbox, found, args);
+                why.or_else(|| reading.too_long(args, self.args_bytes()))
+            }
         };
         let name = || tool.chars().take(NAME).collect();
         let tool = found.map_or_else(name, |it| it.qualified().to_string());

@@ -14,6 +14,7 @@ use super::{
     render::{clip, list},
     shape::Shape,
 };
+use crate::agent;
 
 /// The most steps that wait for a person and are told of.
 const PERSONS: usize = 20;
@@ -27,7 +28,7 @@ const NAMES: usize = 6;
 /// What is asked of an execution that is over.
 const OVER: &str = "query($id: ID!) { execution(executionId: $id) { executionId requestId state \
      dryRun startedAt createdAt finishedAt total successful failed skipped cancelled outputs \
-     plan { tools { stepId dependsOn retry onError } } \
+     plan { tools { stepId toolName dependsOn retry onError } } \
      executionResults { errors { stepId toolName index code message attempt retryable } } \
      steps { stepId state skipReason warnings resolvedParameters \
      items { index resolvedParameters } compensation { state error { code message } } } } }";
@@ -46,12 +47,23 @@ pub(super) async fn over(
         for line in told(&document, screen.err) {
             screen.say(&line);
         }
-        screen.print_json(&document["outputs"])?;
+        match answer(&document) {
+            Some(answer) => screen.print(&plain::block(answer))?,
+            None => screen.print_json(&document["outputs"])?,
+        }
         let hint = plain::said(&document["requestId"]);
         screen.say(&screen.err.dim(format!("everything about it: faber debug {hint}")));
         document
     };
     Ok(if document["state"] == "COMPLETED" { Ending::Done } else { Ending::Failed })
+}
+
+/// Returns what an agent answered: what it did on the way there is for `faber debug`.
+fn answer(document: &Value) -> Option<&str> {
+    let last = document["plan"]["tools"].as_array()?.last()?;
+    let tool = last["toolName"].as_str()?.parse().ok()?;
+    let step = last["stepId"].as_str()?;
+    agent::is_own(&tool).then(|| document["outputs"][step]["answer"].as_str())?
 }
 
 /// Tells how an execution ended: what to know of, what went wrong and what can be done, then one

@@ -1,6 +1,6 @@
 //! Follows an execution, shows how it goes, and carries it on where nobody else does.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -145,6 +145,10 @@ impl Follower<'_> {
     /// Reads the events of the tree until the root is over, or its stream ends.
     async fn read(&mut self) -> Result<Option<Stopped>, Failure> {
         let mut events = self.tree.subscribe(self.client);
+        let mut looks = time::interval(LOOK);
+        looks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+        let id = self.id.clone();
+        let mut abandoned = pin!(abandoned(self.house, id.as_str()));
         loop {
             let waits = self.tree.waits_unseen();
             tokio::select! {
@@ -154,12 +158,12 @@ impl Follower<'_> {
                         self.progress.tell(&news, self.tree.root().n_over);
                     }
                 }
-                id = self.abandoned(), if !self.drives && !self.is_told => {
+                id = &mut abandoned, if !self.drives && !self.is_told => {
                     let note = format!("nobody carries it on: `faber execute {id}` does");
                     self.progress.tell(&News::Note(note), self.tree.root().n_over);
                     self.is_told = true;
                 }
-                () = time::sleep(LOOK), if waits => (),
+                _ = looks.tick(), if waits => (),
             }
             if self.tree.root().is_over() {
                 return Ok(Some(Stopped::Over));
@@ -168,21 +172,6 @@ impl Follower<'_> {
                 return Ok(Some(Stopped::Person));
             }
         }
-    }
-
-    /// Waits until nobody carries the execution on, and returns its identifier.
-    async fn abandoned(&self) -> ExecutionId {
-        let Some(id) = self.id.as_str().and_then(|it| it.parse().ok()) else {
-            return std::future::pending().await;
-        };
-        let mut looks = 0;
-        while looks < LOOKS_FOR_OWNER {
-            time::sleep(LOOK_FOR_OWNER).await;
-            // A store that does not answer is for the events to tell of.
-            let is_abandoned = self.house.is_abandoned(id).await.unwrap_or(false);
-            looks = if is_abandoned { looks + 1 } else { 0 };
-        }
-        id
     }
 
     /// Returns whether nothing goes on until a person speaks, none having spoken already. (A
@@ -229,4 +218,19 @@ impl State {
     fn is_over(&self) -> bool {
         matches!(self.0.as_str(), "COMPLETED" | "FAILED" | "CANCELLED")
     }
+}
+
+/// Waits until nobody carries an execution on, and returns its identifier.
+async fn abandoned(house: &House, id: Option<&str>) -> ExecutionId {
+    let Some(id) = id.and_then(|it| it.parse().ok()) else {
+        return std::future::pending().await;
+    };
+    let mut looks = 0;
+    while looks < LOOKS_FOR_OWNER {
+        time::sleep(LOOK_FOR_OWNER).await;
+        // A store that does not answer is for the events to tell of.
+        let is_abandoned = house.is_abandoned(id).await.unwrap_or(false);
+        looks = if is_abandoned { looks + 1 } else { 0 };
+    }
+    id
 }

@@ -128,7 +128,13 @@ impl House {
             return Ok(false);
         };
         let now = local.engine.clock().now();
-        let may_go_on = head.owner.is_some() || head.due.is_some_and(|it| it <= now);
+        let may_go_on = match head.due {
+            _ if head.owner.is_some() => true,
+            Some(due) if due <= now => true,
+            // It sleeps, and nobody is there who would wake it.
+            Some(_) => local.engine.store().workers(now).await?.is_empty(),
+            None => false,
+        };
         Ok(may_go_on && matches!(head.state, Pending | InProgress | Compensating))
     }
 

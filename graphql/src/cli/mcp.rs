@@ -20,6 +20,7 @@ use std::{sync::Arc, time::Duration};
 use axum::Router;
 use rmcp::{
     ServiceExt,
+    service::ServerInitializeError,
     transport::{
         stdio_pipes,
         streamable_http_server::{
@@ -74,7 +75,11 @@ pub(super) async fn mcp(session: &Session) -> Result<Ending, Failure> {
     let serving = async {
         let broken = |err: String| Failure::new("INTERNAL", format!("the session ended: {err}"));
         let service = Box::pin(Faber::new(office, Door::Own).serve(stdio_pipes())).await;
-        let service = service.map_err(|err| broken(err.to_string()))?;
+        let service = match service {
+            // Whoever came left again.
+            Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+            service => service.map_err(|err| broken(err.to_string()))?,
+        };
         service.waiting().await.map_err(|err| broken(err.to_string())).map(drop)
     };
     let driven = async {

@@ -1,9 +1,6 @@
 //! Agents: begun like any plan.
 
-use executor::{
-    tool::builtin::{code, file, system},
-    toolbox::ToolSet,
-};
+use executor::toolbox::ToolSet;
 use serde_json::json;
 use shared::{
     glob::Glob,
@@ -12,9 +9,6 @@ use shared::{
 
 use super::{Engine, EngineError, Order, planning::check_query};
 use crate::agent::{self, MOST_TURNS, TURNS};
-
-/// The sets by whose tools an agent gets at the machine that it runs on.
-const MACHINE: [&str; 3] = [code::SET, file::SET, system::SET];
 
 /// How an agent is let loose.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,12 +65,12 @@ impl Engine {
 impl Engine {
     /// Returns what stands for the sets that act on this machine and are switched off. An agent may
     /// switch other sets on; these only a person does, or names them for the agent: what it reads
-    /// may tell it to.
+    /// may tell it to. That it switches none of them on is seen to at the call, whenever they were
+    /// switched off; these it does not reach either, whoever switches them on meanwhile.
     fn machine_sets(&self, named: &[ToolSetName]) -> impl Iterator<Item = Glob> {
-        let is_machine = |it: &&ToolSet| MACHINE.contains(&it.name.as_str()) && !it.is_active;
+        let is_off = |it: &&ToolSet| it.acts_here && !it.is_active && !named.contains(&it.name);
         let sets = self.toolbox.sets();
-        let off: Vec<_> =
-            sets.iter().filter(is_machine).filter(|it| !named.contains(&it.name)).collect();
+        let off: Vec<_> = sets.iter().filter(is_off).collect();
         let globs: Vec<_> =
             off.iter().filter_map(|it| format!("{}.*", it.name).parse().ok()).collect();
         globs.into_iter()

@@ -27,7 +27,7 @@ const NO_MODEL: &str = "no model is configured: write `planner: { provider: open
 pub(super) struct Modelled {
     pub(super) planner: Arc<ModelPlanner>,
     /// What its provider is called.
-    provider: &'static str,
+    pub(super) provider: &'static str,
 }
 
 /// Says what is wrong with a draft by compiling it as the plan of a request.

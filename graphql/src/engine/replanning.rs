@@ -1,24 +1,23 @@
 //! Plans anew what did not get to its end: the next version of the plan, which keeps what succeeded.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use executor::control::{AgainError, onward, stay};
-use planner::{
-    Earlier, Ending, Judge,
-    draft::{Draft, DraftStep},
-};
-use serde_json::{Value, json};
+use executor::control::{AgainError, onward};
+use planner::{Earlier, Ending, Judge, draft::Draft, inherited::inherit};
+use serde_json::json;
 use shared::{
     diagnostic::Diagnostic,
     execution::{Execution, ExecutionState, Step, StepState},
-    id::{ExecutionId, StepIx},
-    plan::{Plan, ToolExecution},
-    tool::Effect,
+    id::ExecutionId,
 };
 
 use super::{
-    Engine, EngineError, PlanningOptions, again::refused, planners::Compiling, planning::max_tools,
+    Engine, EngineError, PlanningOptions, again::refused, done::Done, planners::Compiling,
+    planning::max_tools,
 };
 use crate::agent;
 
@@ -28,16 +27,27 @@ const ITEMS: usize = 256;
 /// Says what is wrong with a draft that is to go on after an execution.
 struct GoingOn<'a> {
     compiling: Compiling<'a>,
-    ended: &'a Execution,
+    earlier: &'a Earlier,
+    done: &'a Done<'a>,
 }
 
 #[async_trait]
 impl Judge for GoingOn<'_> {
     async fn judge(&self, draft: &Draft) -> Vec<Diagnostic> {
-        match self.compiling.compiled(draft).await {
-            Ok(plan) => plan.map(|it| done_twice(self.ended, draft, &it)).unwrap_or_default(),
+        let mut draft = draft.clone();
+        self.inherit(&mut draft);
+        match self.compiling.compiled(&draft).await {
+            Ok(Some(plan)) => self.done.twice(&draft, &Arc::new(plan)),
+            Ok(None) => Vec::new(),
             Err(diagnostics) => diagnostics,
         }
+    }
+}
+
+impl GoingOn<'_> {
+    /// Gives a draft what its steps had in the earlier plan, by the tools that it is compiled with.
+    fn inherit(&self, draft: &mut Draft) {
+        inherit(draft, &self.earlier.draft, self.compiling.catalog);
     }
 }
 
@@ -69,14 +79,19 @@ impl Engine {
         let told = json!({ "executionId": id, "planId": ended.plan().id(), "why": earlier.why });
         let transcript = vec![self.entry("replan", told), self.entry("selection", candidates.told)];
         let compiling = Compiling { engine: self, request, catalog: &catalog };
-        let judge = GoingOn { compiling, ended: &ended };
+        let done = self.done(&ended).await?;
+        let judge = GoingOn { compiling, earlier: &earlier, done: &done };
         let proposed = planner.propose_after(&query, &earlier, &candidates.catalog, &judge).await;
+        let proposed = proposed.map(|mut it| {
+            judge.inherit(&mut it.draft);
+            it
+        });
         // A model takes its time, in which somebody else may have asked.
         self.check_next(id, next).await?;
         let version = self.next_version(request).await?;
         let about = self.about(request, version, query, planner.name());
         let (plan, proposal) = self.made(about, &catalog, proposed, transcript).await?;
-        let diagnostics = done_twice(&ended, &proposal.draft, &plan);
+        let diagnostics = done.twice(&proposal.draft, &plan);
         if !diagnostics.is_empty() {
             // The judge could not look, or was not asked.
             return Err(EngineError::InvalidPlan { diagnostics, request: Some(request) });
@@ -86,21 +101,22 @@ impl Engine {
             return self.start_created(&plan, created).await;
         }
         self.check_start(&plan).await?;
-        if !self.control.start_under(next, &plan, created).await? {
-            self.check_next(id, next).await?;
+        if self.control.start_under(next, &plan, created).await? {
+            return Ok(next);
         }
-        Ok(next)
+        Err(goes_on(id, next))
     }
 
     /// Refuses to go on a second time.
     async fn check_next(&self, id: ExecutionId, next: ExecutionId) -> Result<(), EngineError> {
-        match self.store.head(next).await? {
-            None => Ok(()),
-            Some(_) => Err(EngineError::Conflict(format!(
-                "`{id}` was planned anew, and goes on as `{next}`: plan that one anew if it fails"
-            ))),
-        }
+        if self.control.is_begun(next).await? { Err(goes_on(id, next)) } else { Ok(()) }
     }
+}
+
+fn goes_on(id: ExecutionId, next: ExecutionId) -> EngineError {
+    EngineError::Conflict(format!(
+        "`{id}` was planned anew, and goes on as `{next}`: plan that one anew if it fails"
+    ))
 }
 
 /// Returns the identifier under which an execution goes on: whoever asks begins the same one.
@@ -163,81 +179,4 @@ fn ending(step: &str, came: &Step) -> Ending {
     let items = came.items.iter().flat_map(|it| it.all());
     let items = items.take(ITEMS).map(|it| ending(step, it).state).collect();
     Ending { step: step.to_owned(), state, output, error, items }
-}
-
-/// Returns an error for each step that did something, or may have, that is done anew each time it
-/// is done, and would be a second time: under its name, or under another one.
-fn done_twice(ended: &Execution, draft: &Draft, plan: &Plan) -> Vec<Diagnostic> {
-    let again = plan.steps().iter().zip(stay(ended, plan)).filter(|(_, stays)| !stays);
-    let twice = again.filter_map(|(step, _)| Some((step, was_done(ended, step)?)));
-    twice.map(|(step, was)| would_be_done_twice(draft, step.id.as_str(), was)).collect()
-}
-
-/// Returns the step that did what this one would do, or may have done it.
-fn was_done<'a>(ended: &'a Execution, step: &ToolExecution) -> Option<&'a str> {
-    let planned = ended.plan();
-    let own = planned.number(&step.id);
-    let stands =
-        |at: StepIx| planned.step(at).policy.effect == Effect::Once && stands(ended.step(at));
-    if own.is_some_and(stands) {
-        return own.map(|it| planned.step(it).id.as_str());
-    }
-    // Of two calls alike one may have failed: that one is done again.
-    if own.is_some_and(|it| is_alike(planned.step(it), step)) {
-        return None;
-    }
-    let others = planned.steps().iter().zip(ended.steps());
-    let same = others.filter(|(was, _)| was.tool == step.tool && was.policy.effect == Effect::Once);
-    let did = same.filter(|(was, came)| {
-        let alike = is_alike(was, step) && self::stands(came);
-        alike || step.for_each.is_none() && has_called(came, &step.parameters)
-    });
-    did.map(|(was, _)| was.id.as_str()).next()
-}
-
-fn is_alike(one: &ToolExecution, other: &ToolExecution) -> bool {
-    let list = |it: &ToolExecution| it.for_each.as_ref().map(|it| it.written.clone());
-    (&one.tool, &one.parameters, list(one)) == (&other.tool, &other.parameters, list(other))
-}
-
-/// Returns whether something that a step did is there, or may be: nobody undid it.
-fn stands(came: &Step) -> bool {
-    match &came.items {
-        Some(items) => items.all().iter().any(stands),
-        None if came.is_compensated() => false,
-        None => match &came.state {
-            StepState::Succeeded(_) => true,
-            StepState::Failed(err) => !err.is_definite,
-            _ => false,
-        },
-    }
-}
-
-/// Returns whether a step, or an item of its list, called its tool with this, and that stands.
-fn has_called(came: &Step, parameters: &Value) -> bool {
-    match &came.items {
-        Some(items) => items.all().iter().any(|it| has_called(it, parameters)),
-        None => stands(came) && came.parameters.as_deref() == Some(parameters),
-    }
-}
-
-fn would_be_done_twice(draft: &Draft, id: &str, was: &str) -> Diagnostic {
-    let is_it = |it: &DraftStep| {
-        let name = || it.name.as_deref().or(it.tool_name.as_deref());
-        it.id.as_deref().or_else(name) == Some(id)
-    };
-    let path = draft.tools.iter().position(is_it).map(|at| format!("tools[{at}]"));
-    let (message, help) = if id == was {
-        (
-            format!("`{id}` was done, or may have been, and would be done a second time"),
-            "keep it, and what it depends on, as it is in the plan, if it succeeded; otherwise \
-             leave it out. A step that does something else needs another `id`",
-        )
-    } else {
-        (
-            format!("`{id}` would do what `{was}` did, or may have done, a second time"),
-            "keep that step as it is in the plan, if it succeeded, and leave this one out",
-        )
-    };
-    Diagnostic::error("plan.done_twice", path.unwrap_or_default(), message).with_help(help)
 }

@@ -119,10 +119,11 @@ fn details(event: &Event) -> Value {
             data.extend(child.map(|it| ("childExecutionId".to_owned(), json!(it))));
             Value::Object(data)
         }
-        Event::StepSucceeded { output, cached, .. } => {
+        Event::StepSucceeded { output, cached, stderr, .. } => {
             let mut data = Map::new();
             data.extend(output.as_ref().map(|it| ("output".to_owned(), (**it).clone())));
             data.extend(cached.then(|| ("cached".to_owned(), json!(true))));
+            data.extend(stderr.as_ref().map(|it| ("stderr".to_owned(), json!(it))));
             Value::Object(data)
         }
         Event::StepProgress { progress, .. } => json!(progress),
@@ -232,6 +233,15 @@ pub(super) fn ended(outcome: Outcome) -> ExecutionState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_command_said_stands_beside_its_output() {
+        let event = json!({
+            "type": "step_succeeded", "step": "a", "attempt": 1, "output": 2, "stderr": "old",
+        });
+        let event: Event = serde_json::from_value(event).unwrap();
+        assert_eq!(data(&event), json!({ "output": 2, "stderr": "old" }));
+    }
 
     #[test]
     fn what_is_large_is_left_out_and_its_size_stays() {

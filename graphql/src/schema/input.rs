@@ -349,6 +349,8 @@ pub(super) struct ExecutionFilter {
     plan_id: Option<ID>,
     /// Whose plan uses this tool: its name, or `set.name`.
     tool_name: Option<String>,
+    /// Whether those count that steps of others began. They do where nothing is said.
+    parts: Option<bool>,
     /// Created not before.
     from: Option<DateTime>,
     /// Created before.
@@ -367,7 +369,7 @@ impl ExecutionFilter {
             states: states.unwrap_or_default(),
             request: self.request_id.map(|it| it.parse()).transpose().ok()?,
             plan: self.plan_id.map(|it| it.parse()).transpose().ok()?,
-            is_root: false,
+            is_root: self.parts == Some(false),
             tool: self.tool_name.map(|it| it.parse()).transpose().ok()?,
             from: self.from.map(|it| it.0),
             to: self.to.map(|it| it.0),

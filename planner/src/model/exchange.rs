@@ -8,10 +8,14 @@
 mod tests;
 
 use std::{
+    collections::VecDeque,
     io,
     net::Ipv4Addr,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -26,9 +30,12 @@ use hyper::{
     server::conn::http1,
     service::service_fn,
 };
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use reqwest::{Client, Url, redirect::Policy};
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::{AbortHandle, JoinSet},
+};
 
 /// Bytes of an answer: the longest that models write, many times over.
 pub(super) const ANSWER_BYTES: usize = 16 << 20;
@@ -36,8 +43,11 @@ pub(super) const ANSWER_BYTES: usize = 16 << 20;
 const ERROR_BYTES: usize = 64 << 10;
 /// How long a provider may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Connections to one listener at a time: `genai` needs one, and others are turned away.
+/// Connections to one listener at a time: `genai` needs one. Where there are more, the one that has
+/// been silent the longest makes room.
 const CONNECTIONS: usize = 8;
+/// How long a connection may take to show the pass.
+const SILENCE: Duration = Duration::from_secs(5);
 /// Who asks.
 const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 /// What `genai` shows, so that nobody else on the machine is let through.
@@ -70,6 +80,13 @@ struct Relay {
     /// The provider: what stands before the path.
     origin: String,
     trouble: Mutex<Option<Broken>>,
+}
+
+/// A connection to a listener.
+struct Open {
+    served: AbortHandle,
+    /// Whether the pass was shown on it.
+    is_ours: Arc<AtomicBool>,
 }
 
 /// What a provider sends, up to a limit.
@@ -131,37 +148,42 @@ impl Exchanges {
 impl Relay {
     /// Serves connections for as long as it is polled. Ends where none can be taken any more.
     async fn serve(self: &Arc<Self>, listener: &TcpListener) -> io::Error {
-        let mut open = JoinSet::new();
+        let (mut tasks, mut open) = (JoinSet::new(), VecDeque::new());
         loop {
             let (stream, _) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(err) => return err,
             };
-            while open.try_join_next().is_some() {}
-            if open.len() >= CONNECTIONS {
+            while tasks.try_join_next().is_some() {}
+            if !has_room(&mut open) {
                 continue;
             }
-            let relay = Arc::clone(self);
-            open.spawn(async move {
-                let service = service_fn(move |request| Arc::clone(&relay).pass_on(request));
-                let mut http = http1::Builder::new();
-                let connection =
-                    http.keep_alive(false).serve_connection(TokioIo::new(stream), service);
-                if let Err(err) = connection.await {
-                    tracing::trace!(%err, "an exchange is broken off");
-                }
-            });
+            let is_ours = Arc::new(AtomicBool::new(false));
+            let served = tasks.spawn(Arc::clone(self).converse(stream, Arc::clone(&is_ours)));
+            open.push_back(Open { served, is_ours });
+        }
+    }
+
+    /// Serves a connection. One on which the pass is not shown in time is closed.
+    async fn converse(self: Arc<Self>, stream: TcpStream, is_ours: Arc<AtomicBool>) {
+        let service = service_fn(|request| Arc::clone(&self).pass_on(request, &is_ours));
+        let mut http = http1::Builder::new();
+        http.keep_alive(false).timer(TokioTimer::new()).header_read_timeout(SILENCE);
+        if let Err(err) = http.serve_connection(TokioIo::new(stream), service).await {
+            tracing::trace!(%err, "an exchange is broken off");
         }
     }
 
     async fn pass_on(
         self: Arc<Self>,
         request: Request<Incoming>,
+        is_ours: &AtomicBool,
     ) -> Result<Response<Counted>, Off> {
         let (mut parts, body) = request.into_parts();
         if parts.headers.remove(PASS).as_ref() != Some(&self.pass) {
             return Err(Off);
         }
+        is_ours.store(true, Ordering::Relaxed);
         for name in HOP.iter().chain([&HOST]) {
             parts.headers.remove(name);
         }
@@ -226,6 +248,17 @@ impl Body for Counted {
         it.left -= data.len();
         Poll::Ready(Some(Ok(Frame::data(data))))
     }
+}
+
+/// Makes room for one more connection; returns whether there is any.
+fn has_room(open: &mut VecDeque<Open>) -> bool {
+    open.retain(|it| !it.served.is_finished());
+    if open.len() < CONNECTIONS {
+        return true;
+    }
+    let silent = open.iter().position(|it| !it.is_ours.load(Ordering::Relaxed));
+    let silent = silent.and_then(|at| open.remove(at));
+    silent.inspect(|it| it.served.abort()).is_some()
 }
 
 /// Returns what stands before the paths of a provider, and its address with the loopback's port

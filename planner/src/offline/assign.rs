@@ -20,6 +20,8 @@ const OPTIONAL: f32 = 2.6;
 const ANNOUNCED: f32 = 1.1;
 /// How much worse two spans may fit when they change places to stand in the order of the slots.
 const ORDER: f32 = 0.35;
+/// What a span needs for a slot, however little there is else.
+const LEAST: f32 = -1.5;
 /// How often spans may change places.
 const ROUNDS: usize = 8;
 /// Words of flags that say only that something is to be done.
@@ -58,7 +60,7 @@ impl Text<'_> {
                 let Some(fit) = self.fit(slot, span) else { continue };
                 let is_wanted =
                     it.property.is_required || is_announced(it, fit, &self.spans[span].said);
-                if is_wanted && fit.score > -1.5 {
+                if is_wanted && fit.score > LEAST {
                     let bonus = if it.property.is_required { REQUIRED } else { 0.0 };
                     options.push((fit.score + bonus, slot, span, fit));
                 }
@@ -72,8 +74,78 @@ impl Text<'_> {
                 given.insert(slot, (span, fit));
             }
         }
+        self.satisfy(&mut given);
         self.reorder(&mut given);
         given
+    }
+
+    /// Lets slots that must be filled, and are not, have what others can do without: a span of a slot
+    /// that may stay empty, or one whose slot has another that nobody took.
+    fn satisfy(&self, given: &mut Given) {
+        for slot in 0..self.frame.slots.len() {
+            let it = &self.frame.slots[slot];
+            if !it.property.is_required
+                || it.property.role == Role::Bool
+                || given.contains_key(&slot)
+            {
+                continue;
+            }
+            let moves = given.iter().filter_map(|(&from, &(span, _))| {
+                let fit = self.fit(slot, span).filter(|it| it.score > LEAST)?;
+                if !self.frame.slots[from].property.is_required {
+                    return Some((fit.score, from, span, fit, None));
+                }
+                let other = self.best_left(from, given)?;
+                Some((fit.score + other.1.score, from, span, fit, Some(other)))
+            });
+            let best = moves.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+            if let Some((_, from, span, fit, other)) = best {
+                given.remove(&from);
+                given.extend(other.map(|it| (from, it)));
+                given.insert(slot, (span, fit));
+            }
+        }
+    }
+
+    /// Returns the best span for a slot among those that are not given.
+    fn best_left(&self, slot: usize, given: &Given) -> Option<(usize, Fit)> {
+        let is_left = |span: &usize| {
+            !given.values().any(|(it, _)| self.spans[*it].overlaps(&self.spans[*span]))
+        };
+        let fits = (0..self.spans.len())
+            .filter(is_left)
+            .filter_map(|span| Some((span, self.fit(slot, span)?)));
+        fits.filter(|it| it.1.score > LEAST)
+            .max_by(|a, b| a.1.score.total_cmp(&b.1.score).then(b.0.cmp(&a.0)))
+    }
+
+    /// Gives the only number that is left over to the only slot that is left for it, where that may
+    /// be known: in one call of a tool that only looks.
+    pub(super) fn complete(&self, given: &mut Given) {
+        if self.frame.acts {
+            return;
+        }
+        let left = (0..self.spans.len()).filter(|span| {
+            let it = &self.spans[*span];
+            let is_number = matches!(&it.said, Said::Number(it) if !it.is_ordinal && it.number.as_i64() != Some(1));
+            is_number && !given.values().any(|(other, _)| self.spans[*other].overlaps(it))
+        });
+        let left: Vec<usize> = left.collect();
+        let [span] = left.as_slice() else { return };
+        let free = (0..self.frame.slots.len()).filter(|it| !given.contains_key(it));
+        let fits = free.filter_map(|slot| {
+            let it = &self.frame.slots[slot];
+            let fit = self.fit(slot, *span).filter(|_| it.is_numeric() && !it.is_list())?;
+            // A word such as `two` counts what is behind it, unless that is the slot's.
+            let is_word = matches!(&self.spans[*span].said, Said::Number(it) if it.is_word);
+            (!is_word || fit.cue > ANNOUNCED).then_some((slot, fit))
+        });
+        let fits: Vec<(usize, Fit)> = fits.collect();
+        if let [(slot, fit)] = fits.as_slice()
+            && fit.score > LEAST
+        {
+            given.insert(*slot, (*span, *fit));
+        }
     }
 
     /// Lets spans change places where both fit as well, and the order of the slots says so.

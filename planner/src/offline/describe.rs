@@ -108,6 +108,12 @@ impl Described {
         all
     }
 
+    /// Returns whether it asks for a share of a hundred.
+    pub(super) fn is_percentage(&self) -> bool {
+        let says = |word: &str| self.words.contains(word);
+        says("percentag") && !self.is_decimal && !says("sum") && !says("fraction")
+    }
+
     /// Returns the stems of all that it says and shows.
     pub(super) fn stems(&self) -> impl Iterator<Item = &String> {
         let choices = self.choices.iter().flat_map(|it| it.said.iter().flatten());

@@ -1,16 +1,15 @@
 //! How well a span of words fits a slot, and the value that it is there.
 
-use serde_json::Value;
+mod given;
+mod kind;
 
 use super::{
-    amount::{self, Amount},
+    amount::Amount,
     property::Role,
     slot::{Frame, Slot},
     span::{Said, Span},
     token::{Kind, Token},
     unit::{self, Dimension},
-    value,
-    when::{Form, When},
     words,
 };
 
@@ -89,7 +88,7 @@ impl Text<'_> {
                     .then_some(Fit { score, ..first });
             }
             Said::Values(values) => {
-                let is_fit = it.is_list() && values.iter().all(|value| is_item(it, value));
+                let is_fit = it.is_list() && values.iter().all(|value| kind::is_item(it, value));
                 is_fit.then_some(4.0)?
             }
             Said::Object(_) => (it.property.role == Role::Other).then_some(4.0)?,
@@ -98,8 +97,9 @@ impl Text<'_> {
                 (*of == slot).then_some(4.0 - close)?
             }
             Said::Number(amount) => self.number(it, amount, said)?,
-            Said::Day(when) => day(it, when)?,
-            _ => word(it, said)?,
+            Said::Day(_) if it.is_numeric() => self.period(it, said)?,
+            Said::Day(when) => kind::day(it, when)?,
+            _ => kind::word(it, said)? + self.place(it, said) + self.person(it, said),
         };
         let cue = self.cue(it, span) + self.own_kind(it, said);
         let example = example(it, said);
@@ -108,12 +108,12 @@ impl Text<'_> {
 
     fn number(&self, slot: &Slot, amount: &Amount, span: &Span) -> Option<f32> {
         if !slot.is_numeric() {
-            return number_as_text(slot, amount);
+            return kind::number_as_text(slot, amount);
         }
         if slot.property.role == Role::Integer
             || slot.is_list() && slot.property.item == Role::Integer
         {
-            self::number(slot, amount)?;
+            given::number(slot, amount)?;
         }
         let mut score = 1.0;
         if amount.is_word {
@@ -148,6 +148,51 @@ impl Text<'_> {
             _ => 0.0,
         };
         Some(score)
+    }
+
+    /// Returns how well one `next month` fits a slot that counts months.
+    fn period(&self, slot: &Slot, span: &Span) -> Option<f32> {
+        let is_one = span.to == span.from + 2
+            && ["next", "last", "coming"].iter().any(|it| self.tokens[span.from].is(it));
+        (is_one && slot.words.contains(&self.tokens[span.to - 1].stem)).then_some(1.5)
+    }
+
+    /// Returns how much it matters to a slot that a place is said together with the one around it:
+    /// all of it belongs to the only slot for places, and its halves to those for a city and a country.
+    fn place(&self, slot: &Slot, span: &Span) -> f32 {
+        let is_around = |it: &Slot| {
+            let around = ["state", "country", "province", "region"];
+            it.traits.is_place && around.iter().any(|word| it.words.contains(&words::stem(word)))
+        };
+        let has_around = self.frame.slots.iter().any(is_around);
+        let has_tail = |span: &Span| {
+            self.spans.iter().any(|it| it.is_wide && it.from == span.from && it.to > span.to)
+        };
+        if is_around(slot) {
+            return if span.is_tail {
+                1.8
+            } else if has_tail(span) {
+                -1.5
+            } else {
+                0.0
+            };
+        }
+        let is_town = slot.words.contains("city") || slot.words.contains("town");
+        let is_whole =
+            span.is_wide && slot.traits.is_place && !slot.traits.is_wide && !is_town && !has_around;
+        if is_whole { 1.9 } else { 0.0 }
+    }
+
+    /// Returns how much better words fit somebody, or what somebody made: `Verdi's 'Aida'`.
+    fn person(&self, slot: &Slot, span: &Span) -> f32 {
+        let is_owner = span.said == Said::Name && self.tokens[span.to - 1].is_possessive();
+        let has_person = || self.frame.slots.iter().any(|it| it.traits.is_person);
+        match (&span.said, slot.traits.is_person) {
+            (Said::Quoted, true) => -0.8,
+            (Said::Name, true) if is_owner => 1.2,
+            (Said::Name, false) if is_owner && has_person() => -0.6,
+            _ => 0.0,
+        }
     }
 
     /// Returns how much the words around a span announce a slot.
@@ -267,55 +312,6 @@ impl Text<'_> {
             tokens.iter().all(|it| self.frame.is_own(&it.stem) || words::is_idle(&it.lower));
         if is_all_own { -1.5 } else { kind.min(1.4) }
     }
-
-    /// Returns the value that a span is for a slot.
-    pub(super) fn value(&self, slot: usize, span: usize) -> Option<Value> {
-        let it = &self.frame.slots[slot];
-        let one = self.item(slot, span)?;
-        let is_whole = matches!(self.spans[span].said, Said::Values(_) | Said::Several(_));
-        Some(if it.is_list() && !is_whole { Value::Array(vec![one]) } else { one })
-    }
-
-    fn item(&self, slot: usize, span: usize) -> Option<Value> {
-        let it = &self.frame.slots[slot];
-        let span = &self.spans[span];
-        match &span.said {
-            Said::Several(items) => {
-                let items: Option<Vec<Value>> =
-                    items.iter().map(|at| self.item(slot, *at)).collect();
-                items.map(Value::Array)
-            }
-            Said::Values(values) => Some(Value::Array(values.clone())),
-            Said::Object(value) | Said::Choice { value, .. } => Some(value.clone()),
-            Said::Number(amount) if it.is_numeric() => number(it, amount),
-            Said::Day(when) => {
-                let form = it.said.form.clone().or_else(|| it.property.is_strict.then(Form::iso));
-                let written = form.and_then(|it| it.write(when));
-                Some(written.map_or_else(|| value::literal(&span.text), Value::String))
-            }
-            _ => Some(value::literal(&self.without_own(it, span))),
-        }
-    }
-
-    /// Returns a text without the words that only say what kind of thing it is: `Thai food`.
-    fn without_own(&self, slot: &Slot, span: &Span) -> String {
-        let mut to = span.to;
-        let is_kind = |at: usize| {
-            let token = &self.tokens[at];
-            token.value.starts_with(char::is_lowercase) && slot.words.contains(&token.stem)
-        };
-        if !matches!(span.said, Said::Name | Said::Phrase { .. }) {
-            return span.text.clone();
-        }
-        while to > span.from + 1 && is_kind(to - 1) {
-            to -= 1;
-        }
-        if to == span.to {
-            return span.text.clone();
-        }
-        let len = self.tokens[to - 1].end - self.tokens[span.from].start;
-        span.text.get(..len).unwrap_or(&span.text).trim().to_owned()
-    }
 }
 
 /// Returns whether a span ends the words that announce another.
@@ -325,158 +321,6 @@ fn is_strong(span: &Span) -> bool {
 
 fn as_f32(number: usize) -> f32 {
     f32::from(u16::try_from(number).unwrap_or(u16::MAX))
-}
-
-fn is_item(slot: &Slot, value: &Value) -> bool {
-    match slot.property.item {
-        Role::Integer => value.is_i64() || value.is_u64(),
-        Role::Number => value.is_number(),
-        Role::Bool => value.is_boolean(),
-        Role::Enum => slot.property.values.contains(value),
-        Role::List => value.is_array(),
-        Role::Other => value.is_object(),
-        _ => value.is_string(),
-    }
-}
-
-/// Returns how well a number fits a slot that takes a text: a year, a code, a size.
-fn number_as_text(slot: &Slot, amount: &Amount) -> Option<f32> {
-    let role = slot.role();
-    if !matches!(
-        role,
-        Role::Text | Role::Id | Role::Date | Role::Name | Role::Title | Role::Content
-    ) || amount.is_word
-    {
-        return None;
-    }
-    let traits = &slot.traits;
-    if traits.is_year && amount.is_year() {
-        return Some(3.5);
-    }
-    if traits.is_code {
-        return Some(if amount.is_ordinal { -1.4 } else { 1.8 });
-    }
-    let is_sized = slot.measures.is_some() && amount.unit.map(|it| it.dimension) == slot.measures;
-    if is_sized {
-        return Some(1.5);
-    }
-    (role == Role::Date && amount.is_year()).then_some(0.8).or(Some(-1.4))
-}
-
-fn day(slot: &Slot, when: &When) -> Option<f32> {
-    if !matches!(
-        slot.role(),
-        Role::Text | Role::Date | Role::Name | Role::Title | Role::Content | Role::Path | Role::Id
-    ) {
-        return None;
-    }
-    let form = slot.said.form.clone().or_else(|| slot.property.is_strict.then(Form::iso));
-    if form.is_some_and(|it| it.write(when).is_none()) {
-        return None;
-    }
-    let is_dated = slot.traits.is_day || slot.role() == Role::Date;
-    Some(if is_dated {
-        4.0
-    } else if slot.traits.is_time {
-        1.5
-    } else {
-        -1.2
-    })
-}
-
-/// Returns the number that an amount is for a slot, in the slot's unit and type.
-fn number(slot: &Slot, amount: &Amount) -> Option<Value> {
-    let mut number = amount.number.clone();
-    let is_integer = slot.role() == Role::Integer || slot.role() == Role::Id;
-    if amount.is_percent() && !is_integer {
-        let wants_percent = slot.said.unit.is_some_and(|it| it.dimension == Dimension::Share)
-            && !slot.said.is_decimal
-            || slot.words.contains("percent")
-            || slot.words.contains("percentag");
-        if !wants_percent {
-            let share = number.as_f64()? / 100.0;
-            number = amount::whole(format!("{share:.12}").parse().ok()?)?;
-        }
-    }
-    if let (Some(from), Some(to)) = (amount.unit, slot.unit)
-        && from != to
-        && let Some(converted) = unit::convert(number.as_f64()?, from, to)
-    {
-        number = amount::whole(converted)?;
-    }
-    value::typed_number(number, if is_integer { Role::Integer } else { Role::Number })
-}
-
-/// Returns how well words fit a slot that takes a text.
-fn word(slot: &Slot, span: &Span) -> Option<f32> {
-    let traits = &slot.traits;
-    let role = slot.role();
-    let only = match role {
-        Role::Email => Some(&[Said::Email][..]),
-        Role::Url => Some(&[Said::Url][..]),
-        Role::Bool | Role::Number | Role::Integer | Role::Enum | Role::Other | Role::List => {
-            return None;
-        }
-        _ => None,
-    };
-    if let Some(only) = only {
-        return if only.contains(&span.said) {
-            Some(5.0)
-        } else {
-            (span.said == Said::Quoted).then_some(0.5)
-        };
-    }
-    if slot.is_numeric()
-        || role == Role::Id && matches!(span.said, Said::Phrase { .. } | Said::Name)
-    {
-        return None;
-    }
-    let mut score = match &span.said {
-        Said::Quoted => 2.6,
-        Said::Name => 1.5,
-        Said::Code => 1.2,
-        Said::Path if role == Role::Path => 5.0,
-        Said::Path => 0.4,
-        Said::Url | Said::Email => -1.0,
-        Said::Formula if traits.is_formula => 5.0,
-        Said::Formula => 0.1,
-        Said::Time if traits.is_time => 3.5,
-        Said::Time => -0.8,
-        Said::Phrase { is_weak: true } => -0.6,
-        Said::Phrase { is_weak: false } => 0.6,
-        _ => return None,
-    };
-    if traits.is_place {
-        score += match span.said {
-            Said::Name => 1.0,
-            Said::Phrase { .. } => -0.4,
-            Said::Code => -1.0,
-            _ => 0.0,
-        };
-        if span.is_wide {
-            score += if traits.is_wide { 1.2 } else { -0.9 };
-        }
-    } else if span.is_wide {
-        score -= 1.2;
-    }
-    if span.is_tail {
-        score -= 0.6;
-    }
-    if traits.is_person && span.said == Said::Name {
-        score += 0.8;
-    }
-    if traits.is_day || role == Role::Date {
-        score -= 1.8;
-    }
-    if traits.is_code {
-        score += match span.said {
-            Said::Code => 2.5,
-            Said::Phrase { .. } => -1.4,
-            Said::Name => -0.9,
-            _ => 0.0,
-        };
-    }
-    (score > -1.5).then_some(score)
 }
 
 fn example(slot: &Slot, span: &Span) -> f32 {

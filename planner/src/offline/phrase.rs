@@ -2,7 +2,7 @@
 
 use super::{
     amount,
-    span::{Reader, Said},
+    span::{self, Reader, Said},
     token::{Kind, Token},
     when, words,
 };
@@ -39,7 +39,13 @@ impl Reader<'_> {
         let is_number = || {
             amount::read(self.tokens, at).is_some_and(|it| !it.0.is_word || !token.is_capitalised())
         };
-        !self.is_numeral(at) && (!is_word || when::read(self.tokens, at).is_some() || is_number())
+        // `Yamaha P125` is one name, `aircraft AB123` is not.
+        let is_code = at > 0
+            && span::is_code(&token.value)
+            && !token.value.contains('-')
+            && (!is_name(&self.tokens[at - 1]) || self.frame.is_own(&self.tokens[at - 1].stem));
+        !self.is_numeral(at)
+            && (!is_word || is_code || when::read(self.tokens, at).is_some() || is_number())
     }
 
     /// Returns whether a number is the end of a name: `Maroon 5`, `Dow Jones 30`.
@@ -54,6 +60,7 @@ impl Reader<'_> {
             && is_name(&self.tokens[at - 1])
             && !self.begins_sentence(at - 1)
             && !self.frame.is_own(&self.tokens[at - 1].stem)
+            && !["id", "no", "number"].iter().any(|it| self.tokens[at - 1].is(it))
             && self.tokens.get(at + 1).is_none_or(ends)
     }
 
@@ -61,12 +68,22 @@ impl Reader<'_> {
     fn is_content(&self, at: usize) -> bool {
         let token = &self.tokens[at];
         if is_name(token) {
-            let is_i = matches!(token.lower.as_str(), "i" | "i'm" | "i'd" | "i've" | "i'll" | "a");
+            let is_i =
+                matches!(token.lower.as_str(), "i" | "i'm" | "i'd" | "i've" | "i'll" | "a" | "id");
             let is_order = self.begins_sentence(at) && !words::families(&token.stem).is_empty();
+            // `Analyze the …`: nobody begins with a name before an article.
+            let is_order = is_order
+                || self.begins_sentence(at)
+                    && self.tokens.get(at + 1).is_some_and(|it| {
+                        ["the", "a", "an", "my", "this", "these", "all", "me"]
+                            .iter()
+                            .any(|word| it.is(word))
+                    });
             let is_inside = at > 0 && !self.begins_sentence(at);
             return !is_i && !is_order && (is_inside || !is_common(token) || self.is_title(at));
         }
-        token.kind == Kind::Word && !is_common(token) || self.is_numeral(at)
+        let is_said = matches!(token.lower.as_str(), "hello" | "hi") && !self.begins_sentence(at);
+        token.kind == Kind::Word && (!is_common(token) || is_said) || self.is_numeral(at)
     }
 
     fn begins_sentence(&self, at: usize) -> bool {
@@ -145,6 +162,9 @@ impl Reader<'_> {
             if let Some(last) = last.filter(|it| end - it > 3) {
                 end = last + 1;
             }
+            while end > first + 1 && is_doing(&tokens[end - 1]) {
+                end -= 1;
+            }
             self.push(first, end, Said::Name);
             return;
         }
@@ -160,8 +180,41 @@ impl Reader<'_> {
             return;
         };
         let end = (start..to).rev().find(|it| !is_own(*it)).map_or(to, |it| it + 1);
-        self.push(start, end, Said::Phrase { is_weak: false });
+        // `made of oak` says what is behind it.
+        let is_made = words::is_participle(&tokens[start].lower)
+            || ["made", "written", "built", "held", "found"].iter().any(|it| tokens[start].is(it));
+        let is_tied = tokens.get(end).is_some_and(|it| words::is_preposition(&it.lower));
+        if is_made && is_tied && end == start + 1 {
+            return;
+        }
+        let is_weak = self.is_asked(from, to);
+        self.push(start, end, Said::Phrase { is_weak });
     }
+
+    /// Returns whether words say what is asked for, not what with: `what are the names of …`.
+    fn is_asked(&self, from: usize, to: usize) -> bool {
+        const QUESTIONS: &[&str] =
+            &["what", "what's", "which", "who", "who's", "how", "where", "when"];
+        let begin = (0..from).rev().find(|it| self.begins_sentence(*it)).unwrap_or(0);
+        let before = &self.tokens[begin..from];
+        let is_idle = |it: &Token| is_grammar(it) || !words::families(&it.stem).is_empty();
+        let is_question =
+            before.iter().any(|it| it.kind == Kind::Word && QUESTIONS.contains(&it.lower.as_str()));
+        let tie = self.tokens.get(to);
+        let is_tied = tie.is_some_and(|it| {
+            it.is("of")
+                || is_question && ["for", "by", "from", "between"].iter().any(|word| it.is(word))
+        });
+        !before.is_empty() && is_tied && before.iter().all(is_idle)
+    }
+}
+
+/// Returns whether a small word behind a name says what it does: `the Vikings winning`.
+fn is_doing(token: &Token) -> bool {
+    let is_small = token.kind == Kind::Word && token.value.starts_with(char::is_lowercase);
+    is_small
+        && token.lower.len() > 4
+        && (token.lower.ends_with("ing") || token.lower.ends_with("ed"))
 }
 
 /// Returns whether a token is written like a name.

@@ -3,7 +3,10 @@
 mod account;
 mod doubt;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use serde_json::{Value, json};
 use shared::{
@@ -67,7 +70,7 @@ pub(super) struct Planning<'a> {
     candidates: Vec<Value>,
     assumptions: Vec<Value>,
     /// Short clauses that begin with a word that no tool has: orders that nobody understands.
-    strange: usize,
+    strange: Vec<Range<usize>>,
     /// The verbs of the clauses.
     verbs: Vec<String>,
     /// How sure the least sure step is.
@@ -113,7 +116,7 @@ impl<'a> Planning<'a> {
             clauses: Vec::new(),
             candidates: Vec::new(),
             assumptions: Vec::new(),
-            strange: 0,
+            strange: Vec::new(),
             verbs: Vec::new(),
             confidence: 1.0,
         }
@@ -128,7 +131,7 @@ impl<'a> Planning<'a> {
         self.note(&text, &candidates);
         let chosen = self.choose(&clause, &ask, &candidates);
         let is_short = clause.tokens.len() <= ORDER && ask.verb.is_some() && !clause.has_verb;
-        self.strange += usize::from(is_short && chosen.is_err());
+        self.strange.extend(clause.bytes().filter(|_| is_short && chosen.is_err()));
         match chosen {
             Ok(tool) => self.steps_of(clause, &ask, tool),
             Err(problem) => {

@@ -13,6 +13,9 @@ use super::{
 /// Parts that are looked at.
 const RECORDS: usize = 16;
 
+/// How much less sure orders may be that are read each for itself.
+const DOUBT: f32 = 0.1;
+
 /// Where a text is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Cut {
@@ -35,6 +38,9 @@ impl Broad<'_> {
         to: usize,
         whole: &[Reading],
     ) -> Option<Vec<Reading>> {
+        if let Some(readings) = self.ordered_apart(tool, from, to, whole) {
+            return Some(readings);
+        }
         if self.profiles[tool].acts() {
             return None;
         }
@@ -51,11 +57,83 @@ impl Broad<'_> {
             tried = cuts;
             let Some(readings) = readings else { continue };
             let explained = self.explains(from, &readings);
-            if explained > best.as_ref().map_or(most, |it| it.0) {
+            // What is said in the same way in every part is said part by part.
+            let is_even = is_alike(&readings) && readings.len() <= whole.len();
+            let least = usize::from(!is_even);
+            let best_yet = best.as_ref().map_or(most + least, |it| it.0 + 1);
+            if explained >= best_yet {
                 best = Some((explained, readings));
             }
         }
         best.map(|it| it.1)
+    }
+
+    /// Reads orders for one tool that each begin with its verb, each for itself: `find … in Oslo, then
+    /// find … in Bergen`. For a tool that acts each must say all that it needs; for one that looks, what
+    /// a later one lacks is what was said before.
+    fn ordered_apart(
+        &self,
+        tool: usize,
+        from: usize,
+        to: usize,
+        whole: &[Reading],
+    ) -> Option<Vec<Reading>> {
+        let (profile, parts) = (&self.profiles[tool], self.own_orders(tool, from, to));
+        if parts.len() < 2 || parts.len() > RECORDS {
+            return None;
+        }
+        let slots = &profile.frame().slots;
+        let mut all: Vec<Reading> = Vec::new();
+        for (begin, end) in parts {
+            let mut readings = self.fill(tool, begin, end);
+            for reading in &mut readings {
+                let has_own = !reading.used.is_empty();
+                if let Some(before) = all.last().filter(|_| !profile.acts() && has_own) {
+                    broad::inherit(reading, before, slots);
+                }
+                for used in &mut reading.used {
+                    *used = (used.0 + begin - from, used.1 + begin - from);
+                }
+            }
+            all.append(&mut readings);
+        }
+        let is_sure = |it: &Reading| it.missing.is_empty() && it.confidence >= broad::CONFIDENCE;
+        let is_whole = whole.iter().all(|it| it.missing.is_empty());
+        let least = |it: &[Reading]| it.iter().map(|it| it.confidence).fold(1.0, f32::min);
+        let is_better = !is_whole
+            || self.explains(from, &all) >= self.explains(from, whole)
+                && least(&all) + DOUBT >= least(whole);
+        if all.iter().all(is_sure) && is_better {
+            return Some(all);
+        }
+        // An order that lacks something is not filled from another one.
+        let is_own = |it: &Reading| self.explains(from, std::slice::from_ref(it)) > 0;
+        (profile.acts() || all.iter().all(is_own)).then_some(all)
+    }
+
+    /// Returns the parts that each begin as an order for a tool: for one that acts, with its own verb
+    /// or the one of the first.
+    fn own_orders(&self, tool: usize, from: usize, to: usize) -> Vec<(usize, usize)> {
+        let profile = &self.profiles[tool];
+        let mut parts: Vec<(usize, usize)> = Vec::new();
+        let mut first: Option<&str> = None;
+        for (begin, end) in self.segments(&self.tokens[from..to]) {
+            let (begin, end) = (begin + from, end + from);
+            let head = self.order_head(tool, begin, end);
+            let is_own = |stem: &str| {
+                !profile.acts()
+                    || first == Some(stem)
+                    || profile.verbs.first().is_some_and(|it| it == stem)
+            };
+            let is_order = head.is_some_and(|stem| first.is_none() || is_own(stem));
+            match parts.last_mut() {
+                Some(last) if !is_order || first.is_none() => last.1 = end,
+                Some(_) => parts.push((begin, end)),
+                None => parts.push((from, end)),
+            }
+            first = first.or(head);
+        }
+        parts
     }
 
     /// Returns the words behind the first where something else may begin.
@@ -140,6 +218,13 @@ impl Broad<'_> {
             readings.iter().flat_map(|it| &it.used).flat_map(|it| it.0..it.1).collect();
         used.into_iter().filter(|it| self.tokens.get(from + it).is_some_and(is_strong)).count()
     }
+}
+
+/// Returns whether the same parameters are said for every call.
+fn is_alike(readings: &[Reading]) -> bool {
+    let said = |it: &Reading| it.sure.iter().map(|it| it.0.clone()).collect::<BTreeSet<String>>();
+    readings.windows(2).all(|it| said(&it[0]) == said(&it[1]))
+        && readings.iter().all(|it| it.used.len() > 1)
 }
 
 /// Returns the slots that must be filled and that words fill in every one of some readings.

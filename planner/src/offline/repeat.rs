@@ -92,7 +92,7 @@ fn add_labels(text: &Text<'_>, given: &Given, labels: &mut Labels, most: usize, 
                 let (first, own) = given.get(&slot)?;
                 let mut likeness = likeness(text, &labels[&slot], *first, span)?;
                 let is_expected = expected == Some(slot);
-                likeness += if is_expected { 1.5 } else { 0.0 };
+                likeness += if is_expected { 1.6 } else { 0.0 };
                 let share = if least > 0.0 { 0.5 } else { 0.3 };
                 let is_good = likeness >= 1.4 && fit.score > -1.0
                     || fit.score + likeness >= own.score * share;
@@ -145,7 +145,9 @@ fn next_in_chain(text: &Text<'_>, labels: &Labels, span: usize) -> Option<usize>
     let mut turn: Vec<usize> = chain.clone();
     turn.sort_unstable();
     turn.dedup();
-    chain.get(turn.len().checked_sub(1)?).copied()
+    // One alone takes no turns.
+    let last = turn.len().checked_sub(1).filter(|it| *it > 0)?;
+    chain.get(last).copied()
 }
 
 /// Returns whether only small words stand between two spans.
@@ -290,6 +292,13 @@ fn product(labels: &Labels, many: &[usize]) -> Vec<BTreeMap<usize, usize>> {
     sets
 }
 
+/// Returns where the sentence of a span begins.
+fn stop(text: &Text<'_>, span: usize) -> usize {
+    let before = &text.tokens[..text.spans[span].from];
+    let is_end = |it: &Token| it.is_mark(".") || it.is_mark("?") || it.is_mark("!");
+    before.iter().rposition(is_end).map_or(0, |it| it + 1)
+}
+
 /// Pairs the first with the first and the second with the second; what is said once holds for all.
 fn side_by_side(text: &Text<'_>, labels: &Labels, most: usize) -> Vec<BTreeMap<usize, usize>> {
     let lead =
@@ -308,6 +317,9 @@ fn side_by_side(text: &Text<'_>, labels: &Labels, most: usize) -> Vec<BTreeMap<u
                 let is_required = text.frame.slots[*slot].property.is_required;
                 let span = match spans.as_slice() {
                     [one] if is_required || is_list => Some(*one),
+                    // What is said before all of them, or in a sentence of its own, is about all.
+                    [one] if text.spans[*one].to <= starts[0] => Some(*one),
+                    [one] if starts[most - 1] < stop(text, *one) => Some(*one),
                     [one] => own(&[*one]),
                     many if many.len() == most => many.get(call).copied(),
                     many => own(many).or_else(|| {

@@ -137,6 +137,13 @@ impl Slot {
         if self.is_list() { self.property.item } else { self.property.role }
     }
 
+    /// Returns whether a word is one of its name, or begins as one does: `standardization` says
+    /// `standardize`.
+    pub(super) fn is_named_by(&self, stem: &str) -> bool {
+        let is_near = |it: &String| it.len() > 4 && stem.len() > 4 && it.get(..5) == stem.get(..5);
+        self.words.iter().any(|it| it == stem || is_near(it))
+    }
+
     /// Returns whether it takes a number.
     pub(super) fn is_numeric(&self) -> bool {
         match self.role() {
@@ -199,7 +206,8 @@ fn traits(parts: &[String], said: &Described, property: &Property) -> Traits {
         is_time: !is_numeric && !is_day && has("time hour clock"),
         is_code: property.role == Role::Id || !is_numeric && is_coded,
         is_formula: has("function expression equation formula polynomial"),
-        is_year: last == "year" || has("year") && !has("years per"),
+        is_year: last == "year"
+            || parts.first().is_some_and(|it| it == "year") && has("of built from to start end"),
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
     property::Role,
     slot::Frame,
     token::{Kind, Token},
+    unit::Unit,
     value,
     when::{self, When},
     words,
@@ -101,6 +102,7 @@ pub(super) fn spans(query: &str, tokens: &[Token], frame: &Frame) -> Vec<Span> {
     }
     reader.widen();
     reader.spans.sort_by_key(|it| (it.from, it.to));
+    reader.share_units();
     reader.gather();
     reader.spans
 }
@@ -279,6 +281,27 @@ impl Reader<'_> {
         }
     }
 
+    /// Gives the numbers of a list the unit that stands behind the last: `10, 20 and 30 years`.
+    fn share_units(&mut self) {
+        let mut behind: Option<(usize, &'static Unit)> = None;
+        for at in (0..self.spans.len()).rev() {
+            let (from, to) = (self.spans[at].from, self.spans[at].to);
+            let is_tied = |next: usize| {
+                let between = self.tokens.get(to..next).unwrap_or_default();
+                let is_tie = |it: &Token| it.is_separator() || it.is("or") || it.is("to");
+                !between.is_empty() && between.len() < 3 && between.iter().all(is_tie)
+            };
+            let shared = behind.filter(|it| is_tied(it.0)).map(|it| it.1);
+            let Said::Number(amount) = &mut self.spans[at].said else { continue };
+            if amount.unit.is_none() && !amount.is_ordinal && !amount.is_year() {
+                amount.unit = shared;
+            }
+            // A currency or a share that is written at a number is that number's.
+            let is_apart = self.tokens[from].kind == Kind::Number && to > from + 1;
+            behind = amount.unit.filter(|_| is_apart || shared.is_some()).map(|unit| (from, unit));
+        }
+    }
+
     /// Adds what is listed as a span of its own: `red, small and new`.
     fn gather(&mut self) {
         let count = self.spans.len();
@@ -345,10 +368,15 @@ fn beginning(word: &str) -> String {
     word.chars().take(3).collect()
 }
 
-/// Returns whether letters and digits stand together as in an identifier.
-fn is_code(text: &str) -> bool {
+/// Returns whether letters and digits stand together as in an identifier, or numbers as in the
+/// address of a machine.
+pub(super) fn is_code(text: &str) -> bool {
     let has = |is: fn(&u8) -> bool| text.bytes().any(|it| is(&it));
-    has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) || text.contains('_') && text.len() > 2
+    let is_address =
+        text.split('.').count() == 4 && text.split('.').all(|it| it.parse::<u8>().is_ok());
+    is_address
+        || has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic)
+        || text.contains('_') && text.len() > 2
 }
 
 /// Returns how many tokens say the words, and whether they only nearly do.

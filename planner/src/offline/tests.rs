@@ -8,6 +8,7 @@
 mod blog;
 mod limits;
 mod orders;
+mod readings;
 #[expect(
     clippy::needless_raw_string_hashes,
     clippy::too_many_lines,

@@ -339,6 +339,11 @@ fn strip_plural(word: &mut String) {
     }
 }
 
+/// Returns whether a word says what was done to something: `scheduled`, not `feed`.
+pub(super) fn is_participle(lower: &str) -> bool {
+    lower.len() > 4 && lower.ends_with("ed") && !lower.ends_with("eed") && lower != "embed"
+}
+
 /// Returns whether a word looks like the plural of a noun.
 pub(super) fn is_plural(lower: &str) -> bool {
     lower.len() > 3

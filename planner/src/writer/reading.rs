@@ -78,7 +78,7 @@ pub(super) fn read(
 }
 
 /// Reads one step of an answer as the draft of it alone, if it is one.
-pub(super) fn alone(step: Value, catalog: &Catalog, known: &BTreeSet<&str>) -> Option<Draft> {
+pub(super) fn alone(step: &Value, catalog: &Catalog, known: &BTreeSet<&str>) -> Option<Draft> {
     let draft = shaped(json!({ "tools": [step] }), (catalog, known), &mut Vec::new());
     compile::parse_value(draft).ok()
 }

@@ -26,7 +26,7 @@ pub(super) fn about() -> About {
 }
 
 /// Returns a blog, and a tool that is switched off.
-pub(super) fn catalog() -> Catalog {
+pub(crate) fn catalog() -> Catalog {
     let tool = |name: &str, set: &str, required: &[&str], is_active: bool| {
         let properties: serde_json::Map<_, _> =
             required.iter().map(|it| ((*it).to_owned(), json!({ "type": "string" }))).collect();

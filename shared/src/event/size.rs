@@ -18,7 +18,9 @@ impl Recorded {
             Event::StepChecked { parameters, .. } | Event::StepWaiting { parameters, .. } => {
                 json::bytes(parameters)
             }
-            Event::StepSucceeded { output, .. } => output.as_deref().map_or(0, json::bytes),
+            Event::StepSucceeded { output, stderr, .. } => {
+                output.as_deref().map_or(0, json::bytes) + stderr.as_ref().map_or(0, String::len)
+            }
             Event::SignalReceived { payload, .. } => json::bytes(payload),
             Event::StepFailed { error, .. } | Event::StepRetryScheduled { error, .. } => {
                 error.message.len()

@@ -110,8 +110,15 @@ fn events() -> Vec<(&'static str, Event)> {
         let output = output.clone();
         let progress = Progress { progress: 1.0, total: None, message: None };
         events.extend(names.into_iter().zip([
-            Event::StepSucceeded { step: step(), part, attempt, output, cached },
-            Event::StepSucceeded { step: step(), part, attempt, output: None, cached },
+            Event::StepSucceeded { step: step(), part, attempt, output, cached, stderr: None },
+            Event::StepSucceeded {
+                step: step(),
+                part,
+                attempt,
+                output: None,
+                cached,
+                stderr: None,
+            },
             Event::StepFailed { step: step(), part, attempt, error: error(), command: None },
             Event::StepRetryScheduled { step: step(), part, attempt, error: error(), until },
             Event::StepInterrupted { step: step(), part, attempt },

@@ -8,7 +8,7 @@ fn inner() -> Value {
     json!([{ "name": "flow.echo", "id": "in", "parameters": { "twice": "{{input.x}}{{input.x}}" } }])
 }
 
-const TREE: &str = "state outputs parentExecutionId
+const TREE: &str = "executionId state outputs parentExecutionId
     steps { stepId toolName state output childExecutionId resolvedParameters
         child { executionId planId requestId state input parentExecutionId parentStepId parentIndex
             parent { executionId } } }";
@@ -45,6 +45,24 @@ async fn a_child_is_an_execution_of_its_own_in_the_same_request() {
             );
             let request = world.execution(&id, "requestId").await["requestId"].clone();
             assert_eq!(found["requestId"], request);
+            let list = "query ($filter: ExecutionFilter) {
+                executions(filter: $filter) { nodes { executionId } } }";
+            let (whole, part) = (&it["executionId"], &found["executionId"]);
+            for (parts, expected) in [
+                (json!(null), json!([part, whole])),
+                (json!(true), json!([part, whole])),
+                (json!(false), json!([whole])),
+            ] {
+                let filter = json!({ "filter": { "requestId": request, "parts": parts } });
+                let listed = world.get(list, filter).await;
+                let ids: Value = listed["nodes"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|it| it["executionId"].clone())
+                    .collect();
+                assert_eq!(ids, expected, "{parts}");
+            }
             let query =
                 "query ($id: ID!) { plan(planId: $id) { tools { stepId plan timeoutMs } } }";
             let plan = world.execution(&id, "planId").await["planId"].clone();

@@ -413,6 +413,8 @@ async fn an_agent_without_turns_left_answers_with_a_note() {
     assert_eq!(answer["answer"], note);
     assert_eq!((&answer["turns"], &answer["limitReached"]), (&json!(2), &json!(true)));
     assert_eq!(model.asked().await.len(), 3);
+    let said = home.run(&["agent", "look for ever", "--max-tool-turns", "1"]).await;
+    assert_eq!(said.out, format!("{note}\n"), "people read the answer");
 }
 
 #[tokio::test]

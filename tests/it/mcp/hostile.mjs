@@ -18,7 +18,7 @@ const offers = [
   offer("die_idempotent", { idempotentHint: true }), offer("die_once"), offer("quit", read), offer("starts", read),
   offer("huge", read), offer("garbage", read), offer("not_mcp", read), offer("meta", read), offer("grow", read),
   offer("rpc_error", read), offer("", read), offer("report", read), offer("flood", read), offer("forge", read),
-  offer("half_once"), offer("torrent", read), offer("picture", read), offer("measure", read),
+  offer("half_once"), offer("strange"), { name: "open_ended", inputSchema: true }, offer("torrent", read), offer("picture", read), offer("measure", read),
 ];
 const cancelled = [];
 let waiting;
@@ -93,6 +93,7 @@ const calls = {
     process.stderr.write("noise\n".repeat(1000));
     answer(id, "still here");
   },
+  strange: (id) => send({ id, result: { content: [{ type: "text", text: "7" }, { type: "hologram", depth: 3 }] } }),
   not_mcp: (id) => process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, result: 5 }) + "\n"),
   meta: (id, _, params) => answer(id, params._meta),
   grow: (id) => {

@@ -48,7 +48,7 @@ impl World {
 #[tokio::test]
 async fn all_pages_of_tools_are_read() {
     let world = World::ready().await;
-    assert_eq!(world.connected.toolbox.sets()[0].tools.len(), 21, "one has no name");
+    assert_eq!(world.connected.toolbox.sets()[0].tools.len(), 22, "one has no name, one no schema");
     let effect = |name: &str| world.connected.tool(name).definition().effect;
     assert_eq!(effect("die"), Effect::Read);
     assert_eq!(effect("die_idempotent"), Effect::Idempotent);
@@ -154,6 +154,9 @@ async fn garbage_is_survived() {
     }
     let err = world.call("not_mcp", json!({})).await.unwrap_err();
     assert!(err.to_string().contains("not MCP"), "{err}");
+    assert!(!err.is_definite, "it was called, and nobody knows what came of it");
+    let kept = json!([7, { "type": "hologram", "depth": 3 }]);
+    assert_eq!(world.call("strange", json!({})).await, Ok(kept));
     assert_eq!(world.call("starts", json!({})).await, Ok(json!(1)));
 }
 

@@ -250,7 +250,9 @@ fn check_event(before: &Execution, recorded: &Recorded) -> Result<(), String> {
             in_turn(before, number)?;
         }
         Event::StepWaiting { .. } => in_turn(before, number.ok_or("no such step")?)?,
-        Event::StepSucceeded { step, part, attempt, output: Some(output), cached: false } => {
+        Event::StepSucceeded {
+            step, part, attempt, output: Some(output), cached: false, ..
+        } => {
             let number = number.ok_or("no such step")?;
             let is_call = plan.step(number).callee(*part).kind == StepKind::Call;
             if is_call && output["attempt"] != attempt.get() {

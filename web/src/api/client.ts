@@ -85,11 +85,16 @@ export function useAsk<R, V>(operation: Operation<R, V>, variables: V | null, po
     isLoading: true,
   });
   const shown = useRef("");
+  // Whoever asks again and again would otherwise never be answered.
+  const flight = useRef({ isBusy: false, isStale: false });
   useEffect(() => {
     if (variables === null) return;
     const gone = new AbortController();
+    const own = { isBusy: true, isStale: false };
+    flight.current = own;
     let timer: ReturnType<typeof setTimeout> | undefined;
     const load = async () => {
+      own.isBusy = true;
       try {
         const data = await ask(operation, variables, gone.signal);
         if (gone.signal.aborted) return;
@@ -101,7 +106,9 @@ export function useAsk<R, V>(operation: Operation<R, V>, variables: V | null, po
         shown.current = "";
         setState((old) => ({ ...old, error: error as ApiError, isLoading: false }));
       }
-      if (poll && !isLost.value) timer = setTimeout(again, poll);
+      own.isBusy = false;
+      if (own.isStale) setRound((it) => it + 1);
+      else if (poll && !isLost.value) timer = setTimeout(again, poll);
     };
     const again = () => {
       if (document.hidden) timer = setTimeout(again, poll);
@@ -111,10 +118,14 @@ export function useAsk<R, V>(operation: Operation<R, V>, variables: V | null, po
     void load();
     return () => {
       gone.abort();
+      own.isBusy = false;
       clearTimeout(timer);
     };
   }, [operation, key, poll, epoch, round]);
-  const refresh = useCallback(() => setRound((it) => it + 1), []);
+  const refresh = useCallback(() => {
+    if (flight.current.isBusy) flight.current.isStale = true;
+    else setRound((it) => it + 1);
+  }, []);
   return { data: state.data, error: state.error, isLoading: state.isLoading, isCurrent: state.data !== null && state.key === key, refresh };
 }
 

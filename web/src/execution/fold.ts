@@ -398,10 +398,11 @@ function progressOf(data: Data): StepView["progress"] {
 function note(step: StepView, { type, attempt }: Happened, data: Data, at: number): void {
   const isProgress = type.endsWith("_progress");
   const fault = (data.error ?? null) as Fault | null;
-  if (!isProgress && !fault) return;
-  const text = isProgress ? said(data) : `${fault!.code}: ${fault!.message}`;
+  const stderr = typeof data.stderr === "string" ? data.stderr : null;
+  if (!isProgress && !fault && stderr === null) return;
+  const text = isProgress ? said(data) : fault ? `${fault.code}: ${fault.message}` : stderr!;
   step.lines ??= new Lines();
-  step.lines.add({ at, attempt: attempt ?? 1, index: typeof data.index === "number" ? data.index : null, text, isBad: !isProgress });
+  step.lines.add({ at, attempt: attempt ?? 1, index: typeof data.index === "number" ? data.index : null, text, isBad: fault !== null });
 }
 
 /** A report of progress in words: how far it is, and what it says. */

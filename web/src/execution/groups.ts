@@ -16,10 +16,10 @@ import type { Item } from "./items";
 import { itemLook, lookOf } from "./looks";
 import { Story, type Step } from "./story";
 
-/** The most that are open at once. */
-const MOST = 40;
-/** The most items of a loop that are drawn. */
-export const DRAWN = 2_000;
+/** The most that are open at once: what runs in each is followed, and the server follows a hundred things for a client. */
+export const MOST = 90;
+/** The most items of a loop that are drawn at once. */
+const DRAWN = 2_000;
 
 /** A plan that is drawn, and its execution where it has begun. */
 export interface Scope {
@@ -36,6 +36,8 @@ export interface Spot {
   step: Step;
   /** Which item of the step, where it is one. */
   index: number | null;
+  /** The first of the items that it shows instead, where it stands for those before or behind what is drawn. */
+  turnsTo: number | null;
 }
 
 /** How something looks of which nothing is known any more. */
@@ -67,10 +69,26 @@ export function read(text: string): string[] {
   return text === "" ? [] : [...new Set(text.split(","))].slice(0, MOST);
 }
 
-/** What is open once one more is, or one less with all that is in it. */
-export function toggled(open: readonly string[], name: string): string[] {
-  if (!open.includes(name)) return [...open, name].slice(-MOST);
+/** What is open once one more is, or one less with all that is in it; nothing where no more may be. */
+export function toggled(open: readonly string[], name: string): string[] | null {
+  if (!open.includes(name)) return open.length < MOST ? [...open, name] : null;
   return open.filter((it) => it !== name && !it.startsWith(`${name}/`) && !it.startsWith(`${name}[`));
+}
+
+/** Where in each loop the items begin that are drawn: as the address has it, and so that what is selected is among them. */
+export type Pages = ReadonlyMap<string, number>;
+
+export function readPages(text: string, selected: string): Pages {
+  const pages = new Map<string, number>();
+  const add = (name: string, at: number) => Number.isSafeInteger(at) && at >= 0 && pages.set(name, at - (at % DRAWN));
+  for (const it of text === "" ? [] : text.split(",")) add(it.slice(0, it.lastIndexOf(":")), Number(it.slice(it.lastIndexOf(":") + 1)));
+  for (const it of selected.matchAll(/\[(\d+)\]/g)) add(selected.slice(0, it.index), Number(it[1]));
+  return pages;
+}
+
+/** Pages as the address has them. */
+export function pagesText(pages: Pages): string {
+  return [...pages].filter(([, at]) => at > 0).map(([name, at]) => `${name}:${at}`).join(",");
 }
 
 export class Groups {
@@ -80,6 +98,7 @@ export class Groups {
   readonly whole: Scope;
   #held = new Map<string, Held>();
   #open: readonly string[] = [];
+  #pages: Pages = new Map();
 
   constructor(story: Story) {
     this.whole = { prefix: "", plan: story.about.plan, stepOf: story.stepOf, story };
@@ -89,13 +108,16 @@ export class Groups {
   find(name: string): Spot | null {
     const cut = name.lastIndexOf("/");
     const scope = cut < 0 ? this.whole : this.#held.get(name.slice(0, cut))?.scope;
-    const [, id = "", index] = /^([^[\]]+)(?:\[(\d+)\])?$/.exec(name.slice(cut + 1)) ?? [];
+    const [, id = "", number, more] = /^([^[\]]+)(?:\[(\d+)(-)?\])?$/.exec(name.slice(cut + 1)) ?? [];
     const step = scope?.stepOf.get(id);
-    return scope && step ? { scope, step, index: index === undefined ? null : Number(index) } : null;
+    if (!scope || !step) return null;
+    const index = number === undefined ? null : Number(number);
+    return more ? { scope, step, index: null, turnsTo: index } : { scope, step, index, turnsTo: null };
   }
 
   /** What can be opened there: the items of a loop, a plan, or nothing. */
-  kindOf({ step, index }: Spot): "items" | "plan" | null {
+  kindOf({ step, index, turnsTo }: Spot): "items" | "plan" | null {
+    if (turnsTo !== null) return null;
     if (step.forEach !== null && index === null) return "items";
     return step.plan === null ? null : "plan";
   }
@@ -119,6 +141,7 @@ export class Groups {
     const folds = new Map<Scope, Fold | null>();
     return spots.map((spot) => {
       if (!spot) return NOTHING;
+      if (spot.turnsTo !== null) return { ...NOTHING, title: this.rangeOf(spot).join("–"), isStack: true, isDimmed: false };
       let fold = folds.get(spot.scope);
       if (fold === undefined) folds.set(spot.scope, (fold = this.foldOf(spot.scope, past)));
       const view = fold?.step(spot.step.stepId);
@@ -126,9 +149,16 @@ export class Groups {
     });
   }
 
+  /** The first and the last of the items that something leads to. */
+  rangeOf(spot: Spot): [number, number] {
+    const first = spot.turnsTo ?? 0;
+    return [first, Math.min(first + DRAWN, this.#total(spot)) - 1];
+  }
+
   /** Says what is to be open. What is not any more is not followed any more. */
-  show(open: readonly string[]): void {
+  show(open: readonly string[], pages: Pages): void {
     this.#open = open;
+    this.#pages = pages;
     for (const [name, held] of this.#held) if (!open.includes(name)) this.#drop(name, held);
     // What is in another comes behind it.
     for (const name of [...open].sort((a, b) => a.length - b.length)) this.#hold(name);
@@ -144,7 +174,7 @@ export class Groups {
       .map((name) => {
         const spot = this.find(name);
         const kind = spot && this.kindOf(spot);
-        if (kind === "items") return `${name} ${this.#total(spot!)}`;
+        if (kind === "items") return `${name} ${this.#total(spot!)} ${this.#first(name, spot!)}`;
         return kind === "plan" ? `${name} ${this.#held.get(name)?.scope?.plan.planId ?? ""}` : "";
       })
       .join(" ");
@@ -176,8 +206,18 @@ export class Groups {
 
   async #items(name: string, spot: Spot, direction: LayoutDirection): Promise<Scene> {
     const inside = await this.#insides(direction, (it) => it.scope === spot.scope && it.step.stepId === spot.step.stepId && it.index !== null);
-    const names = Array.from({ length: Math.min(DRAWN, this.#total(spot)) }, (_, at) => `${name}[${at}]`);
-    return rows(names, spot.step.plan !== null, inside);
+    const [total, first] = [this.#total(spot), this.#first(name, spot)];
+    const names = Array.from({ length: Math.min(DRAWN, total - first) }, (_, at) => `${name}[${first + at}]`);
+    if (first > 0) names.unshift(`${name}[${first - DRAWN}-]`);
+    if (first + DRAWN < total) names.push(`${name}[${first + DRAWN}-]`);
+    const drawn = new Set(names);
+    return rows(names, spot.step.plan !== null || total > DRAWN, new Map([...inside].filter(([it]) => drawn.has(it))));
+  }
+
+  /** The first item of a loop that is drawn. */
+  #first(name: string, spot: Spot): number {
+    const last = Math.max(0, this.#total(spot) - 1);
+    return Math.min(this.#pages.get(name) ?? 0, last - (last % DRAWN));
   }
 
   #total({ scope, step }: Spot): number {

@@ -15,7 +15,7 @@ import { clock, span } from "../ui/time";
 import { Words } from "../ui/words";
 import type { Asking } from "./actions";
 import type { StepView } from "./fold";
-import { ItemList } from "./item-list";
+import { ItemList, TOGETHER } from "./item-list";
 import { itemsIn } from "./items";
 import { Logs } from "./logs";
 import { Panel, Section, type Around, type Opening } from "./panel";
@@ -45,8 +45,8 @@ export function Inspector({ story, step, view, isPast, now, opening, around, onA
   const id = story.about.executionId;
   // The whole values come from the server, and only the events' short ones from the log.
   const wantsDetail = !isPast && view.state !== "PENDING";
-  const [items, setItems] = useState<{ first: number; states: StepState[] | null }>({ first: ITEMS, states: null });
-  const asked = useAsk(StepDetail, wantsDetail ? { id, stepId: step.stepId, items: items.first, states: items.states } : null);
+  const [items, setItems] = useState<{ first: number; from: number; states: StepState[] | null }>({ first: ITEMS, from: 0, states: null });
+  const asked = useAsk(StepDetail, wantsDetail ? { id, stepId: step.stepId, items: items.first, after: items.from > 0 ? items.from - 1 : null, states: items.states } : null);
   const mark = `${view.state} ${view.attempts} ${view.items ? Object.values(view.items.counts).join(" ") : ""} ${view.tries.filter((it) => it.isUndo).length} ${view.undoError?.message ?? ""}`;
   const latest = useRef({ mark, asked: mark, timer: 0 });
   latest.current.mark = mark;
@@ -118,8 +118,12 @@ export function Inspector({ story, step, view, isPast, now, opening, around, onA
         <ItemList
           detail={detail}
           states={items.states}
-          onStates={(states) => setItems({ first: ITEMS, states })}
-          onMore={() => setItems((old) => ({ ...old, first: Math.min(10_000, old.first + 5 * ITEMS) }))}
+          from={items.from}
+          asked={items.first}
+          onStates={(states) => setItems({ first: ITEMS, from: 0, states })}
+          onFrom={(from) => setItems((old) => ({ ...old, first: ITEMS, from }))}
+          onMore={() => setItems((old) => ({ ...old, first: Math.min(TOGETHER, old.first + 5 * ITEMS) }))}
+          onSelect={(index) => onSelect(`${step.stepId}[${index}]`)}
           onAsk={isPast || story.live.isOver ? null : onAsk}
         />
       )}

@@ -15,6 +15,12 @@ import { Section } from "./panel";
 interface ItemsProps {
   detail: Detail;
   states: StepState[] | null;
+  /** The first item that may be shown. */
+  from: number;
+  /** How many were asked for. */
+  asked: number;
+  onFrom: (from: number) => void;
+  onSelect: (index: number) => void;
   onStates: (states: StepState[] | null) => void;
   onMore: () => void;
   onAsk: ((it: Asking) => void) | null;
@@ -28,12 +34,18 @@ const KINDS: readonly (readonly [string, string, StepState[], keyof NonNullable<
   ["SUCCEEDED", "Succeeded", ["SUCCEEDED", "COMPENSATED"], "successful"],
 ];
 
-export function ItemList({ detail, states, onStates, onMore, onAsk }: ItemsProps) {
+/** So many are shown together, and then others instead. */
+export const TOGETHER = 2_100;
+
+export function ItemList({ detail, states, from, asked, onFrom, onSelect, onStates, onMore, onAsk }: ItemsProps) {
   const tally = detail.itemTally;
   const total = tally?.total ?? detail.items.length;
   const kinds = KINDS.filter(([, , , name]) => Number(tally?.[name] ?? 0) > 0);
   const shown = KINDS.find(([, , it]) => it[0] === states?.[0]);
+  const last = detail.items.at(-1)?.index ?? -1;
+  const isFull = detail.items.length >= TOGETHER;
   const matching = shown && tally ? Number(tally[shown[3]]) : total;
+  const hasMore = from === 0 ? detail.items.length < matching : detail.items.length >= asked;
   return (
     <Section title={`Items (${total.toLocaleString("en")})`}>
       {(kinds.length > 1 || states !== null) && (
@@ -58,6 +70,11 @@ export function ItemList({ detail, states, onStates, onMore, onAsk }: ItemsProps
                   {it.durationMs !== null && <span class="faint">{span(it.durationMs)}</span>}
                   {it.error && <span class="cut faint">{plain(it.error.message.slice(0, 200))}</span>}
                 </summary>
+                {it.index !== null && (
+                  <button type="button" class="link" onClick={() => onSelect(it.index!)}>
+                    Look at {name}
+                  </button>
+                )}
                 {it.childExecutionId && <Linked text={it.childExecutionId} />}
                 <JsonView value={it.resolvedParameters} label={`parameters of item ${it.index}`} open={1} />
                 {it.error ? <Fault code={it.error.code} message={it.error.message} /> : <JsonView value={it.output} label={`output of item ${it.index}`} open={1} />}
@@ -86,13 +103,37 @@ export function ItemList({ detail, states, onStates, onMore, onAsk }: ItemsProps
           );
         })}
       </ul>
-      {detail.items.length < matching && (
-        <p class="faint">
-          {detail.items.length.toLocaleString("en")} of {matching.toLocaleString("en")} are shown.{" "}
-          <button type="button" class="link" onClick={onMore}>
-            Show more
-          </button>
-        </p>
+      {(from > 0 || hasMore) && (
+        <form
+          class="items-foot faint"
+          onSubmit={(event) => {
+            event.preventDefault();
+            const at = Number(new FormData(event.currentTarget).get("from"));
+            if (Number.isSafeInteger(at) && at >= 0) onFrom(Math.min(at, total - 1));
+          }}
+        >
+          <span>
+            {detail.items.length.toLocaleString("en")} of {matching.toLocaleString("en")} are shown{from > 0 && `, from item ${from.toLocaleString("en")} on`}.
+          </span>
+          {hasMore && isFull && (
+            <button type="button" class="link" onClick={() => onFrom(last + 1)}>
+              Show those behind
+            </button>
+          )}
+          {hasMore && !isFull && (
+            <button type="button" class="link" onClick={onMore}>
+              Show more
+            </button>
+          )}
+          {from > 0 && (
+            <button type="button" class="link" onClick={() => onFrom(0)}>
+              From the first
+            </button>
+          )}
+          <label>
+            Go to item <input name="from" type="number" min="0" max={total - 1} required />
+          </label>
+        </form>
       )}
     </Section>
   );

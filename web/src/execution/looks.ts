@@ -3,13 +3,9 @@
 import type { Look } from "../graph/canvas";
 import { span } from "../ui/time";
 import { TONE, WORD } from "../ui/state";
-import type { Fold, StepView } from "./fold";
+import type { StepView } from "./fold";
 import { itemsIn, itemsOver, type Item } from "./items";
 import type { Step } from "./story";
-
-export function looksOf(steps: readonly Step[], fold: Fold | null, now: number): Look[] {
-  return steps.map((step) => lookOf(step, fold?.step(step.stepId), now));
-}
 
 export function lookOf(step: Step, view: StepView | undefined, now: number): Look {
   return {

@@ -8,15 +8,16 @@ const ALONG = { RIGHT: 256, DOWN: 110 };
 const ACROSS = { RIGHT: 74, DOWN: 220 };
 /** What is narrower is a phone. */
 const NARROW = 600;
-/** Drawings that are kept. */
-const KEPT = 20;
+/** Drawings that are kept: more than can be open at once, so that one more is the only one that is asked for. */
+const KEPT = 120;
 
 export interface Drawn {
   drawing: Drawing;
   direction: LayoutDirection;
 }
 
-const known = new Map<string, Drawn>();
+/** What was asked for, also where the answer is still on its way: what is open many times is asked for once. */
+const known = new Map<string, Promise<Drawn>>();
 
 interface Step {
   stepId: string;
@@ -52,9 +53,11 @@ export async function drawn(plan: Plan, way?: LayoutDirection, sizes: readonly N
   const key = `${plan.planId} ${direction} ${sizes.map((it) => `${it.name} ${it.width} ${it.height}`).join(" ")}`;
   const found = known.get(key);
   if (found) return found;
-  const answer = await ask(PlanLayout, { id: plan.planId, direction, sizes: [...sizes] });
-  const it: Drawn = { drawing: answer.plan?.layout ?? { width: 1, height: 1, nodes: [], edges: [] }, direction };
+  const asked = ask(PlanLayout, { id: plan.planId, direction, sizes: [...sizes] }).then(
+    ({ plan }): Drawn => ({ drawing: plan?.layout ?? { width: 1, height: 1, nodes: [], edges: [] }, direction }),
+  );
   if (known.size >= KEPT) known.clear();
-  known.set(key, it);
-  return it;
+  known.set(key, asked);
+  asked.catch(() => known.delete(key));
+  return asked;
 }

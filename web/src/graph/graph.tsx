@@ -51,6 +51,8 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
     const size = () => canvas.resize(element.clientWidth, element.clientHeight);
     size();
     canvas.show(looks);
+    // A key may be pressed before anything else is told to the new picture.
+    canvas.select(selected === null ? -1 : canvas.placeOf(selected));
     if (before.current && canOpen) goOn(canvas, before.current, toggledLast.current);
     else canvas.begin(ofInterest(looks));
     const observer = new ResizeObserver(() => {

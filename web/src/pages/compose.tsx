@@ -22,14 +22,14 @@ import {
 } from "../api/generated";
 import type { Fields } from "../api/json";
 import { Graph } from "../graph/graph";
-import { flat } from "../graph/scene";
-import { looksOf } from "../execution/looks";
+import { MOST, read, toggled } from "../execution/groups";
 import { idsOf, planText, readDraft } from "../plan/draft";
 import { Editor, type Goal } from "../plan/editor";
+import { find, holds, looksOf, stepOf, useInsides, type Source } from "../plan/insides";
 import { keepAt, keptAt } from "../plan/kept";
 import { inputsOf, RunBar, RunDialog, type Wanted } from "../plan/run";
 import { StepForm, emptyStep } from "../plan/step-form";
-import { go } from "../router";
+import { go, useParam } from "../router";
 import { Problems, Refused, RefusedPage } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Crumbs, Empty, Loading, useTitle } from "../ui/page";
@@ -57,7 +57,7 @@ export function ComposePage({ from }: { from: string | null }) {
   const asked = useAsk(PlanOne, loads === null ? null : { id: loads, direction: "DOWN" });
   const become = (id: string) => {
     session.current.is = id;
-    go(`/plans/${id}`, "replace");
+    go(`/plans/${id}${location.search}`, "replace");
   };
   if (loads === null) return <Compose key={number} known={null} onBecome={become} />;
   if (asked.error && !asked.data) return <RefusedPage title="Plan" error={asked.error} />;
@@ -71,6 +71,8 @@ interface Stored {
   about: PlanSummary;
   text: string;
   plan: PlanDrawn | null;
+  /** Where what is in that plan is to be asked for: what was drawn as a draft knows its parts as drafts. */
+  source: Source;
   problems: readonly Problem[];
 }
 
@@ -86,13 +88,16 @@ interface ComposeProps {
 }
 
 function Compose({ known, onBecome }: ComposeProps) {
-  const [stored, setStored] = useState<Stored | null>(() => known && { about: known.plan, text: known.text, plan: known.plan, problems: known.plan.diagnostics });
+  const [stored, setStored] = useState<Stored | null>(() => known && { about: known.plan, text: known.text, plan: known.plan, source: { id: known.plan.planId }, problems: known.plan.diagnostics });
   const address = stored ? `/plans/${stored.about.planId}` : "/new";
   const [kept] = useState(() => keptAt(address));
   const [query, setQuery] = useState(kept?.query ?? "");
   const [text, setText] = useState(kept?.text ?? known?.text ?? "");
   const [isBack, setBack] = useState(kept !== null && known !== null && kept.text !== known.text);
-  const [plan, setPlan] = useState<PlanDrawn | null>(known?.plan ?? null);
+  const [shown, show] = useState<{ plan: PlanDrawn; source: Source } | null>(() => known && { plan: known.plan, source: { id: known.plan.planId } });
+  const plan = shown?.plan ?? null;
+  const [opened, setOpened] = useParam("open");
+  const open = useMemo(() => read(opened), [opened]);
   const [checked, setChecked] = useState<Checked | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const [isBusy, setBusy] = useState(false);
@@ -111,7 +116,6 @@ function Compose({ known, onBecome }: ComposeProps) {
   const readable = useRef<readonly Fields[]>([]);
   if (steps) readable.current = steps;
   const ids = useMemo(() => (steps ? idsOf(steps) : []), [steps]);
-  const place = selected === null ? -1 : ids.indexOf(selected);
   /** Writes the steps anew, and leaves the rest of the text as it is. */
   const write = (next: Fields[]) => setText(planText({ ...("whole" in draft ? draft.whole : {}), tools: next }));
 
@@ -141,7 +145,7 @@ function Compose({ known, onBecome }: ComposeProps) {
     if (text.trim() === "") return;
     if (stored && text === stored.text) {
       setChecked({ text, problems: stored.problems });
-      if (stored.plan) setPlan(stored.plan);
+      if (stored.plan) show({ plan: stored.plan, source: stored.source });
       return;
     }
     if ("problems" in draft) {
@@ -153,7 +157,7 @@ function Compose({ known, onBecome }: ComposeProps) {
       ask(ValidatePlan, { input: draft.input, direction: "DOWN" }, gone.signal).then(
         ({ validatePlan }) => {
           setChecked({ text, problems: validatePlan.diagnostics });
-          if (validatePlan.plan) setPlan(validatePlan.plan);
+          if (validatePlan.plan) show({ plan: validatePlan.plan, source: { input: draft.input } });
         },
         (error: ApiError) => {
           if (gone.signal.aborted) return;
@@ -193,9 +197,10 @@ function Compose({ known, onBecome }: ComposeProps) {
     doing(async () => {
       const { createPlanWithRequestId: made } = await ask(PlanQuery, { query, direction: "DOWN" });
       const { exportPlan } = await ask(PlanExported, { id: made.planId });
-      setPlan(made);
+      show({ plan: made, source: { id: made.planId } });
       setSelected(null);
-      take({ about: made, text: planText(exportPlan), plan: made, problems: made.diagnostics });
+      setOpened("");
+      take({ about: made, text: planText(exportPlan), plan: made, source: { id: made.planId }, problems: made.diagnostics });
     });
   /** Keeps what was written as a plan of its own or the next version, and gives its id. */
   const keep = async (): Promise<string> => {
@@ -207,7 +212,7 @@ function Compose({ known, onBecome }: ComposeProps) {
       setChecked({ text, problems: it.diagnostics });
       throw new ApiError("the plan has errors: see the diagnostics", "INVALID_PLAN");
     }
-    take({ about: it.plan, text, plan: checked?.text === text ? plan : null, problems: it.diagnostics });
+    take({ about: it.plan, text, plan: checked?.text === text ? plan : null, source: { input }, problems: it.diagnostics });
     return it.plan.planId;
   };
   const run = async ({ options, saved }: Wanted) => {
@@ -221,12 +226,27 @@ function Compose({ known, onBecome }: ComposeProps) {
   const isCurrent = checked?.text === text;
   const problems = checked?.problems ?? [];
   const errors = isCurrent || "problems" in draft ? problems.filter((it) => it.severity === "ERROR").length : 0;
-  const scene = useMemo(() => (plan ? flat(plan.layout) : null), [plan]);
-  const looks = useMemo(() => (plan ? looksOf(plan.tools, null, 0) : []), [plan]);
-  const pick = (name: string | null) => {
+  const insides = useInsides(shown, open, setError);
+  const looks = useMemo(() => (insides ? looksOf(insides) : []), [insides]);
+  const whole = "whole" in draft ? draft.whole : null;
+  const written = useMemo(() => (whole && selected !== null ? find(whole, selected) : null), [whole, selected]);
+  const elsewhere = selected !== null && whole && !written ? insides?.steps.get(selected) : undefined;
+  const pick = (node: string | null) => {
+    const name = node === null ? null : stepOf(node);
     setSelected(name);
-    const at = name === null ? -1 : ids.indexOf(name);
-    if (at >= 0) setGoal({ path: `tools[${at}]`, count: (goal?.count ?? 0) + 1, isWanted: false });
+    const found = name !== null && whole ? find(whole, name) : null;
+    if (found) setGoal({ path: found.path, count: (goal?.count ?? 0) + 1, isWanted: false });
+  };
+  const turn = (name: string) => {
+    const next = toggled(open, name);
+    if (next) setOpened(next.join(","));
+    else setError(new ApiError(`${MOST} loops and plans are open, which is the most at once: close one first`, "LIMIT_EXCEEDED"));
+  };
+  const describe = (node: string) => {
+    const found = insides?.steps.get(node);
+    if (!found) return `each item of ${stepOf(node)}`;
+    const inside = holds(found);
+    return inside === "" ? node : `${node}, ${inside}, ${open.includes(node) ? "open" : "closed"}`;
   };
   return (
     <div class="page compose">
@@ -305,15 +325,16 @@ function Compose({ known, onBecome }: ComposeProps) {
       ) : (
         <div class="compose-panes">
           <div class="pane">
-            {plan && scene && plan.tools.length > 0 && (
+            {plan && insides && plan.tools.length > 0 && (
               <Graph
-                drawing={scene}
+                drawing={insides.scene}
                 leadsRight={false}
                 looks={looks}
                 selected={selected}
                 onSelect={pick}
+                onToggle={turn}
                 label={`The plan: ${plan.tools.length} steps`}
-                describe={(name) => name}
+                describe={describe}
               />
             )}
           </div>
@@ -345,20 +366,26 @@ function Compose({ known, onBecome }: ComposeProps) {
                 <span class="faint">or choose one in the picture</span>
               </div>
             )}
-            {steps?.[place] && selected !== null && (
+            {written && selected !== null && (
               <StepForm
                 key={selected}
-                step={steps[place]}
+                step={written.step}
                 name={selected}
                 tools={tools}
-                others={ids.filter((it) => it !== selected)}
-                onStep={(step) => write(steps.with(place, step))}
+                others={written.others}
+                onStep={(step) => setText(planText(written.replaced(step)))}
                 onRemove={() => {
-                  write(steps.toSpliced(place, 1));
+                  setText(planText(written.replaced(null)));
                   setSelected(null);
                 }}
                 onClose={() => setSelected(null)}
               />
+            )}
+            {elsewhere && "id" in elsewhere.source && (
+              <p class="pane-bar">
+                <code>{selected}</code> is a step of another plan, which this one only names.
+                <a href={`/plans/${elsewhere.source.id}`}>Open that plan</a>
+              </p>
             )}
             <Editor text={text} onText={setText} problems={problems} goal={goal} steps={readable.current} tools={tools} />
             <div class="compose-problems" aria-live="polite">

@@ -8,7 +8,7 @@ import { returns } from "../api/connection";
 import { ExecutionNow, ExecutionOutputs } from "../api/generated";
 import { Actions, Question, type Asking } from "../execution/actions";
 import { Events } from "../execution/events";
-import { Groups, read, toggled, type Spot } from "../execution/groups";
+import { Groups, MOST, pagesText, read, readPages, toggled, type Pages, type Spot } from "../execution/groups";
 import { Inspector } from "../execution/inspector";
 import { ItemPanel, PlannedPanel } from "../execution/inside";
 import { itemsOver } from "../execution/items";
@@ -59,9 +59,10 @@ const VIEWS = ["graph", "timeline", "steps", "events", "results"] as const;
 const SHEET = "sheet";
 
 /** What is drawn: the plan, and in it what is open. What was drawn stays until the next is there. */
-function useScene(groups: Groups, drawn: Drawn | null, open: readonly string[]): Scene | null {
+function useScene(groups: Groups, drawn: Drawn | null, open: readonly string[], pages: Pages): Scene | null {
   const [scene, setScene] = useState<Scene | null>(null);
-  groups.show(open);
+  const epoch = useCell(returns);
+  groups.show(open, pages);
   const { shape } = groups;
   useEffect(() => {
     if (!drawn) return;
@@ -69,11 +70,12 @@ function useScene(groups: Groups, drawn: Drawn | null, open: readonly string[]):
     groups
       .draw(drawn.direction)
       .then((it) => isGone || setScene(it))
-      .catch((error: ApiError) => isGone || groups.failure.set(error));
+      // What a server that is gone did not draw is drawn when it is back.
+      .catch((error: ApiError) => isGone || error.code === "UNREACHABLE" || groups.failure.set(error));
     return () => {
       isGone = true;
     };
-  }, [groups, drawn, shape]);
+  }, [groups, drawn, shape, epoch]);
   return scene;
 }
 
@@ -91,10 +93,12 @@ function Told({ story }: { story: Story }) {
   const groupFailure = useCell(groups.failure);
   const [opened, setOpened] = useParam("open");
   const open = useMemo(() => read(opened), [opened]);
-  const scene = useScene(groups, drawn, open);
+  const [turned] = useParam("items");
+  const [selected] = useParam("step");
+  const pages = useMemo(() => readPages(turned, selected), [turned, selected]);
+  const scene = useScene(groups, drawn, open, pages);
   const scrub = useCell(story.scrub);
   const [view, setView] = useParam("view", "graph");
-  const [selected, setSelected] = useParam("step");
   const [asking, setAsking] = useState<{ story: Story; asking: Asking } | null>(null);
   const ask = useCallback((asking: Asking) => setAsking({ story, asking }), [story]);
   const [problem, setProblem] = useState<string | null>(null);
@@ -112,16 +116,20 @@ function Told({ story }: { story: Story }) {
   const looks = useMemo(() => groups.looks(spots, past, time), [spots, fold, fold.length, second, groups.version.value]);
   const opener = useRef<HTMLElement | null>(null);
   const select = useCallback((name: string | null) => {
-    const wasOpen = new URLSearchParams(location.search).get("step") !== null;
+    const now = new URLSearchParams(location.search);
+    const wasOpen = now.get("step") !== null;
     if (name !== null) {
+      // What stands for other items shows them instead.
+      const step = name.replace(/-\]$/, "]");
+      const next = { step, items: pagesText(readPages(now.get("items") ?? "", step)) };
       if (!wasOpen) opener.current = document.activeElement as HTMLElement | null;
       // On a phone a step covers everything: the way back from it is the way back.
-      if (!wasOpen && isNarrow()) setParams({ step: name }, "push", SHEET);
-      else setSelected(name);
+      if (!wasOpen && isNarrow()) setParams(next, "push", SHEET);
+      else setParams(next);
       return;
     }
     if (history.state === SHEET) history.back();
-    else setSelected("");
+    else setParams({ step: "" });
     back(opener.current);
   }, []);
   const moveTo = useCallback((seq: number | null) => story.scrub.set(seq), [story]);
@@ -136,10 +144,16 @@ function Told({ story }: { story: Story }) {
   const spot = selected === "" ? null : groups.find(selected);
   // Lists know the steps of the whole only.
   const row = /^[^/[]*/.exec(selected)![0];
-  const turn = useCallback((name: string) => setOpened(toggled(read(new URLSearchParams(location.search).get("open") ?? ""), name).join(",")), []);
+  const turn = useCallback((name: string) => {
+    if (name.endsWith("-]")) return select(name);
+    const next = toggled(read(new URLSearchParams(location.search).get("open") ?? ""), name);
+    if (next) setOpened(next.join(","));
+    else setProblem(`${MOST} loops and plans are open, which is the most at once: close one first.`);
+  }, []);
   const describe = (name: string) => {
     const it = groups.find(name);
     if (!it) return name;
+    if (it.turnsTo !== null) return `items ${groups.rangeOf(it).join(" to ")} of ${it.step.stepId}`;
     const state = it.index === null ? groups.viewOf(it, past)?.state : groups.itemOf(it, past)?.state;
     return `${name}, ${WORD[state ?? "PENDING"]}${groups.kindOf(it) ? `, ${holds(groups, it, past)}, ${open.includes(name) ? "open" : "closed"}` : ""}`;
   };

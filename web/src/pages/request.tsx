@@ -2,8 +2,17 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 
-import { follow, useAsk } from "../api/client";
-import { PlanExported, RequestHappening, RequestPage as RequestQuery, type Json, type RequestPageResult } from "../api/generated";
+import { ask, follow, useAsk } from "../api/client";
+import {
+  PlanExported,
+  RequestHappening,
+  RequestPage as RequestQuery,
+  RequestRuns,
+  type ExecutionFilter,
+  type Json,
+  type RequestPageResult,
+  type RequestRunsResult,
+} from "../api/generated";
 import { isFields } from "../api/json";
 import { difference } from "../plan/difference";
 import { useParam } from "../router";
@@ -13,18 +22,32 @@ import { JsonView } from "../ui/json";
 import { Choice, Crumbs, Empty, Loading, Tabs, useTitle } from "../ui/page";
 import { Plain, plain } from "../ui/plain";
 import { Score } from "../ui/score";
-import { Meter, OVER, Pill } from "../ui/state";
-import { ago, clock, moment, serverNow, span, took, useNow } from "../ui/time";
+import { ago, clock, moment, serverNow, span, useNow } from "../ui/time";
+import { useListing } from "./listing";
+import { rowOf, Rows, stepOf } from "./rows";
 
 type Asked = NonNullable<RequestPageResult["request"]>;
+type RequestRun = RequestRunsResult["executions"]["edges"][number]["node"];
 
 const TABS = ["executions", "planning", "versions"] as const;
 
 export function RequestPage({ id }: { id: string }) {
   const asked = useAsk(RequestQuery, { id });
   const request = asked.data?.request;
-  const [tab, setTab] = useParam("view", "executions");
   useTitle(plain(request?.query ?? "Request"));
+  if (asked.error && asked.error.code !== "UNREACHABLE") return <RefusedPage title="Request" error={asked.error} />;
+  if (request === null) return <Empty isPage title="There is no such request">Nothing is known by the id {id}.</Empty>;
+  if (!request || request.requestId !== id) return <Loading />;
+  return <Known key={id} request={request} onNews={asked.refresh} />;
+}
+
+function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
+  const id = request.requestId;
+  const [tab, setTab] = useParam("view", "executions");
+  const [shownParts, showParts] = useParam("parts");
+  const hasParts = shownParts !== "";
+  const roots = useRuns(request, false, true);
+  const all = useRuns(request, true, hasParts);
   // What happens under it is only a reason to ask again, and not too often.
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -32,7 +55,7 @@ export function RequestPage({ id }: { id: string }) {
       next: () => {
         timer ??= setTimeout(() => {
           timer = undefined;
-          asked.refresh();
+          for (const it of [onNews, roots.refresh, all.refresh]) it();
         }, 300);
       },
       isDone: () => false,
@@ -41,11 +64,9 @@ export function RequestPage({ id }: { id: string }) {
       stop();
       clearTimeout(timer);
     };
-  }, [id, asked.refresh]);
-  if (asked.error && asked.error.code !== "UNREACHABLE") return <RefusedPage title="Request" error={asked.error} />;
-  if (request === null) return <Empty isPage title="There is no such request">Nothing is known by the id {id}.</Empty>;
-  if (!request || request.requestId !== id) return <Loading />;
+  }, [id, onNews, roots.refresh, all.refresh]);
   const newest = request.plans.at(-1);
+  const executions = count(roots);
   return (
     <div class="page">
       <header class="head">
@@ -67,7 +88,7 @@ export function RequestPage({ id }: { id: string }) {
             {request.plans.length} {request.plans.length === 1 ? "version" : "versions"} of the plan
           </span>
           <span>
-            {request.executions.length} {request.executions.length === 1 ? "execution" : "executions"}
+            {executions} {executions === "1" ? "execution" : "executions"}
           </span>
         </p>
       </header>
@@ -76,10 +97,10 @@ export function RequestPage({ id }: { id: string }) {
         tabs={TABS}
         shown={tab}
         onShow={setTab}
-        names={{ planning: "How the plan came to be", versions: `Versions (${request.plans.length})`, executions: `Executions (${request.executions.length})` }}
+        names={{ planning: "How the plan came to be", versions: `Versions (${request.plans.length})`, executions: `Executions (${executions})` }}
       />
-      <div role="tabpanel" id="panel" aria-labelledby={`tab-${tab}`} class="scroll">
-        {tab === "executions" && <Runs request={request} />}
+      <div role="tabpanel" id="panel" aria-labelledby={`tab-${tab}`} class={tab === "executions" ? "list" : "scroll"}>
+        {tab === "executions" && <RunList request={request} runs={hasParts ? all : roots} hasParts={hasParts} onParts={(it) => showParts(it ? "all" : "")} />}
         {tab === "planning" && <Transcript request={request} />}
         {tab === "versions" && <Versions request={request} />}
       </div>
@@ -87,33 +108,68 @@ export function RequestPage({ id }: { id: string }) {
   );
 }
 
-function Runs({ request }: { request: Asked }) {
-  const now = useNow(500, request.executions.some((it) => !OVER.has(it.state)));
-  const versions = new Map(request.plans.map((it) => [it.planId, it.version]));
-  if (request.executions.length === 0) {
-    return <Empty title="It has not been executed">{request.plans.length > 0 ? "Open the plan to run it." : "There is no plan: see how it came to that."}</Empty>;
-  }
+/** How many executions come at once. */
+const PART = 50;
+
+/** What an execution is called under its request. */
+function nameOf(run: RequestRun, versions: ReadonlyMap<string, number>): string {
+  if (run.parentStepId !== null) return `${stepOf(run)}, a part`;
+  const words = [`Version ${versions.get(run.planId) ?? "?"}`, run.mode.toLowerCase()];
+  if (run.dryRun) words.push("dry run");
+  if (run.retryOf) words.push("a retry");
+  return words.join(", ");
+}
+
+/** The executions of a request, the newest first: those that somebody asked for, or with them those that their steps began. */
+function useRuns(request: Asked, hasParts: boolean, isWanted: boolean) {
+  const filter: ExecutionFilter = { requestId: request.requestId, parts: hasParts };
+  const asked = useAsk(RequestRuns, isWanted ? { filter, first: PART } : null);
+  const versions = useMemo(() => new Map(request.plans.map((it) => [it.planId, it.version])), [request]);
+  const read = ({ executions }: RequestRunsResult) => ({
+    rows: executions.edges.map(({ cursor, node }) => rowOf(cursor, node, nameOf(node, versions), "")),
+    hasMore: executions.pageInfo.hasNextPage,
+  });
+  const first = useMemo(() => asked.data && read(asked.data), [asked.data, versions]);
+  const list = useListing(request.requestId, asked.isCurrent ? first : null, async (after, count) => read(await ask(RequestRuns, { filter, first: count, after })));
+  return { list: asked.isCurrent ? list : null, error: asked.error, refresh: asked.refresh };
+}
+
+type Runs = ReturnType<typeof useRuns>;
+
+/** How many executions somebody asked for, as far as they are known. */
+function count({ list }: Runs): string {
+  return list ? `${list.rows.length.toLocaleString("en")}${list.hasMore ? "+" : ""}` : "…";
+}
+
+interface RunListProps {
+  request: Asked;
+  runs: Runs;
+  hasParts: boolean;
+  onParts: (hasParts: boolean) => void;
+}
+
+function RunList({ request, runs, hasParts, onParts }: RunListProps) {
+  const { list, error } = runs;
+  if (error && error.code !== "UNREACHABLE") return <Refused error={error} />;
+  if (!list) return <Loading />;
+  const empty = <Empty title="It has not been executed">{request.plans.length > 0 ? "Open the plan to run it." : "There is no plan: see how it came to that."}</Empty>;
   return (
-    <ul class="cards">
-      {[...request.executions].reverse().map((it) => (
-        <li key={it.executionId}>
-          <a class="card run-card" href={`/executions/${it.executionId}`}>
-            <Pill state={it.state} />
-            <span class="mono">{it.executionId}</span>
-            <Meter {...it} />
-            <span class="faint">version {versions.get(it.planId)}</span>
-            <span class="faint">{it.mode.toLowerCase()}</span>
-            {it.dryRun && <span class="tag">dry run</span>}
-            {it.retryOf && <span class="tag">retry</span>}
-            <span class="grow" />
-            <span>{took(it.startedAt, it.finishedAt, now)}</span>
-            <span class="faint" title={moment(it.createdAt)}>
-              {ago(it.createdAt, now)}
-            </span>
-          </a>
-        </li>
-      ))}
-    </ul>
+    <>
+      {list.rows.length > 0 && (
+        <div class="pane-bar">
+          <div class="switch" role="group" aria-label="Which executions">
+            <button type="button" aria-pressed={!hasParts} onClick={() => onParts(false)}>
+              Asked for
+            </button>
+            <button type="button" aria-pressed={hasParts} onClick={() => onParts(true)}>
+              With their parts
+            </button>
+          </div>
+          <span class="faint">{hasParts ? "A part is the execution of a plan that a step executes." : "What steps executed in turn is left out."}</span>
+        </div>
+      )}
+      <Rows label="Executions" {...list} empty={empty} />
+    </>
   );
 }
 

@@ -25,9 +25,12 @@ pub(super) const REFUSED: RpcCode = RpcCode(i32::MIN + 2);
 /// The server does not want the call now.
 pub(super) const BUSY: RpcCode = RpcCode(i32::MIN + 3);
 
+/// The server answered the call, and nobody can read what.
+pub(super) const UNREADABLE: RpcCode = RpcCode(i32::MIN + 4);
+
 /// Returns whether only we say this.
 pub(super) fn is_ours(code: RpcCode) -> bool {
-    matches!(code, UNSENT | LOST | REFUSED | BUSY)
+    matches!(code, UNSENT | LOST | REFUSED | BUSY | UNREADABLE)
 }
 
 /// The field of structured content that has what is beside it.
@@ -65,6 +68,8 @@ pub(super) fn error(error: &ErrorData, most: usize) -> ToolError {
     let message = error.message.as_ref();
     match error.code {
         TOO_LARGE => too_large(most),
+        // It may have done all that was asked of it.
+        UNREADABLE => ToolError::failed(message).indefinite(),
         REFUSED => ToolError::new(ErrorCode::UNAVAILABLE, message).terminal(),
         BUSY | RpcCode::METHOD_NOT_FOUND => ToolError::new(ErrorCode::UNAVAILABLE, message),
         RpcCode::INVALID_PARAMS if names_no_tool(message) => {

@@ -107,7 +107,8 @@ impl Link {
                 Ok(Err(ToolError::new(ErrorCode::CANCELLED, reason).indefinite()))
             }
             Err(err) => {
-                Ok(Err(ToolError::failed(format!("the server's answer is not MCP: {err}"))))
+                let why = format!("the server's answer is not MCP: {err}");
+                Ok(Err(ToolError::failed(why).indefinite()))
             }
         }
     }

@@ -5,15 +5,17 @@
 
 use rmcp::{
     model::{
-        ClientRequest, ConstString, ErrorData, GetMeta, JsonRpcMessage, ProgressNotificationMethod,
-        RequestId, RequestParamsMeta, ServerNotification,
+        CallToolResult, ClientRequest, ConstString, ContentBlock, CustomResult, ErrorData, GetMeta,
+        JsonRpcMessage, JsonRpcResponse, ListToolsResult, ProgressNotificationMethod, RequestId,
+        RequestParamsMeta, ServerNotification, ServerResult, Tool,
     },
     service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage},
 };
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::{
-    answer::{TOO_LARGE, is_ours},
+    answer::{TOO_LARGE, UNREADABLE, is_ours},
     tokens::Tokens,
 };
 
@@ -62,6 +64,11 @@ pub(super) fn parse(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
             error.error.code = rmcp::model::ErrorCode::INTERNAL_ERROR;
             Some(JsonRpcMessage::Error(error))
         }
+        Ok(JsonRpcMessage::Response(JsonRpcResponse {
+            result: ServerResult::CustomResult(CustomResult(result)),
+            id,
+            ..
+        })) => Some(JsonRpcMessage::response(readable(result), id)),
         Ok(message) => Some(message),
         Err(err) => {
             let shown = String::from_utf8_lossy(&text[..text.len().min(SHOWN)]);
@@ -75,8 +82,38 @@ fn refusal(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMessage<Role
     let message: Value = serde_json::from_slice(text).ok()?;
     let is_answer = message.get("result").or(message.get("error")).is_some();
     let id: RequestId = serde_json::from_value(message.get("id")?.clone()).ok()?;
-    let error = ErrorData::internal_error(format!("the server's answer is not MCP: {err}"), None);
+    let why = format!("the server's answer is not MCP: {err}");
+    let error = ErrorData::new(UNREADABLE, why, None);
     is_answer.then(|| JsonRpcMessage::error(error, Some(id)))
+}
+
+/// Makes of a result that is none of those that rmcp knows one of them, where only parts of it are
+/// strange: a tool that is described wrongly takes no others with it, and a content of a kind that
+/// is not known here is kept as it is.
+fn readable(mut result: Value) -> ServerResult {
+    if let Some(Value::Array(tools)) = result.get_mut("tools") {
+        tools.retain(|it| match Tool::deserialize(it) {
+            Ok(_) => true,
+            Err(err) => {
+                tracing::warn!(tool = %it["name"], %err, "a tool of the server is left out");
+                false
+            }
+        });
+        if let Ok(tools) = ListToolsResult::deserialize(&result) {
+            return ServerResult::ListToolsResult(tools);
+        }
+    }
+    if let Some(Value::Array(contents)) = result.get_mut("content") {
+        for content in contents {
+            if ContentBlock::deserialize(&*content).is_err() {
+                *content = json!({ "type": "text", "text": content.to_string() });
+            }
+        }
+        if let Ok(called) = CallToolResult::deserialize(&result) {
+            return ServerResult::CallToolResult(called);
+        }
+    }
+    ServerResult::CustomResult(CustomResult(result))
 }
 
 /// Answers a call whose answer is too long, by the ends of it. Its id is in either, and a text

@@ -1,3 +1,4 @@
+use executor::toolbox::ToolSet;
 use serde_json::json;
 
 use super::*;
@@ -223,12 +224,25 @@ async fn a_model_that_does_not_answer_fails_its_turn() {
 
 #[tokio::test]
 async fn a_set_that_is_out_of_reach_is_not_switched_on() {
-    let names = json!({ "toolSetNames": ["blog", "system_tools"] });
-    let (mind, _toolbox, _) = mind(vec![says("", &[("ToolSet.activate_toolset", names)])]);
-    let reach = json!({ "except": ["system_tools.*"] });
-    let turn = call("faber_agent.turn", mind, given(reach)).await.unwrap();
-    let error = "`system_tools` acts on this machine: only a person switches it on";
-    assert_eq!(turn["refused"][0]["error"], error);
+    let ops = |toolbox: &Toolbox| {
+        let ops = ToolSet::ready("ops".parse().unwrap(), "builtin", "", []);
+        toolbox.put(ToolSet { acts_here: true, is_active: false, ..ops });
+    };
+    let names = json!({ "toolSetNames": ["blog", "ops"] });
+    for (reach, expected) in [
+        (json!({}), Some("`ops` acts on this machine: only a person switches it on")),
+        (json!({ "sets": ["ops", "ToolSet"] }), None),
+        (
+            json!({ "sets": ["ops", "ToolSet"], "except": ["blog.*"] }),
+            Some("`blog` is out of reach: none of its tools may be called here"),
+        ),
+    ] {
+        let calls = [("ToolSet.activate_toolset", names.clone())];
+        let (mind, toolbox, _) = mind(vec![says("", &calls)]);
+        ops(&toolbox);
+        let turn = call("faber_agent.turn", mind, given(reach)).await.unwrap();
+        assert_eq!(turn["refused"][0]["error"].as_str(), expected, "{turn:#}");
+    }
 }
 
 #[tokio::test]

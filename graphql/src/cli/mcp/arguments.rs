@@ -37,6 +37,7 @@ pub(super) struct ExecuteArguments {
     /// execution on that nobody has.
     pub(super) id: String,
     /// What the plan is given as `{{input.x}}`.
+    #[serde(default)]
     #[schemars(schema_with = "inputs")]
     pub(super) input: Option<Value>,
     /// One step at a time, or whatever is ready (the default).
@@ -150,6 +151,7 @@ pub(super) struct SignalArguments {
     /// The signal's name.
     pub(super) name: String,
     /// What it brings.
+    #[serde(default)]
     #[schemars(schema_with = "anything")]
     pub(super) payload: Option<Value>,
 }

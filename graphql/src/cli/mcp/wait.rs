@@ -42,6 +42,8 @@ impl Wait<'_> {
 
     async fn follow(&self, id: &str, reports: &mut Reports) -> Result<(), Failure> {
         let mut tree = Tree::new(id.to_owned());
+        let mut looks = time::interval(LOOK);
+        looks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         loop {
             let mut events = tree.subscribe(self.client);
             loop {
@@ -54,7 +56,7 @@ impl Wait<'_> {
                         }
                     }
                     () = reports.tick() => continue,
-                    () = time::sleep(LOOK), if waits => (),
+                    _ = looks.tick(), if waits => (),
                 }
                 if tree.root().is_over() {
                     return Ok(());

@@ -1,8 +1,9 @@
 //! Over real HTTP, against a server that has no measure.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use axum::{Router, http::StatusCode, response::IntoResponse};
+use tokio::io::AsyncReadExt as _;
 
 use super::{
     super::{Key, Model, ModelError, Provider, ProviderKind, Question, Settings, settings},
@@ -106,6 +107,30 @@ async fn others_on_the_machine_are_not_let_through() {
     });
     assert!(refused.await.unwrap());
     assert_eq!(sent.load(Ordering::Relaxed), 0);
+}
+
+/// Whoever says nothing on the loopback keeps nobody else out.
+#[tokio::test]
+async fn who_is_silent_makes_room() {
+    let mut running = JoinSet::new();
+    let (at, _) = endless(StatusCode::SERVICE_UNAVAILABLE, &mut running).await;
+    let (exchanges, inward) = Exchanges::new().unwrap();
+    let provider = Endpoint::from_owned(at);
+    let answered = exchanges.run(&provider, |here| async move {
+        let url: Url = here.base_url().parse().unwrap();
+        let place = (Ipv4Addr::LOCALHOST, url.port().unwrap());
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS {
+            silent.push(TcpStream::connect(place).await.unwrap());
+        }
+        let answer = inward.get(url).send().await.unwrap();
+        // Of the others one was closed, and nothing was said to it.
+        let mut said = Vec::new();
+        silent[0].read_to_end(&mut said).await.unwrap();
+        Ok((answer.status(), said))
+    });
+    let expected = (StatusCode::SERVICE_UNAVAILABLE, Vec::new());
+    assert_eq!(answered.await.unwrap(), expected);
 }
 
 #[test]

@@ -75,11 +75,38 @@ impl Planning<'_> {
 
     /// Returns whether grammar alone says what to do, or certainly says that it cannot be done.
     pub(in crate::offline) fn is_certain(&self) -> bool {
-        let is_plan = self.problems.is_empty()
+        self.is_plan() && !self.is_loose() || self.is_final()
+    }
+
+    /// Returns whether there is a plan that leaves nothing out.
+    pub(in crate::offline) fn is_plan(&self) -> bool {
+        self.problems.is_empty()
             && !self.warnings.iter().any(|it| it.code == "plan.ignored_words")
             && self.steps.iter().all(|it| it.1.parameters.as_ref().is_none_or(is_clean))
-            && !self.has_listed;
-        is_plan || self.is_final()
+            && !self.has_listed
+    }
+
+    /// Returns whether it calls the tools of another, as often.
+    pub(in crate::offline) fn is_alike(&self, other: &Self) -> bool {
+        self.tools.len() == other.tools.len()
+            && self.tools.iter().all(|it| other.tools.contains(it))
+            && other.tools.iter().all(|it| self.tools.contains(it))
+    }
+
+    /// Returns whether all that was found are calls of one tool that only looks, each for
+    /// itself: other readings may cut its values better.
+    fn is_loose(&self) -> bool {
+        let is_apart = |it: &(String, DraftStep)| {
+            let parameters = it.1.parameters.as_ref().and_then(Value::as_object);
+            let texts = || parameters.into_iter().flatten().filter_map(|it| it.1.as_str());
+            it.1.depends_on.is_none()
+                && !texts().any(|it| it.contains("{{"))
+                && (texts().any(|it| it.contains(char::is_alphabetic)) || self.query.contains('%'))
+        };
+        let only = self.tools.first();
+        only.is_some_and(|it| self.profiles[*it].only_looks())
+            && self.tools.iter().all(|it| Some(it) == only)
+            && self.steps.iter().all(is_apart)
     }
 
     /// Returns whether other ways of reading the query are of no use.
@@ -117,7 +144,8 @@ impl Planning<'_> {
         if !self.problems.is_empty() {
             return Some("something is missing or left over");
         }
-        if strict.strange > 0 && calls <= strict.steps.len() {
+        let is_strange = strict.strange.iter().any(|it| acts || !broad.answers(parts, it));
+        if is_strange && calls <= strict.steps.len() {
             return Some("an order is not understood");
         }
         if !parts.iter().all(|it| self.is_safe(broad, it, parts, strict)) {

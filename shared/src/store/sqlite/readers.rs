@@ -1,12 +1,18 @@
 //! Connections that read. Each sees the last commit; none waits for the writer, nor it for them.
+//!
+//! A read that has been asked for is carried out in its turn whether or not somebody polls for its
+//! answer. Whoever follows many logs polls some of them at a time, and a client that does not read
+//! has nothing polled: were turns held by such futures, nobody else would ever get one.
 
 use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use rusqlite::Connection;
-use tokio::{sync::Semaphore, task::spawn_blocking};
+use tokio::{sync::oneshot, task::spawn_blocking};
 
 use super::connection::open_reader;
 use crate::store::StoreError;
@@ -18,38 +24,93 @@ const READERS: usize = 4;
 #[derive(Debug)]
 pub(super) struct Readers {
     path: PathBuf,
-    idle: Mutex<Vec<Connection>>,
-    permits: Arc<Semaphore>,
+    line: Mutex<Line>,
+}
+
+/// A read, and where its answer goes.
+type Read = Box<dyn FnOnce(Result<&Connection, StoreError>) + Send>;
+
+/// Who reads, and who is to read next.
+#[derive(Default)]
+struct Line {
+    idle: Vec<Connection>,
+    reading: usize,
+    waiting: VecDeque<Read>,
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let waiting = self.waiting.len();
+        f.debug_struct("Line")
+            .field("idle", &self.idle)
+            .field("reading", &self.reading)
+            .field("waiting", &waiting)
+            .finish()
+    }
 }
 
 impl Readers {
     pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, idle: Mutex::default(), permits: Arc::new(Semaphore::new(READERS)) }
+        Self { path, line: Mutex::default() }
     }
 
     /// Reads on a thread that may block. Whoever goes away before the answer leaves a read that goes
-    /// on, and that counts until it ends.
+    /// on where it has begun, and that counts until it ends.
     pub(super) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let permit = Arc::clone(&self.permits).acquire_owned().await;
-        let permit = permit.expect("nobody closes the semaphore");
+        let (answer, answered) = oneshot::channel();
+        self.begin(Box::new(move |connection| {
+            if !answer.is_closed() {
+                // Whoever goes away meanwhile wants no answer.
+                let _ = answer.send(connection.and_then(read));
+            }
+        }));
+        let broken = |_| StoreError::Unavailable("a read was broken off".to_owned());
+        answered.await.map_err(broken)?
+    }
+
+    /// Begins a read, or puts it into the line where enough are under way.
+    fn begin(self: &Arc<Self>, read: Read) {
+        let mut line = self.line();
+        if line.reading == READERS {
+            line.waiting.push_back(read);
+            return;
+        }
+        line.reading += 1;
+        drop(line);
         let readers = Arc::clone(self);
-        let reading = spawn_blocking(move || {
-            let connection = readers.take()?;
-            let result = read(&connection);
-            readers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
-            drop(permit);
-            result
-        });
-        let ended = |err| StoreError::Unavailable(format!("a read was broken off: {err}"));
-        reading.await.map_err(ended)?
+        spawn_blocking(move || readers.carry_out(read));
+    }
+
+    /// Reads, and then whatever waits.
+    fn carry_out(&self, first: Read) {
+        let mut next = Some(first);
+        while let Some(read) = next {
+            let connection = self.take();
+            let read = || match &connection {
+                Ok(connection) => read(Ok(connection)),
+                Err(err) => read(Err(err.clone())),
+            };
+            // A connection on which something went wrong is not used again.
+            let is_well = catch_unwind(AssertUnwindSafe(read)).is_ok();
+            let mut line = self.line();
+            line.idle.extend(connection.ok().filter(|_| is_well));
+            next = line.waiting.pop_front();
+            if next.is_none() {
+                line.reading -= 1;
+            }
+        }
     }
 
     fn take(&self) -> Result<Connection, StoreError> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.line().idle.pop();
         idle.map_or_else(|| open_reader(&self.path), Ok)
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -57,14 +118,20 @@ impl Readers {
 mod tests {
     use std::sync::mpsc;
 
+    use futures::FutureExt;
+
     use super::*;
+
+    fn readers(folder: &tempfile::TempDir) -> Arc<Readers> {
+        let path = folder.path().join("faber.db");
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE t (n)").unwrap();
+        Arc::new(Readers::new(path))
+    }
 
     #[tokio::test]
     async fn a_read_that_nobody_waits_for_counts_until_it_ends() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("faber.db");
-        Connection::open(&path).unwrap().execute_batch("CREATE TABLE t (n)").unwrap();
-        let readers = Arc::new(Readers::new(path));
+        let readers = readers(&folder);
         let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
         let mut ends = Vec::new();
         for _ in 0..READERS {
@@ -80,10 +147,34 @@ mod tests {
                 _ = begins.recv() => (),
             }
         }
-        assert_eq!(readers.permits.available_permits(), 0, "they still read");
+        assert_eq!(readers.line().reading, READERS, "they still read");
+        let gone = readers.read(|_| -> Result<(), _> { unreachable!("nobody wants it") });
+        assert!(gone.now_or_never().is_none(), "it is in the line");
         drop(ends);
-        let all = readers.permits.acquire_many(u32::try_from(READERS).unwrap()).await;
-        assert_eq!(readers.idle.lock().unwrap().len(), READERS);
-        drop(all);
+        while readers.line().reading > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(readers.line().idle.len(), READERS);
+    }
+
+    #[tokio::test]
+    async fn a_read_that_is_not_polled_holds_up_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let readers = readers(&folder);
+        let mut asleep: Vec<_> =
+            (0..10 * READERS).map(|n| Box::pin(readers.read(move |_| Ok(n)))).collect();
+        for read in &mut asleep {
+            let _ = read.now_or_never();
+        }
+        assert_eq!(readers.read(|_| Ok("here")).await.unwrap(), "here");
+    }
+
+    #[tokio::test]
+    async fn a_read_that_panics_is_broken_off_and_the_next_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let readers = readers(&folder);
+        let broken = readers.read(|_| -> Result<(), _> { panic!("a test") }).await;
+        assert!(matches!(broken, Err(StoreError::Unavailable(_))), "{broken:?}");
+        assert_eq!(readers.read(|_| Ok(1)).await.unwrap(), 1);
     }
 }

@@ -8,7 +8,10 @@ use crate::{
 /// Gives steps what they had in the earlier plan and a model says nothing of: how often they are
 /// tried, how long they may take, what undoes them. A call about which a person was to be asked is
 /// one about which a person is asked, whatever its step is called now.
-pub(super) fn inherit(draft: &mut Draft, earlier: &Draft, catalog: &Catalog) {
+///
+/// `catalog` is the one that the draft is compiled with. A planner may have been shown a part of
+/// it, in which names mean other tools, or none.
+pub fn inherit(draft: &mut Draft, earlier: &Draft, catalog: &Catalog) {
     for step in &mut draft.tools {
         let called = called(step, catalog);
         let alike = || earlier.tools.iter().filter(|it| self::called(it, catalog) == called);

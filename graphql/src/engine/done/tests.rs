@@ -1,0 +1,197 @@
+//! Plans carried out by the machine alone, and what would be done a second time after them.
+
+use executor::machine::{Input, decide};
+use planner::{
+    catalog::{Catalog, CatalogTool},
+    compile::{compile, parse_value},
+};
+use serde_json::json;
+use shared::{
+    clock::Timestamp,
+    execution::ExecutionOptions,
+    id::{PlanId, RequestId, WorkerId},
+    plan::About,
+    tool::{ToolDefinition, ToolError},
+};
+
+use super::*;
+
+#[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+fn draft(steps: Value) -> Draft {
+    parse_value(json!({ "tools": steps })).unwrap()
+}
+
+fn plan(draft: &Draft) -> Arc<Plan> {
+    let tool = |set: &str, name: &str, effect| CatalogTool {
+        definition: Arc::new(ToolDefinition {
+            name: name.parse().unwrap(),
+            set: set.parse().unwrap(),
+            description: String::new(),
+            input_schema: json!({ "type": "object" }),
+            output_schema: None,
+            effect,
+            examples: Vec::new(),
+            is_callable: true,
+        }),
+        is_active: true,
+    };
+    let catalog = Catalog::new([
+        tool("m", "list", Effect::Read),
+        tool("m", "send", Effect::Once),
+        tool("m", "note", Effect::Once),
+        tool("flow", "echo", Effect::Read),
+    ]);
+    let now = Timestamp::UNIX_EPOCH;
+    let (id, request) = (PlanId::draw(now), RequestId::draw(now));
+    let (query, planner) = (String::new(), "test".to_owned());
+    let about = About { id, request, version: 1, query, planner, created_at: now };
+    Arc::new(compile(draft, about, &catalog).unwrap())
+}
+
+/// Carries an execution out: `m.list` returns three names, and nothing is sent to `b`.
+fn carried_out(mut execution: Execution) -> Execution {
+    let now = Timestamp::UNIX_EPOCH;
+    let claimed = Input::Claimed { worker: WorkerId::draw(now), node: "n".into() };
+    decide(&mut execution, claimed, now);
+    while let Some(task) = execution.agenda().running().first().copied() {
+        let tool = execution.plan().step(task.step).tool.clone();
+        let came = execution.task(task).unwrap();
+        let StepState::Running { attempt, .. } = came.state else { panic!("{:?}", came.state) };
+        let given = came.parameters.clone().unwrap_or_default();
+        let result = match (tool.as_str(), given["to"].as_str()) {
+            ("m.list", _) => Ok(json!({ "items": ["a", "b", "c"] }).into()),
+            (_, Some("b")) => Err(ToolError::failed("no such address")),
+            _ => Ok((*given).clone().into()),
+        };
+        decide(&mut execution, Input::Ended { task, attempt, result }, now);
+    }
+    assert!(execution.state().is_over());
+    execution
+}
+
+fn ended(steps: Value) -> Execution {
+    let input = Arc::new(json!({ "names": ["x", "a"], "others": ["x"] }));
+    let options = ExecutionOptions { input, ..ExecutionOptions::default() };
+    let (plan, now) = (plan(&draft(steps)), Timestamp::UNIX_EPOCH);
+    carried_out(machine::create(ExecutionId::draw(now), &plan, options, now).0)
+}
+
+/// Says what would be done twice by a plan: `step: the one that did it`, or `step? the one`.
+fn twice(done: &Done<'_>, steps: Value) -> Vec<String> {
+    let draft = draft(steps);
+    let found = done.twice(&draft, &plan(&draft));
+    let told = found.iter().map(|it| {
+        assert_eq!(it.code, "plan.done_twice");
+        let names: Vec<&str> = it.message.split('`').skip(1).step_by(2).collect();
+        let mark = if it.message.contains("may do again") { "?" } else { ":" };
+        format!("{}{mark} {}", names[0], names.get(1).unwrap_or(&names[0]))
+    });
+    told.collect()
+}
+
+fn list() -> Value {
+    json!({ "id": "list", "name": "list" })
+}
+
+fn each(id: &str, list: &str, to: &str) -> Value {
+    json!({ "id": id, "name": "send", "forEach": list, "maxParallel": 1,
+        "parameters": { "to": to } })
+}
+
+fn one(id: &str, to: &str) -> Value {
+    json!({ "id": id, "name": "send", "parameters": { "to": to } })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+fn echo(items: Value) -> Value {
+    json!({ "id": "rest", "name": "flow.echo", "parameters": { "items": items } })
+}
+
+/// The loop sent to `a`, failed with `b` and never came to `c`.
+#[test]
+fn what_is_left_of_a_list_is_done_and_nothing_of_it_twice() {
+    let mails = || each("mails", "{{list.items}}", "{{item}}");
+    let ended = ended(json!([list(), mails()]));
+    let done = Done::of(&ended);
+    for (steps, expected) in [
+        (json!([list(), mails()]), "mails: mails"),
+        (json!([list(), each("again", "{{list.items}}", "{{item}}")]), "again: mails"),
+        // What a template is written like is nothing to what it gives.
+        (json!([list(), each("again", "{{ list.items }}", "{{ item }}")]), "again: mails"),
+        (json!([list(), each("other", "{{list.items}}", "{{item}}!")]), ""),
+        (json!([echo(json!(["b", "c"])), each("left", "{{rest.items}}", "{{item}}")]), ""),
+        (
+            json!([echo(json!(["c", "a"])), each("left", "{{rest.items}}", "{{item}}")]),
+            "left: mails",
+        ),
+        (json!([each("all", "{{input.names}}", "{{item}}")]), "all: mails"),
+        (json!([each("all", "{{input.others}}", "{{item}}")]), ""),
+        (json!([list(), one("one", "{{list.items[0]}}")]), "one: mails"),
+        (json!([list(), one("one", "{{list.items[1]}}"), one("two", "c")]), ""),
+        (json!([one("one", "a")]), "one: mails"),
+        // Nobody knows what it will be this time.
+        (
+            json!([{ "id": "fresh", "name": "list" },
+                each("left", "{{fresh.items}}", "{{item}}")]),
+            "left? mails",
+        ),
+        (
+            json!([{ "id": "fresh", "name": "list" }, list(),
+                each("left", "{{list.items}}", "{{fresh.items[2]}}")]),
+            "left? mails",
+        ),
+        (json!([{ "id": "fresh", "name": "list" }, one("one", "{{fresh.items[0]}}")]), ""),
+        (
+            json!([{ "id": "fresh", "name": "list" },
+                { "id": "n", "name": "note", "forEach": "{{fresh.items}}" }]),
+            "",
+        ),
+    ] {
+        assert_eq!(twice(&done, steps.clone()).join(", "), expected, "{steps}");
+    }
+}
+
+/// The loop came to its end, and something after it failed.
+#[test]
+fn a_list_that_stays_keeps_no_other_from_being_gone_through() {
+    let names = || each("names", "{{input.others}}", "{{item}}");
+    let bad = json!({ "id": "bad", "name": "send", "parameters": { "to": "b" } });
+    let ended = ended(json!([names(), bad]));
+    let done = Done::of(&ended);
+    let fresh =
+        || [json!({ "id": "fresh", "name": "list" }), each("all", "{{fresh.items}}", "{{item}}")];
+    let [list, all] = fresh();
+    assert_eq!(twice(&done, json!([names(), list, all])), Vec::<String>::new());
+    let [list, all] = fresh();
+    assert_eq!(twice(&done, json!([list, all])), ["all? names"]);
+}
+
+#[test]
+fn what_was_done_before_is_remembered_however_often_a_plan_is_made_anew() {
+    let first = ended(json!([one("first", "a"), one("bad", "b")]));
+    let next = |ended: &Execution, steps: Value| {
+        let plan = plan(&draft(steps));
+        let created = onward(ended, &plan).unwrap();
+        let (id, now) = (ExecutionId::draw(ended.created_at()), ended.created_at());
+        carried_out(machine::create_as(id, &plan, created, now).unwrap().0)
+    };
+    // It is taken over, and its parameters stand where it was done.
+    let second = next(&first, json!([one("first", "a"), one("worse", "b")]));
+    assert!(second.step(StepIx::new(0)).is_reused);
+    let mut done = Done::of(&second);
+    done.add_before(&first, &second);
+    assert_eq!(twice(&done, json!([one("other", "a")])), ["other: first"]);
+    assert_eq!(twice(&done, json!([one("first", "a"), one("other", "c")])), Vec::<String>::new());
+    // Even if it was left out in between.
+    let second = next(&first, json!([one("worse", "b")]));
+    let mut done = Done::of(&second);
+    done.add_before(&first, &second);
+    assert_eq!(twice(&done, json!([one("other", "a")])), ["other: first"]);
+    // What somebody wanted to be done again did not stand in the way of that.
+    let again = executor::control::again(&first, None).unwrap();
+    let (id, now) = (ExecutionId::draw(first.created_at()), first.created_at());
+    let (again, _) = machine::create_as(id, first.plan(), again, now).unwrap();
+    let mut done = Done::of(&again);
+    done.add_before(&first, &again);
+    assert_eq!(twice(&done, json!([one("other", "a")])), Vec::<String>::new());
+}

@@ -1,0 +1,127 @@
+//! Plans that a model goes on with, carried out for real.
+
+use executor::{
+    options::Options,
+    tool::{ToolContext, function},
+    toolbox::ToolSet,
+};
+use planner::writer::ModelPlanner;
+use serde_json::Value;
+use shared::{
+    store::{Append, ExecutionLog as _, Store, memory::Memory},
+    tool::{Effect, ToolError},
+};
+
+use super::*;
+use crate::{
+    agent::tests::{Scripted, says},
+    embedded::Embedded,
+    engine::planners::Modelled,
+};
+
+/// Returns a set whose tools fail if they are told to.
+fn set(name: &'static str, tools: &[&'static str]) -> ToolSet {
+    let run = |given: Value, _: ToolContext| async move {
+        if given["fail"] == true { Err(ToolError::failed("no")) } else { Ok(given) }
+    };
+    let tools = tools.iter().map(|it| function(name, it, "Does it.", Effect::Once, run));
+    ToolSet::ready(name.parse().unwrap(), "local", "", tools)
+}
+
+/// Returns an engine whose model answers this.
+fn told(faber: &Embedded, answers: &[Value]) -> Engine {
+    let answers = answers.iter().map(|it| says(&it.to_string(), &[])).collect();
+    let planner = Arc::new(ModelPlanner::new(Arc::new(Scripted::new(answers)), 0));
+    Engine { modelled: Some(Modelled { planner, provider: "test" }), ..faber.engine().clone() }
+}
+
+async fn begin(sets: Vec<ToolSet>) -> (Embedded, Arc<Memory>) {
+    let store = Arc::new(Memory::new());
+    let over = Arc::clone(&store) as Arc<dyn Store>;
+    (Embedded::over(over, sets, Options::default()).await.unwrap(), store)
+}
+
+/// Of many tools a model is shown a few. What it calls is what everybody means by the name.
+#[tokio::test]
+async fn what_is_asked_about_is_asked_about_whatever_the_model_was_shown() {
+    let sets = vec![set("crm", &["pay", "greet"]), set("shop", &["pay"])];
+    let (faber, _) = begin(sets).await;
+    let earlier = json!({ "query": "greet everybody", "tools": [
+        { "id": "greet", "name": "crm.greet", "parameters": { "fail": true } },
+        { "id": "pay", "name": "crm.pay", "requiresApproval": true, "timeoutMs": 7000,
+          "dependsOn": ["greet"], "parameters": { "sum": 1 } },
+    ] });
+    let ended = faber.run_plan(earlier).await.unwrap();
+    assert_eq!(ended.state(), ExecutionState::Failed);
+    let anew = json!({ "tools": [{ "id": "pay", "name": "pay", "parameters": { "sum": 1 } }] });
+    let engine = told(&faber, &[anew]);
+    let options = PlanningOptions { max_tools: Some(1), ..PlanningOptions::default() };
+    let next = engine.replan(ended.id(), &options).await.unwrap();
+    let next = engine.known(next).await.unwrap();
+    let step = &next.plan().steps()[0];
+    assert_eq!((step.tool.as_str(), step.policy.requires_approval), ("crm.pay", true));
+    assert_eq!(step.policy.timeout_ms, 7000);
+    assert!(!matches!(next.steps()[0].state, StepState::Succeeded(_)), "nobody was asked");
+    faber.close().await;
+}
+
+/// Whoever planned anew was lost between the log and the head.
+#[tokio::test]
+async fn what_goes_on_is_found_and_nothing_goes_on_beside_it() {
+    let (faber, store) = begin(vec![set("crm", &["pay"])]).await;
+    let steps = |id: &str| json!({ "tools": [{ "id": id, "name": "crm.pay", "parameters": { "fail": true } }] });
+    let ended = faber.run_plan(steps("a")).await.unwrap();
+    let lost = faber.plan(steps("lost")).await.unwrap();
+    let created = onward(&ended, &lost).unwrap();
+    let (next, now) = (next(&ended), ended.created_at());
+    let (_, first) = executor::machine::create_as(next, &lost, created, now).unwrap();
+    store.append(Append::new(next, shared::id::Seq::START, &[first])).await.unwrap();
+    let engine = told(&faber, &[steps("b")]);
+    let err = engine.replan(ended.id(), &PlanningOptions::default()).await.unwrap_err();
+    assert_eq!(err.code(), "CONFLICT", "{err}");
+    assert!(err.to_string().contains(&next.to_string()), "{err}");
+    let next = faber.ended(next).await.unwrap();
+    assert_eq!(next.plan().id(), lost.id(), "it goes on as it began");
+    faber.close().await;
+}
+
+/// Each version takes over what it keeps; where that was done stands in an earlier log.
+#[tokio::test]
+async fn what_an_earlier_version_did_is_not_done_by_a_later_one() {
+    let (faber, _) = begin(vec![set("crm", &["pay"])]).await;
+    let pay =
+        |id: &str, sum: u32| json!({ "id": id, "name": "crm.pay", "parameters": { "sum": sum } });
+    let fail = |id: &str| json!({ "id": id, "name": "crm.pay", "parameters": { "fail": true } });
+    let first = json!({ "tools": [pay("a", 1), fail("x")] });
+    let first = faber.run_plan(first).await.unwrap();
+    let engine = told(
+        &faber,
+        &[json!({ "tools": [pay("a", 1), fail("y")] }), json!({ "tools": [pay("b", 1)] })],
+    );
+    let second = engine.replan(first.id(), &PlanningOptions::default()).await.unwrap();
+    let second = faber.ended(second).await.unwrap();
+    assert!(second.steps()[0].is_reused);
+    let err = engine.replan(second.id(), &PlanningOptions::default()).await.unwrap_err();
+    let EngineError::InvalidPlan { diagnostics, .. } = err else { panic!("{err}") };
+    assert_eq!(diagnostics[0].code, "plan.done_twice");
+    assert!(diagnostics[0].message.contains("what `a` did"), "{}", diagnostics[0].message);
+    faber.close().await;
+}
+
+/// What a step began is an execution of its own, with a log of its own.
+#[tokio::test]
+async fn what_a_sub_plan_did_is_not_done_beside_it() {
+    let (faber, _) = begin(vec![set("crm", &["pay"])]).await;
+    let inner = json!({ "tools": [
+        { "id": "a", "name": "crm.pay", "parameters": { "sum": 1 } },
+        { "id": "x", "name": "crm.pay", "dependsOn": ["a"], "parameters": { "fail": true } },
+    ] });
+    let ended = faber.run_plan(json!({ "tools": [{ "id": "s", "plan": inner }] })).await.unwrap();
+    assert_eq!(ended.state(), ExecutionState::Failed);
+    let anew = json!({ "tools": [{ "id": "b", "name": "crm.pay", "parameters": { "sum": 1 } }] });
+    let engine = told(&faber, &[anew]);
+    let err = engine.replan(ended.id(), &PlanningOptions::default()).await.unwrap_err();
+    let EngineError::InvalidPlan { diagnostics, .. } = err else { panic!("{err}") };
+    assert_eq!(diagnostics[0].code, "plan.done_twice", "{diagnostics:?}");
+    faber.close().await;
+}

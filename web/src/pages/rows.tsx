@@ -1,0 +1,100 @@
+/** Rows of lists that show requests and executions: what it is, how far, how long, how old. */
+
+import type { ComponentChildren } from "preact";
+
+import type { RunPart, RunRow } from "../api/generated";
+import { Dot, Meter, OVER, WORD } from "../ui/state";
+import { ago, moment, took, useNow } from "../ui/time";
+import { Plain } from "../ui/plain";
+import { Virtual } from "../ui/virtual";
+import type { Entry } from "./listing";
+
+const ROW = 52;
+
+export interface Row extends Entry {
+  href: string;
+  text: string;
+  id: string;
+  /** What else is worth knowing of it. */
+  note: string;
+  run: RunRow | null;
+}
+
+/** An execution, and of which other one it is a part. */
+export type RunOf = RunRow & RunPart;
+
+/** The row of an execution. */
+export function rowOf(cursor: string, run: RunOf, text: string, note: string): Row {
+  const id = run.executionId;
+  return { key: id, cursor, href: `/executions/${id}`, text, id, note, createdAt: run.createdAt, run, isOpen: !OVER.has(run.state) };
+}
+
+/** Which step of another execution it is, or which item of one; nothing where it is none. */
+export function stepOf({ parentStepId, parentIndex }: RunPart): string {
+  return parentStepId === null ? "" : parentStepId + (parentIndex === null ? "" : `[${parentIndex}]`);
+}
+
+interface Props {
+  label: string;
+  rows: Row[];
+  hasMore: boolean;
+  isLoading: boolean;
+  more: () => void;
+  /** What is shown where there are none. */
+  empty: ComponentChildren;
+}
+
+export function Rows({ label, rows, hasMore, isLoading, more, empty }: Props) {
+  const now = useNow(1_000);
+  if (rows.length === 0) return <>{empty}</>;
+  return (
+    <div class="list">
+      <div class="list-head" aria-hidden="true">
+        <span />
+        <span>{label === "Requests" ? "Query" : "Execution"}</span>
+        <span>Steps</span>
+        <span class="right">Took</span>
+        <span class="right">Asked for</span>
+      </div>
+      <Virtual items={rows} rowHeight={ROW} label={label} row={(it) => <Line key={it.key} row={it} now={now} />} />
+      <p class="list-foot faint">
+        {rows.length.toLocaleString("en")} shown
+        {hasMore && (
+          <button type="button" class="link" disabled={isLoading} onClick={more}>
+            Show older ones
+          </button>
+        )}
+      </p>
+    </div>
+  );
+}
+
+function Line({ row, now }: { row: Row; now: number }) {
+  const { run } = row;
+  const isRunning = run !== null && !OVER.has(run.state);
+  return (
+    <div role="listitem" class="list-row" data-id={row.id} data-state={run?.state ?? ""}>
+      <a class="row-link" href={row.href}>
+        <span class="row-state">
+          {run ? <Dot state={run.state} /> : <Dot state="PENDING" />}
+          <span class="unseen">{run ? WORD[run.state] : "Not executed"}</span>
+        </span>
+        <span class="row-text">
+          <span class="cut">
+            <Plain text={row.text} />
+          </span>
+          <span class="row-id mono faint cut">
+            {row.id}
+            {row.note && <span class="row-word"> · {row.note}</span>}
+            {run && <span class="row-word"> · {WORD[run.state]}</span>}
+          </span>
+        </span>
+        <span class="row-meter">{run ? <Meter {...run} /> : <span class="faint">plan only</span>}</span>
+        <span class="row-time right">{run && took(run.startedAt, isRunning ? null : run.finishedAt, now)}</span>
+        <span class="row-age right faint" title={moment(row.createdAt)}>
+          {ago(row.createdAt, now)}
+        </span>
+      </a>
+    </div>
+  );
+}
