@@ -21,6 +21,7 @@ mod plan;
 mod query;
 mod request;
 mod request_events;
+mod rounded;
 mod saved;
 mod scalar;
 mod select;
@@ -35,6 +36,7 @@ mod waits;
 use async_graphql::{SDLExportOptions, SchemaBuilder};
 
 pub use self::mutation::Leaving;
+pub(crate) use self::rounded::Written;
 use crate::engine::Engine;
 
 use self::{

@@ -3,7 +3,7 @@
 //! Compiling asks nobody: whoever has the store looks up what [`names`] lists, and hands it in. So a
 //! name means one plan for good, and no plan can ever execute itself.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 use shared::{
@@ -30,7 +30,7 @@ pub struct SubPlan {
     /// How many plans are below it, one inside the other: 0 if it executes none.
     pub depth: u32,
     /// The JSON Schema of what it is given, where it says.
-    pub inputs: Option<Value>,
+    pub inputs: Option<Arc<Value>>,
 }
 
 impl SubPlans {
@@ -51,7 +51,8 @@ impl SubPlans {
         let steps = plan.steps().iter();
         Self::new(steps.filter_map(|it| match it.kind {
             StepKind::Plan(id) => {
-                Some((it.tool.to_string(), SubPlan { id, depth: 0, inputs: None }))
+                let inputs = it.inputs.as_ref().map(|it| Arc::clone(it.schema()));
+                Some((it.tool.to_string(), SubPlan { id, depth: 0, inputs }))
             }
             _ => None,
         }))

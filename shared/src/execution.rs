@@ -48,8 +48,12 @@ pub struct Execution {
     started_at: Option<Timestamp>,
     finished_at: Option<Timestamp>,
     phase: Phase,
+    /// Whether it was under way, and nothing had failed it, when its time was up.
+    overran: bool,
     is_paused: bool,
     steps: Vec<Step>,
+    /// Where steps go one after another, the first that is not over: none behind it may begin.
+    turn: StepIx,
     agenda: Agenda,
     signals: Vec<Signal>,
     commands: BTreeSet<CommandId>,
@@ -111,8 +115,10 @@ impl Execution {
             started_at: None,
             finished_at: None,
             phase: Phase::Open,
+            overran: false,
             is_paused: false,
             steps,
+            turn: StepIx::new(0),
             signals: Vec::new(),
             commands: BTreeSet::new(),
             parent: created.parent.clone(),
@@ -121,9 +127,9 @@ impl Execution {
             limited: Arc::default(),
             plan,
         };
-        for at in 0..execution.steps.len() {
-            if execution.steps[at].unmet == 0 {
-                execution.unblock(StepIx::new(at));
+        for number in (0..execution.steps.len()).map(StepIx::new) {
+            if execution.steps[number.get()].unmet == 0 && execution.has_turn(number) {
+                execution.unblock(number);
             }
         }
         for (id, output) in &created.reused {
@@ -365,13 +371,34 @@ impl Execution {
             }
             if step.is_doomed {
                 self.agenda.doom(*dependent);
-            } else if step.unmet == 0 {
+            } else if step.unmet == 0 && self.has_turn(*dependent) {
                 self.unblock(*dependent);
             }
         }
+        self.pass_turn();
         let must_succeed = matches!(on_error, OnError::Fail | OnError::Wait);
         if is_failed && must_succeed && self.phase == Phase::Open {
             self.phase = Phase::Failing;
+        }
+    }
+
+    /// Returns whether a step may begin as far as the steps before it go.
+    fn has_turn(&self, number: StepIx) -> bool {
+        self.options.mode == ExecutionMode::Parallel || number == self.turn
+    }
+
+    /// Gives the turn to the first step that is not over. Whatever that depends on comes before it.
+    fn pass_turn(&mut self) {
+        if self.options.mode == ExecutionMode::Parallel {
+            return;
+        }
+        let before = self.turn;
+        while self.steps.get(self.turn.get()).is_some_and(|it| it.state.is_over()) {
+            self.turn = self.turn.next();
+        }
+        let Some(step) = self.steps.get(self.turn.get()) else { return };
+        if self.turn != before && step.state == StepState::Pending && !step.is_doomed {
+            self.unblock(self.turn);
         }
     }
 
@@ -401,6 +428,7 @@ impl Execution {
                 self.phase = Phase::Cancelling;
             }
             Event::DeadlinePassed if matches!(self.phase, Phase::Open | Phase::Failing) => {
+                self.overran = self.phase == Phase::Open;
                 self.phase = Phase::Expired;
             }
             Event::Paused { .. } if !self.is_paused => self.is_paused = true,

@@ -325,7 +325,7 @@ impl fmt::Display for Attempt {
 }
 
 /// The number of a step within its plan: its place in the topological order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StepIx(u32);
 
 impl StepIx {

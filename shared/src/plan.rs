@@ -4,6 +4,7 @@
 //! in one pass, for the compiler and for every load from a store: each step depends only on
 //! earlier ones, and every template looks only at what its step depends on.
 
+mod inputs;
 mod names;
 mod policy;
 mod proof;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::{
+    inputs::Inputs,
     names::StepNames,
     policy::{OnError, RetryPolicy, StepPolicy},
     unchecked::{PlanError, StoredPlanError, UncheckedCompensation, UncheckedPlan, UncheckedStep},
@@ -34,6 +36,8 @@ use crate::{
 pub struct Plan {
     about: About,
     steps: Vec<ToolExecution>,
+    /// The steps in the order in which they were written.
+    written: Vec<StepIx>,
     numbers: IndexMap<StepId, StepIx>,
     dependents: Vec<Vec<StepIx>>,
     /// Who fills a variable, in plan order: the last that did wins.
@@ -68,6 +72,8 @@ pub struct ToolExecution {
     pub tool: ToolName,
     /// Who carries it out.
     pub kind: StepKind,
+    /// What the plan that it executes is given, where that says so.
+    pub inputs: Option<Inputs>,
     /// The parameters as they were written.
     pub parameters: Arc<Value>,
     /// The parameters with their holes known.
@@ -251,18 +257,23 @@ impl Plan {
         &self.diagnostics
     }
 
+    /// Returns the steps in the order in which they were written.
+    pub fn written(&self) -> &[StepIx] {
+        &self.written
+    }
+
     /// Returns what may run at the same time: each step's layer is one more than the highest
-    /// among those it depends on.
+    /// among those it depends on. Inside a layer the steps stand as they were written.
     pub fn layers(&self) -> Vec<Vec<StepIx>> {
         let mut depths: Vec<usize> = Vec::with_capacity(self.steps.len());
-        let mut layers: Vec<Vec<StepIx>> = Vec::new();
-        for (at, step) in self.steps.iter().enumerate() {
-            let depth = step.depends_on.iter().map(|it| depths[it.get()] + 1).max().unwrap_or(0);
-            if layers.len() == depth {
-                layers.push(Vec::new());
-            }
-            layers[depth].push(StepIx::new(at));
-            depths.push(depth);
+        for step in &self.steps {
+            let depth = step.depends_on.iter().map(|it| depths[it.get()] + 1).max();
+            depths.push(depth.unwrap_or(0));
+        }
+        let deepest = depths.iter().max().map_or(0, |it| it + 1);
+        let mut layers = vec![Vec::new(); deepest];
+        for number in &self.written {
+            layers[depths[number.get()]].push(*number);
         }
         layers
     }
@@ -284,6 +295,7 @@ impl Plan {
                 StepKind::Plan(id) => Some(id),
                 _ => None,
             },
+            inputs: step.inputs.as_ref().map(|it| Arc::clone(it.schema())),
             when: step.when.as_ref().map(|it| it.source().to_owned()),
             for_each: step.for_each.as_ref().map(|it| it.written.clone()),
             compensate: step.compensate.as_ref().map(|it| {
@@ -297,6 +309,7 @@ impl Plan {
         UncheckedPlan {
             about: self.about.clone(),
             steps: steps.collect(),
+            written: if self.written.is_sorted() { Vec::new() } else { self.written.clone() },
             diagnostics: self.diagnostics.clone(),
         }
     }

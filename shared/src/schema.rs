@@ -39,6 +39,18 @@ pub enum MisfitKind {
     Other,
 }
 
+/// Fills in what is left out of a value and has a `default` in its schema, as far as objects go.
+pub fn fill_defaults(schema: &Value, value: &mut Value) {
+    let Value::Object(fields) = value else { return };
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        match (fields.get_mut(name), property.get("default")) {
+            (Some(inner), _) => fill_defaults(property, inner),
+            (None, Some(default)) => drop(fields.insert(name.clone(), default.clone())),
+            (None, None) => (),
+        }
+    }
+}
+
 /// The most misfits that are reported at once.
 const MISFITS: usize = 20;
 

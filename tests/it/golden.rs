@@ -80,7 +80,7 @@ fn plan(steps: Value) -> Arc<Plan> {
         planner: "explicit".to_owned(),
         created_at: Timestamp::from_timestamp(1_700_000_000, 0).expect("a moment of our time"),
     };
-    let unchecked = UncheckedPlan { about, steps, diagnostics: Vec::new() };
+    let unchecked = UncheckedPlan { about, steps, written: Vec::new(), diagnostics: Vec::new() };
     Arc::new(unchecked.try_into().expect("the plan can run"))
 }
 

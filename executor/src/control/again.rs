@@ -173,7 +173,11 @@ mod tests {
             planner: "explicit".to_owned(),
             created_at: now,
         };
-        Arc::new(UncheckedPlan { about, steps, diagnostics: Vec::new() }.try_into().unwrap())
+        Arc::new(
+            UncheckedPlan { about, steps, written: Vec::new(), diagnostics: Vec::new() }
+                .try_into()
+                .unwrap(),
+        )
     }
 
     fn unchecked(steps: &[(&str, &[&str])]) -> Vec<UncheckedStep> {
@@ -185,6 +189,7 @@ mod tests {
             output_mapping: Vec::new(),
             policy: StepPolicy { on_error: OnError::Ignore, ..StepPolicy::default() },
             plan: None,
+            inputs: None,
             when: None,
             for_each: None,
             compensate: None,

@@ -98,7 +98,13 @@ impl Child {
                     let (task, attempt) = (self.task, self.attempt);
                     return Some(Ended { task, attempt, result, bytes });
                 }
-                Ok(None) if context.is_alone || self.has_ended => (),
+                // What was said to be over is in its log soon, and nobody says so again.
+                Ok(None) if self.has_ended => (),
+                // A worker that is about to end need not wait for what the child waits for.
+                Ok(None) if context.is_alone && !context.drain.is_cancelled() => {
+                    let _ = time::timeout(LOOK, context.drain.cancelled()).await;
+                    continue;
+                }
                 Ok(None) => return None,
                 Err(err) => warn!(child = %self.id, %err, "cannot look after a child yet"),
             }
@@ -128,7 +134,11 @@ impl Child {
             }
         }
         if context.is_alone {
-            context.adopt(&head).await?;
+            tokio::select! {
+                biased;
+                adopted = context.adopt(&head) => adopted?,
+                () = context.drain.cancelled() => (),
+            }
         }
         self.stop(context).await?;
         Ok(None)
@@ -341,6 +351,10 @@ fn failure(child: &Execution) -> ToolError {
             let message = format!("`{}` of `{}`: {}", planned.id, child.id(), error.message);
             // The child has ended: whatever its calls did, nothing of it will happen later.
             ToolError { is_definite: true, message: message.as_str().into(), ..error.clone() }
+        }
+        None if child.overran() => {
+            let why = format!("the time of `{}` was up", child.id());
+            ToolError::new(ErrorCode::DEADLINE, why)
         }
         None => ToolError::failed(format!("`{}` failed", child.id())),
     }

@@ -138,7 +138,7 @@ impl Turn<'_> {
 
     pub(super) fn start_task(&mut self, task: Task) {
         let attempt = self.execution.task(task).map_or(Attempt::FIRST, Step::next_attempt);
-        let rendered = match self.render(task) {
+        let rendered = match self.render(task).and_then(|it| self.fitted(task, it)) {
             Ok(rendered) => rendered,
             Err(error) => return self.fail_unstarted(task, attempt, error),
         };
@@ -218,6 +218,20 @@ impl Turn<'_> {
             return Err(ToolError::new(ErrorCode::UNRESOLVED, why));
         }
         measured(Arc::new(rendered.value), warnings)
+    }
+
+    /// Makes parameters what a plan is given, if that is what is executed: what is left out has its
+    /// default, and what does not fit begins nothing.
+    fn fitted(&self, task: Task, rendered: Rendered) -> Result<Rendered, ToolError> {
+        let step = self.execution.plan().step(task.step);
+        let inputs = step.inputs.as_ref().filter(|_| !task.part.undo);
+        let Some(inputs) = inputs else { return Ok(rendered) };
+        let Rendered { parameters, warnings } = rendered;
+        let fitted = inputs.fit(parameters).map_err(|why| {
+            let why = format!("what `{}` is given does not fit: {why}", step.tool);
+            ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
+        })?;
+        measured(fitted, warnings)
     }
 
     /// Returns how long a task sleeps, if that is all it does. Its timeout may end it earlier.

@@ -15,11 +15,7 @@ impl Turn<'_> {
         let may_expire = matches!(self.execution.phase(), Phase::Open | Phase::Failing);
         let is_up = self.execution.deadline().is_some_and(|it| it <= self.moment.now);
         if may_expire && is_up {
-            let has_failed = self.execution.phase() == Phase::Failing;
             self.push(Event::DeadlinePassed);
-            if !has_failed {
-                self.blame();
-            }
         }
     }
 
@@ -57,26 +53,6 @@ impl Turn<'_> {
             Some(StepState::Running { .. }) | None => (),
             Some(state) if state.is_over() => (),
             Some(_) => self.stop_task(task, phase),
-        }
-    }
-
-    /// Where the time is up and nothing fails of it, the first step that did not begin does: an
-    /// execution that fails says why.
-    fn blame(&mut self) {
-        let agenda = self.execution.agenda();
-        let is_retrying = |it: &Task| matches!(self.state(*it), Some(StepState::Retrying { .. }));
-        let has_culprit = !agenda.sleeping().is_empty()
-            || !agenda.retrying().is_empty()
-            || agenda.gated().iter().any(is_retrying)
-            || !agenda.waiting().is_empty();
-        if has_culprit || !agenda.has_idle() {
-            return;
-        }
-        let steps = self.execution.steps().iter();
-        let mut pending = steps.enumerate().filter(|(_, it)| it.state == StepState::Pending);
-        if let Some((at, step)) = pending.next() {
-            let attempt = step.next_attempt();
-            self.fail_unstarted(StepIx::new(at).into(), attempt, deadline());
         }
     }
 

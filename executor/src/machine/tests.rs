@@ -62,6 +62,7 @@ fn step(id: &str, tool: &str, after: &[&str]) -> UncheckedStep {
         output_mapping: Vec::new(),
         policy: StepPolicy { effect: Effect::Idempotent, ..Default::default() },
         plan: None,
+        inputs: None,
         when: None,
         for_each: None,
         compensate: None,
@@ -156,7 +157,15 @@ fn plan(steps: Vec<UncheckedStep>) -> Arc<Plan> {
         planner: "explicit".to_owned(),
         created_at: at(0),
     };
-    Arc::new(Plan::try_from(UncheckedPlan { about, steps, diagnostics: Vec::new() }).unwrap())
+    Arc::new(
+        Plan::try_from(UncheckedPlan {
+            about,
+            steps,
+            written: Vec::new(),
+            diagnostics: Vec::new(),
+        })
+        .unwrap(),
+    )
 }
 
 fn failed() -> ToolError {

@@ -6,6 +6,7 @@ use shared::{
     id::{ToolName, ToolSetName},
     limits,
     store::{RecordKind, StoreError, Unless},
+    tool::prefix,
 };
 
 use super::{Applied, Registry, RegistryError, merge::Registered};
@@ -116,6 +117,18 @@ impl Registry {
         };
         if is_taken(&qualified) || is_taken(&new.tool.name) {
             return Err(RegistryError::Exists { what: "a tool", name: new.tool.name.to_string() });
+        }
+        let of = prefix(new.tool.name.as_str());
+        let of = of.filter(|it| !new.has_set && *it != new.set.as_str());
+        if let Some(of) = of.and_then(|it| it.parse::<ToolSetName>().ok())
+            && self.toolbox().set(&of).is_some()
+        {
+            let why = format!(
+                "`{name}` is called like a tool of the set `{of}`: choose another name, or say \
+                 which set it is to be in and plan it by its whole name",
+                name = new.tool.name
+            );
+            return Err(RegistryError::Invalid(why));
         }
         if applied.known.tools.len() >= limits::REGISTERED_TOOLS {
             return Err(RegistryError::Full { what: "tools", most: limits::REGISTERED_TOOLS });

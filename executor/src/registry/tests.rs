@@ -100,6 +100,12 @@ async fn nothing_is_overwritten() {
         let err = registry.register(set, tool(name)).await.unwrap_err();
         assert_eq!(err, RegistryError::Exists { what: "a tool", name: name.to_owned() });
     }
+    // Nobody could plan it by that name.
+    let err = registry.register(None, tool("flow.x")).await.unwrap_err().to_string();
+    assert!(err.contains("like a tool of the set `flow`"), "{err}");
+    let of_mine = registry.register(Some("mine"), tool("flow.x")).await.unwrap();
+    assert_eq!(of_mine.as_str(), "mine.flow.x");
+    assert!(registry.unregister(&of_mine).await.unwrap());
     assert_eq!(registry.register(Some("mine"), tool("x")).await.unwrap().as_str(), "mine.x");
     let err = registry.register(Some("mine"), tool("x")).await.unwrap_err();
     assert!(matches!(err, RegistryError::Exists { .. }), "{err}");

@@ -84,6 +84,11 @@ fn one_at_a_time(tool: &str) -> Rule {
 
 /// A worker with room for three executions, and some limits.
 pub(crate) fn worker_within(store: &Arc<Memory>, rules: Vec<Rule>) -> (Worker, Handle) {
+    worker_of(store, rules, Scope::Everything)
+}
+
+/// The same, which looks for executions or drives only what it is given.
+pub(crate) fn worker_of(store: &Arc<Memory>, rules: Vec<Rule>, scope: Scope) -> (Worker, Handle) {
     let options = Options {
         executions: 3,
         poll: Duration::from_millis(100),
@@ -98,7 +103,7 @@ pub(crate) fn worker_within(store: &Arc<Memory>, rules: Vec<Rule>) -> (Worker, H
         toolbox: toolbox(),
         clock,
         options,
-        scope: Scope::Everything,
+        scope,
     };
     Worker::new(parts, id, CancellationToken::new())
 }
@@ -113,6 +118,7 @@ pub(crate) fn step(id: &str, tool: &str, parameters: Value) -> UncheckedStep {
         output_mapping: Vec::new(),
         policy: StepPolicy { effect: Effect::Once, ..StepPolicy::default() },
         plan: None,
+        inputs: None,
         when: None,
         for_each: None,
         compensate: None,
@@ -130,7 +136,11 @@ pub(crate) fn plan(steps: Vec<UncheckedStep>) -> Arc<Plan> {
         planner: "explicit".to_owned(),
         created_at: now,
     };
-    Arc::new(UncheckedPlan { about, steps, diagnostics: Vec::new() }.try_into().unwrap())
+    Arc::new(
+        UncheckedPlan { about, steps, written: Vec::new(), diagnostics: Vec::new() }
+            .try_into()
+            .unwrap(),
+    )
 }
 
 /// A worker that works, and people.

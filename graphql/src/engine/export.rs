@@ -9,6 +9,7 @@ use shared::{
     id::PlanId,
     limits,
     plan::{Plan, StepKind},
+    schema::fill_defaults,
 };
 
 use super::{Engine, EngineError};
@@ -43,9 +44,15 @@ impl Engine {
                 let inner = self.plan(id).await?;
                 let inner = inner.ok_or_else(|| EngineError::not_found("plan", id))?;
                 let inner = self.written(inner, level + 1, room).await?;
+                // What the inputs of a saved plan look like is not of the plan.
+                if let (Some(inputs), Some(given)) = (&step.inputs, &mut written.parameters) {
+                    fill_defaults(inputs.schema(), given);
+                }
                 written.plan = Some(SubDraft::Inline(Box::new(inner)));
             }
-            Ok(draft)
+            let mut steps: Vec<_> = draft.tools.into_iter().map(Some).collect();
+            let as_written = plan.written().iter().filter_map(|it| steps[it.get()].take());
+            Ok(Draft { tools: as_written.collect(), ..draft })
         }
         .boxed()
     }

@@ -4,7 +4,7 @@ use planner::nearest::did_you_mean;
 use serde_json::{Map, Value, json};
 use shared::{
     json,
-    schema::{Misfit, MisfitKind, Schema},
+    schema::{Misfit, MisfitKind, Schema, fill_defaults},
 };
 
 /// The most bytes of a schema.
@@ -96,7 +96,7 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
 /// Fills defaults in and checks what a plan is given, or says everything that does not fit.
 pub(super) fn fit(schema: &Value, given: Value) -> Result<Value, String> {
     let mut given = if given.is_null() { json!({}) } else { given };
-    fill(schema, &mut given);
+    fill_defaults(schema, &mut given);
     let compiled = Schema::new(schema).map_err(|err| format!("its schema is damaged: {err}"))?;
     let misfits = compiled.misfits(&given);
     if misfits.is_empty() {
@@ -104,18 +104,6 @@ pub(super) fn fit(schema: &Value, given: Value) -> Result<Value, String> {
     }
     let told = misfits.iter().flat_map(|it| told(schema, it));
     Err(told.collect::<Vec<_>>().join("; "))
-}
-
-/// Fills in what is left out, as far as objects go.
-fn fill(schema: &Value, given: &mut Value) {
-    let Value::Object(fields) = given else { return };
-    for (name, property) in properties(schema) {
-        match (fields.get_mut(name), property.get("default")) {
-            (Some(inner), _) => fill(property, inner),
-            (None, Some(default)) => drop(fields.insert(name.clone(), default.clone())),
-            (None, None) => (),
-        }
-    }
 }
 
 fn told(schema: &Value, misfit: &Misfit) -> Vec<String> {

@@ -154,6 +154,7 @@ fn earlier(ended: &Execution) -> Earlier {
     let failed = endings.iter().find(|it| it.error.is_some());
     let why = match failed.and_then(|it| it.error.as_deref().map(|error| (&it.step, error))) {
         Some((step, error)) => format!("`{step}` failed: {error}"),
+        None if ended.overran() => "its time was up".to_owned(),
         None => format!("it is {}", ended.state().as_str()),
     };
     Earlier { draft: Draft::exported(plan), endings, why }

@@ -70,6 +70,7 @@ impl Engine {
         let Some((id, inputs)) = self.named(name).await? else { return Ok(None) };
         let Some(plan) = self.plan(id).await? else { return Ok(None) };
         let depth = self.below(&plan).await?.len();
+        let inputs = inputs.map(Arc::new);
         Ok(Some(SubPlan { id, depth: u32::try_from(depth).unwrap_or(u32::MAX), inputs }))
     }
 

@@ -86,6 +86,7 @@ mod tests {
             output_mapping: Vec::new(),
             policy: StepPolicy::default(),
             plan: None,
+            inputs: None,
             when: None,
             for_each: None,
             compensate: None,
@@ -98,7 +99,12 @@ mod tests {
             planner: "explicit".to_owned(),
             created_at: Timestamp::UNIX_EPOCH,
         };
-        let unchecked = UncheckedPlan { about, steps: steps.into(), diagnostics: Vec::new() };
+        let unchecked = UncheckedPlan {
+            about,
+            steps: steps.into(),
+            written: Vec::new(),
+            diagnostics: Vec::new(),
+        };
         Plan::try_from(unchecked).unwrap()
     }
 

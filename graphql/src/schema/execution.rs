@@ -279,10 +279,11 @@ impl ExecutionResults {
     }
 
     /// One error for each step that failed, in execution order; also one for each item whose
-    /// failure its step's `onError` lets pass.
+    /// failure its step's `onError` lets pass. Where the time was up and no step's error says so,
+    /// the last is `execution.deadline` at the first step that did not succeed.
     #[graphql(complexity = "1 + 10 * child_complexity")]
     async fn errors(&self) -> Vec<StepError> {
-        StepStatus::all(&self.0).iter().flat_map(StepStatus::failures).collect()
+        errors(&self.0)
     }
 
     /// What the steps' `outputMapping` put into variables.
@@ -293,8 +294,79 @@ impl ExecutionResults {
     }
 }
 
+fn errors(execution: &Arc<State>) -> Vec<StepError> {
+    let all = StepStatus::all(execution);
+    let mut errors: Vec<_> = all.iter().flat_map(StepStatus::failures).collect();
+    if execution.overran() && !errors.iter().any(StepError::is_deadline) {
+        errors.extend(all.iter().find_map(StepStatus::overdue));
+    }
+    errors
+}
+
 /// Reads a position in a log.
 pub(super) fn position(after: i64) -> Result<Seq, ApiError> {
     let position = u64::try_from(after).map(Seq);
     position.map_err(|_| invalid(format!("`afterSeq` is {after}; it must not be negative")))
+}
+
+#[cfg(test)]
+mod tests {
+    use executor::machine::{self, Answer, Input};
+    use serde_json::json;
+    use shared::{
+        clock::Timestamp,
+        event::Created,
+        id::{Attempt, Task},
+        plan::Plan,
+        tool::{ErrorCode, ToolError},
+    };
+
+    use super::*;
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_timestamp_millis(ms).unwrap()
+    }
+
+    /// Returns the errors of an execution whose time was up while its first step was called.
+    fn told(effect: &str, result: Result<Value, ToolError>) -> Vec<(String, String)> {
+        let step = |id: &str, on: &[&str]| {
+            json!({ "id": id, "tool": "set.tool", "parameters": {}, "depends_on": on,
+                "policy": { "effect": effect } })
+        };
+        let plan = json!({
+            "about": { "id": "plan_1_aaaaaaaaa", "request": "req_1_aaaaaaaaa", "version": 1,
+                "query": "", "planner": "explicit", "created_at": 0 },
+            "steps": [step("a", &[]), step("b", &["a"])],
+        });
+        let plan = Arc::new(Plan::from_json(&plan.to_string()).unwrap());
+        let options = shared::execution::ExecutionOptions {
+            deadline_ms: Some(10),
+            ..shared::execution::ExecutionOptions::default()
+        };
+        let created = Created::new(plan.id(), plan.about().request, options);
+        let id = "exec_1_aaaaaaaaa".parse().unwrap();
+        let (mut execution, _) = machine::create_as(id, &plan, created, at(0)).unwrap();
+        let worker = "work_1_aaaaaaaaa".parse().unwrap();
+        machine::decide(&mut execution, Input::Claimed { worker, node: "n".into() }, at(0));
+        machine::decide(&mut execution, Input::Woken, at(10));
+        let task = Task::from(plan.number(&"a".parse().unwrap()).unwrap());
+        let (attempt, result) = (Attempt::FIRST, result.map(Answer::from));
+        machine::decide(&mut execution, Input::Ended { task, attempt, result }, at(11));
+        assert!(execution.state().is_over());
+        errors(&Arc::new(execution)).iter().map(StepError::named).collect()
+    }
+
+    /// Nothing said that the time had been up where an effect's outcome was unknown.
+    #[test]
+    fn an_execution_whose_time_was_up_says_so() {
+        let stopped = || ToolError::new(ErrorCode::CANCELLED, "stopped").indefinite();
+        let named = |all: &[(&str, &str)]| -> Vec<(String, String)> {
+            all.iter().map(|(step, code)| ((*step).to_owned(), (*code).to_owned())).collect()
+        };
+        let deadline = "execution.deadline";
+        assert_eq!(told("read", Err(stopped())), named(&[("a", deadline)]));
+        let unknown = ("a", "tool.outcome_unknown");
+        assert_eq!(told("once", Err(stopped())), named(&[unknown, ("a", deadline)]));
+        assert_eq!(told("once", Ok(json!(1))), named(&[("b", deadline)]));
+    }
 }

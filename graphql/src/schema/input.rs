@@ -1,6 +1,6 @@
 //! What clients may say: drafts, options, filters.
 
-use std::{fmt::Write, sync::Arc};
+use std::sync::Arc;
 
 use async_graphql::{ID, InputObject};
 use planner::draft::{Draft, DraftRetry, DraftStep, SubDraft};
@@ -10,6 +10,7 @@ use shared::{diagnostic::Diagnostic, execution::ExecutionOptions as Options, jso
 use super::{
     error::{ApiResult, exceeded, invalid},
     execution::{ExecutionMode, ExecutionState},
+    rounded::{self, Written},
     scalar::DateTime,
 };
 use crate::engine::{self, Order};
@@ -89,11 +90,12 @@ pub(super) struct RetryInput {
 }
 
 impl PlanInput {
-    /// Returns the draft that it is.
-    pub(super) fn into_draft(self) -> Draft {
+    /// Returns the draft that it is. Of the request's text, where there is one, it is known which
+    /// numbers were `written` in it.
+    pub(super) fn into_draft(self, written: Option<&Written>) -> Draft {
         let mut notices = Vec::new();
         let steps = self.tools.into_iter().enumerate();
-        let tools = steps.map(|(at, it)| it.into_draft(at, &mut notices)).collect();
+        let tools = steps.map(|(at, it)| it.into_draft(at, written, &mut notices)).collect();
         Draft {
             query: self.query,
             request_id: self.request_id.map(|it| it.0),
@@ -105,11 +107,17 @@ impl PlanInput {
 }
 
 impl ToolExecutionInput {
-    fn into_draft(self, at: usize, notices: &mut Vec<Diagnostic>) -> DraftStep {
+    fn into_draft(
+        self,
+        at: usize,
+        written: Option<&Written>,
+        notices: &mut Vec<Diagnostic>,
+    ) -> DraftStep {
         if let Some(parameters) = &self.parameters {
-            rounded(parameters, &mut format!("tools[{at}].parameters"), notices);
+            let mut path = format!("tools[{at}].parameters");
+            rounded::notice(parameters, &mut path, written, notices);
         }
-        let inline = self.inline_plan.map(|it| SubDraft::Inline(Box::new(it.into_draft())));
+        let inline = self.inline_plan.map(|it| SubDraft::Inline(Box::new(it.into_draft(written))));
         if inline.is_some() && self.plan.is_some() {
             let message = "a step has `plan` or `inlinePlan`, not both";
             let notice = Diagnostic::error("plan.two_tools", format!("tools[{at}]"), message);
@@ -154,47 +162,6 @@ fn mapping(value: Value, at: usize, notices: &mut Vec<Diagnostic>) -> Option<Map
             notices.push(Diagnostic::error("plan.invalid_mapping", path, message).with_help(help));
             None
         }
-    }
-}
-
-/// The most numbers that are pointed out.
-const SHOWN: usize = 100;
-/// 2⁶³: a whole double from here on is what became of an integer that 64 bits cannot hold, or
-/// was written with an exponent.
-const BEYOND: f64 = 9_223_372_036_854_775_808.0;
-
-/// Whole doubles from here on were written with an exponent: nobody writes forty digits out.
-const WRITTEN_OUT: f64 = 1e40;
-
-/// Notes whole numbers that 64 bits cannot hold.
-fn rounded(value: &Value, path: &mut String, notices: &mut Vec<Diagnostic>) {
-    let inside = path.len();
-    match value {
-        Value::Number(number) if notices.len() < SHOWN && number.is_f64() => {
-            let double = number.as_f64().unwrap_or_default();
-            if (BEYOND..WRITTEN_OUT).contains(&double.abs()) && double.fract() == 0.0 {
-                let message = format!("`{number}` is beyond 64 bits and kept as a double");
-                let help = "write it as text if every digit matters";
-                let notice = Diagnostic::warning("plan.number_rounded", path.as_str(), message);
-                notices.push(notice.with_help(help));
-            }
-        }
-        Value::Array(items) => {
-            for (at, item) in items.iter().enumerate() {
-                let _ = write!(path, "[{at}]");
-                rounded(item, path, notices);
-                path.truncate(inside);
-            }
-        }
-        Value::Object(fields) => {
-            for (key, field) in fields {
-                let is_plain = key.chars().all(|it| it.is_alphanumeric() || it == '_');
-                let _ = if is_plain { write!(path, ".{key}") } else { write!(path, "[{key:?}]") };
-                rounded(field, path, notices);
-                path.truncate(inside);
-            }
-        }
-        _ => (),
     }
 }
 

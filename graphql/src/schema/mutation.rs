@@ -51,7 +51,8 @@ impl WorkMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The draft.")] input: PlanInput,
     ) -> Result<PlanPayload> {
-        let verdict = ctx.data::<Engine>()?.create_plan(&input.into_draft()).await;
+        let draft = input.into_draft(ctx.data_opt());
+        let verdict = ctx.data::<Engine>()?.create_plan(&draft).await;
         Ok(PlanPayload(verdict.map_err(ApiError::from)?))
     }
 
@@ -64,7 +65,8 @@ impl WorkMutation {
         #[graphql(desc = "The draft.")] input: PlanInput,
     ) -> Result<PlanPayload> {
         let id = known("plan", &plan_id)?;
-        let verdict = ctx.data::<Engine>()?.revise(id, &input.into_draft()).await;
+        let draft = input.into_draft(ctx.data_opt());
+        let verdict = ctx.data::<Engine>()?.revise(id, &draft).await;
         Ok(PlanPayload(verdict.map_err(ApiError::from)?))
     }
 

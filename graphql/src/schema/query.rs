@@ -164,7 +164,8 @@ impl WorkQuery {
         ctx: &Context<'_>,
         #[graphql(desc = "The draft.")] input: PlanInput,
     ) -> Result<PlanPayload> {
-        let verdict = ctx.data::<Engine>()?.validate(&input.into_draft()).await;
+        let draft = input.into_draft(ctx.data_opt());
+        let verdict = ctx.data::<Engine>()?.validate(&draft).await;
         Ok(PlanPayload(verdict.map_err(ApiError::from)?))
     }
 }

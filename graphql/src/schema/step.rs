@@ -9,7 +9,7 @@ use shared::{
     execution::{self, Execution as State, How, Items, Step},
     id::{StepIx, Task},
     plan::{OnError, ToolExecution},
-    tool::{self, ToolError},
+    tool::{self, ErrorCode, ToolError},
 };
 
 use super::{
@@ -17,6 +17,7 @@ use super::{
     error::invalid,
     execution::Execution,
     loaders::Loaders,
+    rounded,
     scalar::{DateTime, int, milliseconds},
 };
 
@@ -86,6 +87,19 @@ pub(super) struct StepError {
     attempt: u32,
     /// Whether another try can help.
     retryable: bool,
+}
+
+impl StepError {
+    /// Returns whether it is that the execution's time was up.
+    pub(super) fn is_deadline(&self) -> bool {
+        self.code == ErrorCode::DEADLINE.as_str()
+    }
+
+    /// Returns the step and the code.
+    #[cfg(test)]
+    pub(super) fn named(&self) -> (String, String) {
+        (self.step_id.clone(), self.code.clone())
+    }
 }
 
 /// How far a tool is, by its own account.
@@ -190,6 +204,12 @@ impl StepStatus {
         own.chain((0..items).filter_map(|it| self.of(self.task.item(it))?.failure())).collect()
     }
 
+    /// Says of a step that did not succeed that the execution's time was up.
+    pub(super) fn overdue(&self) -> Option<StepError> {
+        let error = ToolError::new(ErrorCode::DEADLINE, "the execution's time was up");
+        self.now().output().is_none().then(|| self.described(&error))
+    }
+
     fn failure(&self) -> Option<StepError> {
         match &self.now().state {
             execution::StepState::Failed(error) => Some(self.described(error)),
@@ -285,9 +305,14 @@ impl StepStatus {
         }
     }
 
-    /// What is worth knowing about its parameters: templates that found nothing.
-    async fn warnings(&self) -> &[String] {
-        &self.now().warnings
+    /// What is worth knowing about its parameters and its output: templates that found nothing,
+    /// numbers beyond 64 bits.
+    async fn warnings(&self) -> Vec<String> {
+        let now = self.now();
+        let parameters = now.parameters.as_deref().map(|it| rounded::warnings(it, "parameters"));
+        let output = now.output().map(|it| rounded::warnings(it, "output"));
+        let rounded = parameters.into_iter().chain(output).flatten();
+        now.warnings.iter().cloned().chain(rounded).collect()
     }
 
     /// Whether its output is not of a call of its own: it was taken over from the execution that

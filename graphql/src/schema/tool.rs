@@ -14,6 +14,7 @@ use shared::{id::ToolName, store::Usage, tool::ToolDefinition};
 use super::{
     loaders::Loaders,
     plan::Effect,
+    rounded,
     scalar::{DateTime, int},
 };
 use crate::engine::{DirectCall, Engine};
@@ -249,6 +250,13 @@ impl ToolResult {
     /// Why it failed.
     async fn error(&self) -> Option<&str> {
         self.0.result.as_ref().err().map(String::as_str)
+    }
+
+    /// What is worth knowing about its parameters and its result: numbers beyond 64 bits.
+    async fn warnings(&self) -> Vec<String> {
+        let parameters = rounded::warnings(&self.0.parameters, "parameters");
+        let result = self.0.result.as_ref().map(|it| rounded::warnings(it, "result"));
+        parameters.into_iter().chain(result.unwrap_or_default()).collect()
     }
 
     /// How long it took.

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::refusal::Refusal;
+use crate::schema::Written;
 
 /// Reads the body of a POST request.
 pub(super) fn from_json(body: &[u8]) -> Result<Request, Refusal> {
@@ -14,7 +15,7 @@ pub(super) fn from_json(body: &[u8]) -> Result<Request, Refusal> {
     }
     let value = serde_json::from_slice(body)
         .map_err(|error| Refusal::malformed(format!("the body is not JSON: {error}")))?;
-    from_value(value)
+    Ok(from_value(value)?.data(Written::of(body)))
 }
 
 /// Reads the parameters from a JSON object.

@@ -4,7 +4,9 @@ use shared::{
     condition::Condition,
     diagnostic::Diagnostic,
     id::StepIx,
-    plan::{About, Compensation, ForEach, Plan, PlanError, StepKind, StepNames, ToolExecution},
+    plan::{
+        About, Compensation, ForEach, Inputs, Plan, PlanError, StepKind, StepNames, ToolExecution,
+    },
     template::{Reference, Target},
 };
 
@@ -32,7 +34,7 @@ pub(super) fn plan(
     let in_order = order.iter().filter_map(|it| waiting[it.get()].take());
     let steps = in_order.map(|((step, on), looks)| execution(step, &on, looks, &names, &places));
     let steps = steps.collect::<Result<Vec<_>, _>>()?;
-    Plan::prove(about, names, steps, diagnostics)
+    Plan::prove(about, names, steps, diagnostics)?.written_as(places)
 }
 
 fn execution(
@@ -66,6 +68,7 @@ fn execution(
             .choice
             .plan
             .map_or_else(|| StepKind::of(&step.choice.tool), |it| StepKind::Plan(it.id)),
+        inputs: step.choice.plan.and_then(|it| it.inputs.clone()).map(Inputs::new),
         tool: step.choice.tool,
         parameters: step.given.parameters,
         template: looks.template,

@@ -192,6 +192,7 @@ impl<'a> Judge<'a> {
 
     fn report(&self, misfit: &Misfit, report: &mut Report) {
         match &misfit.kind {
+            MisfitKind::Missing { property } if self.has_default(misfit, property) => (),
             MisfitKind::Missing { property } => {
                 report.error(self.at, || self.missing(misfit, property));
             }
@@ -211,6 +212,13 @@ impl<'a> Judge<'a> {
                 }
             }),
         }
+    }
+
+    /// Returns whether what is missing is filled in when the plan is executed.
+    fn has_default(&self, misfit: &Misfit, property: &str) -> bool {
+        let schema =
+            schema_at(self.schema, &misfit.at).and_then(|it| it.get("properties")?.get(property));
+        self.choice.plan.is_some() && schema.is_some_and(|it| it.get("default").is_some())
     }
 
     fn missing(&self, misfit: &Misfit, property: &str) -> Diagnostic {

@@ -78,7 +78,7 @@ impl<'a> Choice<'a> {
     /// Returns the JSON Schema of the parameters, where it is known.
     pub(super) fn input_schema(&self) -> Option<&'a Value> {
         let of_tool = self.definition.map(|it| &it.input_schema);
-        of_tool.or_else(|| self.plan.and_then(|it| it.inputs.as_ref()))
+        of_tool.or_else(|| self.plan.and_then(|it| it.inputs.as_deref()))
     }
 
     /// Returns the JSON Schema of the output of one call, where it is known.
@@ -190,7 +190,12 @@ fn unknown(place: String, written: &str, catalog: &Catalog) -> Diagnostic {
     let qualified: Vec<ToolName> =
         catalog.tools().iter().take(CANDIDATES).map(|it| it.definition.qualified()).collect();
     let after_set = written.rsplit_once('.').map(|(_, name)| name);
-    let help = did_you_mean(written, plain())
+    // What begins with the name of a set means no other set's tool, not even one called so.
+    let so_called = catalog.tools().iter().find(|it| it.definition.name.as_str() == written);
+    let so_called = so_called.map(|it| it.definition.qualified());
+    let help = so_called
+        .map(|it| format!("did you mean `{it}`? Its own name begins like that of another set"))
+        .or_else(|| did_you_mean(written, plain()))
         .or_else(|| did_you_mean(written, qualified.iter().map(ToolName::as_str)))
         .or_else(|| did_you_mean(after_set?, plain()))
         .unwrap_or_else(|| "`faber tools list` shows the tools that there are".to_owned());

@@ -87,6 +87,12 @@ impl Execution {
         self.started_at?.checked_add_signed(chrono::TimeDelta::try_milliseconds(ms)?)
     }
 
+    /// Returns whether it failed because its time was up, and for nothing that came before.
+    pub fn overran(&self) -> bool {
+        let failed = [Phase::Finished(Outcome::Failed), Phase::Compensating(Outcome::Failed)];
+        self.overran && failed.contains(&self.phase)
+    }
+
     /// Returns what people call its state.
     pub fn state(&self) -> ExecutionState {
         match self.phase {

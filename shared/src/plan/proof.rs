@@ -17,11 +17,15 @@ impl TryFrom<UncheckedPlan> for Plan {
     type Error = PlanError;
 
     fn try_from(unchecked: UncheckedPlan) -> Result<Self, PlanError> {
-        let UncheckedPlan { about, steps, diagnostics } = unchecked;
+        let UncheckedPlan { about, steps, written, diagnostics } = unchecked;
         check_len(steps.len())?;
         let names = StepNames::new(steps.iter().map(|it| (&it.id, &it.tool)))?;
         let steps: Result<_, _> = steps.into_iter().map(|it| it.read(&names)).collect();
-        Self::prove(about, names, steps?, diagnostics)
+        let plan = Self::prove(about, names, steps?, diagnostics)?;
+        if written.is_empty() {
+            return Ok(plan);
+        }
+        plan.written_as(written)
     }
 }
 
@@ -47,7 +51,20 @@ impl Plan {
                 dependents[on.get()].push(number);
             }
         }
-        Ok(Self { about, steps, numbers: names.steps, dependents, variables, diagnostics })
+        let written = (0..steps.len()).map(StepIx::new).collect();
+        let numbers = names.steps;
+        Ok(Self { about, steps, written, numbers, dependents, variables, diagnostics })
+    }
+
+    /// Says in which order the steps were written, where that is not the one in which they stand.
+    pub fn written_as(self, written: Vec<StepIx>) -> Result<Self, PlanError> {
+        let mut is_there = vec![false; self.steps.len()];
+        let is_new =
+            |it: &StepIx| is_there.get_mut(it.get()).is_some_and(|it| !std::mem::replace(it, true));
+        if written.len() != self.steps.len() || !written.iter().all(is_new) {
+            return Err(PlanError::Written);
+        }
+        Ok(Self { written, ..self })
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{
-    Compensation, ForEach, Mapping, PlanError, StepKind, StepNames, ToolExecution,
+    Compensation, ForEach, Inputs, Mapping, PlanError, StepKind, StepNames, ToolExecution,
     UncheckedCompensation, UncheckedStep,
 };
 use crate::{
@@ -31,6 +31,7 @@ impl UncheckedStep {
             id,
             tool: self.tool,
             kind,
+            inputs: self.inputs.map(Inputs::new),
             parameters: self.parameters,
             template,
             depends_on,

@@ -17,6 +17,7 @@ fn plan(steps: &[(&str, &[&str], Value)]) -> Result<Plan, PlanError> {
         output_mapping: vec![("_id".to_owned(), format!("{id}_id"))],
         policy: StepPolicy::default(),
         plan: None,
+        inputs: None,
         when: None,
         for_each: None,
         compensate: None,
@@ -30,7 +31,7 @@ fn plan(steps: &[(&str, &[&str], Value)]) -> Result<Plan, PlanError> {
         created_at: Timestamp::UNIX_EPOCH,
     };
     let steps = steps.collect();
-    Plan::try_from(UncheckedPlan { about, steps, diagnostics: Vec::new() })
+    Plan::try_from(UncheckedPlan { about, steps, written: Vec::new(), diagnostics: Vec::new() })
 }
 
 #[test]
@@ -73,6 +74,31 @@ fn layers_are_longest_paths() {
         plan.layers().iter().map(|it| it.iter().map(|it| it.get()).collect()).collect();
     assert_eq!(layers, [vec![0, 2], vec![1], vec![3]]);
     assert_eq!(plan.dependents(StepIx::new(0)), [StepIx::new(1)]);
+}
+
+#[test]
+fn layers_keep_the_order_in_which_steps_were_written() {
+    let none = json!({});
+    let unchecked = plan(&[
+        ("a", &[], none.clone()),
+        ("y", &["a"], none.clone()),
+        ("b", &[], none.clone()),
+        ("x", &["b"], none),
+    ]);
+    let unchecked = unchecked.unwrap().to_unchecked();
+    assert_eq!(unchecked.written, [], "the plan's own order is not written down");
+    let written = |written: Vec<usize>| {
+        let written = written.into_iter().map(StepIx::new).collect();
+        Plan::try_from(UncheckedPlan { written, ..unchecked.clone() })
+    };
+    let plan = written(vec![3, 1, 0, 2]).unwrap();
+    let plan = Plan::from_json(&plan.to_json()).unwrap();
+    let layers: Vec<Vec<usize>> =
+        plan.layers().iter().map(|it| it.iter().map(|it| it.get()).collect()).collect();
+    assert_eq!(layers, [vec![0, 2], vec![3, 1]]);
+    for wrong in [vec![0], vec![0, 1, 2, 2], vec![0, 1, 2, 4], vec![0, 1, 2, 3, 3]] {
+        assert_eq!(written(wrong).unwrap_err(), PlanError::Written);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::{About, StepPolicy};
 use crate::{
     condition::ConditionError,
     diagnostic::Diagnostic,
-    id::{PlanId, StepId, ToolName},
+    id::{PlanId, StepId, StepIx, ToolName},
     limits,
     template::TemplateError,
 };
@@ -22,6 +22,9 @@ pub struct UncheckedPlan {
     pub about: About,
     /// The steps, in topological order.
     pub steps: Vec<UncheckedStep>,
+    /// Their numbers in the order in which they were written; empty where that is the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub written: Vec<StepIx>,
     /// What its author should know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub diagnostics: Vec<Diagnostic>,
@@ -48,6 +51,9 @@ pub struct UncheckedStep {
     /// The plan that it executes; the tool's name is then what the author called it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanId>,
+    /// The JSON Schema of what that plan is given, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Arc<Value>>,
     /// Its condition, as written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
@@ -86,6 +92,9 @@ pub enum PlanError {
     /// The names are not those of the steps.
     #[error("the names are not those of the plan's steps")]
     Names,
+    /// The order in which the steps were written does not name each of them once.
+    #[error("the order in which the steps were written is not one of the plan's steps")]
+    Written,
     /// A step depends on itself, on a later one, or on none of the plan's.
     #[error("step `{step}` depends on `{on}`, which does not come before it")]
     Order {

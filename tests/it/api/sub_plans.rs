@@ -75,6 +75,36 @@ async fn a_child_is_an_execution_of_its_own_in_the_same_request() {
     }
 }
 
+/// They held for `runSavedPlan` only.
+#[tokio::test]
+async fn inputs_of_a_saved_plan_hold_where_a_step_executes_it() {
+    let world = world().await;
+    let echo = json!({ "s": "{{input.s}}", "n": "{{input.n}}" });
+    let plan = world.plan(json!([{ "name": "flow.echo", "id": "in", "parameters": echo }])).await;
+    let save = "mutation ($plan: ID!, $inputs: JSON) {
+        savePlan(name: \"typed\", planId: $plan, inputs: $inputs) }";
+    let inputs = json!({ "s": "string", "n": { "type": "integer", "default": 7 } });
+    world.get(save, json!({ "plan": plan, "inputs": inputs })).await;
+    let tools = json!([{ "plan": "typed", "parameters": { "s": "{{input.s}}" } }]);
+    let fields = "state outputs executionResults { errors { code } }";
+    for (s, expected) in [(json!("x"), Some(7)), (json!([1]), None)] {
+        for dry in [false, true] {
+            let options = json!({ "input": { "s": s }, "dryRun": dry });
+            let id = world.start(tools.clone(), options).await;
+            world.events(&id).await;
+            let it = world.execution(&id, fields).await;
+            let state = if expected.is_some() { "COMPLETED" } else { "FAILED" };
+            assert_eq!(it["state"], state, "{s} {dry} {it}");
+            if expected.is_none() {
+                let codes = json!([{ "code": "tool.invalid_parameters" }]);
+                assert_eq!(it["executionResults"]["errors"], codes);
+            } else if !dry {
+                assert_eq!(it["outputs"]["typed"]["in"], json!({ "s": s, "n": 7 }));
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn whoever_asks_why_it_waits_is_told_of_the_child() {
     let world = world().await;

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use shared::{
     event::{Event, Outcome, Recorded, StepStarted},
-    execution::{Execution, ExecutionState, How, Phase, StepState},
-    id::{ExecutionId, Task},
+    execution::{Execution, ExecutionMode, ExecutionState, How, Phase, StepState},
+    id::{ExecutionId, StepIx, Task},
     plan::{OnError, Plan, StepKind},
     store::{Documents, ExecutionLog, Head},
     tool::Effect,
@@ -131,6 +131,15 @@ fn check_log(
     Ok(execution)
 }
 
+/// Checks that where steps go one after another, all that stand before a step are over.
+fn in_turn(before: &Execution, number: StepIx) -> Result<(), String> {
+    let is_sequential = before.options().mode == ExecutionMode::Sequential;
+    if is_sequential && !before.steps()[..number.get()].iter().all(|it| it.state.is_over()) {
+        return Err(format!("{} was not next", before.plan().step(number).id));
+    }
+    Ok(())
+}
+
 /// Checks that what was done was undone where it must be, the latest first, and nowhere else.
 fn check_undone(execution: &Execution, log: &[Recorded]) -> Result<(), String> {
     let plan = execution.plan();
@@ -238,7 +247,9 @@ fn check_event(before: &Execution, recorded: &Recorded) -> Result<(), String> {
             if before.phase() != Phase::Open || before.is_paused() {
                 return Err(format!("{} began and must not", started.step));
             }
+            in_turn(before, number)?;
         }
+        Event::StepWaiting { .. } => in_turn(before, number.ok_or("no such step")?)?,
         Event::StepSucceeded {
             step, part, attempt, output: Some(output), cached: false, ..
         } => {

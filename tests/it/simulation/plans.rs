@@ -35,7 +35,7 @@ fn plan(dice: &Dice, (n, version): (usize, u32), most: u64, parts: &[PlanId]) ->
         planner: "explicit".to_owned(),
         created_at: Timestamp::UNIX_EPOCH,
     };
-    let plan = UncheckedPlan { about, steps, diagnostics: Vec::new() };
+    let plan = UncheckedPlan { about, steps, written: Vec::new(), diagnostics: Vec::new() };
     plan.try_into().expect("steps depend on earlier ones")
 }
 
@@ -71,6 +71,7 @@ fn step(dice: &Dice, n: u64, parts: &[PlanId]) -> UncheckedStep {
         output_mapping: Vec::new(),
         policy,
         plan: is_part.then(|| parts[dice.index(parts.len())]),
+        inputs: None,
         when: dice.happens(150).then(|| condition(dice, after.last().copied())),
         for_each: dice.happens(200).then(|| match after.last() {
             Some(it) => format!("{{{{s{it}.list}}}}"),

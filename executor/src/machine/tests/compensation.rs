@@ -158,7 +158,7 @@ fn an_execution_that_ran_out_of_time_is_undone_without_a_deadline() {
         0 step_started c#1
         0 step_succeeded b#1 {"by":"b"}
         50 deadline_passed
-        50 step_failed x#1 execution.deadline
+        50 step_skipped x ExecutionFailed
         50 step_failed c#1 execution.deadline
         50 compensation_started
         50 step_compensation_started b#1

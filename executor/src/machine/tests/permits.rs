@@ -58,24 +58,27 @@ fn one_at_a_time_nothing_overtakes_what_waits_for_a_permit() {
 /// It woke at once, again and again, for a retry that could not begin.
 #[test]
 fn a_retry_behind_what_waits_for_a_permit_wakes_nobody() {
-    let steps = vec![approved(call("a", &[])), limited("b", &["a"]), tries(2, call("c", &[]))];
+    let steps = vec![call("a", &[]), for_each("{{a}}", tries(2, limited("b", &["a"])))];
     let mut story = begun(steps, sequential());
-    story.end("c", Err(failed()));
+    story.end("a", Ok(json!([0, 1]))).permit("b[0]").end("b[0]", Err(failed()));
+    story.permit("b[1]").end("b[1]", Err(failed()));
     assert_eq!(story.wakes_at(), Some(100));
-    story.approve("a", true).ok("a");
+    story.wake(100);
     assert_eq!(story.wakes_at(), None);
-    story.wake(100).permit("b").ok("b").ok("c").check(expect![[r#"
+    story.permit("b[0]").ok("b[0]").permit("b[1]").ok("b[1]").check(expect![[r#"
         0 claimed
-        0 step_waiting a approval
-        0 step_started c#1
-        0 step_retry_scheduled c#1 tool.failed until 100
-        0 step_approved a
         0 step_started a#1
-        0 step_succeeded a#1 {"by":"a"}
-        100 step_started b#1
-        100 step_succeeded b#1 {"by":"b"}
-        100 step_started c#2
-        100 step_succeeded c#2 {"by":"c"}
+        0 step_succeeded a#1 [0,1]
+        0 step_started b#1 of 2
+        0 step_started b[0]#1
+        0 step_retry_scheduled b[0]#1 tool.failed until 100
+        0 step_started b[1]#1
+        0 step_retry_scheduled b[1]#1 tool.failed until 100
+        100 step_started b[0]#2
+        100 step_succeeded b[0]#2 {"by":"b[0]"}
+        100 step_started b[1]#2
+        100 step_succeeded b[1]#2 {"by":"b[1]"}
+        100 step_succeeded b#1
         100 finished Completed
     "#]]);
     story.is_over(ExecutionState::Completed);

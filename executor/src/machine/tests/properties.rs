@@ -338,9 +338,22 @@ fn holds(execution: &Execution) {
         let items = agenda.running().iter().filter(of).count();
         assert!(items <= step.policy.width() as usize, "{items} items of `{}`", step.id);
     }
+    let first = execution.steps().iter().position(|it| !it.state.is_over());
+    let is_next = |it: &Task| it.part.undo || Some(it.step.get()) == first;
+    let is_sequential = execution.options().mode == ExecutionMode::Sequential;
+    assert!(!is_sequential || begun(execution).all(|it| is_next(&it)), "out of turn: {agenda:?}");
     let is_open = |it: &Task| execution.task(*it).is_none_or(|it| !it.state.is_over());
     let listed = [agenda.ready(), agenda.gated(), agenda.asking(), agenda.running()];
     assert!(listed.into_iter().flatten().all(is_open), "{agenda:?}");
+}
+
+/// Returns every task that is not over and of which something was said, or is about to be.
+fn begun(execution: &Execution) -> impl Iterator<Item = Task> {
+    let agenda = execution.agenda();
+    let listed = [agenda.ready(), agenda.gated(), agenda.asking(), agenda.running()];
+    let tasks = listed.into_iter().chain([agenda.waiting()]).flatten().copied();
+    let steps = agenda.judging().iter().map(|it| Task::from(*it));
+    tasks.chain(steps).chain(agenda.retrying().iter().map(|it| it.1))
 }
 
 fn result(how: u8, task: Task) -> Result<Answer, ToolError> {

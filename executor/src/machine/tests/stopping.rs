@@ -208,11 +208,40 @@ fn a_deadline_that_finds_nothing_under_way_is_said_all_the_same() {
         0 paused
         0 step_succeeded a#1 {"by":"a"}
         10000 deadline_passed
-        10000 step_failed b#1 execution.deadline
+        10000 step_skipped b ExecutionFailed
         10000 step_skipped c ExecutionFailed
         10000 finished Failed
     "#]]);
+    let tally = story.is_over(ExecutionState::Failed);
+    assert_eq!((tally.successful, tally.skipped, tally.failed), (1, 2, 0));
+    assert!(story.execution.overran());
+}
+
+/// A step that had not begun was blamed where one with an effect ran, and only there.
+#[test]
+fn a_deadline_skips_what_never_began_whatever_runs() {
+    for of in [Effect::Read, Effect::Once] {
+        let steps = vec![effect(of, call("a", &[])), call("b", &["a"])];
+        let mut story = Story::with(steps, deadline(10_000));
+        story.wake(10_000).end("a", Err(stopped()));
+        let code = |id: &str| match &story.execution.step(story.number(id)).state {
+            StepState::Failed(error) => error.code.to_string(),
+            state => state.name().to_owned(),
+        };
+        let unknown = of == Effect::Once;
+        let code_of_a = if unknown { "tool.outcome_unknown" } else { "execution.deadline" };
+        assert_eq!([code("a"), code("b")], [code_of_a, "skipped"]);
+        assert!(story.execution.overran());
+        story.is_over(ExecutionState::Failed);
+    }
+}
+
+#[test]
+fn what_had_failed_already_did_not_overrun() {
+    let mut story = Story::with(vec![call("a", &[]), call("b", &[])], deadline(10_000));
+    story.end("a", Err(failed())).wake(10_000).end("b", Err(stopped()));
     story.is_over(ExecutionState::Failed);
+    assert!(!story.execution.overran());
 }
 
 #[test]
@@ -224,7 +253,7 @@ fn a_deadline_that_finds_everything_done_changes_nothing() {
         0 step_started a#1
         20000 step_succeeded a#1 {"by":"a"}
         20000 deadline_passed
-        20000 step_failed b#1 execution.deadline
+        20000 step_skipped b ExecutionFailed
         20000 finished Failed
     "#]]);
     let mut story = Story::with(vec![call("a", &[])], deadline(10_000));

@@ -33,6 +33,35 @@ fn a_sub_plan_runs_elsewhere_and_its_end_is_the_steps_end() {
     story.is_over(ExecutionState::Completed);
 }
 
+/// Defaults held, and types were checked, only where somebody ran the plan by its name.
+#[test]
+fn what_a_sub_plan_is_given_is_filled_in_and_checked() {
+    let inputs = json!({
+        "type": "object",
+        "properties": { "s": { "type": "string" }, "n": { "type": "integer", "default": 7 } },
+        "required": ["s"],
+    });
+    let given = |s: &str, id: &str, after: &[&str]| {
+        let step = sub_plan(id, after);
+        with(json!({ "s": s }), UncheckedStep { inputs: Some(Arc::new(inputs.clone())), ..step })
+    };
+    let lenient = on_error(OnError::Continue, given("{{a.list}}", "q", &["a"]));
+    let each = for_each("{{a.list}}", given("{{item}}", "each", &["a"]));
+    let steps = vec![call("a", &[]), given("{{a.by}}", "p", &["a"]), lenient, each];
+    let mut story = Story::new(steps);
+    story.end("a", Ok(json!({ "by": "x", "list": ["y"] })));
+    assert_eq!(story.called_with("p"), json!({ "s": "x", "n": 7 }));
+    assert_eq!(story.called_with("each[0]"), json!({ "s": "y", "n": 7 }));
+    let StepState::Failed(error) = &story.execution.step(story.number("q")).state else {
+        panic!("a list is no text");
+    };
+    expect![[r#"what `set.flow` is given does not fit: at `/s`: ["y"] is not of type "string""#]]
+        .assert_eq(&error.message);
+    assert_eq!(error.code, ErrorCode::INVALID_PARAMETERS);
+    story.end("p", Ok(json!(1))).end("each[0]", Ok(json!(2)));
+    story.is_over(ExecutionState::Completed);
+}
+
 #[test]
 fn a_claim_does_not_interrupt_a_sub_plan() {
     let mut once = sub_plan("p", &[]);

@@ -4,10 +4,6 @@ use expect_test::expect;
 
 use super::*;
 
-fn sequential() -> ExecutionOptions {
-    ExecutionOptions { mode: ExecutionMode::Sequential, ..ExecutionOptions::default() }
-}
-
 fn width(max_parallel: u32) -> ExecutionOptions {
     ExecutionOptions { max_parallel: Some(max_parallel), ..ExecutionOptions::default() }
 }
@@ -24,6 +20,122 @@ fn sequential_runs_one_step_at_a_time_in_plan_order() {
         0 step_succeeded b#1 {"by":"b"}
         0 step_started c#1
         0 step_succeeded c#1 {"by":"c"}
+        0 step_started d#1
+        0 step_succeeded d#1 {"by":"d"}
+        0 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+/// A condition was decided, and failed everything, before the steps in front of it had begun.
+#[test]
+fn one_after_another_a_condition_is_decided_in_its_turn() {
+    let steps = vec![
+        call("a", &[]),
+        when("input.x == 1", call("b", &[])),
+        when("false", call("c", &[])),
+        call("d", &[]),
+    ];
+    let input = Arc::new(json!({ "x": 1 }));
+    let mut story = Story::with(steps.clone(), ExecutionOptions { input, ..sequential() });
+    story.ok("a").ok("b").ok("d").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_started b#1
+        0 step_succeeded b#1 {"by":"b"}
+        0 step_skipped c Condition
+        0 step_started d#1
+        0 step_succeeded d#1 {"by":"d"}
+        0 finished Completed
+    "#]]);
+    let mut story = Story::with(steps, sequential());
+    story.ok("a").check(expect![[r#"
+        0 claimed
+        0 step_started a#1
+        0 step_succeeded a#1 {"by":"a"}
+        0 step_failed b#1 template.unresolved
+        0 step_skipped c ExecutionFailed
+        0 step_skipped d ExecutionFailed
+        0 finished Failed
+    "#]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+/// Later steps ran while one waited for its next try, and were done when that failed for good.
+#[test]
+fn one_after_another_nothing_begins_during_the_delay_of_a_retry() {
+    let mut story = Story::with(vec![tries(2, call("a", &[])), call("b", &[])], sequential());
+    story.end("a", Err(failed()));
+    assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Waiting, Some(100)));
+    story.wake(100).end("a", Err(failed())).check(expect![[r"
+        0 claimed
+        0 step_started a#1
+        0 step_retry_scheduled a#1 tool.failed until 100
+        100 step_started a#2
+        100 step_failed a#2 tool.failed
+        100 step_skipped b ExecutionFailed
+        100 finished Failed
+    "]]);
+    story.is_over(ExecutionState::Failed);
+}
+
+/// A wait for a signal was over before its turn, and people were asked before theirs.
+#[test]
+fn one_after_another_nobody_is_asked_for_what_is_not_next() {
+    let mut until = wait("w", "go", &[]);
+    until.policy.timeout_ms = 200;
+    let steps = vec![
+        sleep("s", 400, &[]),
+        until,
+        approved(call("p", &[])),
+        on_error(OnError::Wait, call("d", &[])),
+        call("z", &[]),
+    ];
+    let mut story = Story::with(steps, sequential());
+    story.wake(300).wake(400);
+    assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Waiting, Some(600)));
+    story.wake(500).signal("go", json!(1)).claim();
+    assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Waiting, None));
+    story.approve("z", true).approve("p", true).ok("p").end("d", Err(failed()));
+    assert_eq!(story.state(), ExecutionState::Waiting);
+    story.approve("d", true).ok("d").ok("z").check(expect![[r#"
+        0 claimed
+        0 step_started s#1 until 400
+        400 step_succeeded s#1 null
+        400 step_waiting w signal go
+        500 signal_received
+        500 step_succeeded w#1 1
+        500 step_waiting p approval
+        500 claimed
+        500 command_ignored
+        500 step_approved p
+        500 step_started p#1
+        500 step_succeeded p#1 {"by":"p"}
+        500 step_started d#1
+        500 step_waiting d decision tool.failed
+        500 step_approved d
+        500 step_started d#2
+        500 step_succeeded d#2 {"by":"d"}
+        500 step_started z#1
+        500 step_succeeded z#1 {"by":"z"}
+        500 finished Completed
+    "#]]);
+    story.is_over(ExecutionState::Completed);
+}
+
+/// What earlier steps were taken over from another execution are over: the first that is not has
+/// its turn, also where one behind it is.
+#[test]
+fn one_after_another_what_is_taken_over_is_passed_over() {
+    let plan = plan(vec![call("a", &[]), call("b", &[]), call("c", &["a"]), call("d", &["b"])]);
+    let mut created = Created::new(plan.id(), plan.about().request, sequential());
+    created.reused = ["a", "c"].map(|it| (it.parse().unwrap(), Arc::new(json!(it)))).into();
+    let mut story = Story::created(&plan, created);
+    story.claim().ok("b").ok("d").check(expect![[r#"
+        0 claimed
+        0 step_started b#1
+        0 step_succeeded b#1 {"by":"b"}
         0 step_started d#1
         0 step_succeeded d#1 {"by":"d"}
         0 finished Completed

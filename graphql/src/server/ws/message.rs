@@ -8,6 +8,7 @@ use axum::http::HeaderValue;
 use serde_json::{Map, Value, json};
 
 use super::super::{params, reply::Body};
+use crate::schema::Written;
 
 /// Which subprotocol a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +57,7 @@ pub(super) fn parse(protocol: Subprotocol, text: &str) -> Result<ClientMessage, 
     match (protocol, kind.as_str()) {
         (_, "connection_init") => Ok(ClientMessage::Init(optional_object(payload)?)),
         (Subprotocol::TransportWs, "subscribe") | (Subprotocol::Legacy, "start") => {
-            subscribe(&mut fields, payload)
+            subscribe(&mut fields, payload, Written::of(text.as_bytes()))
         }
         (Subprotocol::TransportWs, "complete") | (Subprotocol::Legacy, "stop") => {
             Ok(ClientMessage::Complete { id: id(&mut fields)? })
@@ -74,10 +75,12 @@ pub(super) fn parse(protocol: Subprotocol, text: &str) -> Result<ClientMessage, 
 fn subscribe(
     fields: &mut Map<String, Value>,
     payload: Option<Value>,
+    written: Written,
 ) -> Result<ClientMessage, String> {
     let id = id(fields)?;
     let payload = payload.ok_or("`payload` is missing")?;
     let request = params::from_value(payload).map_err(|refusal| refusal.message)?;
+    let request = request.data(written);
     Ok(ClientMessage::Subscribe { id, request: Box::new(request) })
 }
 

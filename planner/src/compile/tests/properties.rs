@@ -309,12 +309,16 @@ proptest! {
         for at in naive_order(&edges) {
             depth[at] = edges[at].iter().map(|it| depth[*it] + 1).max().unwrap_or(0);
         }
-        for (layer, steps) in plan.layers().iter().enumerate() {
-            for step in steps {
-                let at: usize = plan.step(*step).id.as_str()[1..].parse().unwrap();
-                prop_assert_eq!(depth[at], layer);
-            }
+        let stored = Plan::from_json(&plan.to_json()).unwrap();
+        let mut placed = 0;
+        for (layer, steps) in stored.layers().iter().enumerate() {
+            let written = steps.iter().map(|it| plan.step(*it).id.as_str()[1..].parse().unwrap());
+            let written: Vec<usize> = written.collect();
+            prop_assert!(written.is_sorted(), "as written inside a layer: {written:?}");
+            prop_assert!(written.iter().all(|it| depth[*it] == layer));
+            placed += written.len();
         }
+        prop_assert_eq!(placed, edges.len());
     }
 
     #[test]

@@ -256,6 +256,25 @@ fn of_the_steps_that_can_run_the_one_written_first_is_next() {
         .map(|it| it.iter().map(|it| plan.step(*it).id.to_string()).collect())
         .collect();
     assert_eq!(layers, [vec!["b", "a"], vec!["c", "e"], vec!["d"]]);
+    let plan = good(chain(&[("x", &["b"]), ("y", &["a"]), ("a", &[]), ("b", &[])]));
+    assert_eq!(ids(&plan), ["a", "y", "b", "x"]);
+    let layers: Vec<Vec<_>> = plan
+        .layers()
+        .iter()
+        .map(|it| it.iter().map(|it| plan.step(*it).id.to_string()).collect())
+        .collect();
+    assert_eq!(layers, [vec!["a", "b"], vec!["x", "y"]]);
+}
+
+#[test]
+fn a_tool_that_is_called_like_one_of_another_set_is_planned_by_its_whole_name() {
+    let tools = [tool("flow", "flow.noop", json!({})), tool("local", "flow.x", json!({}))];
+    let catalog = Catalog::new(tools);
+    let draft = |name: &str| parse_value(json!({ "tools": [{ "name": name }] })).unwrap();
+    let found = compile(&draft("flow.x"), about(), &catalog).unwrap_err();
+    let help = found[0].help.as_deref().unwrap_or_default();
+    assert!(help.starts_with("did you mean `local.flow.x`?"), "{help}");
+    assert!(compile(&draft("local.flow.x"), about(), &catalog).is_ok());
 }
 
 #[test]

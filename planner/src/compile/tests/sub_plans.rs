@@ -23,7 +23,7 @@ fn known() -> SubPlans {
     });
     let plan = |n, depth, inputs| SubPlan { id: id(n), depth, inputs };
     SubPlans::new([
-        ("welcome".to_owned(), plan(1, 0, Some(inputs))),
+        ("welcome".to_owned(), plan(1, 0, Some(Arc::new(inputs)))),
         (id(2).to_string(), plan(2, 3, None)),
         ("deep".to_owned(), plan(3, limits::DEPTH, None)),
         ("almost".to_owned(), plan(4, limits::DEPTH - 1, None)),
@@ -177,4 +177,19 @@ fn a_plan_executes_what_it_named_when_it_was_made() {
     let draft = Draft::from_plan(&plan);
     let again = compile_with(&draft, about(), &catalog(), &SubPlans::of(&plan)).unwrap();
     assert_eq!(again.to_unchecked().steps, plan.to_unchecked().steps);
+    assert_eq!(again.to_unchecked().steps[0].inputs.as_ref().unwrap()["required"], json!(["name"]));
+}
+
+#[test]
+fn what_has_a_default_need_not_be_given() {
+    let inputs = json!({
+        "type": "object",
+        "properties": { "n": { "type": "integer", "default": 1 }, "m": { "type": "integer" } },
+        "required": ["n", "m"],
+    });
+    let plan = SubPlan { id: id(1), depth: 0, inputs: Some(Arc::new(inputs)) };
+    let plans = SubPlans::new([("p".to_owned(), plan)]);
+    let draft = parse_value(json!({ "tools": [{ "plan": "p" }] })).unwrap();
+    let found = compile_with(&draft, about(), &catalog(), &plans).unwrap_err();
+    assert_eq!(codes(&found), ["plan.missing_parameter tools[0].parameters.m"]);
 }
