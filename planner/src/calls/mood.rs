@@ -185,6 +185,10 @@ enum Line {
 
 /// What has been said so far in a sentence.
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is another thing that a reader keeps in mind"
+)]
 pub(super) struct Mood {
     turned: Turned,
     last: Last,
@@ -239,14 +243,13 @@ impl Mood {
     fn lower(&mut self, word: &str, is_behind_comma: bool) {
         let last = std::mem::take(&mut self.last);
         self.last = match (word, last) {
-            ("t", Last::EndsWithN) => return self.turn(Turned::All),
+            ("t", Last::EndsWithN) | ("to" | "any", Last::Spared) => return self.turn(Turned::All),
             ("of" | "than", Last::Instead) => return self.turn(Turned::Part),
             (it, Last::No) if NEEDS.contains(&it) => return self.turn(Turned::All),
             (it, Last::Turn) if TURNED.contains(&it) => {
                 self.turned = Turned::No;
                 Last::Spared
             }
-            ("to" | "any", Last::Spared) => return self.turn(Turned::All),
             (it, Last::Turn) if STARTS.contains(&it) => Last::Turn,
             ("no", _) => Last::No,
             (it, _) if TURNS.contains(&it) => return self.turn(Turned::All),
@@ -288,7 +291,7 @@ impl Mood {
             b'\n' => self.line(source, at),
             b'*' if self.line == Line::Fresh => self.bullet(),
             0xe2 if ["–", "—"].iter().any(|it| source.word_at(at, it).is_some()) => {
-                self.comma()
+                self.comma();
             }
             0xe3 if source.word_at(at, "。").is_some() => self.end(),
             b'\'' | 0xe2 if self.last == Last::EndsWithN => {}

@@ -149,7 +149,8 @@ impl<'a> Element<'_, 'a> {
         let mut at = source.skip_space(name_end);
         let next = Tag::at(source, at).filter(|it| it.end <= self.body.end);
         let is_key = next.is_some_and(|it| it.name == "arg_key");
-        if name_end == name_at || !is_key && !(self.is_closed && at == self.body.end) {
+        let is_last = self.is_closed && at == self.body.end;
+        if name_end == name_at || !(is_key || is_last) {
             return None;
         }
         let name = source.slice(name_at..name_end);

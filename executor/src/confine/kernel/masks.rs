@@ -104,7 +104,7 @@ impl Work {
             left
         };
         let (kept, links, write) = (left(self.kept), left(self.links), outermost(self.write));
-        Self { write, kept, links, hidden, ..self }
+        Self { write, hidden, kept, links, ..self }
     }
 
     /// Returns something of Faber's own that the command could change, or read.
