@@ -380,7 +380,7 @@ mod tests {
             format!("p%40ss(w)o!rd*'x~y{rest}"),
             format!("p@ss(w)o!rd*%27x~y{rest}"),
             format!("p%40ss(w)o%21rd%2A'x~y{rest}"),
-            secret.bytes().map(|it| format!("%{it:02x}")).collect(),
+            secret.bytes().map(|it| format!("%{it:02x}")).collect::<Vec<_>>().concat(),
             in_lines(76, "\n"),
             in_lines(64, "\r\n"),
             in_lines(60, "\n  "),

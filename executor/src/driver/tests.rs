@@ -177,7 +177,7 @@ async fn who_leaves_does_not_wait_for_what_a_child_waits_for() {
     let (worker, _handle) = worker_of(&store, Vec::new(), Scope::Given);
     let mut scene =
         Scene::with(store, &worker, plan(vec![child]), ExecutionOptions::default()).await;
-    let looks = time::timeout(Duration::from_secs(60), scene.driver.attempts.join_next()).await;
+    let looks = time::timeout(Duration::from_mins(1), scene.driver.attempts.join_next()).await;
     assert!(looks.is_err(), "it is looked after as long as there is a worker");
     assert!(!scene.driver.may_put_aside());
     scene.context.drain.cancel();

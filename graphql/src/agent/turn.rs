@@ -315,7 +315,9 @@ impl Reading<'_> {
                         let why = is_quoted.then_some(QUOTED);
                         turn.want((call.tool.to_string(), args), None, (self, why));
                     }
-                    missed.into_iter().for_each(|it| turn.miss(it, self.catalog));
+                    for it in &missed {
+                        turn.miss(it, self.catalog);
+                    }
                 }
                 Err(err) => turn.refuse_all(err.to_string()),
             }
@@ -419,7 +421,7 @@ impl Turn {
     }
 
     /// Says why what is written as a call is none.
-    fn miss(&mut self, missed: Missed, catalog: &Catalog) {
+    fn miss(&mut self, missed: &Missed, catalog: &Catalog) {
         self.more = true;
         let n = self.read.len() + self.repeat.len() + self.call.len() + self.refused.len();
         if n >= 2 * CALLS {

@@ -85,8 +85,8 @@ async fn a_line_that_is_too_long_is_said() {
                 huge.json: use `bash`, where that is switched on)";
     let found = call(json!({ "pattern": "needle", "output_mode": "count" })).await;
     assert_eq!(found, format!("huge.json:1\n{note}"));
-    let none = call(json!({ "pattern": "nothing" })).await;
-    assert_eq!(none, format!("No matches found for pattern: nothing\n{note}"));
+    let missing = call(json!({ "pattern": "nothing" })).await;
+    assert_eq!(missing, format!("No matches found for pattern: nothing\n{note}"));
 }
 
 /// A folder with as many files as a careless program leaves behind.
