@@ -70,7 +70,7 @@ fn arguments_that_cannot_be_read_make_no_call() {
         "<tool_call><tool>memory_tools.clear_memory</tool><args key=old></args></tool_call>",
         r#"<tool_call><tool>memory_tools.clear_memory</tool><args key="old">{"scope": "project"}</args></tool_call>"#,
         r#"<invoke name="memory_tools.clear_memory" key="old"></invoke>"#,
-        r#"<tool_call><tool>memory_tools.clear_memory</tool><args><key>old</key></args><args></args></tool_call>"#,
+        r"<tool_call><tool>memory_tools.clear_memory</tool><args><key>old</key></args><args></args></tool_call>",
         "I try memory_tools.clear_memory() with {\"key\": \"old\"}",
         "I try `memory_tools.clear_memory()` with key=old",
         "memory_tools.clear_memory() ARGS: {\"key\": \"old\"}",
