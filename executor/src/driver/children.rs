@@ -98,13 +98,7 @@ impl Child {
                     let (task, attempt) = (self.task, self.attempt);
                     return Some(Ended { task, attempt, result, bytes });
                 }
-                // What was said to be over is in its log soon, and nobody says so again.
-                Ok(None) if self.has_ended => (),
-                // A worker that is about to end need not wait for what the child waits for.
-                Ok(None) if context.is_alone && !context.drain.is_cancelled() => {
-                    let _ = time::timeout(LOOK, context.drain.cancelled()).await;
-                    continue;
-                }
+                Ok(None) if context.is_alone || self.has_ended => (),
                 Ok(None) => return None,
                 Err(err) => warn!(child = %self.id, %err, "cannot look after a child yet"),
             }
@@ -134,11 +128,7 @@ impl Child {
             }
         }
         if context.is_alone {
-            tokio::select! {
-                biased;
-                adopted = context.adopt(&head) => adopted?,
-                () = context.drain.cancelled() => (),
-            }
+            context.adopt(&head).await?;
         }
         self.stop(context).await?;
         Ok(None)

@@ -9,7 +9,7 @@ use shared::{
     execution::{ExecutionMode, ExecutionOptions},
     id::{Attempt, Part, RequestId, StepIx},
     plan::{Plan, StepPolicy, UncheckedCompensation, UncheckedStep},
-    store::{Documents, ExecutionLog, Lease, Rate, memory::Memory},
+    store::{ExecutionLog, Lease, Rate, memory::Memory},
 };
 
 use super::*;
@@ -17,8 +17,8 @@ use crate::{
     call::Ended,
     limits::{Limited, Rule},
     worker::{
-        Scope, Worker,
-        tests::{plan, step, worker, worker_of, worker_within},
+        Worker,
+        tests::{plan, step, worker, worker_within},
     },
 };
 
@@ -165,28 +165,6 @@ async fn one_look_at_a_time_goes_after_a_child() {
     }
     looked.sort();
     assert_eq!(looked, [task(0), task(1)]);
-}
-
-/// `faber run` ended ten seconds after it had said that a person must speak.
-#[tokio::test(start_paused = true)]
-async fn who_leaves_does_not_wait_for_what_a_child_waits_for() {
-    let store = Arc::new(Memory::new());
-    let waits = plan(vec![step("w", "flow.wait", json!({ "name": "go" }))]);
-    store.put_plan(&waits).await.unwrap();
-    let child = UncheckedStep { plan: Some(waits.id()), ..step("s", "set.part", json!({})) };
-    let (worker, _handle) = worker_of(&store, Vec::new(), Scope::Given);
-    let mut scene =
-        Scene::with(store, &worker, plan(vec![child]), ExecutionOptions::default()).await;
-    let looks = time::timeout(Duration::from_mins(1), scene.driver.attempts.join_next()).await;
-    assert!(looks.is_err(), "it is looked after as long as there is a worker");
-    assert!(!scene.driver.may_put_aside());
-    scene.context.drain.cancel();
-    let looked = scene.driver.attempts.join_next().await.unwrap().unwrap();
-    assert!(matches!(looked, Done::Looked(_, _, None)), "{looked:?}");
-    scene.driver.is_draining = true;
-    scene.driver.gather(looked);
-    scene.write().await;
-    assert!(scene.driver.may_put_aside() && scene.driver.due().is_none());
 }
 
 /// Tokens of a rate were spent for steps that had no slot.

@@ -84,11 +84,6 @@ fn one_at_a_time(tool: &str) -> Rule {
 
 /// A worker with room for three executions, and some limits.
 pub(crate) fn worker_within(store: &Arc<Memory>, rules: Vec<Rule>) -> (Worker, Handle) {
-    worker_of(store, rules, Scope::Everything)
-}
-
-/// The same, which looks for executions or drives only what it is given.
-pub(crate) fn worker_of(store: &Arc<Memory>, rules: Vec<Rule>, scope: Scope) -> (Worker, Handle) {
     let options = Options {
         executions: 3,
         poll: Duration::from_millis(100),
@@ -103,7 +98,7 @@ pub(crate) fn worker_of(store: &Arc<Memory>, rules: Vec<Rule>, scope: Scope) -> 
         toolbox: toolbox(),
         clock,
         options,
-        scope,
+        scope: Scope::Everything,
     };
     Worker::new(parts, id, CancellationToken::new())
 }
