@@ -151,7 +151,7 @@ export const CODES: Record<string, readonly [string, string]> = {
     "take one of them, or leave it out for fail"
   ],
   "plan.done_twice": [
-    "only of planning anew: the new version would do something again whose effect is ONCE and that was done",
+    "only of planning anew: the new version would do something again whose effect is ONCE and that was done, or might, for the items of a list that is not known yet",
     "nothing: it goes back to the model; keep the step as it was"
   ],
   "plan.assumed_parameter": [
