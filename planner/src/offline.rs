@@ -43,6 +43,7 @@ mod text;
 mod token;
 mod unit;
 mod value;
+mod veto;
 mod when;
 mod words;
 
@@ -190,11 +191,12 @@ fn propose_with(
     let first = reader.read(&tokens)?;
     let called = first.called();
     let denied: Vec<&Finding> = moods.left_out(&called).collect();
-    let planning = if first.is_refused() || denied.is_empty() {
+    let mut planning = if first.is_refused() || denied.is_empty() {
         first
     } else {
         reader.without(&tokens, &denied)?
     };
+    planning.guard(&tokens);
     let is_named = planning.called().iter().any(|it| is_named(it, &tokens));
     let uncalled = uncalled(&tokens, catalog);
     let planned = match (planning.finish(), uncalled) {

@@ -31,6 +31,8 @@ pub(super) enum Problem {
     TooMany,
     /// A part that nothing was made of, and that reads like something to do.
     Leftover { words: String },
+    /// Words that leave open, or take back, what a tool that acts is to do.
+    Vetoed { tool: String, words: String },
     /// Words that are no order, for a tool that acts.
     NoOrder { tool: String, said: String, order: String, mood: Mood, is_final: bool },
 }
@@ -108,6 +110,10 @@ impl Problem {
                     ),
                 }
             }
+            Self::Vetoed { tool, words } => format!(
+                "`{words}` leaves open what `{tool}` is to do: say exactly what is meant and nothing else, or put it \
+                 between quotation marks if it is text"
+            ),
             Self::TooMany => format!("`{clause}` makes the plan too long: split the query"),
             Self::Leftover { words } => format!(
                 "`{}` in `{clause}` was not understood: put it between quotation marks if it is text, or leave it out",

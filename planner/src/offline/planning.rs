@@ -8,7 +8,7 @@ use std::{
     ops::Range,
 };
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use shared::{
     diagnostic::Diagnostic,
     id::{RESERVED_STEP_IDS, STEP_ID_LEN, is_step_id_char},
@@ -29,6 +29,7 @@ use super::{
     scan::Scene,
     several,
     token::Token,
+    veto,
 };
 use crate::draft::DraftStep;
 
@@ -313,6 +314,21 @@ impl<'a> Planning<'a> {
     /// Adds what no call of the parts answers.
     pub(super) fn unanswered(&mut self, words: String) {
         self.problems.push((words.clone(), Problem::Leftover { words }));
+    }
+
+    /// Refuses what changes the world where words leave it open, or take it back.
+    pub(super) fn guard(&mut self, tokens: &[Token]) {
+        let called = self.called();
+        let acting = called.iter().find(|it| it.acts());
+        let Some(first) = acting.filter(|_| self.problems.is_empty()) else { return };
+        let told = self.steps.iter().map(|it| it.1.parameters.as_ref());
+        let told = told.map(|it| it.and_then(Value::as_object).cloned().unwrap_or_default());
+        let calls: Vec<(&Profile, Map<String, Value>)> = called.iter().copied().zip(told).collect();
+        let Some(found) = veto::find(self.query, tokens, &calls) else { return };
+        let words = explain::shown(self.query.get(found).unwrap_or_default());
+        let problem = Problem::Vetoed { tool: first.name.clone(), words };
+        self.nearest.extend(self.tools.iter().copied());
+        self.problems.push((explain::shown(self.query), problem));
     }
 
     /// Returns the tools of the steps.

@@ -15,6 +15,7 @@ mod readings;
     reason = "tables, and `expect_test` writes the hashes"
 )]
 mod toolsets;
+mod vetoes;
 
 use std::{fmt::Write as _, sync::Arc};
 
