@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::{
     EXAMPLES, McpServer,
-    answer::is_ours,
+    answer::{UNREADABLE, is_ours},
     child::Child,
     handler::Handler,
     http::{Caller, HttpWire, Remote},
@@ -176,7 +176,7 @@ impl Server {
 }
 
 fn told(err: &ErrorData) -> Trouble {
-    if is_ours(err.code) {
+    if is_ours(err.code) && err.code != UNREADABLE {
         Trouble::Told(err.message.to_string())
     } else {
         Trouble::Odd(err.message.to_string())
