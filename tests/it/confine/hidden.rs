@@ -132,8 +132,14 @@ async fn a_command_makes_nothing_that_faber_reads() {
             let command = format!("echo x > mine; {}", command.replace("NAME", name));
             let err = run(command.clone()).await.unwrap_err();
             let said = err.message.to_lowercase();
-            let reasons =
-                ["permission denied", "not permitted", "busy", "not a directory", "is a dir"];
+            let reasons = [
+                "permission denied",
+                "not permitted",
+                "busy",
+                "not a directory",
+                "is a dir",
+                "overwrite dir",
+            ];
             assert!(reasons.iter().any(|it| said.contains(it)), "{command}: {err}");
         }
     }
