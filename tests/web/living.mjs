@@ -34,7 +34,7 @@ const places = () => [
   ['/', '.list-row'],
   ['/?search=nothing-like-it', '.empty'],
   ['/executions?state=WAITING', '.list-row'],
-  [`/requests/${requestId}`, '.card'],
+  [`/requests/${requestId}`, '.list-row'],
   [`/requests/${requestId}?view=planning`, '[role=tabpanel]'],
   [`/requests/${requestId}?view=versions`, '.card'],
   [`/executions/${executionId}?step=fails`, '.fault'],
