@@ -23,6 +23,7 @@ mod lists;
 mod log;
 mod outputs;
 mod permits;
+mod reading;
 mod records;
 mod removal;
 mod rows;

@@ -165,7 +165,7 @@ async fn a_plan_is_revised() {
 async fn a_key_stands_for_the_version_that_was_asked_for() {
     let world = world().await;
     let first = world.plan(json!([{ "name": "flow.noop" }])).await;
-    let query = "query ($id: ID!) { plan(id: $id) { requestId } }";
+    let query = "query ($id: ID!) { plan(planId: $id) { requestId } }";
     let request = world.get(query, json!({ "id": first })).await["requestId"].clone();
     let query = "mutation ($id: ID!, $options: ExecutionOptions) {
         executeByRequestId(requestId: $id, options: $options) { executionId planId } }";

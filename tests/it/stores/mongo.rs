@@ -1,5 +1,8 @@
 //! What only a replica set does: it is shared, it must be one, it can be damaged.
 
+use std::{sync::Arc, time::Duration};
+
+use futures::TryStreamExt;
 use mongodb::{
     Client, Database,
     bson::{Bson, DateTime, Document, doc},
@@ -11,12 +14,13 @@ use shared::{
     limits,
     store::{
         Append, AppendError, Command, Documents, ExecutionFilter, ExecutionLog, Head, Lease, Page,
-        Permission, RecordKind, RecordPage, Records, StoreError, Unless, mongo::Mongo, open,
+        Permission, RecordKind, RecordPage, Records, StoreError, Unless, mongo::Mongo, open, tail,
     },
 };
 use tests::conformance::{
     World, ask, at, at_once, envelope, execution, head, plan, plan_id, record, some_events, worker,
 };
+use tokio::time::timeout;
 
 use crate::mongod::Mongod;
 
@@ -51,6 +55,25 @@ async fn what_was_written_is_there_when_it_is_opened_again() {
     assert_eq!(store.read(execution(1), Seq(0)).await.unwrap().len(), 3);
     store.append(some_events(execution(1), 3, 1)).await.unwrap();
     assert!(store.plan(plan_id(1)).await.unwrap().is_some());
+}
+
+/// Whoever follows a log and does not read on keeps nothing from anybody else.
+#[tokio::test]
+async fn who_does_not_read_on_holds_no_connection() {
+    let url = format!("{}&maxPoolSize=4", Mongod::shared().await.fresh_url());
+    let store = open(&url).await.unwrap();
+    let follow =
+        |number| Box::pin(tail(Arc::clone(&store), execution(number), Seq(0), limits::POLL));
+    for number in 1..=9 {
+        store.append(some_events(execution(number), 0, 3)).await.unwrap();
+    }
+    let mut idle: Vec<_> = (1..=8).map(follow).collect();
+    for it in &mut idle {
+        assert!(futures::poll!(it.try_next()).is_pending());
+    }
+    let mut told = follow(9);
+    let first = timeout(Duration::from_mins(1), told.try_next()).await;
+    assert_eq!(first.expect("a connection is free").unwrap().unwrap().seq, Seq(1));
 }
 
 #[tokio::test]

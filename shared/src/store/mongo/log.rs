@@ -4,16 +4,13 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
-use mongodb::{
-    Cursor,
-    bson::{Bson, Document as Row, RawDocumentBuf, Timestamp as Arrival, doc},
-};
+use mongodb::bson::{Bson, Document as Row, Timestamp as Arrival, doc};
 use serde_json::Value;
 
 use super::{
     Mongo, commands,
     connection::{failed, is_duplicate},
-    journal, lists, rows,
+    journal, lists, removal, rows,
 };
 use crate::{
     clock::Timestamp,
@@ -21,9 +18,8 @@ use crate::{
     id::{CommandId, ExecutionId, Seq, WorkerId},
     limits,
     store::{
-        Append, AppendError, Document, Documents, Envelope, ExecutionLog, Head, Hints, Lease,
-        Permission, Permit, PermitAsk, Pruned, StoreError, aged_places, assembly::Assembly,
-        full_inbox,
+        Append, AppendError, Documents, Envelope, ExecutionLog, Head, Hints, Lease, Permission,
+        Permit, PermitAsk, Pruned, StoreError, aged_places, full_inbox,
     },
 };
 
@@ -32,7 +28,9 @@ impl ExecutionLog for Mongo {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
         append.check()?;
         let (id, after, end) = (append.execution, append.after, append.end());
-        if !self.ends.knows(id, after) && self.last_before(id, after.next()).await? != Some(after) {
+        if !self.ends.knows(id, after)
+            && self.logs().last_before(id, after.next()).await? != Some(after)
+        {
             return Err(AppendError::Conflict);
         }
         let is_over = append.head.as_ref().is_some_and(|it| it.state.is_over());
@@ -56,12 +54,7 @@ impl ExecutionLog for Mongo {
     }
 
     async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<Recorded>, StoreError> {
-        match self.read_documents(id, after).await {
-            // Somebody may be removing it.
-            Err(StoreError::Corrupt { .. }) if self.is_going(id).await? => Ok(Vec::new()),
-            Err(StoreError::Corrupt { .. }) => self.read_documents(id, after).await,
-            read => read,
-        }
+        self.logs().read(id, after).await
     }
 
     async fn due(&self, now: Timestamp, most: usize) -> Result<Vec<Head>, StoreError> {
@@ -237,74 +230,15 @@ impl ExecutionLog for Mongo {
 }
 
 impl Mongo {
-    async fn read_documents(
-        &self,
-        id: ExecutionId,
-        after: Seq,
-    ) -> Result<Vec<Recorded>, StoreError> {
-        let mut assembly = Assembly::new(id, after);
-        let mut found = self.documents_from(id, after.next()).await?;
-        let mut next = next_document(&mut found, id).await?;
-        let is_there = matches!(&next, Some(Ok(it)) if it.first == after.next());
-        if !is_there && !self.ends.knows(id, after) {
-            // The position is in the middle of a document, or at the end, or behind it.
-            if let Some(before) = self.document_before(id, after.next()).await? {
-                assembly.push(before);
-            }
-        }
-        while let Some(document) = next {
-            if !assembly.push(document) {
-                break;
-            }
-            next = next_document(&mut found, id).await?;
-        }
-        let events = assembly.finish()?;
-        if let Some(last) = events.last() {
-            self.ends.note(id, last.seq);
-        }
-        Ok(events)
-    }
-
     /// Returns whether a log is there and its head is not, as a crash between the two leaves it. A
     /// removal takes the head first and the log last, and is noted from before to after: asked for
     /// in this order, what is being removed is never taken for what lost its head.
     async fn has_lost_head(&self, head: &Head) -> Result<bool, StoreError> {
         let id = head.execution;
-        if self.head(id).await?.is_some() || self.is_going(id).await? {
+        if self.head(id).await?.is_some() || removal::is_going(&self.database, id).await? {
             return Ok(false);
         }
-        Ok(self.last_before(id, Seq::START.plus(2)).await?.is_some())
-    }
-
-    /// Finds the documents of a log whose first position is not before `first`.
-    async fn documents_from(
-        &self,
-        id: ExecutionId,
-        first: Seq,
-    ) -> Result<Cursor<RawDocumentBuf>, StoreError> {
-        let range = rows::log_range(id, first.0.cast_signed(), Bson::MaxKey);
-        let events = self.raw("events");
-        let found = events.find(range).sort(doc! { "_id": 1 });
-        found.await.map_err(|err| failed(&err))
-    }
-
-    /// Finds the document of a log that begins before `first`, the last such.
-    async fn document_before(
-        &self,
-        id: ExecutionId,
-        first: Seq,
-    ) -> Result<Option<Result<Document, StoreError>>, StoreError> {
-        let range = rows::log_range(id, Bson::MinKey, first.0.cast_signed());
-        let events = self.raw("events");
-        let found = events.find_one(range).sort(doc! { "_id": -1 });
-        let found = found.await.map_err(|err| failed(&err))?;
-        Ok(found.map(|it| rows::document(&it, id)))
-    }
-
-    /// Returns where the last document that begins before `first` ends.
-    async fn last_before(&self, id: ExecutionId, first: Seq) -> Result<Option<Seq>, StoreError> {
-        let before = self.document_before(id, first).await?.transpose()?;
-        Ok(before.map(|it| it.last()))
+        Ok(self.logs().last_before(id, Seq::START.plus(2)).await?.is_some())
     }
 
     /// Refuses a command for an inbox that is full, unless it waits there already.
@@ -348,16 +282,6 @@ impl Mongo {
         let found = found.projection(doc! { "priority": 1 }).await.map_err(|err| failed(&err))?;
         Ok(found.and_then(|mut it| it.remove("priority")))
     }
-}
-
-async fn next_document(
-    found: &mut Cursor<RawDocumentBuf>,
-    id: ExecutionId,
-) -> Result<Option<Result<Document, StoreError>>, StoreError> {
-    if !found.advance().await.map_err(|err| failed(&err))? {
-        return Ok(None);
-    }
-    Ok(Some(rows::document(found.current(), id)))
 }
 
 fn names(values: Vec<Bson>) -> BTreeSet<String> {

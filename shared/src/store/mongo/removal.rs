@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use futures::TryStreamExt;
 use mongodb::{
-    Cursor,
+    Cursor, Database,
     bson::{Bson, Document as Row, doc},
     error::Error,
 };
@@ -62,6 +62,13 @@ impl Kind {
     }
 }
 
+/// Returns whether a log is being removed.
+pub(super) async fn is_going(database: &Database, id: ExecutionId) -> Result<bool, StoreError> {
+    let going = database.collection::<Row>("going");
+    let found = going.find_one(doc! { "_id": id.to_string() }).await;
+    Ok(found.map_err(|err| failed(&err))?.is_some())
+}
+
 impl Mongo {
     /// Removes what is older than `before`, at most `most` of a kind.
     pub(super) async fn remove_old(
@@ -95,12 +102,6 @@ impl Mongo {
             }
         }
         Ok(pruned)
-    }
-
-    /// Returns whether a log is being removed.
-    pub(super) async fn is_going(&self, id: ExecutionId) -> Result<bool, StoreError> {
-        let found = self.collection("going").find_one(doc! { "_id": id.to_string() }).await;
-        Ok(found.map_err(|err| failed(&err))?.is_some())
     }
 
     /// Finds the first few that may go.
