@@ -176,7 +176,7 @@ async fn websockets_of_today() {
     let options = ServerOptions {
         max_body_bytes: 10_000,
         max_operations: 3,
-        init_timeout: Duration::from_millis(300),
+        init_timeout: Duration::from_secs(3),
         ..ServerOptions::default()
     };
     run("transport_ws.js", options).await;

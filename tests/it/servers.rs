@@ -4,10 +4,11 @@ use std::{path::PathBuf, process::Stdio};
 
 use serde_json::{Value, json};
 use shared::tool::Effect;
-use tests::toolset::Connected;
+use tests::toolset::{Connected, PATIENCE};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
+    time::timeout,
 };
 
 /// A server of a test; it ends with this.
@@ -26,7 +27,8 @@ impl Server {
         command.args([script, kind]).arg(modules).kill_on_drop(true);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let port = lines.next_line().await.unwrap().expect("it prints its port");
+        let port = timeout(PATIENCE, lines.next_line()).await.expect("it begins in time");
+        let port = port.unwrap().expect("it prints its port");
         Self { url: format!("http://127.0.0.1:{port}"), _child: child }
     }
 }

@@ -1,5 +1,5 @@
 // `graphql-transport-ws`: the real client, and every way to do it wrong. The server allows three
-// operations, messages of 10,000 bytes and 300 ms for the initialisation.
+// operations, messages of 10,000 bytes and three seconds for the initialisation.
 'use strict';
 
 const { address, assert, checks, load, open, request } = require('./client.js');

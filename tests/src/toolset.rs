@@ -16,8 +16,9 @@ use shared::{
     tool::ToolError,
 };
 
-/// How long a test waits for what must happen.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a test waits for what must happen: longer than anything that the product itself waits
+/// for, such as a connection, so that the product is the first to say what is wrong.
+pub const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The set `s` of a toolbox, and what keeps it connected.
 #[derive(Debug)]

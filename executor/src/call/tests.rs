@@ -391,7 +391,7 @@ mod server {
 
         /// Waits until the server has heard that calls were cancelled, and returns how many.
         async fn cancelled(&self) -> Value {
-            self.run(Trial::of("s.cancelled", json!({})).timeout(Duration::from_secs(20)))
+            self.run(Trial::of("s.cancelled", json!({})).timeout(Duration::from_mins(1)))
                 .await
                 .unwrap()
         }
@@ -426,15 +426,16 @@ mod server {
     #[tokio::test]
     async fn progress_keeps_a_slow_call_alive() {
         let server = Server::ready().await;
-        let script = json!({ "every": 50, "times": 40 });
-        assert_eq!(server.run(Trial::of("s.report", script).idle(1_500)).await, Ok(json!(40)));
+        // All in all it takes much longer than it may be silent.
+        let script = json!({ "every": 100, "times": 80 });
+        assert_eq!(server.run(Trial::of("s.report", script).idle(5_000)).await, Ok(json!(80)));
         let script = json!({ "every": 1, "times": 3, "hang": true });
         let (story, result) =
-            Trial::of("s.report", script).idle(1_000).run(server.toolbox.clone()).await;
+            Trial::of("s.report", script).idle(3_000).run(server.toolbox.clone()).await;
         assert!(story.contains(" 3\n"), "{story}");
         assert_timed_out(
             result,
-            &expect!["tool.timeout: no answer and no progress for 1s: it was cut off"],
+            &expect!["tool.timeout: no answer and no progress for 3s: it was cut off"],
         );
         assert_eq!(server.cancelled().await, json!(1));
     }
@@ -442,15 +443,18 @@ mod server {
     #[tokio::test]
     async fn a_flood_reaches_the_reader_as_a_trickle() {
         let server = Server::ready().await;
-        let timeout = Duration::from_millis(1_050);
+        let timeout = Duration::from_millis(3_050);
         let flood = Trial::of("s.flood", json!({ "times": 1_u64 << 50 })).timeout(timeout);
         let (story, result) = flood.run(server.toolbox.clone()).await;
         assert_timed_out(
             result,
-            &expect!["tool.timeout: took longer than its timeout of 1.05s and was cut off"],
+            &expect!["tool.timeout: took longer than its timeout of 3.05s and was cut off"],
         );
         let reports = story.lines().count() - 1;
-        assert!((1..=11).contains(&reports), "{story}");
+        // A machine that does other things may cut it off later.
+        let last = story.lines().last().unwrap();
+        let ms: usize = last.split(' ').next().unwrap().parse().unwrap();
+        assert!((1..=ms / 100 + 1).contains(&reports), "{story}");
         assert_eq!(server.cancelled().await, json!(1));
     }
 }

@@ -83,15 +83,10 @@ async fn retries_are_spread_by_when_they_start() {
     let of_plan = json!({ "planId": plan });
     bulk(&world, of_plan.clone(), "CANCEL").await;
     let ended = json!({ "planId": plan, "state": ["CANCELLED"] });
-    loop {
-        let query = "query ($filter: ExecutionFilter) {
-            executions(filter: $filter) { nodes { state } } }";
-        let found = world.get(query, json!({ "filter": ended })).await;
-        if found["nodes"].as_array().map(Vec::len) == Some(3) {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
+    let query = "query ($filter: ExecutionFilter) {
+        executions(filter: $filter) { nodes { state } } }";
+    let all_have = |it: &Value| it["nodes"].as_array().map(Vec::len) == Some(3);
+    world.get_until(query, json!({ "filter": ended }), all_have).await;
     let begun = Instant::now();
     let variables = json!({ "filter": ended, "action": "RETRY", "perSecond": 0.001 });
     assert_eq!(world.get(BULK, variables).await, 3);

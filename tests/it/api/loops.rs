@@ -112,14 +112,8 @@ async fn one_item_is_approved_or_all_that_wait() {
             let (world, id) = (&world, id.clone());
             async move {
                 let fields = "steps { items(state: [WAITING]) { index waitsFor } }";
-                loop {
-                    let it = world.execution(&id, fields).await;
-                    let items = it["steps"][0]["items"].as_array().unwrap().clone();
-                    if items.len() == n {
-                        return items;
-                    }
-                    tokio::task::yield_now().await;
-                }
+                let items = |it: &Value| it["steps"][0]["items"].as_array().unwrap().clone();
+                items(&world.execution_until(&id, fields, |it| items(it).len() == n).await)
             }
         };
         let items = waiting(3).await;

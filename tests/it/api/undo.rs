@@ -89,11 +89,9 @@ async fn nothing_is_undone_unless_somebody_asks() {
 #[tokio::test]
 async fn a_cancel_leaves_what_is_being_undone_alone() {
     for world in worlds().await {
-        let undo = json!({ "name": "flow.sleep", "parameters": { "ms": 700 } });
+        let undo = json!({ "name": "flow.sleep", "parameters": { "ms": 3_000 } });
         let id = world.start(tools(&undo), json!({ "compensateOnFailure": true })).await;
-        while world.execution(&id, "state").await["state"] != "COMPENSATING" {
-            tokio::task::yield_now().await;
-        }
+        world.execution_until(&id, "state", |it| it["state"] == "COMPENSATING").await;
         let cancel = "mutation ($id: ID!) { cancelExecution(executionId: $id) { state } }";
         assert_eq!(world.get(cancel, json!({ "id": id })).await["state"], "COMPENSATING");
         let events = world.events(&id).await;

@@ -35,7 +35,7 @@ use tempfile::TempDir;
 use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 
-/// How long anything may take. Nothing here needs a second.
+/// How long anything may take. Nothing here needs more than a few seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(super) struct World {
@@ -149,6 +149,9 @@ impl World {
     }
 
     /// Executes an operation. Returns `{"data": …}`, with `errors` if there are any.
+    ///
+    /// Where time is paused it must not ask for what a `DataLoader` finds, such as an execution's
+    /// `plan` or `request`: that waits on a thread of its own, for which paused time does not wait.
     pub(super) async fn ask(&self, query: &str, variables: Value) -> Value {
         let asked = self.schema.execute(request(query, variables));
         body(&time::timeout(PATIENCE, asked).await.expect("an answer in time"))
@@ -157,6 +160,25 @@ impl World {
     /// Executes an operation that must succeed. Returns its only field.
     pub(super) async fn get(&self, query: &str, variables: Value) -> Value {
         only_field(self.ask(query, variables).await)
+    }
+
+    /// Executes an operation again and again, until its only field is as somebody wants it.
+    pub(super) async fn get_until(
+        &self,
+        query: &str,
+        variables: Value,
+        is_so: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let asking = async {
+            loop {
+                let found = self.get(query, variables.clone()).await;
+                if is_so(&found) {
+                    return found;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        time::timeout(PATIENCE, asking).await.expect("it is so in time")
     }
 
     /// Executes an operation that must fail with one error. Returns its extensions, with its
@@ -218,9 +240,22 @@ impl World {
 
     /// Returns an execution as it now stands.
     pub(super) async fn execution(&self, id: &str, fields: &str) -> Value {
-        let query = format!("query ($id: ID!) {{ execution(executionId: $id) {{ {fields} }} }}");
-        self.get(&query, json!({ "id": id })).await
+        self.get(&execution(fields), json!({ "id": id })).await
     }
+
+    /// Returns an execution once it is as somebody wants it.
+    pub(super) async fn execution_until(
+        &self,
+        id: &str,
+        fields: &str,
+        is_so: impl Fn(&Value) -> bool,
+    ) -> Value {
+        self.get_until(&execution(fields), json!({ "id": id }), is_so).await
+    }
+}
+
+fn execution(fields: &str) -> String {
+    format!("query ($id: ID!) {{ execution(executionId: $id) {{ {fields} }} }}")
 }
 
 /// Returns everything a stream gives until it ends.

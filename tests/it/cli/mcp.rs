@@ -62,7 +62,7 @@ impl Client {
 
     async fn ask(&mut self, question: &Value) -> Value {
         self.questions.write_all(format!("{question}\n").as_bytes()).await.unwrap();
-        let answer = timeout(3 * PATIENCE, self.answers.next_line()).await;
+        let answer = timeout(PATIENCE, self.answers.next_line()).await;
         let answer = answer.unwrap_or_else(|_| panic!("no answer to {question}")).unwrap();
         serde_json::from_str(&answer.expect("the client goes on")).unwrap()
     }

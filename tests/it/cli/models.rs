@@ -51,7 +51,7 @@ impl Model {
         };
         format!(
             "provider: {provider}, model: m, base_url: 'http://127.0.0.1:{}{base}', \
-             timeout_ms: 20000",
+             timeout_ms: 60000",
             self.port
         )
     }

@@ -20,7 +20,7 @@ use super::{
 };
 
 /// How long a client may take to come to its end once the last crash is over.
-const LAST: Duration = Duration::from_secs(30);
+const LAST: Duration = Duration::from_mins(3);
 
 const PLAN: &str = "mutation ($input: PlanInput!) { createPlan(input: $input) {
     plan { planId } diagnostics { code path message } } }";

@@ -20,27 +20,50 @@ struct Everything {
 }
 
 impl Everything {
+    /// Starts it at a port that is free. It cannot be told to choose one itself, so another process
+    /// may be faster.
     async fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Self::start_at(port).await
+        let starting = async {
+            loop {
+                let free = TcpListener::bind("127.0.0.1:0").unwrap();
+                let port = free.local_addr().unwrap().port();
+                drop(free);
+                if let Some(server) = Self::try_start(port).await {
+                    return server;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, starting).await.expect("a port is free")
     }
 
+    /// Starts it at a port that will be free again if it is not.
     async fn start_at(port: u16) -> Self {
+        let starting = async {
+            loop {
+                if let Some(server) = Self::try_start(port).await {
+                    return server;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, starting).await.expect("its port is free again")
+    }
+
+    /// Returns nothing if the port is taken.
+    async fn try_start(port: u16) -> Option<Self> {
         let mut command = Command::new("node");
         command.arg(server("server-everything")).arg("streamableHttp").kill_on_drop(true);
         command.env("PORT", port.to_string()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let listens = async {
-            while let Some(line) = lines.next_line().await.unwrap() {
-                if line.contains("listening") {
-                    return;
-                }
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if line.contains("listening") {
+                return Some(Self { child, port });
             }
-            panic!("the server ended");
-        };
-        tokio::time::timeout(PATIENCE, listens).await.unwrap();
-        Self { child, port }
+            if line.contains("already in use") {
+                return None;
+            }
+        }
+        panic!("the server ended");
     }
 
     fn source(&self) -> Value {

@@ -56,7 +56,7 @@ async fn runs_to_the_end(world: &World) {
 }
 
 async fn goes_on(world: &World) {
-    write(world, 1.5);
+    write(world, 3.0);
     let first = world.home.begin(&["run", "--plan", "plan.json"]);
     world.until_said("a child is about", |said| said.iter().any(|it| it.begins)).await;
     first.kill().await;

@@ -1,16 +1,20 @@
 //! What one node's call returned another one need not ask for, for a while.
 
+use std::time::Duration;
+
 use serde_json::json;
-use tokio::time::interval;
+use shared::event::Event;
+use tokio::time::{interval, timeout};
 
 use super::{
-    node::{LOOK, Node},
+    node::{LOOK, Node, PATIENCE},
     world::{World, id},
 };
-use shared::event::Event;
 
 /// How long an output may be used.
-const TTL_MS: u64 = 4_000;
+const TTL_MS: u64 = 12_000;
+/// How often is asked whether it still may: every time it is executed.
+const ASK: Duration = Duration::from_millis(500);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_one_node_has_read_another_one_need_not() {
@@ -25,10 +29,13 @@ async fn what_one_node_has_read_another_one_need_not() {
     assert!(is_cached(&world, &other, &plan).await, "the other node has read it");
     assert!(!is_cached(&world, &other, &different).await, "these parameters nobody had");
     assert_eq!(calls(&world), 2);
-    let mut look = interval(LOOK);
-    while is_cached(&world, &other, &plan).await {
-        look.tick().await;
-    }
+    let mut look = interval(ASK);
+    let expires = async {
+        while is_cached(&world, &other, &plan).await {
+            look.tick().await;
+        }
+    };
+    timeout(PATIENCE, expires).await.expect("it expires");
     assert_eq!(calls(&world), 3, "it has expired once");
 }
 
@@ -37,15 +44,18 @@ async fn is_cached(world: &World, node: &Node, plan: &str) -> bool {
     let execution = node.execute(plan, &json!({})).await;
     let query = "query ($id: ID!) { execution(executionId: $id) { state outputs } }";
     let mut look = interval(LOOK);
-    loop {
-        let found = node.ask(query, &json!({ "id": execution })).await;
-        if found["state"] == "COMPLETED" {
-            let n = found["outputs"]["ledger.read"]["n"].as_u64();
-            assert!(n.is_some_and(|it| it == 7 || it == 8), "{found}");
-            break;
+    let ends = async {
+        loop {
+            let found = node.ask(query, &json!({ "id": execution })).await;
+            if found["state"] == "COMPLETED" {
+                return found;
+            }
+            look.tick().await;
         }
-        look.tick().await;
-    }
+    };
+    let found = timeout(PATIENCE, ends).await.expect("it ends");
+    let n = found["outputs"]["ledger.read"]["n"].as_u64();
+    assert!(n.is_some_and(|it| it == 7 || it == 8), "{found}");
     let log = world.log(id(&execution)).await;
     let cached = log.iter().find_map(|it| match &it.event {
         Event::StepSucceeded { cached, .. } => Some(*cached),

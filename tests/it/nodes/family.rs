@@ -41,7 +41,7 @@ fn family(tool: &str, seconds: f64) -> Value {
 async fn families_survive_whoever_is_lost() {
     let world = World::new(&json!({})).await;
     let (near, far) = (world.home.serve().await, world.home.serve_far().await);
-    let plan = far.plan(&family("far.read", 1.0)).await;
+    let plan = far.plan(&family("far.read", 3.0)).await;
 
     // The node of the child is lost; the parent's lacks the tool and must wait for another.
     let (parent, child) = begin(&world, &near, &plan).await;

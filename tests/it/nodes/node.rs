@@ -3,6 +3,7 @@
 use std::{
     path::PathBuf,
     process::{Command, ExitStatus},
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -123,10 +124,12 @@ impl Node {
         made["plan"]["planId"].as_str().unwrap_or_else(|| panic!("{made:#}")).to_owned()
     }
 
-    /// Starts an execution of a plan.
+    /// Starts an execution of a plan, and only one also where it has to ask again.
     pub(super) async fn execute(&self, plan: &str, options: &Value) -> String {
         let query = "mutation ($id: ID!, $options: ExecutionOptions) {
             executePlan(planId: $id, options: $options) { executionId } }";
+        let mut options = options.clone();
+        options["idempotencyKey"] = json!(fresh_key());
         let begun = self.ask(query, &json!({ "id": plan, "options": options })).await;
         begun["executionId"].as_str().unwrap().to_owned()
     }
@@ -142,6 +145,12 @@ impl Node {
             format!("mutation ($id: ID!) {{ {what}(executionId: $id{more}) {{ executionId }} }}");
         self.ask(&query, &json!({ "id": id })).await;
     }
+}
+
+/// Returns a key under which nothing was started yet.
+pub(super) fn fresh_key() -> String {
+    static KEYS: AtomicU64 = AtomicU64::new(0);
+    format!("key-{}", KEYS.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Asks a server for something that nobody has a reason to refuse; on a machine that does other

@@ -11,22 +11,24 @@ use shared::{
 use super::{
     home::{CALM_MS, MARGIN},
     node::Node,
-    world::{World, claimers},
+    world::{World, claimers, id},
 };
 
 /// Executions of each kind that are about.
 const EACH: usize = 4;
+/// How many seconds the long calls take.
+const LONG: f64 = 15.0;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_told_to_end_hands_everything_over() {
     let calls = json!([{ "tool": "ledger.single", "concurrency": 1 }]);
     let world = World::new(&json!({ "calls": calls, "lease_ms": CALM_MS })).await;
-    let (node, successor) = (world.home.serve().await, world.home.work().await);
+    let node = world.home.serve().await;
     let mut plans = Vec::new();
     for tools in kinds() {
         plans.push(node.plan(&tools).await);
     }
-    hold(&world, &node).await;
+    let holder = hold(&world, &node).await;
     for plan in plans.iter().flat_map(|it| std::iter::repeat_n(it, EACH)) {
         node.execute(plan, &json!({})).await;
     }
@@ -39,27 +41,32 @@ async fn a_node_that_is_told_to_end_hands_everything_over() {
             has_begun("ledger.read", &world) >= EACH && has_begun("ledger.once", &world) >= 2 * EACH
         })
         .await;
+    // Only now, so that everything was the node's.
+    let successor = world.home.work().await;
+    let told_at = WallClock.now();
     node.drain().await;
     let left_at = WallClock.now();
     // Each parent has a child.
     world.all_completed(plans.len() * EACH + EACH + 1).await;
     world.called_once();
-    assert_handed_over(&world, left_at).await;
+    let leaver = claimers(&world.log(id(&holder)).await)[0];
+    assert_handed_over(&world, leaver, (told_at, left_at)).await;
     drop(successor);
 }
 
 /// What is about: short steps that must not be called twice, a long one that may, a sleep, a list,
-/// a plan in a plan, and calls that wait for a limit which somebody else has used up.
+/// a plan in a plan, and calls that wait for a limit which somebody else has used up. Most of it
+/// takes longer than a successor needs to come.
 fn kinds() -> Vec<Value> {
     let call = |id: &str, tool: &str, seconds: f64| json!({ "id": id, "name": tool, "parameters": { "n": 1, "seconds": seconds } });
     let mut chain: Vec<Value> = Vec::new();
-    for at in 0..12_usize {
+    for at in 0..30_usize {
         let mut step = call(&format!("c{at}"), "ledger.once", 0.25);
         step["dependsOn"] = json!(at.checked_sub(1).map(|it| format!("c{it}")));
         chain.push(step);
     }
     let list = json!([
-        { "id": "list", "name": "flow.echo", "parameters": { "all": [0, 1, 2, 3, 4, 5, 6, 7, 8] } },
+        { "id": "list", "name": "flow.echo", "parameters": { "all": (0..20).collect::<Vec<_>>() } },
         { "id": "each", "name": "ledger.once", "forEach": "{{list.all}}", "maxParallel": 1,
           "parameters": { "n": "{{item}}", "seconds": 0.25 } },
     ]);
@@ -70,7 +77,7 @@ fn kinds() -> Vec<Value> {
     ] });
     vec![
         json!(chain),
-        json!([call("long", "ledger.read", 4.0)]),
+        json!([call("long", "ledger.read", LONG)]),
         json!([{ "name": "flow.sleep", "parameters": { "ms": 5_000 } }]),
         list,
         json!([{ "id": "sub", "inlinePlan": inner }, { "name": "flow.noop", "dependsOn": "sub" }]),
@@ -78,36 +85,45 @@ fn kinds() -> Vec<Value> {
     ]
 }
 
-/// Uses up the limit of a tool, so that others wait for it.
-async fn hold(world: &World, node: &Node) {
-    let call = json!({ "name": "ledger.single", "parameters": { "n": 1, "seconds": 4.0 } });
+/// Uses up the limit of a tool, so that others wait for it. Returns who does.
+async fn hold(world: &World, node: &Node) -> String {
+    let call = json!({ "name": "ledger.single", "parameters": { "n": 1, "seconds": LONG } });
     let id = node.start(&json!([call])).await;
     world.until_said("it is held", |said| said.iter().any(|it| it.execution == id)).await;
+    id
 }
 
-/// Whatever the node left was carried on by the other one, and nobody waited for the lease of one
-/// that had said goodbye.
-async fn assert_handed_over(world: &World, left_at: Timestamp) {
+/// Whatever the node left was carried on by the other one and did not come back, and nobody waited
+/// for the lease of one that had said goodbye.
+async fn assert_handed_over(
+    world: &World,
+    leaver: WorkerId,
+    (told_at, left_at): (Timestamp, Timestamp),
+) {
     let bound = TimeDelta::from_std(MARGIN).unwrap();
     let mut handed_over = 0;
     for head in world.heads().await {
         let log = world.log(head.execution).await;
-        let Some((first, at)) = taken_over(&log) else { continue };
+        let claims = claims(&log);
+        // What was due before the node was told to end anybody might take.
+        let is_handed_over = |pair: &[(WorkerId, Timestamp)]| {
+            pair[0].0 == leaver && pair[1].0 != leaver && pair[1].1 > told_at
+        };
+        let Some(at) = claims.windows(2).position(is_handed_over) else { continue };
         handed_over += 1;
-        assert!(
-            claimers(&log).iter().skip(1).all(|it| *it != first),
-            "it was claimed again: {log:#?}"
-        );
-        assert!(at - left_at < bound, "{} {log:#?}", at - left_at);
+        let after = &claims[at + 1..];
+        assert!(after.iter().all(|(it, _)| *it != leaver), "it was claimed again: {log:#?}");
+        let late = after[0].1 - left_at;
+        assert!(late < bound, "{late} {log:#?}");
     }
-    assert!(handed_over >= 4 * EACH, "{handed_over} were handed over");
+    assert!(handed_over >= 3 * EACH, "{handed_over} were handed over");
 }
 
-/// Returns who had it first, and when somebody else took it.
-fn taken_over(log: &[Recorded]) -> Option<(WorkerId, Timestamp)> {
-    let first = *claimers(log).first()?;
-    log.iter().find_map(|it| match &it.event {
-        Event::Claimed(claimed) if claimed.worker != first => Some((first, it.at)),
+/// Returns who claimed an execution and when, in the order of claims.
+fn claims(log: &[Recorded]) -> Vec<(WorkerId, Timestamp)> {
+    let claims = log.iter().filter_map(|it| match &it.event {
+        Event::Claimed(claimed) if !claimed.renewed => Some((claimed.worker, it.at)),
         _ => None,
-    })
+    });
+    claims.collect()
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use chrono::TimeDelta;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use shared::{
     clock::{Clock, WallClock},
     id::{ExecutionId, WorkerId},
@@ -15,7 +15,7 @@ use tokio::{task::JoinSet, time::timeout};
 
 use super::{
     home::CALM_MS,
-    node::{Node, PATIENCE, ask_at},
+    node::{Node, PATIENCE, ask_at, fresh_key},
     world::{World, claimers},
 };
 
@@ -24,7 +24,7 @@ const COUNT: usize = 200;
 /// Executions that one operation asks for.
 const AT_ONCE: usize = 25;
 /// How long it may take to ask for them all.
-const AHEAD: Duration = Duration::from_secs(4);
+const AHEAD: Duration = Duration::from_secs(12);
 /// How often nodes look; what one has not taken after two looks, another one takes.
 const POLL_MS: u64 = 500;
 
@@ -59,16 +59,19 @@ async fn what_comes_due_is_shared_also_with_a_node_that_has_just_come() {
 /// Asks for executions that all begin at the same time, a little later.
 async fn schedule(node: &Node, plan: &str) {
     let at = WallClock.now() + TimeDelta::from_std(AHEAD).unwrap();
-    let begin = (0..AT_ONCE).fold(String::new(), |all, it| {
-        all + &format!("e{it}: executePlan(planId: $id, options: $options) {{ executionId }}\n")
-    });
-    let query = format!("mutation ($id: ID!, $options: ExecutionOptions) {{ {begin} }}");
-    let variables = json!({ "id": plan, "options": { "startAt": at.to_rfc3339() } });
+    let each = |text: fn(usize) -> String| (0..AT_ONCE).map(text).collect::<String>();
+    let given = each(|it| format!(", $o{it}: ExecutionOptions"));
+    let begin =
+        each(|it| format!("e{it}: executePlan(planId: $id, options: $o{it}) {{ executionId }}\n"));
+    let query = format!("mutation ($id: ID!{given}) {{ {begin} }}");
     let asked: JoinSet<()> = (0..COUNT / AT_ONCE)
         .map(|_| {
             let (address, query) = (node.address.clone(), query.clone());
-            let variables = variables.clone();
-            async move { drop(ask_at(&address, &query, &variables).await) }
+            let options = || json!({ "startAt": at.to_rfc3339(), "idempotencyKey": fresh_key() });
+            let mut variables: Map<String, Value> =
+                (0..AT_ONCE).map(|it| (format!("o{it}"), options())).collect();
+            variables.insert("id".to_owned(), json!(plan));
+            async move { drop(ask_at(&address, &query, &Value::Object(variables)).await) }
         })
         .collect();
     timeout(PATIENCE, asked.join_all()).await.expect("they are begun");
@@ -84,8 +87,9 @@ async fn claims(world: &World, but: &BTreeSet<ExecutionId>) -> BTreeMap<WorkerId
     claims
 }
 
-/// Everybody has a good part, however busy the machine is.
+/// Everybody has a good part, however busy the machine is. What was asked for too late for that
+/// begins where it was asked for.
 fn assert_fair(claims: &BTreeMap<WorkerId, usize>, workers: usize) {
     assert_eq!(claims.len(), workers, "{claims:?}");
-    assert!(claims.values().all(|it| it * 100 >= 15 * COUNT), "{claims:?}");
+    assert!(claims.values().all(|it| it * 100 >= 8 * COUNT), "{claims:?}");
 }

@@ -74,13 +74,17 @@ async fn begin(address: &str, count: u64) {
     let plan = "mutation ($input: PlanInput!) { createPlan(input: $input) { plan { planId } } }";
     let sleep = json!({ "name": "flow.sleep", "parameters": { "ms": 3_600_000 } });
     let made = scene.insist(plan, &json!({ "input": { "tools": [sleep] } })).await.unwrap();
-    let order = json!({ "id": made["plan"]["planId"] });
+    let plan = made["plan"]["planId"].clone();
     let clients: JoinSet<()> = (0..CLIENTS)
         .map(|client| {
-            let (scene, order) = (scene.clone(), order.clone());
+            let (scene, plan) = (scene.clone(), plan.clone());
             async move {
-                let execute = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
-                for _ in (client..count).step_by(usize::try_from(CLIENTS).unwrap()) {
+                let execute = "mutation ($id: ID!, $options: ExecutionOptions) {
+                    executePlan(planId: $id, options: $options) { executionId } }";
+                for at in (client..count).step_by(usize::try_from(CLIENTS).unwrap()) {
+                    // Whoever is late is asked again, and must not begin another one.
+                    let options = json!({ "idempotencyKey": format!("takeover-{at}") });
+                    let order = json!({ "id": plan, "options": options });
                     scene.insist(execute, &order).await.unwrap();
                 }
             }

@@ -13,7 +13,8 @@ use crate::{
     toolbox::{Found, ReadyTool, SetStatus, Toolbox},
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than a set itself may take, so that it is the set that says what is wrong.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A server that lives as long as this.
 pub(crate) struct Served {

@@ -66,7 +66,7 @@ impl World {
         let home = Home::new();
         let config = format!(
             "store: sqlite:./faber.db
-planner: {{ provider: openai, model: m, base_url: 'http://{address}/v1', timeout_ms: 20000 }}
+planner: {{ provider: openai, model: m, base_url: 'http://{address}/v1', timeout_ms: 60000 }}
 toolsets:
   - name: weather
     description: The weather of cities.
