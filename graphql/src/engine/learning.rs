@@ -30,7 +30,7 @@ use shared::{
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{Engine, EngineError, planning::EXPLICIT};
+use super::{Engine, EngineError, planning::EXPLICIT, select::Among};
 use crate::agent;
 
 /// The record that has what was learned.
@@ -209,9 +209,14 @@ impl Engine {
         if told.is_empty() {
             return Ok(outcomes);
         }
-        let selector = self.selectors().await.planning;
         for Told { query, tools, at } in told {
-            let kind = selector.kind(&outcomes, &query).await?;
+            let mut used = self.used(Among::Planning).await;
+            let kind = loop {
+                match used.selector.kind(&outcomes, &query).await {
+                    Ok(kind) => break kind,
+                    Err(err) => used = self.after(&used, err).await?,
+                }
+            };
             outcomes.learn(kind, &query, &tools, at);
         }
         Ok(outcomes)
