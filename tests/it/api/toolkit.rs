@@ -259,6 +259,49 @@ async fn what_is_missing_is_told_and_what_clashes_is_refused() {
     assert_eq!(still["name"], "t1", "the graph is not the registry");
 }
 
+/// Only the name that it had got first found it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_is_found_by_every_name_that_means_it() {
+    let world = world().await;
+    let register = "mutation ($input: ToolInput!) { registerTool(input: $input) { name } }";
+    let tool = json!({ "name": "brew", "toolSet": "kitchen", "description": "Brews.",
+        "parameters": { "type": "object" }, "run": {} });
+    world.get(register, json!({ "input": tool })).await;
+    for [first, second] in [["kitchen.brew", "brew"], ["brew", "kitchen.brew"]] {
+        let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
+        let tools = json!([{ "name": first, "score": 1.0 }, { "name": second, "score": 0.2 }]);
+        let input = json!({ "name": "rest", "description": "", "tools": tools });
+        assert_eq!(world.get(add, json!({ "input": input })).await["warnings"], json!([]));
+        let set = "mutation ($to: String!) { setScore(from: \"rest\", to: $to, score: 0.4) }";
+        let part =
+            format!("query ($names: [String!]!) {{ toolkitSubgraph(names: $names) {GRAPH} }}");
+        for name in [first, second] {
+            assert_eq!(score(&world, "rest", name).await, 0.2, "{name}");
+            let found = world.get(&part, json!({ "names": ["rest", name, "nope"] })).await;
+            assert_eq!(names(&found), [vec!["rest"], vec![first]], "{name}");
+            assert_eq!(found["edges"].as_array().map(Vec::len), Some(1));
+        }
+        assert_eq!(world.get(set, json!({ "to": second })).await, true);
+        assert_eq!(score(&world, "rest", first).await, 0.4);
+        // A file may use both names, too.
+        let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
+        let yaml = "tools: [&a { name: brew }, &b { name: kitchen.brew }]\nactions: \
+            [&r { name: rest, tools: [*a] }, &s { name: sip, tools: [*b] }]\ntoolkit: [[*r, *s]]";
+        world.get(update, json!({ "yaml": yaml })).await;
+        assert_eq!(names(&graph(&world).await), [vec!["rest", "sip"], vec![first]]);
+        assert_eq!(score(&world, "rest", second).await, 0.4, "an edge keeps its score");
+        let disconnect = "mutation ($name: String!) { disconnectTool(name: $name) }";
+        for removed in [true, false] {
+            assert_eq!(world.get(disconnect, json!({ "name": second })).await, removed);
+        }
+        world.get(update, json!({ "yaml": yaml })).await;
+        assert_eq!(names(&graph(&world).await)[1], ["brew"], "within a file the first name counts");
+        world.get("mutation { removeAction(name: \"rest\") }", json!({})).await;
+        world.get("mutation { removeAction(name: \"sip\") }", json!({})).await;
+        assert_eq!(names(&graph(&world).await)[1], [""; 0]);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_succeeds_is_learned_once() {
     let [asking, world] = two_processes().await;
