@@ -208,6 +208,43 @@ async fn without_an_embedder_it_says_what_to_configure() {
 }
 
 #[tokio::test]
+async fn a_file_of_tools_is_taken_or_told_what_is_wrong_with_it() {
+    let home = Home::new();
+    home.file("faber.yaml", "toolsets: []\nstore: sqlite:./own.db\n");
+    let good = "\u{feff}{\"tools_list\": [{\"name\": \"plain\", \"examples\": null}, \
+        {\"name\": \"schema\", \"arguments\": {\"type\": \"object\", \
+         \"properties\": {\"n\": {\"type\": \"integer\"}, \"m\": {}}, \"required\": [\"n\"]}}]}";
+    let loaded = home.run(&["tools", "load", &home.file("good.json", good)]).await;
+    assert_eq!((status(&loaded, "plain"), status(&loaded, "schema")), ("OK".into(), "OK".into()));
+    let shown = home.json(&["tools", "show", "schema"], 0).await;
+    assert_eq!(shown["inputSchema"]["required"], json!(["n"]), "{shown}");
+    assert_eq!(shown["inputSchema"]["properties"]["n"]["type"], "integer", "{shown}");
+    let tools = |wrong: &str| format!(r#"{{"tools_list": [{{"name": "first"}}, {wrong}]}}"#);
+    for (wrong, part) in [
+        (r#"{"name": "t", "example": []}"#, "`tools_list[1]` (`t`): there is no field `example`"),
+        (r#"{"name": "t", "examples": {}}"#, "`tools_list[1]` (`t`): `examples` must be a list"),
+        ("{}", "`tools_list[1]`: `name` is missing"),
+    ] {
+        let ended = home.run(&["tools", "load", &home.file("wrong.json", &tools(wrong))]).await;
+        assert!(ended.status == 2 && ended.err.contains(part), "{part}: {ended:?}");
+        let none = home.run(&["tools", "show", "first"]).await;
+        assert_eq!(none.status, 2, "nothing of a file with something wrong is loaded: {none:?}");
+    }
+    // What only the registry can tell is told with its place, too.
+    let odd = home.file("wrong.json", &tools(r#"{"name": "odd", "run": 7}"#));
+    let ended = home.run(&["tools", "load", &odd]).await;
+    assert!(ended.status == 2 && ended.err.contains("`tools_list[1]` (`odd`): "), "{ended:?}");
+    assert!(ended.err.contains("; what stands before it is loaded"), "{ended:?}");
+    home.json(&["tools", "show", "first"], 0).await;
+    // The configuration reads the same files.
+    home.file("faber.yaml", "toolsets: []\ntools_files: [good.json]\nstore: sqlite:./other.db\n");
+    assert_eq!(
+        home.json(&["tools", "show", "schema"], 0).await["inputSchema"],
+        shown["inputSchema"]
+    );
+}
+
+#[tokio::test]
 async fn tools_without_examples_are_chosen_by_what_they_have() {
     let home = Home::new();
     let tool = "{ name: createBlog, description: Create a new blog post, run: { command: [cat] } }";
