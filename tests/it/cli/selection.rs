@@ -182,10 +182,46 @@ async fn figures_are_made_of_ones_own_queries() {
     assert_eq!(of("CENTROID")["recallAt5"], 0.75);
     let shown = served.run(&["tools", "eval", "--queries", &queries, "--by", "lexical"]).await;
     assert!(shown.out.contains("LEXICAL") && !shown.out.contains("HYBRID"), "{shown:?}");
-    let wrong =
-        served.home.file("wrong.jsonl", "{\"query\": \"a\", \"gold\": []}\n{\"query\": 7}\n");
-    let ended = served.run(&["tools", "eval", "--queries", &wrong]).await;
-    assert!(ended.status == 2 && ended.err.contains("line 2"), "{ended:?}");
+}
+
+/// Each of these was a miss, or a row of zeros, and nobody knew.
+#[tokio::test]
+async fn figures_are_made_of_nothing_that_cannot_be_right() {
+    let home = with_tools().await;
+    home.run(&["toolsets", "deactivate", "tools"]).await;
+    let queries = home.file("q.jsonl", r#"{"query": "rain", "gold": ["weather"]}"#);
+    let eval = ["tools", "eval", "--by", "lexical", "--queries"];
+    let ended = home.run(&[&eval[..], &[&queries]].concat()).await;
+    assert!(ended.status == 2 && ended.err.contains("`weather` is switched off"), "{ended:?}");
+    home.json(&[&eval[..], &[&queries, "--all"]].concat(), 0).await;
+    home.run(&["toolsets", "activate", "tools"]).await;
+    let good = r#"{"query": "rain", "gold": ["tools.weather"]}"#;
+    let unknown = r#"{"query": "rain", "gold": ["weather", "forcast"]}"#;
+    let long = format!(r#"{{"query": "{}", "gold": ["weather"]}}"#, "x".repeat(100_000));
+    for (text, parts) in [
+        (String::new(), &["has no query", "on each line"][..]),
+        ("\n \n".to_owned(), &["has no query"]),
+        (format!("{good}\n\n{{\"query\": 7}}"), &["line 3", "\"gold\""]),
+        (
+            format!("{good}\n{{\"query\": \"a\", \"gold\": []}}"),
+            &["line 2", "`gold` names no tool"],
+        ),
+        (
+            format!("{good}\n{{\"query\": \" \", \"gold\": [\"t\"]}}"),
+            &["line 2", "`query` is empty"],
+        ),
+        (
+            format!("{good}\n{unknown}"),
+            &["line 2: `forcast` is not the name of a tool: did you mean `forecast`?"],
+        ),
+        (format!("{unknown}\n").repeat(8), &["line 5: ", "and 3 more"]),
+        (format!("{good}\n{long}"), &["line 2: `query` has 100000 bytes"]),
+    ] {
+        let file = home.file("wrong.jsonl", &text);
+        let ended = home.run(&[&eval[..], &[&file]].concat()).await;
+        let is_told = parts.iter().all(|it| ended.err.contains(it));
+        assert!(ended.status == 2 && is_told && ended.out.is_empty(), "{parts:?}: {ended:?}");
+    }
 }
 
 #[tokio::test]
