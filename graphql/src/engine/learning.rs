@@ -244,14 +244,19 @@ impl Engine {
         Some(lessons)
     }
 
-    /// Returns the tools that usually follow one, of those that whoever asks may use.
+    /// Returns the tools that usually follow one, of those that whoever asks may use: none where none
+    /// ever did.
     pub async fn followers(
         &self,
         tool: &NodeName,
         most: usize,
     ) -> Result<Vec<Follower>, EngineError> {
         let tool = self.meant(tool);
-        let found = self.learned().await?.followers(&tool, usize::MAX, self.clock.now());
+        let learned = self.learned().await?;
+        if !learned.is_followed(&tool) {
+            return Ok(Vec::new());
+        }
+        let found = learned.followers(&tool, usize::MAX, self.clock.now());
         let allowed = found.into_iter().filter(|it| self.grant.allows(&it.tool));
         Ok(allowed.take(most).collect())
     }

@@ -344,6 +344,11 @@ async fn what_succeeds_is_learned_once() {
     let query = "{ toolFollowers(name: \"echo\", first: 1) { toolName score } }";
     let followers = asking.get(query, json!({})).await;
     assert_eq!(followers[0]["toolName"], "flow.noop", "{followers}");
+    // What is called most was told of those that nothing ever followed, and of any name at all.
+    for name in ["flow.noop", "nope", "a b"] {
+        let query = "query ($name: String!) { toolFollowers(name: $name) { toolName } }";
+        assert_eq!(asking.get(query, json!({ "name": name })).await, json!([]), "{name}");
+    }
 }
 
 const FILE: &str = r#"
