@@ -190,6 +190,21 @@ impl Toolkit {
         }
     }
 
+    /// Puts actions and tools in an order, as if they had been added in it. Those that are not in it
+    /// come last, as they are.
+    pub(super) fn arrange<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        let mut arranged = IndexMap::with_capacity(self.len());
+        for name in names {
+            if let Some((name, vertex)) = self.vertices.get_key_value(name) {
+                arranged.entry(name.clone()).or_insert_with(|| vertex.clone());
+            }
+        }
+        for (name, vertex) in std::mem::take(&mut self.vertices) {
+            arranged.entry(name).or_insert(vertex);
+        }
+        self.vertices = arranged;
+    }
+
     /// A name that means something means that.
     fn check_kind(&self, name: &NodeName, kind: NodeKind) -> Result<(), ToolkitError> {
         match self.get(name.as_str()) {

@@ -398,6 +398,8 @@ async fn a_file_is_taken_in_and_given_out() {
     let change = other.get(update, json!({ "yaml": yaml })).await;
     assert_eq!(change["warnings"], json!([]));
     assert_eq!(graph(&other).await, before);
+    let again = other.get("{ toolkit { yaml } }", json!({})).await["yaml"].clone();
+    assert_eq!(again, yaml);
     let query = "{ toolkit { mermaid dot svg(title: \"A & B\") actions { description } } }";
     let drawn = other.get(query, json!({})).await;
     assert_eq!(drawn["actions"][0]["description"], "Looks <b>\"everywhere\"</b>.");
@@ -417,4 +419,29 @@ async fn a_file_is_taken_in_and_given_out() {
         assert!(refused["message"].as_str().unwrap().contains(part), "{refused}");
     }
     assert_eq!(graph(&world).await, before, "a refusal changes nothing");
+}
+
+/// On a cycle everything comes as it was added, and a file did not say how that was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_gives_the_order_again() {
+    let [world, other] = [world().await, world().await];
+    build(&world).await;
+    connect(&world, "t0", json!([{ "name": "a4" }])).await;
+    let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
+    let back = json!({ "name": "a0", "description": "", "prev": [{ "name": "a4" }],
+        "next": [{ "name": "a1" }] });
+    world.get(add, json!({ "input": back })).await;
+    let before = graph(&world).await;
+    assert_eq!(names(&before)[0], ["a1", "a2", "a3", "a4", "a0"]);
+    let yaml = world.get("{ toolkit { yaml } }", json!({})).await["yaml"].clone();
+    let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
+    other.get(update, json!({ "yaml": yaml })).await;
+    assert_eq!(graph(&other).await, before);
+    for action in ["a1", "a2", "a3", "a4", "a0"] {
+        let remove = "mutation ($name: String!) { removeAction(name: $name) }";
+        world.get(remove, json!({ "name": action })).await;
+    }
+    assert_eq!(names(&graph(&world).await).concat(), [""; 0]);
+    world.get(update, json!({ "yaml": yaml })).await;
+    assert_eq!(graph(&world).await, before);
 }
