@@ -36,6 +36,11 @@ pub trait Embedder: Send + Sync + std::fmt::Debug {
 
     /// Returns a vector for each text, exactly as given, all of one length.
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError>;
+
+    /// Asks whether it works at all: before it is used, and again some time after it failed.
+    async fn probe(&self) -> Result<(), EmbedError> {
+        Ok(())
+    }
 }
 
 /// Why there are no vectors.
@@ -63,6 +68,14 @@ pub enum EmbedError {
         /// Where the server is.
         url: String,
         /// What happened, and what to do.
+        why: String,
+    },
+    /// The server of the model does not take one of the texts; others it may.
+    #[error("the embedding server {url} does not take a text: {why}")]
+    Text {
+        /// Where the server is.
+        url: String,
+        /// What it says.
         why: String,
     },
 }

@@ -27,7 +27,7 @@ pub use self::{
     index::{Centroids, Tools},
     outcomes::{NEAR, Outcomes},
     profile::Centroid,
-    selector::{Ask, MARGIN, Match, SelectError, Selection, Selector},
+    selector::{Ask, MARGIN, Match, SelectError, Selection, Selector, Told},
 };
 
 /// By what tools are chosen.

@@ -1,7 +1,7 @@
 //! Embedders on real models: one from the registry, over real HTTP, with real stores.
 
 mod pull;
-mod server;
+pub(crate) mod server;
 
 use std::{path::PathBuf, sync::Arc};
 

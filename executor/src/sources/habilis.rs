@@ -1,67 +1,138 @@
 //! Files that describe tools by what people say: `{"tools_list": [{"name", "description",
 //! "examples", "arguments"}]}`, the format of Tool-Habilis.
 //!
-//! An argument has a description and no type, so anything fits it, and none can be left out. Such
-//! a tool is known for selection; with `run`, as in the configuration, it can be called, too.
+//! An argument has a description and no type, so anything fits it, and none can be left out; where
+//! more is to be said, `arguments` may be a JSON Schema. Such a tool is known for selection; with
+//! `run`, as in the configuration, it can be called, too.
 
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// A file of tools.
-#[derive(Deserialize)]
-struct File {
-    tools_list: Vec<Described>,
-}
+/// The fields of a tool.
+const FIELDS: [&str; 6] = ["name", "description", "examples", "arguments", "effect", "run"];
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Described {
-    name: String,
-    #[serde(default)]
-    description: String,
-    #[serde(default)]
-    examples: Vec<String>,
-    #[serde(default)]
-    arguments: Map<String, Value>,
-    effect: Option<Value>,
-    run: Option<Value>,
-}
-
-/// Returns the tools of a file as the configuration would have them.
+/// Returns the tools of a file as the configuration would have them, or what is wrong with the
+/// first that is: with its place, its name, and the field.
 pub fn read(file: &Value) -> Result<Vec<Value>, String> {
-    let file: File = File::deserialize(file).map_err(|err| {
-        format!("no list of tools: {err}; write `{{\"tools_list\": [{{\"name\": …}}]}}`")
-    })?;
-    file.tools_list.into_iter().map(Described::written).collect()
+    let Some(list) = file.get("tools_list") else {
+        return Err("no list of tools: write `{\"tools_list\": [{\"name\": …}]}`".to_owned());
+    };
+    let Value::Array(list) = list else {
+        return Err(format!("no list of tools: `tools_list` is {}", kind(list)));
+    };
+    let tool = |(at, it): (usize, &Value)| {
+        let named = it.get("name").and_then(Value::as_str);
+        let of = named.map(|it| format!(" (`{it}`)")).unwrap_or_default();
+        written(it).map_err(|why| format!("`tools_list[{at}]`{of}: {why}"))
+    };
+    list.iter().enumerate().map(tool).collect()
 }
 
-impl Described {
-    fn written(self) -> Result<Value, String> {
-        let mut properties = Map::new();
-        for (name, about) in self.arguments {
-            let schema = match about {
-                Value::String(about) => json!({ "description": about }),
-                Value::Object(_) => about,
-                _ => {
-                    let tool = self.name;
-                    return Err(format!("the argument `{name}` of `{tool}` needs a description"));
-                }
-            };
-            properties.insert(name, schema);
+/// Returns a tool as the configuration would have it.
+fn written(tool: &Value) -> Result<Value, String> {
+    let Value::Object(fields) = tool else {
+        return Err(format!("a tool is a map with a `name`, and this is {}", kind(tool)));
+    };
+    if let Some(unknown) = fields.keys().find(|it| !FIELDS.contains(&it.as_str())) {
+        let known = FIELDS.join("`, `");
+        return Err(format!("there is no field `{unknown}`: a tool has `{known}`"));
+    }
+    let name = match fields.get("name") {
+        Some(Value::String(name)) => name,
+        None | Some(Value::Null) => return Err("`name` is missing".to_owned()),
+        Some(other) => return Err(format!("`name` must be a text, and is {}", kind(other))),
+    };
+    let description = match given(fields, "description") {
+        None => "",
+        Some(Value::String(text)) => text,
+        Some(other) => return Err(format!("`description` must be a text, and is {}", kind(other))),
+    };
+    let mut written = json!({
+        "name": name,
+        "description": description,
+        "examples": examples(given(fields, "examples"))?,
+        "parameters": parameters(given(fields, "arguments"))?,
+    });
+    for key in ["effect", "run"] {
+        if let Some(value) = given(fields, key) {
+            written[key] = value.clone();
         }
-        let required: Vec<&String> = properties.keys().collect();
-        let mut written = json!({
-            "name": self.name,
-            "description": self.description,
-            "examples": self.examples,
-            "parameters": { "type": "object", "required": required, "properties": properties },
-        });
-        for (key, value) in [("effect", self.effect), ("run", self.run)] {
-            if let Some(value) = value {
-                written[key] = value;
+    }
+    Ok(written)
+}
+
+/// Returns a field unless it is missing or null, which is as good.
+fn given<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+    fields.get(key).filter(|it| !it.is_null())
+}
+
+fn examples(written: Option<&Value>) -> Result<Vec<&str>, String> {
+    let list = match written {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(list)) => list,
+        Some(other) => {
+            return Err(format!("`examples` must be a list of texts, and is {}", kind(other)));
+        }
+    };
+    let mut texts = Vec::with_capacity(list.len());
+    for (at, example) in list.iter().enumerate() {
+        let Value::String(text) = example else {
+            return Err(format!("`examples[{at}]` must be a text, and is {}", kind(example)));
+        };
+        texts.push(text.as_str());
+    }
+    Ok(texts)
+}
+
+/// Returns the schema of a tool's parameters: what is written, if that is one, else one that asks for
+/// every argument.
+fn parameters(written: Option<&Value>) -> Result<Value, String> {
+    let arguments = match written {
+        None => &Map::new(),
+        Some(Value::Object(arguments)) => arguments,
+        Some(other) => {
+            return Err(format!(
+                "`arguments` must be a map of names to descriptions, or a JSON Schema, and is {}",
+                kind(other)
+            ));
+        }
+    };
+    if is_schema(arguments) {
+        return Ok(json!(arguments));
+    }
+    let mut properties = Map::new();
+    for (name, about) in arguments {
+        let schema = match about {
+            Value::String(about) => json!({ "description": about }),
+            Value::Object(_) => about.clone(),
+            other => {
+                return Err(format!(
+                    "`arguments.{name}` must be a description or a JSON Schema, and is {}",
+                    kind(other)
+                ));
             }
-        }
-        Ok(written)
+        };
+        properties.insert(name.clone(), schema);
+    }
+    let required: Vec<&String> = properties.keys().collect();
+    Ok(json!({ "type": "object", "required": required, "properties": properties }))
+}
+
+/// Returns whether arguments are written as the JSON Schema of an object. A tool may have arguments
+/// that are called `type` and `properties`; these have descriptions.
+fn is_schema(arguments: &Map<String, Value>) -> bool {
+    let is_object = arguments.get("type").is_some_and(|it| it == "object");
+    let says_which = arguments.get("required").is_some_and(Value::is_array);
+    arguments.get("properties").is_some_and(Value::is_object) && (is_object || says_which)
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
     }
 }
 
@@ -89,10 +160,79 @@ mod tests {
 
     #[test]
     fn another_file_is_not_taken_for_one() {
-        for file in [json!([]), json!({ "tools": [] }), json!({ "tools_list": [{}] })] {
+        for file in [json!([]), json!({ "tools": [] }), json!({ "tools_list": {} })] {
             assert!(read(&file).unwrap_err().contains("no list of tools"), "{file}");
         }
-        let odd = json!({ "tools_list": [{ "name": "t", "arguments": { "a": 1 } }] });
-        assert_eq!(read(&odd).unwrap_err(), "the argument `a` of `t` needs a description");
+    }
+
+    #[test]
+    fn what_is_null_is_as_good_as_missing() {
+        let with = |tool: Value| read(&json!({ "tools_list": [tool] })).unwrap();
+        let nulls = json!({ "name": "t", "description": null, "examples": null, "arguments": null,
+            "effect": null, "run": null });
+        assert_eq!(with(nulls), with(json!({ "name": "t" })));
+    }
+
+    #[test]
+    fn arguments_may_be_a_schema() {
+        let parameters = |arguments: Value| {
+            let file = json!({ "tools_list": [{ "name": "t", "arguments": arguments }] });
+            read(&file).unwrap()[0]["parameters"].clone()
+        };
+        for schema in [
+            json!({ "type": "object", "properties": { "a": { "type": "integer" }, "b": {} } }),
+            json!({ "type": "object", "properties": {}, "additionalProperties": false }),
+            json!({ "properties": { "a": { "type": "integer" } }, "required": ["a"] }),
+        ] {
+            assert_eq!(parameters(schema.clone()), schema);
+        }
+        // These are arguments that have such names.
+        for arguments in [
+            json!({ "type": "object", "properties": "Which." }),
+            json!({ "type": "The type of it.", "properties": { "description": "Which." } }),
+            json!({ "type": "object" }),
+        ] {
+            let names: Vec<&String> = arguments.as_object().unwrap().keys().collect();
+            assert_eq!(parameters(arguments.clone())["required"], json!(names));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        for (tool, why) in [
+            (json!(7), "`tools_list[1]`: a tool is a map with a `name`, and this is a number"),
+            (json!({}), "`tools_list[1]`: `name` is missing"),
+            (json!({ "name": 7 }), "`tools_list[1]`: `name` must be a text, and is a number"),
+            (
+                json!({ "name": "t", "exampels": [] }),
+                "`tools_list[1]` (`t`): there is no field `exampels`: a tool has `name`, \
+                 `description`, `examples`, `arguments`, `effect`, `run`",
+            ),
+            (
+                json!({ "name": "t", "description": [] }),
+                "`tools_list[1]` (`t`): `description` must be a text, and is a list",
+            ),
+            (
+                json!({ "name": "t", "examples": "one" }),
+                "`tools_list[1]` (`t`): `examples` must be a list of texts, and is a text",
+            ),
+            (
+                json!({ "name": "t", "examples": ["one", null] }),
+                "`tools_list[1]` (`t`): `examples[1]` must be a text, and is null",
+            ),
+            (
+                json!({ "name": "t", "arguments": ["a"] }),
+                "`tools_list[1]` (`t`): `arguments` must be a map of names to descriptions, or a \
+                 JSON Schema, and is a list",
+            ),
+            (
+                json!({ "name": "t", "arguments": { "a": 1 } }),
+                "`tools_list[1]` (`t`): `arguments.a` must be a description or a JSON Schema, and \
+                 is a number",
+            ),
+        ] {
+            let file = json!({ "tools_list": [{ "name": "good" }, tool] });
+            assert_eq!(read(&file).unwrap_err(), why);
+        }
     }
 }

@@ -237,7 +237,17 @@ pub(super) async fn given(flag: &str, text: &str) -> Result<Value, Failure> {
     })
 }
 
+/// Reads a file, or standard input for `-`, without the mark that some editors put before the first
+/// letter.
 pub(super) async fn read_text(what: &str, file: &Path) -> Result<String, Failure> {
+    let mut text = read_whole(what, file).await?;
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
+    Ok(text)
+}
+
+async fn read_whole(what: &str, file: &Path) -> Result<String, Failure> {
     let unreadable = |err: std::io::Error| {
         Failure::usage(format!("{what}: `{}` cannot be read: {err}", file.display()))
     };

@@ -1,6 +1,9 @@
 //! Which tools a query needs, which collide, and how good the choice is.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use planner::select::Figures;
 use serde::Deserialize;
@@ -22,6 +25,9 @@ use super::{
 const LIMIT: i32 = 5;
 /// How far down the list the right tool is looked for when figures are made.
 const DEPTH: i32 = 100;
+
+/// How many wrong names are told one by one.
+const WRONG: usize = 5;
 
 const SELECT: &str = "query($query: String!, $by: SelectionCriterion!, $limit: Int!, $active: Boolean!) \
     { selectTools(query: $query, by: $by, limit: $limit, activeOnly: $active)";
@@ -173,6 +179,9 @@ struct Known {
     query: String,
     #[serde(alias = "tools", alias = "expected")]
     gold: Vec<String>,
+    /// Where it stands, for people.
+    #[serde(skip)]
+    place: String,
 }
 
 /// Says how good selection is.
@@ -184,6 +193,7 @@ pub(super) async fn eval(
     all: bool,
 ) -> Result<Ending, Failure> {
     let known = read(file).await?;
+    check_gold(client, &known, all).await?;
     let criteria = [By::Centroid, By::Description, By::Lexical, By::Hybrid];
     let wanted = criteria.into_iter().filter(|it| by.is_none_or(|by| by == *it));
     let mut figures = Vec::new();
@@ -217,15 +227,59 @@ fn told(by: By, figures: &Figures) -> Value {
 }
 
 async fn read(file: &Path) -> Result<Vec<Known>, Failure> {
+    const FORM: &str = r#"write {"query": "…", "gold": ["tool", …]} on each line"#;
     let text = read_text("the queries", file).await?;
     let lines = text.lines().enumerate().filter(|(_, it)| !it.trim().is_empty());
     let known = lines.map(|(at, line)| {
-        serde_json::from_str(line).map_err(|err| {
-            let form = r#"write {"query": "…", "gold": ["tool", …]} on each line"#;
-            Failure::usage(format!("`{}`, line {}: {err}: {form}", file.display(), at + 1))
-        })
+        let place = format!("`{}`, line {}", file.display(), at + 1);
+        let unfit = |why: &str| Failure::usage(format!("{place}: {why}: {FORM}"));
+        let known: Known = serde_json::from_str(line).map_err(|err| unfit(&err.to_string()))?;
+        if known.query.trim().is_empty() {
+            return Err(unfit("`query` is empty"));
+        }
+        if known.gold.is_empty() {
+            return Err(unfit("`gold` names no tool, so that no answer would be right"));
+        }
+        Ok(Known { place, ..known })
     });
-    known.collect()
+    let known = known.collect::<Result<Vec<Known>, Failure>>()?;
+    if known.is_empty() {
+        return Err(Failure::usage(format!("`{}` has no query: {FORM}", file.display())));
+    }
+    Ok(known)
+}
+
+/// Refuses names of right tools that no tool has, or none that is asked for: each would count as a
+/// miss, and nobody would know.
+async fn check_gold(client: &Client, known: &[Known], all: bool) -> Result<(), Failure> {
+    let tools = client.field("{ tools { name qualifiedName active } }", json!({})).await?;
+    let mut there: BTreeMap<&str, bool> = BTreeMap::new();
+    for tool in render::list(&tools) {
+        for name in ["name", "qualifiedName"].iter().filter_map(|it| tool[it].as_str()) {
+            *there.entry(name).or_default() |= tool["active"] == true;
+        }
+    }
+    let mut wrong = Vec::new();
+    for Known { gold, place, .. } in known {
+        for name in gold {
+            let why = match there.get(name.as_str()) {
+                Some(is_active) if *is_active || all => continue,
+                Some(_) => "switched off: `--all` counts it, too".to_owned(),
+                None => {
+                    let help = planner::nearest::did_you_mean(name, there.keys().copied());
+                    let help = help.unwrap_or_else(|| "`faber tools list` lists them".to_owned());
+                    format!("not the name of a tool: {help}")
+                }
+            };
+            wrong.push(format!("{place}: `{name}` is {why}"));
+        }
+    }
+    let more = wrong.len().saturating_sub(WRONG);
+    wrong.truncate(WRONG);
+    if more > 0 {
+        wrong.push(format!("and {more} more"));
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(Failure::usage(wrong.join("; "))) }
 }
 
 async fn figures_of(
@@ -236,10 +290,13 @@ async fn figures_of(
 ) -> Result<Figures, Failure> {
     let operation = format!("{SELECT} {{ tool {{ name qualifiedName }} }} }}");
     let mut figures = Figures::default();
-    for Known { query, gold } in known {
+    for Known { query, gold, place } in known {
         let variables =
             json!({ "query": query, "by": api_name(&by), "limit": DEPTH, "active": active });
-        let found = client.field(&operation, variables).await?;
+        let found = client.field(&operation, variables).await.map_err(|err| match &*err.code {
+            "PLANNER_UNAVAILABLE" => err,
+            _ => Failure { message: format!("{place}: {}", err.message), ..err },
+        })?;
         let right: BTreeSet<&str> = gold.iter().map(String::as_str).collect();
         let selected: Vec<&str> = render::list(&found)
             .filter_map(|it| {

@@ -48,10 +48,12 @@ async fn answer(
             ("query { toolkit", format, json!({}))
         }
         ToolkitCommand::Show { names, format } => {
+            check(session, client, &names, Wanted::Any).await?;
             let head = "query($names: [String!]!) { toolkitSubgraph(names: $names)";
             (head, format, json!({ "names": names }))
         }
         ToolkitCommand::Recommend { actions, threshold, hops, format } => {
+            check(session, client, &actions, Wanted::Actions).await?;
             let head = "query($actions: [String!]!, $threshold: Float, $hops: Int) \
                 { recommendSubgraph(actions: $actions, threshold: $threshold, hops: $hops)";
             let given = json!({ "actions": actions, "threshold": threshold, "hops": hops });
@@ -70,6 +72,57 @@ async fn answer(
     let graph = client.field(&format!("{head} {fields} }}"), variables).await?;
     show(session, &graph, format)?;
     Ok(Ending::Done)
+}
+
+/// Says which names the toolkit does not have; where it has none of them there is nothing to show.
+async fn check(
+    session: &Session,
+    client: &Client,
+    names: &[String],
+    wanted: Wanted,
+) -> Result<(), Failure> {
+    let of_one = "query($names: [String!]!) \
+        { toolkitSubgraph(names: $names) { actions { name } tools { name } } }";
+    let mut unknown = Vec::new();
+    for name in names {
+        let found = client.field(of_one, json!({ "names": [name] })).await?;
+        let has = |what: &str| list(&found[what]).next().is_some();
+        match wanted {
+            _ if has("actions") => (),
+            Wanted::Any if has("tools") => (),
+            Wanted::Actions if has("tools") => {
+                unknown.push(format!("`{name}` is a tool, and recommendations begin with actions"));
+            }
+            _ => unknown.push(missing(client, name, wanted).await?),
+        }
+    }
+    if !unknown.is_empty() && unknown.len() == names.len() {
+        return Err(Failure::new("NOT_FOUND", unknown.join("; ")));
+    }
+    for it in &unknown {
+        session.screen.say(&session.screen.err.yellow(plain::line(it)));
+    }
+    Ok(())
+}
+
+/// What names may mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Any,
+    Actions,
+}
+
+/// Says that the toolkit does not have a name, and what it has.
+async fn missing(client: &Client, name: &str, wanted: Wanted) -> Result<String, Failure> {
+    let all = client.field("{ toolkit { actions { name } tools { name } } }", json!({})).await?;
+    let (what, lists) = match wanted {
+        Wanted::Any => ("neither action nor tool", &["actions", "tools"][..]),
+        Wanted::Actions => ("no action", &["actions"][..]),
+    };
+    let known = lists.iter().flat_map(|it| list(&all[*it])).filter_map(|it| it["name"].as_str());
+    let help = planner::nearest::did_you_mean(name, known);
+    let help = help.unwrap_or_else(|| "`faber toolkit show` shows what there is".to_owned());
+    Ok(format!("the toolkit has {what} `{name}`: {help}"))
 }
 
 fn show(session: &Session, graph: &Value, format: ToolkitFormat) -> Result<(), Failure> {

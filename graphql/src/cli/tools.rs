@@ -226,7 +226,7 @@ async fn load(
     let tools = serde_json::from_str(&written).map_err(|err| unfit(format!("not JSON: {err}")))?;
     let tools = habilis::read(&tools).map_err(unfit)?;
     let mut loaded = Vec::new();
-    for mut tool in tools {
+    for (at, mut tool) in tools.into_iter().enumerate() {
         tool["toolSet"] = json!(toolset);
         let effect = tool["effect"].as_str().map(str::to_uppercase);
         tool["effect"] = json!(effect);
@@ -240,17 +240,25 @@ async fn load(
             Ok(tool) => {
                 if let Some(other) = tool["shadowedBy"].as_str() {
                     let own = text(&tool, "qualifiedName");
-                    let told = format!(
-                        "`{}` means `{}`: this one is `{own}`",
-                        plain::said(&name),
-                        plain::line(other)
-                    );
+                    let (name, other) = (plain::said(&name), plain::line(other));
+                    let told = if name == other {
+                        format!("`{name}` is another tool: this one is `{own}`")
+                    } else {
+                        format!("`{name}` means `{other}`: this one is `{own}`")
+                    };
                     session.screen.say(&session.screen.err.yellow(told));
                 }
                 "OK"
             }
             Err(failure) if failure.code == "CONFLICT" => "ALREADY EXISTS",
-            Err(failure) => return Err(failure),
+            Err(failure) => {
+                let (file, name) = (file.display(), plain::said(&name));
+                let place = format!("`{file}`: `tools_list[{at}]` (`{name}`)");
+                let before =
+                    if loaded.is_empty() { "" } else { "; what stands before it is loaded" };
+                let message = format!("{place}: {}{before}", failure.message);
+                return Err(Failure { message, ..failure });
+            }
         };
         loaded.push(json!({ "name": name, "status": status }));
     }

@@ -212,8 +212,9 @@ fn described(
     for path in &files {
         let unfit = |why: String| format!("`tools_files`: `{}`: {why}", path.display());
         let text = text(path).map_err(unfit)?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let written: Value =
-            serde_json::from_str(&text).map_err(|err| unfit(format!("this is not JSON: {err}")))?;
+            serde_json::from_str(text).map_err(|err| unfit(format!("this is not JSON: {err}")))?;
         let read = habilis::read(&written).map_err(unfit)?;
         for name in read.iter().filter_map(|it| it["name"].as_str()) {
             if let Some(first) = names.insert(name.to_owned(), path) {

@@ -10,7 +10,7 @@ use planner::{
 use serde_json::{Value, json};
 use shared::tool::ToolDefinition;
 
-use super::{Engine, SELECTED};
+use super::{Engine, SELECTED, select::Among};
 
 /// The most tools that a planner is shown where nothing else is said.
 pub(super) const MAX_TOOLS: usize = 64;
@@ -51,11 +51,7 @@ impl Engine {
         let lessons = if by == Criterion::Hybrid { self.taught().await } else { None };
         let taught = lessons.as_deref().map(|it| (&it.outcomes, self.clock.now()));
         let ask = Ask { query, by, limit, margin: 0.0, taught };
-        let selector = match by {
-            Criterion::Hybrid => self.selectors().await.planning,
-            _ => Arc::clone(&self.choosing.planning_words),
-        };
-        let selected = selector.select(&tools, &ask, |_| true).await;
+        let selected = self.choose(Among::Planning, &tools, &ask, |_| true).await;
         let selection = selected.unwrap_or_default();
         let mut candidates: Vec<Candidate> = selection
             .matches
@@ -73,7 +69,8 @@ impl Engine {
             let is_kept = candidates.len() < most;
             candidates.push(Candidate { at, score: None, learned: None, is_kept });
         }
-        let told = told(&tools, &candidates, (by, most), selection.without_meaning);
+        let without_meaning = selection.without_meaning.map(|it| it.to_string());
+        let told = told(&tools, &candidates, (by, most), without_meaning);
         Candidates { catalog: kept(catalog, &tools, &candidates), told }
     }
 }

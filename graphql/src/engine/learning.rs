@@ -30,7 +30,7 @@ use shared::{
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{Engine, EngineError, planning::EXPLICIT};
+use super::{Engine, EngineError, planning::EXPLICIT, select::Among};
 use crate::agent;
 
 /// The record that has what was learned.
@@ -209,9 +209,14 @@ impl Engine {
         if told.is_empty() {
             return Ok(outcomes);
         }
-        let selector = self.selectors().await.planning;
         for Told { query, tools, at } in told {
-            let kind = selector.kind(&outcomes, &query).await?;
+            let mut used = self.used(Among::Planning).await;
+            let kind = loop {
+                match used.selector.kind(&outcomes, &query).await {
+                    Ok(kind) => break kind,
+                    Err(err) => used = self.after(&used, err).await?,
+                }
+            };
             outcomes.learn(kind, &query, &tools, at);
         }
         Ok(outcomes)
@@ -239,14 +244,19 @@ impl Engine {
         Some(lessons)
     }
 
-    /// Returns the tools that usually follow one, of those that whoever asks may use.
+    /// Returns the tools that usually follow one, of those that whoever asks may use: none where none
+    /// ever did.
     pub async fn followers(
         &self,
         tool: &NodeName,
         most: usize,
     ) -> Result<Vec<Follower>, EngineError> {
         let tool = self.meant(tool);
-        let found = self.learned().await?.followers(&tool, usize::MAX, self.clock.now());
+        let learned = self.learned().await?;
+        if !learned.is_followed(&tool) {
+            return Ok(Vec::new());
+        }
+        let found = learned.followers(&tool, usize::MAX, self.clock.now());
         let allowed = found.into_iter().filter(|it| self.grant.allows(&it.tool));
         Ok(allowed.take(most).collect())
     }

@@ -6,7 +6,10 @@ use std::{
 };
 
 use executor::toolbox::{Listing, ToolSet};
-use planner::select::{Ask, Criterion, MARGIN, SelectError, Selector, Similarity};
+use planner::{
+    embed::{Choice, Embedding},
+    select::{Ask, Criterion, MARGIN, SelectError, Selection, Selector, Similarity, Told, Tools},
+};
 use shared::{limits, tool::ToolDefinition};
 
 use super::{Engine, EngineError};
@@ -21,25 +24,72 @@ pub(super) struct Choosing {
     /// What chooses from all tools by their words: nobody waits for a model that has no say.
     words: Arc<Selector>,
     /// What does so from those that can be planned.
-    pub(super) planning_words: Arc<Selector>,
-    selectors: Arc<Mutex<Option<Selectors>>>,
+    planning_words: Arc<Selector>,
+    /// What chooses with each model that was used, as long as the process lives: there are no more
+    /// than are configured, and one that comes back need not learn the tools again.
+    models: Arc<Mutex<Vec<Model>>>,
+    /// What kept meaning out the last time, so that it is said once.
+    told: Arc<Told>,
 }
 
 /// What chooses with one model.
 #[derive(Clone, Debug)]
-pub(super) struct Selectors {
-    /// The model, where there is one.
-    model: Option<String>,
+struct Model {
+    /// The model; nothing where there is none.
+    embedding: Option<Embedding>,
     /// What chooses from all tools.
     every: Arc<Selector>,
     /// What chooses from those that can be planned: another list, so that neither forgets its own.
-    pub(super) planning: Arc<Selector>,
+    planning: Arc<Selector>,
+}
+
+/// From which tools some are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Among {
+    /// From all.
+    Every,
+    /// From those that can be planned.
+    Planning,
+}
+
+/// What chooses with the model that is used now, or was a moment ago.
+pub(super) struct Used {
+    choice: Arc<Choice>,
+    among: Among,
+    /// What chooses.
+    pub(super) selector: Arc<Selector>,
 }
 
 impl Default for Choosing {
     fn default() -> Self {
         let words = || Arc::new(Selector::new(None));
-        Self { margin: MARGIN, words: words(), planning_words: words(), selectors: Arc::default() }
+        let (models, told) = (Arc::default(), Arc::default());
+        Self { margin: MARGIN, words: words(), planning_words: words(), models, told }
+    }
+}
+
+impl Choosing {
+    /// Returns what chooses with a model.
+    fn model(&self, embedding: Option<&Embedding>) -> Model {
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |it: &Model| match (&it.embedding, embedding) {
+            (Some(one), Some(other)) => one.is(other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        if let Some(known) = models.iter().find(|it| is_same(it)) {
+            return known.clone();
+        }
+        let new = || Arc::new(embedding.map_or_else(|| Selector::new(None), Selector::with));
+        let model = Model { embedding: embedding.cloned(), every: new(), planning: new() };
+        models.push(model.clone());
+        model
+    }
+
+    fn words(&self, among: Among) -> &Selector {
+        match among {
+            Among::Every => &self.words,
+            Among::Planning => &self.planning_words,
+        }
     }
 }
 
@@ -94,29 +144,62 @@ impl Engine {
         Self { choosing: Choosing { margin, ..self.choosing.clone() }, ..self }
     }
 
-    /// Returns what chooses tools with the model that is used now.
-    pub(super) async fn selectors(&self) -> Selectors {
-        let choice = self.embedders.choose().await;
-        let model = choice.embedding.as_ref().map(|it| it.texts.model().to_owned());
-        let mut held = self.choosing.selectors.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*held {
-            Some(selectors) if selectors.model == model => selectors.clone(),
-            _ => {
-                let embedding = choice.embedding.as_ref();
-                let new =
-                    || Arc::new(embedding.map_or_else(|| Selector::new(None), Selector::with));
-                let selectors = Selectors { model, every: new(), planning: new() };
-                *held = Some(selectors.clone());
-                selectors
+    /// Returns what chooses with the model that is used now.
+    pub(super) async fn used(&self, among: Among) -> Used {
+        self.using(self.embedders.choose().await, among)
+    }
+
+    fn using(&self, choice: Arc<Choice>, among: Among) -> Used {
+        let model = self.choosing.model(choice.embedding.as_ref());
+        let selector = match among {
+            Among::Every => model.every,
+            Among::Planning => model.planning,
+        };
+        Used { choice, among, selector }
+    }
+
+    /// Returns what to ask instead of what failed: what chooses with the next model that works. Where
+    /// there is none, that it failed is the answer.
+    pub(super) async fn after(&self, used: &Used, err: SelectError) -> Result<Used, SelectError> {
+        let SelectError::Embed(why) = &err else { return Err(err) };
+        let next = self.embedders.instead(&used.choice, why).await;
+        next.map(|it| self.using(it, used.among)).ok_or(err)
+    }
+
+    /// Chooses tools. Without any model that works `HYBRID` goes by words alone.
+    pub(super) async fn choose(
+        &self,
+        among: Among,
+        tools: &Tools,
+        ask: &Ask<'_>,
+        may: impl Fn(usize) -> bool,
+    ) -> Result<Selection, SelectError> {
+        if ask.by == Criterion::Lexical {
+            return self.choosing.words(among).select(tools, ask, may).await;
+        }
+        let mut used = self.used(among).await;
+        loop {
+            let selection = match used.selector.select(tools, ask, &may).await {
+                Ok(selection) => selection,
+                Err(err) => {
+                    used = self.after(&used, err).await?;
+                    continue;
+                }
+            };
+            if let Some(why) = &selection.without_meaning
+                && let Ok(next) = self.after(&used, why.clone().into()).await
+            {
+                used = next;
+                continue;
             }
+            let why = selection.without_meaning.as_ref();
+            self.choosing.told.tell(why, "tools are chosen by words alone");
+            return Ok(selection);
         }
     }
 
-    /// Says why nothing was chosen; an embedder that failed is not trusted any more.
+    /// Says why nothing was chosen, and why no model that is wanted works.
     async fn unchosen(&self, err: SelectError) -> EngineError {
-        if matches!(err, SelectError::Embed(_)) {
-            self.embedders.forget().await;
-        }
         let mut err = EngineError::from(err);
         if let EngineError::PlannerUnavailable { message, .. } = &mut err {
             for it in &self.embedders.choose().await.passed_over {
@@ -131,10 +214,6 @@ impl Engine {
         check(wanted.query)?;
         self.settled().await;
         let listing = self.toolbox.listing();
-        let selector = match wanted.by {
-            Criterion::Lexical => Arc::clone(&self.choosing.words),
-            _ => self.selectors().await.every,
-        };
         let Wanted { query, by, limit, active_only } = wanted;
         let lessons = if by == Criterion::Hybrid { self.taught().await } else { None };
         let taught = lessons.as_deref().map(|it| (&it.outcomes, self.clock.now()));
@@ -142,14 +221,11 @@ impl Engine {
         let ask = Ask { query, by, limit, margin, taught };
         let may = self.allowed(&listing);
         let may = |at| (!active_only || listing.set(at).is_active) && may(at);
-        let selected = selector.select(listing.definitions(), &ask, may).await;
+        let selected = self.choose(Among::Every, listing.definitions(), &ask, may).await;
         let selected = match selected {
             Ok(selected) => selected,
             Err(err) => return Err(self.unchosen(err).await),
         };
-        if selected.without_meaning.is_some() {
-            self.embedders.forget().await;
-        }
         let matches = selected.matches.into_iter();
         Ok(matches
             .map(|it| Chosen {
@@ -172,9 +248,15 @@ impl Engine {
     ) -> Result<Vec<Colliding>, EngineError> {
         self.settled().await;
         let listing = self.toolbox.listing();
-        let rows = match self.selectors().await.every.centroids(listing.definitions()).await {
-            Ok(rows) => rows,
-            Err(err) => return Err(self.unchosen(err).await),
+        let mut used = self.used(Among::Every).await;
+        let rows = loop {
+            match used.selector.centroids(listing.definitions()).await {
+                Ok(rows) => break rows,
+                Err(err) => match self.after(&used, err).await {
+                    Ok(next) => used = next,
+                    Err(err) => return Err(self.unchosen(err).await),
+                },
+            }
         };
         let engine = self.clone();
         let compared = tokio::task::spawn_blocking(move || {
@@ -218,7 +300,7 @@ impl From<SelectError> for EngineError {
         let message = err.to_string();
         match err {
             SelectError::TooManyPairs(_) => Self::LimitExceeded(message),
-            SelectError::NoEmbedder(_) | SelectError::Embed(_) | SelectError::Length { .. } => {
+            SelectError::NoEmbedder(_) | SelectError::Embed(_) => {
                 Self::PlannerUnavailable { message, request: None }
             }
         }

@@ -5,15 +5,16 @@
 //! it, and writes it only if nobody else was faster; otherwise it begins again with what the other
 //! wrote. So nothing is lost, and what a change depends on is what was there when it was made.
 
+mod names;
+
 use std::{
+    cell::OnceCell,
     collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use executor::toolbox::{Found, ReadyTool};
-use planner::{
-    nearest::did_you_mean,
-    toolkit::{Changes, Node, NodeKind, Reach, Toolkit, ToolkitError, Warning, written::Written},
+use planner::toolkit::{
+    Changes, Node, NodeKind, Reach, Toolkit, ToolkitError, Warning, written::Written,
 };
 use serde_json::Value;
 use shared::{
@@ -98,6 +99,34 @@ impl Engine {
         Ok(self.visible_part(toolkit))
     }
 
+    /// Returns some actions and tools of the toolkit, and every edge between them. A tool is found by
+    /// whatever name means it; unknown names are left out.
+    pub async fn toolkit_part(&self, names: &[String]) -> Result<Toolkit, EngineError> {
+        let toolkit = self.toolkit().await?;
+        self.settled_unless_in(&toolkit, names.iter().map(String::as_str)).await;
+        let known = OnceCell::new();
+        let own = names.iter().map(|name| {
+            let Ok(name) = name.parse::<NodeName>() else { return name.clone() };
+            if toolkit.get(name.as_str()).is_some() {
+                return name.to_string();
+            }
+            // There may be many of both.
+            let known = known.get_or_init(|| self.meanings(&toolkit));
+            known.get(&self.meant(&name)).unwrap_or(&name).to_string()
+        });
+        let own: Vec<String> = own.collect();
+        Ok(toolkit.subgraph(own.iter().map(String::as_str)))
+    }
+
+    /// Returns the score of an edge of the toolkit, and 1.0 where there is none. A tool is found by
+    /// whatever name means it.
+    pub async fn toolkit_score(&self, from: &str, to: &str) -> Result<f64, EngineError> {
+        let toolkit = self.toolkit().await?;
+        self.settled_unless_in(&toolkit, [to]).await;
+        let own = to.parse().map(|it| self.known_as(&toolkit, &it));
+        Ok(toolkit.score(from, own.as_ref().map_or(to, |it| it.as_str())))
+    }
+
     /// Returns the part of the toolkit that is near some actions.
     pub async fn recommend(
         &self,
@@ -133,6 +162,8 @@ impl Engine {
     /// Adds an action with its edges.
     pub async fn add_action(&self, action: &NewAction) -> Result<ToolkitChange, EngineError> {
         Self::check_description(&action.description)?;
+        let tools = action.tools.iter().map(|(tool, _)| tool.as_str());
+        self.settled_unless_in(&*self.toolkit().await?, tools).await;
         let changed = self.change_toolkit(|graph| {
             let NewAction { name, description, next, before, tools } = action;
             let mut warnings = graph.add_action(name, description, next, before)?;
@@ -144,7 +175,7 @@ impl Engine {
             Ok(warnings)
         });
         let change = told(changed.await?);
-        Ok(self.with_misspelt(change, action.tools.iter().map(|(tool, _)| tool)).await)
+        Ok(self.with_unregistered(change, action.tools.iter().map(|(tool, _)| tool)).await)
     }
 
     /// Connects a tool with the actions that call it.
@@ -153,12 +184,13 @@ impl Engine {
         name: &NodeName,
         actions: &[Link],
     ) -> Result<ToolkitChange, EngineError> {
+        self.settled_unless_in(&*self.toolkit().await?, [name.as_str()]).await;
         let changed = self.change_toolkit(|graph| {
             let tool = self.known_as(graph, name);
             graph.add_tool(&tool, &Node::tool(""), actions)
         });
         let change = told(changed.await?);
-        Ok(self.with_misspelt(change, [name]).await)
+        Ok(self.with_unregistered(change, [name]).await)
     }
 
     /// Takes in a graph as a file has it.
@@ -167,38 +199,24 @@ impl Engine {
         for (_, node) in other.nodes() {
             Self::check_description(&node.description)?;
         }
-        let ((), toolkit) = self.change_toolkit(|graph| graph.update(&other)).await?;
-        let change = ToolkitChange { toolkit, warnings };
-        let tools = other.nodes().filter(|(_, node)| node.kind == NodeKind::Tool);
-        Ok(self.with_misspelt(change, tools.map(|(name, _)| name)).await)
-    }
-
-    /// Adds warnings of tools that nobody has registered and that are called nearly as others are.
-    ///
-    /// A graph may know of tools that come later, so one that is like no other is no mistake.
-    async fn with_misspelt<'a>(
-        &self,
-        mut change: ToolkitChange,
-        tools: impl IntoIterator<Item = &'a NodeName>,
-    ) -> ToolkitChange {
-        let is_unknown = |it: &ToolName| matches!(self.toolbox.find(it), Found::Unknown);
-        let mut tools: Vec<ToolName> = tools.into_iter().map(tool_name).collect();
-        tools.retain(|it| is_unknown(it) || matches!(self.toolbox.find(it), Found::Connecting));
-        if tools.is_empty() {
-            return change;
-        }
-        self.certain(&tools).await;
-        let sets = self.sets();
-        let known = sets.iter().flat_map(|set| set.tools.iter().map(ReadyTool::definition));
-        let names: Vec<_> = known.clone().map(|it| it.qualified()).collect();
-        let plain = known.map(|it| it.name.as_str());
-        let names = plain.chain(names.iter().map(ToolName::as_str));
-        for tool in tools.iter().filter(|it| is_unknown(it)) {
-            if let Some(help) = did_you_mean(tool.as_str(), names.clone()) {
-                change.warnings.push(format!("no tool `{tool}` is registered: {help}"));
+        let tools = || other.nodes().filter(|it| it.1.kind == NodeKind::Tool).map(|it| it.0);
+        let names = tools().map(NodeName::as_str);
+        self.settled_unless_in(&*self.toolkit().await?, names).await;
+        let changed = self.change_toolkit(|graph| {
+            let mut known = self.meanings(graph);
+            // Also within the file a tool may have two names.
+            for name in tools() {
+                known.entry(self.meant(name)).or_insert_with(|| name.clone());
             }
-        }
-        change
+            let own = |name: &NodeName| match graph.get(name.as_str()) {
+                None => known.get(&self.meant(name)).unwrap_or(name).clone(),
+                Some(_) => name.clone(),
+            };
+            graph.update(&other.with_tools_called(own))
+        });
+        let ((), toolkit) = changed.await?;
+        let change = ToolkitChange { toolkit, warnings };
+        Ok(self.with_misspelt(change, tools()).await)
     }
 
     /// Removes an action or a tool from the graph, with the tools that only the action calls, and
@@ -208,11 +226,18 @@ impl Engine {
         name: &str,
         kind: NodeKind,
     ) -> Result<bool, EngineError> {
+        if kind == NodeKind::Tool {
+            self.settled_unless_in(&*self.toolkit().await?, [name]).await;
+        }
         let changed = self.change_toolkit(|graph| {
-            if graph.get(name).is_none_or(|it| it.kind != kind) {
+            let own = match name.parse() {
+                Ok(name) if kind == NodeKind::Tool => self.known_as(graph, &name).to_string(),
+                _ => name.to_owned(),
+            };
+            if graph.get(&own).is_none_or(|it| it.kind != kind) {
                 return Ok(false);
             }
-            graph.remove(name);
+            graph.remove(&own);
             Ok(true)
         });
         Ok(changed.await?.0)
@@ -225,8 +250,12 @@ impl Engine {
         to: &NodeName,
         score: f64,
     ) -> Result<bool, EngineError> {
-        let changed = self.change_toolkit(|graph| graph.set_score(from, to, score)).await?;
-        Ok(changed.0)
+        self.settled_unless_in(&*self.toolkit().await?, [to.as_str()]).await;
+        let changed = self.change_toolkit(|graph| {
+            let to = self.known_as(graph, to);
+            graph.set_score(from, &to, score)
+        });
+        Ok(changed.await?.0)
     }
 
     /// Changes the graph, and keeps the change. It may be tried several times, each time with the
@@ -314,33 +343,6 @@ impl Engine {
         Err(ToolkitError::Clash { name, is: NodeKind::Action }.into())
     }
 
-    /// Returns the tool that a name in the graph means, if it is registered.
-    pub fn registered(&self, name: &NodeName) -> Option<Arc<ToolDefinition>> {
-        match self.toolbox.find(&tool_name(name)) {
-            Found::Tool(it) | Found::Inactive(it) => Some(Arc::clone(it.definition())),
-            Found::Connecting | Found::Failed { .. } | Found::Unknown => None,
-        }
-    }
-
-    /// Returns the name that always means the tool of a name in the graph.
-    pub fn meant(&self, name: &NodeName) -> ToolName {
-        self.registered(name).map_or_else(|| tool_name(name), |it| it.qualified())
-    }
-
-    /// Returns how the graph calls a tool: as it is written, unless the graph has the same tool by
-    /// another name.
-    fn known_as(&self, graph: &Toolkit, name: &NodeName) -> NodeName {
-        let tools = graph.nodes().filter(|(_, it)| it.kind == NodeKind::Tool);
-        if graph.get(name.as_str()).is_some() {
-            return name.clone();
-        }
-        let Some(meant) = self.registered(name).map(|it| it.qualified()) else {
-            return name.clone();
-        };
-        let is_it = |it: &&NodeName| self.registered(it).is_some_and(|it| it.qualified() == meant);
-        tools.map(|(it, _)| it).find(is_it).unwrap_or(name).clone()
-    }
-
     /// Returns a graph without the tools that whoever asks may not use.
     fn visible_part(&self, toolkit: Arc<Toolkit>) -> Arc<Toolkit> {
         if self.grant.allows_every_tool() {
@@ -381,11 +383,6 @@ fn changes_of(record: Option<&Record>) -> Result<Changes, StoreError> {
 
 fn told((warnings, toolkit): (Vec<Warning>, Arc<Toolkit>)) -> ToolkitChange {
     ToolkitChange { toolkit, warnings: warnings.iter().map(ToString::to_string).collect() }
-}
-
-/// Every name in the graph could be a tool's.
-fn tool_name(name: &NodeName) -> ToolName {
-    name.as_str().parse().expect("both kinds of names have the same rule")
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is given to `map_err`")]

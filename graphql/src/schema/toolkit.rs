@@ -38,8 +38,8 @@ impl ToolkitQuery {
         ctx: &Context<'_>,
         #[graphql(desc = "The names of actions and tools.")] names: Vec<String>,
     ) -> Result<Toolkit> {
-        let toolkit = ctx.data::<Engine>()?.toolkit().await.map_err(ApiError::from)?;
-        Ok(Toolkit(Arc::new(toolkit.subgraph(names.iter().map(String::as_str)))))
+        let part = ctx.data::<Engine>()?.toolkit_part(&names).await.map_err(ApiError::from)?;
+        Ok(Toolkit(Arc::new(part)))
     }
 
     /// The score of an edge; 1.0 where there is none.
@@ -50,8 +50,8 @@ impl ToolkitQuery {
         #[graphql(desc = "An action.")] from: String,
         #[graphql(desc = "An action that may follow it, or a tool that it calls.")] to: String,
     ) -> Result<f64> {
-        let toolkit = ctx.data::<Engine>()?.toolkit().await.map_err(ApiError::from)?;
-        Ok(toolkit.score(&from, &to))
+        let score = ctx.data::<Engine>()?.toolkit_score(&from, &to).await;
+        Ok(score.map_err(ApiError::from)?)
     }
 
     /// What is near some actions: those at most so many `next` edges away, the tools that any of
@@ -193,7 +193,7 @@ impl ToolkitMutation {
     async fn disconnect_tool(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Its name, as the toolkit has it.")] name: String,
+        #[graphql(desc = "Its name, or `set.name`.")] name: String,
     ) -> Result<bool> {
         removed(ctx, &name, NodeKind::Tool).await
     }

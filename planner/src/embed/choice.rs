@@ -1,19 +1,20 @@
 //! Which embedder is used: the first of those that are wanted that works.
 
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+mod slot;
+#[cfg(test)]
+mod tests;
 
-use shared::store::Vectors;
-use tokio::{sync::Mutex, time::Instant};
-
-use super::{
-    EmbedError, Embedder,
-    kept::{Kept, Recent},
-    local::Local,
-    server::{Server, ServerConfig},
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
 };
 
-/// After so long a server that did not answer is asked again.
-const AGAIN: Duration = Duration::from_mins(1);
+use shared::store::Vectors;
+use tokio::time::Instant;
+
+use self::slot::Slot;
+use super::{EmbedError, Embedder, server::ServerConfig};
 
 /// Where vectors may come from.
 #[derive(Clone, Debug)]
@@ -45,13 +46,14 @@ impl fmt::Display for Source {
 /// The embedders of a process. Nothing is opened before it is needed.
 #[derive(Debug)]
 pub struct Embedders {
-    wanted: Vec<Source>,
     store: Arc<dyn Vectors>,
+    /// What is wanted, in order. Whoever looks at it may wait for a server meanwhile.
+    slots: tokio::sync::Mutex<Vec<Slot>>,
     chosen: Mutex<Option<Chosen>>,
 }
 
 /// What was chosen, and when to choose again.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Chosen {
     choice: Arc<Choice>,
     again: Option<Instant>,
@@ -86,72 +88,97 @@ pub struct PassedOver {
     pub why: EmbedError,
 }
 
+impl Embedding {
+    /// Returns whether that is the very same.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.texts, &other.texts)
+    }
+}
+
 impl Embedders {
     /// Wants the first of these that works; what is made of texts is kept in `store`.
     pub fn new(wanted: Vec<Source>, store: Arc<dyn Vectors>) -> Self {
-        Self { wanted, store, chosen: Mutex::default() }
+        let slots = wanted.into_iter().map(Slot::new).collect::<Vec<_>>().into();
+        Self { store, slots, chosen: Mutex::default() }
     }
 
     /// Returns the embedder to use now. What is wanted and does not work is said in the log, once.
     pub async fn choose(&self) -> Arc<Choice> {
-        let mut chosen = self.chosen.lock().await;
-        if let Some(Chosen { choice, again }) = &*chosen
-            && again.is_none_or(|again| Instant::now() < again)
+        let mut slots = match self.chosen() {
+            Some(Chosen { choice, again }) if is_later(again) => return choice,
+            // Only one waits for a source to come back; others go on with what there is.
+            Some(Chosen { choice, .. }) => match self.slots.try_lock() {
+                Ok(slots) => slots,
+                Err(_) => return choice,
+            },
+            None => self.slots.lock().await,
+        };
+        if let Some(Chosen { choice, again }) = self.chosen()
+            && is_later(again)
         {
-            return Arc::clone(choice);
+            return choice;
         }
-        let choice = Arc::new(self.look().await);
-        let before = chosen.take().map_or_else(Vec::new, |it| it.choice.passed_over.clone());
-        let next =
-            choice.embedding.as_ref().map_or("tools are chosen by words alone", |it| &*it.source);
-        for it in choice.passed_over.iter().filter(|it| !before.contains(it)) {
-            tracing::warn!(err = %it.why, instead = next, "{} is not used", it.source);
+        let found = first(&mut slots, 0, &self.store).await;
+        let next = found.map(|at| slots[at].name());
+        for slot in slots.iter_mut().take(found.unwrap_or(usize::MAX)) {
+            slot.tell(next.as_deref());
         }
-        let is_passing = |it: &PassedOver| matches!(it.why, EmbedError::Unavailable { .. });
-        let again = choice.passed_over.iter().any(is_passing).then(|| Instant::now() + AGAIN);
-        *chosen = Some(Chosen { choice: Arc::clone(&choice), again });
+        self.keep(&slots)
+    }
+
+    /// Says that the embedder of a choice failed, and returns what to use instead: the next that
+    /// works, if any does. One that failed is passed over for a while; one that only does not take
+    /// a text is used for others.
+    pub async fn instead(&self, failed: &Choice, why: &EmbedError) -> Option<Arc<Choice>> {
+        let failed = failed.embedding.as_ref()?;
+        let mut slots = self.slots.lock().await;
+        let at = slots.iter().position(|it| it.embedding().is_some_and(|it| it.is(failed)))?;
+        let next = first(&mut slots, at + 1, &self.store).await?;
+        let name = slots[next].name();
+        if matches!(why, EmbedError::Text { .. }) {
+            slots[at].tell_of(why, Some(&name));
+        } else if slots[at].is_ready() {
+            slots[at].pass_over(why.clone());
+            slots[at].tell(Some(&name));
+            self.keep(&slots);
+        }
+        Some(Arc::new(choice(&slots, Some(next))))
+    }
+
+    fn chosen(&self) -> Option<Chosen> {
+        self.chosen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps what is used from now on, and returns it.
+    fn keep(&self, slots: &[Slot]) -> Arc<Choice> {
+        let at = slots.iter().position(Slot::is_ready);
+        let before = &slots[..at.unwrap_or(slots.len())];
+        let again = before.iter().filter_map(Slot::again).min();
+        let choice = Arc::new(choice(slots, at));
+        let kept = Chosen { choice: Arc::clone(&choice), again };
+        *self.chosen.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
         choice
-    }
-
-    /// Says that the embedder failed: the next choice looks at all of them again.
-    pub async fn forget(&self) {
-        if let Some(chosen) = &mut *self.chosen.lock().await {
-            chosen.again = Some(Instant::now());
-        }
-    }
-
-    async fn look(&self) -> Choice {
-        let mut passed_over = Vec::new();
-        for source in &self.wanted {
-            match open(source).await {
-                Ok(embedder) => {
-                    let store = Arc::clone(&self.store);
-                    let embedding = Embedding {
-                        source: source.to_string(),
-                        texts: Arc::new(Kept::new(Arc::clone(&embedder), store)),
-                        queries: Arc::new(Recent::new(embedder)),
-                    };
-                    return Choice { embedding: Some(embedding), passed_over };
-                }
-                Err(why) => passed_over.push(PassedOver { source: source.to_string(), why }),
-            }
-        }
-        Choice { embedding: None, passed_over }
     }
 }
 
-async fn open(source: &Source) -> Result<Arc<dyn Embedder>, EmbedError> {
-    match source {
-        Source::Directory(path) => Ok(Arc::new(Local::open(path).await?)),
-        Source::Builtin => Ok(Arc::new(Local::builtin().await?)),
-        Source::Server(config) => {
-            let server = Server::new(config)?;
-            server.probe().await?;
-            Ok(Arc::new(server))
+fn is_later(again: Option<Instant>) -> bool {
+    again.is_none_or(|again| Instant::now() < again)
+}
+
+/// Returns the place of the first source that works, from a place on.
+async fn first(slots: &mut [Slot], from: usize, store: &Arc<dyn Vectors>) -> Option<usize> {
+    for (at, slot) in slots.iter_mut().enumerate().skip(from) {
+        if slot.works(store).await {
+            return Some(at);
         }
-        Source::Own(embedder) => Ok(Arc::clone(embedder)),
-        Source::Wrong(why) => {
-            Err(EmbedError::Model { model: "embedding".to_owned(), why: why.clone() })
-        }
+    }
+    None
+}
+
+fn choice(slots: &[Slot], used: Option<usize>) -> Choice {
+    let before = &slots[..used.unwrap_or(slots.len())];
+    Choice {
+        embedding: used.and_then(|at| slots[at].embedding().cloned()),
+        passed_over: before.iter().filter_map(Slot::passed_over).collect(),
     }
 }

@@ -24,8 +24,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a server may take to answer at all, before it is first used.
 const FIRST: Duration = Duration::from_secs(15);
-/// What a server is asked then.
-const PROBE: &str = "hello";
+/// What a server is asked then: lists are what some do not know.
+const PROBE: [&str; 2] = ["hello", "world"];
 /// How often a request is made that a server could not answer then.
 const TRIES: u32 = 4;
 /// How long to wait before the second try; twice as long before each further one.
@@ -129,21 +129,6 @@ impl Server {
         })
     }
 
-    /// Asks once whether the server answers at all. One that does not like the text is there.
-    pub(super) async fn probe(&self) -> Result<(), EmbedError> {
-        let url = || self.url.to_string();
-        let slow = |_| Failed::Now(format!("it did not answer in {} s", FIRST.as_secs()), None);
-        let answered = timeout(FIRST, self.try_once(&[PROBE])).await;
-        match answered.unwrap_or_else(|it| Err(slow(it))) {
-            Ok(_) | Err(Failed::Text(_)) => Ok(()),
-            Err(Failed::ForGood(why)) => Err(EmbedError::Refused { url: url(), why }),
-            Err(Failed::Now(why, _)) => {
-                let why = format!("{why}: see that it runs");
-                Err(EmbedError::Unavailable { url: url(), why })
-            }
-        }
-    }
-
     /// Asks for the vectors of a batch, again where that may help.
     async fn ask(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let url = || self.url.to_string();
@@ -151,9 +136,8 @@ impl Server {
         for tried in 1.. {
             match self.try_once(texts).await {
                 Ok(vectors) => return Ok(vectors),
-                Err(Failed::ForGood(why) | Failed::Text(why)) => {
-                    return Err(EmbedError::Refused { url: url(), why });
-                }
+                Err(Failed::ForGood(why)) => return Err(EmbedError::Refused { url: url(), why }),
+                Err(Failed::Text(why)) => return Err(EmbedError::Text { url: url(), why }),
                 Err(Failed::Now(why, _)) if tried == TRIES || began.elapsed() >= TIMEOUT => {
                     let times = if tried == 1 { "once" } else { &format!("{tried} times") };
                     let why = format!("{why}, asked {times}: see that it runs");
@@ -229,6 +213,21 @@ impl Embedder for Server {
             None => Ok(vectors),
         }
     }
+
+    /// Asks once whether the server answers at all. One that does not like the texts is there.
+    async fn probe(&self) -> Result<(), EmbedError> {
+        let url = || self.url.to_string();
+        let slow = |_| Failed::Now(format!("it did not answer in {} s", FIRST.as_secs()), None);
+        let answered = timeout(FIRST, self.try_once(&PROBE)).await;
+        match answered.unwrap_or_else(|it| Err(slow(it))) {
+            Ok(_) | Err(Failed::Text(_)) => Ok(()),
+            Err(Failed::ForGood(why)) => Err(EmbedError::Refused { url: url(), why }),
+            Err(Failed::Now(why, _)) => {
+                let why = format!("{why}: see that it runs");
+                Err(EmbedError::Unavailable { url: url(), why })
+            }
+        }
+    }
 }
 
 /// Returns how many of the first texts make one request.
@@ -252,10 +251,14 @@ fn vectors(body: &[u8], texts: usize) -> Result<Vec<Vec<f32>>, String> {
             && embedding.iter().all(|it| it.is_finite());
         match vectors.get_mut(index) {
             Some(place) if is_vector && place.is_empty() => *place = embedding,
-            _ => {
+            Some(_) if is_vector => {
+                return Err(format!("it gave vector number {index} twice"));
+            }
+            Some(_) => {
                 let len = embedding.len();
                 return Err(format!("its vector number {index}, of {len} numbers, cannot be"));
             }
+            None => return Err(format!("it gave a vector number {index} of {texts}, from 0 on")),
         }
     }
     match vectors.iter().filter(|it| it.is_empty()).count() {
@@ -318,7 +321,10 @@ mod tests {
             ("<html>", "it answered what is no list of vectors"),
             (r#"{"data": []}"#, "it left out 2 of 2 vectors"),
             (r#"{"data": [{"index": 0, "embedding": [1]}]}"#, "it left out 1 of 2 vectors"),
-            (r#"{"data": [{"index": 2, "embedding": [1]}]}"#, "its vector number 2, of 1 numbers"),
+            (
+                r#"{"data": [{"index": 2, "embedding": [1]}]}"#,
+                "it gave a vector number 2 of 2, from 0 on",
+            ),
             (r#"{"data": [{"index": 0, "embedding": []}]}"#, "its vector number 0, of 0 numbers"),
             (
                 r#"{"data": [{"index": 0, "embedding": [1e99]}]}"#,
@@ -326,7 +332,7 @@ mod tests {
             ),
             (
                 r#"{"data": [{"index": 0, "embedding": [1]}, {"index": 0, "embedding": [1]}]}"#,
-                "its vector number 0",
+                "it gave vector number 0 twice",
             ),
         ] {
             let said = read(body).unwrap_err();

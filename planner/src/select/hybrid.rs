@@ -46,7 +46,7 @@ impl Selector {
         let words = self.index().await.words(tools);
         let (meaning, without_meaning) = match self.meaning(tools, &texts).await {
             Ok(meaning) => (Some(meaning), None),
-            Err(err) => (None, err.map(|it| it.to_string())),
+            Err(err) => (None, err),
         };
         let allowed: Vec<bool> = (0..tools.len()).map(may).collect();
         let said: Vec<Vec<f32>> = texts.iter().map(|it| said(&words, it, &allowed)).collect();
@@ -93,9 +93,7 @@ impl Selector {
             }
             Ok(Meaning { tools, texts: texts.into_iter().map(Compared::new).collect() })
         };
-        let found: Result<_, EmbedError> = found.await;
-        self.told.tell(found.as_ref().err(), "tools are chosen by words alone");
-        found.map_err(Some)
+        found.await.map_err(Some)
     }
 }
 

@@ -27,19 +27,17 @@ pub struct Selector {
     index: Mutex<Index>,
     /// The kinds of queries that were last asked about.
     kinds: Mutex<Kinds>,
-    /// What kept meaning out the last time, so that it is said once.
-    pub(super) told: Told,
-    /// What kept out what was learned.
+    /// What kept out what was learned the last time, so that it is said once.
     pub(super) told_of_learned: Told,
 }
 
 /// What was said in the log the last time.
 #[derive(Debug, Default)]
-pub(super) struct Told(Plain<Option<EmbedError>>);
+pub struct Told(Plain<Option<EmbedError>>);
 
 impl Told {
     /// Says in the log what went wrong and what comes of it, unless that was said already.
-    pub(super) fn tell(&self, err: Option<&EmbedError>, what: &str) {
+    pub fn tell(&self, err: Option<&EmbedError>, what: &str) {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(err) = err
             && told.as_ref() != Some(err)
@@ -78,7 +76,7 @@ pub struct Selection {
     /// The tools, the best first.
     pub matches: Vec<Match>,
     /// Why meaning had no say, where it should have.
-    pub without_meaning: Option<String>,
+    pub without_meaning: Option<EmbedError>,
 }
 
 /// A tool that was chosen.
@@ -111,19 +109,6 @@ pub enum SelectError {
     /// It did not.
     #[error(transparent)]
     Embed(#[from] EmbedError),
-    /// The model gives other vectors than it gave before.
-    #[error(
-        "the embedding model `{model}` gave a vector of {has} numbers, and the tools have {expected}: \
-         restart after changing a model under its name"
-    )]
-    Length {
-        /// Which model.
-        model: String,
-        /// How long the query's vector is.
-        has: usize,
-        /// How long the tools' vectors are.
-        expected: usize,
-    },
     /// More tools collide than anybody reads.
     #[error(transparent)]
     TooManyPairs(#[from] TooManyPairs),
@@ -145,7 +130,7 @@ impl Selector {
 
     fn over(embedders: Option<Pair>) -> Self {
         let (index, kinds) = (Mutex::default(), Mutex::default());
-        Self { embedders, index, kinds, told: Told::default(), told_of_learned: Told::default() }
+        Self { embedders, index, kinds, told_of_learned: Told::default() }
     }
 
     /// Returns what turns texts into vectors, where something does.
@@ -278,12 +263,16 @@ fn judged(
 }
 
 /// Embeds a query, exactly as it is.
-async fn query(embedder: &dyn Embedder, query: &str, rows: &Rows) -> Result<Compared, SelectError> {
+async fn query(embedder: &dyn Embedder, query: &str, rows: &Rows) -> Result<Compared, EmbedError> {
     let vector = embedded(embedder, &[query]).await?.pop().unwrap_or_default();
     match rows.dimensions() {
         Some(expected) if expected != vector.len() => {
-            let model = embedder.model().to_owned();
-            Err(SelectError::Length { model, has: vector.len(), expected })
+            let (model, has) = (embedder.model().to_owned(), vector.len());
+            let why = format!(
+                "it gave a vector of {has} numbers, and the tools have {expected}: \
+                 restart after changing a model under its name"
+            );
+            Err(EmbedError::Model { model, why })
         }
         _ => Ok(Compared::new(vector)),
     }

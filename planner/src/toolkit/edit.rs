@@ -126,6 +126,25 @@ impl Toolkit {
         Ok(())
     }
 
+    /// Returns the same graph with its tools called otherwise. Those that get one name are one tool.
+    #[must_use]
+    pub fn with_tools_called(&self, called: impl Fn(&NodeName) -> NodeName) -> Self {
+        let called = |name: &NodeName| match self.tool(name.as_str()) {
+            Some(_) => called(name),
+            None => name.clone(),
+        };
+        let mut graph = Self::default();
+        for (name, node) in self.nodes() {
+            graph.put(&called(name), node);
+        }
+        for (from, it) in &self.vertices {
+            for (to, score) in &it.next {
+                graph.connect(from, &called(to), *score);
+            }
+        }
+        graph
+    }
+
     /// Adds a vertex, or describes the one that is there anew.
     pub(super) fn put(&mut self, name: &NodeName, node: &Node) {
         match self.vertices.get_mut(name) {
@@ -169,6 +188,21 @@ impl Toolkit {
                 start.next.shift_remove(name);
             }
         }
+    }
+
+    /// Puts actions and tools in an order, as if they had been added in it. Those that are not in it
+    /// come last, as they are.
+    pub(super) fn arrange<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        let mut arranged = IndexMap::with_capacity(self.len());
+        for name in names {
+            if let Some((name, vertex)) = self.vertices.get_key_value(name) {
+                arranged.entry(name.clone()).or_insert_with(|| vertex.clone());
+            }
+        }
+        for (name, vertex) in std::mem::take(&mut self.vertices) {
+            arranged.entry(name).or_insert(vertex);
+        }
+        self.vertices = arranged;
     }
 
     /// A name that means something means that.

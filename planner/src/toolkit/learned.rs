@@ -108,6 +108,11 @@ impl Learned {
         self.since.map_or(1.0, |since| (-ages(since, at)).exp2())
     }
 
+    /// Returns whether any tool has ever followed one.
+    pub fn is_followed(&self, tool: &ToolName) -> bool {
+        self.tools.get(tool).is_some_and(|it| !it.next.is_empty())
+    }
+
     /// Returns the tools that usually follow one, the likeliest first: those that did, and behind
     /// them those that are called most.
     pub fn followers(&self, tool: &ToolName, most: usize, at: Timestamp) -> Vec<Follower> {

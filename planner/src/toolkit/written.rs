@@ -4,11 +4,12 @@
 //! whatever is left out is told, and what other programs write beside it is ignored. Chains are
 //! kept apart, and a tool of several actions is one vertex. `score`, on a tool of an action and on
 //! a link of a chain (for the edge from the link before it), is Faber's own; without it an edge has
-//! the [default](super::DEFAULT_SCORE).
+//! the [default](super::DEFAULT_SCORE). So is `order`: the names of actions and tools in the order in
+//! which they were added, where that is not the order of the chains.
 
 use std::collections::BTreeSet;
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use serde_json::{Map, Value, json};
 use shared::id::NodeName;
 
@@ -66,10 +67,31 @@ pub fn read(file: &Value) -> Result<Written, String> {
     for name in actions.keys().filter(|it| !seen.contains(*it)) {
         warnings.push(format!("action `{name}` is in no chain of `toolkit` and was left out"));
     }
+    arrange(&mut toolkit, list(file, "order")?, &mut warnings)?;
     // The same complaint about an action that is in two chains is one.
     let mut told = BTreeSet::new();
     warnings.retain(|it| told.insert(it.clone()));
     Ok(Written { toolkit, warnings })
+}
+
+/// Puts actions and tools in an order. Those that are not in it come last, as they are.
+fn arrange(
+    toolkit: &mut Toolkit,
+    order: &[Value],
+    warnings: &mut Vec<String>,
+) -> Result<(), String> {
+    let mut names = Vec::new();
+    for (at, name) in order.iter().enumerate() {
+        let place = format!("order[{at}]");
+        let name = name.as_str().ok_or_else(|| format!("`{place}` must be a name"))?;
+        if toolkit.get(name).is_some() {
+            names.push(name);
+        } else {
+            warnings.push(format!("`{place}`: there is no `{name}`; it was left out"));
+        }
+    }
+    toolkit.arrange(names);
+    Ok(())
 }
 
 /// Returns the tools that an action calls, of those that there are.
@@ -187,13 +209,20 @@ fn text(entry: &Value, keys: &[&str]) -> Option<String> {
     keys.iter().find_map(|key| entry.get(key)?.as_str()).map(str::to_owned)
 }
 
-/// Writes a graph, so that [`read`] gives the same actions, tools and edges.
+/// Writes a graph, so that [`read`] gives the very same.
 pub fn write(toolkit: &Toolkit) -> Value {
     let of = |kind| toolkit.nodes().filter(move |(_, it)| it.kind == kind);
     let tools: Vec<Value> = of(NodeKind::Tool).map(|(name, node)| tool(name, node)).collect();
     let actions: Vec<Value> =
         of(NodeKind::Action).map(|(name, node)| action(toolkit, name, node)).collect();
-    json!({ "tools": tools, "actions": actions, "toolkit": chains(toolkit) })
+    let (chains, told) = chains(toolkit);
+    let mut file = json!({ "tools": tools, "actions": actions, "toolkit": chains });
+    // A tool that nothing calls is in no file.
+    let order = || toolkit.nodes().map(|(name, _)| name).filter(|it| told.contains(*it));
+    if !order().eq(told.iter().copied()) {
+        file["order"] = order().map(|it| json!(it)).collect();
+    }
+    file
 }
 
 fn tool(name: &NodeName, node: &Node) -> Value {
@@ -232,32 +261,41 @@ fn link(name: &NodeName, score: f64) -> Value {
     }
 }
 
-/// Returns chains in which every `next` edge is once, and every action at least once.
-fn chains(toolkit: &Toolkit) -> Vec<Value> {
-    let next = |name: &NodeName| {
-        let edges = toolkit.successors(name.as_str()).filter(|it| it.kind == EdgeKind::Next);
+/// Returns chains in which every `next` edge is once, and every action at least once; and in which
+/// order whoever reads them comes upon actions and tools.
+fn chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
+    let edges = |name: &NodeName, kind: EdgeKind| {
+        let edges = toolkit.successors(name.as_str()).filter(move |it| it.kind == kind);
         edges.collect::<Vec<Edge<'_>>>()
     };
     let actions = || toolkit.nodes().filter(|(_, it)| it.kind == NodeKind::Action);
     let mut left: IndexMap<&NodeName, std::vec::IntoIter<Edge<'_>>> =
-        actions().map(|(name, _)| (name, next(name).into_iter())).collect();
+        actions().map(|(name, _)| (name, edges(name, EdgeKind::Next).into_iter())).collect();
     let mut chains = Vec::new();
-    let mut seen: BTreeSet<&NodeName> = BTreeSet::new();
+    let mut told: IndexSet<&NodeName> = IndexSet::new();
     for (start, _) in actions() {
         loop {
+            let is_told = told.contains(start);
             let mut chain = vec![json!({ "name": start })];
             let mut at = start;
+            tell(&mut told, start, &edges(start, EdgeKind::Call));
             while let Some(edge) = left.get_mut(at).and_then(Iterator::next) {
                 chain.push(link(edge.to, edge.score));
                 at = edge.to;
-                seen.insert(at);
+                tell(&mut told, at, &edges(at, EdgeKind::Call));
             }
-            if chain.len() == 1 && !seen.insert(start) {
+            if chain.len() == 1 && is_told {
                 break;
             }
-            seen.insert(start);
             chains.push(Value::Array(chain));
         }
     }
-    chains
+    (chains, told)
+}
+
+/// Takes note of an action and of what it calls.
+fn tell<'a>(told: &mut IndexSet<&'a NodeName>, action: &'a NodeName, calls: &[Edge<'a>]) {
+    if told.insert(action) {
+        told.extend(calls.iter().map(|it| it.to));
+    }
 }

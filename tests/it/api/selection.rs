@@ -6,11 +6,13 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
+use axum::http::StatusCode;
 use chrono::TimeDelta;
-use planner::embed::{EmbedError, Embedder, Source};
+use planner::embed::{EmbedError, Embedder, ServerConfig, Source};
 use serde_json::{Value, json};
 
 use super::world::{World, pluck, world};
+use crate::embed::server::serve;
 
 /// What texts mean; whatever else is said means nothing.
 const MEANINGS: [(&str, [f32; 3]); 11] = [
@@ -282,4 +284,53 @@ async fn queries_wait_for_a_model_that_does_not_answer() {
     assert_eq!(world.engine.learn(until + TimeDelta::minutes(2)).await.unwrap(), 1);
     assert!((learned().await.unwrap() - 1.0 / 3.0).abs() < 1e-3);
     assert_eq!(world.engine.learn(until + TimeDelta::minutes(3)).await.unwrap(), 0);
+}
+
+/// It failed the selection that met the failure, and lists whose places were doubled failed every one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_fails_in_use_is_left_for_the_next_embedder_at_once() {
+    const TWICE: &str =
+        r#"{"data": [{"index": 0, "embedding": [1, 1]}, {"index": 0, "embedding": [1, 1]}]}"#;
+    let busy = (StatusCode::SERVICE_UNAVAILABLE, "restarting");
+    let twice = (StatusCode::OK, TWICE);
+    let long = (StatusCode::BAD_REQUEST, "the text is too long");
+    for answers in [vec![busy; 4], vec![twice], vec![long], vec![(StatusCode::NOT_FOUND, "gone")]] {
+        let stays = answers[0] == long;
+        let (url, seen, _tasks) = serve(Vec::new()).await;
+        let (model, api_key) = ("small".to_owned(), Some("sk-test".to_owned()));
+        let server = Source::Server(ServerConfig { base_url: url, model, api_key });
+        let world = with_tools().await;
+        let world = world.with(|it| it.with_embedders(vec![server, Source::Own(Arc::new(Known))]));
+        // It goes by the lengths of texts: that of `place`'s examples is nine on average.
+        let found = selected(&world, json!({ "query": "xxxxxxxxx", "limit": 1 })).await;
+        assert_eq!(names(&found), ["place"]);
+        assert_near(&found[0]["score"], 1.0);
+        seen.lock().unwrap().first.clone_from(&answers);
+        let found = selected(&world, json!({ "query": "time please" })).await;
+        assert_eq!(names(&found), ["hour", "place"], "{answers:?}");
+        assert_near(&found[0]["score"], 0.995_511);
+        assert!(seen.lock().unwrap().first.is_empty(), "{answers:?} was met");
+        // The rest is asked of whoever works.
+        let by_description = json!({ "query": "my place", "by": "DESCRIPTION", "limit": 1 });
+        let found = selected(&world, by_description).await;
+        let known = (found[0]["score"].as_f64().unwrap() - 0.8).abs() < 1e-5;
+        assert_eq!(known, !stays, "{answers:?}: {found:?}");
+        let pairs = world.get("{ toolCollisions { a b similarity } }", json!({})).await;
+        let known = (pairs[0]["similarity"].as_f64().unwrap() - 0.933_333).abs() < 1e-5;
+        assert_eq!(known, !stays, "{answers:?}: {pairs}");
+    }
+}
+
+/// Meaning has a say as long as any embedder works.
+#[tokio::test(flavor = "multi_thread")]
+async fn meaning_goes_on_with_the_next_embedder() {
+    let flaky = Arc::new(Flaky::default());
+    let wanted = vec![Source::Own(flaky.clone() as _), Source::Own(Arc::new(Known))];
+    let world = with_tools().await.with(|it| it.with_embedders(wanted));
+    flaky.is_away.store(true, Ordering::SeqCst);
+    // Not a word of it is the tool's.
+    let asked = json!({ "query": "when", "by": "HYBRID", "limit": 1 });
+    let found = selected(&world, asked).await;
+    assert_eq!(names(&found), ["place"]);
+    assert_near(&found[0]["score"], 0.8);
 }

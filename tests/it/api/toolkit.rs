@@ -32,8 +32,14 @@ async fn build(world: &World) {
     for (at, score) in [(1, 0.9), (2, 0.8), (3, 0.9), (4, 0.8)] {
         let actions = json!([{ "name": format!("a{at}"), "score": score }]);
         let change = connect(world, &format!("t{at}"), actions).await;
-        assert_eq!(change["warnings"], json!([]));
+        assert_eq!(change["warnings"], json!([unregistered(&format!("t{at}"))]));
     }
+}
+
+/// What is told of a tool that nobody has registered.
+fn unregistered(tool: &str) -> String {
+    let help = "it stands in the toolkit, and can be called once a toolset has it";
+    format!("no tool `{tool}` is registered: {help}")
 }
 
 async fn connect(world: &World, name: &str, actions: Value) -> Value {
@@ -111,25 +117,26 @@ async fn recommendations_are_the_seeds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_is_called_nearly_as_another_is_warned_of() {
+async fn a_tool_that_nobody_has_registered_is_warned_of() {
     let world = world().await;
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     let misspelt = |name: &str, meant: &str| {
-        json!([format!("no tool `{name}` is registered: did you mean `{meant}`?")])
+        format!("no tool `{name}` is registered: did you mean `{meant}`?")
     };
     let tools = json!([{ "name": "flow.ecko" }, { "name": "flow.noop" }, { "name": "later" }]);
     let input = json!({ "name": "say", "description": "", "tools": tools });
     let change = world.get(add, json!({ "input": input })).await;
-    assert_eq!(change["warnings"], misspelt("flow.ecko", "flow.echo"));
+    let expected = json!([misspelt("flow.ecko", "flow.echo"), unregistered("later")]);
+    assert_eq!(change["warnings"], expected);
     let action = || json!([{ "name": "say" }]);
     let change = connect(&world, "flow.slep", action()).await;
-    assert_eq!(change["warnings"], misspelt("flow.slep", "flow.sleep"));
+    assert_eq!(change["warnings"], json!([misspelt("flow.slep", "flow.sleep")]));
     assert_eq!(names(&change["toolkit"])[1], ["flow.ecko", "flow.noop", "later", "flow.slep"]);
     assert_eq!(connect(&world, "flow.sleep", action()).await["warnings"], json!([]));
     let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
-    let yaml = "tools:\n- &t\n  name: flow.wiat\n  type: MCP\nactions:\n- &a\n  name: pause\n  desc: d\n  tools: [*t]\ntoolkit:\n- [*a]\n";
+    let yaml = "tools:\n- &t\n  name: flow.wiat\n  type: MCP\n- &u { name: much_later }\nactions:\n- &a\n  name: pause\n  desc: d\n  tools: [*t, *u]\ntoolkit:\n- [*a]\n";
     let change = world.get(update, json!({ "yaml": yaml })).await;
-    assert_eq!(change["warnings"], misspelt("flow.wiat", "flow.wait"));
+    assert_eq!(change["warnings"], json!([misspelt("flow.wiat", "flow.wait")]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -200,7 +207,7 @@ async fn what_two_change_at_once_is_not_lost() {
             "tools": [{ "name": format!("t{at}"), "score": 0.5 }],
         });
         let change = worlds[at % 2].get(add, json!({ "input": input })).await;
-        assert_eq!(change["warnings"], json!([]));
+        assert_eq!(change["warnings"], json!([unregistered(&format!("t{at}"))]));
     }))
     .await;
     for world in &worlds {
@@ -259,6 +266,49 @@ async fn what_is_missing_is_told_and_what_clashes_is_refused() {
     assert_eq!(still["name"], "t1", "the graph is not the registry");
 }
 
+/// Only the name that it had got first found it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_is_found_by_every_name_that_means_it() {
+    let world = world().await;
+    let register = "mutation ($input: ToolInput!) { registerTool(input: $input) { name } }";
+    let tool = json!({ "name": "brew", "toolSet": "kitchen", "description": "Brews.",
+        "parameters": { "type": "object" }, "run": {} });
+    world.get(register, json!({ "input": tool })).await;
+    for [first, second] in [["kitchen.brew", "brew"], ["brew", "kitchen.brew"]] {
+        let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
+        let tools = json!([{ "name": first, "score": 1.0 }, { "name": second, "score": 0.2 }]);
+        let input = json!({ "name": "rest", "description": "", "tools": tools });
+        assert_eq!(world.get(add, json!({ "input": input })).await["warnings"], json!([]));
+        let set = "mutation ($to: String!) { setScore(from: \"rest\", to: $to, score: 0.4) }";
+        let part =
+            format!("query ($names: [String!]!) {{ toolkitSubgraph(names: $names) {GRAPH} }}");
+        for name in [first, second] {
+            assert_eq!(score(&world, "rest", name).await, 0.2, "{name}");
+            let found = world.get(&part, json!({ "names": ["rest", name, "nope"] })).await;
+            assert_eq!(names(&found), [vec!["rest"], vec![first]], "{name}");
+            assert_eq!(found["edges"].as_array().map(Vec::len), Some(1));
+        }
+        assert_eq!(world.get(set, json!({ "to": second })).await, true);
+        assert_eq!(score(&world, "rest", first).await, 0.4);
+        // A file may use both names, too.
+        let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
+        let yaml = "tools: [&a { name: brew }, &b { name: kitchen.brew }]\nactions: \
+            [&r { name: rest, tools: [*a] }, &s { name: sip, tools: [*b] }]\ntoolkit: [[*r, *s]]";
+        world.get(update, json!({ "yaml": yaml })).await;
+        assert_eq!(names(&graph(&world).await), [vec!["rest", "sip"], vec![first]]);
+        assert_eq!(score(&world, "rest", second).await, 0.4, "an edge keeps its score");
+        let disconnect = "mutation ($name: String!) { disconnectTool(name: $name) }";
+        for removed in [true, false] {
+            assert_eq!(world.get(disconnect, json!({ "name": second })).await, removed);
+        }
+        world.get(update, json!({ "yaml": yaml })).await;
+        assert_eq!(names(&graph(&world).await)[1], ["brew"], "within a file the first name counts");
+        world.get("mutation { removeAction(name: \"rest\") }", json!({})).await;
+        world.get("mutation { removeAction(name: \"sip\") }", json!({})).await;
+        assert_eq!(names(&graph(&world).await)[1], [""; 0]);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_succeeds_is_learned_once() {
     let [asking, world] = two_processes().await;
@@ -301,6 +351,11 @@ async fn what_succeeds_is_learned_once() {
     let query = "{ toolFollowers(name: \"echo\", first: 1) { toolName score } }";
     let followers = asking.get(query, json!({})).await;
     assert_eq!(followers[0]["toolName"], "flow.noop", "{followers}");
+    // What is called most was told of those that nothing ever followed, and of any name at all.
+    for name in ["flow.noop", "nope", "a b"] {
+        let query = "query ($name: String!) { toolFollowers(name: $name) { toolName } }";
+        assert_eq!(asking.get(query, json!({ "name": name })).await, json!([]), "{name}");
+    }
 }
 
 const FILE: &str = r#"
@@ -343,6 +398,8 @@ async fn a_file_is_taken_in_and_given_out() {
     let change = other.get(update, json!({ "yaml": yaml })).await;
     assert_eq!(change["warnings"], json!([]));
     assert_eq!(graph(&other).await, before);
+    let again = other.get("{ toolkit { yaml } }", json!({})).await["yaml"].clone();
+    assert_eq!(again, yaml);
     let query = "{ toolkit { mermaid dot svg(title: \"A & B\") actions { description } } }";
     let drawn = other.get(query, json!({})).await;
     assert_eq!(drawn["actions"][0]["description"], "Looks <b>\"everywhere\"</b>.");
@@ -362,4 +419,29 @@ async fn a_file_is_taken_in_and_given_out() {
         assert!(refused["message"].as_str().unwrap().contains(part), "{refused}");
     }
     assert_eq!(graph(&world).await, before, "a refusal changes nothing");
+}
+
+/// On a cycle everything comes as it was added, and a file did not say how that was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_gives_the_order_again() {
+    let [world, other] = [world().await, world().await];
+    build(&world).await;
+    connect(&world, "t0", json!([{ "name": "a4" }])).await;
+    let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
+    let back = json!({ "name": "a0", "description": "", "prev": [{ "name": "a4" }],
+        "next": [{ "name": "a1" }] });
+    world.get(add, json!({ "input": back })).await;
+    let before = graph(&world).await;
+    assert_eq!(names(&before)[0], ["a1", "a2", "a3", "a4", "a0"]);
+    let yaml = world.get("{ toolkit { yaml } }", json!({})).await["yaml"].clone();
+    let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
+    other.get(update, json!({ "yaml": yaml })).await;
+    assert_eq!(graph(&other).await, before);
+    for action in ["a1", "a2", "a3", "a4", "a0"] {
+        let remove = "mutation ($name: String!) { removeAction(name: $name) }";
+        world.get(remove, json!({ "name": action })).await;
+    }
+    assert_eq!(names(&graph(&world).await).concat(), [""; 0]);
+    world.get(update, json!({ "yaml": yaml })).await;
+    assert_eq!(graph(&world).await, before);
 }

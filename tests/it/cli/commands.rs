@@ -203,6 +203,28 @@ toolkit: [[*a, { name: think, score: 0.4 }, { name: nobody }]]
     };
     assert_eq!(recommend(&["--hops", "3"]).await, Some(1));
     assert_eq!(recommend(&["--hops", "3", "--threshold", "0.4"]).await, Some(2));
+    // What is not there is told: it was nothing, and well.
+    for (asked, part) in [
+        (
+            ["show", "thing"],
+            "the toolkit has neither action nor tool `thing`: did you mean `think`?",
+        ),
+        (["recommend", "loko"], "the toolkit has no action `loko`: did you mean `look`?"),
+        (["recommend", "echo"], "`echo` is a tool, and recommendations begin with actions"),
+    ] {
+        let error = home.json(&["toolkit", asked[0], asked[1]], 2).await;
+        assert_eq!(error["error"]["code"], "NOT_FOUND", "{error}");
+        assert_eq!(error["error"]["message"], part, "{error}");
+    }
+    let both = home.run(&["toolkit", "recommend", "look", "nope"]).await;
+    assert!(both.status == 0 && both.out.contains("1 action, 1 tool"), "{both:?}");
+    assert!(both.err.contains("no action `nope`: `faber toolkit show`"), "{both:?}");
+    for threshold in ["nan", "inf", "x"] {
+        let ended = home.run(&["toolkit", "recommend", "look", "--threshold", threshold]).await;
+        assert!(ended.status == 2 && ended.err.contains("not a number"), "{ended:?}");
+        let ended = home.run(&["tools", "collisions", "--threshold", threshold]).await;
+        assert!(ended.status == 2 && ended.err.contains("not a number"), "{ended:?}");
+    }
     home.file("more.yml", "actions: [&c { name: rest }]\ntoolkit: [[*c]]\n");
     let loaded = home.run(&["toolkit", "load", "more.yml"]).await;
     assert!(loaded.out.contains("3 actions, 1 tool, 2 edges"), "{loaded:?}");

@@ -182,10 +182,46 @@ async fn figures_are_made_of_ones_own_queries() {
     assert_eq!(of("CENTROID")["recallAt5"], 0.75);
     let shown = served.run(&["tools", "eval", "--queries", &queries, "--by", "lexical"]).await;
     assert!(shown.out.contains("LEXICAL") && !shown.out.contains("HYBRID"), "{shown:?}");
-    let wrong =
-        served.home.file("wrong.jsonl", "{\"query\": \"a\", \"gold\": []}\n{\"query\": 7}\n");
-    let ended = served.run(&["tools", "eval", "--queries", &wrong]).await;
-    assert!(ended.status == 2 && ended.err.contains("line 2"), "{ended:?}");
+}
+
+/// Each of these was a miss, or a row of zeros, and nobody knew.
+#[tokio::test]
+async fn figures_are_made_of_nothing_that_cannot_be_right() {
+    let home = with_tools().await;
+    home.run(&["toolsets", "deactivate", "tools"]).await;
+    let queries = home.file("q.jsonl", r#"{"query": "rain", "gold": ["weather"]}"#);
+    let eval = ["tools", "eval", "--by", "lexical", "--queries"];
+    let ended = home.run(&[&eval[..], &[&queries]].concat()).await;
+    assert!(ended.status == 2 && ended.err.contains("`weather` is switched off"), "{ended:?}");
+    home.json(&[&eval[..], &[&queries, "--all"]].concat(), 0).await;
+    home.run(&["toolsets", "activate", "tools"]).await;
+    let good = r#"{"query": "rain", "gold": ["tools.weather"]}"#;
+    let unknown = r#"{"query": "rain", "gold": ["weather", "forcast"]}"#;
+    let long = format!(r#"{{"query": "{}", "gold": ["weather"]}}"#, "x".repeat(100_000));
+    for (text, parts) in [
+        (String::new(), &["has no query", "on each line"][..]),
+        ("\n \n".to_owned(), &["has no query"]),
+        (format!("{good}\n\n{{\"query\": 7}}"), &["line 3", "\"gold\""]),
+        (
+            format!("{good}\n{{\"query\": \"a\", \"gold\": []}}"),
+            &["line 2", "`gold` names no tool"],
+        ),
+        (
+            format!("{good}\n{{\"query\": \" \", \"gold\": [\"t\"]}}"),
+            &["line 2", "`query` is empty"],
+        ),
+        (
+            format!("{good}\n{unknown}"),
+            &["line 2: `forcast` is not the name of a tool: did you mean `forecast`?"],
+        ),
+        (format!("{unknown}\n").repeat(8), &["line 5: ", "and 3 more"]),
+        (format!("{good}\n{long}"), &["line 2: `query` has 100000 bytes"]),
+    ] {
+        let file = home.file("wrong.jsonl", &text);
+        let ended = home.run(&[&eval[..], &[&file]].concat()).await;
+        let is_told = parts.iter().all(|it| ended.err.contains(it));
+        assert!(ended.status == 2 && is_told && ended.out.is_empty(), "{parts:?}: {ended:?}");
+    }
 }
 
 #[tokio::test]
@@ -205,6 +241,43 @@ async fn without_an_embedder_it_says_what_to_configure() {
     assert_eq!(ended.status, 0, "{ended:?}");
     assert!(ended.out.contains("LEXICAL") && !ended.out.contains("CENTROID"), "{ended:?}");
     assert!(ended.err.contains("needs an embedding model"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_file_of_tools_is_taken_or_told_what_is_wrong_with_it() {
+    let home = Home::new();
+    home.file("faber.yaml", "toolsets: []\nstore: sqlite:./own.db\n");
+    let good = "\u{feff}{\"tools_list\": [{\"name\": \"plain\", \"examples\": null}, \
+        {\"name\": \"schema\", \"arguments\": {\"type\": \"object\", \
+         \"properties\": {\"n\": {\"type\": \"integer\"}, \"m\": {}}, \"required\": [\"n\"]}}]}";
+    let loaded = home.run(&["tools", "load", &home.file("good.json", good)]).await;
+    assert_eq!((status(&loaded, "plain"), status(&loaded, "schema")), ("OK".into(), "OK".into()));
+    let shown = home.json(&["tools", "show", "schema"], 0).await;
+    assert_eq!(shown["inputSchema"]["required"], json!(["n"]), "{shown}");
+    assert_eq!(shown["inputSchema"]["properties"]["n"]["type"], "integer", "{shown}");
+    let tools = |wrong: &str| format!(r#"{{"tools_list": [{{"name": "first"}}, {wrong}]}}"#);
+    for (wrong, part) in [
+        (r#"{"name": "t", "example": []}"#, "`tools_list[1]` (`t`): there is no field `example`"),
+        (r#"{"name": "t", "examples": {}}"#, "`tools_list[1]` (`t`): `examples` must be a list"),
+        ("{}", "`tools_list[1]`: `name` is missing"),
+    ] {
+        let ended = home.run(&["tools", "load", &home.file("wrong.json", &tools(wrong))]).await;
+        assert!(ended.status == 2 && ended.err.contains(part), "{part}: {ended:?}");
+        let none = home.run(&["tools", "show", "first"]).await;
+        assert_eq!(none.status, 2, "nothing of a file with something wrong is loaded: {none:?}");
+    }
+    // What only the registry can tell is told with its place, too.
+    let odd = home.file("wrong.json", &tools(r#"{"name": "odd", "run": 7}"#));
+    let ended = home.run(&["tools", "load", &odd]).await;
+    assert!(ended.status == 2 && ended.err.contains("`tools_list[1]` (`odd`): "), "{ended:?}");
+    assert!(ended.err.contains("; what stands before it is loaded"), "{ended:?}");
+    home.json(&["tools", "show", "first"], 0).await;
+    // The configuration reads the same files.
+    home.file("faber.yaml", "toolsets: []\ntools_files: [good.json]\nstore: sqlite:./other.db\n");
+    assert_eq!(
+        home.json(&["tools", "show", "schema"], 0).await["inputSchema"],
+        shown["inputSchema"]
+    );
 }
 
 #[tokio::test]

@@ -18,9 +18,9 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 /// What the server was asked, and how it answers the first few requests.
 #[derive(Default)]
-struct Seen {
+pub(crate) struct Seen {
     asked: Vec<usize>,
-    first: Vec<(StatusCode, &'static str)>,
+    pub(crate) first: Vec<(StatusCode, &'static str)>,
 }
 
 /// Embeds a text as its length and one; the last comes first.
@@ -32,7 +32,10 @@ fn answer(texts: &[Value]) -> Value {
     json!({ "object": "list", "data": data.collect::<Vec<_>>(), "usage": { "total_tokens": 1 } })
 }
 
-async fn serve(first: Vec<(StatusCode, &'static str)>) -> (String, Arc<Mutex<Seen>>, JoinSet<()>) {
+/// Serves the model `small` to whoever has the key `sk-test`. Returns where.
+pub(crate) async fn serve(
+    first: Vec<(StatusCode, &'static str)>,
+) -> (String, Arc<Mutex<Seen>>, JoinSet<()>) {
     let seen = Arc::new(Mutex::new(Seen { first, ..Seen::default() }));
     let state = Arc::clone(&seen);
     let embeddings = async move |headers: HeaderMap, Json(body): Json<Value>| -> Response {
@@ -121,5 +124,5 @@ async fn a_server_that_does_not_like_the_first_text_is_used_all_the_same() {
     let embedding = choice.embedding.as_ref().expect("it is there");
     assert_eq!(choice.passed_over.len(), 1, "{choice:?}");
     assert_eq!(embedding.queries.embed(&["four"]).await.unwrap(), [vec![4.0, 1.0]]);
-    assert_eq!(seen.lock().unwrap().asked, [1, 1, 1]);
+    assert_eq!(seen.lock().unwrap().asked, [2, 2, 1], "whether it knows lists is asked first");
 }

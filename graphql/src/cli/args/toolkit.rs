@@ -21,7 +21,7 @@ pub(in crate::cli) enum ToolkitCommand {
         #[arg(required = true)]
         actions: Vec<String>,
         /// The least score that counts.
-        #[arg(long, default_value_t = 0.5, allow_negative_numbers = true)]
+        #[arg(long, default_value_t = 0.5, allow_negative_numbers = true, value_parser = number)]
         threshold: f64,
         /// How many `next` edges away.
         #[arg(long, default_value_t = 0)]
@@ -52,4 +52,10 @@ pub(in crate::cli) enum ToolkitFormat {
     Dot,
     /// An SVG image.
     Svg,
+}
+
+/// Reads a number that can be compared with others.
+pub(super) fn number(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|it| it.is_finite());
+    number.ok_or_else(|| "this is not a number such as 0.5".to_owned())
 }

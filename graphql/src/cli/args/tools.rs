@@ -45,7 +45,8 @@ pub(in crate::cli) enum Tools {
     /// List the pairs of tools that the same sentences want.
     Collisions {
         /// How similar their centroids are at least.
-        #[arg(long, value_name = "X", default_value_t = 0.3, allow_negative_numbers = true)]
+        #[arg(long, value_name = "X", default_value_t = 0.3, allow_negative_numbers = true,
+              value_parser = super::toolkit::number)]
         threshold: f64,
         /// Compare them by their cosine, not by their product.
         #[arg(long)]

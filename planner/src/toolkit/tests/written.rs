@@ -95,5 +95,28 @@ fn a_graph_is_written_as_it_is_read() {
     assert_eq!(written["actions"][0]["tools"], json!([{ "name": "t1", "score": 0.9 }]));
     let read = read(&written).unwrap();
     assert_eq!(read.warnings, [""; 0]);
-    assert_eq!((read.toolkit.len(), read.toolkit.edge_count()), (8, 9));
+    assert_eq!(read.toolkit, seed(), "in the order in which it was added");
+    let expected = json!(["a1", "a2", "a3", "a4", "t1", "t2", "t3", "t4"]);
+    assert_eq!(written["order"], expected);
+    // Where the chains say it there is nothing to add.
+    let chain = json!({ "actions": [{ "name": "b" }, { "name": "a" }],
+        "toolkit": [[{ "name": "b" }, { "name": "a" }]] });
+    let graph = crate::toolkit::written::read(&chain).unwrap().toolkit;
+    assert_eq!(write(&graph).get("order"), None);
+}
+
+#[test]
+fn an_order_names_what_is_there() {
+    let file = |order: serde_json::Value| {
+        json!({ "actions": [{ "name": "a" }, { "name": "b" }, { "name": "c" }],
+            "toolkit": [[{ "name": "a" }], [{ "name": "b" }], [{ "name": "c" }]], "order": order })
+    };
+    let Written { toolkit, warnings } = read(&file(json!(["c", "x", "a", "c"]))).unwrap();
+    assert_eq!(names(&toolkit), ["c", "a", "b"], "what is not in it comes last");
+    assert_eq!(warnings, ["`order[1]`: there is no `x`; it was left out"]);
+    for (order, expected) in
+        [(json!("c"), "`order` must be a list"), (json!([1]), "`order[0]` must be a name")]
+    {
+        assert_eq!(read(&file(order)).unwrap_err(), expected);
+    }
 }
