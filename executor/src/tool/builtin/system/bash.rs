@@ -78,6 +78,7 @@ pub(super) async fn bash(
             group.stop().await;
             let message =
                 format!("Command timed out after {} seconds\n\n{}", args.timeout, printed.text());
+            let message = message.trim_end();
             Err(ToolError::new(ErrorCode::TIMEOUT, message).indefinite())
         }
         Ended::Cancelled => {
@@ -101,7 +102,7 @@ fn answer(status: io::Result<ExitStatus>, printed: Printed) -> Result<String, To
     }
     let signal = status.signal().map(|it| -it);
     let code = status.code().or(signal).unwrap_or(-1);
-    let text = format!("{}\n\nReturn code: {code}", printed.text());
+    let text = format!("{}\n\nReturn code: {code}", printed.whole());
     match code {
         0 => Ok(text),
         1.. => Err(ToolError::failed(text)),

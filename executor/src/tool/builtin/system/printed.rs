@@ -83,6 +83,12 @@ impl Printed {
         }
     }
 
+    /// Returns the text of both, or that there is none.
+    pub(super) fn whole(self) -> String {
+        let text = self.text();
+        if text.is_empty() { "(Command completed with no output)".to_owned() } else { text }
+    }
+
     /// Returns the text of both: nothing of a stream that is empty.
     pub(super) fn text(self) -> String {
         let parts = [("STDOUT", self.stdout.text()), ("STDERR", self.stderr.text())];
@@ -91,9 +97,6 @@ impl Printed {
             .filter(|(_, text)| !text.is_empty())
             .map(|(name, text)| format!("{name}:\n{}", text.trim_end_matches('\n')))
             .collect();
-        if parts.is_empty() {
-            return "(Command completed with no output)".to_owned();
-        }
         parts.join("\n\n")
     }
 }

@@ -55,6 +55,15 @@ impl World {
 }
 
 #[test]
+fn who_may_not_work_here_is_told_where_else() {
+    let told = |why: &str| not_confined(why).message.to_string();
+    let here = format!("`/x/faber.yaml` is Faber's own: {ELSEWHERE}");
+    expect!["`bash` was not started: `/x/faber.yaml` is Faber's own: let it work in a folder of its own, such as `root: ./work` (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, source: { builtin: system_tools, root: ./work } }]`)"]
+        .assert_eq(&told(&here));
+    expect!["`bash` was not started: no Landlock"].assert_eq(&told("no Landlock"));
+}
+
+#[test]
 fn names_and_parameters_are_those_of_the_seed() {
     let world = World::new();
     let shape: Vec<_> = world.toolbox.sets()[0]
@@ -203,6 +212,13 @@ async fn bash_has_its_limits() {
         )
         .await;
     assert!(start.elapsed().as_secs() < 10);
+    world
+        .check(
+            "bash",
+            json!({ "command": "sleep 1000", "timeout": 1 }),
+            expect!["tool.timeout: Command timed out after 1 seconds (retryable: true)"],
+        )
+        .await;
     let pid: i32 =
         fs::read_to_string(world.folder.path().join("pid")).unwrap().trim().parse().unwrap();
     let gone = async {
