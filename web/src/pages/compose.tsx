@@ -238,7 +238,7 @@ function Compose({ known, onBecome }: ComposeProps) {
     if (found) setGoal({ path: found.path, count: (goal?.count ?? 0) + 1, isWanted: false });
   };
   const turn = (name: string) => {
-    const next = toggled(open, name);
+    const next = toggled(read(new URLSearchParams(location.search).get("open") ?? ""), name);
     if (next) setOpened(next.join(","));
     else setError(new ApiError(`${MOST} loops and plans are open, which is the most at once: close one first`, "LIMIT_EXCEEDED"));
   };
