@@ -85,7 +85,7 @@ impl Keeper {
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         loop {
             let started = Instant::now();
-            let End::Died(error) = self.serve(&stop).await else { break };
+            let End::Died(error) = Box::pin(self.serve(&stop)).await else { break };
             let lived = started.elapsed();
             self.failures = if lived >= HEALTHY { 0 } else { self.failures.saturating_add(1) };
             let retry_at = Instant::now() + backoff(self.failures);
