@@ -128,7 +128,9 @@ impl<R: AsyncRead + Unpin + Send> Transport<RoleServer> for Lines<R> {
         loop {
             if self.refusal.is_some() {
                 let place = self.out.as_ref()?.reserve().await.ok()?;
-                self.refusal.take().into_iter().for_each(|it| place.send(it));
+                if let Some(refusal) = self.refusal.take() {
+                    place.send(refusal);
+                }
             }
             match self.read_line().await {
                 Read::End => return None,
