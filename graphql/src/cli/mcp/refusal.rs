@@ -19,15 +19,13 @@ struct Torn {
 /// Returns the answer to a text that is no message, or nothing where none is expected: to answers and
 /// notifications there is none.
 pub(super) fn refusal(text: &[u8], err: &serde_json::Error) -> Option<Value> {
-    let torn: Torn = match serde_json::from_slice(text) {
-        Ok(torn) => torn,
-        Err(err) if err.is_data() => {
-            return Some(invalid("a message is one JSON object, and each is sent by itself"));
-        }
-        Err(err) => {
-            let why = format!("this is no JSON: {err}");
-            return Some(error(Value::Null, ErrorCode::PARSE_ERROR, &why));
-        }
+    if let Err(err) = serde_json::from_slice::<IgnoredAny>(text) {
+        let why = format!("this is no JSON: {err}");
+        return Some(error(None, ErrorCode::PARSE_ERROR, &why));
+    }
+    let is_object = text.trim_ascii_start().starts_with(b"{");
+    let Some(torn) = serde_json::from_slice::<Torn>(text).ok().filter(|_| is_object) else {
+        return Some(invalid("a message is one JSON object, and each is sent by itself"));
     };
     let is_id = |it: &Value| it.is_string() || it.is_i64() || it.is_u64();
     let id = torn.id.filter(is_id);
@@ -35,7 +33,7 @@ pub(super) fn refusal(text: &[u8], err: &serde_json::Error) -> Option<Value> {
         return None;
     }
     let why = format!("the message cannot be read: {err}");
-    Some(error(id.unwrap_or_default(), ErrorCode::INVALID_REQUEST, &why))
+    Some(error(id, ErrorCode::INVALID_REQUEST, &why))
 }
 
 /// Returns the answer to a message that is too long, of which this is the beginning.
@@ -47,16 +45,22 @@ pub(super) fn too_long(head: &[u8], most: usize) -> Value {
     let id = id.and_then(|it| serde_json::Deserializer::from_str(it).into_iter().next()?.ok());
     let id = id.filter(|it: &Value| it.is_string() || it.is_i64() || it.is_u64());
     let why = format!("the message has more than {most} bytes");
-    error(id.unwrap_or_default(), ErrorCode::INVALID_REQUEST, &why)
+    error(id, ErrorCode::INVALID_REQUEST, &why)
 }
 
 /// Returns the answer to what is not known to be any request.
 pub(super) fn invalid(why: &str) -> Value {
-    error(Value::Null, ErrorCode::INVALID_REQUEST, why)
+    error(None, ErrorCode::INVALID_REQUEST, why)
 }
 
-fn error(id: Value, code: ErrorCode, why: &str) -> Value {
-    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code.0, "message": why } })
+/// MCP leaves out an id that cannot be read.
+fn error(id: Option<Value>, code: ErrorCode, why: &str) -> Value {
+    let mut told = json!({ "jsonrpc": "2.0" });
+    if let Some(id) = id {
+        told["id"] = id;
+    }
+    told["error"] = json!({ "code": code.0, "message": why });
+    told
 }
 
 #[cfg(test)]
@@ -79,6 +83,7 @@ mod tests {
             ("\"\u{1}\"", Value::Null, -32700),
             ("[]", Value::Null, -32600),
             (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, Value::Null, -32600),
+            ("[1, 2, 3, 4]", Value::Null, -32600),
             ("5", Value::Null, -32600),
             (r#"{"jsonrpc":"2.0","id":91}"#, json!(91), -32600),
             (r#"{"jsonrpc":"1.0","id":"a","method":"ping"}"#, json!("a"), -32600),

@@ -161,8 +161,8 @@ async fn what_is_no_message_is_told_so_and_who_takes_anything_is_served() {
     let own = format!("Host: {}\r\n", server.address);
     let deep = format!(r#"{{"jsonrpc":"2.0","id":7,"x":{}{}}}"#, "[".repeat(300), "]".repeat(300));
     for (body, expected) in [
-        ("{", r#""id":null,"error":{"code":-32700"#),
-        ("[]", r#""id":null,"error":{"code":-32600"#),
+        ("{", r#"{"jsonrpc":"2.0","error":{"code":-32700"#),
+        ("[]", r#"{"jsonrpc":"2.0","error":{"code":-32600"#),
         (&deep, r#""id":7,"error":{"code":-32600"#),
     ] {
         let answer = server.post(&own, body).await;
