@@ -45,6 +45,8 @@ const ORDER: &str = "FABER_CONFINED";
 const REFUSED: u8 = 125;
 /// How the complaint begins that goes with it.
 const REFUSAL: &str = "the command is not confined: ";
+/// What to do where a command is in the way of Faber's own files.
+pub(crate) const ELSEWHERE: &str = "let it work in a folder of its own, such as `root: ./work`";
 /// What only Landlock sees to, as the end of a sentence.
 const FILES: &str = "what it reads and writes (that takes Landlock: Linux 6.2)";
 /// What only seccomp sees to.

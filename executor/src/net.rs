@@ -76,7 +76,8 @@ pub enum Refused {
     Credentials(String),
     /// It names an address that is not public.
     #[error(
-        "`{0}` is no public address: private ones are refused unless the configuration says `allow_private`"
+        "`{0}` is no public address: private ones are refused unless the configuration says so \
+         (`allow_private` of web tools, `base_url` of an OpenAPI document)"
     )]
     Private(String),
 }
@@ -263,7 +264,7 @@ mod tests {
         expect!["`ftp://host/` is neither `http` nor `https`"].assert_eq(&complaint("ftp://host/"));
         expect!["the URL of `host` has credentials in it: leave them out"]
             .assert_eq(&complaint("https://me:secret@host/"));
-        expect!["`10.0.0.1` is no public address: private ones are refused unless the configuration says `allow_private`"]
+        expect!["`10.0.0.1` is no public address: private ones are refused unless the configuration says so (`allow_private` of web tools, `base_url` of an OpenAPI document)"]
             .assert_eq(&complaint("http://10.0.0.1/"));
     }
 

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use self::builtin::Needs;
 pub(crate) use self::config::root;
 pub use self::{
-    builtin::{BuiltinKind, BuiltinSet, with_builtin},
+    builtin::{BuiltinKind, BuiltinSet, renamed, with_builtin},
     config::{SetConfig, Source},
     documents::Documents,
 };

@@ -56,6 +56,19 @@ impl Glob {
         self.0.strip_prefix(set).is_some_and(|rest| rest.starts_with('.'))
     }
 
+    /// Returns whether some name that begins with a text matches.
+    pub fn reaches(&self, beginning: &str) -> bool {
+        let ends = self.0.char_indices().map(|(at, it)| at + it.len_utf8());
+        let mut heads = ends.map(|end| Self(self.0[..end].to_owned()));
+        heads.any(|it| it.matches(beginning))
+    }
+
+    /// Returns the pattern of what this one matches with the name of a set before it, if that is
+    /// short enough for one.
+    pub fn within(&self, set: &str) -> Option<Self> {
+        format!("{set}.{self}").parse().ok()
+    }
+
     /// Returns whether a name matches. After a star it is enough to go back to the last one, so
     /// this takes at most the product of the lengths.
     pub fn matches(&self, name: &str) -> bool {
@@ -112,6 +125,27 @@ mod tests {
             let glob: Glob = pattern.parse().unwrap();
             assert_eq!(glob.matches(name), expected, "{pattern} {name}");
         }
+    }
+
+    #[test]
+    fn what_a_pattern_can_match() {
+        for (pattern, beginning, expected) in [
+            ("file_tools.*", "file_tools.", true),
+            ("file_tools.glob", "file_tools.", true),
+            ("f?le_*.glob", "file_tools.", true),
+            ("f*", "file_tools.", true),
+            ("*", "file_tools.", true),
+            ("file.*", "file_tools.", false),
+            ("files.*", "file_tools.", false),
+            ("?.*", "file_tools.", false),
+            ("ä.*", "ä.", true),
+        ] {
+            let glob: Glob = pattern.parse().unwrap();
+            assert_eq!(glob.reaches(beginning), expected, "{pattern} {beginning}");
+        }
+        let glob: Glob = "file_tools.*".parse().unwrap();
+        assert_eq!(glob.within("files").unwrap().to_string(), "files.file_tools.*");
+        assert_eq!(glob.within(&"x".repeat(250)), None);
     }
 
     #[test]

@@ -196,7 +196,17 @@ pub trait Documents: fmt::Debug + Send + Sync {
     ) -> Result<(), StoreError>;
 
     /// Returns the transcript of a request, oldest first.
-    async fn transcript(&self, id: RequestId) -> Result<Vec<TranscriptEntry>, StoreError>;
+    async fn transcript(&self, id: RequestId) -> Result<Vec<TranscriptEntry>, StoreError> {
+        self.transcript_after(id, 0).await
+    }
+
+    /// Returns what is behind the first `known` entries of a transcript, oldest first. Those are not
+    /// read again.
+    async fn transcript_after(
+        &self,
+        id: RequestId,
+        known: usize,
+    ) -> Result<Vec<TranscriptEntry>, StoreError>;
 
     /// Keeps a new plan, or says that the identifier, or the version of its request, is
     /// [taken](StoreError::Taken).

@@ -290,8 +290,12 @@ impl Documents for Faulty {
         self.through(self.inner.add_transcript(id, entries)).await
     }
 
-    async fn transcript(&self, id: RequestId) -> Result<Vec<TranscriptEntry>, StoreError> {
-        self.through(self.inner.transcript(id)).await
+    async fn transcript_after(
+        &self,
+        id: RequestId,
+        known: usize,
+    ) -> Result<Vec<TranscriptEntry>, StoreError> {
+        self.through(self.inner.transcript_after(id, known)).await
     }
 
     async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {

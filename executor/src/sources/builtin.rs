@@ -204,6 +204,21 @@ pub fn with_builtin(mut sets: Vec<SetConfig>) -> Vec<SetConfig> {
     sets
 }
 
+/// Returns the sets of Faber's own that are called something else than what their tools' names begin
+/// with, each with that beginning: `files` and `file_tools`. As with the names of tools the earliest
+/// of a kind has it, and none where a set is called so.
+pub fn renamed(sets: &[SetConfig]) -> Vec<(&ToolSetName, &'static str)> {
+    let of = |kind: BuiltinKind| {
+        if sets.iter().any(|it| it.name.as_str() == kind.name()) {
+            return None;
+        }
+        let is_of =
+            |it: &&SetConfig| matches!(&it.source, Source::Builtin(set) if set.builtin == kind);
+        Some((&sets.iter().find(is_of)?.name, kind.name()))
+    };
+    BuiltinKind::ALL.into_iter().filter_map(of).collect()
+}
+
 /// A tool of Faber's own in a set that may have another name. Those of the five sets keep their own,
 /// `file_tools.glob`.
 #[derive(Debug)]
@@ -330,6 +345,30 @@ mod tests {
         }
         let bash = toolbox.find(&"bash".parse().unwrap());
         assert!(matches!(bash, Found::Inactive(_)), "{bash:?}");
+    }
+
+    #[test]
+    fn the_earliest_set_of_a_kind_has_its_name() {
+        let sets = |written: &[(&str, Value)]| -> Vec<SetConfig> {
+            let set = |(name, source)| json!({ "name": name, "source": source });
+            let all = written.iter().map(|(name, source)| set((name, source)));
+            serde_json::from_value(all.collect()).unwrap()
+        };
+        let builtin = |kind: &str| json!({ "builtin": kind });
+        let found = |written: &[(&str, Value)]| {
+            let sets = sets(written);
+            let found = renamed(&sets).into_iter();
+            found.map(|(set, kind)| format!("{set}: {kind}")).collect::<Vec<_>>()
+        };
+        let (files, web) = (builtin("file_tools"), builtin("web_tools"));
+        let named = [("files", files.clone()), ("web_tools", web.clone()), ("b", files.clone())];
+        assert_eq!(found(&named), ["files: file_tools"]);
+        let other = json!({ "tools": [] });
+        assert_eq!(found(&[("files", files), ("file_tools", other)]), [""; 0]);
+        assert_eq!(
+            found(&[("w", web), ("m", builtin("memory_tools"))]),
+            ["w: web_tools", "m: memory_tools"]
+        );
     }
 
     #[tokio::test]

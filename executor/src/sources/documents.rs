@@ -6,7 +6,7 @@
 mod nearness;
 mod tools;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -55,7 +55,7 @@ struct Document {
 
 /// A collection as it is written: documents, or an object that has them.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "documents, or an object with `documents`")]
 struct WrittenCollection {
     #[serde(default)]
     description: String,
@@ -64,7 +64,7 @@ struct WrittenCollection {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a document such as `{\"content\": \"…\"}`")]
 struct WrittenDocument {
     id: Option<String>,
     content: String,
@@ -128,6 +128,10 @@ impl Collection {
             metadata: Value::Object(it.metadata),
         });
         let documents: Vec<Document> = documents.collect();
+        let mut ids = BTreeSet::new();
+        if let Some(twice) = documents.iter().find(|it| !ids.insert(it.id.as_str())) {
+            return Err(format!("two documents have the id `{}`", twice.id));
+        }
         let words = Words::of(documents.iter().map(|it| it.content.as_str()));
         Ok(Self { description, documents, words })
     }

@@ -92,7 +92,8 @@ pub(super) async fn doctor(session: &Session, faults: Faults) -> Result<Ending, 
         checks.push(safety::confinement(sets, executor::confine::support()));
         // What stands in the place of a setting that is wrong is nothing that anybody wants.
         if faults.knows("access") {
-            checks.push(safety::access(&config.access.value, config.listen.value, variable));
+            let access = (&config.access.value, sets.as_slice());
+            checks.push(safety::access(access, config.listen.value, variable));
         }
         checks.extend(safety::secrets(sets, variable));
         if faults.knows("planner") {
@@ -107,7 +108,7 @@ pub(super) async fn doctor(session: &Session, faults: Faults) -> Result<Ending, 
             works = false;
         }
         if works {
-            checks.extend(toolsets_connect(session).await?);
+            checks.extend(toolsets_connect(session, &faults).await?);
         }
     }
     print(session, &checks)?;
@@ -158,16 +159,21 @@ async fn store_works(session: &Session) -> Check {
     }
 }
 
-async fn toolsets_connect(session: &Session) -> Result<Vec<Check>, Failure> {
+async fn toolsets_connect(session: &Session, faults: &Faults) -> Result<Vec<Check>, Failure> {
     let local = Local::open(session, Need::Tools).await?;
     local.engine.catalog().await;
     let toolbox = local.engine.toolbox();
     let mut checks: Vec<Check> = toolbox.sets().iter().map(of_set).collect();
     checks.push(clashes::names(toolbox));
-    checks.push(limits_hold(session.config.limits.calls(), toolbox));
+    let config = &session.config;
+    if faults.knows("access") {
+        let (access, sets) = (&config.access.value, &config.toolsets.value);
+        checks.extend(safety::patterns(access, sets, &toolbox.sets()));
+    }
+    checks.push(limits_hold(config.limits.calls(), toolbox));
     let choice = local.engine.embedders().choose().await;
     checks.push(embedding(&choice));
-    checks.push(retention(&session.config));
+    checks.push(retention(config));
     local.close().await;
     Ok(checks)
 }

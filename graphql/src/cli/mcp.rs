@@ -9,7 +9,10 @@ mod bounds;
 mod call;
 mod drivers;
 mod fit;
+mod lines;
 mod offer;
+mod page;
+mod refusal;
 mod reports;
 mod schemas;
 mod server;
@@ -17,7 +20,7 @@ mod wait;
 
 use std::{sync::Arc, time::Duration};
 
-use axum::Router;
+use axum::{Router, middleware};
 use rmcp::{
     ServiceExt,
     service::ServerInitializeError,
@@ -33,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     drivers::Drivers,
+    lines::Lines,
     server::{Door, Faber},
 };
 use super::{
@@ -74,7 +78,8 @@ pub(super) async fn mcp(session: &Session) -> Result<Ending, Failure> {
     let office = Office { client: house.client().clone(), store: house.store().cloned(), drivers };
     let serving = async {
         let broken = |err: String| Failure::new("INTERNAL", format!("the session ended: {err}"));
-        let service = Box::pin(Faber::new(office, Door::Own).serve(stdio_pipes())).await;
+        let service =
+            Box::pin(Faber::new(office, Door::Own).serve(Lines::new(stdio_pipes()))).await;
         let service = match service {
             // Whoever came left again.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
@@ -121,5 +126,8 @@ pub(super) fn page(config: &Config, local: &Local, stop: CancellationToken) -> R
         Arc::new(NeverSessionManager::default()),
         settings,
     );
-    Router::new().route_service(PAGE, service)
+    let most = config.limits.request_bytes();
+    Router::new()
+        .route_service(PAGE, service)
+        .layer(middleware::from_fn_with_state(most, page::enter))
 }

@@ -30,7 +30,7 @@ pub(super) async fn serve(session: &Session) -> Result<Ending, Failure> {
     refuse_server(session, "serve")?;
     let config = &session.config;
     let told = told_to_end()?;
-    let access = config.access.value.open(variable)?;
+    let access = config.access.value.open(&config.toolsets.value, variable)?;
     let wanted = config.listen.value;
     let listener = TcpListener::bind(wanted).await.map_err(|err| {
         let hint = "name another address with `--listen`";
@@ -49,7 +49,8 @@ pub(super) async fn serve(session: &Session) -> Result<Ending, Failure> {
     }
     warn_of_free_commands(session);
     session.screen.say(&format!("listening on http://{address}"));
-    let (retention, _pruning) = prune(session, &local);
+    let (retention, mut tasks) = prune(session, &local);
+    warn_of_idle_patterns(session, &local, &mut tasks);
     let options = ServerOptions {
         max_body_bytes: config.limits.request_bytes(),
         shutdown_grace: config.limits.drain(),
@@ -95,6 +96,30 @@ fn warn_of_free_commands(session: &Session) {
         "warning: {support}: tools that run commands refuse to where their files and sockets cannot be confined, \
          unless their `confine` says `required: false`"
     )));
+}
+
+/// Says which patterns of tokens no tool matches, once the tools are known.
+fn warn_of_idle_patterns(session: &Session, local: &Local, tasks: &mut JoinSet<()>) {
+    if session.config.access.value.is_empty() {
+        return;
+    }
+    let (screen, engine) = (session.screen.clone(), local.engine.clone());
+    let (access, sets) =
+        (session.config.access.value.clone(), session.config.toolsets.value.clone());
+    let most = session.config.limits.options().connect;
+    tasks.spawn(async move {
+        engine.catch_up().await;
+        let toolbox = engine.toolbox();
+        toolbox.settled(most).await;
+        let idle = access.idle(&sets, &toolbox.sets());
+        if !idle.is_empty() {
+            screen.say(&screen.err.yellow(format!(
+                "warning: no tool matches {}: correct `tools` in `access.tokens`; `faber tools \
+                 list` lists the tools",
+                idle.join(", ")
+            )));
+        }
+    });
 }
 
 /// Begins to remove what is old, where the configuration says how old. Whoever drops the tasks

@@ -1,7 +1,10 @@
 //! `access` of the configuration: who may do what. Tokens themselves are in the environment.
 
+mod patterns;
+
 use std::collections::BTreeSet;
 
+use executor::sources::SetConfig;
 use planner::nearest::did_you_mean;
 use serde_json::{Map, Value, json};
 use shared::store::Rate;
@@ -65,13 +68,17 @@ impl AccessConfig {
         read(Some(written))
     }
 
-    /// Takes the tokens from the environment.
+    /// Takes the tokens from the environment, for tools of these sets.
     ///
     /// Only who serves needs them: a command at the terminal works without.
-    pub fn open(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Access, ConfigError> {
+    pub fn open(
+        &self,
+        sets: &[SetConfig],
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Access, ConfigError> {
         let mut tokens: Vec<Token> = Vec::with_capacity(self.tokens.len());
         for config in &self.tokens {
-            let token = config.token(&variable).map_err(ConfigError)?;
+            let token = config.token(sets, &variable).map_err(ConfigError)?;
             if let Some(same) = tokens.iter().find(|it| it.is_same_secret(&token)) {
                 return Err(ConfigError(format!(
                     "the access tokens `{}` and `{}` are the same: set `{}` to another one",
@@ -90,7 +97,11 @@ impl AccessConfig {
 }
 
 impl TokenConfig {
-    fn token(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Token, String> {
+    fn token(
+        &self,
+        sets: &[SetConfig],
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Token, String> {
         let Self { name, variable: from, .. } = self;
         let secret = variable(from).unwrap_or_default();
         let secret = secret.trim();
@@ -109,7 +120,10 @@ impl TokenConfig {
             tracing::warn!(token = name, "this access token is so short that it can be guessed");
         }
         let mut token = Token::new(name, secret, self.role);
-        (token.tools, token.limits) = (self.tools.clone(), self.limits);
+        let tools = self.tools.as_ref();
+        token.tools =
+            tools.map(|it| it.iter().flat_map(|it| patterns::widened(it, sets)).collect());
+        token.limits = self.limits;
         Ok(token)
     }
 
@@ -274,7 +288,7 @@ mod tests {
     #[test]
     fn tokens_are_read_and_shown_without_themselves() {
         let config = read(Some(written())).unwrap();
-        let access = config.open(|name| Some(format!("the-secret-of-{name}\n"))).unwrap();
+        let access = config.open(&[], |name| Some(format!("the-secret-of-{name}\n"))).unwrap();
         let peer = std::net::IpAddr::from([10, 0, 0, 1]);
         let grant = access.enter(Some("the-secret-of-CI"), peer).unwrap();
         assert_eq!(grant.name(), Some("ci"));
@@ -282,7 +296,7 @@ mod tests {
         expect![[r#"[{"name":"ci","token_env":"CI","role":"operator","tools":["file_tools.*"],"limits":{"calls":"100/h","per_tool":"10/min"}},{"name":"owner","token_env":"OWNER","role":"admin","tools":["*"],"limits":null}]"#]]
             .assert_eq(&config.to_json().to_string());
         assert!(read(None).unwrap().is_empty());
-        assert!(!read(Some(json!({}))).unwrap().open(|_| None).unwrap().wants_token());
+        assert!(!read(Some(json!({}))).unwrap().open(&[], |_| None).unwrap().wants_token());
     }
 
     #[test]
@@ -308,7 +322,7 @@ mod tests {
     #[test]
     fn a_token_that_is_not_there_is_an_error() {
         let config = read(Some(written())).unwrap();
-        let err = |of: fn(&str) -> Option<String>| config.open(of).unwrap_err().to_string();
+        let err = |of: fn(&str) -> Option<String>| config.open(&[], of).unwrap_err().to_string();
         expect!["the access token `owner` is not there: set `OWNER` in Faber's environment, or remove it from `access.tokens`"]
             .assert_eq(&err(|name| (name == "CI").then(|| "x".repeat(20))));
         assert_eq!(err(|_| Some(" ".to_owned())), err(|_| None));

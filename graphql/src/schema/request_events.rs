@@ -211,12 +211,13 @@ impl Follower {
     /// Reads what is new of the planning: transcript entries and plans in order of time.
     async fn read(&mut self) -> Result<(), ApiError> {
         let store = self.engine.store();
-        let entries = store.transcript(self.request).await?;
+        let entries = store.transcript_after(self.request, self.entries).await?;
         let plans = store.plans_of(self.request).await?;
         let mut found = Vec::new();
-        for entry in entries.iter().skip(self.entries) {
-            let (kind, content) = (entry.kind.clone(), entry.content.clone());
-            found.push((entry.at, What::Transcript { kind, content }));
+        self.entries += entries.len();
+        for entry in entries {
+            let what = What::Transcript { kind: entry.kind, content: entry.content };
+            found.push((entry.at, what));
         }
         for id in plans.iter().skip(self.plans) {
             if let Some(plan) = self.engine.plan(*id).await? {
@@ -224,7 +225,6 @@ impl Follower {
                 found.push((plan.about().created_at, What::Plan { id: *id, about }));
             }
         }
-        self.entries = entries.len();
         self.plans = plans.len();
         found.sort_by_key(|(at, _)| *at);
         let request = self.request;

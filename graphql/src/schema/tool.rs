@@ -115,7 +115,7 @@ impl Tool {
         self.definition.set.as_str()
     }
 
-    /// Where it comes from: `mcp`, `local`, `builtin`; `toolkit` where only the toolkit knows it.
+    /// Where it comes from: `mcp`, `local`, `builtin`, `openapi`, `graphql`, or a context's name; `toolkit` where only the toolkit knows it.
     async fn source(&self) -> &str {
         &self.source
     }
@@ -350,7 +350,7 @@ impl ToolSet {
         self.0.is_active
     }
 
-    /// Where its tools come from: `mcp`, `local`, `builtin`.
+    /// Where its tools come from: `mcp`, `local`, `builtin`, `openapi`, `graphql`, or a context's name.
     async fn source(&self) -> &str {
         &self.0.source
     }

@@ -42,8 +42,13 @@ struct Server {
 
 impl Server {
     async fn new() -> Self {
+        Self::of(CONFIG).await
+    }
+
+    async fn of(config: &str) -> Self {
         let home = Home::new();
-        home.file("faber.yaml", CONFIG);
+        home.file("faber.yaml", config);
+        std::fs::create_dir_all(home.path("work")).unwrap();
         let mut command = home.command(&["serve", "--listen", "127.0.0.1:0"]);
         for (name, token) in [
             ("T_VIEWER", VIEWER),
@@ -122,6 +127,36 @@ async fn send(address: &str, request: &str) -> Answer {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+}
+
+/// As the contract writes it.
+const FILES: &str = r#"
+toolsets:
+  - { name: files, source: { builtin: file_tools, root: ./work } }
+access:
+  tokens:
+    - { name: ci, token_env: T_OPERATOR, role: operator, tools: ["file_tools.*", "nope.*"] }
+"#;
+
+#[tokio::test]
+async fn tools_of_our_own_may_be_named_as_they_are_called() {
+    let mut server = Server::of(FILES).await;
+    let told = server.process.line("no tool matches").await;
+    assert!(told.contains("`nope.*` of the token `ci`") && !told.contains("file_tools"), "{told}");
+    let tools = server.data(OPERATOR, "{ tools { name } }", json!({})).await;
+    assert_eq!(tools["tools"].as_array().map(Vec::len), Some(5), "{tools}");
+    for name in ["file_tools.glob", "files.file_tools.glob", "glob"] {
+        let call = "mutation($n: String!) { callTool(name: $n, parameters: { pattern: \"*\" }) { status } }";
+        let called = server.data(OPERATOR, call, json!({ "n": name })).await;
+        assert_eq!(called["callTool"]["status"], "success", "{called}");
+    }
+    let other = r#"mutation { callTool(name: "flow.echo", parameters: {}) { status } }"#;
+    assert_eq!(server.refused(OPERATOR, other).await.0, "FORBIDDEN");
+    let doctor =
+        server.home.command(&["doctor"]).env("T_OPERATOR", OPERATOR).output().await.unwrap();
+    let said = String::from_utf8(doctor.stdout).unwrap();
+    assert!(said.contains("no tool matches `nope.*` of the token `ci`"), "{said}");
+    server.end().await;
 }
 
 #[tokio::test]

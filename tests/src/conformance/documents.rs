@@ -33,8 +33,12 @@ pub async fn a_transcript_grows(world: World) {
     world.other.add_transcript(request_id(2), &[entry(8)]).await.unwrap();
     world.other.add_transcript(request_id(1), &[]).await.unwrap();
     world.other.add_transcript(request_id(1), &[entry(2)]).await.unwrap();
-    let found = world.other.transcript(request_id(1)).await.unwrap();
-    assert_eq!(found, [entry(3), entry(1), entry(2)]);
+    let all = [entry(3), entry(1), entry(2)];
+    assert_eq!(world.other.transcript(request_id(1)).await.unwrap(), all);
+    for known in 0..5 {
+        let found = world.other.transcript_after(request_id(1), known).await.unwrap();
+        assert_eq!(found, all[known.min(3)..], "{known}");
+    }
 }
 
 /// A plan is kept once, under its identifier and as a version of its request.

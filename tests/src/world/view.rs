@@ -225,8 +225,12 @@ impl Documents for View {
         self.far(self.world.faulty.add_transcript(id, entries)).await
     }
 
-    async fn transcript(&self, id: RequestId) -> Result<Vec<TranscriptEntry>, StoreError> {
-        self.far(self.world.faulty.transcript(id)).await
+    async fn transcript_after(
+        &self,
+        id: RequestId,
+        known: usize,
+    ) -> Result<Vec<TranscriptEntry>, StoreError> {
+        self.far(self.world.faulty.transcript_after(id, known)).await
     }
 
     async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {

@@ -31,7 +31,7 @@ use nix::{
 
 use super::{
     super::{
-        Confinement, Life, Order,
+        Confinement, ELSEWHERE, Life, Order,
         names::{Way, is_within, real},
     },
     landlock::SYSTEM,
@@ -167,7 +167,7 @@ pub(super) fn put_on(order: &Order, confinement: &Confinement) -> io::Result<boo
 fn refused(path: &Path, why: &str, named: &[PathBuf]) -> io::Error {
     let at = path.display();
     let (place, help) = if is_within(path, named) {
-        ("where it may read or write", "let it work in a folder of its own, such as `root: ./work`")
+        ("where it may read or write", ELSEWHERE)
     } else {
         ("in a folder of the system, which every command reads", "keep it elsewhere")
     };

@@ -106,7 +106,16 @@ async fn a_collection_is_loaded_as_far_as_there_is_room() {
 fn mistakes_are_explained() {
     for (written, why) in [
         (json!([]), "`rag` has collections"),
-        (json!({ "a": 1 }), "`rag.a`: "),
+        (json!({ "a": 1 }), "`rag.a`: invalid type: integer `1`, expected documents, or an object"),
+        (json!({ "a": [1] }), "`rag.a`: invalid type: integer `1`, expected a document such as `{"),
+        (
+            json!({ "a": [{ "id": "x", "content": "" }, { "id": "x", "content": "" }] }),
+            "`rag.a`: two documents have the id `x`",
+        ),
+        (
+            json!({ "a": [{ "id": "doc_2", "content": "" }, { "content": "" }] }),
+            "`rag.a`: two documents have the id `doc_2`",
+        ),
         (json!({ "a": [{ "text": "x" }] }), "`rag.a`: unknown field `text`"),
         (json!({ "a": [{ "id": "x" }] }), "`rag.a`: missing field `content`"),
         (json!({ "a": { "document": [] } }), "`rag.a`: unknown field `document`"),

@@ -25,7 +25,7 @@ use tokio::process::Command;
 use self::{background::Background, place::Place};
 use super::super::{Tool, ToolContext, function};
 use crate::{
-    confine::{Confinement, Launcher, Life},
+    confine::{Confinement, ELSEWHERE, Launcher, Life},
     secret::Redaction,
 };
 
@@ -33,6 +33,10 @@ use crate::{
 pub const SET: &str = "system_tools";
 /// What it is for.
 pub const DESCRIPTION: &str = "Shell execution, process management";
+
+/// How a folder of its own is given to it.
+const HOW: &str = " (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, \
+    source: { builtin: system_tools, root: ./work } }]`)";
 
 /// How the set is configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -154,7 +158,9 @@ fn not_started(err: &io::Error) -> ToolError {
 
 /// Says that a command was not started because it could not be confined.
 fn not_confined(why: &str) -> ToolError {
-    ToolError::new(ErrorCode::UNAVAILABLE, format!("`bash` was not started: {why}")).terminal()
+    let how = if why.ends_with(ELSEWHERE) { HOW } else { "" };
+    let message = format!("`bash` was not started: {why}{how}");
+    ToolError::new(ErrorCode::UNAVAILABLE, message).terminal()
 }
 
 /// Says that a call was told to stop.

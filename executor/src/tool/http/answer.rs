@@ -33,11 +33,12 @@ fn value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
     if reply.body.is_empty() {
         return Ok(Value::Null);
     }
+    let json = reply.body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&reply.body);
     let written = reply.header(header::CONTENT_TYPE).unwrap_or_default().to_ascii_lowercase();
     let (kind, charset) = written.split_once(';').unwrap_or((&written, ""));
     let kind = kind.trim();
     if is_json(kind) {
-        return serde_json::from_slice(&reply.body).map_err(|err| {
+        return serde_json::from_slice(json).map_err(|err| {
             let host = &reply.host;
             let error = ToolError::failed(format!(
                 "`{host}` says that it answers JSON, and does not: {err}"
@@ -47,7 +48,7 @@ fn value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
         });
     }
     if kind.is_empty()
-        && let Ok(value) = serde_json::from_slice(&reply.body)
+        && let Ok(value) = serde_json::from_slice(json)
     {
         return Ok(value);
     }
@@ -178,6 +179,7 @@ mod tests {
         check("application/json; charset=utf-8", b"{\"a\":1}", expect![[r#"{"a":1}"#]]);
         check("application/problem+json", b"[1]", expect!["[1]"]);
         check("", b"[1]", expect!["[1]"]);
+        check("application/json", b"\xEF\xBB\xBF[1]", expect!["[1]"]);
         check("", b"hi", expect![[r#""hi""#]]);
         check("", &[0, 159], expect![[r#"{"contentType":"application/octet-stream","bytes":2}"#]]);
         check("text/plain", b"[1]", expect![[r#""[1]""#]]);

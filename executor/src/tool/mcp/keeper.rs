@@ -10,7 +10,7 @@ use super::{
     Line, McpServer,
     line::State,
     link::Link,
-    oauth::Logins,
+    oauth::{Errands, Logins},
     server::{Host, Server},
     tools,
 };
@@ -40,6 +40,8 @@ pub(crate) struct Keeper {
     set: ToolSetName,
     spec: McpServer,
     logins: Option<Logins>,
+    /// Askings for tokens: they outlast the connection that wants them.
+    errands: Errands,
     launcher: Launcher,
     toolbox: Toolbox,
     most: usize,
@@ -58,7 +60,8 @@ impl Keeper {
     /// Makes the keeper of a server whose outputs have at most `most` bytes.
     pub(crate) fn new(set: ToolSetName, spec: McpServer, toolbox: Toolbox, most: usize) -> Self {
         let (launcher, line) = (Launcher::none(), Arc::new(Line::new()));
-        Self { set, spec, logins: None, launcher, toolbox, most, line, failures: 0 }
+        let errands = Errands::default();
+        Self { set, spec, logins: None, errands, launcher, toolbox, most, line, failures: 0 }
     }
 
     /// Starts the server by this, so that it ends with this process.
@@ -82,7 +85,7 @@ impl Keeper {
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         loop {
             let started = Instant::now();
-            let End::Died(error) = self.serve(&stop).await else { break };
+            let End::Died(error) = Box::pin(self.serve(&stop)).await else { break };
             let lived = started.elapsed();
             self.failures = if lived >= HEALTHY { 0 } else { self.failures.saturating_add(1) };
             let retry_at = Instant::now() + backoff(self.failures);
@@ -94,6 +97,7 @@ impl Keeper {
             }
         }
         self.line.set(State::Stopped);
+        self.errands.end().await;
     }
 
     /// Returns when the server is to be started again.
@@ -110,7 +114,7 @@ impl Keeper {
     /// Starts the server and looks after it until it dies or is to stop.
     async fn serve(&self, stop: &CancellationToken) -> End {
         let (logins, launcher) = (self.logins.as_ref(), &self.launcher);
-        let host = Host { set: &self.set, logins, launcher };
+        let host = Host { set: &self.set, logins, errands: &self.errands, launcher };
         let (mut server, wire) = match Server::open(host, &self.spec, self.most) {
             Ok(spawned) => spawned,
             Err(error) => return self.fail(stop, error),

@@ -12,6 +12,7 @@ mod assertion;
 mod bearer;
 mod config;
 mod discovery;
+mod errands;
 mod kept;
 mod login;
 mod machine;
@@ -20,7 +21,7 @@ mod web;
 #[cfg(test)]
 pub(super) mod world;
 
-pub(super) use self::bearer::Bearer;
+pub(super) use self::{bearer::Bearer, errands::Errands};
 pub use self::{
     config::OAuth,
     kept::Logins,

@@ -19,7 +19,7 @@ use super::{
     handler::Handler,
     http::{Caller, HttpWire, Remote},
     link::{Ends, Link},
-    oauth::Logins,
+    oauth::{Errands, Logins},
     wire,
 };
 use crate::{confine::Launcher, secret::Redaction, tool::process::STOP_GRACE};
@@ -46,6 +46,8 @@ pub(super) struct Host<'a> {
     pub(super) set: &'a ToolSetName,
     /// As whom it is called, where somebody has logged in to it.
     pub(super) logins: Option<&'a Logins>,
+    /// Who asks for tokens.
+    pub(super) errands: &'a Errands,
     /// What starts it.
     pub(super) launcher: &'a Launcher,
 }
@@ -73,7 +75,7 @@ enum Trouble {
 impl Server {
     /// Starts a server, or prepares to call one. It does not answer yet.
     pub(super) fn open(
-        Host { set, logins, launcher }: Host<'_>,
+        Host { set, logins, errands, launcher }: Host<'_>,
         spec: &McpServer,
         most: usize,
     ) -> Result<(Self, Wire), String> {
@@ -86,7 +88,8 @@ impl Server {
                 (Body::Child(Box::new(child)), Wire::Pipes(Box::new(wire)))
             }
             McpServer::Http(spec) => {
-                let (remote, wire) = Remote::open(spec, Caller { set, logins }, most, &mut ends)?;
+                let caller = Caller { set, logins, errands };
+                let (remote, wire) = Remote::open(spec, caller, most, &mut ends)?;
                 (Body::Remote(remote), Wire::Http(Box::new(wire)))
             }
         };

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
-use executor::{confine, sources::SetConfig};
+use executor::{confine, sources::SetConfig, toolbox::ToolSet};
 
 use super::{super::plain, Check};
 use crate::config::AccessConfig;
@@ -31,7 +31,7 @@ pub(super) fn confinement(sets: &[SetConfig], support: confine::Support) -> Chec
 
 /// Says who may connect to a server at `listen`.
 pub(super) fn access(
-    access: &AccessConfig,
+    (access, sets): (&AccessConfig, &[SetConfig]),
     listen: SocketAddr,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Check {
@@ -46,11 +46,29 @@ pub(super) fn access(
         n => {
             let said =
                 format!("{}: whoever connects to `{listen}` needs one", plain::count(n, "token"));
-            access.open(variable).map(|_| said).map_err(|err| err.to_string())
+            access.open(sets, variable).map(|_| said).map_err(|err| err.to_string())
         }
     };
     let help = "name tokens in `access.tokens` and set their variables, or listen on 127.0.0.1";
     Check { name: "access".to_owned(), found, help }
+}
+
+/// Says which patterns of tokens no tool matches.
+pub(super) fn patterns(
+    access: &AccessConfig,
+    sets: &[SetConfig],
+    there: &[ToolSet],
+) -> Option<Check> {
+    let idle = access.idle(sets, there);
+    if idle.is_empty() {
+        return None;
+    }
+    Some(Check {
+        name: "tools of tokens".to_owned(),
+        found: Err(format!("no tool matches {}", idle.join(", "))),
+        help: "correct `tools` in `access.tokens`: `faber tools list` lists the tools, and \
+               `set.*` means all of a set",
+    })
 }
 
 /// Says which secrets sets name that are not in the environment.
@@ -88,7 +106,7 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check(tokens: Value, listen: &str, expected: Expect) {
         let config = AccessConfig::read(json!({ "tokens": tokens })).unwrap();
-        let check = access(&config, listen.parse().unwrap(), |name| {
+        let check = access((&config, &[]), listen.parse().unwrap(), |name| {
             (name == "CI").then(|| "a-long-enough-token".to_owned())
         });
         expected.assert_eq(&check.found.unwrap_or_else(|why| format!("✗ {why}")));

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
-use super::fit::fitted;
 use super::{
     super::{
         failure::Failure,
@@ -15,6 +14,7 @@ use super::{
         screen::pretty,
     },
     bounds::{bounded, few, shorten},
+    fit::fitted,
 };
 
 /// What is asked of an execution.
@@ -73,16 +73,17 @@ fn plain() -> Paint {
 }
 
 /// Leaves out of each of several things what is null: schemas of answers have no null.
-fn without_null(all: &mut Value) {
-    for it in all.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+fn without_null(all: Option<&mut Value>) {
+    let all = all.and_then(Value::as_array_mut);
+    for it in all.into_iter().flatten().filter_map(Value::as_object_mut) {
         it.retain(|_, value| !value.is_null());
     }
 }
 
 /// Answers with a plan.
 pub(super) fn plan(mut plan: Value) -> Answer {
-    without_null(&mut plan["diagnostics"]);
-    without_null(&mut plan["tools"]);
+    without_null(plan.get_mut("diagnostics"));
+    without_null(plan.get_mut("tools"));
     let mut text = format!("{}\n", render::plan(&plan, plain()));
     let problems = render::diagnostics(&plan["diagnostics"], "", plain());
     if !problems.is_empty() {
@@ -95,7 +96,7 @@ pub(super) fn plan(mut plan: Value) -> Answer {
 
 /// Answers with what is wrong with a plan.
 pub(super) fn verdict(mut payload: Value) -> Answer {
-    without_null(&mut payload["diagnostics"]);
+    without_null(payload.get_mut("diagnostics"));
     let (plan, diagnostics) = (&payload["plan"], &payload["diagnostics"]);
     let is_valid = !plan.is_null();
     let mut text = if is_valid {
@@ -146,7 +147,7 @@ pub(super) fn execution(mut found: Value) -> Answer {
         ("steps", found["steps"].take()),
         ("waitsFor", found["waitsFor"].take()),
     ] {
-        without_null(&mut all);
+        without_null(Some(&mut all));
         is_cut |= few(&mut all);
         say(key, all);
     }
@@ -267,7 +268,7 @@ pub(super) fn matches(found: &Value) -> Answer {
 
 /// Answers with saved plans.
 pub(super) fn saved(mut found: Value) -> Answer {
-    without_null(&mut found);
+    without_null(Some(&mut found));
     let mut text = String::new();
     for it in list(&found) {
         let part = |key: &str| it[key].as_str().unwrap_or_default();

@@ -43,75 +43,85 @@ pub(super) fn bounded(mut request: Value) -> Value {
     if let Some(fields) = request.as_object_mut() {
         fields.shift_remove("timeline");
     }
-    for entry in each(&mut request["transcript"]) {
-        cut(&mut entry["content"]);
+    for entry in each(&mut request, "transcript") {
+        change(entry, &["content"], cut);
     }
-    for plan in each(&mut request["plans"]) {
+    for plan in each(&mut request, "plans") {
         of_plan(plan);
     }
-    for execution in each(&mut request["executions"]) {
+    for execution in each(&mut request, "executions") {
         of_execution(execution);
     }
     // The newest are the last.
-    if let Some(all) = request["executions"].as_array_mut() {
-        all.reverse();
-    }
-    first(&mut request["executions"], LISTED, 2 * REQUEST);
-    if let Some(all) = request["executions"].as_array_mut() {
-        all.reverse();
-    }
-    for key in ["transcript", "plans"] {
-        first(&mut request[key], LISTED, REQUEST);
-    }
+    let turn = |all: &mut Value| all.as_array_mut().into_iter().for_each(|it| it.reverse());
+    change(&mut request, &["executions"], |all| {
+        turn(all);
+        first(all, LISTED, 2 * REQUEST);
+        turn(all);
+    });
+    change(&mut request, &["transcript", "plans"], |it| {
+        first(it, LISTED, REQUEST);
+    });
     request["cut"] = json!(true);
     request
 }
 
 fn of_execution(execution: &mut Value) {
-    shorten(&mut execution["outputs"]);
-    cut(&mut execution["input"]);
-    let results = &mut execution["executionResults"];
-    if results.is_object() {
-        shorten(&mut results["outputs"]);
-        shorten(&mut results["variables"]);
-        few(&mut results["errors"]);
-    }
-    if execution["plan"].is_object() {
-        of_plan(&mut execution["plan"]);
-    }
-    few(&mut execution["waitsFor"]);
-    for step in each(&mut execution["steps"]) {
+    let short = |it: &mut Value| {
+        shorten(it);
+    };
+    change(execution, &["outputs"], short);
+    change(execution, &["input"], cut);
+    change(execution, &["executionResults"], |results| {
+        change(results, &["outputs", "variables"], short);
+        change(results, &["errors"], listed);
+    });
+    change(execution, &["plan"], of_plan);
+    for step in each(execution, "steps") {
         of_step(step);
     }
-    few(&mut execution["steps"]);
+    change(execution, &["waitsFor", "steps"], listed);
 }
 
 fn of_plan(plan: &mut Value) {
-    for tool in each(&mut plan["tools"]) {
-        cut(&mut tool["parameters"]);
+    for tool in each(plan, "tools") {
+        change(tool, &["parameters"], cut);
     }
-    for key in ["tools", "diagnostics", "executionOrder", "layers"] {
-        first(&mut plan[key], LISTED, OUTPUTS / 4);
-    }
+    change(plan, &["tools", "diagnostics", "executionOrder", "layers"], |it| {
+        first(it, LISTED, OUTPUTS / 4);
+    });
 }
 
 /// Cuts what a step has, or one of its items, or what undoes it.
 fn of_step(step: &mut Value) {
-    for key in ["resolvedParameters", "output"] {
-        cut(&mut step[key]);
-    }
-    first(&mut step["warnings"], LISTED, OUTPUT);
-    if step["compensation"].is_object() {
-        of_step(&mut step["compensation"]);
-    }
-    for item in each(&mut step["items"]) {
+    change(step, &["resolvedParameters", "output"], cut);
+    change(step, &["warnings"], |it| {
+        first(it, LISTED, OUTPUT);
+    });
+    change(step, &["compensation"], of_step);
+    for item in each(step, "items") {
         of_step(item);
     }
-    first(&mut step["items"], LISTED, OUTPUTS / 4);
+    change(step, &["items"], |it| {
+        first(it, LISTED, OUTPUTS / 4);
+    });
 }
 
-fn each(all: &mut Value) -> impl Iterator<Item = &mut Value> {
-    all.as_array_mut().into_iter().flatten().filter(|it| it.is_object())
+fn listed(all: &mut Value) {
+    few(all);
+}
+
+/// Changes fields of an object, those that are there.
+fn change(of: &mut Value, keys: &[&str], change: impl Fn(&mut Value)) {
+    for key in keys {
+        of.get_mut(*key).into_iter().for_each(&change);
+    }
+}
+
+/// Returns the objects of a list that a field is.
+fn each<'a>(of: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
+    let all = of.get_mut(key).and_then(Value::as_array_mut);
+    all.into_iter().flatten().filter(|it| it.is_object())
 }
 
 /// Keeps the beginning of a large value, and says how large it is.
@@ -122,12 +132,17 @@ fn cut(value: &mut Value) {
     }
 }
 
+/// Returns how many bytes a value has in an answer, with what is behind it.
+pub(super) fn written(value: &Value) -> usize {
+    value.to_string().len() + 1
+}
+
 /// Keeps as much of the beginning of a list as may be. Returns whether anything was dropped.
-fn first(all: &mut Value, most: usize, bytes: usize) -> bool {
+pub(super) fn first(all: &mut Value, most: usize, bytes: usize) -> bool {
     let Some(all) = all.as_array_mut() else { return false };
     let mut left = bytes;
     let fits = |it: &&Value| {
-        let rest = left.checked_sub(json::bytes(it));
+        let rest = left.checked_sub(written(it));
         left = rest.unwrap_or(left);
         rest.is_some()
     };
@@ -185,6 +200,12 @@ mod tests {
         ] {
             assert_eq!(cut["bytes"], bytes, "{cut}");
         }
+        let keys = |it: &Value| -> Vec<String> {
+            it.as_object().into_iter().flat_map(|it| it.keys().cloned()).collect()
+        };
+        let told_of = ["state", "resolvedParameters", "output"];
+        assert_eq!(keys(&step["items"][0]), told_of, "nothing is there that was not");
+        assert_eq!(keys(&newest["plan"]), ["planId", "tools"]);
         let small = json!({ "requestId": "req_1", "timeline": [1], "executions": [] });
         assert_eq!(bounded(small.clone()), small);
     }

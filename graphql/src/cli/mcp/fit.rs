@@ -1,72 +1,50 @@
-//! How large an answer may be: what a client can read, and a model is never shown.
+//! The last resort where an answer is too large all the same: clients read no more.
 
 use serde_json::{Value, json};
 
-use super::super::render::clip;
+use super::{
+    super::render::clip,
+    bounds::{first, written},
+};
 
 /// The most bytes of a document.
 const MOST: usize = 4 << 20;
-/// How many letters a text and how many parts a list or an object keeps, the gentlest first.
-const ROUNDS: [(usize, usize); 5] = [(8_192, 1_000), (1_024, 200), (256, 100), (128, 50), (64, 8)];
-/// The fields that an object keeps whatever a list does: those that a schema asks for are among
-/// the first, and fewer.
-const FIELDS: usize = 64;
+/// Bytes that any field may have.
+const FIELD: usize = 32;
+/// Bytes that a letter may have.
+const LETTER: usize = 6;
 
-/// Cuts a document until it fits, and says so in it: long texts and lists end sooner. What a schema
-/// says of it still holds. Returns whether it did not fit.
+/// Cuts a document that does not fit, and says so in it: each of its fields gets the same room. What
+/// a schema says of it still holds. Returns whether it did not fit.
 pub(super) fn fitted(mut document: Value) -> (Value, bool) {
-    if fits(&document) {
+    if written(&document) <= MOST {
         return (document, false);
     }
-    for (letters, parts) in ROUNDS {
-        cut(&mut document, letters, parts);
-        if fits(&document) {
-            break;
-        }
-    }
-    if !fits(&document) {
-        for (_, value) in document.as_object_mut().into_iter().flatten() {
-            empty(value);
-        }
-    }
+    confine(&mut document, MOST - FIELD);
     if let Some(fields) = document.as_object_mut() {
         fields.insert("cut".to_owned(), json!(true));
     }
     (document, true)
 }
 
-fn fits(document: &Value) -> bool {
-    document.to_string().len() <= MOST
-}
-
-fn cut(value: &mut Value, letters: usize, parts: usize) {
+/// Cuts a value so that it has no more than so many bytes.
+fn confine(value: &mut Value, bytes: usize) {
+    if written(value) <= bytes {
+        return;
+    }
     match value {
-        Value::String(text) if text.len() > letters => *text = clip(text, letters),
-        Value::Array(items) => {
-            items.truncate(parts);
-            for it in items {
-                cut(it, letters, parts);
-            }
+        Value::String(text) => *text = clip(text, bytes.saturating_sub(FIELD) / LETTER),
+        Value::Array(_) => {
+            first(value, usize::MAX, bytes);
         }
         Value::Object(fields) => {
-            let most = parts.max(FIELDS);
-            let mut n = 0;
-            fields.retain(|_, _| {
-                n += 1;
-                n <= most
-            });
-            for it in fields.values_mut() {
-                cut(it, letters, parts);
+            let names: usize = fields.keys().map(|it| LETTER * it.len() + FIELD).sum();
+            let room = bytes.checked_sub(names).map_or(0, |it| it / fields.len().max(1));
+            if room < FIELD {
+                return fields.clear();
             }
+            fields.values_mut().for_each(|it| confine(it, room));
         }
-        _ => (),
-    }
-}
-
-fn empty(value: &mut Value) {
-    match value {
-        Value::Array(items) => items.clear(),
-        Value::Object(fields) => fields.clear(),
         _ => (),
     }
 }
@@ -87,7 +65,7 @@ mod tests {
     fn what_is_too_large_keeps_its_shape() {
         let text = "\u{1}ö".repeat(3_000);
         let step = json!({ "stepId": "a", "output": { "deep": [text.clone(), [text.clone()]] } });
-        let many: Map<_, _> = (0..9_000).map(|it| (it.to_string(), step.clone())).collect();
+        let many: Map<_, _> = (0..900).map(|it| (it.to_string(), step.clone())).collect();
         // Each part of a part has as many again.
         let wide = (0..5).fold(json!("x".repeat(60)), |it, _| json!(vec![it; 10]));
         let fields =
@@ -95,7 +73,7 @@ mod tests {
         let full = (0..3).fold(json!("x".repeat(63)), |it, _| fields(it));
         for document in [
             json!({ "id": "i", "n": 7, "text": text.repeat(1_000) }),
-            json!({ "id": "i", "n": 7, "steps": vec![step.clone(); 9_000] }),
+            json!({ "id": "i", "n": 7, "steps": vec![step.clone(); 900] }),
             json!({ "id": "i", "n": 7, "outputs": many }),
             json!({ "id": "i", "n": 7, "wide": wide }),
             json!({ "id": "i", "n": 7, "full": full }),
@@ -110,7 +88,7 @@ mod tests {
             }
         }
         // Of what was cut gently, the beginning is there.
-        let (short, _) = fitted(json!({ "steps": vec![step.clone(); 9_000] }));
+        let (short, _) = fitted(json!({ "steps": vec![step.clone(); 900] }));
         assert_eq!(short["steps"][0]["stepId"], "a");
     }
 }

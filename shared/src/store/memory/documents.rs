@@ -181,9 +181,13 @@ impl Documents for Memory {
         Ok(())
     }
 
-    async fn transcript(&self, id: RequestId) -> Result<Vec<TranscriptEntry>, StoreError> {
+    async fn transcript_after(
+        &self,
+        id: RequestId,
+        known: usize,
+    ) -> Result<Vec<TranscriptEntry>, StoreError> {
         let state = self.state();
-        let entries = state.kept.transcripts.get(&id).into_iter().flatten();
+        let entries = state.kept.transcripts.get(&id).into_iter().flatten().skip(known);
         entries.map(|it| read(id, it)).collect()
     }
 

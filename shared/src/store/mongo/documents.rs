@@ -64,8 +64,14 @@ impl Documents for Mongo {
         Ok(())
     }
 
-    async fn transcript(&self, id: RequestId) -> Result<Vec<TranscriptEntry>, StoreError> {
-        let of = of_request(&id.to_string());
+    async fn transcript_after(
+        &self,
+        id: RequestId,
+        known: usize,
+    ) -> Result<Vec<TranscriptEntry>, StoreError> {
+        let Some(of) = self.entries_after(&id.to_string(), known).await? else {
+            return Ok(Vec::new());
+        };
         let found = self.collection("transcripts").find(of).sort(doc! { "_id": 1 }).await;
         let mut found = found.map_err(|err| failed(&err))?;
         let (mut entries, mut json) = (Vec::new(), String::new());
@@ -287,6 +293,30 @@ impl Mongo {
     }
 
     /// Adds an entry behind the last of a transcript; where another takes the place, behind that.
+    /// Returns what finds the entries of a transcript behind the first ones, if there are any. Of
+    /// those only the places are read.
+    async fn entries_after(&self, request: &str, known: usize) -> Result<Option<Row>, StoreError> {
+        if known == 0 {
+            return Ok(Some(of_request(request)));
+        }
+        let transcripts = self.collection("transcripts");
+        let parts = transcripts.find(of_request(request)).sort(doc! { "_id": 1 });
+        let parts = parts.projection(doc! { "_id": 1, "more": 1 }).await;
+        let mut parts = parts.map_err(|err| failed(&err))?;
+        let mut left = known;
+        while let Some(row) = parts.try_next().await.map_err(|err| failed(&err))? {
+            if left == 0 {
+                let id = row.get_document("_id").cloned().unwrap_or_default();
+                let end = doc! { "r": request, "n": Bson::MaxKey };
+                return Ok(Some(doc! { "_id": { "$gte": id, "$lt": end } }));
+            }
+            if !row.get_bool("more").unwrap_or_default() {
+                left -= 1;
+            }
+        }
+        Ok(None)
+    }
+
     async fn add_entry(&self, request: &str, json: &str) -> Result<(), StoreError> {
         for _ in 0..TRANSCRIPT_TRIES {
             let transcripts = self.collection("transcripts");

@@ -62,8 +62,14 @@ impl Documents for Sqlite {
         self.write(change).await.map(drop)
     }
 
-    async fn transcript(&self, id: RequestId) -> Result<Vec<TranscriptEntry>, StoreError> {
-        self.readers.read(move |connection| transcript(connection, &id.to_string())).await
+    async fn transcript_after(
+        &self,
+        id: RequestId,
+        known: usize,
+    ) -> Result<Vec<TranscriptEntry>, StoreError> {
+        let known = i64::try_from(known).unwrap_or(i64::MAX);
+        let read = move |connection: &Connection| transcript(connection, &id.to_string(), known);
+        self.readers.read(read).await
     }
 
     async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {
@@ -213,10 +219,16 @@ fn one<T>(
     found.next().map_err(|err| failed(&err))?.map(read).transpose()
 }
 
-fn transcript(connection: &Connection, id: &str) -> Result<Vec<TranscriptEntry>, StoreError> {
-    let sql = "SELECT json FROM transcripts WHERE request = ?1 ORDER BY n";
+fn transcript(
+    connection: &Connection,
+    id: &str,
+    known: i64,
+) -> Result<Vec<TranscriptEntry>, StoreError> {
+    // Those that are known are counted in the index alone.
+    let sql = "SELECT json FROM transcripts WHERE n IN (SELECT n FROM transcripts \
+               WHERE request = ?1 ORDER BY n LIMIT -1 OFFSET ?2) ORDER BY n";
     let mut statement = connection.prepare_cached(sql).map_err(|err| failed(&err))?;
-    let mut found = statement.query([id]).map_err(|err| failed(&err))?;
+    let mut found = statement.query(params![id, known]).map_err(|err| failed(&err))?;
     let mut entries = Vec::new();
     while let Some(row) = found.next().map_err(|err| failed(&err))? {
         let json: String = rows::column(row, 0, id)?;

@@ -55,10 +55,11 @@ impl Server {
     async fn post(&self, headers: &str, body: &str) -> String {
         let mut connection = TcpStream::connect(&self.address).await.unwrap();
         let length = body.len();
+        let usual = "Accept: application/json, text/event-stream\r\n";
+        let accept = if headers.contains("Accept:") { "" } else { usual };
         let ask = format!(
             "POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\nConnection: close\r\n\
-             Accept: application/json, text/event-stream\r\nContent-Length: {length}\r\n\
-             {headers}\r\n{body}"
+             {accept}Content-Length: {length}\r\n{headers}\r\n{body}"
         );
         connection.write_all(ask.as_bytes()).await.unwrap();
         let mut answer = String::new();
@@ -152,8 +153,26 @@ async fn pages_of_strangers_are_refused() {
         let answer = server.post(&headers, ping).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{headers}: {answer}");
     }
-    let answer = server.post(&own, "{").await;
-    assert!(answer.starts_with("HTTP/1.1 4"), "{answer}");
+}
+
+#[tokio::test]
+async fn what_is_no_message_is_told_so_and_who_takes_anything_is_served() {
+    let server = Server::new(None).await;
+    let own = format!("Host: {}\r\n", server.address);
+    let deep = format!(r#"{{"jsonrpc":"2.0","id":7,"x":{}{}}}"#, "[".repeat(300), "]".repeat(300));
+    for (body, expected) in [
+        ("{", r#"{"jsonrpc":"2.0","error":{"code":-32700"#),
+        ("[]", r#"{"jsonrpc":"2.0","error":{"code":-32600"#),
+        (&deep, r#""id":7,"error":{"code":-32600"#),
+    ] {
+        let answer = server.post(&own, body).await;
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(expected), "{answer}");
+    }
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    for (accept, status) in [("*/*", 200), ("application/json", 406)] {
+        let answer = server.post(&format!("{own}Accept: {accept}\r\n"), ping).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{accept}: {answer}");
+    }
 }
 
 #[tokio::test]

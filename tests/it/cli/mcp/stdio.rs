@@ -242,6 +242,34 @@ async fn calls_that_cannot_be_read_are_told_from_what_nobody_knows() {
     }
 }
 
+#[tokio::test]
+async fn what_is_no_message_is_answered() {
+    let home = Home::new();
+    let mut process = home.command(&["mcp"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut stdin = process.stdin.take().unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    let greeting =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": greeting() });
+    let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let call = format!(
+        r#"{{"jsonrpc":"2.0","id":108,"method":"tools/call","params":{{"name":"validate","arguments":{{"plan":{deep}}}}}}}"#
+    );
+    let said = [greeting.to_string(), initialized.to_string(), "not json".to_owned(), call];
+    for line in said {
+        stdin.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    }
+    let mut answers = Vec::new();
+    while answers.len() < 3 {
+        let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
+        let message: Value = serde_json::from_str(&line.expect("more to come")).unwrap();
+        answers.push((message["id"].clone(), message["error"]["code"].clone()));
+    }
+    let expected =
+        [(json!(1), Value::Null), (Value::Null, json!(-32700)), (json!(108), json!(-32600))];
+    assert_eq!(answers, expected);
+}
+
 fn greeting() -> Value {
     json!({ "protocolVersion": "2025-06-18", "capabilities": {},
         "clientInfo": { "name": "t", "version": "1" } })

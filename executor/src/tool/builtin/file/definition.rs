@@ -46,7 +46,8 @@ struct Hunt<'a> {
 
 pub(super) fn find(root: &Root, args: &FindDefinition, stop: &Stop) -> Result<String, ToolError> {
     let name = last_part(&args.name);
-    if name.is_empty() || name.len() > NAME_BYTES || name.contains(char::is_whitespace) {
+    let is_no_name = |it: char| it.is_whitespace() || "()[]{}\"';,".contains(it);
+    if name.is_empty() || name.len() > NAME_BYTES || name.contains(is_no_name) {
         let text = format!("Invalid name '{}': give the name of one definition", args.name);
         return Err(ToolError::failed(text).terminal());
     }
@@ -121,6 +122,7 @@ impl Hunt<'_> {
 
 /// Returns the name itself, without the type or the class that it belongs to.
 fn last_part(name: &str) -> &str {
-    let name = name.trim().trim_end_matches("()");
+    let name = name.trim();
+    let name = name.strip_suffix("()").or(name.strip_suffix('(')).unwrap_or(name);
     name.rsplit(['.', ':', '#']).next().unwrap_or(name)
 }

@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsString,
     fs, io,
+    path::Path,
     process::{ExitStatus, Stdio},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -42,9 +44,14 @@ pub(super) struct BashBackground {
     description: Option<String>,
 }
 
+/// The variable by which a later Faber knows what an earlier one has started in the background: it
+/// has the folder in it that the tools see. Whoever is started with it was started by such a
+/// command, or wants to be taken for that; nobody can give it to another. A file would not do: a
+/// command could write any number into it, and have that killed.
+const MARK: &str = "FABER_BACKGROUND";
+
 /// What this process has started in the background, by sessions: a command may be over, and what
-/// it has started go on. Only here, not in a file: a command could write any number into a file,
-/// and have it killed.
+/// it has started go on.
 #[derive(Debug, Default)]
 pub(super) struct Background(Mutex<Sessions>);
 
@@ -116,6 +123,14 @@ impl Drop for Place<'_> {
     }
 }
 
+/// Returns what the environment has of a process that was started in the background below a root.
+pub(super) fn mark(root: &Path) -> OsString {
+    let mut mark = OsString::from(MARK);
+    mark.push("=");
+    mark.push(root);
+    mark
+}
+
 /// Returns the sessions, and the groups, that have a process which is not dead; nothing where there
 /// is no `/proc`.
 fn sessions() -> Option<BTreeSet<u32>> {
@@ -151,6 +166,7 @@ pub(super) async fn start(
     let no_log = |err: io::Error| ToolError::failed(format!("no log file can be made: {err}"));
     let (log, path) = system.place.own_file(FOLDER, running + 1).map_err(no_log)?;
     let errors = log.try_clone().map_err(no_log)?;
+    command.env(MARK, system.place.root());
     command.stdin(Stdio::null()).stdout(log).stderr(errors);
     let child = command.spawn().map_err(|err| not_started(&err))?;
     let id = child.id().unwrap_or_default();

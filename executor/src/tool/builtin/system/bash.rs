@@ -79,6 +79,7 @@ pub(super) async fn bash(
             group.stop().await;
             let text = printed.text(&system.passed());
             let message = format!("Command timed out after {} seconds\n\n{text}", args.timeout);
+            let message = message.trim_end();
             Err(ToolError::new(ErrorCode::TIMEOUT, message).indefinite())
         }
         Ended::Cancelled => {
@@ -106,7 +107,7 @@ fn answer(
     }
     let signal = status.signal().map(|it| -it);
     let code = status.code().or(signal).unwrap_or(-1);
-    let text = format!("{}\n\nReturn code: {code}", printed.text(seen));
+    let text = format!("{}\n\nReturn code: {code}", printed.whole(seen));
     match code {
         0 => Ok(text),
         1.. => Err(ToolError::failed(text)),

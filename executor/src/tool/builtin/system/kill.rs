@@ -48,10 +48,7 @@ fn kill_one(system: &System, id: i64, signal: Signal) -> Result<String, ToolErro
     let processes = Processes::look(system, false).ok_or_else(unknown)?;
     let all = processes.all();
     let process = all.iter().find(|it| i64::from(it.pid().as_u32()) == id);
-    if process.is_none() && processes.is_session(id) {
-        return kill_session(&processes, id, signal);
-    }
-    let process = process.ok_or_else(|| ToolError::failed(format!("Process not found: {id}")))?;
+    let Some(process) = process else { return kill_left(&processes, id, signal) };
     if let Some(reason) = objection(system, &processes, process) {
         return Err(refused(&reason));
     }
@@ -59,11 +56,11 @@ fn kill_one(system: &System, id: i64, signal: Signal) -> Result<String, ToolErro
 }
 
 /// Signals what a background command that is over has left behind.
-fn kill_session(processes: &Processes, id: i64, signal: Signal) -> Result<String, ToolError> {
-    let all = processes.all();
-    let is_of = |it: &&&Process| it.session_id().is_some_and(|it| i64::from(it.as_u32()) == id);
+fn kill_left(processes: &Processes, id: i64, signal: Signal) -> Result<String, ToolError> {
+    let left = processes.left_by(id);
+    let may = |it: &&&Process| !processes.is_above(it);
     let sent: Vec<_> =
-        all.iter().filter(is_of).filter_map(|it| send(processes, it, signal).ok()).collect();
+        left.iter().filter(may).filter_map(|it| send(processes, it, signal).ok()).collect();
     if sent.is_empty() {
         return Err(ToolError::failed(format!("Process not found: {id}")));
     }

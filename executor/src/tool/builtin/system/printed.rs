@@ -91,6 +91,12 @@ impl Printed {
         }
     }
 
+    /// Returns the text of both without secrets, or that there is none.
+    pub(super) fn whole(self, seen: &Redaction) -> String {
+        let text = self.text(seen);
+        if text.is_empty() { "(Command completed with no output)".to_owned() } else { text }
+    }
+
     /// Returns the text of both without secrets: nothing of a stream that is empty.
     pub(super) fn text(self, seen: &Redaction) -> String {
         let parts = [("STDOUT", self.stdout.text(seen)), ("STDERR", self.stderr.text(seen))];
@@ -99,9 +105,6 @@ impl Printed {
             .filter(|(_, text)| !text.is_empty())
             .map(|(name, text)| format!("{name}:\n{}", text.trim_end_matches('\n')))
             .collect();
-        if parts.is_empty() {
-            return "(Command completed with no output)".to_owned();
-        }
         parts.join("\n\n")
     }
 }
@@ -137,7 +140,7 @@ mod tests {
         text.as_bytes().chunks(7).for_each(|it| kept.push(it));
         assert_eq!(kept.text(&Redaction::default()), text);
         assert_eq!(
-            Printed::default().text(&Redaction::default()),
+            Printed::default().whole(&Redaction::default()),
             "(Command completed with no output)"
         );
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sysinfo::{Pid, Process, ProcessRefreshKind, ProcessesToUpdate, System as Machine, UpdateKind};
 
-use super::System;
+use super::{System, background::mark};
 
 /// A look at the processes of the user that this one runs as.
 pub(super) struct Processes {
@@ -12,6 +12,8 @@ pub(super) struct Processes {
     own: Pid,
     /// The background commands of this process.
     started: BTreeSet<Pid>,
+    /// What shows that it is of a background command, also of a Faber that is gone.
+    marked: BTreeSet<Pid>,
 }
 
 impl Processes {
@@ -25,7 +27,10 @@ impl Processes {
             refresh(&mut machine);
         }
         let started = system.background.ids().into_iter().map(Pid::from_u32).collect();
-        Some(Self { machine, own: Pid::from_u32(std::process::id()), started })
+        let mark = mark(system.place.root());
+        let is_marked = |it: &&Process| it.environ().contains(&mark);
+        let marked = machine.processes().values().filter(is_marked).map(Process::pid).collect();
+        Some(Self { machine, own: Pid::from_u32(std::process::id()), started, marked })
     }
 
     /// Returns the user's processes by number.
@@ -44,17 +49,29 @@ impl Processes {
     pub(super) fn is_started(&self, process: &Process) -> bool {
         let is_ours = |it: &Pid| self.started.contains(it);
         process.session_id().as_ref().is_some_and(is_ours)
-            || self.line(process.pid()).iter().any(is_ours)
+            || self.line(process.pid()).iter().any(|it| is_ours(it) || self.marked.contains(it))
     }
 
-    /// Returns whether a number is that of a background command, which may be over.
-    pub(super) fn is_session(&self, id: i64) -> bool {
-        self.started.iter().any(|it| i64::from(it.as_u32()) == id)
+    /// Returns what is left of a background command that is over, by its number.
+    pub(super) fn left_by(&self, id: i64) -> Vec<&Process> {
+        let is_its = |it: &&Process| {
+            let session = it.session_id().filter(|it| i64::from(it.as_u32()) == id);
+            // What is of a session that is not known to be ours says for itself whether it is.
+            session.is_some_and(|it| self.started.contains(&it)) || {
+                session.is_some() && self.marked.contains(&it.pid())
+            }
+        };
+        self.all().into_iter().filter(is_its).collect()
     }
 
     /// Returns whether a process is a background command itself, and so leads its group.
     pub(super) fn leads(&self, process: &Process) -> bool {
-        self.started.contains(&process.pid())
+        let id = process.pid();
+        let leads_group = || {
+            let pid = i32::try_from(id.as_u32()).ok().map(nix::unistd::Pid::from_raw);
+            pid.is_some() && nix::unistd::getpgid(pid).ok() == pid
+        };
+        self.started.contains(&id) || (self.marked.contains(&id) && leads_group())
     }
 
     /// Returns whether a process is this one, or one that this one comes from.
@@ -79,6 +96,7 @@ fn refresh(machine: &mut Machine) {
         .with_memory()
         .with_cmd(UpdateKind::OnlyIfNotSet)
         .with_user(UpdateKind::OnlyIfNotSet)
+        .with_environ(UpdateKind::OnlyIfNotSet)
         .without_tasks();
     machine.refresh_processes_specifics(ProcessesToUpdate::All, true, wanted);
 }

@@ -16,7 +16,11 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::over(tempfile::tempdir().unwrap())
+    }
+
+    /// Makes the tools over a folder as a Faber has them that was started just now.
+    fn over(folder: TempDir) -> Self {
         let tools = tools(folder.path(), SystemConfig::default(), Launcher::none()).unwrap();
         let set = ToolSet::ready(SET.parse().unwrap(), "builtin", DESCRIPTION, tools);
         Self { folder, toolbox: Toolbox::new([set]) }
@@ -48,6 +52,15 @@ impl World {
         let root = self.folder.path().canonicalize().unwrap();
         expected.assert_eq(&text.replace(root.to_str().unwrap(), "ROOT"));
     }
+}
+
+#[test]
+fn who_may_not_work_here_is_told_where_else() {
+    let told = |why: &str| not_confined(why).message.to_string();
+    let here = format!("`/x/faber.yaml` is Faber's own: {ELSEWHERE}");
+    expect!["`bash` was not started: `/x/faber.yaml` is Faber's own: let it work in a folder of its own, such as `root: ./work` (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, source: { builtin: system_tools, root: ./work } }]`)"]
+        .assert_eq(&told(&here));
+    expect!["`bash` was not started: no Landlock"].assert_eq(&told("no Landlock"));
 }
 
 #[test]
@@ -199,6 +212,13 @@ async fn bash_has_its_limits() {
         )
         .await;
     assert!(start.elapsed().as_secs() < 10);
+    world
+        .check(
+            "bash",
+            json!({ "command": "sleep 1000", "timeout": 1 }),
+            expect!["tool.timeout: Command timed out after 1 seconds (retryable: true)"],
+        )
+        .await;
     let pid: i32 =
         fs::read_to_string(world.folder.path().join("pid")).unwrap().trim().parse().unwrap();
     let gone = async {
@@ -264,6 +284,56 @@ async fn background_commands_are_listed_read_and_killed() {
     let ended =
         async { while !world.call("read_logs", log.clone()).await.unwrap().contains("bye") {} };
     tokio::time::timeout(std::time::Duration::from_secs(10), ended).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_an_earlier_faber_has_started_is_known_by_itself() {
+    let world = World::new();
+    let started =
+        |text: &str| text.split("PID: ").nth(1).unwrap().split(')').next().unwrap().to_owned();
+    let command = json!({ "command": "sleep 1001 & echo $! > child; wait" });
+    let pid = started(&world.call("bash_background", command).await.unwrap());
+    let left = json!({ "command": "sleep 1002 & echo $! > left" });
+    world.call("bash_background", left).await.unwrap();
+    let elsewhere = World::new();
+    let refused = elsewhere.call("process_kill", json!({ "pid_or_name": pid })).await.unwrap_err();
+    assert!(refused.message.contains("was not started by `bash_background`"), "{refused}");
+    let world = World::over(world.folder);
+    let number = async |name: &str| {
+        let read = || fs::read_to_string(world.folder.path().join(name)).unwrap_or_default();
+        while !read().ends_with('\n') {
+            tokio::task::yield_now().await;
+        }
+        read().trim().to_owned()
+    };
+    let (child, left) = (number("child").await, number("left").await);
+    let listed =
+        world.call("process_list", json!({ "filter_pattern": "sleep 100" })).await.unwrap();
+    for id in [&child, &left] {
+        assert!(listed.contains(&format!("*{id:>7}")), "{listed}");
+    }
+    // A file says nothing: anybody can write one.
+    let mut other = std::process::Command::new("sleep").arg("1003").spawn().unwrap();
+    fs::write(world.folder.path().join(".faber/background/9.pid"), other.id().to_string()).unwrap();
+    let err = world.call("process_kill", json!({ "pid_or_name": other.id().to_string() })).await;
+    assert!(err.unwrap_err().message.contains("was not started"));
+    assert!(other.try_wait().unwrap().is_none(), "it lives");
+    other.kill().unwrap();
+    other.wait().unwrap();
+    for id in [&pid, &left] {
+        let killed = world.call("process_kill", json!({ "pid_or_name": id })).await.unwrap();
+        assert_eq!(killed, format!("Killed process {id} (SIGTERM)"));
+    }
+    let is_dead = |id: &str| {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.rsplit(") ").next().is_some_and(|it| it.starts_with('Z'))
+    };
+    let dead = async {
+        while ![&pid, &child, &left].iter().all(|it| is_dead(it)) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_mins(1), dead).await.unwrap();
 }
 
 #[tokio::test]

@@ -475,5 +475,5 @@ async fn services_are_asked() {
 #[test]
 fn a_service_has_a_proper_address() {
     let config = WebConfig { github: "http://10.0.0.1/".to_owned(), ..WebConfig::default() };
-    expect!["`github` of `web_tools`: `10.0.0.1` is no public address: private ones are refused unless the configuration says `allow_private`"].assert_eq(&tools(&config).unwrap_err().to_string());
+    expect!["`github` of `web_tools`: `10.0.0.1` is no public address: private ones are refused unless the configuration says so (`allow_private` of web tools, `base_url` of an OpenAPI document)"].assert_eq(&tools(&config).unwrap_err().to_string());
 }

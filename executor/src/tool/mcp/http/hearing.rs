@@ -1,6 +1,6 @@
 //! What a server says unasked.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use reqwest::Response;
 use tokio::time::sleep;
@@ -33,6 +33,9 @@ pub(super) async fn hear(way: Arc<Way>) {
     let mut denials = 0;
     let mut pause = PAUSE;
     loop {
+        // Whoever is let in while this is refused is not missed.
+        let mut admitted = pin!(way.admitted.notified());
+        admitted.as_mut().enable();
         let answer = way.get(last.as_deref()).await;
         way.is_heard.notify_one();
         match answer {
@@ -53,7 +56,7 @@ pub(super) async fn hear(way: Arc<Way>) {
                 // Whoever calls is told; asking again before somebody has logged in would renew
                 // tokens for nothing.
                 denials += 1;
-                way.admitted.notified().await;
+                admitted.await;
                 continue;
             }
             Err(Broken::Denied(_)) => return,
@@ -90,7 +93,7 @@ async fn follow(way: &Way, mut response: Response, last: &mut Option<String>) ->
 
 #[cfg(test)]
 mod tests {
-    use tokio::task::JoinSet;
+    use tokio::{task::JoinSet, time::timeout};
 
     use super::{super::way::tests::way, *};
     use crate::tool::mcp::oauth::world::World;
@@ -115,5 +118,28 @@ mod tests {
         }
         way.is_heard.notified().await;
         assert!(hearing.try_join_next().is_none(), "it goes on");
+    }
+
+    #[tokio::test]
+    async fn who_is_let_in_meanwhile_is_not_missed() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        world.now().is_deaf = true;
+        world.now().is_held = true;
+        let (way, _inbox) = way(&world);
+        way.greeted.notify_one();
+        let mut hearing = JoinSet::new();
+        hearing.spawn(hear(Arc::clone(&way)));
+        world.gate.arrived.notified().await;
+        way.admitted.notify_waiters();
+        let before = world.heard("GET /mcp");
+        world.gate.opened.notify_one();
+        let again = async {
+            // Once with the token that was held back, and once more.
+            while world.heard("GET /mcp") < before + 2 {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_mins(1), again).await.expect("it listens again by itself");
     }
 }

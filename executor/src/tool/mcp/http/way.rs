@@ -29,7 +29,7 @@ use crate::{
             config::Transport,
             link::Ends,
             message::{OVERHEAD, report},
-            oauth::{Bearer, Logins},
+            oauth::{Bearer, Errands, Logins},
             secrets::Secrets,
         },
     },
@@ -103,7 +103,8 @@ impl Way {
         ends.seen = Arc::new(Secrets::new(seen));
         let url = spec.url.0.clone();
         let bearer = spec.auth.as_ref().map(|oauth| {
-            Bearer::new((caller.set, &url), oauth, caller.logins, Arc::clone(&ends.seen))
+            let kept = (caller.logins, caller.errands);
+            Bearer::new((caller.set, &url), oauth, kept, Arc::clone(&ends.seen))
         });
         Ok(Self {
             bearer,
@@ -127,18 +128,23 @@ impl Way {
 
     /// Sends a message.
     pub(super) async fn post(&self, body: Vec<u8>) -> Result<Response, Broken> {
+        // An older server answers elsewhere: here it only says that it has heard.
+        self.post_within(self.is_older().then_some(TELL), body).await
+    }
+
+    async fn post_within(
+        &self,
+        limit: Option<Duration>,
+        body: Vec<u8>,
+    ) -> Result<Response, Broken> {
         let mut asked = self.outgoing(Method::POST);
         let json = HeaderValue::from_static("application/json");
         asked.headers.insert(header::CONTENT_TYPE, json);
         asked.body = Some(body);
-        let Some(endpoint) = self.endpoint.get() else { return self.send(asked).await };
-        asked.url = endpoint.clone();
-        // An older server answers elsewhere: here it only says that it has heard.
-        let hop = timeout(TELL, self.send(asked)).await;
-        let (host, seconds) = (&self.host, TELL.as_secs());
-        hop.unwrap_or_else(|_| {
-            Err(Broken::Lost(format!("`{host}` did not take a message within {seconds} s")))
-        })
+        if let Some(endpoint) = self.endpoint.get() {
+            asked.url = endpoint.clone();
+        }
+        self.send(asked, limit).await
     }
 
     /// Speaks to the server as to an older one from now on.
@@ -171,22 +177,23 @@ impl Way {
         if let Some(last) = last.and_then(|it| HeaderValue::from_str(it).ok()) {
             asked.headers.insert(LAST_EVENT, last);
         }
-        self.send(asked).await
+        self.send(asked, None).await
     }
 
     /// Sends a request, and says in it who calls. What a server refuses for its token it has not
-    /// done: it is sent again, once, if there is another.
-    async fn send(&self, mut asked: Outgoing) -> Result<Response, Broken> {
-        let Some(bearer) = &self.bearer else { return self.http.hop(&asked).await };
+    /// done: it is sent again, once, if there is another. How long a token takes is not the
+    /// server's doing, and has limits of its own.
+    async fn send(&self, mut asked: Outgoing, limit: Option<Duration>) -> Result<Response, Broken> {
+        let Some(bearer) = &self.bearer else { return self.hop(&asked, limit).await };
         let token = bearer.token().await?;
         if let Some(token) = &token {
             show(&mut asked, token)?;
         }
-        let mut answer = self.http.hop(&asked).await?;
+        let mut answer = self.hop(&asked, limit).await?;
         if answer.status() == StatusCode::UNAUTHORIZED {
             let other = bearer.another(token.as_deref(), &answer).await?;
             show(&mut asked, &other)?;
-            answer = self.http.hop(&asked).await?;
+            answer = self.hop(&asked, limit).await?;
         }
         match answer.status() {
             StatusCode::UNAUTHORIZED => Err(bearer.refused(&answer).await.into()),
@@ -194,21 +201,29 @@ impl Way {
                 Some(denied) => Err(denied.into()),
                 None => Ok(answer),
             },
-            _ => {
-                self.admitted.notify_waiters();
+            status => {
+                if status.is_success() {
+                    self.admitted.notify_waiters();
+                }
                 Ok(answer)
             }
         }
     }
 
+    async fn hop(&self, asked: &Outgoing, limit: Option<Duration>) -> Result<Response, Broken> {
+        let Some(limit) = limit else { return self.http.hop(asked).await };
+        let (host, seconds) = (&self.host, limit.as_secs());
+        timeout(limit, self.http.hop(asked)).await.unwrap_or_else(|_| {
+            Err(Broken::Lost(format!("`{host}` did not take a message within {seconds} s")))
+        })
+    }
+
     /// Sends what has no answer.
     pub(super) async fn tell(&self, body: Vec<u8>) -> Result<(), String> {
-        let host = &self.host;
-        match timeout(TELL, self.post(body)).await {
-            Ok(Ok(response)) if response.status().is_success() => Ok(()),
-            Ok(Ok(response)) => Err(format!("`{host}` answered {}", response.status())),
-            Ok(Err(broken)) => Err(broken.to_string()),
-            Err(_) => Err(format!("`{host}` did not answer within {} s", TELL.as_secs())),
+        match self.post_within(Some(TELL), body).await {
+            Ok(response) if response.status().is_success() => Ok(()),
+            Ok(response) => Err(format!("`{}` answered {}", self.host, response.status())),
+            Err(broken) => Err(broken.to_string()),
         }
     }
 
@@ -310,6 +325,8 @@ pub(in crate::tool::mcp) struct Caller<'a> {
     pub(in crate::tool::mcp) set: &'a ToolSetName,
     /// What people were granted.
     pub(in crate::tool::mcp) logins: Option<&'a Logins>,
+    /// Who asks for tokens.
+    pub(in crate::tool::mcp) errands: &'a Errands,
 }
 
 /// Returns the headers that the configuration says.
@@ -357,6 +374,7 @@ pub(super) fn is_kind(response: &Response, kind: &str) -> bool {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use futures::FutureExt;
     use serde_json::json;
 
     use super::*;
@@ -371,9 +389,46 @@ pub(super) mod tests {
     ) -> (Arc<Way>, mpsc::Receiver<RxJsonRpcMessage<RoleClient>>) {
         let McpServer::Http(spec) = world.configured(json!("oauth")) else { unreachable!() };
         let (out, inbox) = mpsc::channel(8);
-        let caller = Caller { set: &set(), logins: Some(&world.logins) };
+        let caller = Caller { set: &set(), logins: Some(&world.logins), errands: &world.errands };
         let way = Way::new((&spec, caller), 1_000, &mut Ends::default(), out).unwrap();
         (Arc::new(way), inbox)
+    }
+
+    /// What waits for a token was not sent: that is no loss.
+    #[tokio::test]
+    async fn a_server_has_its_time_without_that_of_the_token() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        world.now().is_held = true;
+        let (way, _inbox) = way(&world);
+        way.endpoint.set(world.url()).unwrap();
+        let mut call = Box::pin(way.post(b"{}".to_vec()));
+        tokio::select! {
+            answer = &mut call => panic!("{answer:?} was not held back"),
+            () = world.gate.arrived.notified() => {}
+        }
+        tokio::time::pause();
+        tokio::time::advance(TELL + Duration::from_secs(1)).await;
+        tokio::time::resume();
+        world.gate.opened.notify_one();
+        let broken = call.await.unwrap_err();
+        assert!(matches!(broken, Broken::Later(_)), "{broken:?}");
+        assert_eq!(world.heard("POST /mcp"), 0);
+    }
+
+    #[tokio::test]
+    async fn who_is_let_in_is_known_by_what_is_done_for_it() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        let (way, _inbox) = way(&world);
+        for (path, expected) in [("/nothing", false), ("/mcp", true)] {
+            let mut admitted = Box::pin(way.admitted.notified());
+            admitted.as_mut().enable();
+            let mut asked = way.outgoing(Method::GET);
+            asked.url.set_path(path);
+            way.send(asked, None).await.unwrap();
+            assert_eq!(admitted.now_or_never().is_some(), expected, "{path}");
+        }
     }
 
     #[tokio::test]

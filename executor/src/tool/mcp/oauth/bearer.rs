@@ -13,6 +13,7 @@ use tokio::{sync::Mutex, time::Instant};
 use super::{
     Logins, NEEDS_LOGIN, OAuth,
     discovery::{shown, told},
+    errands::Errands,
     kept::Token,
     now,
     source::Source,
@@ -31,6 +32,7 @@ pub(in crate::tool::mcp) struct Bearer {
     source: Arc<Source>,
     /// Whoever gets a token has it until that is done: one renewal is enough.
     held: Mutex<Held>,
+    errands: Errands,
 }
 
 /// What is known about tokens.
@@ -64,6 +66,24 @@ impl Denied {
                 Self::Unreachable(text)
             }
             _ => Self::Refused(text),
+        }
+    }
+
+    /// Says why something was not asked, or has no answer.
+    pub(super) fn unasked(err: &Broken) -> Self {
+        let text = err.to_string();
+        match err {
+            Broken::Unsent(_) | Broken::Later(_) | Broken::Lost(_) => Self::Unreachable(text),
+            Broken::Refused(_) | Broken::Denied(_) => Self::Refused(text),
+        }
+    }
+
+    /// Says why in other words, which know better whether that passes.
+    pub(super) fn because(self, trouble: Option<Self>) -> Self {
+        match (self, trouble) {
+            (own, None) => own,
+            (Self::Unfound(_), Some(Self::Refused(text))) => Self::Unfound(text),
+            (_, Some(trouble)) => trouble,
         }
     }
 
@@ -129,11 +149,11 @@ impl Bearer {
     pub(in crate::tool::mcp) fn new(
         whose: (&ToolSetName, &Url),
         oauth: &OAuth,
-        logins: Option<&Logins>,
+        (logins, errands): (Option<&Logins>, &Errands),
         secrets: Arc<Secrets>,
     ) -> Self {
-        let source = Source::new(whose, oauth, logins, secrets);
-        Self { source: Arc::new(source), held: Mutex::default() }
+        let source = Arc::new(Source::new(whose, oauth, logins, secrets));
+        Self { source, held: Mutex::default(), errands: errands.clone() }
     }
 
     /// Returns the token to show, if there is one: a server may answer without.
@@ -249,13 +269,9 @@ impl Bearer {
         let (refused, challenge) =
             (refused.map(ToOwned::to_owned), challenge.map(ToOwned::to_owned));
         let getting = async move { source.get(refused.as_deref(), challenge.as_deref()).await };
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "awaited, and at an end soon by its own limits"
-        )]
-        let got = tokio::spawn(getting).await;
-        got.unwrap_or_else(|err| {
-            Err(self.source.without(Denied::Unreachable(format!("nobody was asked: {err}"))))
+        self.errands.run(getting).await.unwrap_or_else(|| {
+            let why = "too much is under way, or is about to end: try again later";
+            Err(self.source.without(Denied::Unreachable(why.to_owned())))
         })
     }
 }
@@ -336,17 +352,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_ended_for_good_takes_its_client_along() {
+    async fn what_is_granted_is_kept_though_the_connection_is_gone() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        world.now().is_held = true;
+        let bearer = world.bearer(people());
+        let mut call = Box::pin(bearer.token());
+        tokio::select! {
+            token = &mut call => panic!("{token:?} was not held back"),
+            () = world.gate.arrived.notified() => {}
+        }
+        drop(call);
+        drop(bearer);
+        world.gate.opened.notify_one();
+        world.errands.end().await;
+        assert_eq!(world.kept().read().unwrap().unwrap().token().unwrap().text, "access-1");
+    }
+
+    #[tokio::test]
+    async fn what_has_ended_for_good_leaves_its_client_for_the_next_login() {
         let world = World::new().await;
         world.keep(None);
         world.now().access.clear();
         let bearer = world.bearer(people());
         assert_eq!(call(&world, &bearer).await, Err(wants_login()));
-        assert!(world.kept().read().unwrap().unwrap().client.is_none());
-        world.keep(None);
-        let bearer = world.bearer(json!({ "client_id": "client-0" }));
-        assert_eq!(call(&world, &bearer).await, Err(wants_login()));
-        assert!(world.kept().read().unwrap().unwrap().client.is_some(), "it can be no other");
+        assert!(world.kept().read().unwrap().unwrap().client.is_some());
     }
 
     #[tokio::test]

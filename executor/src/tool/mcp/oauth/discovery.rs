@@ -7,7 +7,10 @@ use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetada
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::web::{Web, check, is_loopback, resource};
+use super::{
+    bearer::Denied,
+    web::{Web, check, is_loopback, resource},
+};
 use crate::{
     secret::Redaction,
     tool::http::client::{Outgoing, Reach},
@@ -47,7 +50,7 @@ impl Sought<'_> {
         let mut manager = AuthorizationManager::new_with_oauth_http_client(server, web).await?;
         let Ok(found) = timeout(limit, self.metadata(&manager)).await else {
             let late = "the servers that it names do not answer in time".to_owned();
-            self.web.note(Some(late.clone()));
+            self.web.note(Some(Denied::Unreachable(late.clone())));
             return Err(AuthError::MetadataError(late));
         };
         let metadata = found?;
@@ -309,7 +312,7 @@ mod tests {
         let sought = Sought { web: &web, server: &server, challenge: None, issuer: None };
         let err = sought.find_within(Duration::ZERO).await.err().unwrap();
         assert_eq!(said(&err), "metadata error: the servers that it names do not answer in time");
-        assert!(web.trouble().is_some(), "it may answer later");
+        assert!(matches!(web.trouble(), Some(Denied::Unreachable(_))), "it may answer later");
     }
 
     #[test]

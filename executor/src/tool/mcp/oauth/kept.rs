@@ -72,6 +72,9 @@ pub(super) struct Registered {
     pub(super) id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) secret: Option<String>,
+    /// When the secret ends, in seconds since 1970, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) secret_until: Option<u64>,
     /// Where the browser comes back to.
     pub(super) redirect: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -240,6 +243,12 @@ impl Record {
         let token = granted.token_response.as_ref()?;
         let text = token.access_token().secret();
         Some(Token::new(text, granted.token_received_at, token.expires_in()))
+    }
+
+    /// Returns whether nothing is left of what was granted, so that only a person goes on.
+    pub(super) fn has_ended(&self, now: u64) -> bool {
+        let is_good = self.token().is_some_and(|it| it.is_good(now));
+        !is_good && self.refresh_token().is_none()
     }
 
     /// Returns what a new token is granted for.

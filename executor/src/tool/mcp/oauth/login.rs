@@ -16,11 +16,12 @@ use shared::id::ToolSetName;
 
 use super::{
     Logins,
-    bearer::challenge,
+    bearer::{Denied, challenge},
     config::{Client, Grant},
     discovery::{Found, Sought, add_offline_access, further, may_be_told, shown, told},
     kept::{Kept, Record, Registered},
     machine::post,
+    now,
     source::knows_no_client,
     web::Web,
 };
@@ -198,7 +199,7 @@ impl To<'_> {
         let asked =
             Outgoing { method: Method::POST, url, headers: all, body, reach: Reach::Anywhere };
         let reply = web.ask(asked.clone()).await;
-        let reply = reply.map_err(|err| LoginError::Unreachable(err.to_string()))?;
+        let reply = reply.map_err(|err| LoginError::from(Denied::unasked(&err)))?;
         if let Some(session) = reply.headers.get("mcp-session-id") {
             // Nobody needs the session that has begun.
             let mut headers = given;
@@ -234,7 +235,7 @@ impl To<'_> {
     /// before, or one that is registered now.
     async fn registered(
         &self,
-        manager: &mut AuthorizationManager,
+        (web, manager): (&Web, &mut AuthorizationManager),
         metadata: &AuthorizationMetadata,
         (before, redirect): (&Record, &str),
         scopes: &[String],
@@ -242,6 +243,7 @@ impl To<'_> {
         let own = |id: &str, secret: Option<String>| Registered {
             id: id.to_owned(),
             secret,
+            secret_until: None,
             redirect: redirect.to_owned(),
             issuer: metadata.issuer.clone(),
         };
@@ -257,13 +259,32 @@ impl To<'_> {
         if let Some(client) = &before.client
             && client.redirect == redirect
             && client.issuer == metadata.issuer
-            && before.granted.is_some()
+            && client.secret_until.is_none_or(|it| now() < it)
         {
             return Ok(client.clone());
         }
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let client = manager.register_client(NAME, redirect, &scopes).await?;
-        Ok(own(&client.client_id, client.client_secret))
+        let secret_until = web.secret_until();
+        Ok(Registered { secret_until, ..own(&client.client_id, client.client_secret) })
+    }
+
+    /// Forgets the client of a login that has ended, until the new one is done: a server that does
+    /// not know it any more may say so only to the person, and the next login registers another.
+    async fn try_once(&self, client: &Registered) -> Result<(), LoginError> {
+        if self.client.is_some() || self.document == Some(client.id.as_str()) {
+            return Ok(());
+        }
+        let _lock = self.kept.lock().await.map_err(LoginError::Unkept)?;
+        match self.kept.read().map_err(LoginError::Unkept)? {
+            Some(record)
+                if record.has_ended(now())
+                    && record.client.as_ref().is_some_and(|it| it.id == client.id) =>
+            {
+                self.kept.write(&Record { client: None, ..record }).map_err(LoginError::Unkept)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns what the client shows to prove who it is.
@@ -298,8 +319,10 @@ impl Login {
         let challenge = to.challenge(&web).await?;
         let Found { mut manager, metadata } = to.found(&web, challenge.as_deref(), &seen).await?;
         let scopes = to.scopes(&manager, &metadata, &before).await;
-        let client = to.registered(&mut manager, &metadata, (&before, redirect), &scopes).await;
+        let asking = (&*web, &mut manager);
+        let client = to.registered(asking, &metadata, (&before, redirect), &scopes).await;
         let client = client.map_err(|err| failed(&web, &err, &seen))?;
+        to.try_once(&client).await?;
         let mut by = OAuthClientConfig::new(&client.id, redirect);
         if let Some(secret) = to.secret(&client, &mut seen)? {
             by = by.with_client_secret(secret);
@@ -375,9 +398,15 @@ fn parameter(url: &str, name: &str) -> Option<String> {
 }
 
 fn failed(web: &Web, err: &AuthError, seen: &Redaction) -> LoginError {
-    match web.trouble() {
-        Some(trouble) => LoginError::Unreachable(trouble),
-        None => refused(err, seen),
+    web.trouble().map_or_else(|| refused(err, seen), LoginError::from)
+}
+
+impl From<Denied> for LoginError {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Unreachable(text) => Self::Unreachable(text),
+            Denied::Refused(text) | Denied::Unfound(text) => Self::Refused(text),
+        }
     }
 }
 
@@ -440,6 +469,47 @@ mod tests {
         let back = format!("{BACK}?code=code-0&state={}", login.state);
         login.finish(&back).await.unwrap();
         assert!(world.kept().read().unwrap().unwrap().token().is_some());
+    }
+
+    fn client_of(login: &Login) -> String {
+        parameter(login.url(), "client_id").unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_client_of_a_login_that_has_ended_is_tried_once() {
+        let world = World::new().await;
+        world.keep(None);
+        let login = begun(&world).await;
+        assert_eq!(client_of(&login), "client-0");
+        login.finish(&format!("{BACK}?code=code-0&state={}", login.state)).await.unwrap();
+        let client = || world.kept().read().unwrap().unwrap().client.map(|it| it.id);
+        assert_eq!(client().as_deref(), Some("client-0"), "it has served, and stays");
+        world.keep(None);
+        begun(&world).await;
+        assert_eq!(client(), None);
+        let login = begun(&world).await;
+        assert_ne!(client_of(&login), "client-0", "the server may not know it any more");
+        assert_eq!(world.heard("POST /register"), 1);
+        // What is renewed needs its client.
+        world.keep(Some("refresh-0"));
+        for _ in 0..2 {
+            assert_eq!(client_of(&begun(&world).await), "client-0");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_whose_secret_has_ended_is_not_the_next_one() {
+        let world = World::new().await;
+        world.now().secret_until = 7;
+        assert_eq!(begun(&world).await.client.secret_until, Some(7));
+        for (until, expected) in [(None, true), (Some(u64::MAX), true), (Some(1), false)] {
+            world.keep(Some("refresh-0"));
+            let mut record = world.kept().read().unwrap().unwrap();
+            record.client.as_mut().unwrap().secret_until = until;
+            world.kept().write(&record).unwrap();
+            let client = client_of(&begun(&world).await);
+            assert_eq!(client == "client-0", expected, "{until:?}");
+        }
     }
 
     #[tokio::test]

@@ -198,7 +198,7 @@ pub(super) async fn post(
     let body = fields.collect::<Vec<_>>().join("&").into_bytes();
     let asked =
         Outgoing { method: Method::POST, url, headers, body: Some(body), reach: Reach::Public };
-    let reply = web.ask(asked).await.map_err(|err| Denied::Unreachable(err.to_string()))?;
+    let reply = web.ask(asked).await.map_err(|err| Denied::unasked(&err))?;
     if reply.status.is_success() {
         return Ok(reply.body);
     }

@@ -90,7 +90,7 @@ impl Source {
             }
         };
         let got = got.map_err(|denied| {
-            let denied = web.trouble().map_or(denied, Denied::Unreachable);
+            let denied = denied.because(web.trouble());
             self.without(denied.map(|it| seen.clean(it)))
         })?;
         Ok(got.inspect(|it| self.secrets.note(&it.text)))
@@ -113,9 +113,6 @@ impl Source {
             return Ok(Some(token));
         }
         if record.refresh_token().is_none() {
-            if self.is_registered(&record) {
-                forget_client(kept, &record).await?;
-            }
             return Ok(None);
         }
         // Who only looks keeps nobody waiting.
@@ -182,18 +179,6 @@ impl Renewal<'_> {
 fn usable(record: &Record, refused: Option<&str>) -> Option<Token> {
     let is_other = |it: &Token| Some(it.text.as_str()) != refused;
     record.token().filter(|it| it.is_good(now()) && is_other(it))
-}
-
-/// Forgets the client that was registered for a token which has ended and cannot be renewed: who
-/// does not know the token may not know the client either, and the next login would find nobody.
-async fn forget_client(kept: &Kept, record: &Record) -> Result<(), Denied> {
-    let _lock = kept.lock().await.map_err(Denied::Unreachable)?;
-    match kept.read().map_err(Denied::Refused)? {
-        Some(now) if now.token() == record.token() => {
-            kept.write(&Record { client: None, ..now }).map_err(Denied::Refused)
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Returns whether an authorization server has forgotten its client (RFC 6749, section 5.2).

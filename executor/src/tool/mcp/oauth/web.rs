@@ -9,16 +9,20 @@ use std::{
     net::IpAddr,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use oauth2::{HttpResponse, http};
+use oauth2::{HttpRequest, HttpResponse, http};
 use reqwest::{Method, Url, header};
-use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRequest};
+use rmcp::transport::auth::{
+    OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
+};
+use serde::Deserialize;
 use tokio::{sync::OnceCell, time::timeout};
 
+use super::bearer::Denied;
 use crate::{
     net::{Refused, is_public},
     tool::http::client::{Broken, Http, Outgoing, Reach, Reply, host},
@@ -38,7 +42,9 @@ pub(super) struct Web {
     /// Requests of rmcp's so far.
     requests: AtomicUsize,
     /// Why the last request of rmcp's came to nothing, of which rmcp does not tell.
-    trouble: Mutex<Option<String>>,
+    trouble: Mutex<Option<Denied>>,
+    /// When the secret ends that a client was registered with, of which rmcp does not tell.
+    secret_until: AtomicU64,
 }
 
 /// What all askings for one server have in common.
@@ -49,6 +55,12 @@ struct Net {
     /// Another server that a person wrote.
     also: Option<Url>,
     is_private: OnceCell<bool>,
+}
+
+/// What an answer says of a client's secret (RFC 7591, section 3.2.1).
+#[derive(Deserialize)]
+struct Registered {
+    client_secret_expires_at: u64,
 }
 
 /// Why nothing is asked there.
@@ -67,7 +79,12 @@ impl Web {
     }
 
     fn of(net: impl Into<Arc<Net>>) -> Self {
-        Self { net: net.into(), requests: AtomicUsize::new(0), trouble: Mutex::default() }
+        Self {
+            net: net.into(),
+            requests: AtomicUsize::new(0),
+            trouble: Mutex::default(),
+            secret_until: AtomicU64::new(0),
+        }
     }
 
     /// Returns one for another token, that knows of no trouble.
@@ -77,7 +94,7 @@ impl Web {
 
     /// Asks once.
     pub(super) async fn ask(&self, mut asked: Outgoing) -> Result<Reply, Broken> {
-        check(&asked.url).map_err(|err| Broken::Unsent(err.to_string()))?;
+        check(&asked.url).map_err(|err| Broken::Denied(err.to_string()))?;
         let host = host(&asked.url);
         if is_loopback(&asked.url)
             && !is_loopback(&self.net.server)
@@ -99,19 +116,40 @@ impl Web {
         Ok(reply)
     }
 
-    /// Returns why the last request of rmcp's came to nothing, if it did for want of an answer.
-    pub(super) fn trouble(&self) -> Option<String> {
+    /// Returns why the last request of rmcp's came to nothing, if it did for want of an answer, or
+    /// because it is none that is ever sent.
+    pub(super) fn trouble(&self) -> Option<Denied> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// Returns when the secret ends that the last client was registered with, where it does.
+    pub(super) fn secret_until(&self) -> Option<u64> {
+        Some(self.secret_until.load(Ordering::Relaxed)).filter(|it| *it > 0)
+    }
+
     /// Notes why something came to nothing, or that it did not.
-    pub(super) fn note(&self, trouble: Option<String>) {
+    pub(super) fn note(&self, trouble: Option<Denied>) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 
+    /// Asks what rmcp wants to know, and notes why that comes to nothing.
+    async fn carry_out(&self, request: HttpRequest) -> Result<HttpResponse, OAuthHttpClientError> {
+        let never = |err: &String| self.note(Some(Denied::Refused(err.clone())));
+        let asked = self.outgoing(request).inspect_err(never)?;
+        let reply = self.ask(asked).await;
+        let reply = reply.inspect_err(|err| self.note(Some(Denied::unasked(err))))?;
+        let is_down = reply.status.is_server_error();
+        let down = || format!("`{}` answered {}", reply.host, reply.status);
+        self.note(is_down.then(|| Denied::Unreachable(down())));
+        if let Ok(Registered { client_secret_expires_at }) = serde_json::from_slice(&reply.body) {
+            self.secret_until.store(client_secret_expires_at, Ordering::Relaxed);
+        }
+        Ok(response(reply)?)
+    }
+
     /// Returns what rmcp wants to ask. It knows the server's address only as others are told it.
-    fn outgoing(&self, request: OAuthHttpRequest) -> Result<Outgoing, String> {
-        let (parts, body) = request.request.into_parts();
+    fn outgoing(&self, request: HttpRequest) -> Result<Outgoing, String> {
+        let (parts, body) = request.into_parts();
         if self.requests.fetch_add(1, Ordering::Relaxed) >= REQUESTS {
             let host = host(&self.net.server);
             return Err(format!("`{host}` leads to more than {REQUESTS} addresses"));
@@ -191,15 +229,7 @@ pub(super) fn is_loopback(url: &Url) -> bool {
 
 impl OAuthHttpClient for Web {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
-        Box::pin(async move {
-            let asked = self.outgoing(request).inspect_err(|err| self.note(Some(err.clone())))?;
-            let reply =
-                self.ask(asked).await.inspect_err(|err| self.note(Some(err.to_string())))?;
-            let is_down = reply.status.is_server_error();
-            let down = || format!("`{}` answered {}", reply.host, reply.status);
-            self.note(is_down.then(down));
-            Ok(response(reply)?)
-        })
+        Box::pin(self.carry_out(request.request))
     }
 }
 
@@ -263,6 +293,28 @@ mod tests {
                 assert_eq!(reach, Reach::Anywhere, "{server} {url}");
             }
         }
+    }
+
+    /// What is never asked will not be later either.
+    #[tokio::test]
+    async fn what_is_never_asked_is_no_trouble_that_passes() {
+        let web = Web::new("https://1.1.1.1/mcp".parse().unwrap());
+        let ask = async |url: &str| {
+            let request = http::Request::get(url).body(Vec::new()).unwrap();
+            assert!(web.carry_out(request).await.is_err(), "{url}");
+            web.trouble().unwrap()
+        };
+        for never in ["http://example.com/token", "https://10.0.0.1/token", "https://localhost:1/"]
+        {
+            assert!(matches!(ask(never).await, Denied::Refused(_)), "{never}");
+        }
+        let closed = Web::new("https://127.0.0.1:1/mcp".parse().unwrap());
+        let request = http::Request::get("https://127.0.0.1:1/token").body(Vec::new()).unwrap();
+        assert!(closed.carry_out(request).await.is_err());
+        assert!(matches!(closed.trouble(), Some(Denied::Unreachable(_))), "it may be there later");
+        web.requests.store(REQUESTS, Ordering::Relaxed);
+        let many = ask("https://1.1.1.1/token").await;
+        assert_eq!(many, Denied::Refused("`1.1.1.1` leads to more than 60 addresses".to_owned()));
     }
 
     #[tokio::test]

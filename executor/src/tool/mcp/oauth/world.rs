@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
 
 use super::{
-    Bearer, Logins,
+    Bearer, Errands, Logins,
     kept::{Kept, Record},
     now,
 };
@@ -30,6 +30,7 @@ use crate::tool::mcp::{McpServer, secrets::Secrets};
 pub(in crate::tool::mcp) struct World {
     pub(in crate::tool::mcp) here: String,
     pub(in crate::tool::mcp) logins: Logins,
+    pub(in crate::tool::mcp) errands: Errands,
     pub(in crate::tool::mcp) gate: Arc<Gate>,
     shared: Arc<Shared>,
     _folder: TempDir,
@@ -76,6 +77,8 @@ pub(in crate::tool::mcp) struct Now {
     pub(in crate::tool::mcp) clients: BTreeSet<String>,
     /// All that was asked: the method and the path, who asked, and the body.
     pub(in crate::tool::mcp) heard: Vec<(String, String, String)>,
+    /// When the secrets end that clients are registered with, where they have any.
+    pub(in crate::tool::mcp) secret_until: u64,
     granted: usize,
 }
 
@@ -97,7 +100,8 @@ impl World {
         tasks.spawn(async { axum::serve(listener, routes).await });
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
-        Self { here, logins, gate, shared, _folder: folder, _tasks: tasks }
+        let errands = Errands::default();
+        Self { here, logins, errands, gate, shared, _folder: folder, _tasks: tasks }
     }
 
     pub(in crate::tool::mcp) fn now(&self) -> MutexGuard<'_, Now> {
@@ -128,7 +132,7 @@ impl World {
     pub(in crate::tool::mcp) fn bearer_of(&self, server: &Url, auth: Value) -> Bearer {
         let oauth = serde_json::from_value(auth).unwrap();
         let secrets = Arc::new(Secrets::default());
-        Bearer::new((&set(), server), &oauth, Some(&self.logins), secrets)
+        Bearer::new((&set(), server), &oauth, (Some(&self.logins), &self.errands), secrets)
     }
 
     pub(super) fn kept(&self) -> Kept {
@@ -257,6 +261,10 @@ impl Shared {
         let id = format!("client-{}", now.heard.len());
         now.clients.insert(id.clone());
         client["client_id"] = id.into();
+        if now.secret_until > 0 {
+            client["client_secret"] = "sesame-open".into();
+            client["client_secret_expires_at"] = now.secret_until.into();
+        }
         (StatusCode::CREATED, Json(client)).into_response()
     }
 

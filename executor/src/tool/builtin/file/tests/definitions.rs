@@ -48,6 +48,19 @@ async fn definitions_are_found_by_name() {
             a.py:3: load = 1"]],
     )
     .await;
+    find(
+        json!({ "name": "Loader.load(", "path": "a.py" }),
+        expect![[r"
+            Found 2 definition(s) of 'load':
+            a.py:2: async def load(self): pass
+            a.py:3: load = 1"]],
+    )
+    .await;
+    find(
+        json!({ "name": "load(self" }),
+        expect!["tool.failed: Invalid name 'load(self': give the name of one definition"],
+    )
+    .await;
     find(json!({ "name": "lo.d" }), expect!["No definitions found for: d"]).await;
     find(
         json!({ "name": "" }),

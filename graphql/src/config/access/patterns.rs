@@ -1,0 +1,138 @@
+//! What the patterns of a token mean here: of which sets, and whether of any tool.
+
+use executor::{
+    sources::{self, SetConfig},
+    toolbox::{SetStatus, ToolSet},
+};
+
+use super::{AccessConfig, TokenConfig};
+use crate::access::Glob;
+
+impl AccessConfig {
+    /// Returns the patterns that no tool matches, each with whose it is, for people. What a set may
+    /// yet have whose tools are not known is not among them.
+    pub fn idle(&self, sets: &[SetConfig], there: &[ToolSet]) -> Vec<String> {
+        let is_idle = |it: &Glob| {
+            let mut meant = widened(it, sets);
+            !meant.any(|it| has_tool(&it, there) || may_have(&it, sets, there))
+        };
+        let of = |token: &TokenConfig| {
+            let idle = token.tools.iter().flatten().filter(|it| is_idle(it));
+            idle.map(|it| format!("`{it}` of the token `{}`", token.name)).collect::<Vec<_>>()
+        };
+        self.tokens.iter().flat_map(of).collect()
+    }
+}
+
+/// Returns a pattern, and what it means as well: tools of Faber's own keep their names in a set that
+/// is called something else, so that `file_tools.*` means those of the set `files`, too.
+pub(super) fn widened(pattern: &Glob, sets: &[SetConfig]) -> impl Iterator<Item = Glob> {
+    let renamed = sources::renamed(sets).into_iter();
+    let meant = renamed.filter(|(_, own)| pattern.reaches(&format!("{own}.")));
+    let within: Vec<_> = meant.filter_map(|(set, _)| pattern.within(set.as_str())).collect();
+    std::iter::once(pattern.clone()).chain(within)
+}
+
+fn has_tool(pattern: &Glob, there: &[ToolSet]) -> bool {
+    let mut tools = there.iter().flat_map(|it| &it.tools);
+    tools.any(|it| pattern.matches(it.definition().qualified().as_str()))
+}
+
+/// Returns whether a pattern may be for a set that does not say what it has, or is not there now.
+fn may_have(pattern: &Glob, sets: &[SetConfig], there: &[ToolSet]) -> bool {
+    let known = |name: &str| {
+        let found = there.iter().find(|it| it.name.as_str() == name);
+        found.is_some_and(|it| it.status == SetStatus::Ready)
+    };
+    let all = sets.iter().map(|it| &it.name).chain(there.iter().map(|it| &it.name));
+    all.map(ToString::to_string).any(|it| !known(&it) && pattern.reaches(&format!("{it}.")))
+}
+
+#[cfg(test)]
+mod tests {
+    use executor::{sources::Sources, toolbox::Toolbox};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn files() -> Value {
+        json!({ "name": "files", "source": { "builtin": "file_tools" } })
+    }
+
+    fn sets(written: Value) -> Vec<SetConfig> {
+        serde_json::from_value(written).unwrap()
+    }
+
+    fn access(tools: &Value) -> AccessConfig {
+        let token = json!({ "name": "ci", "token_env": "CI", "role": "operator", "tools": tools });
+        AccessConfig::read(json!({ "tokens": [token] })).unwrap()
+    }
+
+    /// The example of the contract.
+    #[test]
+    fn tools_of_our_own_are_known_by_their_own_names() {
+        let may = |tools: Value, sets: &[SetConfig], tool: &str| {
+            let opened = access(&tools).open(sets, |_| Some("a-long-enough-token".to_owned()));
+            let peer = std::net::IpAddr::from([10, 0, 0, 1]);
+            let grant = opened.unwrap().enter(Some("a-long-enough-token"), peer).unwrap();
+            grant.allows(&tool.parse().unwrap())
+        };
+        let files = sets(json!([files()]));
+        let blog =
+            json!({ "name": "blog", "source": { "tools": [{ "name": "file_tools.glob" }] } });
+        let with_blog = sets(json!([blog.clone(), self::files()]));
+        for (tools, tool, expected) in [
+            (json!(["file_tools.*"]), "files.file_tools.glob", true),
+            (json!(["file_tools.glob"]), "files.file_tools.glob", true),
+            (json!(["file_tools.glob"]), "files.file_tools.grep", false),
+            (json!(["f*_tools.g?ob"]), "files.file_tools.glob", true),
+            (json!(["files.*"]), "files.file_tools.glob", true),
+            (json!(["web_tools.*"]), "files.file_tools.glob", false),
+            // Whoever offers tools may call them as it likes.
+            (json!(["file_tools.*"]), "blog.file_tools.glob", false),
+        ] {
+            for sets in [&files, &with_blog] {
+                assert_eq!(may(tools.clone(), sets, tool), expected, "{tools} {tool}");
+            }
+        }
+        // A set of that name is meant, and no other.
+        let other = json!({ "name": "file_tools", "source": { "tools": [{ "name": "x" }] } });
+        let named = sets(json!([self::files(), other]));
+        assert!(!may(json!(["file_tools.*"]), &named, "files.file_tools.glob"));
+        assert!(may(json!(["file_tools.*"]), &named, "file_tools.x"));
+    }
+
+    #[tokio::test]
+    async fn what_matches_nothing_is_told() {
+        let hidden = json!({
+            "name": "later", "source": { "tools": [{ "name": "x" }] },
+            "context": "c", "condition": "on",
+        });
+        let lost = json!({
+            "name": "lost", "source": { "builtin": "code_tools", "root": "/there/is/none" },
+        });
+        let shop =
+            json!({ "name": "shop", "active": false, "source": { "tools": [{ "name": "buy" }] } });
+        let configured = sets(json!([files(), hidden, lost, shop]));
+        let toolbox = Toolbox::default();
+        let sources = Sources::new(&toolbox, usize::MAX);
+        for set in configured.iter().filter(|it| it.condition.is_none()) {
+            sources.put(set.clone());
+        }
+        let idle = |tools: &Value| access(tools).idle(&configured, &toolbox.sets());
+        let good = [
+            "file_tools.*",
+            "files.*",
+            "*",
+            "*.glob",
+            "shop.buy",
+            "later.*",
+            "lost.code_tools.*",
+            "code_tools.read_file",
+        ];
+        assert_eq!(idle(&json!(good)), [""; 0]);
+        let told = idle(&json!(["nope.*", "shop.sell", "file_tools.globs", "shop.*"]));
+        let expected = ["nope.*", "shop.sell", "file_tools.globs"];
+        assert_eq!(told, expected.map(|it| format!("`{it}` of the token `ci`")));
+    }
+}
