@@ -172,10 +172,12 @@ async fn a_key_stands_for_the_version_that_was_asked_for() {
     let under = |key: &str, input: Value| json!({ "id": request, "options": { "idempotencyKey": key, "input": input } });
     let one = world.get(query, under("k", json!({ "a": 1, "b": { "c": 1, "d": 2 } }))).await;
     assert_eq!(one["planId"], first);
-    let revise = "mutation ($id: ID!, $input: PlanInput!) { revisePlan(planId: $id, input: $input) {
+    let revise =
+        "mutation ($id: ID!, $input: PlanInput!) { revisePlan(planId: $id, input: $input) {
         plan { planId } } }";
     let input = json!({ "tools": [{ "toolName": "flow.echo" }] });
-    let second = world.get(revise, json!({ "id": first, "input": input })).await["plan"]["planId"].clone();
+    let second =
+        world.get(revise, json!({ "id": first, "input": input })).await["plan"]["planId"].clone();
     let again = world.get(query, under("k", json!({ "b": { "d": 2, "c": 1 }, "a": 1 }))).await;
     assert_eq!(again, one);
     let other = world.get(query, under("l", json!({ "a": 1 }))).await;
