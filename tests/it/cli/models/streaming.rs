@@ -221,8 +221,7 @@ async fn nothing_is_called_early_that_should_not_be() {
         Box::leak(format!(r#"{{"tools": [{}]}}"#, steps.join(", ")).into_boxed_str())
     };
     let thought: &str = Box::leak(
-        format!("<think>Perhaps {}? No.</think>{}", plan(&[look]), plan(&[note]))
-            .into_boxed_str(),
+        format!("<think>Perhaps {}? No.</think>{}", plan(&[look]), plan(&[note])).into_boxed_str(),
     );
     let flags: [&[&str]; 8] = [
         &["--streaming"],
