@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use shared::{
-    clock::{Clock, Timestamp},
+    clock::Clock,
     event::{Created, Event, Recorded},
     execution::{Execution, ExecutionOptions},
     id::{CommandId, ExecutionId, PlanId, Seq, StepId},
@@ -148,8 +148,9 @@ impl Control {
         self.start_with(plan, options, key, beside).await
     }
 
-    /// Starts an execution of which some calls have begun. A worker of this process takes what
-    /// comes of them; any other calls anew.
+    /// Starts an execution of which some calls have begun, under the identifier that they were told.
+    /// A worker of this process takes what comes of them; any other calls anew, and so does an
+    /// execution that has another identifier, because its key stood for that already.
     pub async fn start_ahead(
         &self,
         plan: &Arc<Plan>,
@@ -170,10 +171,15 @@ impl Control {
         validate(&options, key)?;
         for _ in 0..DRAWS {
             let now = self.clock.now();
-            let id = match self.place(key, &options, now).await? {
+            let told = beside.ahead.execution();
+            let wanted = told.unwrap_or_else(|| ExecutionId::draw(now));
+            let id = match self.place(key, &options, wanted).await? {
                 Place::Taken(id) => return Ok(id),
                 Place::Free(id) => id,
             };
+            if id != wanted {
+                beside.ahead = Ahead::default();
+            }
             let (execution, created) = machine::create(id, plan, options.clone(), now);
             let begun = self.begin(execution, created, std::mem::take(&mut beside)).await;
             if self.has_begun(id, plan, key, begun).await? {
@@ -184,14 +190,13 @@ impl Control {
     }
 
     /// Returns where an execution is to begin: under the identifier that its key stands for, or
-    /// under a new one.
+    /// under a new one, which is `id`.
     async fn place(
         &self,
         key: Option<&IdempotencyKey>,
         options: &ExecutionOptions,
-        now: Timestamp,
+        id: ExecutionId,
     ) -> Result<Place, ControlError> {
-        let id = ExecutionId::draw(now);
         let Some(key) = key else { return Ok(Place::Free(id)) };
         let fingerprint = fingerprint(key, options);
         let wanted = Reservation { key: key.key.clone(), execution: id, fingerprint };

@@ -32,7 +32,10 @@ use shared::{
     plan::{About, Mapping, Plan, StepPolicy},
 };
 
-pub use self::parse::{parse, parse_value};
+pub use self::{
+    names::Ids,
+    parse::{parse, parse_value},
+};
 use self::{
     names::Naming,
     parameters::Given,

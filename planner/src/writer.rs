@@ -216,9 +216,11 @@ impl Hearer for Listening<'_> {
     async fn hear(&self, words: &str) {
         let steps = self.arriving().take(words);
         for step in steps {
-            if let Some(draft) = reading::alone(&step, self.catalog, self.known) {
-                self.foresight.foresee(&draft).await;
-            }
+            let Some(draft) = reading::alone(&step, self.catalog, self.known) else {
+                // What is behind it may depend on what it does.
+                return self.arriving().give_up();
+            };
+            self.foresight.foresee(&draft).await;
         }
     }
 }

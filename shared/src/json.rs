@@ -1,6 +1,9 @@
-//! How large a JSON value is, asked before anybody recurses into it.
+//! How large a JSON value is, asked before anybody recurses into it; patches of values, and values
+//! that are the same however they are written.
 
-use serde_json::Value;
+use std::borrow::Cow;
+
+use serde_json::{Number, Value};
 
 /// Returns whether lists and objects nest deeper than `limit`; a bare string has depth 0.
 ///
@@ -30,6 +33,69 @@ pub fn bytes(value: &Value) -> usize {
             1 + fields.len().max(1) + inside.sum::<usize>()
         }
     }
+}
+
+/// Returns a value in which each whole number is written as one: `1` for `1.0` and `10` for `1e1`.
+/// Two that are the same in this form are the same to whoever reads numbers by their worth.
+///
+/// It recurses: ask [`is_deeper_than`] first.
+pub fn by_worth(value: &Value) -> Cow<'_, Value> {
+    if !has_whole_float(value) {
+        return Cow::Borrowed(value);
+    }
+    let mut value = value.clone();
+    make_whole(&mut value);
+    Cow::Owned(value)
+}
+
+/// Returns whether two values are the same [by worth](by_worth). It looks no further than to the
+/// first difference.
+pub fn is_same_by_worth(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) if one.is_f64() != other.is_f64() => {
+            whole(one).as_ref() == Some(other) || whole(other).as_ref() == Some(one)
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            let mut pairs = one.iter().zip(other);
+            one.len() == other.len() && pairs.all(|(one, other)| is_same_by_worth(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            let is_there = |(name, it)| other.get(name).is_some_and(|or| is_same_by_worth(it, or));
+            one.len() == other.len() && one.iter().all(is_there)
+        }
+        _ => one == other,
+    }
+}
+
+fn has_whole_float(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => whole(number).is_some(),
+        Value::Array(items) => items.iter().any(has_whole_float),
+        Value::Object(fields) => fields.values().any(has_whole_float),
+        _ => false,
+    }
+}
+
+fn make_whole(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            if let Some(whole) = whole(number) {
+                *number = whole;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(make_whole),
+        Value::Object(fields) => fields.values_mut().for_each(make_whole),
+        _ => (),
+    }
+}
+
+/// Returns the integer that a number with a fraction or an exponent is worth, if it is one.
+fn whole(number: &Number) -> Option<Number> {
+    let number = number.as_f64().filter(|it| number.is_f64() && it.fract() == 0.0)?;
+    // Its digits are exact, and say by themselves whether an integer has room for them.
+    let digits = format!("{number:.0}");
+    let below = || digits.parse::<i64>().ok().map(Number::from);
+    digits.parse::<u64>().ok().map(Number::from).or_else(below)
 }
 
 /// Changes a value as a JSON Merge Patch says (RFC 7396): fields are replaced one by one, and those
@@ -127,6 +193,30 @@ mod tests {
         let mut alone = json!({ "x": null, "y": { "z": null } });
         prune(&mut alone, None, 0);
         assert_eq!(alone, json!({ "y": {} }));
+    }
+
+    #[test]
+    fn numbers_are_the_same_by_their_worth() {
+        let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        for (one, other, is_same) in [
+            ("1", "1.0", true),
+            ("{\"a\": [10, \"1.0\"]}", "{\"a\": [1e1, \"1.0\"]}", true),
+            ("0", "-0.0", true),
+            ("-7", "-7.0", true),
+            ("18446744073709549568", "18446744073709549568.0", true),
+            ("9007199254740993", "9007199254740992.0", false),
+            ("1e300", "1e300", true),
+            ("1.5", "1", false),
+            ("1", "\"1\"", false),
+            ("1", "2.0", false),
+        ] {
+            let (one, other) = (read(one), read(other));
+            assert_eq!(by_worth(&one) == by_worth(&other), is_same, "{one} {other}");
+            assert_eq!(is_same_by_worth(&one, &other), is_same, "{one} {other}");
+            assert_eq!(is_same_by_worth(&other, &one), is_same, "{other} {one}");
+        }
+        let plain = json!({ "a": [1, 1.5, "1.0", null, true] });
+        assert!(matches!(by_worth(&plain), Cow::Borrowed(_)));
     }
 
     #[test]

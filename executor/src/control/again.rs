@@ -132,13 +132,13 @@ fn comes_to_the_same(one: (&Plan, &ToolExecution), other: (&Plan, &ToolExecution
 }
 
 /// Returns whether two steps are written so that they call the same with the same, for each item of
-/// the same list.
+/// the same list. What a number is worth counts, and not how it is written.
 pub fn is_alike(one: &ToolExecution, other: &ToolExecution) -> bool {
     fn list(step: &ToolExecution) -> Option<&str> {
         step.for_each.as_ref().map(|it| it.written.as_str())
     }
-    (&one.tool, &one.kind, &one.parameters, list(one))
-        == (&other.tool, &other.kind, &other.parameters, list(other))
+    (&one.tool, &one.kind, list(one)) == (&other.tool, &other.kind, list(other))
+        && json::is_same_by_worth(&one.parameters, &other.parameters)
 }
 
 #[cfg(test)]

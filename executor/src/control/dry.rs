@@ -24,7 +24,7 @@ impl Control {
         validate(&created.options, key)?;
         for _ in 0..DRAWS {
             let now = self.clock.now();
-            let id = match self.place(key, &created.options, now).await? {
+            let id = match self.place(key, &created.options, ExecutionId::draw(now)).await? {
                 Place::Taken(id) => return Ok(id),
                 Place::Free(id) => id,
             };

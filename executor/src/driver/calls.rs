@@ -134,13 +134,13 @@ impl Driver {
         });
     }
 
-    /// Waits for a call that has begun already, in the place of another.
+    /// Waits for a call that has begun already, in the place of another, which is made if that one
+    /// comes to nothing.
     fn take_over(&mut self, begun: CallAhead, call: Call) {
         let Context { toolbox, options, .. } = &*self.context;
         let (toolbox, options) = (toolbox.clone(), Arc::clone(options));
-        let cancel = call.cx.cancel.clone();
         let work = async move {
-            match begun.end(call.task, call.attempt, cancel).await {
+            match begun.end(&call).await {
                 Some(ended) => ended,
                 None => call.carry_out(toolbox, options).await,
             }

@@ -8,7 +8,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, cell::Cell, collections::BTreeMap, sync::Arc};
 
 use executor::{
     control::{is_alike, onward, stay},
@@ -20,7 +20,7 @@ use shared::{
     diagnostic::Diagnostic,
     execution::{Execution, Step, StepState},
     id::{ExecutionId, StepId, StepIx, ToolName},
-    limits,
+    json, limits,
     plan::{Plan, ToolExecution},
     template::{Reference, Target, Template, Values},
     tool::Effect,
@@ -30,6 +30,11 @@ use super::{Engine, EngineError};
 
 /// The most executions that are looked at besides the one that ended.
 const MOST: usize = 1_000;
+/// About how many bytes of calls of a new plan are compared: that takes a moment, in which nothing
+/// else is done.
+const COMPARED: usize = 32 << 20;
+/// What a call costs besides its bytes.
+const CALL: usize = 64;
 /// The tool whose output is what it is given.
 const ECHO: &str = "flow.echo";
 
@@ -40,12 +45,14 @@ type Calls = std::collections::HashMap<Arc<Value>, StepId>;
 /// What was done that is done anew each time it is done, and stands: it is there, or may be.
 pub(super) struct Done<'a> {
     ended: &'a Execution,
-    /// By which step a tool was called with what.
+    /// By which step a tool was called with what; numbers are written in one way.
     calls: BTreeMap<ToolName, Calls>,
     /// The steps that called a tool for items of a list.
     lists: BTreeMap<ToolName, Vec<StepId>>,
     /// The executions that steps began, which are not looked at yet.
     children: Vec<ExecutionId>,
+    /// Whether there is more than was looked at.
+    pub(super) is_cut: bool,
 }
 
 /// What a step would do a second time.
@@ -54,29 +61,56 @@ enum Again<'a> {
     Does(&'a StepId),
     /// What this step did for items of its list, for all that is known.
     May(&'a StepId),
+    /// Something, for all that is known: what it calls is too much to be compared.
+    Much,
+    /// Something, for all that is known: there were too many executions to look at all of them.
+    Unseen,
+}
+
+/// How a plan goes on.
+struct Next<'a> {
+    begun: &'a Execution,
+    /// Which of its steps are not done anew.
+    stays: &'a [bool],
+    /// How many bytes of calls may still be compared.
+    room: Cell<usize>,
 }
 
 impl Engine {
     /// Returns what was done until an execution ended.
     pub(super) async fn done<'a>(&self, ended: &'a Execution) -> Result<Done<'a>, EngineError> {
+        self.done_within(ended, MOST).await
+    }
+
+    /// Returns the same, having looked at so many other executions at most.
+    pub(super) async fn done_within<'a>(
+        &self,
+        ended: &'a Execution,
+        most: usize,
+    ) -> Result<Done<'a>, EngineError> {
         let mut done = Done::of(ended);
-        let mut looked_at = 0;
+        let mut left = most;
         let mut earlier = ended.retry_of();
         let mut last: Option<Execution> = None;
-        while let Some(id) = earlier.filter(|_| looked_at < MOST) {
-            looked_at += 1;
+        while let Some(id) = earlier.filter(|_| left > 0) {
+            left -= 1;
+            let before = self.execution(id).await?;
             // It may have been removed since.
-            let Some(before) = self.execution(id).await? else { break };
-            done.add_before(&before, last.as_ref().unwrap_or(ended));
-            earlier = before.retry_of();
-            last = Some(before);
+            earlier = before.as_ref().and_then(Execution::retry_of);
+            if let Some(before) = before {
+                done.add_before(&before, last.as_ref().unwrap_or(ended));
+                last = Some(before);
+            }
         }
-        while let Some(id) = done.children.pop().filter(|_| looked_at < MOST) {
-            looked_at += 1;
+        while left > 0
+            && let Some(id) = done.children.pop()
+        {
+            left -= 1;
             if let Some(child) = self.execution(id).await? {
                 done.add_child(&child);
             }
         }
+        done.is_cut = earlier.is_some() || !done.children.is_empty();
         Ok(done)
     }
 }
@@ -85,7 +119,7 @@ impl<'a> Done<'a> {
     /// Returns what an execution did.
     pub(super) fn of(ended: &'a Execution) -> Self {
         let (calls, lists, children) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        let mut done = Self { ended, calls, lists, children };
+        let mut done = Self { ended, calls, lists, children, is_cut: false };
         done.add(ended, |_| true);
         done
     }
@@ -127,7 +161,11 @@ impl<'a> Done<'a> {
         let calls = self.calls.entry(step.tool.clone()).or_default();
         let made = tasks.iter().filter(|it| stands(it));
         for parameters in made.filter_map(|it| it.parameters.as_ref()) {
-            calls.entry(Arc::clone(parameters)).or_insert_with(|| step.id.clone());
+            let parameters = match json::by_worth(parameters) {
+                Cow::Borrowed(_) => Arc::clone(parameters),
+                Cow::Owned(parameters) => Arc::new(parameters),
+            };
+            calls.entry(parameters).or_insert_with(|| step.id.clone());
         }
     }
 
@@ -137,21 +175,17 @@ impl<'a> Done<'a> {
         let stays = stay(self.ended, plan);
         // What is too much to be taken over is refused for that.
         let Some(begun) = begun(self.ended, plan) else { return Vec::new() };
+        let next = Next { begun: &begun, stays: &stays, room: Cell::new(COMPARED) };
         let again = plan.steps().iter().zip(&stays).filter(|(_, stays)| !**stays);
         let twice = again.filter_map(|(step, _)| {
-            let was = self.was_done(&begun, step, &stays)?;
+            let was = self.was_done(&next, step)?;
             Some(would_be_done_twice(draft, step.id.as_str(), &was))
         });
         twice.collect()
     }
 
     /// Returns the step that did what this one would do, or may have done it.
-    fn was_done(
-        &self,
-        begun: &Execution,
-        step: &ToolExecution,
-        stays: &[bool],
-    ) -> Option<Again<'_>> {
+    fn was_done(&self, next: &Next<'_>, step: &ToolExecution) -> Option<Again<'_>> {
         let planned = self.ended.plan();
         let own = planned.number(&step.id);
         let is_done = |it: &StepIx| is_there(planned.step(*it), self.ended.step(*it));
@@ -165,40 +199,74 @@ impl<'a> Done<'a> {
         let others = planned.steps().iter().zip(self.ended.steps());
         let mut alike = others.filter(|(was, came)| is_alike(was, step) && is_there(was, came));
         let alike = alike.next().map(|(was, _)| Again::Does(&was.id));
-        alike.or_else(|| self.was_called(begun, step, stays))
+        let unseen =
+            || (self.is_cut && step.policy.effect == Effect::Once).then_some(Again::Unseen);
+        alike.or_else(|| self.was_called(next, step)).or_else(unseen)
     }
 
     /// Returns the step that called a tool with what this one would call it with.
-    fn was_called(
-        &self,
-        begun: &Execution,
-        step: &ToolExecution,
-        stays: &[bool],
-    ) -> Option<Again<'_>> {
+    fn was_called(&self, next: &Next<'_>, step: &ToolExecution) -> Option<Again<'_>> {
         let calls = self.calls.get(&step.tool)?;
+        let begun = next.begun;
         let Some(for_each) = &step.for_each else {
-            return calls.get(&Known::of(begun).rendered(step)?).map(Again::Does);
+            return match next.compared(&Known::of(begun), step) {
+                Compared::Known(parameters) => calls.get(&parameters).map(Again::Does),
+                Compared::Open => None,
+                Compared::Much => Some(Again::Much),
+            };
         };
         let found = Known::of(begun).list(&for_each.list);
         let mut is_known = found.is_some();
         for (index, item) in found.into_iter().flatten().take(limits::ITEMS).enumerate() {
             let known = Known { begun, item: Some((item, index.into())) };
-            match known.rendered(step) {
-                Some(parameters) => {
+            match next.compared(&known, step) {
+                Compared::Known(parameters) => {
                     if let Some(was) = calls.get(&parameters) {
                         return Some(Again::Does(was));
                     }
                 }
-                None => is_known = false,
+                Compared::Open => is_known = false,
+                Compared::Much => return Some(Again::Much),
             }
         }
         if is_known {
             return None;
         }
         // A list that was got through to its end says nothing of what is left of another.
-        let is_kept = |id: &StepId| begun.plan().number(id).is_some_and(|it| stays[it.get()]);
+        let is_kept = |id: &StepId| begun.plan().number(id).is_some_and(|it| next.stays[it.get()]);
         let lists = self.lists.get(&step.tool)?;
         lists.iter().find(|it| !is_kept(it)).map(Again::May)
+    }
+}
+
+/// What a step would call its tool with.
+enum Compared {
+    /// This, with numbers written in one way.
+    Known(Value),
+    /// Something of it is left open.
+    Open,
+    /// There is too much of it to find out.
+    Much,
+}
+
+impl Next<'_> {
+    /// Returns what a step would call its tool with, as far as there is room for it.
+    fn compared(&self, known: &Known<'_>, step: &ToolExecution) -> Compared {
+        let Some(room) = self.room.get().checked_sub(CALL) else { return Compared::Much };
+        let Ok(rendered) = step.template.render(known, room.min(limits::OUTPUT_BYTES)) else {
+            // What is too much for a call is not called.
+            let left = room.checked_sub(limits::OUTPUT_BYTES);
+            self.room.set(left.unwrap_or_default());
+            return if left.is_some() { Compared::Open } else { Compared::Much };
+        };
+        self.room.set(room.saturating_sub(json::bytes(&rendered.value)));
+        if !rendered.unresolved.is_empty() {
+            return Compared::Open;
+        }
+        Compared::Known(match json::by_worth(&rendered.value) {
+            Cow::Borrowed(_) => rendered.value,
+            Cow::Owned(parameters) => parameters,
+        })
     }
 }
 
@@ -219,12 +287,6 @@ struct Known<'a> {
 impl<'a> Known<'a> {
     fn of(begun: &'a Execution) -> Self {
         Self { begun, item: None }
-    }
-
-    /// Returns what a step would call its tool with, if nothing of that is left open.
-    fn rendered(&self, step: &ToolExecution) -> Option<Value> {
-        let rendered = step.template.render(self, limits::OUTPUT_BYTES).ok()?;
-        rendered.unresolved.is_empty().then_some(rendered.value)
     }
 
     fn list(&self, list: &Reference) -> Option<&'a Vec<Value>> {
@@ -304,6 +366,19 @@ fn would_be_done_twice(draft: &Draft, id: &str, was: &Again<'_>) -> Diagnostic {
             format!("`{id}` may do again what `{was}` did for some items: its list is not known"),
             "write what is left to be done where it can be seen: let a `flow.echo` step return the \
              list, with nothing in it to be filled in, or write a step for each item",
+        ),
+        Again::Much => (
+            format!("`{id}` may do again what was done: what it would call is too much to compare"),
+            "write smaller parameters: what is large goes into a file whose name is given, and a \
+             list has only what is left to be done",
+        ),
+        Again::Unseen => (
+            format!(
+                "`{id}` may do again what was done: there were more than {MOST} executions before, \
+                 and the others were not looked at"
+            ),
+            "keep steps as they are in the plan, and leave out what does something new: a person \
+             who knows what was done can run that as a plan of its own",
         ),
     };
     Diagnostic::error("plan.done_twice", path.unwrap_or_default(), message).with_help(help)

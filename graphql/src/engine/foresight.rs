@@ -3,7 +3,8 @@
 //! A step that only reads and depends on nothing is called as soon as its end is there, if nothing
 //! that does more was written before it: whatever becomes of the plan, nobody can tell that it was
 //! called. It is compiled like any plan, for it must be allowed like any; and it is in the
-//! transcript before it is called.
+//! transcript before it is called. The execution that it will be of has its identifier by then, so
+//! that the tool is told what the step would tell it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,12 +13,12 @@ use executor::{
     ahead::{Ahead, CallAhead},
     blobs::Blobs,
 };
-use planner::{Foresight, Judge, draft::Draft};
+use planner::{Foresight, Judge, compile::Ids, draft::Draft};
 use serde_json::{Value, json};
 use shared::{
     diagnostic::Diagnostic,
     execution::{ExecutionMode, ExecutionOptions},
-    id::{Part, RequestId},
+    id::{ExecutionId, Part, RequestId, StepId},
     plan::{Plan, StepKind, ToolExecution},
     template::Template,
     tool::Effect,
@@ -34,6 +35,8 @@ pub(super) struct Foreseeing<'a> {
     compiling: Compiling<'a>,
     /// How the plan is to be carried out; nothing if nothing may begin.
     execution: Option<&'a ExecutionOptions>,
+    /// What the execution will be called.
+    id: ExecutionId,
     begun: Mutex<Begun>,
 }
 
@@ -41,6 +44,8 @@ pub(super) struct Foreseeing<'a> {
 #[derive(Default)]
 struct Begun {
     calls: Vec<CallAhead>,
+    /// What the steps are called that were heard of.
+    ids: Ids,
     /// Whether something was written that does more than read: what is behind it may look at what
     /// that does.
     is_over: bool,
@@ -49,29 +54,45 @@ struct Begun {
 impl<'a> Foreseeing<'a> {
     pub(super) fn new(compiling: Compiling<'a>, execution: Option<&'a ExecutionOptions>) -> Self {
         let execution = execution.filter(|it| compiling.engine.may_foresee(it));
-        Self { compiling, execution, begun: Mutex::default() }
+        let id = ExecutionId::draw(compiling.engine.clock.now());
+        Self { compiling, execution, id, begun: Mutex::default() }
     }
 
     fn begun(&self) -> MutexGuard<'_, Begun> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands over the calls that are in a plan; the others are told to stop.
+    /// Hands over the calls that are in a plan; the others are told to stop. So are those whose steps
+    /// do not begin at once, unless they have ended: no more may be under way than steps.
     pub(super) fn ahead(self, plan: &Plan) -> Ahead {
-        let is_sequential = self.execution.is_some_and(|it| it.mode == ExecutionMode::Sequential);
+        let (width, is_sequential) = (self.width(), self.is_sequential());
         let mut calls = self.begun.into_inner().unwrap_or_else(PoisonError::into_inner).calls;
-        let mut ahead = Ahead::default();
+        let (mut ahead, mut ready) = (Ahead::of(self.id), 0);
         for step in plan.steps() {
-            // One after another, each may look at what those before it did.
-            if is_sequential && !only_reads(step) {
-                break;
-            }
-            let Some(parameters) = known(step) else { continue };
-            if let Some(at) = calls.iter().position(|it| it.is_of(&step.tool, parameters)) {
-                ahead.add(step.id.clone(), calls.swap_remove(at));
+            let at = known(step).and_then(|parameters| {
+                calls.iter().position(|it| it.is_of(&step.id, &step.tool, parameters))
+            });
+            let mut call = at.map(|at| calls.swap_remove(at));
+            let is_under_way = call.as_mut().is_some_and(CallAhead::is_under_way);
+            let is_done = !is_under_way && call.as_mut().is_some_and(|it| !it.has_failed());
+            ready += usize::from(step.depends_on.is_empty() && !is_done);
+            match call.filter(|_| is_done || is_under_way && ready <= width) {
+                Some(call) => ahead.add(call),
+                // One after another, each may look at what those before it did.
+                None if is_sequential => break,
+                None => (),
             }
         }
         ahead
+    }
+
+    /// Returns how many calls may be under way.
+    fn width(&self) -> usize {
+        self.execution.map_or(0, ExecutionOptions::width)
+    }
+
+    fn is_sequential(&self) -> bool {
+        self.execution.is_some_and(|it| it.mode == ExecutionMode::Sequential)
     }
 
     fn engine(&self) -> &'a Engine {
@@ -88,24 +109,41 @@ impl<'a> Foreseeing<'a> {
         begun.is_over || begun.calls.len() >= MOST
     }
 
-    /// Begins what a step calls, unless the same has begun.
-    async fn call(&self, step: &ToolExecution, parameters: &Arc<Value>) {
+    /// Returns whether there is room for one more call.
+    fn has_room(&self) -> bool {
+        let mut begun = self.begun();
+        let under_way = begun.calls.iter_mut().map(|it| usize::from(it.is_under_way()));
+        under_way.sum::<usize>() < self.width()
+    }
+
+    /// Begins what a step calls, unless the same has begun. Returns whether it has.
+    async fn call(&self, id: StepId, step: &ToolExecution, parameters: &Arc<Value>) -> bool {
         let engine = self.engine();
-        if self.begun().calls.iter().any(|it| it.is_of(&step.tool, parameters)) {
-            return;
+        if self.begun().calls.iter().any(|it| it.is_of(&id, &step.tool, parameters)) {
+            return true;
         }
-        let told = json!({ "step": step.id, "tool": step.tool, "parameters": parameters });
+        if !self.has_room() {
+            return false;
+        }
+        let told = json!({ "step": id, "tool": step.tool, "parameters": parameters });
         let entry = engine.entry("ahead", told);
         if let Err(err) = engine.store.add_transcript(self.request(), &[entry]).await {
             // What cannot be written down is not done.
             tracing::warn!(request = %self.request(), %err, "nothing is called ahead");
             self.begun().is_over = true;
-            return;
+            return false;
         }
         let blobs = Blobs::new(Arc::clone(&engine.store), Arc::clone(&engine.clock));
         let (callee, parameters) = (step.callee(Part::default()), Arc::clone(parameters));
-        let call = CallAhead::begin(callee, parameters, blobs, &engine.toolbox, &engine.options);
+        let call = CallAhead::begin(
+            (self.id, id),
+            callee,
+            parameters,
+            blobs,
+            (&engine.toolbox, &engine.options),
+        );
         self.begun().calls.push(call);
+        true
     }
 }
 
@@ -123,32 +161,39 @@ impl Judge for Foreseeing<'_> {
 #[async_trait]
 impl Foresight for Foreseeing<'_> {
     async fn begin(&self) {
-        self.begun().is_over = false;
+        let mut begun = self.begun();
+        (begun.is_over, begun.ids) = (false, Ids::default());
     }
 
     async fn foresee(&self, draft: &Draft) {
         if self.is_over() {
             return;
         }
+        let Some(id) = draft.tools.first().and_then(|it| self.begun().ids.foresee(it)) else {
+            self.begun().is_over = true;
+            return;
+        };
         // What depends on others is no plan by itself, and whether it only reads is seen by the
         // tool that it names.
         let plan = match self.compiling.compiled(draft).await {
             Ok(Some(plan)) => plan,
             Ok(None) => return,
             Err(_) => {
-                let only_reads = self.compiling.only_reads(draft);
-                self.begun().is_over |= !only_reads;
+                let is_last = self.is_sequential() || !self.compiling.only_reads(draft);
+                self.begun().is_over |= is_last;
                 return;
             }
         };
         for step in plan.steps() {
-            if !only_reads(step) {
-                self.begun().is_over = true;
-            } else if let Some(parameters) = known(step)
-                && self.engine().may_call_ahead(step, parameters)
-            {
-                self.call(step, parameters).await;
-            }
+            let is_called = match known(step) {
+                Some(parameters) if self.engine().may_call_ahead(step, parameters) => {
+                    self.call(id.clone(), step, parameters).await
+                }
+                _ => false,
+            };
+            // One after another, what is behind it is called behind it.
+            let is_last = !only_reads(step) || self.is_sequential() && !is_called;
+            self.begun().is_over |= is_last;
         }
     }
 }

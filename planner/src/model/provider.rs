@@ -48,6 +48,21 @@ pub struct Provider {
     name: String,
     /// The provider refused to keep answers in form, so that it is not asked to any more.
     is_formless: AtomicBool,
+    /// The provider does not answer in pieces, so that it is not asked to any more.
+    is_streamless: AtomicBool,
+}
+
+/// Why there is no answer.
+struct Missed {
+    err: ModelError,
+    /// Whether there may be one if it need not come in pieces.
+    is_streamless: bool,
+}
+
+impl Missed {
+    fn of(err: ModelError) -> Self {
+        Self { err, is_streamless: false }
+    }
 }
 
 impl Provider {
@@ -66,6 +81,7 @@ impl Provider {
             endpoint,
             settings: settings.clone(),
             is_formless: AtomicBool::new(false),
+            is_streamless: AtomicBool::new(false),
             name,
         })
     }
@@ -75,11 +91,12 @@ impl Provider {
         question: &Question,
         form: Option<&AnswerForm>,
         hearer: Option<&dyn Hearer>,
-    ) -> Result<Reply, ModelError> {
+    ) -> Result<Reply, Missed> {
         let names = WireNames::of(&question.tools);
         let request = wire::request(question, &names);
         let options = self.options(form);
-        let target = self.target().await?;
+        let target = self.target().await.map_err(Missed::of)?;
+        let begun = AtomicBool::new(false);
         let provider = target.endpoint.clone();
         let answer = self.exchanges.run(&provider, async |endpoint| {
             let target = ServiceTarget { endpoint, ..target };
@@ -89,15 +106,47 @@ impl Provider {
             };
             let options = options.with_capture_usage(true).with_capture_tool_calls(true);
             let response = self.client.exec_chat_stream(target, request, Some(&options)).await?;
-            heard(response.stream, hearer).await
+            heard(response.stream, hearer, &begun).await
         });
-        match timeout(self.settings.timeout, answer).await {
-            Ok(Ok(said)) => self.reply(said, &names),
-            Ok(Err(err)) => Err(self.failed(err)),
+        let answer = timeout(self.settings.timeout, answer).await;
+        let is_mute = hearer.is_some() && !begun.load(Ordering::Relaxed);
+        match answer {
+            Ok(Ok(said)) => {
+                let is_streamless = is_mute && !said.is_whole;
+                self.reply(said, &names).map_err(|err| Missed { err, is_streamless })
+            }
+            Ok(Err(err)) => {
+                let is_streamless = is_mute && may_want_whole(&err);
+                Err(Missed { err: self.failed(err), is_streamless })
+            }
             Err(_) => {
                 let seconds = self.settings.timeout.as_secs_f64();
-                Err(self.lost(format!("it did not answer in {seconds} s"), None))
+                Err(Missed::of(self.lost(format!("it did not answer in {seconds} s"), None)))
             }
+        }
+    }
+
+    /// Asks for an answer in form, or without one where the provider does not keep it.
+    async fn try_in_form(
+        &self,
+        question: &Question,
+        hearer: Option<&dyn Hearer>,
+    ) -> Result<Reply, Missed> {
+        let is_formless = !self.settings.structured || self.is_formless.load(Ordering::Relaxed);
+        let form = question.answer.as_ref().filter(|_| !is_formless);
+        let answer = self.try_once(question, form, hearer).await;
+        match answer {
+            Err(Missed { err: ModelError::Refused { why, .. }, .. })
+                if form.is_some() && about_form(&why).is_some() =>
+            {
+                tracing::debug!(%why, "the provider does not keep answers in form");
+                let answer = self.try_once(question, None, hearer).await;
+                if answer.is_ok() {
+                    self.is_formless.store(true, Ordering::Relaxed);
+                }
+                answer
+            }
+            answer => answer,
         }
     }
 
@@ -266,21 +315,17 @@ impl Model for Provider {
         question: &Question,
         hearer: Option<&dyn Hearer>,
     ) -> Result<Reply, ModelError> {
-        let is_formless = !self.settings.structured || self.is_formless.load(Ordering::Relaxed);
-        let form = question.answer.as_ref().filter(|_| !is_formless);
-        let answer = self.try_once(question, form, hearer).await;
-        match answer {
-            Err(ModelError::Refused { why, .. })
-                if form.is_some() && about_form(&why).is_some() =>
-            {
-                tracing::debug!(%why, "the provider does not keep answers in form");
-                let answer = self.try_once(question, None, hearer).await;
+        let hearer = hearer.filter(|_| !self.is_streamless.load(Ordering::Relaxed));
+        match self.try_in_form(question, hearer).await {
+            Err(Missed { err, is_streamless: true }) => {
+                tracing::debug!(%err, "the provider does not answer in pieces");
+                let answer = self.try_in_form(question, None).await;
                 if answer.is_ok() {
-                    self.is_formless.store(true, Ordering::Relaxed);
+                    self.is_streamless.store(true, Ordering::Relaxed);
                 }
-                answer
+                answer.map_err(|it| it.err)
             }
-            answer => answer,
+            answer => answer.map_err(|it| it.err),
         }
     }
 }
@@ -302,6 +347,27 @@ impl Provider {
         Ok(names
             .iter()
             .any(|it| it == wanted || it.split_once(':').is_some_and(|it| it.0 == wanted)))
+    }
+}
+
+/// Returns whether an answer that was to come in pieces may come as a whole, for all that an error
+/// says. Whoever is refused for who he is, for what he asks for or for how often, is so again.
+fn may_want_whole(err: &Broken) -> bool {
+    let Broken::Said(err) = err else { return false };
+    match err.status() {
+        Some(
+            StatusCode::UNAUTHORIZED
+            | StatusCode::PAYMENT_REQUIRED
+            | StatusCode::FORBIDDEN
+            | StatusCode::NOT_FOUND
+            | StatusCode::REQUEST_TIMEOUT
+            | StatusCode::CONFLICT
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::TOO_EARLY
+            | StatusCode::TOO_MANY_REQUESTS,
+        ) => false,
+        Some(status) => status.is_client_error() || status == StatusCode::NOT_IMPLEMENTED,
+        None => true,
     }
 }
 

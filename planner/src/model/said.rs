@@ -1,5 +1,7 @@
 //! What a model says, at once or in pieces.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use futures::{Stream, StreamExt};
 use genai::chat::{ChatResponse, ChatStreamEvent, StopReason, ToolCall, Usage};
 
@@ -26,10 +28,11 @@ impl From<ChatResponse> for Said {
     }
 }
 
-/// Hears an answer in pieces, and lets somebody hear its words.
+/// Hears an answer in pieces, and lets somebody hear its words. `begun` says whether any came.
 pub(super) async fn heard(
     mut pieces: impl Stream<Item = genai::Result<ChatStreamEvent>> + Unpin,
     hearer: &dyn Hearer,
+    begun: &AtomicBool,
 ) -> genai::Result<Said> {
     hearer.begin().await;
     let mut said = Said::default();
@@ -38,14 +41,18 @@ pub(super) async fn heard(
             ChatStreamEvent::Chunk(words) => {
                 hearer.hear(&words.content).await;
                 said.text.push_str(&words.content);
+                begun.store(true, Ordering::Relaxed);
             }
+            ChatStreamEvent::Start | ChatStreamEvent::Heartbeat => (),
+            ChatStreamEvent::ReasoningChunk(_)
+            | ChatStreamEvent::ThoughtSignatureChunk(_)
+            | ChatStreamEvent::ToolCallChunk(_) => begun.store(true, Ordering::Relaxed),
             ChatStreamEvent::End(end) => {
                 said.is_whole = true;
                 said.tokens = end.captured_usage.as_ref().map(tokens).unwrap_or_default();
                 said.stop.clone_from(&end.captured_stop_reason);
                 said.calls = end.captured_into_tool_calls().unwrap_or_default();
             }
-            _ => (),
         }
     }
     Ok(said)

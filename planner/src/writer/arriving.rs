@@ -1,12 +1,23 @@
 //! Steps of a plan that is still being written.
 //!
 //! Only what is JSON as it should be is understood before its end: whatever else a model writes is
-//! read when all of it is there. What arrives here is a forecast. The plan is what counts.
+//! read when all of it is there. Behind a step that is not understood, none is, for it may do
+//! anything; and what a model only thinks is no plan. What arrives here is a forecast. The plan is
+//! what counts.
 
 use serde_json::Value;
 use shared::limits;
 
 use super::reading::{PLANS, STEPS};
+
+/// What stands before and behind what a model only thinks.
+const THOUGHTS: [(&str, &str); 5] = [
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<thought>", "</thought>"),
+    ("<reasoning>", "</reasoning>"),
+    ("[THINK]", "[/THINK]"),
+];
 
 /// Finds the steps in the pieces of an answer.
 #[derive(Debug, Default)]
@@ -23,6 +34,8 @@ pub(super) struct Arriving {
     last: String,
     /// Where the step begins that is being read.
     step: Option<usize>,
+    /// What ends the thought that is being read.
+    thought: Option<&'static str>,
     /// Whether it is no use to look any further.
     is_lost: bool,
 }
@@ -49,17 +62,66 @@ impl Arriving {
         while self.seen < self.text.len() && !self.is_lost {
             let at = self.seen;
             self.seen += 1;
+            if self.is_thought(at) {
+                continue;
+            }
             match self.text.as_bytes()[at] {
                 _ if self.is_escaped => self.is_escaped = false,
                 b'\\' if self.string.is_some() => self.is_escaped = true,
-                b'"' => self.quote(at),
+                b'"' if self.string.is_some() => self.quote(at),
                 _ if self.string.is_some() => (),
+                // What is no object is no step that anybody understands.
+                it if self.is_in_steps() && !matches!(it, b'{' | b']' | b',') => {
+                    self.is_lost |= !it.is_ascii_whitespace();
+                }
+                b'"' => self.quote(at),
                 b'{' | b'[' => self.begin(at),
                 b'}' | b']' => steps.extend(self.end(at)),
                 _ => (),
             }
         }
         steps
+    }
+
+    /// Looks no further: what follows may not be what it seems.
+    pub(super) fn give_up(&mut self) {
+        self.is_lost = true;
+    }
+
+    fn is_in_steps(&self) -> bool {
+        self.open.last() == Some(&Open::Steps)
+    }
+
+    /// Returns whether what stands at `at` is thought, or ends a thought.
+    fn is_thought(&mut self, at: usize) -> bool {
+        let is_end = matches!(self.text.as_bytes()[at], b'>' | b']');
+        let ends = |tag: &str| {
+            let start = (at + 1).checked_sub(tag.len()).filter(|_| is_end);
+            start.is_some_and(|it| {
+                self.text.as_bytes()[it..=at].eq_ignore_ascii_case(tag.as_bytes())
+            })
+        };
+        if let Some(end) = self.thought {
+            if ends(end) {
+                self.thought = None;
+            }
+            return true;
+        }
+        if let Some((_, end)) = THOUGHTS.iter().find(|(begin, _)| ends(begin)) {
+            // Amid a plan it is anything: a text of a step, or prose with a brace before it.
+            self.is_lost |= !self.open.is_empty();
+            self.thought = Some(end);
+            return true;
+        }
+        if THOUGHTS.iter().any(|(_, end)| ends(end)) {
+            // Some begin to think without a word: all of that was thought, unless a step says it.
+            self.is_lost |= self.step.is_some();
+            (self.string, self.step, self.is_escaped) = (None, None, false);
+            self.open.clear();
+            self.last.clear();
+            return true;
+        }
+        false
     }
 
     fn quote(&mut self, at: usize) {
@@ -84,7 +146,7 @@ impl Arriving {
             None => return,
             _ => Open::Other,
         };
-        if self.open.last() == Some(&Open::Steps) && is_object {
+        if self.is_in_steps() && is_object {
             self.step = Some(at);
         }
         self.open.push(next);
@@ -98,7 +160,7 @@ impl Arriving {
 
     fn end(&mut self, at: usize) -> Option<Value> {
         self.open.pop()?;
-        if self.open.last() != Some(&Open::Steps) {
+        if !self.is_in_steps() {
             return None;
         }
         let start = self.step.take()?;
@@ -149,7 +211,11 @@ mod tests {
             (r#"{"why": "tools", "x": [{"name": "b"}], "tools": [{"name": "a"}]}"#, &step),
             (r#"{"x": {"tools": [{"name": "b"}]}, "tools": [{"name": "a"}]}"#, &step),
             (r#"It's {nothing}, "as it were": {"tools": [{"name": "a"}]}"#, &step),
-            (r#"{"tools": ["x", ["y", {"name": "b"}], {"name": "a"}]}"#, &step),
+            (r#"{"tools": [ {"name": "a"} , "x", {"name": "b"}]}"#, &step),
+            (r#"{"tools": [{"name": "a"}, ["y"], {"name": "b"}]}"#, &step),
+            (r#"{"tools": [{"name": "a"}, // {"name": "b"}"#, &step),
+            (r#"{"tools": [{"name": "a"}, 7, {"name": "b"}]}"#, &step),
+            (r#"{"tools": ["x", ["y", {"name": "b"}], {"name": "b"}]}"#, &json!([])),
             (r#"{"tools": {"name": "b"}}"#, &json!([])),
             ("{'tools': [{'name': 'b'}]}", &json!([])),
             (r#"{"tools": [{"name": b}, {"name": "a"}]}"#, &json!([])),
@@ -157,6 +223,26 @@ mod tests {
             ("}]}{[", &json!([])),
         ] {
             assert_eq!(&json!(arrived([text])), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_only_thought_is_no_step() {
+        let (a, b) = (r#"{"tools": [{"name": "a"}]}"#, r#"{"tools": [{"name": "b"}]}"#);
+        for (text, expected) in [
+            (format!("<think>Perhaps {b}? No.</think>\n{a}"), json!([{ "name": "a" }])),
+            (format!("<Thinking>{b}{b}</Thinking>{a}"), json!([{ "name": "a" }])),
+            (format!("[THINK]{b}[/THINK]{a}"), json!([{ "name": "a" }])),
+            (format!("<think>{b}"), json!([])),
+            (format!("<think>It's {{\"{b} </thought> {b}</think>{a}"), json!([{ "name": "a" }])),
+            // Where its end is the first that one hears of it, only what follows is the answer.
+            (format!("It's {{\"… </think>{a}"), json!([{ "name": "a" }])),
+            (format!("{{\"why\": \"<think>\"}} {b} </think> {b}"), json!([])),
+            (format!("{a} <thin> k>"), json!([{ "name": "a" }])),
+        ] {
+            assert_eq!(json!(arrived([text.as_str()])), expected, "{text}");
+            let bytes = text.char_indices().map(|(at, it)| &text[at..at + it.len_utf8()]);
+            assert_eq!(json!(arrived(bytes)), expected, "{text}, letter by letter");
         }
     }
 
@@ -170,7 +256,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_does_not_matter_where_it_is_cut(text in r#"([\[\]{}:," a\\ä]|"tools":|"plan":){0,60}"#, at in 0usize..200) {
+        fn it_does_not_matter_where_it_is_cut(text in r#"([\[\]{}:," a\\ä]|"tools":|"plan":|<think>|</think>){0,60}"#, at in 0usize..200) {
             let at = text.floor_char_boundary(at.min(text.len()));
             let (one, other) = text.split_at(at);
             prop_assert_eq!(arrived([one, other]), arrived([text.as_str()]));

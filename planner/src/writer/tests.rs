@@ -222,14 +222,19 @@ impl Foresight for Foreseeing {
     }
 }
 
-#[tokio::test]
-async fn steps_are_heard_of_before_the_plan_is_there() {
-    let two = r#"{"steps": [{"tool": "listAuthors"}, 7, {"name": "createAuthor", "args":
-        {"name": "Al", "email": "a@b.c"}}]}"#;
-    let model = Arc::new(Scripted::new(vec![says(two), says(GOOD)]));
+/// Returns what is heard of these answers before the last is a plan.
+async fn heard(answers: &[&str]) -> Vec<String> {
+    let model = Arc::new(Scripted::new(answers.iter().map(|it| says(it)).collect()));
     let planner = ModelPlanner::new(model, 1);
     let judge = Foreseeing::default();
     planner.propose_checked("create Al", &catalog(), &judge).await.unwrap();
+    judge.0.into_inner().unwrap()
+}
+
+#[tokio::test]
+async fn steps_are_heard_of_before_the_plan_is_there() {
+    let two = r#"{"steps": [{"tool": "listAuthors"}, {"name": "createAuthor", "args":
+        {"name": "Al", "email": "a@b.c"}}, 7]}"#;
     let expected = [
         "begun",
         "foreseen listAuthors",
@@ -238,5 +243,15 @@ async fn steps_are_heard_of_before_the_plan_is_there() {
         "foreseen createAuthor",
         "judged 1",
     ];
-    assert_eq!(*judge.0.lock().unwrap(), expected);
+    assert_eq!(heard(&[two, GOOD]).await, expected);
+}
+
+#[tokio::test]
+async fn behind_a_step_that_is_not_understood_none_is_heard_of() {
+    let begins = r#"{"tools": [{"name": "listAuthors"}, "#;
+    for wrong in ["7", "\"act\"", r#"{"name": {"is": "act"}}"#, r#"{"name": "a", "retry": 7}"#] {
+        let plan = format!(r#"{begins}{wrong}, {{"name": "listAuthors"}}]}}"#);
+        let heard = heard(&[&plan, GOOD]).await;
+        assert_eq!(heard[..3], ["begun", "foreseen listAuthors", "begun"], "{plan}");
+    }
 }

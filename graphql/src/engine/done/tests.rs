@@ -195,3 +195,52 @@ fn what_was_done_before_is_remembered_however_often_a_plan_is_made_anew() {
     done.add_before(&first, &again);
     assert_eq!(twice(&done, json!([one("other", "a")])), Vec::<String>::new());
 }
+
+#[test]
+fn a_number_is_the_same_however_it_is_written() {
+    let pay = |id: &str, sum: Value| {
+        json!({ "id": id, "name": "note",
+            "parameters": { "sum": sum, "to": "{{list.items[0]}}" } })
+    };
+    let bad =
+        json!({ "id": "bad", "name": "send", "dependsOn": ["paid"], "parameters": { "to": "b" } });
+    let ended = ended(json!([list(), pay("paid", json!(1)), bad]));
+    let done = Done::of(&ended);
+    for (sum, expected) in
+        [(json!(1.0), "other: paid"), (json!(1), "other: paid"), (json!(1.5), "")]
+    {
+        let plan = json!([list(), pay("other", sum.clone())]);
+        assert_eq!(twice(&done, plan).join(", "), expected, "{sum}");
+        // Found by what it was called with, and not by how it is written.
+        let literal =
+            json!({ "id": "other", "name": "note", "parameters": { "sum": sum, "to": "a" } });
+        assert_eq!(twice(&done, json!([literal])).join(", "), expected, "{sum}");
+    }
+    assert_eq!(twice(&done, json!([list(), pay("paid", json!(1.0))])), [""; 0], "it stays");
+}
+
+#[test]
+fn what_is_too_much_to_compare_is_refused() {
+    let ended = ended(json!([one("first", "a"), one("bad", "b")]));
+    let done = Done::of(&ended);
+    let items = |many: usize| echo((0..many).map(|it| json!(it)).collect());
+    let text = |bytes: usize| json!({ "id": "doc", "name": "flow.echo", "parameters": { "text": "x".repeat(bytes) } });
+    let each = || {
+        json!({ "id": "left", "name": "send", "forEach": "{{rest.items}}",
+            "parameters": { "to": "{{item}}", "text": "{{doc.text}}" } })
+    };
+    let plan = |many, bytes| json!([items(many), text(bytes), each()]);
+    assert_eq!(twice(&done, plan(100, COMPARED / 200)), [""; 0]);
+    assert_eq!(twice(&done, plan(200, COMPARED / 100)), ["left? left"]);
+    let many = COMPARED / CALL + 1;
+    assert!(many > limits::ITEMS, "one list alone is not too long");
+}
+
+#[test]
+fn what_nobody_looked_at_may_have_done_anything() {
+    let ended = ended(json!([one("first", "a"), one("bad", "b")]));
+    let mut done = Done::of(&ended);
+    done.is_cut = true;
+    let plan = json!([one("first", "a"), list(), one("bad", "b"), one("new", "{{list.items[1]}}")]);
+    assert_eq!(twice(&done, plan), ["new? new"]);
+}

@@ -125,3 +125,23 @@ async fn what_a_sub_plan_did_is_not_done_beside_it() {
     assert_eq!(diagnostics[0].code, "plan.done_twice", "{diagnostics:?}");
     faber.close().await;
 }
+
+/// There is an end to how many executions are looked at, and behind it nobody knows.
+#[tokio::test]
+async fn what_too_many_sub_plans_did_may_be_done_again_by_anything() {
+    let (faber, _) = begin(vec![set("crm", &["pay"])]).await;
+    let inner = json!({ "tools": [{ "id": "a", "name": "crm.pay", "parameters": { "sum": 1 } }] });
+    let ended = faber.run_plan(json!({ "tools": [
+        { "id": "list", "name": "flow.echo", "parameters": { "items": [1, 2, 3] } },
+        { "id": "all", "forEach": "{{list.items}}", "plan": inner },
+        { "id": "x", "name": "crm.pay", "dependsOn": ["all"], "parameters": { "fail": true } },
+    ] }));
+    let ended = ended.await.unwrap();
+    assert_eq!(ended.state(), ExecutionState::Failed);
+    let engine = faber.engine();
+    for (most, is_cut) in [(0, true), (2, true), (3, false), (9, false)] {
+        let done = engine.done_within(&ended, most).await.unwrap();
+        assert_eq!(done.is_cut, is_cut, "{most}");
+    }
+    faber.close().await;
+}

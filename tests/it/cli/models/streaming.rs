@@ -11,7 +11,8 @@ use std::{
 use axum::{
     Json, Router,
     body::Body,
-    http::header::CONTENT_TYPE,
+    extract::Path,
+    http::{StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -26,8 +27,25 @@ struct World {
     address: String,
     /// How often it was looked at.
     looks: Arc<AtomicUsize>,
+    /// How often it was looked at while somebody else did.
+    crowds: Arc<AtomicUsize>,
+    /// How often the model was asked.
+    asked: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,
 }
+
+/// What a provider makes of the wish to have an answer in pieces.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Pieces {
+    Given,
+    Refused,
+    Ignored,
+}
+
+/// The weather of a city that cannot be told the first time.
+const FOGGY: &str = "Ulm";
+/// Those of cities that are told once the model was asked a second time.
+const SLOW: [&str; 2] = ["Bergen", "Trondheim"];
 
 /// A piece of an answer, and whether the one behind it waits for a look at the weather.
 type Piece = (&'static str, bool);
@@ -36,21 +54,48 @@ const BROKEN: &str = "\0";
 
 impl World {
     async fn new(answers: Vec<Vec<Piece>>) -> Self {
+        Self::with(Pieces::Given, answers).await
+    }
+
+    async fn with(given: Pieces, answers: Vec<Vec<Piece>>) -> Self {
         let (looks, looked) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+        let (now, crowds) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (asked, twice) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
         let look = {
             let (looks, looked) = (Arc::clone(&looks), Arc::clone(&looked));
-            move || async move {
-                looks.fetch_add(1, Ordering::SeqCst);
+            let (now, crowds, twice) = (Arc::clone(&now), Arc::clone(&crowds), Arc::clone(&twice));
+            move |Path(city): Path<String>| async move {
+                let before = looks.fetch_add(1, Ordering::SeqCst);
+                crowds.fetch_add(now.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
                 looked.add_permits(1);
-                Json(json!({ "degrees": 7 }))
+                if SLOW.contains(&city.as_str()) {
+                    drop(twice.acquire().await.unwrap());
+                }
+                now.fetch_sub(1, Ordering::SeqCst);
+                if city == FOGGY && before == 0 {
+                    return StatusCode::SERVICE_UNAVAILABLE.into_response();
+                }
+                Json(json!({ "degrees": 7 })).into_response()
             }
         };
-        let asked = Arc::new(AtomicUsize::new(0));
-        let answer = move |Json(question): Json<Value>| {
-            let number = asked.fetch_add(1, Ordering::SeqCst);
-            let pieces = answers[number.min(answers.len() - 1)].clone();
-            let looked = Arc::clone(&looked);
-            async move { answer(&question, pieces, looked) }
+        let answer = {
+            let asked = Arc::clone(&asked);
+            move |Json(question): Json<Value>| {
+                let number = asked.fetch_add(1, Ordering::SeqCst);
+                twice.add_permits(usize::from(number == 1));
+                let pieces = answers[number.min(answers.len() - 1)].clone();
+                let looked = Arc::clone(&looked);
+                async move {
+                    match given {
+                        Pieces::Refused if question["stream"] == true => {
+                            let why = json!({ "error": { "message": "`stream`: no" } });
+                            (StatusCode::BAD_REQUEST, Json(why)).into_response()
+                        }
+                        Pieces::Ignored => answer(&Value::Null, pieces, looked),
+                        _ => answer(&question, pieces, looked),
+                    }
+                }
+            }
         };
         let router = Router::new()
             .route("/look/{city}", get(look))
@@ -59,7 +104,7 @@ impl World {
         let address = listener.local_addr().unwrap().to_string();
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { address, looks, _tasks: tasks }
+        Self { address, looks, crowds, asked, _tasks: tasks }
     }
 
     fn home(&self) -> Home {
@@ -80,11 +125,20 @@ toolsets:
           description: Notes the weather of a city.
           parameters: {{ type: object, properties: {{ text: {{}} }} }}
           run: {{ command: [echo, noted] }}
+        - name: who
+          description: Says whose call it is.
+          effect: read
+          parameters: {{ type: object }}
+          run: {{ command: [sh, -c, 'echo $FABER_EXECUTION_ID $FABER_STEP_ID $FABER_ATTEMPT $FABER_IDEMPOTENCY_KEY'] }}
 ",
             address = self.address
         );
         home.file("faber.yaml", &config);
         home
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
     }
 
     fn looks(&self) -> usize {
@@ -162,16 +216,22 @@ async fn nothing_is_called_early_that_should_not_be() {
     let held = r#"{"id": "oslo", "name": "weather.look", "parameters": {"city": "Oslo"}, "requiresApproval": true}"#;
     let later =
         r#"{"id": "oslo", "name": "weather.look", "parameters": {"city": "{{input.city}}"}}"#;
+    let other = r#"{"name": "weather.look", "parameters": {"city": "Paris"}}"#;
     let plan = |steps: &[&str]| -> &'static str {
         Box::leak(format!(r#"{{"tools": [{}]}}"#, steps.join(", ")).into_boxed_str())
     };
-    let flags: [&[&str]; 6] = [
+    let thought: &str = Box::leak(
+        format!("<think>Perhaps {}? No.</think>{}", plan(&[look]), plan(&[note])).into_boxed_str(),
+    );
+    let flags: [&[&str]; 8] = [
         &["--streaming"],
         &["--streaming"],
         &["--streaming", "--input", r#"{"city": "Oslo"}"#],
         &[],
         &["--streaming", "--dry-run"],
         &["--streaming", "--mode", "sequential"],
+        &["--streaming", "--mode", "sequential", "--input", r#"{"city": "Oslo"}"#],
+        &["--streaming"],
     ];
     let answers = [
         (plan(&[note, look]), 0, 1),
@@ -180,6 +240,8 @@ async fn nothing_is_called_early_that_should_not_be() {
         (plan(&[look]), 0, 1),
         (plan(&[look]), 0, 0),
         (plan(&[note, look]), 0, 1),
+        (plan(&[later, other]), 0, 2),
+        (thought, 0, 0),
     ];
     for (flags, (answer, status, looks)) in flags.iter().zip(answers) {
         let world = World::new(vec![vec![(answer, false)]]).await;
@@ -278,4 +340,80 @@ async fn a_stream_that_breaks_off_is_begun_again() {
     let reply = request["transcript"].as_array().unwrap().iter().find(|it| it["kind"] == "reply");
     let missed = reply.unwrap()["content"]["missed"].to_string();
     assert!(missed.contains("its answer broke off before its end"), "{missed}");
+}
+
+/// Nobody can tell a call that was made ahead from the first attempt of its step.
+#[tokio::test]
+async fn what_is_called_ahead_knows_whose_call_it_is() {
+    let plan = r#"{"tools": [{"name": "weather.who"}, {"name": "weather.who"},
+        {"id": "x", "name": "weather.who", "parameters": {}}]}"#;
+    for flags in [&["--streaming"] as &[&str], &["--streaming", "--idempotency-key", "k"]] {
+        let world = World::new(vec![vec![(plan, false)]]).await;
+        let home = world.home();
+        let ran = home.json(&[&["run", "Who is it?"], flags].concat(), 0).await;
+        let id = ran["executionId"].as_str().unwrap();
+        for step in ["weather.who", "weather.who_2", "x"] {
+            let expected = format!("{id} {step} 1 {id}/{step}");
+            assert!(ran["outputs"][step].to_string().contains(&expected), "{expected}: {ran:#}");
+        }
+        let request = home.json(&["debug", ran["requestId"].as_str().unwrap()], 0).await;
+        assert_eq!(kinds(&request).iter().filter(|it| *it == "ahead").count(), 3);
+        let log = home.json(&["debug", id], 0).await.to_string();
+        assert_eq!(log.matches(r#""cached":true"#).count(), 3, "{log}");
+        let again = home.json(&[&["run", "Who is it?"], flags].concat(), 0).await;
+        assert_eq!(again["executionId"] == ran["executionId"], flags.len() > 1);
+    }
+}
+
+#[tokio::test]
+async fn a_call_ahead_that_fails_is_no_attempt() {
+    let plan = r#"{"tools": [{"id": "ulm", "name": "weather.look", "parameters": {"city": "Ulm"},
+        "retry": {"maxAttempts": 1}}]}"#;
+    let world = World::new(vec![vec![(plan, true)]]).await;
+    let home = world.home();
+    let ran = home.json(&["run", "--streaming", "Look at Ulm"], 0).await;
+    assert_eq!((&ran["state"], world.looks()), (&json!("COMPLETED"), 2), "{ran:#}");
+}
+
+/// The second step is there while the first is under way: that ends when the model, which has
+/// written both, is asked a second time.
+#[tokio::test]
+async fn no_more_is_called_ahead_than_may_be_at_the_same_time() {
+    let first =
+        r#"{"tools": [{"id": "a", "name": "weather.look", "parameters": {"city": "Bergen"}}"#;
+    let second = r#", {"id": "b", "name": "weather.look", "parameters": {"city": "Trondheim"}}"#;
+    let wrong = r#", {"name": "weather.sendMail", "parameters": {}}]}"#;
+    let flags: [&[&str]; 3] =
+        [&["--max-parallel", "1"], &["--mode", "sequential"], &["--max-parallel", "2"]];
+    for (flags, is_crowded) in flags.into_iter().zip([false, false, true]) {
+        let answers = vec![
+            vec![(first, true), (second, false), (wrong, false)],
+            vec![(first, false), (second, false), ("]}", false)],
+        ];
+        let world = World::new(answers).await;
+        let home = world.home();
+        let arguments = [&["run", "--streaming", "Look at Bergen"], flags].concat();
+        let ran = home.json(&arguments, 0).await;
+        assert_eq!((&ran["state"], world.looks()), (&json!("COMPLETED"), 2), "{ran:#}");
+        let crowds = world.crowds.load(Ordering::SeqCst);
+        assert!(is_crowded || crowds == 0, "{flags:?}: {crowds}");
+    }
+}
+
+/// Without `--streaming` these providers are as good as any.
+#[tokio::test]
+async fn a_provider_that_does_not_answer_in_pieces_is_asked_for_the_whole() {
+    let look = r#"{"tools": [{"name": "weather.look", "parameters": {"city": "Oslo"}}"#;
+    let wrong = r#", {"name": "weather.sendMail", "parameters": {}}]}"#;
+    for given in [Pieces::Refused, Pieces::Ignored] {
+        let first = vec![(look, false), (wrong, false)];
+        let whole = vec![(look, false), ("]}", false)];
+        let world = World::with(given, vec![first.clone(), first, whole]).await;
+        let home = world.home();
+        let ran = home.json(&["run", "--streaming", "Look at Oslo"], 0).await;
+        assert_eq!((&ran["state"], world.looks()), (&json!("COMPLETED"), 1), "{given:?} {ran:#}");
+        assert_eq!(world.asked(), 3, "once in pieces, and from then on for the whole");
+        let request = home.json(&["debug", ran["requestId"].as_str().unwrap()], 0).await;
+        assert!(!kinds(&request).contains(&"ahead".to_owned()), "{given:?}");
+    }
 }
