@@ -175,7 +175,7 @@ impl Engine {
             Ok(warnings)
         });
         let change = told(changed.await?);
-        Ok(self.with_unregistered(change, action.tools.iter().map(|(tool, _)| tool)).await)
+        Ok(self.with_misspelt(change, action.tools.iter().map(|(tool, _)| tool)).await)
     }
 
     /// Connects a tool with the actions that call it.
@@ -190,7 +190,7 @@ impl Engine {
             graph.add_tool(&tool, &Node::tool(""), actions)
         });
         let change = told(changed.await?);
-        Ok(self.with_unregistered(change, [name]).await)
+        Ok(self.with_misspelt(change, [name]).await)
     }
 
     /// Takes in a graph as a file has it.

@@ -32,14 +32,8 @@ async fn build(world: &World) {
     for (at, score) in [(1, 0.9), (2, 0.8), (3, 0.9), (4, 0.8)] {
         let actions = json!([{ "name": format!("a{at}"), "score": score }]);
         let change = connect(world, &format!("t{at}"), actions).await;
-        assert_eq!(change["warnings"], json!([unregistered(&format!("t{at}"))]));
+        assert_eq!(change["warnings"], json!([]));
     }
-}
-
-/// What is told of a tool that nobody has registered.
-fn unregistered(tool: &str) -> String {
-    let help = "it stands in the toolkit, and can be called once a toolset has it";
-    format!("no tool `{tool}` is registered: {help}")
 }
 
 async fn connect(world: &World, name: &str, actions: Value) -> Value {
@@ -117,26 +111,25 @@ async fn recommendations_are_the_seeds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_nobody_has_registered_is_warned_of() {
+async fn a_tool_that_is_called_nearly_as_another_is_warned_of() {
     let world = world().await;
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     let misspelt = |name: &str, meant: &str| {
-        format!("no tool `{name}` is registered: did you mean `{meant}`?")
+        json!([format!("no tool `{name}` is registered: did you mean `{meant}`?")])
     };
     let tools = json!([{ "name": "flow.ecko" }, { "name": "flow.noop" }, { "name": "later" }]);
     let input = json!({ "name": "say", "description": "", "tools": tools });
     let change = world.get(add, json!({ "input": input })).await;
-    let expected = json!([misspelt("flow.ecko", "flow.echo"), unregistered("later")]);
-    assert_eq!(change["warnings"], expected);
+    assert_eq!(change["warnings"], misspelt("flow.ecko", "flow.echo"));
     let action = || json!([{ "name": "say" }]);
     let change = connect(&world, "flow.slep", action()).await;
-    assert_eq!(change["warnings"], json!([misspelt("flow.slep", "flow.sleep")]));
+    assert_eq!(change["warnings"], misspelt("flow.slep", "flow.sleep"));
     assert_eq!(names(&change["toolkit"])[1], ["flow.ecko", "flow.noop", "later", "flow.slep"]);
     assert_eq!(connect(&world, "flow.sleep", action()).await["warnings"], json!([]));
     let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
-    let yaml = "tools:\n- &t\n  name: flow.wiat\n  type: MCP\n- &u { name: much_later }\nactions:\n- &a\n  name: pause\n  desc: d\n  tools: [*t, *u]\ntoolkit:\n- [*a]\n";
+    let yaml = "tools:\n- &t\n  name: flow.wiat\n  type: MCP\nactions:\n- &a\n  name: pause\n  desc: d\n  tools: [*t]\ntoolkit:\n- [*a]\n";
     let change = world.get(update, json!({ "yaml": yaml })).await;
-    assert_eq!(change["warnings"], json!([misspelt("flow.wiat", "flow.wait")]));
+    assert_eq!(change["warnings"], misspelt("flow.wiat", "flow.wait"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -207,7 +200,7 @@ async fn what_two_change_at_once_is_not_lost() {
             "tools": [{ "name": format!("t{at}"), "score": 0.5 }],
         });
         let change = worlds[at % 2].get(add, json!({ "input": input })).await;
-        assert_eq!(change["warnings"], json!([unregistered(&format!("t{at}"))]));
+        assert_eq!(change["warnings"], json!([]));
     }))
     .await;
     for world in &worlds {

@@ -60,47 +60,19 @@ impl Engine {
         }
     }
 
-    /// Adds warnings of tools that nobody has registered and that are called nearly as others are: a
-    /// file may know of many tools that come later.
+    /// Adds warnings of tools that nobody has registered and that are called nearly as others are.
+    ///
+    /// A graph may know of tools that come later, so one that is like no other is no mistake.
     pub(super) async fn with_misspelt<'a>(
         &self,
         mut change: ToolkitChange,
         tools: impl IntoIterator<Item = &'a NodeName>,
     ) -> ToolkitChange {
-        let unknown = self.unregistered(tools).await.into_iter();
-        let told = unknown.filter_map(|(tool, help)| Some(unregistered(&tool, &help?)));
-        change.warnings.extend(told);
-        change
-    }
-
-    /// Adds warnings of tools that nobody has registered: whoever names one means one. What the change
-    /// left out is told already.
-    pub(super) async fn with_unregistered<'a>(
-        &self,
-        mut change: ToolkitChange,
-        tools: impl IntoIterator<Item = &'a NodeName>,
-    ) -> ToolkitChange {
-        for (tool, help) in self.unregistered(tools).await {
-            let is_there = change.toolkit.tool(tool.as_str()).is_some();
-            let help = help.or_else(|| {
-                let later = "it stands in the toolkit, and can be called once a toolset has it";
-                is_there.then(|| later.to_owned())
-            });
-            change.warnings.extend(help.map(|it| unregistered(&tool, &it)));
-        }
-        change
-    }
-
-    /// Returns the tools that nobody has registered, each with the one that is called nearly so.
-    async fn unregistered<'a>(
-        &self,
-        tools: impl IntoIterator<Item = &'a NodeName>,
-    ) -> Vec<(ToolName, Option<String>)> {
         let is_unknown = |it: &ToolName| matches!(self.toolbox.find(it), Found::Unknown);
         let mut tools: Vec<ToolName> = tools.into_iter().map(tool_name).collect();
         tools.retain(|it| is_unknown(it) || matches!(self.toolbox.find(it), Found::Connecting));
         if tools.is_empty() {
-            return Vec::new();
+            return change;
         }
         self.certain(&tools).await;
         let sets = self.sets();
@@ -108,17 +80,13 @@ impl Engine {
         let names: Vec<_> = known.clone().map(|it| it.qualified()).collect();
         let plain = known.map(|it| it.name.as_str());
         let names = plain.chain(names.iter().map(ToolName::as_str));
-        let unknown = tools.into_iter().filter(is_unknown);
-        let with_help = |it: ToolName| {
-            let help = did_you_mean(it.as_str(), names.clone());
-            (it, help)
-        };
-        unknown.map(with_help).collect()
+        for tool in tools.iter().filter(|it| is_unknown(it)) {
+            if let Some(help) = did_you_mean(tool.as_str(), names.clone()) {
+                change.warnings.push(format!("no tool `{tool}` is registered: {help}"));
+            }
+        }
+        change
     }
-}
-
-fn unregistered(tool: &ToolName, help: &str) -> String {
-    format!("no tool `{tool}` is registered: {help}")
 }
 
 /// Every name in the graph could be a tool's.
