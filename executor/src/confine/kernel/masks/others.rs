@@ -62,7 +62,7 @@ fn outermost(paths: &[PathBuf]) -> Vec<&Path> {
     let mut paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
     // What is in a folder comes right behind it.
     paths.sort_unstable();
-    paths.dedup_by(|later, earlier| later.starts_with(&*earlier));
+    paths.dedup_by(|later, earlier| later.starts_with(*earlier));
     paths
 }
 
