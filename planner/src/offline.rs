@@ -24,6 +24,7 @@ mod describe;
 mod explain;
 mod fill;
 mod fit;
+mod gate;
 mod memory;
 mod mood;
 mod phrase;

@@ -22,6 +22,7 @@ use super::{
     clause::Clause,
     explain::{self, Problem},
     fill::{self, Assumed, Filled},
+    gate::{self, Call, Passage},
     memory::Memory,
     mood::{Moods, Taken},
     profile::{Profile, Vocabulary},
@@ -52,6 +53,17 @@ fn taken(tokens: &[Token], used: &[(usize, usize)]) -> Vec<Taken> {
         Some(Taken { bytes, is_number })
     };
     used.iter().copied().filter_map(one).collect()
+}
+
+/// What a step was made of.
+#[derive(Clone, Debug)]
+struct Origin {
+    /// Which part of the query.
+    passage: usize,
+    /// The parameters that nobody said.
+    assumed: Vec<String>,
+    /// The words that became values, where that was noted.
+    taken: Vec<Taken>,
 }
 
 /// A draft in the making.
@@ -87,6 +99,10 @@ pub(super) struct Planning<'a> {
     has_listed: bool,
     /// What the evidence came to, where it was not enough.
     declined: Option<Value>,
+    /// The parts of the query of which steps were made, and whether each begins with its verb.
+    passages: Vec<(Range<usize>, bool)>,
+    /// What each step was made of.
+    origins: Vec<Origin>,
 }
 
 impl<'a> Planning<'a> {
@@ -104,6 +120,8 @@ impl<'a> Planning<'a> {
             numbers: BTreeMap::new(),
             has_listed: false,
             declined: None,
+            passages: Vec::new(),
+            origins: Vec::new(),
             query,
             profiles,
             vocabulary,
@@ -206,6 +224,7 @@ impl<'a> Planning<'a> {
         let waits = if is_sequel { std::mem::take(&mut self.previous) } else { Vec::new() };
         let mut made = Vec::new();
         let text = explain::shown(clause.text(self.query));
+        self.passages.push((clause.bytes().unwrap_or_default(), clause.has_verb));
         let Some(clauses) = several::expand(clause, ask, &self.profiles[tool]) else {
             self.problems.push((text, Problem::TooMany));
             return;
@@ -226,6 +245,11 @@ impl<'a> Planning<'a> {
         let profile = &self.profiles[tool];
         let id = self.free_id(&profile.name);
         self.tools.push(tool);
+        self.origins.push(Origin {
+            passage: self.passages.len().saturating_sub(1),
+            assumed: filled.assumed.iter().map(|it| it.parameter.clone()).collect(),
+            taken: filled.taken.clone(),
+        });
         let at = self.steps.len();
         let text = explain::shown(clause.text(self.query));
         if !filled.problems.is_empty() {
@@ -289,6 +313,7 @@ impl<'a> Planning<'a> {
         self.clauses.push(json!(text));
         self.candidates.push(json!({ "clause": text, "tools": scored }));
         let waits = Vec::new();
+        self.passages.push((clause.bytes().unwrap_or_default(), true));
         let mut left_over = broad.left_over(part);
         if self.profiles[part.tool].acts() {
             let problem = |words| (text.clone(), Problem::Leftover { words });
@@ -316,19 +341,54 @@ impl<'a> Planning<'a> {
         self.problems.push((words.clone(), Problem::Leftover { words }));
     }
 
-    /// Refuses what changes the world where words leave it open, or take it back.
+    /// Refuses what changes the world where words leave it open or take it back, and where words are
+    /// left that no call accounts for.
     pub(super) fn guard(&mut self, tokens: &[Token]) {
+        if !self.problems.is_empty() {
+            return;
+        }
+        let told: Vec<Map<String, Value>> = self
+            .steps
+            .iter()
+            .map(|it| {
+                it.1.parameters.as_ref().and_then(Value::as_object).cloned().unwrap_or_default()
+            })
+            .collect();
+        let problem = self.vetoed(tokens, &told).or_else(|| self.doubted(tokens, &told));
+        if let Some(problem) = problem {
+            self.nearest.extend(self.tools.iter().copied());
+            self.problems.push((explain::shown(self.query), problem));
+        }
+    }
+
+    fn vetoed(&self, tokens: &[Token], told: &[Map<String, Value>]) -> Option<Problem> {
         let called = self.called();
-        let acting = called.iter().find(|it| it.acts());
-        let Some(first) = acting.filter(|_| self.problems.is_empty()) else { return };
-        let told = self.steps.iter().map(|it| it.1.parameters.as_ref());
-        let told = told.map(|it| it.and_then(Value::as_object).cloned().unwrap_or_default());
-        let calls: Vec<(&Profile, Map<String, Value>)> = called.iter().copied().zip(told).collect();
-        let Some(found) = veto::find(self.query, tokens, &calls) else { return };
+        let first = called.iter().find(|it| it.acts())?;
+        let calls: Vec<(&Profile, Map<String, Value>)> =
+            called.iter().copied().zip(told.iter().cloned()).collect();
+        let found = veto::find(self.query, tokens, &calls)?;
         let words = explain::shown(self.query.get(found).unwrap_or_default());
-        let problem = Problem::Vetoed { tool: first.name.clone(), words };
-        self.nearest.extend(self.tools.iter().copied());
-        self.problems.push((explain::shown(self.query), problem));
+        Some(Problem::Vetoed { tool: first.name.clone(), words })
+    }
+
+    fn doubted(&self, tokens: &[Token], told: &[Map<String, Value>]) -> Option<Problem> {
+        let mut passages: Vec<Passage<'_>> = self
+            .passages
+            .iter()
+            .map(|(bytes, has_verb)| Passage {
+                bytes: bytes.clone(),
+                has_verb: *has_verb,
+                calls: Vec::new(),
+            })
+            .collect();
+        for ((tool, origin), parameters) in self.tools.iter().zip(&self.origins).zip(told) {
+            let profile = &self.profiles[*tool];
+            let (assumed, taken) = (origin.assumed.as_slice(), origin.taken.as_slice());
+            if let Some(passage) = passages.get_mut(origin.passage) {
+                passage.calls.push(Call { profile, parameters, assumed, taken });
+            }
+        }
+        gate::check(self.query, tokens, self.vocabulary, &passages)
     }
 
     /// Returns the tools of the steps.
