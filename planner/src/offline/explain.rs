@@ -117,6 +117,10 @@ impl Problem {
                 "`{words}` leaves open what `{tool}` is to do: say exactly what is meant and nothing else, or put it \
                  between quotation marks if it is text"
             ),
+            Self::Doubtful { words, order, doubt: Doubt::Unknown, .. } => format!(
+                "`{words}` is nothing that a tool here does, so the order was not understood: begin with what a tool \
+                 does, such as `{order} …`"
+            ),
             Self::Doubtful { tool, words, order, doubt } => {
                 format!(
                     "`{words}` leaves in doubt what `{tool}` is to do: {}",
@@ -138,7 +142,7 @@ fn remedy(doubt: Doubt, order: &str) -> String {
         Doubt::Strange => "it is no part of the order: leave it out, put it between quotation marks if it is text, or \
                            write the plan as JSON"
             .to_owned(),
-        Doubt::Verb => format!("begin with what the tool does: `{order} …`"),
+        Doubt::Verb | Doubt::Unknown => format!("begin with what the tool does: `{order} …`"),
         Doubt::Unnamed => format!("name the tool: `{order} …`"),
         Doubt::Tie => "name the parameter that it belongs to, as in `with name …`".to_owned(),
         Doubt::Inside => "put what is the value between quotation marks, and leave out the rest".to_owned(),

@@ -16,6 +16,7 @@ mod several;
 #[cfg(test)]
 mod tests;
 mod tie;
+mod unknown;
 mod worth;
 
 use std::ops::Range;
@@ -81,6 +82,8 @@ pub(super) enum Doubt {
     Reference,
     /// They ask.
     Asked,
+    /// No tool has them, where the verb of an order stands.
+    Unknown,
 }
 
 /// Words in doubt, as tokens of the query.
@@ -115,12 +118,14 @@ pub(super) fn check(
     vocabulary: &Vocabulary,
     passages: &[Passage<'_>],
 ) -> Option<Problem> {
-    let mut calls = passages.iter().flat_map(|it| &it.calls);
-    let tool = calls.find(|it| it.acts());
-    let Some(tool) = tool else {
-        return passages.iter().find_map(|it| looked_up(query, tokens, vocabulary, it));
-    };
     let gate = Gate { query, tokens, vocabulary, passages };
+    let mut looks = (0..passages.len()).filter(|it| !passages[*it].calls.iter().any(Call::acts));
+    let unknown = looks.find_map(|it| gate.unknown(it));
+    let mut calls = passages.iter().flat_map(|it| &it.calls);
+    let tool = calls.find(|it| it.acts()).filter(|_| unknown.is_none());
+    let Some(tool) = tool else {
+        return unknown.map(|(profile, found)| gate.problem(profile, found));
+    };
     for (at, passage) in passages.iter().enumerate() {
         let call = passage.calls.iter().find(|it| it.acts());
         if let Some(call) = call
@@ -177,7 +182,22 @@ impl<'a> Gate<'a> {
         if token.is_mark("?") {
             return self.is_polite(at);
         }
-        lists::is_joint(token) || lists::is_polite(token) || self.is_sequence(at)
+        self.is_count_of_orders(at)
+            || lists::is_joint(token)
+            || lists::is_polite(token)
+            || self.is_sequence(at)
+    }
+
+    /// Returns whether a number, or the mark behind it, only says which order comes: `1. …`, `2) …`.
+    fn is_count_of_orders(&self, at: usize) -> bool {
+        let number =
+            if self.tokens[at].kind == Kind::Number { Some(at) } else { at.checked_sub(1) };
+        let Some(number) = number.filter(|it| self.tokens[*it].kind == Kind::Number) else {
+            return false;
+        };
+        let begins = number.checked_sub(1).is_none_or(|it| self.tokens[it].kind == Kind::Mark);
+        let ends = self.tokens.get(number + 1).is_some_and(|it| it.is_mark(".") || it.is_mark(")"));
+        begins && ends
     }
 
     /// Says what is in doubt, with the words around it that are in doubt, too.
@@ -190,19 +210,4 @@ impl<'a> Gate<'a> {
         let order = explain::order(profile);
         Problem::Doubtful { tool: profile.name.clone(), words, order, doubt }
     }
-}
-
-/// Checks that a thing is looked up by its identifier only where the words ask for that: an order
-/// whose verb no tool has is not answered with a look.
-fn looked_up(
-    query: &str,
-    tokens: &[Token],
-    vocabulary: &Vocabulary,
-    passage: &Passage<'_>,
-) -> Option<Problem> {
-    let call = passage.calls.iter().find(|it| it.profile.has_references() && !it.is_linked())?;
-    let gate = Gate { query, tokens, vocabulary, passages: std::slice::from_ref(passage) };
-    let place = Place::of(tokens, &passage.bytes)?;
-    let found = gate.unknown_order(call.profile, &place)?;
-    Some(gate.problem(call.profile, found))
 }

@@ -2,19 +2,20 @@
 
 mod account;
 mod doubt;
+mod guard;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
 };
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use shared::{
     diagnostic::Diagnostic,
     id::{RESERVED_STEP_IDS, STEP_ID_LEN, is_step_id_char},
 };
 
-use self::account::hundredths;
+use self::{account::hundredths, guard::Origin};
 use super::{
     amount,
     broad::{self, Broad, Part, Reading},
@@ -22,7 +23,6 @@ use super::{
     clause::Clause,
     explain::{self, Problem},
     fill::{self, Assumed, Filled},
-    gate::{self, Call, Passage},
     memory::Memory,
     mood::{Moods, Taken},
     profile::{Profile, Vocabulary},
@@ -30,7 +30,6 @@ use super::{
     scan::Scene,
     several,
     token::Token,
-    veto,
 };
 use crate::draft::DraftStep;
 
@@ -53,17 +52,6 @@ fn taken(tokens: &[Token], used: &[(usize, usize)]) -> Vec<Taken> {
         Some(Taken { bytes, is_number })
     };
     used.iter().copied().filter_map(one).collect()
-}
-
-/// What a step was made of.
-#[derive(Clone, Debug)]
-struct Origin {
-    /// Which part of the query.
-    passage: usize,
-    /// The parameters that nobody said.
-    assumed: Vec<String>,
-    /// The words that became values, where that was noted.
-    taken: Vec<Taken>,
 }
 
 /// A draft in the making.
@@ -339,56 +327,6 @@ impl<'a> Planning<'a> {
     /// Adds what no call of the parts answers.
     pub(super) fn unanswered(&mut self, words: String) {
         self.problems.push((words.clone(), Problem::Leftover { words }));
-    }
-
-    /// Refuses what changes the world where words leave it open or take it back, and where words are
-    /// left that no call accounts for.
-    pub(super) fn guard(&mut self, tokens: &[Token]) {
-        if !self.problems.is_empty() {
-            return;
-        }
-        let told: Vec<Map<String, Value>> = self
-            .steps
-            .iter()
-            .map(|it| {
-                it.1.parameters.as_ref().and_then(Value::as_object).cloned().unwrap_or_default()
-            })
-            .collect();
-        let problem = self.vetoed(tokens, &told).or_else(|| self.doubted(tokens, &told));
-        if let Some(problem) = problem {
-            self.nearest.extend(self.tools.iter().copied());
-            self.problems.push((explain::shown(self.query), problem));
-        }
-    }
-
-    fn vetoed(&self, tokens: &[Token], told: &[Map<String, Value>]) -> Option<Problem> {
-        let called = self.called();
-        let first = called.iter().find(|it| it.acts())?;
-        let calls: Vec<(&Profile, Map<String, Value>)> =
-            called.iter().copied().zip(told.iter().cloned()).collect();
-        let found = veto::find(self.query, tokens, &calls)?;
-        let words = explain::shown(self.query.get(found).unwrap_or_default());
-        Some(Problem::Vetoed { tool: first.name.clone(), words })
-    }
-
-    fn doubted(&self, tokens: &[Token], told: &[Map<String, Value>]) -> Option<Problem> {
-        let mut passages: Vec<Passage<'_>> = self
-            .passages
-            .iter()
-            .map(|(bytes, has_verb)| Passage {
-                bytes: bytes.clone(),
-                has_verb: *has_verb,
-                calls: Vec::new(),
-            })
-            .collect();
-        for ((tool, origin), parameters) in self.tools.iter().zip(&self.origins).zip(told) {
-            let profile = &self.profiles[*tool];
-            let (assumed, taken) = (origin.assumed.as_slice(), origin.taken.as_slice());
-            if let Some(passage) = passages.get_mut(origin.passage) {
-                passage.calls.push(Call { profile, parameters, assumed, taken });
-            }
-        }
-        gate::check(self.query, tokens, self.vocabulary, &passages)
     }
 
     /// Returns the tools of the steps.

@@ -4,6 +4,7 @@ use super::{
     super::{
         profile::Profile,
         property::Role,
+        slot::Slot,
         token::{Kind, Token},
         words::{self, Family},
     },
@@ -15,6 +16,8 @@ use super::{
 const NEARLY: &str = "about around roughly approximately some nearly almost circa ca approx";
 /// Words before a place in which things are, none of which is meant alone.
 const WITHIN: &str = "in of inside under within from";
+/// Words between one that a parameter's description has and its value.
+const AHEAD: usize = 6;
 
 impl Gate<'_> {
     /// Finds words which say that a value is not what is meant itself: `about 500`, `by 2 degrees`,
@@ -59,8 +62,11 @@ impl Gate<'_> {
         let is_many = is_named && words::is_plural(&noun.lower) && !name.contains(&noun.lower);
         let is_alone = claim.calls.len() == passage.calls.len() && !claim.is_item;
         let makes = call.profile.family == Some(Family::Create);
+        // `get_rid_of` has its own `of`.
+        let has_of = name.windows(2).any(|it| it[0] == noun.lower && it[1] == "of");
         let is_owner = tie.is("of")
             && is_named
+            && !has_of
             && (slot.words.contains(&noun.stem)
                 || matches!(slot.property.role, Role::Path | Role::Id)
                 || slot.property.role == Role::Name && !makes);
@@ -100,9 +106,9 @@ impl Gate<'_> {
             lower if super::lists::is_tie(token) || words::is_preposition(lower) => return false,
             _ => (),
         }
-        let is_told = self
-            .slot_behind(at, place, claims)
-            .is_some_and(|it| it.said.words.contains(&token.stem));
+        let tells = |it: &Slot| it.said.words.contains(&token.stem);
+        let is_told = self.slot_ahead(profile, at, place, claims).is_some_and(tells)
+            || at.checked_sub(1).and_then(|it| claims.at(it)?.slot).is_some_and(tells);
         let is_default = profile.frame().slots.iter().any(|it| {
             let default = it.property.default.as_ref().and_then(serde_json::Value::as_str);
             default
@@ -112,16 +118,36 @@ impl Gate<'_> {
         is_told || is_default
     }
 
+    /// Returns the parameter whose value comes behind a word and others of the tool: `maximum depth of
+    /// the trees as 5`.
+    fn slot_ahead<'c>(
+        &self,
+        profile: &Profile,
+        at: usize,
+        place: &Place,
+        claims: &'c Claims<'_>,
+    ) -> Option<&'c Slot> {
+        let ahead = at + 1..place.to.min(at + 1 + AHEAD);
+        let begin = ahead.clone().find(|it| claims.at(*it).is_some())?;
+        let slot = claims.at(begin)?.slot?;
+        let leads = |it: &Token| {
+            words::is_determiner(&it.lower)
+                || ["as", "by", "from", "for"].iter().any(|word| it.is(word))
+                || slot.said.words.contains(&it.stem)
+                || self.is_own(profile, it)
+        };
+        let between = &self.tokens[at + 1..begin];
+        between.iter().all(|it| it.kind == Kind::Word && leads(it)).then_some(slot)
+    }
+
     /// Returns whether the numbers before and behind a `to` are two values of one call: `from 1 to 50`.
     pub(super) fn are_two(at: usize, claims: &Claims<'_>) -> bool {
-        let (Some(before), behind) =
-            (at.checked_sub(1).and_then(|it| claims.at(it)), claims.at(at + 1))
-        else {
-            return false;
-        };
-        let paths =
-            (before.slot.map(|it| &it.path), behind.and_then(|it| it.slot).map(|it| &it.path));
-        matches!(paths, (Some(one), Some(other)) if one != other)
-            && behind.is_some_and(|it| it.calls == before.calls)
+        let before = at.checked_sub(1).and_then(|it| claims.at(it));
+        let (Some(one), Some(other)) = (before, claims.at(at + 1)) else { return false };
+        let (Some(from), Some(to)) = (one.slot, other.slot) else { return false };
+        from.path != to.path
+            && one.calls == other.calls
+            && from.property.is_numeric()
+            && to.property.is_numeric()
     }
 }

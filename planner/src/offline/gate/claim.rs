@@ -48,6 +48,8 @@ pub(super) struct Claim<'a> {
     pub(super) calls: Vec<usize>,
     /// The parameter, where it is known.
     pub(super) slot: Option<&'a Slot>,
+    /// Another parameter that is told the same words, by this call or another.
+    pub(super) also: Option<&'a Slot>,
     /// Whether it is one of several that are told together.
     pub(super) is_item: bool,
     /// Whether it only means what an earlier call made.
@@ -160,6 +162,8 @@ impl<'a> Claims<'a> {
             if !known.calls.contains(&leaf.call) {
                 known.calls.push(leaf.call);
             }
+            let is_other = |it: &&Slot| known.slot.is_some_and(|at| at.path != it.path);
+            known.also = known.also.or(leaf.slot.filter(is_other));
             known.slot = known.slot.or(leaf.slot);
             return;
         }
@@ -168,7 +172,7 @@ impl<'a> Claims<'a> {
             self.owner[at - self.from] = Some(nth);
         }
         let (calls, slot, is_item) = (vec![leaf.call], leaf.slot, leaf.is_item);
-        self.all.push(Claim { at, calls, slot, is_item, is_name: false });
+        self.all.push(Claim { at, calls, slot, also: None, is_item, is_name: false });
     }
 
     fn is_free(&self, at: &Range<usize>) -> bool {
@@ -298,6 +302,7 @@ impl<'a> Claims<'a> {
                             at: found,
                             calls,
                             slot,
+                            also: None,
                             is_item: false,
                             is_name: true,
                         });

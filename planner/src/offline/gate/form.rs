@@ -26,9 +26,13 @@ impl Gate<'_> {
             let at = claims.all.iter().find(is_it).map(|it| it.at.clone());
             return Some((at.unwrap_or(place.from..place.to), Doubt::Form));
         }
-        let two_ways = |it: &&Claim<'_>| self.is_day_or_month(it) || self.is_compared(it);
-        let found = claims.all.iter().find(two_ways).map(|it| (it.at.clone(), Doubt::Form));
-        found.or_else(|| self.thousands(claims))
+        let is_doubtful = |it: &&Claim<'_>| self.is_day_or_month(it);
+        let found = claims.all.iter().find(is_doubtful).map(|it| (it.at.clone(), Doubt::Form));
+        let compared = || {
+            let at = (place.from..place.to).find(|it| self.is_compared(passage, *it))?;
+            Some((at..at + 1, Doubt::Inside))
+        };
+        found.or_else(|| self.thousands(claims)).or_else(compared)
     }
 
     /// Returns whether a day may be another one where people write the month first: `05/06/2027`.
@@ -45,16 +49,18 @@ impl Gate<'_> {
     }
 
     /// Returns whether a word compares where one of some values is wanted: `larger` is not `large`.
-    fn is_compared(&self, claim: &Claim<'_>) -> bool {
-        let is_choice = claim.slot.is_some_and(|it| it.property.role == Role::Enum);
-        let [token] = &self.tokens[claim.at.clone()] else { return false };
+    fn is_compared(&self, passage: &Passage<'_>, at: usize) -> bool {
+        let token = &self.tokens[at];
+        let slots = passage.calls.iter().flat_map(|it| &it.profile.frame().slots);
+        let mut values = slots.flat_map(|it| &it.property.values).filter_map(Value::as_str);
         let lower = token.lower.as_str();
-        let compares =
-            token.kind == Kind::Word && (lower.ends_with("er") || lower.ends_with("est"));
-        let values = claim.slot.map_or(&[][..], |it| it.property.values.as_slice());
-        let is_one =
-            values.iter().filter_map(Value::as_str).any(|it| it.eq_ignore_ascii_case(lower));
-        is_choice && compares && !is_one
+        let compares = |it: &str| {
+            let value = it.to_lowercase();
+            let ends = ["r", "er", "st", "est"];
+            value.len() > 2 && ends.iter().any(|end| lower.strip_suffix(end) == Some(&value))
+        };
+        let is_one = |it: &str| it.eq_ignore_ascii_case(lower);
+        token.kind == Kind::Word && values.clone().any(compares) && !values.any(is_one)
     }
 
     /// Finds an amount of money that is a thousand times as much elsewhere: `1.000 euros`.

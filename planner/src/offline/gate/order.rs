@@ -2,7 +2,6 @@
 
 use super::{
     super::{
-        clause,
         profile::Profile,
         property::Role,
         token::{Kind, Token},
@@ -15,8 +14,6 @@ use super::{
 
 /// Words before the verb of an order.
 const LEAD: usize = 16;
-/// Words between a verb and the thing that it is about.
-const REACH: usize = 3;
 /// The verbs that mean nothing but what a kind of tools does.
 const MEANT: &[(Family, &str)] = &[
     (Family::Create, "create make add new write compose generate post publish insert register"),
@@ -30,7 +27,7 @@ const MEANT: &[(Family, &str)] = &[
 
 impl Gate<'_> {
     /// Returns the first word of an order that does not only lead to it.
-    fn verb_at(&self, place: &Place) -> Option<usize> {
+    pub(super) fn verb_at(&self, place: &Place) -> Option<usize> {
         let is_lead = |at: usize| {
             let token = &self.tokens[at];
             let is_number = token.kind == Kind::Number
@@ -174,6 +171,7 @@ impl Gate<'_> {
             let name = explain_name(profile);
             let is_looking =
                 matches!(profile.family, Some(Family::Get | Family::List | Family::Search));
+            let is_described = self.is_described_by(profile, place);
             let mut is_behind_and = false;
             for word in &name {
                 let stem = words::stem(word);
@@ -182,7 +180,8 @@ impl Gate<'_> {
                 let is_turning =
                     lists::is_particle(word) && name.len() > 1 && word != "in" && word != "on"
                         || matches!(word.as_str(), "on" | "in") && self.is_turned(&name, word);
-                let is_needed = is_second || is_turning || is_looking && !words::is_idle(word);
+                let is_needed =
+                    is_second || is_turning || is_looking && !words::is_idle(word) && !is_described;
                 if is_needed && passage.has_verb && !said(&stem) && len < 2 {
                     return Some((at..place.to, Doubt::Unnamed));
                 }
@@ -196,6 +195,26 @@ impl Gate<'_> {
             }
         }
         None
+    }
+
+    /// Returns whether an order says what a tool's description begins with: `calculate and pay the
+    /// salaries` of `Calculate and pay the salaries of a department`.
+    fn is_described_by(&self, profile: &Profile, place: &Place) -> bool {
+        let said: Vec<&str> = self.tokens[place.from..place.to]
+            .iter()
+            .filter(|it| it.kind == Kind::Word && !words::is_determiner(&it.lower))
+            .map(|it| it.stem.as_str())
+            .collect();
+        let told: Vec<String> = profile
+            .tool
+            .description
+            .split(|it: char| !it.is_alphanumeric())
+            .map(str::to_lowercase)
+            .filter(|it| !it.is_empty() && !words::is_determiner(it))
+            .take_while(|it| !words::is_preposition(it))
+            .map(|it| words::stem(&it))
+            .collect();
+        told.len() > 2 && said.windows(told.len()).any(|it| it.iter().eq(told.iter()))
     }
 
     fn is_turned(&self, name: &[String], word: &str) -> bool {
@@ -250,28 +269,6 @@ impl Gate<'_> {
             && profile.verbs.first() == wanted.first()
             && profile.nouns.iter().all(|it| said.contains(&it.as_str()));
         is_named || is_told || are_nouns
-    }
-
-    /// Returns the first word of an order that names a thing by its identifier, and whose verb no
-    /// tool has.
-    pub(super) fn unknown_order(&self, profile: &Profile, place: &Place) -> Option<Found> {
-        let at = self.verb_at(place)?;
-        let verb = &self.tokens[at];
-        let is_thing = (at + 1..place.to).take(REACH).any(|it| {
-            profile.is_about(&self.tokens[it].stem)
-                && self
-                    .tokens
-                    .get(it + 1)
-                    .is_some_and(|it| it.kind == Kind::Id || it.kind == Kind::Number)
-        });
-        let is_known = self.vocabulary.is_verb(&verb.stem)
-            || profile.is_about(&verb.stem)
-            || words::is_idle(&verb.lower)
-            || words::is_preposition(&verb.lower)
-            || clause::is_content_cue(verb)
-            || profile.about.contains(&verb.stem);
-        let is_strange = verb.kind == Kind::Word && !is_known;
-        (is_strange && is_thing).then_some((at..at + 1, Doubt::Verb))
     }
 
     /// Checks that a question is one only by politeness.

@@ -98,6 +98,31 @@ fn tools() -> Catalog {
         tool("getCook", "Get a cook.", read, json!({ "id!": id("cook") })),
         tool("deleteCook", "Delete a cook.", once, json!({ "id!": id("cook") })),
         tool("read_meter", "Read a meter", read, json!({ "meter!": text() })),
+        tool(
+            "set_heater",
+            "Set the heater of a room",
+            once,
+            json!({ "room!": text(), "temperature!": { "type": "number", "description": "in degrees Celsius" } }),
+        ),
+        tool(
+            "set_clock",
+            "Set the clock",
+            once,
+            json!({ "time!": { "type": "string", "description": "time of day, HH:MM" } }),
+        ),
+        tool(
+            "order_soup",
+            "Order a soup",
+            once,
+            json!({ "size!": { "type": "string", "enum": ["small", "large"] } }),
+        ),
+        tool(
+            "book_visit",
+            "Book a visit",
+            once,
+            json!({ "day!": { "type": "string", "format": "date", "description": "Day of the visit" } }),
+        ),
+        tool("get_rid_of_pest", "Get rid of a pest", once, json!({ "pest!": text() })),
     ])
 }
 
@@ -142,6 +167,12 @@ fn what_is_clearly_ordered_is_done() {
         ("Flush the lines", &["flush_lines {}"]),
         ("Flush all water lines, please", &["flush_lines {}"]),
         ("Delete recipe ID", &[r#"deleteRecipe {"id":"65a1b2c3d4e5f60718293a4b"}"#]),
+        ("Set the heater of the attic to 19", &[r#"set_heater {"room":"attic","temperature":19}"#]),
+        ("Set the clock to 19:30", &[r#"set_clock {"time":"19:30"}"#]),
+        ("Order a large soup", &[r#"order_soup {"size":"large"}"#]),
+        ("Book a visit on 2027-06-05", &[r#"book_visit {"day":"2027-06-05"}"#]),
+        ("Get rid of the pest moth", &[r#"get_rid_of_pest {"pest":"moth"}"#]),
+        ("Remove the crate hall/7.box", &[r#"remove_crate {"path":"hall/7.box"}"#]),
         ("Read the meter attic or so", &[r#"read_meter {"meter":"attic"}"#]),
     ] {
         let said = outcome(query);
@@ -219,6 +250,51 @@ fn numbers_are_whole_and_measure_what_is_asked() {
 }
 
 #[test]
+fn what_is_nearly_meant_is_refused() {
+    refused(&[
+        "Pay an invoice of about 40 euros to the supplier Miller",
+        "Pay an invoice of around 40 euros to the supplier Miller",
+        "Set the heater of the attic by 2 degrees",
+        "Remove the crates in hall/7.box",
+        "Remove the crate of hall/7.box",
+        "Close the valve of north",
+        "Ban the member of Miller",
+    ]);
+}
+
+#[test]
+fn values_have_the_form_that_is_wanted_and_one_meaning() {
+    refused(&[
+        "Set the clock to 25:00",
+        "Set the clock to noon",
+        "Set the clock to 7:30 pm",
+        "Order a larger soup",
+        "Book a visit on 05/06/2027",
+        "Pay an invoice of 1.000 euros to the supplier Miller",
+    ]);
+}
+
+#[test]
+fn an_order_that_no_tool_knows_is_not_answered_with_a_look() {
+    for (query, word) in [
+        ("Smash the meter attic", "Smash"),
+        ("Smash meter attic", "Smash"),
+        ("Read the meter attic, then frame it", "frame"),
+        ("Archive recipe ID", "Archive"),
+        ("Could you archive recipe ID?", "archive"),
+    ] {
+        let said = outcome(query).err().unwrap_or_default();
+        assert!(
+            said.contains(&format!("`{word}` is nothing that a tool here does")),
+            "{query}: {said}"
+        );
+    }
+    for query in ["Check the meter attic", "Describe the meter attic", "Show recipe ID"] {
+        assert!(outcome(query).is_ok(), "{query}: {:?}", outcome(query));
+    }
+}
+
+#[test]
 fn a_tool_that_acts_is_called_by_its_own_name() {
     refused(&[
         "What is the counter gate?",
@@ -226,6 +302,8 @@ fn a_tool_that_acts_is_called_by_its_own_name() {
         "Show me the counter gate",
         "Who is the member Miller?",
         "Find member Miller",
+        "Get pest moth",
+        "What is the pest moth?",
         "Switch on the pump of zone east",
         "Switch the pump of zone east on",
         "Open the valve north",

@@ -11,7 +11,7 @@ use super::{
         words::Family,
     },
     Doubt, Found, Gate, Passage,
-    claim::{Claims, Place},
+    claim::{Claim, Claims, Place},
     lists,
 };
 
@@ -183,16 +183,16 @@ impl<'a> Gate<'a> {
             && !profile.properties.is_empty()
     }
 
-    /// Returns the parameter whose value a word stands before.
-    pub(super) fn slot_behind(
+    /// Returns the value that a word stands before.
+    fn claim_behind<'c>(
         &self,
         at: usize,
         place: &Place,
-        claims: &Claims<'a>,
-    ) -> Option<&'a Slot> {
+        claims: &'c Claims<'a>,
+    ) -> Option<&'c Claim<'a>> {
         for at in (at + 1..place.to).take(REACH) {
             if let Some(claim) = claims.at(at) {
-                return claim.slot;
+                return Some(claim);
             }
             let token = &self.tokens[at];
             if token.kind != Kind::Word || words::is_preposition(&token.lower) {
@@ -219,7 +219,11 @@ impl<'a> Gate<'a> {
                 .verbs
                 .iter()
                 .any(|verb| TAKES.split_whitespace().any(|it| words::stem(it) == *verb));
-        let slot = self.slot_behind(at, place, claims);
+        let claim = self.claim_behind(at, place, claims);
+        if claim.and_then(|it| it.also).is_some_and(|it| is_of(it, SOURCES)) {
+            return true;
+        }
+        let slot = claim.and_then(|it| it.slot);
         let is_known = slots.iter().any(|it| is_of(it, SOURCES));
         match slot {
             Some(slot) if is_of(slot, SOURCES) => true,
@@ -229,8 +233,10 @@ impl<'a> Gate<'a> {
     }
 
     fn goes_to_source(&self, at: usize, place: &Place, claims: &Claims<'a>) -> bool {
-        let slot = self.slot_behind(at, place, claims);
-        slot.is_some_and(|it| is_source(it) && !is_of(it, TARGETS))
+        let claim = self.claim_behind(at, place, claims);
+        let is_target = |it: &Slot| is_of(it, TARGETS);
+        !claim.and_then(|it| it.also).is_some_and(is_target)
+            && claim.and_then(|it| it.slot).is_some_and(|it| is_source(it) && !is_target(it))
     }
 
     /// Checks that what speaks of something said before can only mean one thing.

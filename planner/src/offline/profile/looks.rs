@@ -11,7 +11,7 @@ const LOOKS: &str = "locate estimate predict forecast analyze analyse evaluate i
                      measure recommend suggest translate summarize classify detect";
 /// Words that the description of such a tool may begin with, too: they say nothing of what it does.
 const IDLE: &str = "perform provide convert verify run gather obtain extract filter rank sort simulate combine plot return \
-                    track look generate output report print display visualize format use give";
+                    track look generate output print display visualize format use give";
 
 /// Returns whether verbs say that a tool only looks: its name's, else its description's, unless its
 /// name or its description goes on to something else: `Check a disk and erase it`.
