@@ -2,6 +2,7 @@
 
 use super::{
     super::{
+        clause,
         profile::Profile,
         property::Role,
         slot::Slot,
@@ -96,6 +97,15 @@ impl Gate<'_> {
                 let is_joint = before.is_some_and(|it| it.is("and") || it.is_mark(","));
                 return is_joint && next.is_some_and(|it| is_noun(it) || it.is("with"));
             }
+            "given" | "where" => {
+                let is_slot = |it: &Token| {
+                    profile.frame().slots.iter().any(|slot| slot.words.contains(&it.stem))
+                };
+                let article =
+                    next.is_some_and(|it| words::is_determiner(&it.lower) || it.is("its"));
+                return next.is_some_and(is_slot)
+                    || article && self.tokens.get(at + 2).is_some_and(is_slot);
+            }
             "between" => {
                 let claim = claims.at(at + 1);
                 return claim.is_some_and(|it| {
@@ -116,6 +126,19 @@ impl Gate<'_> {
                 .is_some_and(|it| it.eq_ignore_ascii_case(&token.value))
         });
         is_told || is_default
+    }
+
+    /// Returns whether a word begins a clause about something else than the value that it stands before:
+    /// `the server hosting web-1`.
+    pub(super) fn is_clause(&self, at: usize, claims: &Claims<'_>) -> bool {
+        let token = &self.tokens[at];
+        let role = claims.at(at + 1).and_then(|it| it.slot).map(|it| it.property.role);
+        token.lower.ends_with("ing")
+            && token.lower.len() > 5
+            && !token.is("using")
+            && !clause::is_content_cue(token)
+            && !clause::is_name_cue(token)
+            && matches!(role, Some(Role::Text | Role::Name | Role::Path | Role::Id))
     }
 
     /// Returns the parameter whose value comes behind a word and others of the tool: `maximum depth of

@@ -259,6 +259,9 @@ fn what_is_nearly_meant_is_refused() {
         "Remove the crate of hall/7.box",
         "Close the valve of north",
         "Ban the member of Miller",
+        "Ban the member knowing Miller",
+        "Close the valve's neighbor",
+        "Switch off the pump of zone east's neighbor",
     ]);
 }
 

@@ -112,6 +112,9 @@ impl<'a> Gate<'a> {
             });
             return (!is_linked && !is_owner && !says).then_some(Doubt::Reference);
         }
+        if self.is_clause(at, claims) {
+            return Some(Doubt::Strange);
+        }
         let is_said = lists::is_idle(token)
             || ["and", "then", "also"].iter().any(|it| token.is(it))
             || lists::is_joint(token) && self.is_edge(at, place)
@@ -169,6 +172,7 @@ impl<'a> Gate<'a> {
     fn is_unit(&self, at: usize, claims: &Claims<'a>) -> bool {
         let before = at.checked_sub(1).is_some_and(|it| claims.has(it));
         before && unit::find(&self.tokens[at].value).is_some()
+            || claims.numbers.iter().any(|it| it.slot.is_some() && it.at.contains(&at))
     }
 
     /// Returns whether a number counts what is listed, of what stands before it: `2 boxes of`.

@@ -76,6 +76,11 @@ impl Gate<'_> {
         if let Some(mixed) = mixed {
             return inside(at.start + mixed);
         }
+        // `Miller's Inn` is a name, `the kitchen's neighbor` another room.
+        let owner = tokens.iter().position(|it| it.is_possessive() && is_small(it));
+        if let Some(owner) = owner {
+            return inside(at.start + owner);
+        }
         if last.is_possessive() {
             return inside(at.end - 1);
         }
