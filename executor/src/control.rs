@@ -68,6 +68,13 @@ pub struct IdempotencyKey {
     pub subject: Value,
 }
 
+impl IdempotencyKey {
+    /// Returns what is asked for where that is a plan.
+    pub fn plan(id: PlanId) -> Value {
+        Value::String(id.to_string())
+    }
+}
+
 /// Where an execution is to begin.
 enum Place {
     /// Under this identifier.
@@ -100,6 +107,22 @@ impl Control {
     ) -> Result<Option<ExecutionId>, ControlError> {
         let Some(found) = self.store.reservation(&key.key).await? else { return Ok(None) };
         self.recognise(&found, &fingerprint(key, options)).await
+    }
+
+    /// Returns which of `plans` a key stands for, if one of them was asked for under it before, with
+    /// the same options.
+    pub async fn chosen(
+        &self,
+        key: &str,
+        plans: &[PlanId],
+        options: &ExecutionOptions,
+    ) -> Result<Option<PlanId>, ControlError> {
+        let Some(found) = self.store.reservation(key).await? else { return Ok(None) };
+        let is_it = |it: &&PlanId| {
+            let (key, subject) = (key.to_owned(), IdempotencyKey::plan(**it));
+            fingerprint(&IdempotencyKey { key, subject }, options) == found.fingerprint
+        };
+        Ok(plans.iter().find(is_it).copied())
     }
 
     /// Starts an execution of `plan`. It returns once that is durable.
@@ -433,7 +456,9 @@ fn is_of(first: &Recorded, plan: PlanId) -> bool {
 }
 
 fn fingerprint(key: &IdempotencyKey, options: &ExecutionOptions) -> String {
-    let options = serde_json::to_value(options).expect("options are JSON");
+    let mut options = serde_json::to_value(options).expect("options are JSON");
+    // The same input is the same, however its fields are ordered.
+    options.sort_all_objects();
     json!([key.subject, options]).to_string()
 }
 

@@ -402,9 +402,21 @@ impl Turn<'_> {
         }
     }
 
-    fn has_all_succeeded(&self) -> bool {
-        let tally = self.execution.tally();
-        tally.successful == tally.total
+    /// Returns whether the end came by itself: nothing was left undone, or cut off.
+    fn came_to_its_end(&self) -> bool {
+        let plan = self.execution.plan().steps().iter();
+        plan.zip(self.execution.steps()).all(|(planned, step)| match &step.state {
+            StepState::Succeeded(_) => true,
+            StepState::Skipped(reason) => *reason != SkipReason::ExecutionFailed,
+            StepState::Failed(error) => {
+                let was_cut =
+                    [ErrorCode::DEADLINE, ErrorCode::OUTCOME_UNKNOWN].contains(&error.code);
+                let may_fail =
+                    matches!(planned.policy.on_error, OnError::Ignore | OnError::Continue);
+                may_fail && !was_cut
+            }
+            _ => false,
+        })
     }
 
     fn conclude(&mut self) {
@@ -415,7 +427,7 @@ impl Turn<'_> {
             Phase::Finished(_) => return,
             Phase::Open => Outcome::Completed,
             // What was under way when the time was up was done all the same, and was all there was.
-            Phase::Expired if self.has_all_succeeded() => Outcome::Completed,
+            Phase::Expired if self.came_to_its_end() => Outcome::Completed,
             Phase::Failing | Phase::Expired => Outcome::Failed,
             Phase::Cancelling => Outcome::Cancelled,
             Phase::Compensating(outcome) => outcome,

@@ -242,7 +242,7 @@ impl Engine {
         let Some(plan) = self.plan(id).await? else {
             return Err(EngineError::not_found("plan", id));
         };
-        self.begin(&plan, order, Value::String(id.to_string())).await
+        self.begin(&plan, order, IdempotencyKey::plan(id)).await
     }
 
     /// Starts an execution of the newest plan of a request.
@@ -254,10 +254,16 @@ impl Engine {
         if self.store.request(id).await?.is_none() {
             return Err(EngineError::not_found("request", id));
         }
-        match self.store.plans_of(id).await?.last() {
-            Some(plan) => self.execute(*plan, order).await,
-            None => Err(EngineError::Conflict(format!("the request `{id}` has no plan"))),
-        }
+        let plans = self.store.plans_of(id).await?;
+        let Some(newest) = plans.last() else {
+            return Err(EngineError::Conflict(format!("the request `{id}` has no plan")));
+        };
+        // What was asked for under a key stays what it was, also where a newer version is there.
+        let before = match &order.idempotency_key {
+            Some(key) => self.control.chosen(key, &plans, &order.options).await?,
+            None => None,
+        };
+        self.execute(before.unwrap_or(*newest), order).await
     }
 
     /// Plans a query and starts an execution of the plan.

@@ -21,7 +21,7 @@ fn told(name: &str) -> PathBuf {
 fn run(script: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("web").join(script);
     let mut command = Command::new("node");
-    command.args(["--test", "--test-reporter=spec"]).arg(path);
+    command.args(["--test", "--test-reporter=spec", "--test-timeout=600000"]).arg(path);
     command.env("FABER_TEST_BINARY", faber());
     command.env("FABER_TEST_WEB_MODULES", told("FABER_TEST_WEB_MODULES"));
     command.env("FABER_TEST_CHROMIUM", told("FABER_TEST_CHROMIUM"));

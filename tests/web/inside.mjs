@@ -85,6 +85,21 @@ test('a loop over plans is opened by keyboard, walked into and out of, and close
   await close(page);
 });
 
+test('keys that come all at once each go on from where the last one led', async () => {
+  const { executionId } = await server.execute(PLAN, 'in a hurry');
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/executions/${executionId}`);
+  await shows(page, 3, 0);
+  const graph = page.getByRole('application', { name: /Enter opens/ });
+  await graph.focus();
+  await graph.evaluate((it) => {
+    for (const key of ['ArrowRight', 'ArrowRight', 'Enter']) it.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }));
+  });
+  await titled(page, 'kids');
+  await shows(page, 6, 1);
+  await close(page);
+});
+
 test('a plan within a plan is opened before it begins, goes on there, and somebody decides in it', async () => {
   const inlinePlan = { tools: [{ id: 'ask', name: 'flow.echo', parameters: { n: 1 }, requiresApproval: true }, { id: 'then', name: 'flow.echo', parameters: { got: '{{ask.n}}' } }] };
   const tools = [{ id: 'gate', name: 'flow.wait', parameters: { name: 'go' } }, { id: 'sub', inlinePlan, dependsOn: ['gate'] }];

@@ -137,7 +137,9 @@ test('before it is retried from a step the page says what is done again', async 
   await server.reaches(executionId, 'COMPLETED');
   const page = await open(server, `/executions/${executionId}?step=from`);
   await page.getByRole('button', { name: 'Retry from here' }).click();
-  const told = await page.getByRole('dialog').getByLabel('What is done again').locator('li').allTextContents();
+  const list = page.getByRole('dialog').getByLabel('What is done again');
+  await list.waitFor();
+  const told = await list.locator('li').allTextContents();
   await page.getByRole('dialog').getByRole('button', { name: 'Retry' }).click();
   await page.waitForURL((url) => /\/executions\/exec_/.test(url.pathname) && !url.pathname.endsWith(executionId));
   const query = 'query($id: ID!) { execution(executionId: $id) { steps { stepId reused } } }';

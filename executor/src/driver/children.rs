@@ -103,6 +103,17 @@ impl Child {
                 Err(err) => warn!(child = %self.id, %err, "cannot look after a child yet"),
             }
             time::sleep(LOOK).await;
+            if context.drain.is_cancelled() && !self.has_ended && !self.goes_on(&context).await {
+                return None;
+            }
+        }
+    }
+
+    /// Returns whether the child is still driven by a worker that is about to end.
+    async fn goes_on(&self, context: &Context) -> bool {
+        match context.store.head(self.id).await {
+            Ok(head) => head.is_some_and(|it| it.owner == Some(context.worker)),
+            Err(_) => false,
         }
     }
 

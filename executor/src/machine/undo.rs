@@ -29,7 +29,7 @@ impl Turn<'_> {
 
     /// The time was up, but everything that was asked for is done.
     fn has_done_all(&self) -> bool {
-        self.execution.phase() == Phase::Expired && self.has_all_succeeded()
+        self.execution.phase() == Phase::Expired && self.came_to_its_end()
     }
 
     /// Returns what is undone next, if nothing is being undone and its time has come.

@@ -25,6 +25,7 @@ use super::{
     house::{House, Local, Need, open_store},
     paint::Paint,
     plain,
+    serve::refuse_server,
 };
 use crate::config::{Config, Faults, Origin, age, variable};
 
@@ -284,6 +285,7 @@ fn for_people(checks: &[Check], paint: Paint) -> String {
 
 /// Measures the engine. Where no store is named, on one of its own that does not stay.
 pub(super) async fn bench(session: &Session, args: &BenchArgs) -> Result<Ending, Failure> {
+    refuse_server(session, "bench")?;
     let config = &session.config;
     let own = own_store(config)?;
     let url = match &own {

@@ -5,6 +5,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use executor::worker::Handle;
 use shared::{
     clock::Clock,
+    execution::ExecutionState,
     id::ExecutionId,
     store::{Head, Store, StoreError},
 };
@@ -91,7 +92,10 @@ impl Drive {
             let orphans = self.store.orphans(now, ORPHANS).await?;
             return Ok(orphans.iter().any(|it| it.execution == id));
         }
-        let is_due = self.begins && head.due.is_some_and(|it| it <= now);
+        // What runs, though nothing of it is ever due, waits for executions that it began: nobody
+        // carries these on either, before whoever has it looks after them.
+        let has_parts = head.state == ExecutionState::InProgress && head.due.is_none();
+        let is_due = self.begins && (has_parts || head.due.is_some_and(|it| it <= now));
         Ok((is_due && self.has_tools(head).await?) || !self.store.inbox(Some(id)).await?.is_empty())
     }
 

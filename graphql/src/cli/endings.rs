@@ -163,7 +163,7 @@ fn undone(document: &Value, paint: Paint) -> Vec<String> {
 /// Returns the command that does it again, from what failed where that is known.
 fn again(account: &Account<'_>, document: &Value) -> String {
     let id = plain::said(&document["executionId"]);
-    match account.errors().last().and_then(|it| it["stepId"].as_str()) {
+    match account.culprit() {
         Some(step) => format!("faber retry {id} --from-step {}", quoted(step)),
         None => format!("faber retry {id}"),
     }

@@ -246,7 +246,8 @@ impl Board {
             "signal_received" => format!("signal {}", data["name"].as_str().unwrap_or("received")),
             "cancel_requested" => "cancelling".to_owned(),
             "deadline_passed" => "its time is up".to_owned(),
-            "paused" | "resumed" => kind.to_owned(),
+            "paused" => format!("paused: `faber resume {}` lets it go on", self.id),
+            "resumed" => kind.to_owned(),
             "compensation_started" => "undoing what was done".to_owned(),
             "signal_refused" => {
                 format!("signal {} refused", data["name"].as_str().unwrap_or_default())

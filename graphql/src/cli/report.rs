@@ -205,7 +205,7 @@ fn next(request: &Value, execution: &Value) -> Vec<String> {
     let mut all: Vec<(String, &str)> = Vec::new();
     match execution["state"].as_str().unwrap_or_default() {
         "FAILED" if execution["dryRun"] != true => {
-            if let Some(step) = account.errors().last().and_then(|it| it["stepId"].as_str()) {
+            if let Some(step) = account.culprit() {
                 let step = quoted(step);
                 let again = format!("faber retry {id} --from-step {step}");
                 all.push((again, "again from what failed, the rest kept"));

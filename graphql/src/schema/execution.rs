@@ -298,7 +298,11 @@ fn errors(execution: &Arc<State>) -> Vec<StepError> {
     let all = StepStatus::all(execution);
     let mut errors: Vec<_> = all.iter().flat_map(StepStatus::failures).collect();
     if execution.overran() && !errors.iter().any(StepError::is_deadline) {
-        errors.extend(all.iter().find_map(StepStatus::overdue));
+        let late = all
+            .iter()
+            .find(|it| it.is_left_out())
+            .or_else(|| all.iter().find(|it| it.has_failed()));
+        errors.extend(late.map(StepStatus::overdue));
     }
     errors
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
 use serde_json::Value;
 use shared::{
-    event::WaitReason,
+    event::{SkipReason, WaitReason},
     execution::{self, Execution as State, How, Items, Step},
     id::{StepIx, Task},
     plan::{OnError, ToolExecution},
@@ -204,10 +204,19 @@ impl StepStatus {
         own.chain((0..items).filter_map(|it| self.of(self.task.item(it))?.failure())).collect()
     }
 
-    /// Says of a step that did not succeed that the execution's time was up.
-    pub(super) fn overdue(&self) -> Option<StepError> {
-        let error = ToolError::new(ErrorCode::DEADLINE, "the execution's time was up");
-        self.now().output().is_none().then(|| self.described(&error))
+    /// Returns whether the step never began, because the execution came to its end before.
+    pub(super) fn is_left_out(&self) -> bool {
+        matches!(self.now().state, execution::StepState::Skipped(SkipReason::ExecutionFailed))
+    }
+
+    /// Returns whether the step failed.
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(self.now().state, execution::StepState::Failed(_))
+    }
+
+    /// Says of the step that the execution's time was up.
+    pub(super) fn overdue(&self) -> StepError {
+        self.described(&ToolError::new(ErrorCode::DEADLINE, "the execution's time was up"))
     }
 
     fn failure(&self) -> Option<StepError> {

@@ -159,6 +159,32 @@ async fn a_plan_is_revised() {
     assert_eq!(newest["planId"], plan["planId"]);
 }
 
+/// Whoever asks again under a key changed nothing: a newer version that was made in between does
+/// not matter, nor the order in which the fields of the input are written.
+#[tokio::test]
+async fn a_key_stands_for_the_version_that_was_asked_for() {
+    let world = world().await;
+    let first = world.plan(json!([{ "name": "flow.noop" }])).await;
+    let query = "query ($id: ID!) { plan(id: $id) { requestId } }";
+    let request = world.get(query, json!({ "id": first })).await["requestId"].clone();
+    let query = "mutation ($id: ID!, $options: ExecutionOptions) {
+        executeByRequestId(requestId: $id, options: $options) { executionId planId } }";
+    let under = |key: &str, input: Value| json!({ "id": request, "options": { "idempotencyKey": key, "input": input } });
+    let one = world.get(query, under("k", json!({ "a": 1, "b": { "c": 1, "d": 2 } }))).await;
+    assert_eq!(one["planId"], first);
+    let revise =
+        "mutation ($id: ID!, $input: PlanInput!) { revisePlan(planId: $id, input: $input) {
+        plan { planId } } }";
+    let input = json!({ "tools": [{ "toolName": "flow.echo" }] });
+    let second =
+        world.get(revise, json!({ "id": first, "input": input })).await["plan"]["planId"].clone();
+    let again = world.get(query, under("k", json!({ "b": { "d": 2, "c": 1 }, "a": 1 }))).await;
+    assert_eq!(again, one);
+    let other = world.get(query, under("l", json!({ "a": 1 }))).await;
+    assert_eq!(other["planId"], second);
+    assert_eq!(world.refused(query, under("k", json!({ "a": 1 }))).await["code"], "CONFLICT");
+}
+
 #[tokio::test]
 async fn a_key_stands_for_one_execution() {
     let world = world().await;

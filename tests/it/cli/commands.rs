@@ -7,6 +7,7 @@ use super::home::{Home, SEED};
 #[tokio::test]
 async fn wrong_usage_is_2_and_says_so_on_standard_error() {
     let home = Home::new();
+    home.file("plan.json", r#"{"tools":[{"name":"flow.noop"}]}"#);
     for arguments in [
         &["bogus"][..],
         &["run"],
@@ -17,6 +18,8 @@ async fn wrong_usage_is_2_and_says_so_on_standard_error() {
         &["serve", "--listen", "nowhere"],
         &["run", "--plan", "missing.json"],
         &["prune"],
+        &["bench", "plan", "--server", "http://127.0.0.1:1"],
+        &["run", "--plan", "plan.json", "--start-at", "yesterday"],
     ] {
         let ended = home.run(arguments).await;
         assert_eq!((ended.status, ended.out.as_str()), (2, ""), "{arguments:?}: {ended:?}");
@@ -26,6 +29,8 @@ async fn wrong_usage_is_2_and_says_so_on_standard_error() {
     assert!(ended.err.contains("<QUERY|--plan FILE|--saved NAME>"), "{ended:?}");
     let error = home.json(&["bogus"], 2).await;
     assert_eq!(error["error"]["code"], "INVALID_ARGUMENT");
+    // Nothing was made for what could not begin.
+    assert_eq!(home.json(&["list", "requests"], 0).await, serde_json::json!([]));
 }
 
 #[tokio::test]

@@ -78,6 +78,8 @@ async fn a_plan_is_saved_and_run_by_its_name() {
 #[tokio::test]
 async fn a_child_that_waits_for_a_person_is_told_of() {
     let home = Home::new();
+    // What waits is left at once: nothing of it is under way that would end soon.
+    home.file("faber.yaml", "limits: { drain_ms: 86400000 }\n");
     let plan = home.file(
         "plan.json",
         r#"{"tools":[{"id":"sub","plan":{"tools":[{"id":"first","name":"flow.noop"},

@@ -1,6 +1,6 @@
 /** A graph that can be moved, zoomed and walked through by keyboard, with a small map of the whole. */
 
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { Icon } from "../ui/icons";
 import { GraphCanvas, type Look, type View } from "./canvas";
@@ -93,7 +93,8 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
     if (map.current && graph.current) drawMap(map.current, graph.current);
   }, [looks, drawing]);
 
-  useEffect(() => {
+  // Before the next key is pressed, which goes on from there.
+  useLayoutEffect(() => {
     const canvas = graph.current;
     if (!canvas) return;
     const at = selected === null ? -1 : canvas.placeOf(selected);
@@ -120,6 +121,7 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
       const at = step(canvas, event.key);
       const name = canvas.nodes[at]?.name;
       if (name === undefined) return;
+      canvas.select(at);
       onSelect(name);
       say(describe(name));
     } else return;

@@ -1,6 +1,6 @@
 /** A plan that is made, looked at, changed and run. */
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { ApiError, ask, useAsk } from "../api/client";
 import { useCell } from "../api/cell";
@@ -120,7 +120,7 @@ function Compose({ known, onBecome }: ComposeProps) {
   const write = (next: Fields[]) => setText(planText({ ...("whole" in draft ? draft.whole : {}), tools: next }));
 
   const waits = useRef<(() => void) | null>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     // What was typed outlives the page, but not its being kept.
     const keep = () => {
       clearTimeout(timer);
@@ -131,7 +131,7 @@ function Compose({ known, onBecome }: ComposeProps) {
     waits.current = keep;
     return () => clearTimeout(timer);
   }, [address, query, text, isChanged, stored]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const flush = () => waits.current?.();
     addEventListener("pagehide", flush);
     return () => {
@@ -238,7 +238,7 @@ function Compose({ known, onBecome }: ComposeProps) {
     if (found) setGoal({ path: found.path, count: (goal?.count ?? 0) + 1, isWanted: false });
   };
   const turn = (name: string) => {
-    const next = toggled(open, name);
+    const next = toggled(read(new URLSearchParams(location.search).get("open") ?? ""), name);
     if (next) setOpened(next.join(","));
     else setError(new ApiError(`${MOST} loops and plans are open, which is the most at once: close one first`, "LIMIT_EXCEEDED"));
   };

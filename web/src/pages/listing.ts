@@ -27,6 +27,8 @@ export class Listing<T extends Entry> {
   #sorted: T[] | null = null;
   /** Whether there is more behind the last row. */
   hasMore = false;
+  /** The rows behind which something may be missing. It is asked for until it is there. */
+  readonly gaps = new Set<T>();
 
   get rows(): T[] {
     this.#sorted ??= [...this.#rows.values()].sort((a, b) => (a.createdAt < b.createdAt ? 1 : a.createdAt > b.createdAt ? -1 : 0));
@@ -73,30 +75,40 @@ export function useListing<T extends Entry>(key: string, first: Part<T> | null, 
   const fetch = useRef(ask);
   fetch.current = ask;
 
-  /** Asks for what comes behind a row, until it meets what is known. */
-  const fill = async (behind: T, isGap: boolean) => {
-    let from = behind;
-    for (let n = 0; n < ASKS; n += 1) {
-      const part = await fetch.current(from.cursor, PART);
-      if (kept.current.listing !== listing) return;
-      const isMissing = listing.take(part, from);
-      redraw({});
-      const last = part.rows.at(-1);
-      if (!isGap || !isMissing || !last) return;
-      from = last;
+  /** Asks for what comes behind a row. Returns the row behind which something may still be missing. */
+  const fill = async (behind: T): Promise<T | null> => {
+    const part = await fetch.current(behind.cursor, PART);
+    if (kept.current.listing !== listing) return null;
+    const isMissing = listing.take(part, behind);
+    redraw({});
+    return (isMissing && part.rows.at(-1)) || null;
+  };
+  /** Asks for what is missing behind a row, until it meets what is known. */
+  const close = async (gap: T) => {
+    let from: T | null = gap;
+    for (let n = 0; n < ASKS && from; n += 1) {
+      const next: T | null = await fill(from);
+      listing.gaps.delete(from);
+      if (next) listing.gaps.add(next);
+      from = next;
     }
   };
+  /** What cannot be had now is asked for again with the next look. */
+  const closeAll = () => [...listing.gaps].forEach((it) => close(it).catch(() => {}));
   if (first && kept.current.seen !== first) {
     kept.current.seen = first;
     const last = first.rows.at(-1);
-    if (listing.take(first, null) && last) fill(last, true).catch(() => {});
+    if (listing.take(first, null) && last) {
+      listing.gaps.add(last);
+      closeAll();
+    }
   }
   const more = async () => {
     const last = listing.rows.at(-1);
     if (!last) return;
     setLoading(true);
     try {
-      await fill(last, false);
+      await fill(last);
     } catch {
       // The page says already that the server does not answer; it can be asked for again.
     } finally {
@@ -106,10 +118,11 @@ export function useListing<T extends Entry>(key: string, first: Part<T> | null, 
   useEffect(() => {
     const timer = setInterval(() => {
       if (document.hidden) return;
+      closeAll();
       const { rows } = listing;
       const shown = kept.current.seen?.rows.length ?? 0;
       const at = rows.findIndex((it, n) => n >= shown && n > 0 && it.isOpen);
-      if (at > 0) fill(rows[at - 1]!, false).catch(() => {});
+      if (at > 0) fill(rows[at - 1]!).catch(() => {});
     }, EVERY);
     return () => clearInterval(timer);
   }, [listing]);

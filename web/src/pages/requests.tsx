@@ -1,6 +1,6 @@
 /** Everything that was asked for, the newest first, as it happens. */
 
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { ask, useAsk } from "../api/client";
 import { Executions, Requests, type ExecutionState, type RequestFilter, type RequestRow } from "../api/generated";
@@ -98,10 +98,19 @@ export function RequestsPage({ kind }: { kind: "requests" | "executions" }) {
 /** Text that is asked for once the typing rests. */
 export function SearchBox({ label, value, onSearch, placeholder }: { label: string; value: string; onSearch: (it: string) => void; placeholder: string }) {
   const [text, setText] = useState(value);
-  useEffect(() => setText(value), [value]);
+  /** What was asked for here last. It comes back as the value when more may have been typed. */
+  const told = useRef(value);
+  useLayoutEffect(() => {
+    if (value === told.current) return;
+    told.current = value;
+    setText(value);
+  }, [value]);
   useEffect(() => {
-    if (text === value) return;
-    const timer = setTimeout(() => onSearch(text), 180);
+    if (text === told.current) return;
+    const timer = setTimeout(() => {
+      told.current = text;
+      onSearch(text);
+    }, 180);
     return () => clearTimeout(timer);
   }, [text, value]);
   return (

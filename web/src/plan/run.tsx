@@ -97,6 +97,8 @@ interface DialogProps {
 /** Asks for everything that an execution can be told. */
 export function RunDialog({ planId, inputs, start, onRun, onClose }: DialogProps) {
   const asked = useAsk(SavedPlans, {});
+  /** Whether it is known what it takes: nobody fills in what would be forgotten, or runs it unchecked. */
+  const isReady = planId === null || asked.data !== null || asked.error !== null;
   const saved = planId === null ? undefined : asked.data?.savedPlans.find((it) => it.planId === planId);
   const schema = useMemo(() => schemaOf(saved?.inputs ?? null), [saved]);
   const [input, setInput] = useState<Json | undefined>(() =>
@@ -129,7 +131,7 @@ export function RunDialog({ planId, inputs, start, onRun, onClose }: DialogProps
     });
   };
   return (
-    <Dialog title="Run the plan" action="Run it" onClose={onClose} onDo={run} isWide>
+    <Dialog title="Run the plan" action="Run it" onClose={onClose} onDo={run} isReady={isReady} isWide>
       {schema ? (
         <fieldset>
           <legend>Input, as “{saved?.name}” takes it</legend>

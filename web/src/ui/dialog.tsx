@@ -1,7 +1,7 @@
 /** A question in front of everything. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 interface Props {
   title: string;
@@ -10,16 +10,19 @@ interface Props {
   action: string;
   tone?: "bad";
   isWide?: boolean;
+  /** Whether what is asked is all there. */
+  isReady?: boolean;
   onDo: () => Promise<void>;
   onClose: () => void;
 }
 
-export function Dialog({ title, children, action, tone, isWide, onDo, onClose }: Props) {
+export function Dialog({ title, children, action, tone, isWide, isReady = true, onDo, onClose }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   const heading = useId();
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<string | null>(null);
-  useEffect(() => {
+  // At once: what is typed next is meant for it.
+  useLayoutEffect(() => {
     const opener = document.activeElement as HTMLElement | null;
     dialog.current?.showModal();
     // Whoever goes on by keyboard goes on where they were; and where that is gone, at the page.
@@ -51,7 +54,7 @@ export function Dialog({ title, children, action, tone, isWide, onDo, onClose }:
           <button type="button" onClick={onClose}>
             Not now
           </button>
-          <button type="submit" class={tone === "bad" ? "danger" : "primary"} disabled={isBusy}>
+          <button type="submit" class={tone === "bad" ? "danger" : "primary"} disabled={isBusy || !isReady}>
             {action}
           </button>
         </div>

@@ -20,24 +20,20 @@ interface Props<T> {
 export function Virtual<T>(props: Props<T>) {
   const { items, rowHeight, row, label, shown, sticksToEnd } = props;
   const box = useRef<HTMLDivElement>(null);
-  /** Whoever has scrolled up reads there, and is left there. */
-  const isAtEnd = useRef(true);
+  /** How many rows there were when it was drawn last. */
+  const before = useRef(0);
   const [view, setView] = useState({ top: 0, height: 600 });
   useLayoutEffect(() => {
     const element = box.current;
     if (!element) return;
     const look = () => setView({ top: element.scrollTop, height: element.clientHeight });
-    const scrolled = () => {
-      isAtEnd.current = element.scrollTop + element.clientHeight > element.scrollHeight - rowHeight;
-      look();
-    };
     look();
     const observer = new ResizeObserver(look);
     observer.observe(element);
-    element.addEventListener("scroll", scrolled, { passive: true });
+    element.addEventListener("scroll", look, { passive: true });
     return () => {
       observer.disconnect();
-      element.removeEventListener("scroll", scrolled);
+      element.removeEventListener("scroll", look);
     };
   }, []);
   useEffect(() => {
@@ -48,7 +44,12 @@ export function Virtual<T>(props: Props<T>) {
     else if (bottom > element.scrollTop + element.clientHeight) element.scrollTop = bottom - element.clientHeight;
   }, [shown, rowHeight]);
   useLayoutEffect(() => {
-    if (sticksToEnd && isAtEnd.current && box.current) box.current.scrollTop = items.length * rowHeight;
+    const element = box.current;
+    const end = before.current * rowHeight;
+    before.current = items.length;
+    if (!sticksToEnd || !element) return;
+    // Whoever has scrolled up reads there, and is left there.
+    if (element.scrollTop + element.clientHeight > end - rowHeight) element.scrollTop = items.length * rowHeight;
   }, [sticksToEnd, items.length, rowHeight]);
   const first = Math.max(0, Math.floor(view.top / rowHeight) - SPARE);
   const last = Math.min(items.length, Math.ceil((view.top + view.height) / rowHeight) + SPARE);

@@ -265,3 +265,21 @@ fn a_deadline_that_finds_everything_done_changes_nothing() {
         20000 finished Completed
     "#]]);
 }
+
+/// What its condition skipped was blamed for a deadline, and what had to succeed had.
+#[test]
+fn a_deadline_that_finds_all_done_that_was_to_do_changes_nothing() {
+    let steps = || {
+        let skipped = when("a.by == 1", call("skipped", &["a"]));
+        vec![call("a", &[]), skipped, on_error(OnError::Ignore, call("b", &[])), call("c", &[])]
+    };
+    let mut story = Story::with(steps(), deadline(10_000));
+    story.ok("a").end("b", Err(failed()));
+    story.now = at(20_000);
+    story.ok("c");
+    story.is_over(ExecutionState::Completed);
+    // What was cut off is no end of its own, whatever its failure means.
+    let mut story = Story::with(steps(), deadline(10_000));
+    story.ok("a").ok("c").wake(10_000).end("b", Err(stopped()));
+    story.is_over(ExecutionState::Failed);
+}

@@ -142,7 +142,7 @@ impl Root {
     #[must_use]
     pub fn hiding(mut self, paths: &[PathBuf]) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
-            inner.hidden = Hidden::beneath(&inner.real, paths);
+            inner.hidden = Hidden::from(&inner.real, paths);
         }
         self
     }

@@ -110,10 +110,16 @@ impl System {
         })
     }
 
-    /// Takes out of a result what commands get of Faber's environment that is a secret.
-    fn without_secrets(&self, result: Result<String, ToolError>) -> Result<String, ToolError> {
+    /// Returns what commands get of Faber's environment that is a secret.
+    fn passed(&self) -> Redaction {
         let mut seen = Redaction::default();
         self.launcher.note_passed(&self.confinement.pass, &mut seen);
+        seen
+    }
+
+    /// Takes these secrets out of a result.
+    fn without_secrets(&self, result: Result<String, ToolError>) -> Result<String, ToolError> {
+        let seen = self.passed();
         result.map(|it| seen.clean(it)).map_err(|err| {
             let message = seen.clean(err.message.to_string()).into();
             ToolError { message, ..err }

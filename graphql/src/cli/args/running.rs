@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use shared::clock::Timestamp;
 
 use super::Planning;
 
@@ -56,7 +57,7 @@ pub(in crate::cli) struct ExecuteArgs {
 #[derive(Args, Debug, Default)]
 pub(in crate::cli) struct Options {
     /// One step at a time, or whatever is ready.
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, ignore_case = true)]
     pub(in crate::cli) mode: Option<Mode>,
     /// Steps at once.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
@@ -80,11 +81,17 @@ pub(in crate::cli) struct Options {
     #[arg(long)]
     pub(in crate::cli) dry_run: bool,
     /// Begin no step before this moment, such as `2026-01-02T03:04:05Z`.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(in crate::cli) start_at: Option<String>,
     /// Higher goes first where workers have a choice.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(in crate::cli) priority: Option<i32>,
+}
+
+/// Refuses what is no moment, before anything is planned for it.
+fn moment(text: &str) -> Result<String, String> {
+    let hint = "write a moment like `2026-01-02T03:04:05Z`";
+    text.parse::<Timestamp>().map(|_| text.to_owned()).map_err(|err| format!("{err}; {hint}"))
 }
 
 /// One step at a time, or whatever is ready.

@@ -26,12 +26,14 @@ pub(super) fn of(own: &[PathBuf], folders: &[PathBuf]) -> io::Result<Vec<PathBuf
 }
 
 fn find(own: &[PathBuf], folders: &[PathBuf], mut left: usize) -> io::Result<Vec<PathBuf>> {
+    let own = outermost(own);
     // How many names of each are not known yet.
     let mut wanted: BTreeMap<Mark, u64> = BTreeMap::new();
-    for path in own {
+    for path in &own {
         walk(path, &mut left, |_, meta| {
             if meta.nlink() > 1 {
-                *wanted.entry(mark(meta)).or_insert(meta.nlink()) -= 1;
+                let names = wanted.entry(mark(meta)).or_insert(meta.nlink());
+                *names = names.saturating_sub(1);
             }
             ControlFlow::Continue(())
         })?;
@@ -53,6 +55,15 @@ fn find(own: &[PathBuf], folders: &[PathBuf], mut left: usize) -> io::Result<Vec
         })?;
     }
     Ok(found)
+}
+
+/// Returns paths without those that are in another of them, or there twice: no name is seen twice.
+fn outermost(paths: &[PathBuf]) -> Vec<&Path> {
+    let mut paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    // What is in a folder comes right behind it.
+    paths.sort_unstable();
+    paths.dedup_by(|later, earlier| later.starts_with(&*earlier));
+    paths
 }
 
 /// Shows a file, or all that are in a folder. What may not be looked at is passed over: the command
@@ -111,6 +122,11 @@ mod tests {
         }
         let own = ["faber.yaml", "root/run.sh", "data", "alone"].map(at);
         let mut found = of(&own, &[at("root")]).unwrap();
+        found.sort();
+        assert_eq!(found, [at("root/copy.db"), at("root/deep/hard.yaml")]);
+        // Some of it is named more than once: the store is in the folder of the data.
+        let twice = ["data/faber.db", "faber.yaml", "data", "faber.yaml", "data/twice.db"].map(at);
+        let mut found = of(&twice, &[at("root")]).unwrap();
         found.sort();
         assert_eq!(found, [at("root/copy.db"), at("root/deep/hard.yaml")]);
         let named = ["data", "root"].map(at);

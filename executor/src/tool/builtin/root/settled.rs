@@ -87,8 +87,11 @@ impl Root {
     /// a search began.
     fn is_own(&self, meta: &Metadata) -> bool {
         match &self.1 {
-            Some(seen) if meta.nlink() < 2 => seen.own.contains(&mark(meta)),
-            _ => self.hidden().is_own(self.dir(), meta),
+            Some(seen) => {
+                let is_new = || meta.nlink() > 1 && self.hidden().is_own_inside(self.dir(), meta);
+                seen.own.contains(&mark(meta)) || is_new()
+            }
+            None => self.hidden().is_own(self.dir(), meta),
         }
     }
 

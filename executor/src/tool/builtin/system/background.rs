@@ -189,7 +189,8 @@ fn over_already(
     if status.success() {
         return Ok(text);
     }
-    let said = system.place.open(log).and_then(|mut it| logs::tail(&mut it, log, 20));
+    let seen = system.passed();
+    let said = system.place.open(log).and_then(|mut it| logs::tail(&mut it, log, 20, &seen));
     let said = said.unwrap_or_default().text;
     if let Some(why) = refusal(status.code(), &said) {
         return Err(not_confined(why));

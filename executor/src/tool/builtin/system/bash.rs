@@ -15,6 +15,7 @@ use shared::tool::{ErrorCode, ToolError};
 use super::{System, ToolContext, cancelled, not_confined, not_started, printed::Printed};
 use crate::{
     confine::{Life, refusal},
+    secret::Redaction,
     tool::{builtin::whole, process::Group},
 };
 
@@ -73,11 +74,11 @@ pub(super) async fn bash(
         () = cx.cancel.cancelled() => Ended::Cancelled,
     };
     match ended {
-        Ended::Itself(status) => answer(status, printed),
+        Ended::Itself(status) => answer(status, printed, &system.passed()),
         Ended::TimedOut => {
             group.stop().await;
-            let message =
-                format!("Command timed out after {} seconds\n\n{}", args.timeout, printed.text());
+            let text = printed.text(&system.passed());
+            let message = format!("Command timed out after {} seconds\n\n{text}", args.timeout);
             Err(ToolError::new(ErrorCode::TIMEOUT, message).indefinite())
         }
         Ended::Cancelled => {
@@ -92,7 +93,11 @@ fn invalid(message: &str) -> ToolError {
 }
 
 /// Says how a command ended. One that says that it failed is a failed call.
-fn answer(status: io::Result<ExitStatus>, printed: Printed) -> Result<String, ToolError> {
+fn answer(
+    status: io::Result<ExitStatus>,
+    printed: Printed,
+    seen: &Redaction,
+) -> Result<String, ToolError> {
     let status = status.map_err(|err| {
         ToolError::failed(format!("nobody knows how the command ended: {err}")).indefinite()
     })?;
@@ -101,7 +106,7 @@ fn answer(status: io::Result<ExitStatus>, printed: Printed) -> Result<String, To
     }
     let signal = status.signal().map(|it| -it);
     let code = status.code().or(signal).unwrap_or(-1);
-    let text = format!("{}\n\nReturn code: {code}", printed.text());
+    let text = format!("{}\n\nReturn code: {code}", printed.text(seen));
     match code {
         0 => Ok(text),
         1.. => Err(ToolError::failed(text)),

@@ -12,8 +12,11 @@ use serde::Deserialize;
 use shared::tool::{Progress, ToolError};
 use tokio::time::{Instant, sleep};
 
-use super::{System, ToolContext, blocking, cancelled, printed::Bounded};
-use crate::tool::builtin::whole;
+use super::{
+    System, ToolContext, blocking, cancelled,
+    printed::{Bounded, cleaned_from},
+};
+use crate::{secret::Redaction, tool::builtin::whole};
 
 pub(super) const DESCRIPTION: &str = "Read log files (like tail command).";
 
@@ -52,11 +55,12 @@ pub(super) async fn read(
 ) -> Result<String, ToolError> {
     let lines = usize::try_from(args.lines).unwrap_or(MOST_LINES).clamp(1, MOST_LINES);
     let path = args.file_path;
+    let seen = system.passed();
     let read = {
-        let path = path.clone();
+        let (path, seen) = (path.clone(), seen.clone());
         move || {
             let mut file = system.place.open(&path)?;
-            let tail = tail(&mut file, &path, lines)?;
+            let tail = tail(&mut file, &path, lines, &seen)?;
             Ok((file, tail))
         }
     };
@@ -64,7 +68,7 @@ pub(super) async fn read(
     let head = format!("Last {lines} lines of {path}:\n\n");
     if args.follow {
         let added = tokio::select! {
-            added = follow(file, tail.end, &path, &cx) => added?,
+            added = follow(file, tail.end, &path, (&seen, &cx)) => added?,
             () = cx.cancel.cancelled() => return Err(cancelled("`read_logs`")),
         };
         return Ok(format!("{head}{}{added}", tail.text));
@@ -84,15 +88,20 @@ pub(super) struct Tail {
 }
 
 /// Reads the last lines of a file from its end: it may be larger than the memory.
-pub(super) fn tail(file: &mut File, path: &str, lines: usize) -> Result<Tail, ToolError> {
-    last_lines(file, lines).map_err(|err| unreadable(path, &err))
+pub(super) fn tail(
+    file: &mut File,
+    path: &str,
+    lines: usize,
+    seen: &Redaction,
+) -> Result<Tail, ToolError> {
+    last_lines(file, lines, seen).map_err(|err| unreadable(path, &err))
 }
 
 fn unreadable(path: &str, err: &io::Error) -> ToolError {
     ToolError::failed(format!("{path} cannot be read: {err}"))
 }
 
-fn last_lines(file: &mut File, lines: usize) -> io::Result<Tail> {
+fn last_lines(file: &mut File, lines: usize, seen: &Redaction) -> io::Result<Tail> {
     let end = file.metadata()?.len();
     let lowest = end.saturating_sub(MOST_BYTES);
     let mut start = end;
@@ -108,7 +117,13 @@ fn last_lines(file: &mut File, lines: usize) -> io::Result<Tail> {
     let whole = kept.strip_suffix(b"\n").unwrap_or(&kept);
     let ends = whole.iter().enumerate().rev().filter(|it| *it.1 == b'\n');
     let first = ends.map(|it| it.0 + 1).nth(lines - 1).unwrap_or(0);
-    Ok(Tail { text: String::from_utf8_lossy(&kept[first..]).into_owned(), end })
+    let is_cut = first == 0 && start > 0;
+    let text = if is_cut {
+        cleaned_from(&kept, seen)
+    } else {
+        seen.clean(String::from_utf8_lossy(&kept[first..]).into_owned())
+    };
+    Ok(Tail { text, end })
 }
 
 /// Counts the lines that are certainly whole.
@@ -121,10 +136,10 @@ async fn follow(
     file: File,
     mut at: u64,
     path: &str,
-    cx: &ToolContext,
+    (seen, cx): (&Redaction, &ToolContext),
 ) -> Result<String, ToolError> {
     let file = Arc::new(file);
-    let mut added = Bounded::default();
+    let (mut added, mut line) = (Bounded::default(), Vec::new());
     let mut reports = 0_u32;
     let until = Instant::now() + FOLLOW;
     while Instant::now() < until {
@@ -136,15 +151,25 @@ async fn follow(
         if bytes.is_empty() {
             continue;
         }
+        added.push(&bytes);
+        // Whole lines are told of: half of a secret would not be known.
+        line.extend_from_slice(&bytes);
+        let whole = line.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
+        let told: Vec<u8> = line.drain(..whole).collect();
+        // What has no end is not waited for.
+        line.truncate(if line.len() as u64 > MOST_BYTES { 0 } else { line.len() });
+        if told.is_empty() {
+            continue;
+        }
         reports += 1;
+        let message = seen.clean(String::from_utf8_lossy(&told).into_owned());
         cx.progress(Progress {
             progress: f64::from(reports),
             total: None,
-            message: Some(String::from_utf8_lossy(&bytes).trim_end().into()),
+            message: Some(message.trim_end().into()),
         });
-        added.push(&bytes);
     }
-    Ok(added.text())
+    Ok(added.text(seen))
 }
 
 fn read_on(mut file: &File, at: u64) -> io::Result<(Vec<u8>, u64)> {
@@ -166,7 +191,7 @@ mod tests {
     fn last(text: &[u8], lines: usize) -> Tail {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();
-        tail(&mut File::open(file.path()).unwrap(), "log", lines).unwrap()
+        tail(&mut File::open(file.path()).unwrap(), "log", lines, &Redaction::default()).unwrap()
     }
 
     #[test]

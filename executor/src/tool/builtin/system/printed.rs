@@ -7,7 +7,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::tool::process::Group;
+use crate::{secret::Redaction, tool::process::Group};
 
 /// Bytes of the beginning and of the end that are kept, each: what a model reads at most.
 const KEPT: usize = 48 << 10;
@@ -38,17 +38,25 @@ impl Bounded {
         self.lost += bytes as u64;
     }
 
-    /// Returns the text, and where something is missing how much.
-    pub(super) fn text(mut self) -> String {
+    /// Returns the text without secrets, and where something is missing how much. Nothing is shown
+    /// of a secret that was cut in two there.
+    pub(super) fn text(mut self, seen: &Redaction) -> String {
         self.forget(self.tail.len().saturating_sub(KEPT));
         if self.lost == 0 {
             self.head.append(&mut self.tail);
-            return String::from_utf8_lossy(&self.head).into_owned();
+            return seen.clean(String::from_utf8_lossy(&self.head).into_owned());
         }
-        let (head, tail) =
-            (String::from_utf8_lossy(&self.head), String::from_utf8_lossy(&self.tail));
+        let mut head = seen.clean(String::from_utf8_lossy(&self.head).into_owned());
+        head.truncate(head.floor_char_boundary(head.len().saturating_sub(seen.longest())));
+        let tail = cleaned_from(&self.tail, seen);
         format!("{head}\n… ({} bytes left out) …\n{tail}", self.lost)
     }
+}
+
+/// Returns what follows on a cut as a text without secrets, nor the rest of one that was cut there.
+pub(super) fn cleaned_from(bytes: &[u8], seen: &Redaction) -> String {
+    let text = seen.clean(String::from_utf8_lossy(bytes).into_owned());
+    text[text.ceil_char_boundary(seen.longest().min(text.len()))..].to_owned()
 }
 
 /// Both streams of a command.
@@ -83,9 +91,9 @@ impl Printed {
         }
     }
 
-    /// Returns the text of both: nothing of a stream that is empty.
-    pub(super) fn text(self) -> String {
-        let parts = [("STDOUT", self.stdout.text()), ("STDERR", self.stderr.text())];
+    /// Returns the text of both without secrets: nothing of a stream that is empty.
+    pub(super) fn text(self, seen: &Redaction) -> String {
+        let parts = [("STDOUT", self.stdout.text(seen)), ("STDERR", self.stderr.text(seen))];
         let parts: Vec<_> = parts
             .into_iter()
             .filter(|(_, text)| !text.is_empty())
@@ -117,7 +125,7 @@ mod tests {
             kept.push(format!("{number}\n").as_bytes());
             assert!(kept.head.len() <= KEPT && kept.tail.len() <= 2 * KEPT);
         }
-        let text = kept.text();
+        let text = kept.text(&Redaction::default());
         assert!(text.starts_with("0\n1\n2\n") && text.ends_with("\n999998\n999999\n"));
         assert!(text.contains("… (6790586 bytes left out) …"), "{text}");
     }
@@ -127,7 +135,27 @@ mod tests {
         let mut kept = Bounded::default();
         let text = "ä".repeat(KEPT);
         text.as_bytes().chunks(7).for_each(|it| kept.push(it));
-        assert_eq!(kept.text(), text);
-        assert_eq!(Printed::default().text(), "(Command completed with no output)");
+        assert_eq!(kept.text(&Redaction::default()), text);
+        assert_eq!(
+            Printed::default().text(&Redaction::default()),
+            "(Command completed with no output)"
+        );
+    }
+    #[test]
+    fn nothing_is_shown_of_a_secret_that_is_cut() {
+        let mut seen = Redaction::default();
+        seen.note("TOK", "SECRETVALUE0123456789");
+        // Wherever the cuts are, one of these is in two there.
+        for offset in 0..21 {
+            let mut kept = Bounded::default();
+            kept.push(&b"x".repeat(offset));
+            kept.push(&b"SECRETVALUE0123456789".repeat(20_000));
+            kept.push(&b"y".repeat(offset));
+            let text = kept.text(&seen);
+            assert!(text.contains("***TOK***") && text.contains("bytes left out"));
+            for part in ["SECRET", "VALUE", "0123", "6789"] {
+                assert!(!text.contains(part), "{offset} {part}");
+            }
+        }
     }
 }
