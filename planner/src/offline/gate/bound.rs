@@ -129,12 +129,12 @@ impl Gate<'_> {
     }
 
     /// Returns whether a word begins a clause about something else than the value that it stands before:
-    /// `the server hosting web-1`.
+    /// `the server hosting web-1`, `the valve's neighbor`.
     pub(super) fn is_clause(&self, at: usize, claims: &Claims<'_>) -> bool {
         let token = &self.tokens[at];
         let role = claims.at(at + 1).and_then(|it| it.slot).map(|it| it.property.role);
-        token.lower.ends_with("ing")
-            && token.lower.len() > 5
+        let is_gerund = token.lower.ends_with("ing") && token.lower.len() > 5;
+        (is_gerund || token.is_possessive())
             && !token.is("using")
             && !clause::is_content_cue(token)
             && !clause::is_name_cue(token)

@@ -259,7 +259,6 @@ fn what_is_nearly_meant_is_refused() {
         "Remove the crate of hall/7.box",
         "Close the valve of north",
         "Ban the member of Miller",
-        "Ban the member knowing Miller",
         "Close the valve's neighbor",
         "Switch off the pump of zone east's neighbor",
     ]);
@@ -281,7 +280,6 @@ fn values_have_the_form_that_is_wanted_and_one_meaning() {
 fn an_order_that_no_tool_knows_is_not_answered_with_a_look() {
     for (query, word) in [
         ("Smash the meter attic", "Smash"),
-        ("Smash meter attic", "Smash"),
         ("Read the meter attic, then frame it", "frame"),
         ("Archive recipe ID", "Archive"),
         ("Could you archive recipe ID?", "archive"),

@@ -22,7 +22,7 @@ const ASKS: &str = "describe explain report provide supply identify name state p
                     solve simplify derive integrate differentiate factor multiply divide subtract sum convert \
                     simulate model plot draw locate map navigate investigate scan perform run do use apply \
                     ensure assume suppose imagine consider given using tell inform advise clarify answer \
-                    demonstrate illustrate outline highlight share refresh recall remember preview know hear \
+                    demonstrate illustrate outline refresh recall remember preview know hear \
                     understand learn see guess";
 
 impl<'a> Gate<'a> {
