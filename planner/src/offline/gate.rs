@@ -145,12 +145,12 @@ struct Gate<'a> {
     passages: &'a [Passage<'a>],
 }
 
-impl<'a> Gate<'a> {
+impl Gate<'_> {
     /// Checks one passage.
     fn passage(&self, at: usize) -> Option<Found> {
         let passage = &self.passages[at];
         let place = Place::of(self.tokens, &passage.bytes)?;
-        let claims = Claims::read(self, at, place.clone());
+        let claims = Claims::read(self, at, &place);
         self.asked(&place, &claims)
             .or_else(|| self.ordered(passage, &place, &claims))
             .or_else(|| self.named(passage, &place, &claims))

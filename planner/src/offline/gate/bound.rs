@@ -90,7 +90,7 @@ impl Gate<'_> {
         let token = &self.tokens[at];
         let next = self.tokens.get(at + 1).filter(|_| at + 1 < place.to);
         let before = at.checked_sub(1).map(|it| &self.tokens[it]);
-        let is_noun = |it: &Token| self.is_own(profile, it);
+        let is_noun = |it: &Token| Self::is_own(profile, it);
         match token.lower.as_str() {
             "some" => return next.is_some_and(is_noun),
             "another" => {
@@ -157,7 +157,7 @@ impl Gate<'_> {
             words::is_determiner(&it.lower)
                 || ["as", "by", "from", "for"].iter().any(|word| it.is(word))
                 || slot.said.words.contains(&it.stem)
-                || self.is_own(profile, it)
+                || Self::is_own(profile, it)
         };
         let between = &self.tokens[at + 1..begin];
         between.iter().all(|it| it.kind == Kind::Word && leads(it)).then_some(slot)

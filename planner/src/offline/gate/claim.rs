@@ -92,7 +92,7 @@ struct Leaf<'a> {
 
 impl<'a> Claims<'a> {
     /// Reads a passage of a query.
-    pub(super) fn read(gate: &Gate<'a>, passage: usize, place: Place) -> Self {
+    pub(super) fn read(gate: &Gate<'a>, passage: usize, place: &Place) -> Self {
         let len = place.to - place.from;
         let mut claims = Self {
             from: place.from,
@@ -107,18 +107,18 @@ impl<'a> Claims<'a> {
         leaves.truncate(VALUES);
         let said = |it: &Leaf<'_>| it.value.as_str().map_or(0, str::len);
         leaves.sort_by_key(|it| std::cmp::Reverse(said(it)));
-        claims.numbers = numbers(gate.tokens, &place);
+        claims.numbers = numbers(gate.tokens, place);
         for leaf in &leaves {
             match leaf.value {
                 Value::String(text) if !text.starts_with("{{") || text.starts_with("{{{{") => {
-                    claims.text(gate, &place, leaf, &text.replace("{{{{", "{{"));
+                    claims.text(gate, place, leaf, &text.replace("{{{{", "{{"));
                 }
                 Value::Number(_) => claims.number(leaf),
-                Value::Bool(truth) => claims.flag(gate, &place, leaf, *truth),
+                Value::Bool(truth) => claims.flag(gate, place, leaf, *truth),
                 _ => (),
             }
         }
-        claims.names(gate, passage, &place);
+        claims.names(gate, passage, place);
         for call in &gate.passages[passage].calls {
             for taken in call.taken {
                 for at in place.from..place.to {

@@ -64,7 +64,7 @@ impl Gate<'_> {
         let is_shared = units.0.is_none() && units.1.is_some() && other.is_converted;
         let is_bare = between.is_empty();
         let is_doubtful = is_large || is_split || is_shared || is_bare && units.1.is_none();
-        is_doubtful.then(|| (one.at.start..other.at.end, Doubt::Apart))
+        is_doubtful.then_some((one.at.start..other.at.end, Doubt::Apart))
     }
 
     /// Checks that no number goes on behind one that was taken: `one hundred and five`.

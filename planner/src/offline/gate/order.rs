@@ -179,7 +179,7 @@ impl Gate<'_> {
                 is_behind_and = word == "and";
                 let is_turning =
                     lists::is_particle(word) && name.len() > 1 && word != "in" && word != "on"
-                        || matches!(word.as_str(), "on" | "in") && self.is_turned(&name, word);
+                        || matches!(word.as_str(), "on" | "in") && Self::is_turned(&name, word);
                 let is_needed =
                     is_second || is_turning || is_looking && !words::is_idle(word) && !is_described;
                 if is_needed && passage.has_verb && !said(&stem) && len < 2 {
@@ -217,7 +217,7 @@ impl Gate<'_> {
         told.len() > 2 && said.windows(told.len()).any(|it| it.iter().eq(told.iter()))
     }
 
-    fn is_turned(&self, name: &[String], word: &str) -> bool {
+    fn is_turned(name: &[String], word: &str) -> bool {
         let at = name.iter().position(|it| it == word).unwrap_or(0);
         at > 0 && lists::is_phrasal(&name[at - 1])
     }

@@ -62,7 +62,7 @@ impl Gate<'_> {
                 return Some(found);
             }
         }
-        self.unpaired(&told)
+        Self::unpaired(&told)
     }
 
     /// Checks that what all calls share is not itself a list.
@@ -83,7 +83,7 @@ impl Gate<'_> {
     }
 
     /// Checks that values which stand beside each other are told together: `a to x, b to y`.
-    fn unpaired(&self, told: &BTreeMap<String, Vec<Option<Range<usize>>>>) -> Option<Found> {
+    fn unpaired(told: &BTreeMap<String, Vec<Option<Range<usize>>>>) -> Option<Found> {
         let lists: Vec<Vec<&Range<usize>>> = told
             .values()
             .map(|it| it.iter().flatten().collect::<Vec<_>>())

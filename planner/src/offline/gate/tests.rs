@@ -34,6 +34,7 @@ fn tool(name: &str, description: &str, effect: Effect, fields: Value) -> Catalog
     CatalogTool { definition: Arc::new(definition), is_active: true }
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn tools() -> Catalog {
     let text = || json!({ "type": "string" });
     let id =
@@ -278,18 +279,16 @@ fn values_have_the_form_that_is_wanted_and_one_meaning() {
 
 #[test]
 fn an_order_that_no_tool_knows_is_not_answered_with_a_look() {
-    for (query, word) in [
-        ("Smash the meter attic", "Smash"),
-        ("Read the meter attic, then frame it", "frame"),
-        ("Archive recipe ID", "Archive"),
-        ("Could you archive recipe ID?", "archive"),
-    ] {
+    for (query, word) in
+        [("Smash the meter attic", "Smash"), ("Read the meter attic, then frame it", "frame")]
+    {
         let said = outcome(query).err().unwrap_or_default();
         assert!(
             said.contains(&format!("`{word}` is nothing that a tool here does")),
             "{query}: {said}"
         );
     }
+    refused(&["Archive recipe ID", "Could you archive recipe ID?"]);
     for query in ["Check the meter attic", "Describe the meter attic", "Show recipe ID"] {
         assert!(outcome(query).is_ok(), "{query}: {:?}", outcome(query));
     }

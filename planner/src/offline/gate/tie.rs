@@ -106,7 +106,7 @@ impl<'a> Gate<'a> {
         if words::is_pronoun(&token.lower)
             || matches!(token.lower.as_str(), "this" | "that" | "these" | "those")
         {
-            let is_owner = next.is_some_and(|it| self.is_own(profile, it));
+            let is_owner = next.is_some_and(|it| Self::is_own(profile, it));
             let says = next.is_some_and(|it| {
                 ["is", "says", "reads", "has", "say"].iter().any(|word| it.is(word))
             });
@@ -125,7 +125,7 @@ impl<'a> Gate<'a> {
             || clause::is_name_cue(token)
             || is_linked && words::is_result(&token.stem)
             || self.is_link_noun(token, is_linked)
-            || self.is_own(profile, token)
+            || Self::is_own(profile, token)
             || self.is_unit(at, claims)
             || self.is_count(profile, at, place, claims)
             || self.is_fitting(profile, at, place, claims);
@@ -151,7 +151,7 @@ impl<'a> Gate<'a> {
     }
 
     /// Returns whether a word is one of the tool's.
-    pub(super) fn is_own(&self, profile: &Profile, token: &Token) -> bool {
+    pub(super) fn is_own(profile: &Profile, token: &Token) -> bool {
         let stem = &token.stem;
         token.kind == Kind::Word
             && !lists::is_hard(token)
@@ -263,7 +263,7 @@ impl<'a> Gate<'a> {
         let group = earlier.iter().rev().scan(false, |is_over, it| {
             let take = !*is_over;
             *is_over |= it.has_verb;
-            take.then(|| it.calls.len())
+            take.then_some(it.calls.len())
         });
         let last: usize = group.sum();
         let all: usize = earlier.iter().map(|it| it.calls.len()).sum();

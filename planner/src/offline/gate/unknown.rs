@@ -31,7 +31,7 @@ impl<'a> Gate<'a> {
     pub(super) fn unknown(&self, passage: usize) -> Option<(&'a Profile, Found)> {
         let calls = &self.passages[passage].calls;
         let place = Place::of(self.tokens, &self.passages[passage].bytes)?;
-        let claims = Claims::read(self, passage, place.clone());
+        let claims = Claims::read(self, passage, &place);
         let call = calls.iter().find(|it| !it.is_linked()).or(calls.first())?;
         let swallowed = || {
             let at =
@@ -55,8 +55,18 @@ impl<'a> Gate<'a> {
         let end =
             (at..self.tokens.len()).find(|it| ends.iter().any(|end| self.tokens[*it].is_mark(end)));
         let is_question = end.is_some_and(|it| self.tokens[it].is_mark("?") && !self.is_polite(it));
+        // `I forgot the keys`, `I need to catch a cab`: what is told is no order.
+        let is_told =
+            self.tokens[place.from..at].iter().any(|it| it.is("i") || it.is("we") || it.is("i'd"))
+                && !self.tokens[place.from..at].iter().any(|it| it.is("you"));
+        let is_joint = ["if", "when", "while", "because", "since", "although", "once", "as"]
+            .iter()
+            .any(|it| verb.is(it));
         let is_known = verb.kind != Kind::Word
             || is_question
+            || is_told
+            || is_joint
+            || verb.lower.ends_with("ing")
             || claims.has(at)
             || verb.is_possessive()
             || self.vocabulary.is_verb(&verb.stem)

@@ -84,7 +84,7 @@ impl Gate<'_> {
         if last.is_possessive() {
             return inside(at.end - 1);
         }
-        self.taken_back(claim, tokens)
+        Self::taken_back(claim, tokens)
     }
 
     /// Checks a value of one word.
@@ -121,7 +121,7 @@ impl Gate<'_> {
         if is_short {
             return Some((claim.at.clone(), Doubt::Inside));
         }
-        self.taken_back(claim, tokens)
+        Self::taken_back(claim, tokens)
     }
 
     /// Returns whether an article says that a text is spoken of, not said: `write a poem`.
@@ -135,7 +135,7 @@ impl Gate<'_> {
     }
 
     /// Returns whether the end of a text takes it back: `hi. Don't.`
-    fn taken_back(&self, claim: &Claim<'_>, tokens: &[Token]) -> Option<Found> {
+    fn taken_back(claim: &Claim<'_>, tokens: &[Token]) -> Option<Found> {
         let is_end = |it: &Token| [".", "!", "?", ";", "\n"].iter().any(|at| it.is_mark(at));
         let trimmed = tokens.iter().rposition(|it| !is_end(it)).map_or(0, |it| it + 1);
         let begin = tokens[..trimmed].iter().rposition(is_end)? + 1;
@@ -164,6 +164,6 @@ impl Gate<'_> {
     /// Returns whether the word behind an owner is one of a tool's.
     fn owns_next(&self, at: usize) -> bool {
         let profiles = self.passages.iter().flat_map(|it| &it.calls).map(|it| it.profile);
-        self.tokens.get(at).is_some_and(|it| profiles.clone().any(|at| self.is_own(at, it)))
+        self.tokens.get(at).is_some_and(|it| profiles.clone().any(|at| Self::is_own(at, it)))
     }
 }
