@@ -24,6 +24,7 @@ mod describe;
 mod explain;
 mod fill;
 mod fit;
+mod gate;
 mod memory;
 mod mood;
 mod phrase;
@@ -41,6 +42,7 @@ mod span;
 mod tests;
 mod text;
 mod token;
+mod uncalled;
 mod unit;
 mod value;
 mod veto;
@@ -70,8 +72,6 @@ use crate::{
     select::{Ask, Criterion, Selector, Tools},
 };
 
-/// Tools that cannot be called and are looked at where nothing else fits.
-const LISTED: usize = 1_024;
 /// How long planning may take, the wait for its turn included.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Queries that are planned at once.
@@ -197,13 +197,7 @@ fn propose_with(
         reader.without(&tokens, &denied)?
     };
     planning.guard(&tokens);
-    let is_named = planning.called().iter().any(|it| is_named(it, &tokens));
-    let uncalled = uncalled(&tokens, catalog);
-    let planned = match (planning.finish(), uncalled) {
-        (Ok(_), Some(name)) if !is_named => Err(not_callable(&name, None)),
-        (Err(err), Some(name)) => Err(not_callable(&name, Some(err))),
-        (planned, _) => planned,
-    };
+    let planned = uncalled::heed(planning, &tokens, catalog);
     let mut proposal = planned?;
     proposal.draft.query = Some(asked.to_owned());
     Ok(proposal)
@@ -305,41 +299,6 @@ impl<'a> Reader<'a> {
         }
         Ok(planning)
     }
-}
-
-/// Returns whether all of a tool's name is said.
-fn is_named(profile: &Profile, tokens: &[Token]) -> bool {
-    let has = |stem: &String| tokens.iter().any(|it| it.kind == Kind::Word && it.stem == *stem);
-    profile.verbs.first().is_some_and(has)
-        && !profile.nouns.is_empty()
-        && profile.nouns.iter().all(has)
-}
-
-/// Returns the tool that a query names, where it is one that can be selected and not called.
-fn uncalled(tokens: &[Token], catalog: &Catalog) -> Option<String> {
-    let listed = catalog.tools().iter().filter(|it| it.is_active && !it.definition.is_callable);
-    let names = listed.take(LISTED).map(|it| (it, it.definition.name.as_str().to_owned()));
-    names
-        .map(|(it, name)| Profile::read(&it.definition, name))
-        .find(|it| is_named(it, tokens))
-        .map(|it| it.name)
-}
-
-/// Says that the tool which a query asks for cannot be called.
-fn not_callable(name: &str, err: Option<PlanningError>) -> PlanningError {
-    let (why, others, notes) = match err {
-        Some(PlanningError::NoPlan { message, nearest, notes }) => {
-            (format!("; {message}"), nearest, notes)
-        }
-        Some(other) => return other,
-        None => (String::new(), Vec::new(), Vec::new()),
-    };
-    let message = format!(
-        "plan.not_callable: `{name}` is what the query asks for, and it can be selected, not called: give it a \
-         `run` in its tools file{why}"
-    );
-    let nearest = std::iter::once(name.to_owned()).chain(others).collect();
-    PlanningError::NoPlan { message, nearest, notes }
 }
 
 /// Returns a query without quotation marks around all of it.

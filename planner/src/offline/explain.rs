@@ -1,6 +1,7 @@
 //! What stands in the way of a plan, in sentences that say what to do.
 
 use super::{
+    gate::Doubt,
     mood::Mood,
     profile::Profile,
     property::{Property, Role},
@@ -35,6 +36,8 @@ pub(super) enum Problem {
     Vetoed { tool: String, words: String },
     /// Words that are no order, for a tool that acts.
     NoOrder { tool: String, said: String, order: String, mood: Mood, is_final: bool },
+    /// Words that leave in doubt what a tool that acts is to do.
+    Doubtful { tool: String, words: String, order: String, doubt: Doubt },
 }
 
 impl Problem {
@@ -114,12 +117,42 @@ impl Problem {
                 "`{words}` leaves open what `{tool}` is to do: say exactly what is meant and nothing else, or put it \
                  between quotation marks if it is text"
             ),
+            Self::Doubtful { words, order, doubt: Doubt::Unknown, .. } => format!(
+                "`{words}` is nothing that a tool here does, so the order was not understood: begin with what a tool \
+                 does, such as `{order} …`"
+            ),
+            Self::Doubtful { tool, words, order, doubt } => {
+                format!(
+                    "`{words}` leaves in doubt what `{tool}` is to do: {}",
+                    remedy(*doubt, order)
+                )
+            }
             Self::TooMany => format!("`{clause}` makes the plan too long: split the query"),
             Self::Leftover { words } => format!(
                 "`{}` in `{clause}` was not understood: put it between quotation marks if it is text, or leave it out",
                 shown(words)
             ),
         }
+    }
+}
+
+/// Says how to take away a doubt.
+fn remedy(doubt: Doubt, order: &str) -> String {
+    match doubt {
+        Doubt::Strange => "it is no part of the order: leave it out, put it between quotation marks if it is text, or \
+                           write the plan as JSON"
+            .to_owned(),
+        Doubt::Verb | Doubt::Unknown => format!("begin with what the tool does: `{order} …`"),
+        Doubt::Unnamed => format!("name the tool: `{order} …`"),
+        Doubt::Tie => "name the parameter that it belongs to, as in `with name …`".to_owned(),
+        Doubt::Inside => "put what is the value between quotation marks, and leave out the rest".to_owned(),
+        Doubt::Apart => "say each value for itself, in digits, or one order for each call".to_owned(),
+        Doubt::Form => "say it in the form that the parameter asks for, a day as `2027-01-31`, a time as `19:30`".to_owned(),
+        Doubt::Unit => "say it in the unit of the parameter".to_owned(),
+        Doubt::Reference => "say which thing is meant, by its name or its identifier".to_owned(),
+        Doubt::Asked => format!(
+            "say it as an order, `{order} …`; if the tool only looks, its definition says so with `effect: read`"
+        ),
     }
 }
 

@@ -2,19 +2,20 @@
 
 mod account;
 mod doubt;
+mod guard;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
 };
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use shared::{
     diagnostic::Diagnostic,
     id::{RESERVED_STEP_IDS, STEP_ID_LEN, is_step_id_char},
 };
 
-use self::account::hundredths;
+use self::{account::hundredths, guard::Origin};
 use super::{
     amount,
     broad::{self, Broad, Part, Reading},
@@ -29,7 +30,6 @@ use super::{
     scan::Scene,
     several,
     token::Token,
-    veto,
 };
 use crate::draft::DraftStep;
 
@@ -87,6 +87,10 @@ pub(super) struct Planning<'a> {
     has_listed: bool,
     /// What the evidence came to, where it was not enough.
     declined: Option<Value>,
+    /// The parts of the query of which steps were made, and whether each begins with its verb.
+    passages: Vec<(Range<usize>, bool)>,
+    /// What each step was made of.
+    origins: Vec<Origin>,
 }
 
 impl<'a> Planning<'a> {
@@ -104,6 +108,8 @@ impl<'a> Planning<'a> {
             numbers: BTreeMap::new(),
             has_listed: false,
             declined: None,
+            passages: Vec::new(),
+            origins: Vec::new(),
             query,
             profiles,
             vocabulary,
@@ -206,6 +212,7 @@ impl<'a> Planning<'a> {
         let waits = if is_sequel { std::mem::take(&mut self.previous) } else { Vec::new() };
         let mut made = Vec::new();
         let text = explain::shown(clause.text(self.query));
+        self.passages.push((clause.bytes().unwrap_or_default(), clause.has_verb));
         let Some(clauses) = several::expand(clause, ask, &self.profiles[tool]) else {
             self.problems.push((text, Problem::TooMany));
             return;
@@ -226,6 +233,11 @@ impl<'a> Planning<'a> {
         let profile = &self.profiles[tool];
         let id = self.free_id(&profile.name);
         self.tools.push(tool);
+        self.origins.push(Origin {
+            passage: self.passages.len().saturating_sub(1),
+            assumed: filled.assumed.iter().map(|it| it.parameter.clone()).collect(),
+            taken: filled.taken.clone(),
+        });
         let at = self.steps.len();
         let text = explain::shown(clause.text(self.query));
         if !filled.problems.is_empty() {
@@ -289,6 +301,7 @@ impl<'a> Planning<'a> {
         self.clauses.push(json!(text));
         self.candidates.push(json!({ "clause": text, "tools": scored }));
         let waits = Vec::new();
+        self.passages.push((clause.bytes().unwrap_or_default(), true));
         let mut left_over = broad.left_over(part);
         if self.profiles[part.tool].acts() {
             let problem = |words| (text.clone(), Problem::Leftover { words });
@@ -314,21 +327,6 @@ impl<'a> Planning<'a> {
     /// Adds what no call of the parts answers.
     pub(super) fn unanswered(&mut self, words: String) {
         self.problems.push((words.clone(), Problem::Leftover { words }));
-    }
-
-    /// Refuses what changes the world where words leave it open, or take it back.
-    pub(super) fn guard(&mut self, tokens: &[Token]) {
-        let called = self.called();
-        let acting = called.iter().find(|it| it.acts());
-        let Some(first) = acting.filter(|_| self.problems.is_empty()) else { return };
-        let told = self.steps.iter().map(|it| it.1.parameters.as_ref());
-        let told = told.map(|it| it.and_then(Value::as_object).cloned().unwrap_or_default());
-        let calls: Vec<(&Profile, Map<String, Value>)> = called.iter().copied().zip(told).collect();
-        let Some(found) = veto::find(self.query, tokens, &calls) else { return };
-        let words = explain::shown(self.query.get(found).unwrap_or_default());
-        let problem = Problem::Vetoed { tool: first.name.clone(), words };
-        self.nearest.extend(self.tools.iter().copied());
-        self.problems.push((explain::shown(self.query), problem));
     }
 
     /// Returns the tools of the steps.

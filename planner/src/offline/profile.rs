@@ -1,6 +1,8 @@
 //! What a tool's name, description and schema say in words: the only thing that choosing and
 //! filling look at, so that nothing here knows any particular toolset.
 
+mod looks;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, OnceLock},
@@ -19,9 +21,6 @@ use super::{
 const DESCRIPTION_BYTES: usize = 1_024;
 /// The sets that are always there: their tools are called by their own verbs, never on a guess.
 const MACHINERY: &[&str] = &["flow", "ToolSet"];
-/// Verbs of tools that only look, beside those that many tools do.
-const LOOKS: &str = "locate estimate predict forecast analyze analyse evaluate identify solve count compare \
-                     measure recommend suggest translate summarize classify detect";
 /// Examples that are read.
 const EXAMPLES: usize = 32;
 
@@ -87,7 +86,7 @@ impl Profile {
         Self {
             tool: Arc::clone(tool),
             name,
-            looks: looks(&named.verbs, family, &tool.description) && !goes_on(&last.join(" ")),
+            looks: looks::looks(&named.verbs, family, last, &tool.description),
             verbs: named.verbs,
             family,
             nouns: named.nouns,
@@ -230,35 +229,6 @@ fn plural_family(family: Family, name: &[String]) -> Family {
     let noun = name.iter().skip(1).take_while(|it| !words::is_preposition(it)).last();
     let is_many = noun.is_some_and(|it| words::is_plural(it)) || name.iter().any(|it| it == "all");
     if family == Family::Get && is_many { Family::List } else { family }
-}
-
-/// Returns whether verbs say that a tool only looks: its name's, else its description's, unless that
-/// goes on to something else: `Check a disk and erase it`.
-fn looks(verbs: &[String], family: Option<Family>, description: &str) -> bool {
-    let is_look = |it: &String| {
-        let families = words::families(it);
-        is_looking(families.first().copied())
-            || families.is_empty() && LOOKS.split_whitespace().any(|look| words::stem(look) == *it)
-    };
-    let is_named = verbs.first().is_some_and(is_look);
-    let is_it = is_looking(family) || family.is_none() && verbs.iter().any(is_look);
-    is_it && (is_named || !goes_on(description))
-}
-
-fn is_looking(family: Option<Family>) -> bool {
-    matches!(family, Some(Family::Get | Family::List | Family::Search))
-}
-
-/// Returns whether the first sentence of a description has a second verb, that of a tool which acts.
-fn goes_on(description: &str) -> bool {
-    let sentence = clipped(description).split(['.', '\n']).next().unwrap_or_default();
-    let said: Vec<String> =
-        sentence.replace([',', ';'], " , ").split_whitespace().map(str::to_lowercase).collect();
-    said.windows(2).any(|it| {
-        let is_joint = matches!(it[0].as_str(), "," | "and" | "then" | "or" | "to");
-        let family = words::families(&words::stem(&it[1])).first().copied();
-        is_joint && family.is_some() && !is_looking(family)
-    })
 }
 
 fn clipped(text: &str) -> &str {

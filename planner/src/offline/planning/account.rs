@@ -6,7 +6,12 @@ use serde_json::{Map, Value, json};
 use shared::diagnostic::Diagnostic;
 
 use super::{
-    super::{choose::Candidate, explain::Problem, fill::Filled, profile::Profile},
+    super::{
+        choose::Candidate,
+        explain::{self, Problem},
+        fill::Filled,
+        profile::Profile,
+    },
     CANDIDATES, NEAREST, Planning,
 };
 use crate::{
@@ -132,8 +137,16 @@ fn no_plan(
         }
     }
     let mut told: Vec<String> = Vec::new();
+    let mut quoted: Vec<&str> = Vec::new();
     for (clause, problem) in problems {
         let mut sentence = problem.explain(clause);
+        // Where a clause is told of once, everybody knows which it is.
+        let place = format!(" in `{}`", explain::shown(clause));
+        if quoted.contains(&clause.as_str()) {
+            sentence = sentence.replacen(&place, "", 1);
+        } else if sentence.contains(&place) || *problem == Problem::NotUnderstood {
+            quoted.push(clause);
+        }
         if *problem == Problem::NotUnderstood {
             sentence.push_str(if names.is_empty() {
                 " (`faber tools list` shows what there is)"

@@ -148,9 +148,9 @@ fn facts() {
         "Create author, then blog by author, then comment on blog",
         expect![[r#"
         no plan: `name` of `createAuthor` is missing in `Create author`: add `named …`;
-          `email` of `createAuthor` is missing in `Create author`: add `with email somebody@example.com`;
+          `email` of `createAuthor` is missing: add `with email somebody@example.com`;
           `title` of `createBlog` is missing in `blog by author`: add `titled …`;
-          `content` of `createBlog` is missing in `blog by author`: add `saying …`;
+          `content` of `createBlog` is missing: add `saying …`;
           `content` of `createComment` is missing in `comment on blog`: add `saying …`
         nearest: createAuthor createBlog createComment
     "#]],

@@ -35,6 +35,20 @@ fn inactive_tools_are_not_chosen() {
     );
 }
 
+#[test]
+fn a_refusal_names_what_is_switched_off_and_the_query_once() {
+    let off = tool("archive_blog", "Archive a blog", json!({ "blog!": { "type": "string" } }));
+    let off = CatalogTool { definition: Arc::new(off), is_active: false };
+    let tools = Catalog::new(blog().tools().iter().cloned().chain([off]));
+    let said = outcome(&tools, "Archive the blog Salt");
+    assert!(said.contains("plan.inactive_tool: `demo.archive_blog` may do that"), "{said}");
+    assert!(said.contains("`faber toolsets activate demo`"), "{said}");
+    let query = "Update author Ann Bob with nothing named so";
+    let said = outcome(&tools, query);
+    assert!(said.starts_with("no plan") && said.matches(query).count() < 2, "{said}");
+    assert!(!said.contains("plan.inactive_tool"), "{said}");
+}
+
 #[tokio::test]
 async fn the_planner_notes_how_it_decided() {
     let query = "Create author Charlie, then create blog by Charlie";

@@ -630,7 +630,7 @@ fn more_of_the_office() {
         "order product 17",
         expect![[r#"
         no plan: `quantity` of `place_order` is missing in `order product 17`: add `with quantity 42`, a number;
-          `customer_email` of `place_order` is missing in `order product 17`: add `with customer_email somebody@example.com`
+          `customer_email` of `place_order` is missing: add `with customer_email somebody@example.com`
         nearest: place_order
     "#]],
     );

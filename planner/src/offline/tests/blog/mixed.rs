@@ -73,7 +73,7 @@ fn more_paraphrases() {
         "For author 507f1f77bcf86cd799439011 create a blog titled X saying y",
         expect![[r#"
             no plan: `507f1f77bcf86cd799439011` in `For author 507f1f77bcf86cd799439011 create a blog titled X saying y` was not understood: put it between quotation marks if it is text, or leave it out;
-              `blog` in `For author 507f1f77bcf86cd799439011 create a blog titled X saying y` was not understood: put it between quotation marks if it is text, or leave it out
+              `blog` was not understood: put it between quotation marks if it is text, or leave it out
             nearest: createAuthor
         "#]],
     );

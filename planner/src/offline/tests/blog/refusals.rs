@@ -68,7 +68,7 @@ fn refusals() {
         "update author 507f1f77bcf86cd799439011 set mood to happy",
         expect![[r#"
             no plan: `mood` in `update author 507f1f77bcf86cd799439011 set mood to happy` was not understood: put it between quotation marks if it is text, or leave it out;
-              `happy` in `update author 507f1f77bcf86cd799439011 set mood to happy` was not understood: put it between quotation marks if it is text, or leave it out
+              `happy` was not understood: put it between quotation marks if it is text, or leave it out
             nearest: updateAuthor
         "#]],
     );

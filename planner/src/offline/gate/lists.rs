@@ -1,0 +1,105 @@
+//! The closed lists: which words may stand in an order and say nothing, which never.
+
+use super::super::token::{Kind, Token};
+
+/// Words that make an order polite.
+const POLITE: &str = "please kindly can could would will you i we i'd i'll we'd want need like to let let's lets us \
+                      me just now immediately hello hi hey thanks thank ok okay so go ahead help";
+/// Words and marks that tie orders together.
+const JOINTS: &str = ", . ; ! & - * • \n and then also plus finally lastly first firstly second secondly third next \
+                      afterwards afterward";
+/// Words in an order that say nothing of their own.
+const IDLE: &str = "a an the my our your new of to for with in on at by as into onto inside using about is are \
+                    whose has have having which who id ids number called named titled entitled \
+                    captioned saying says say reading reads stating set it's value respectively both each simultaneously together";
+/// Words that say where something comes from.
+const FROM: &str = "from out off";
+/// Marks that say nothing.
+const MARKS: &str = ", . ; : ! & = - * • ( ) [ ] \n \" ' “ ” ` + → #";
+/// Words that no value of a few words has, unless it is quoted: they belong to the sentence.
+const TIES: &str = "from to for at on in with by via than until till since outside next after before behind near \
+                    beside above below under over between around like please later now yet already again \
+                    only not no never none without unless if maybe perhaps back away here there \
+                    elsewhere leave keep other another previous following everyone everybody everything \
+                    everywhere nobody nothing nowhere anyone anybody anything anywhere someone somebody \
+                    something somewhere every each any all both it its them they him her this that these \
+                    those should tomorrow tonight yesterday soon instead as into onto against during and";
+/// The same, also of a title: what they take away or leave open is not written down unasked.
+const HARD: &str =
+    "but except excepting excluding besides or nor either neither unless instead save aside";
+/// Words by which a sentence takes back what was said before.
+const BACK: &str = "don't dont never nevermind wait stop cancel no nope kidding scratch undo not forget ignore \
+                    actually joking oops abort hold revert wrong";
+/// What else stands in such a sentence.
+const BACK_WITH: &str = "mind it that do this just now yet sorry please but ok okay or my mistake on second thought am \
+                         i i'm was only all the order of";
+/// Words that belong to a verb and turn it: `turn on`, `turn off`.
+const PARTICLES: &str = "on off up down out away back over in";
+/// Verbs that such a word turns also where it could be a preposition.
+const PHRASAL: &str = "turn switch put power log sign check opt bring let lay shut cut lock come go move hang hold \
+                       plug roll step break call";
+fn has(list: &str, word: &str) -> bool {
+    list.split(' ').any(|it| it == word)
+}
+
+fn is_in(list: &str, token: &Token) -> bool {
+    matches!(token.kind, Kind::Word | Kind::Mark) && has(list, token.lower.as_str())
+}
+
+/// Returns whether a word makes an order polite.
+pub(super) fn is_polite(token: &Token) -> bool {
+    is_in(POLITE, token)
+}
+
+/// Returns whether a word or a mark ties orders together.
+pub(super) fn is_joint(token: &Token) -> bool {
+    is_in(JOINTS, token)
+}
+
+/// Returns whether a word in an order says nothing of its own.
+pub(super) fn is_idle(token: &Token) -> bool {
+    token.kind == Kind::Word && (is_in(IDLE, token) || token.lower == "'s")
+}
+
+/// Returns whether a mark says nothing.
+pub(super) fn is_mark(token: &Token) -> bool {
+    token.kind == Kind::Mark && (is_in(MARKS, token) || token.value == "\n")
+}
+
+/// Returns whether a word belongs to the sentence around a value of a few words.
+pub(super) fn is_tie(token: &Token) -> bool {
+    token.kind == Kind::Word && (is_in(TIES, token) || is_hard(token))
+}
+
+/// Returns whether a word takes something away, or leaves it open.
+pub(super) fn is_hard(token: &Token) -> bool {
+    token.kind == Kind::Word && is_in(HARD, token)
+}
+
+/// Returns whether a sentence of a text takes back what was said before it.
+pub(super) fn takes_back(sentence: &[Token]) -> bool {
+    let mut said = sentence.iter().filter(|it| it.kind != Kind::Mark).peekable();
+    said.peek().is_some()
+        && said.clone().all(|it| is_in(BACK, it) || is_in(BACK_WITH, it))
+        && said.any(|it| is_in(BACK, it))
+}
+
+/// Returns whether a word turns the verb before it.
+pub(super) fn is_particle(lower: &str) -> bool {
+    has(PARTICLES, lower)
+}
+
+/// Returns whether a verb is turned by words that are prepositions elsewhere.
+pub(super) fn is_phrasal(lower: &str) -> bool {
+    has(PHRASAL, lower)
+}
+
+/// Returns whether a word says where something comes from.
+pub(super) fn is_from(token: &Token) -> bool {
+    is_in(FROM, token)
+}
+
+/// Returns whether a mark or word joins the items of a list.
+pub(super) fn joins(token: &Token) -> bool {
+    is_in(", ; . \n & and then also plus", token) || token.value == "\n"
+}
