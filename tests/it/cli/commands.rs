@@ -203,7 +203,21 @@ toolkit: [[*a, { name: think, score: 0.4 }, { name: nobody }]]
     };
     assert_eq!(recommend(&["--hops", "3"]).await, Some(1));
     assert_eq!(recommend(&["--hops", "3", "--threshold", "0.4"]).await, Some(2));
-    // What is not there is told: it was nothing, and well.
+    what_is_not_there_is_told(&home).await;
+    home.file("more.yml", "actions: [&c { name: rest }]\ntoolkit: [[*c]]\n");
+    let loaded = home.run(&["toolkit", "load", "more.yml"]).await;
+    assert!(loaded.out.contains("3 actions, 1 tool, 2 edges"), "{loaded:?}");
+    // What was loaded is kept; the file of the configuration may change.
+    home.file("kit.yml", "actions: [&a { name: look }]\ntoolkit: [[*a]]\n");
+    let part = home.json(&["toolkit", "show", "look", "rest", "think"], 0).await;
+    assert_eq!(part["actions"].as_array().map(Vec::len), Some(2), "{part}");
+    home.file("kit.yml", "tools: [x]");
+    let ended = home.run(&["toolkit", "show"]).await;
+    assert!(ended.status == 2 && ended.err.contains("kit.yml`: `tools[0]`"), "{ended:?}");
+}
+
+/// It was nothing, and well.
+async fn what_is_not_there_is_told(home: &Home) {
     for (asked, part) in [
         (
             ["show", "thing"],
@@ -225,16 +239,6 @@ toolkit: [[*a, { name: think, score: 0.4 }, { name: nobody }]]
         let ended = home.run(&["tools", "collisions", "--threshold", threshold]).await;
         assert!(ended.status == 2 && ended.err.contains("not a number"), "{ended:?}");
     }
-    home.file("more.yml", "actions: [&c { name: rest }]\ntoolkit: [[*c]]\n");
-    let loaded = home.run(&["toolkit", "load", "more.yml"]).await;
-    assert!(loaded.out.contains("3 actions, 1 tool, 2 edges"), "{loaded:?}");
-    // What was loaded is kept; the file of the configuration may change.
-    home.file("kit.yml", "actions: [&a { name: look }]\ntoolkit: [[*a]]\n");
-    let part = home.json(&["toolkit", "show", "look", "rest", "think"], 0).await;
-    assert_eq!(part["actions"].as_array().map(Vec::len), Some(2), "{part}");
-    home.file("kit.yml", "tools: [x]");
-    let ended = home.run(&["toolkit", "show"]).await;
-    assert!(ended.status == 2 && ended.err.contains("kit.yml`: `tools[0]`"), "{ended:?}");
 }
 
 #[tokio::test]
