@@ -266,7 +266,8 @@ impl Simulation {
     /// waits between tries, follows from it.
     async fn reserve(&self, key: &IdempotencyKey, options: &ExecutionOptions, n: usize) {
         let execution = format!("exec_{}_simulated", n + 1).parse().expect("well-formed");
-        let options = serde_json::to_value(options).expect("options are JSON");
+        let mut options = serde_json::to_value(options).expect("options are JSON");
+        options.sort_all_objects();
         let fingerprint = json!([key.subject, options]).to_string();
         let reservation = Reservation { key: key.key.clone(), execution, fingerprint };
         self.world.truth.reserve(&reservation).await.expect("the truth does not lie");

@@ -370,7 +370,7 @@ mod tests {
         let deadline = "execution.deadline";
         assert_eq!(told("read", Err(stopped())), named(&[("a", deadline)]));
         let unknown = ("a", "tool.outcome_unknown");
-        assert_eq!(told("once", Err(stopped())), named(&[unknown, ("a", deadline)]));
+        assert_eq!(told("once", Err(stopped())), named(&[unknown, ("b", deadline)]));
         assert_eq!(told("once", Ok(json!(1))), named(&[("b", deadline)]));
     }
 }
