@@ -43,6 +43,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How many worlds there are where the environment says nothing.
 const SEEDS: u64 = 250;
+/// How often a client asks for a beginning at most.
+const TRIES: usize = 10_000;
 /// How often a world is made twice, to see that it is the same.
 const AGAIN: u64 = 10;
 /// How many workers live at once, at most.
@@ -246,7 +248,10 @@ impl Simulation {
         let options = plans::options(&self.world.dice, self.world.clock.now());
         let key = IdempotencyKey { key: plan.id().to_string(), subject: json!(plan.id()) };
         self.reserve(&key, &options, n).await;
+        let mut tries = 0;
         let id = loop {
+            tries += 1;
+            assert!(tries <= TRIES, "it never begins");
             let at = self.world.dice.index(1 + self.workers.len());
             let worker = self.workers.get(at).map(|it| it.handle.clone());
             let view = self.workers.get(at).map_or(&self.client, |it| &it.view);
