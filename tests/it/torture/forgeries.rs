@@ -110,3 +110,21 @@ fn what_must_not_be_is_noticed() {
         number(&mut known.log);
     });
 }
+
+#[test]
+fn only_what_reads_may_be_called_ahead_of_its_record() {
+    let called_for_an_item = |kind: Kind, item: u64| {
+        let (mut story, known, mut lines) = truth();
+        // A list that was never recorded as begun: its execution ended before it could be.
+        let list = Step { items: Some(vec![1, 2]), ..step(kind, &["b"], 0) };
+        story.draft.steps.insert("list".to_owned(), list);
+        let key = format!("exec_1/list[{item}]");
+        lines.push(Line { step: "list".to_owned(), key, ..lines[0].clone() });
+        let (_, wrongs) = check(&story, &known, &lines.iter().collect::<Vec<_>>());
+        wrongs.iter().any(|it| it.contains("under a key that nothing of it has"))
+    };
+    assert!(!called_for_an_item(Kind::Read, 1));
+    assert!(called_for_an_item(Kind::Read, 2), "the list has two items");
+    assert!(called_for_an_item(Kind::Once, 1));
+    assert!(called_for_an_item(Kind::Idempotent, 1));
+}
