@@ -21,6 +21,7 @@ mod clause;
 mod cue;
 mod derive;
 mod describe;
+mod effort;
 mod explain;
 mod fill;
 mod fit;
@@ -60,6 +61,7 @@ use tokio::sync::Semaphore;
 
 use self::{
     broad::Broad,
+    effort::Stop,
     mood::{Finding, Moods},
     planning::Planning,
     profile::{Profile, Vocabulary},
@@ -123,22 +125,31 @@ impl Planner for Offline {
     async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
         let meaning = self.meaning(query, catalog).await;
         let (query, catalog) = (query.to_owned(), catalog.clone());
-        within(DEADLINE, move || propose_with(&query, &catalog, meaning.as_deref())).await
+        within(DEADLINE, move |stop| propose_with(&query, &catalog, meaning.as_deref(), stop)).await
     }
 }
 
-/// Does long work beside the runtime and waits for it; what takes too long goes on until it is
-/// done, and keeps its permit, so that never more of it is under way than the machine carries.
+/// Does long work beside the runtime and waits for it; what takes too long is told to stop, and
+/// keeps its permit up to then, so that never more of it is under way than the machine carries.
 async fn within(
     most: Duration,
-    work: impl FnOnce() -> Result<Proposal, PlanningError> + Send + 'static,
+    work: impl FnOnce(&Stop) -> Result<Proposal, PlanningError> + Send + 'static,
 ) -> Result<Proposal, PlanningError> {
+    /// Stops the work when nobody waits for it, also where the wait itself was given up.
+    struct Waiting(Stop);
+    impl Drop for Waiting {
+        fn drop(&mut self) {
+            self.0.stop();
+        }
+    }
     static PERMITS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(AT_ONCE)));
+    let waiting = Waiting(Stop::default());
+    let stop = waiting.0.clone();
     let done = async {
         let permit = Arc::clone(&PERMITS).acquire_owned().await.ok();
         let work = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            work()
+            work(&stop)
         });
         work.await
     };
@@ -155,7 +166,7 @@ async fn within(
 
 /// Proposes a draft for `query` that uses tools of `catalog`, or says why not.
 pub fn propose(query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
-    propose_with(query, catalog, None)
+    propose_with(query, catalog, None, &Stop::default())
 }
 
 /// The same, with how near the tools are that can be planned, by somebody who knows.
@@ -163,6 +174,7 @@ fn propose_with(
     query: &str,
     catalog: &Catalog,
     meaning: Option<&[f32]>,
+    stop: &Stop,
 ) -> Result<Proposal, PlanningError> {
     if query.len() > limits::QUERY_BYTES {
         return refuse(format!(
@@ -187,7 +199,7 @@ fn propose_with(
         ));
     }
     let moods = Moods::read(query, &tokens, vocabulary);
-    let reader = Reader { query, profiles, vocabulary, moods: &moods, meaning };
+    let reader = Reader { query, profiles, vocabulary, moods: &moods, meaning, stop };
     let first = reader.read(&tokens)?;
     let called = first.called();
     let denied: Vec<&Finding> = moods.left_out(&called).collect();
@@ -196,7 +208,7 @@ fn propose_with(
     } else {
         reader.without(&tokens, &denied)?
     };
-    planning.guard(&tokens);
+    planning.guard(&tokens, stop);
     let planned = uncalled::heed(planning, &tokens, catalog);
     let mut proposal = planned?;
     proposal.draft.query = Some(asked.to_owned());
@@ -210,6 +222,7 @@ struct Reader<'a> {
     vocabulary: &'a Vocabulary,
     moods: &'a Moods,
     meaning: Option<&'a [f32]>,
+    stop: &'a Stop,
 }
 
 impl<'a> Reader<'a> {
@@ -231,12 +244,21 @@ impl<'a> Reader<'a> {
         }
         let mut planning = self.planning();
         for clause in clauses {
+            self.goes_on()?;
             planning.clause(clause);
         }
         if planning.is_certain() {
             return Ok(planning);
         }
-        Ok(self.by_evidence(tokens, planning))
+        self.by_evidence(tokens, planning)
+    }
+
+    /// Ends the work that nobody waits for any longer.
+    fn goes_on(&self) -> Result<(), PlanningError> {
+        if self.stop.is_stopped() {
+            return refuse("planning was stopped: say it in fewer words".to_owned());
+        }
+        Ok(())
     }
 
     fn planning(&self) -> Planning<'a> {
@@ -244,7 +266,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Plans by what words may be worth, where that is sure enough; else says why it is not.
-    fn by_evidence(&self, tokens: &[Token], mut strict: Planning<'a>) -> Planning<'a> {
+    fn by_evidence(
+        &self,
+        tokens: &[Token],
+        mut strict: Planning<'a>,
+    ) -> Result<Planning<'a>, PlanningError> {
         let broad = Broad {
             query: self.query,
             tokens,
@@ -256,6 +282,7 @@ impl<'a> Reader<'a> {
         let mut planning = self.planning();
         let parts = broad.parts();
         for part in &parts {
+            self.goes_on()?;
             planning.part(&broad, part);
         }
         if let Some(words) = broad.unanswered(&parts) {
@@ -263,7 +290,7 @@ impl<'a> Reader<'a> {
         }
         // Evidence may cut the values of a certain plan better, and is not asked about more.
         let is_other = strict.is_plan() && !planning.is_alike(&strict);
-        match planning.doubt(&broad, &parts, &strict) {
+        Ok(match planning.doubt(&broad, &parts, &strict) {
             None if is_other => strict,
             None => planning,
             Some(_) if planning.is_refused() => planning,
@@ -271,7 +298,7 @@ impl<'a> Reader<'a> {
                 strict.decline(&planning, why);
                 strict
             }
-        }
+        })
     }
 
     /// Reads what is left of a query without what it denies, for tools that only look.

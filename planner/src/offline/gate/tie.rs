@@ -66,6 +66,7 @@ impl<'a> Gate<'a> {
         let next = self.tokens.get(at + 1).filter(|_| at + 1 < place.to);
         if token.kind == Kind::Mark {
             let closes = token.is_mark(")")
+                && self.effort.spend(at - place.from)
                 && !self.tokens[place.from..at].iter().any(|it| it.is_mark("("))
                 && !at.checked_sub(1).is_some_and(|it| self.tokens[it].kind == Kind::Number);
             let is_lead = at == 0
@@ -145,8 +146,12 @@ impl<'a> Gate<'a> {
     fn is_edge(&self, at: usize, place: &Place) -> bool {
         let is_polite =
             |it: &Token| lists::is_polite(it) || it.kind == Kind::Mark || lists::is_joint(it);
-        self.tokens[place.from..at].iter().all(is_polite)
-            || self.tokens[at..place.to].iter().all(is_polite)
+        let polite = |tokens: &[Token]| {
+            let led = tokens.iter().take_while(|it| is_polite(it)).count();
+            self.effort.spend(4 * led) && led == tokens.len()
+        };
+        polite(&self.tokens[place.from..at])
+            || polite(&self.tokens[at..place.to])
             || ["me", "us", "just", "now"].iter().any(|it| self.tokens[at].is(it))
     }
 

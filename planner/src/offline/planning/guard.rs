@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{
     super::{
+        effort::Stop,
         explain::{self, Problem},
         gate::{self, Call, Passage},
         mood::Taken,
@@ -28,7 +29,7 @@ pub(super) struct Origin {
 impl Planning<'_> {
     /// Refuses what changes the world where words leave it open or take it back, and where words are
     /// left that no call accounts for.
-    pub(in crate::offline) fn guard(&mut self, tokens: &[Token]) {
+    pub(in crate::offline) fn guard(&mut self, tokens: &[Token], stop: &Stop) {
         if !self.problems.is_empty() {
             return;
         }
@@ -39,7 +40,7 @@ impl Planning<'_> {
                 it.1.parameters.as_ref().and_then(Value::as_object).cloned().unwrap_or_default()
             })
             .collect();
-        let problem = self.vetoed(tokens, &told).or_else(|| self.doubted(tokens, &told));
+        let problem = self.vetoed(tokens, &told).or_else(|| self.doubted(tokens, &told, stop));
         if let Some(problem) = problem {
             self.nearest.extend(self.tools.iter().copied());
             self.problems.push((explain::shown(self.query), problem));
@@ -56,7 +57,12 @@ impl Planning<'_> {
         Some(Problem::Vetoed { tool: first.name.clone(), words })
     }
 
-    fn doubted(&self, tokens: &[Token], told: &[Map<String, Value>]) -> Option<Problem> {
+    fn doubted(
+        &self,
+        tokens: &[Token],
+        told: &[Map<String, Value>],
+        stop: &Stop,
+    ) -> Option<Problem> {
         let mut passages: Vec<Passage<'_>> = self
             .passages
             .iter()
@@ -73,6 +79,6 @@ impl Planning<'_> {
                 passage.calls.push(Call { profile, parameters, assumed, taken });
             }
         }
-        gate::check(self.query, tokens, self.vocabulary, &passages)
+        gate::check(self.query, tokens, self.vocabulary, &passages, stop)
     }
 }
