@@ -6,14 +6,18 @@
 //! a closed list of words that say nothing ([`lists`]); anything else is in doubt, and what is in
 //! doubt is refused. Whether a tool acts is its effect; its name says nothing here.
 
+mod aim;
 mod bound;
 mod claim;
 mod form;
 mod lists;
 mod measure;
 mod order;
+mod phrase;
+mod refer;
 mod said;
 mod several;
+mod spoken;
 #[cfg(test)]
 mod tests;
 mod tie;
@@ -40,6 +44,8 @@ const SHOWN: usize = 6;
 /// A call of a draft.
 #[derive(Clone, Debug)]
 pub(super) struct Call<'a> {
+    /// The step's id.
+    pub(super) step: &'a str,
     /// The tool.
     pub(super) profile: &'a Profile,
     /// What it is told.
@@ -86,6 +92,8 @@ pub(super) enum Doubt {
     Asked,
     /// No tool has them, where the verb of an order stands.
     Unknown,
+    /// They are a text that may go on, or an order behind it.
+    Said,
     /// They are too many to be checked.
     Long,
 }
@@ -182,7 +190,9 @@ impl Gate<'_> {
         self.asked(&place, &claims)
             .or_else(|| self.ordered(passage, &place, &claims))
             .or_else(|| self.named(passage, &place, &claims))
+            .or_else(|| self.runs_on(at, &claims))
             .or_else(|| self.worths(passage, &claims))
+            .or_else(|| self.misaimed(passage, &claims))
             .or_else(|| self.measured(&place, &claims))
             .or_else(|| self.formed(passage, &place, &claims))
             .or_else(|| self.shifted(passage, &claims))

@@ -72,11 +72,13 @@ impl Planning<'_> {
                 calls: Vec::new(),
             })
             .collect();
-        for ((tool, origin), parameters) in self.tools.iter().zip(&self.origins).zip(told) {
+        let steps = self.steps.iter().map(|it| it.0.as_str());
+        let calls = self.tools.iter().zip(&self.origins).zip(told).zip(steps);
+        for (((tool, origin), parameters), step) in calls {
             let profile = &self.profiles[*tool];
             let (assumed, taken) = (origin.assumed.as_slice(), origin.taken.as_slice());
             if let Some(passage) = passages.get_mut(origin.passage) {
-                passage.calls.push(Call { profile, parameters, assumed, taken });
+                passage.calls.push(Call { step, profile, parameters, assumed, taken });
             }
         }
         gate::check(self.query, tokens, self.vocabulary, &passages, stop)
