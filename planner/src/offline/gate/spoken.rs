@@ -37,11 +37,13 @@ impl Gate<'_> {
         let is_sequel = ["then", "after", "afterwards", "next", "finally", "lastly", "also"]
             .iter()
             .any(|word| between.iter().any(|it| it.is(word)));
+        // `… saying y after you create author Ann` tells what comes first.
+        let is_event = between.iter().any(|it| it.is("after") || it.is("before"));
         let is_linked = next.calls.iter().all(Call::is_linked);
         let goes_on = |it: &&Token| GOES_ON.split_whitespace().any(|word| it.is(word));
         let is_whole = said.len() < 2 || !said.iter().any(goes_on);
         let is_clear = if is_sentence { is_linked || is_sequel } else { is_linked && is_whole };
-        (!is_clear).then(|| (last.at.start..begin + 1, Doubt::Said))
+        (!is_clear && !is_event).then(|| (last.at.start..begin + 1, Doubt::Said))
     }
 
     /// Returns whether a value is a text that words announce and nothing encloses.

