@@ -12,6 +12,7 @@ mod export;
 mod foresight;
 mod inputs;
 mod learning;
+mod onward;
 mod planners;
 mod planning;
 mod pruning;
@@ -56,6 +57,7 @@ pub use self::{
     agents::AgentOptions,
     error::EngineError,
     export::{as_file, as_input},
+    onward::{Replanning, Stage},
     planning::{PlanningOptions, Verdict},
     remembered::PlanCache,
     select::{Chosen, Colliding, SELECTED, Wanted},
@@ -283,6 +285,9 @@ impl Engine {
                 return Ok(id);
             }
         }
+        let mut order = order;
+        self.check_replans(None, &mut order.options)?;
+        order.options.replans.sets = self.known_sets(&planning.tool_sets).await?;
         // Planning is work, too, and what it leaves behind is kept.
         self.grant.check_room()?;
         let streaming = order.streaming.then_some(&order.options);
@@ -307,7 +312,7 @@ impl Engine {
         ahead: Ahead,
     ) -> Result<ExecutionId, EngineError> {
         self.check_plan(plan).await?;
-        let Order { options, idempotency_key, .. } = order;
+        let Order { mut options, idempotency_key, .. } = order;
         let key = idempotency_key.map(|key| IdempotencyKey { key, subject });
         if let Some(key) = &key
             && let Some(id) = self.control.find(key, &options).await?
@@ -315,6 +320,7 @@ impl Engine {
             // Nothing begins, so nothing is taken off the limits.
             return Ok(id);
         }
+        self.check_replans(Some(plan), &mut options)?;
         self.check_start(plan).await?;
         if options.dry_run {
             let about = plan.about();

@@ -191,9 +191,9 @@ impl Local {
                 options: config.limits.options(),
                 scope,
             };
-            Work::begin(parts)
+            Work::new(parts)
         });
-        let handle = work.as_ref().map(|it| it.handle.clone());
+        let handle = work.as_ref().map(|(_, it)| it.handle.clone());
         let control = Control::new(store, Arc::clone(&clock), handle);
         let planner = Arc::new(Offline::default());
         let options = config.limits.options();
@@ -212,6 +212,13 @@ impl Local {
         for warning in config.toolkit.value.warnings.iter().filter(|_| has_tools) {
             tracing::warn!("the toolkit: {warning}");
         }
+        let work = work.map(|(worker, mut work)| {
+            if has_tools {
+                worker.plan_anew(engine.onward());
+            }
+            work.tasks.spawn(worker.run());
+            work
+        });
         let limits = if need == Need::Everything { Limits::default() } else { own_limits() };
         let schema = schema::build(engine.clone(), limits);
         let mut upkeep = Upkeep::default();
@@ -245,13 +252,12 @@ pub(super) fn own_limits() -> Limits {
 }
 
 impl Work {
-    fn begin(parts: Parts) -> Self {
+    /// Returns a worker that is to be run, and what tells it to end.
+    fn new(parts: Parts) -> (Worker, Self) {
         let drain = CancellationToken::new();
         let id = WorkerId::draw(parts.clock.now());
         let (worker, handle) = Worker::new(parts, id, drain.clone());
-        let mut tasks = JoinSet::new();
-        tasks.spawn(worker.run());
-        Self { handle, drain, tasks }
+        (worker, Self { handle, drain, tasks: JoinSet::new() })
     }
 
     async fn end(mut self) {

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use async_graphql::{ID, InputObject};
 use planner::draft::{Draft, DraftRetry, DraftStep, SubDraft};
 use serde_json::{Map, Value};
-use shared::{diagnostic::Diagnostic, execution::ExecutionOptions as Options, json, limits, store};
+use shared::{
+    diagnostic::Diagnostic,
+    execution::{ExecutionOptions as Options, Replans},
+    json, limits, store,
+};
 
 use super::{
     error::{ApiResult, exceeded, invalid},
@@ -244,6 +248,10 @@ pub(super) struct ExecutionOptions {
     /// plan. Where the plan is there at once, it changes nothing.
     #[graphql(default_with = "Some(false)")]
     streaming: Option<bool>,
+    /// How often, 0 to 16, a model plans anew by itself how to go on: where the execution does not end
+    /// well, or a `flow.replan` step asks for it. Where it is left out, never after a failure, and up to
+    /// 4 times in a row where a step asks for it.
+    replans: Option<i32>,
 }
 
 impl ExecutionOptions {
@@ -260,10 +268,19 @@ impl ExecutionOptions {
             input: Arc::new(given(it.input)?),
             compensate_on_failure: it.compensate_on_failure.unwrap_or(false),
             dry_run: it.dry_run.unwrap_or(false),
+            replans: it.replans.map_or_else(|| Ok(Replans::default()), replans)?,
         };
         let streaming = it.streaming.unwrap_or(false);
         Ok(Order { options, idempotency_key: it.idempotency_key, streaming })
     }
+}
+
+fn replans(times: i32) -> ApiResult<Replans> {
+    let within = u32::try_from(times).ok().filter(|it| *it <= limits::REPLANS);
+    within.map(Replans::times).ok_or_else(|| {
+        let most = limits::REPLANS;
+        invalid(format!("`replans` is {times}; write a number from 0 to {most}"))
+    })
 }
 
 /// Checks what a plan is given.
