@@ -290,6 +290,8 @@ impl Engine {
         order.options.replans.sets = self.known_sets(&planning.tool_sets).await?;
         // Planning is work, too, and what it leaves behind is kept.
         self.grant.check_room()?;
+        let is_last = order.options.replans.left == 0;
+        let planning = &PlanningOptions { is_last, ..planning.clone() };
         let streaming = order.streaming.then_some(&order.options);
         let (plan, ahead) = self.plan_ahead(query, planning, streaming).await?;
         self.begin_ahead(&plan, order, subject, ahead).await

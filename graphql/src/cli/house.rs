@@ -138,6 +138,12 @@ impl House {
         Ok(may_go_on && matches!(head.state, Pending | InProgress | Compensating))
     }
 
+    /// Returns whether an execution is over and to be planned anew, and nobody is there to do so.
+    pub(super) async fn is_owed_by_nobody(&self, id: ExecutionId) -> Result<bool, Failure> {
+        let head = self.left_alone(id).await?;
+        Ok(head.is_some_and(|it| it.state.is_over() && it.owner.is_some()))
+    }
+
     /// Returns the head of an execution that nobody has, or that of a worker that is gone.
     async fn left_alone(&self, id: ExecutionId) -> Result<Option<Head>, Failure> {
         let Some(local) = &self.local else { return Ok(None) };

@@ -12,7 +12,7 @@ use planner::{
 use serde_json::{Value, json};
 use shared::{
     diagnostic::Diagnostic,
-    execution::ExecutionOptions,
+    execution::{ExecutionOptions, REPLAN},
     id::{PlanId, RequestId, ToolName, ToolSetName},
     limits,
     plan::{About, Plan},
@@ -44,6 +44,8 @@ pub struct PlanningOptions {
     pub actions: Vec<String>,
     /// The most tools that the planner is shown, 1 to 1000.
     pub max_tools: Option<i32>,
+    /// Whether nothing is planned after it, whatever it asks for.
+    pub is_last: bool,
 }
 
 /// What compiling a draft gave: a plan unless a diagnostic is an error.
@@ -107,7 +109,8 @@ impl Engine {
         let near = self.near(&options.actions).await?;
         let catalog = self.catalog().await.only(&sets);
         let catalog = near.map_or_else(|| catalog.clone(), |it| catalog.among(&it));
-        let candidates = self.candidates(query, &catalog, max_tools).await;
+        let offered = offered(&catalog, options.is_last);
+        let candidates = self.candidates(query, &offered, max_tools).await;
         let mut transcript = vec![self.entry("selection", candidates.told)];
         let key = self.memory_key(planner.name(), query, &candidates.catalog);
         let remembered = self.remembered(planner.name(), key.as_ref(), &catalog).await?;
@@ -369,6 +372,15 @@ impl Engine {
             Err(err) => err.into(),
         }
     }
+}
+
+/// Returns the tools that a planner is offered: one that asks for a further plan only where there may
+/// be one.
+pub(super) fn offered(catalog: &Catalog, is_last: bool) -> Catalog {
+    if !is_last {
+        return catalog.clone();
+    }
+    catalog.filtered(|it| it.definition.qualified().as_str() != REPLAN)
 }
 
 fn verdict(compiled: Result<Plan, Vec<Diagnostic>>) -> Verdict {

@@ -16,8 +16,11 @@ use shared::{
 };
 
 use super::{
-    Engine, EngineError, PlanningOptions, again::refused, done::Done, planners::Compiling,
-    planning::max_tools,
+    Engine, EngineError, PlanningOptions,
+    again::refused,
+    done::Done,
+    planners::Compiling,
+    planning::{max_tools, offered},
 };
 use crate::agent;
 
@@ -93,7 +96,9 @@ impl Engine {
         let request = ended.request();
         let catalog = self.catalog().await.only(&sets);
         let catalog = near.map_or_else(|| catalog.clone(), |it| catalog.among(&it));
-        let candidates = self.candidates(&query, &catalog, max_tools).await;
+        let is_last = ended.options().replans.once_less().left == 0;
+        let offered = offered(&catalog, is_last);
+        let candidates = self.candidates(&query, &offered, max_tools).await;
         let earlier = earlier(ended);
         let mut told =
             json!({ "executionId": id, "planId": ended.plan().id(), "why": earlier.why });
@@ -181,7 +186,8 @@ fn earlier(ended: &Execution) -> Earlier {
     let plan = ended.plan();
     let steps = plan.steps().iter().zip(ended.steps());
     let endings = steps.map(|(step, came)| ending(step.id.as_str(), came)).collect();
-    Earlier { draft: Draft::exported(plan), endings, why: why(ended) }
+    let asked = ended.state() == ExecutionState::Completed;
+    Earlier { draft: Draft::exported(plan), endings, why: why(ended), asked }
 }
 
 /// Returns why an execution is planned anew, in words.

@@ -190,7 +190,7 @@ impl From<Option<PlanningOptions>> for engine::PlanningOptions {
         let PlanningOptions { planner, tool_sets, actions, max_tools } =
             options.unwrap_or_default();
         let (tool_sets, actions) = (tool_sets.unwrap_or_default(), actions.unwrap_or_default());
-        Self { planner, tool_sets, actions, max_tools }
+        Self { planner, tool_sets, actions, max_tools, is_last: false }
     }
 }
 

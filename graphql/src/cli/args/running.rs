@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use shared::clock::Timestamp;
+use shared::{clock::Timestamp, limits};
 
 use super::Planning;
 
@@ -86,6 +86,14 @@ pub(in crate::cli) struct Options {
     /// Higher goes first where workers have a choice.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(in crate::cli) priority: Option<i32>,
+    /// How often a model plans anew by itself where it does not end well, or a step asks for it.
+    #[arg(long, value_name = "N", value_parser = times())]
+    pub(in crate::cli) replans: Option<i32>,
+}
+
+/// Takes how often something may be planned anew.
+fn times() -> clap::builder::RangedI64ValueParser<i32> {
+    clap::value_parser!(i32).range(0..=i64::from(limits::REPLANS))
 }
 
 /// Refuses what is no moment, before anything is planned for it.
