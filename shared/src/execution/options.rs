@@ -46,7 +46,7 @@ pub struct ExecutionOptions {
     pub replans: Replans,
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Execution, ExecutionState, StepState};
+use super::{Execution, ExecutionState, StepState, options::is_default};
 use crate::{
     glob::Glob,
     id::{StepId, ToolSetName},
@@ -24,7 +24,7 @@ pub struct Replans {
     /// How often yet.
     pub left: u32,
     /// How often it was done before.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub before: u32,
     /// Only tools of these sets, as the first plan; of any, where none is named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -55,11 +55,6 @@ pub enum Anew<'a> {
     Failed,
     /// This step asked for it, and returned this.
     Asked(&'a StepId, &'a Value),
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 impl Default for Replans {
