@@ -1,11 +1,13 @@
 //! A model of a provider, asked once.
 //!
 //! The languages of the providers are `genai`'s business. What it leaves to others is here: how to ask
-//! for an answer in form ([`form`]), and which errors may pass ([`failures`]).
+//! where it is and in what it is spoken to ([`language`]), how to ask for an answer in form ([`form`]),
+//! and which errors may pass ([`failures`]).
 
 mod address;
 mod failures;
 mod form;
+mod language;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,7 +20,12 @@ use genai::{
 };
 use tokio::time::timeout;
 
-use self::{address::endpoint, failures::may_want_whole, form::about_form};
+use self::{
+    address::endpoint,
+    failures::may_want_whole,
+    form::about_form,
+    language::{has_list, language},
+};
 use super::{
     AnswerForm, Hearer, Key, Model, ModelError, NativeCall, Question, Reply, Settings, Stop,
     exchange::Exchanges,
@@ -35,7 +42,9 @@ const NO_KEY: &str = "none";
 pub struct Provider {
     client: Client,
     exchanges: Exchanges,
+    /// What it is spoken to in.
     kind: AdapterKind,
+    /// Where it is, if not where `genai` has it.
     endpoint: Option<Endpoint>,
     settings: Settings,
     name: String,
@@ -64,14 +73,15 @@ impl Provider {
         let name = settings.name();
         let refused = |why: String| ModelError::Refused { model: name.clone(), why };
         let endpoint = settings.base_url.as_deref().map(endpoint).transpose().map_err(refused)?;
+        let (kind, place) = language(settings.provider.0, &settings.model);
         let exchanges = Exchanges::new();
         let (exchanges, client) = exchanges.map_err(|err| refused(err.to_string()))?;
         let client = Client::builder().with_reqwest(client).build();
         Ok(Self {
             client: client.map_err(|err| refused(err.to_string()))?,
             exchanges,
-            kind: settings.provider.0,
-            endpoint,
+            kind,
+            endpoint: endpoint.or(place),
             settings: settings.clone(),
             is_formless: AtomicBool::new(false),
             is_streamless: AtomicBool::new(false),
@@ -208,8 +218,11 @@ impl Model for Provider {
 
 /// Asks the provider what its models are: enough to see that it answers, and that the key opens it.
 impl Provider {
-    /// Returns whether the model is among those that its provider lists.
+    /// Returns whether the model is among those that its provider lists, if it lists any.
     pub async fn is_listed(&self) -> Result<bool, ModelError> {
+        if !has_list(self.kind) {
+            return Ok(false);
+        }
         let target = self.target().await?;
         let auth = target.auth;
         let names = self.exchanges.run(&target.endpoint, |endpoint| {
