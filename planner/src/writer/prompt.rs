@@ -22,6 +22,8 @@ use crate::{
 
 /// The most diagnostics that one complaint has.
 const COMPLAINTS: usize = 50;
+/// The warning that a template looks for what its step may not give.
+const DOUBT: &str = "plan.path_not_declared";
 /// The most schemas that are repeated with a complaint.
 const REMINDERS: usize = 8;
 /// Bytes of a tool's output schema, above which it is left out: it only helps to write templates.
@@ -164,7 +166,10 @@ pub(super) fn repair(wrong: &[Diagnostic], draft: Option<&Draft>, catalog: &Cata
     let mut text =
         "This plan cannot run. All that is wrong with it, as data:\n<problems>\n".to_owned();
     let errors = wrong.iter().filter(|it| it.is_error());
-    for diagnostic in errors.clone().take(COMPLAINTS) {
+    // What only may be wrong is said in the same breath: it is no reason to ask once more.
+    let doubts = wrong.iter().filter(|it| it.code == DOUBT && !it.is_error());
+    let all = errors.clone().chain(doubts);
+    for diagnostic in all.clone().take(COMPLAINTS) {
         let Diagnostic { path, message, help, code, .. } = diagnostic;
         let mut problem = json!({ "code": code, "at": path, "problem": message });
         if let Some(help) = help {
@@ -172,7 +177,7 @@ pub(super) fn repair(wrong: &[Diagnostic], draft: Option<&Draft>, catalog: &Cata
         }
         let _ = writeln!(text, "{}", fenced(&problem));
     }
-    let more = errors.clone().count().saturating_sub(COMPLAINTS);
+    let more = all.count().saturating_sub(COMPLAINTS);
     if more > 0 {
         let _ = writeln!(text, "and {more} more");
     }
@@ -326,5 +331,21 @@ mod tests {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         assert!(!text.contains("\"name\":\"hidden\""), "{text}");
+    }
+
+    #[test]
+    fn doubts_are_told_with_what_is_wrong() {
+        let wrong = [
+            Diagnostic::warning(DOUBT, "tools[1]", "declares no `idd`").with_help("or `_id`?"),
+            Diagnostic::warning("plan.understood", "", "it was read"),
+            Diagnostic::error("plan.unknown_tool", "tools[0]", "no such tool"),
+        ];
+        let text = repair(&wrong, None, &catalog());
+        let problems: Vec<&str> = text.lines().filter(|it| it.starts_with('{')).collect();
+        assert_eq!(problems.len(), 2, "{text}");
+        assert!(
+            problems[0].contains("no such tool") && problems[1].contains("or `_id`?"),
+            "{text}"
+        );
     }
 }

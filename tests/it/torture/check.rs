@@ -422,7 +422,8 @@ impl<'a> Reading<'a> {
     /// runs while its record is on its way, and whoever dies then leaves the call alone behind.
     fn reads_ahead(&self) -> BTreeSet<String> {
         let steps = self.story.draft.steps.iter();
-        let lists = steps.filter_map(|(name, step)| Some((name.as_str(), step, step.items.as_ref()?)));
+        let lists =
+            steps.filter_map(|(name, step)| Some((name.as_str(), step, step.items.as_ref()?)));
         lists
             .flat_map(|(name, step, items)| {
                 let tasks = (0..items.len() as u64).map(move |at| (name, Some(at), false));
