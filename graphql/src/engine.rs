@@ -79,8 +79,8 @@ pub struct Engine {
     modelled: Option<planners::Modelled>,
     choosing: select::Choosing,
     embedders: Arc<Embedders>,
-    /// Whether plans are taken again that were made of the same query.
-    plan_cache: PlanCache,
+    /// Whether plans are taken again that were made before.
+    remembering: remembered::Remembering,
     clock: Arc<dyn Clock>,
     options: Arc<Options>,
     /// Which tools go with which actions.
@@ -124,7 +124,7 @@ impl Engine {
             modelled: None,
             choosing: select::Choosing::default(),
             embedders: Arc::new(embedders),
-            plan_cache: PlanCache::default(),
+            remembering: remembered::Remembering::default(),
             clock,
             options: Arc::new(options),
             kit: Arc::default(),
@@ -144,7 +144,16 @@ impl Engine {
     /// Returns the engine with another rule for queries that were planned before.
     #[must_use]
     pub fn with_plan_cache(self, plan_cache: PlanCache) -> Self {
-        Self { plan_cache, ..self }
+        let remembering = remembered::Remembering { cache: plan_cache, ..self.remembering };
+        Self { remembering, ..self }
+    }
+
+    /// Returns the engine with another rule for how near a query must be that asks for the same in
+    /// other words: a cosine.
+    #[must_use]
+    pub fn with_cache_similarity(self, similarity: f64) -> Self {
+        let remembering = remembered::Remembering { similarity, ..self.remembering };
+        Self { remembering, ..self }
     }
 
     /// Returns what turns texts into vectors.
