@@ -138,7 +138,13 @@ impl Engine {
     #[must_use]
     pub fn with_embedders(self, wanted: Vec<Source>) -> Self {
         let embedders = Embedders::new(wanted, Arc::clone(&self.store) as _);
-        Self { embedders: Arc::new(embedders), ..self }
+        self.sharing(Arc::new(embedders))
+    }
+
+    /// Returns the engine with embedders that others use as well, such as its planner.
+    #[must_use]
+    pub fn sharing(self, embedders: Arc<Embedders>) -> Self {
+        Self { embedders, ..self }
     }
 
     /// Returns the engine with another rule for queries that were planned before.
