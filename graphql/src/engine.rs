@@ -81,8 +81,8 @@ pub struct Engine {
     modelled: Option<planners::Modelled>,
     choosing: select::Choosing,
     embedders: Arc<Embedders>,
-    /// Whether plans are taken again that were made of the same query.
-    plan_cache: PlanCache,
+    /// Whether plans are taken again that were made before.
+    remembering: remembered::Remembering,
     clock: Arc<dyn Clock>,
     options: Arc<Options>,
     /// Which tools go with which actions.
@@ -126,7 +126,7 @@ impl Engine {
             modelled: None,
             choosing: select::Choosing::default(),
             embedders: Arc::new(embedders),
-            plan_cache: PlanCache::default(),
+            remembering: remembered::Remembering::default(),
             clock,
             options: Arc::new(options),
             kit: Arc::default(),
@@ -140,13 +140,28 @@ impl Engine {
     #[must_use]
     pub fn with_embedders(self, wanted: Vec<Source>) -> Self {
         let embedders = Embedders::new(wanted, Arc::clone(&self.store) as _);
-        Self { embedders: Arc::new(embedders), ..self }
+        self.sharing(Arc::new(embedders))
+    }
+
+    /// Returns the engine with embedders that others use as well, such as its planner.
+    #[must_use]
+    pub fn sharing(self, embedders: Arc<Embedders>) -> Self {
+        Self { embedders, ..self }
     }
 
     /// Returns the engine with another rule for queries that were planned before.
     #[must_use]
     pub fn with_plan_cache(self, plan_cache: PlanCache) -> Self {
-        Self { plan_cache, ..self }
+        let remembering = remembered::Remembering { cache: plan_cache, ..self.remembering };
+        Self { remembering, ..self }
+    }
+
+    /// Returns the engine with another rule for how near a query must be that asks for the same in
+    /// other words: a cosine.
+    #[must_use]
+    pub fn with_cache_similarity(self, similarity: f64) -> Self {
+        let remembering = remembered::Remembering { similarity, ..self.remembering };
+        Self { remembering, ..self }
     }
 
     /// Returns what turns texts into vectors.

@@ -10,7 +10,7 @@ use executor::{
     toolbox::Toolbox,
     worker::{Handle, Parts, Scope, Worker},
 };
-use planner::offline::Offline;
+use planner::{embed::Embedders, offline::Offline};
 use shared::{
     clock::{Clock, WallClock},
     execution::ExecutionState,
@@ -200,13 +200,16 @@ impl Local {
             Work::new(parts)
         });
         let handle = work.as_ref().map(|(_, it)| it.handle.clone());
+        let embedders = Embedders::new(config.embedding_sources(), Arc::clone(&store) as _);
+        let embedders = Arc::new(embedders);
         let control = Control::new(store, Arc::clone(&clock), handle);
-        let planner = Arc::new(Offline::default());
+        let planner = Arc::new(Offline::with(Arc::clone(&embedders)));
         let options = config.limits.options();
         let engine = Engine::new(control, registry.clone(), planner, clock, options)
             .with_toolkit(config.toolkit.value.toolkit.clone())
-            .with_embedders(config.embedding_sources())
+            .sharing(embedders)
             .with_plan_cache(config.plan_cache.value)
+            .with_cache_similarity(config.cache_similarity.value)
             .with_margin(config.margin.value)
             .with_learning(config.learning.value);
         let engine = match config.planning_model() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use async_graphql::{ID, InputObject};
+use async_graphql::{Enum, ID, InputObject};
 use planner::draft::{Draft, DraftRetry, DraftStep, SubDraft};
 use serde_json::{Map, Value};
 use shared::{
@@ -183,14 +183,31 @@ pub(super) struct PlanningOptions {
     /// The most tools that the planner is shown, 1 to 1000: those that fit the query best; 64 where
     /// it is left out.
     max_tools: Option<i32>,
+    /// Whether a plan is taken again that a model made before; as configured where it is left out.
+    /// Plans that are made anew after a failure never are.
+    cache: Option<PlanCache>,
+}
+
+/// Whether a plan is taken again that a model made before, with the same tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[graphql(remote = "engine::PlanCache")]
+pub(super) enum PlanCache {
+    /// Never, and what is made now is not kept.
+    Off,
+    /// Of exactly the same query.
+    Exact,
+    /// Also of a query that asks for the same in other words: whatever is not known to say nothing,
+    /// or to mean the same, must be the same.
+    Meaning,
 }
 
 impl From<Option<PlanningOptions>> for engine::PlanningOptions {
     fn from(options: Option<PlanningOptions>) -> Self {
-        let PlanningOptions { planner, tool_sets, actions, max_tools } =
+        let PlanningOptions { planner, tool_sets, actions, max_tools, cache } =
             options.unwrap_or_default();
         let (tool_sets, actions) = (tool_sets.unwrap_or_default(), actions.unwrap_or_default());
-        Self { planner, tool_sets, actions, max_tools, is_last: false }
+        let cache = cache.map(Into::into);
+        Self { planner, tool_sets, actions, max_tools, is_last: false, cache }
     }
 }
 

@@ -14,10 +14,10 @@ pub(in crate::cli) struct RunArgs {
     #[arg(required_unless_present_any = ["plan", "saved"])]
     pub(in crate::cli) query: Option<String>,
     /// A plan as JSON or YAML; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "toolsets", "planner"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "toolsets", "planner", "cache"])]
     pub(in crate::cli) plan: Option<PathBuf>,
     /// A plan that was saved under this name.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["query", "plan", "toolsets", "planner"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["query", "plan", "toolsets", "planner", "cache"])]
     pub(in crate::cli) saved: Option<String>,
     /// Let a model's steps that only read begin while it still writes the plan.
     #[arg(long, conflicts_with_all = ["plan", "saved"])]
