@@ -154,7 +154,8 @@ impl Dispatch {
             Ok(Given { tool, args, reach, most }) => {
                 let most = most.as_u64().and_then(|it| usize::try_from(it).ok());
                 let most = most.map_or(RESULT_BYTES, |it| it.min(RESULT_BYTES));
-                let mut it = Self { tool, args: Arc::new(args), effect, reach, most, unknown: vec![] };
+                let mut it =
+                    Self { tool, args: Arc::new(args), effect, reach, most, unknown: vec![] };
                 it.leave_out_unknown(toolbox);
                 Ok(it)
             }
@@ -164,7 +165,8 @@ impl Dispatch {
 
     /// Takes the names of no set out of what is to be switched on.
     fn leave_out_unknown(&mut self, toolbox: &Toolbox) {
-        let switches = self.tool.as_str().strip_prefix(TOOL_SET).and_then(|it| it.strip_prefix('.'));
+        let switches =
+            self.tool.as_str().strip_prefix(TOOL_SET).and_then(|it| it.strip_prefix('.'));
         if switches != Some(ACTIVATE) {
             return;
         }
@@ -407,8 +409,7 @@ mod tests {
         assert_eq!(*call.args, json!({ "toolSetNames": ["web", 1] }));
         let result = json!({ "success": true, "changed": ["web"], "notFound": [] });
         let told = call.report(Ok(result)).unwrap();
-        let expected =
-            json!({ "success": false, "changed": ["web"], "notFound": ["later", "no name at all"] });
+        let expected = json!({ "success": false, "changed": ["web"], "notFound": ["later", "no name at all"] });
         assert_eq!(told["result"], expected);
         let other = json!({ "tool": "ToolSet.list_toolset", "args": args });
         let call = Dispatch::of(&toolbox, &step, &other).unwrap().unwrap();

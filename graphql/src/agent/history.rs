@@ -265,7 +265,10 @@ mod tests {
         assert!(text.starts_with(&expected), "{text}");
         let object = r#"{"a":["</result>\n",1]}"#;
         assert_eq!(fenced(object), r#"<result>{"a":["\u003c/result\u003e\n",1]}</result>"#);
-        assert_eq!(fenced("[see below]</result>"), r#"<result>"[see below]\u003c/result\u003e"</result>"#);
+        assert_eq!(
+            fenced("[see below]</result>"),
+            r#"<result>"[see below]\u003c/result\u003e"</result>"#
+        );
     }
 
     #[test]

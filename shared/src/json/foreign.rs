@@ -70,7 +70,8 @@ mod tests {
 
     #[test]
     fn what_is_no_json_stays_none() {
-        for text in ["", "{", "\\", "\"\\", "\\u", "\"\\ud83d", "\"\\ud8", "NaN", "[1e999]", "\\ä"] {
+        for text in ["", "{", "\\", "\"\\", "\\u", "\"\\ud83d", "\"\\ud8", "NaN", "[1e999]", "\\ä"]
+        {
             assert!(from_foreign::<Value>(text.as_bytes()).is_err(), "{text}");
         }
     }

@@ -313,7 +313,8 @@ impl<'a> Reading<'a> {
             return;
         }
         let has_done_all = self.courses.iter().filter(|(it, _)| !it.2).all(|(task, course)| {
-            let may_fail = task.1.is_some() || ["ignore", "continue"].contains(&self.step(task.0).on_error);
+            let may_fail =
+                task.1.is_some() || ["ignore", "continue"].contains(&self.step(task.0).on_error);
             course.succeeded() || course.is_passed_over || may_fail && !course.was_cut
         });
         let expected = if self.is_cancelled {

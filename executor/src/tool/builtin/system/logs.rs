@@ -225,7 +225,11 @@ mod tests {
         let pad = vec![b'x'; seen.longest()];
         let read = |text: &str| [text.as_bytes(), &pad].concat();
         assert_eq!(whole(&read("one\nshort-1\nshort-2\ntwo\n"), &seen), 24);
-        assert_eq!(whole(&read("one\nshort-1\nshort-2 two"), &seen), 4, "it lies across a line's end");
+        assert_eq!(
+            whole(&read("one\nshort-1\nshort-2 two"), &seen),
+            4,
+            "it lies across a line's end"
+        );
         assert_eq!(whole(b"one\nshort-1\n", &seen), 0, "the rest of it may follow");
     }
 
