@@ -171,8 +171,8 @@ mod tests {
         let it = Disguise::Escaped("g/A&<\\Ü😀\n\"x".to_owned());
         for (text, expected) in [
             (r#"a g/A\u0026\u003c\\\u00dc\ud83d\uDE00\n\"x b"#, "a X b"),
-            (r#"g\/A&\u003C\u005cÜ😀\u000a\u0022\u0078"#, "X"),
-            (r#"g/A\u0026<\\\u00dc\ud83d"#, r#"g/A\u0026<\\\u00dc\ud83d"#),
+            (r"g\/A&\u003C\u005cÜ😀\u000a\u0022\u0078", "X"),
+            (r"g/A\u0026<\\\u00dc\ud83d", r"g/A\u0026<\\\u00dc\ud83d"),
             (r"\u", r"\u"),
             (r"g\", r"g\"),
             ("", ""),
