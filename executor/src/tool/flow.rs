@@ -208,6 +208,7 @@ async fn sleep(parameters: &Value, cx: &ToolContext) -> Result<Value, ToolError>
         ToolError::new(ErrorCode::INVALID_PARAMETERS, message)
     })?;
     tokio::select! {
+        biased;
         () = tokio::time::sleep(Duration::from_millis(ms)) => Ok(Value::Null),
         () = cx.cancel.cancelled() => {
             Err(ToolError::new(ErrorCode::CANCELLED, "the sleep was cut short"))
