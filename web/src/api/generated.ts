@@ -71,6 +71,7 @@ export interface ExecutionOptions {
   startAt?: string | null;
   priority?: number | null;
   streaming?: boolean | null;
+  replans?: number | null;
 }
 export type ExecutionState = "PENDING" | "IN_PROGRESS" | "PAUSED" | "WAITING" | "COMPENSATING" | "COMPLETED" | "FAILED" | "CANCELLED";
 export type LayoutDirection = "DOWN" | "RIGHT";
@@ -79,6 +80,7 @@ export interface NodeSizeInput {
   width: number;
   height: number;
 }
+export type PlanCache = "OFF" | "EXACT" | "MEANING";
 export interface PlanInput {
   query?: string | null;
   requestId?: string | null;
@@ -90,6 +92,7 @@ export interface PlanningOptions {
   toolSets?: string[] | null;
   actions?: string[] | null;
   maxTools?: number | null;
+  cache?: PlanCache | null;
 }
 export interface RequestFilter {
   search?: string | null;
@@ -255,10 +258,10 @@ export const SelectTools: Operation<SelectToolsResult, SelectToolsVariables> = "
 export type CollisionsResult = { toolCollisions: { a: string; b: string; similarity: number }[] };
 export type CollisionsVariables = { threshold?: number | null; similarity?: CollisionSimilarity | null };
 export const Collisions: Operation<CollisionsResult, CollisionsVariables> = "query Collisions($threshold:Float$similarity:CollisionSimilarity){toolCollisions(threshold:$threshold similarity:$similarity){a b similarity}}";
-export type ToolkitDrawn = { actions: { name: string; description: string }[]; tools: { qualifiedName: string; description: string; source: string }[]; edges: ({ from: string; to: string; kind: string; score: number; learned: number | null })[]; layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } };
-export type ToolkitPageResult = { toolkit: { actions: { name: string; description: string }[]; tools: { qualifiedName: string; description: string; source: string }[]; edges: ({ from: string; to: string; kind: string; score: number; learned: number | null })[]; layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } } };
+export type ToolkitDrawn = { actions: { name: string; description: string }[]; tools: { name: string; qualifiedName: string; description: string; source: string }[]; edges: ({ from: string; to: string; kind: string; score: number; learned: number | null })[]; layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } };
+export type ToolkitPageResult = { toolkit: { actions: { name: string; description: string }[]; tools: { name: string; qualifiedName: string; description: string; source: string }[]; edges: ({ from: string; to: string; kind: string; score: number; learned: number | null })[]; layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } } };
 export type ToolkitPageVariables = {  };
-export const ToolkitPage: Operation<ToolkitPageResult, ToolkitPageVariables> = "query ToolkitPage{toolkit{...ToolkitDrawn}}fragment ToolkitDrawn on Toolkit{actions{name description}tools{qualifiedName description source}edges{from to kind score learned}layout(direction:DOWN nodeWidth:180 nodeHeight:40){...Drawing}}fragment Drawing on Layout{width height nodes{name x y width height}edges{from to points}}";
-export type RecommendedResult = { recommendSubgraph: { actions: { name: string; description: string }[]; tools: { qualifiedName: string; description: string; source: string }[]; edges: ({ from: string; to: string; kind: string; score: number; learned: number | null })[]; layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } } };
+export const ToolkitPage: Operation<ToolkitPageResult, ToolkitPageVariables> = "query ToolkitPage{toolkit{...ToolkitDrawn}}fragment ToolkitDrawn on Toolkit{actions{name description}tools{name qualifiedName description source}edges{from to kind score learned}layout(direction:DOWN nodeWidth:180 nodeHeight:40){...Drawing}}fragment Drawing on Layout{width height nodes{name x y width height}edges{from to points}}";
+export type RecommendedResult = { recommendSubgraph: { actions: { name: string; description: string }[]; tools: { name: string; qualifiedName: string; description: string; source: string }[]; edges: ({ from: string; to: string; kind: string; score: number; learned: number | null })[]; layout: { width: number; height: number; nodes: { name: string; x: number; y: number; width: number; height: number }[]; edges: { from: string; to: string; points: number[] }[] } } };
 export type RecommendedVariables = { actions: string[]; threshold?: number | null; hops?: number | null };
-export const Recommended: Operation<RecommendedResult, RecommendedVariables> = "query Recommended($actions:[String!]!$threshold:Float$hops:Int){recommendSubgraph(actions:$actions threshold:$threshold hops:$hops){...ToolkitDrawn}}fragment ToolkitDrawn on Toolkit{actions{name description}tools{qualifiedName description source}edges{from to kind score learned}layout(direction:DOWN nodeWidth:180 nodeHeight:40){...Drawing}}fragment Drawing on Layout{width height nodes{name x y width height}edges{from to points}}";
+export const Recommended: Operation<RecommendedResult, RecommendedVariables> = "query Recommended($actions:[String!]!$threshold:Float$hops:Int){recommendSubgraph(actions:$actions threshold:$threshold hops:$hops){...ToolkitDrawn}}fragment ToolkitDrawn on Toolkit{actions{name description}tools{name qualifiedName description source}edges{from to kind score learned}layout(direction:DOWN nodeWidth:180 nodeHeight:40){...Drawing}}fragment Drawing on Layout{width height nodes{name x y width height}edges{from to points}}";
