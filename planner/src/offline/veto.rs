@@ -15,6 +15,9 @@ use super::{
     words,
 };
 
+/// A value's bytes, and where the last ends of those that begin no later.
+type Reach = (Range<usize>, usize);
+
 /// Words that leave something out, or open.
 const OPEN: [&str; 12] = [
     "but",
@@ -74,7 +77,7 @@ pub(super) fn find(
 
 /// Where the values stand in a query that calls are told: in their order, each with the last end up
 /// to it.
-struct Values(Vec<(Range<usize>, usize)>);
+struct Values(Vec<Reach>);
 
 impl Values {
     fn of<'a>(query: &str, values: impl Iterator<Item = &'a Value>) -> Self {
@@ -100,7 +103,7 @@ impl Values {
     }
 
     /// Returns the values that begin before a byte, and those that begin there.
-    fn split(&self, at: usize) -> (&[(Range<usize>, usize)], &[(Range<usize>, usize)]) {
+    fn split(&self, at: usize) -> (&[Reach], &[Reach]) {
         let from = self.0.partition_point(|it| it.0.start < at);
         let to = self.0.partition_point(|it| it.0.start <= at);
         (&self.0[..from], &self.0[from..to])

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{
     super::{
+        clause,
         profile::Profile,
         slot::Slot,
         token::{Kind, Token},
@@ -74,6 +75,7 @@ impl Gate<'_> {
         self.tie_before(claim).is_some_and(|it| words::is_preposition(&it.lower) || is_named(it))
             || behind.is_some_and(is_named)
             || self.is_announced(claim)
+                && !self.tie_before(claim).is_some_and(clause::is_content_cue)
     }
 }
 

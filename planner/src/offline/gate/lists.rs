@@ -49,12 +49,14 @@ const RELATIVE: &str =
 const AUXILIARY: &str =
     "is are was were be been am must would will shall can could should may might does did has had";
 /// What people add to a sentence, in no phrase either.
-const ASIDE: &str = "minus plus less including among amid unlike rather times monthly weekly daily nightly hourly \
-                     yearly alias aka formerly und et oder lol haha jk thx pls nah nope disregard stop wait \
+const ASIDE: &str = "minus plus less including among amid unlike rather times alias aka formerly und et oder lol haha jk thx pls nah nope disregard stop wait \
                      okay ok whatsoever overnight forbidden denied done et etc";
 /// Nouns and adjectives that end like adverbs.
 const NO_MANNER: &str = "family supply assembly reply jelly belly butterfly ally bully fly monopoly anomaly italy july \
-                         friendly lovely elderly early homely silly holy ugly";
+                         friendly lovely elderly early homely silly holy ugly kelly sally molly emily billy lily \
+                         holly polly carly beverly kimberly shelly";
+/// Of the verbs that no phrase has, those that are also things, months and names.
+const THINGS: &str = "can will may might";
 /// Words that stand for what nobody has named.
 const NOTHING: &str = "whoever whatever whichever whomever which who what unknown tbd tba null n/a undefined placeholder todo";
 fn has(list: &str, word: &str) -> bool {
@@ -116,6 +118,11 @@ pub(super) fn is_relative(token: &Token) -> bool {
 /// Returns whether a word is a verb that no phrase has.
 pub(super) fn is_auxiliary(token: &Token) -> bool {
     token.kind == Kind::Word && is_in(AUXILIARY, token)
+}
+
+/// Returns whether a verb that no phrase has may be its last word: `the trash can`.
+pub(super) fn is_thing(token: &Token) -> bool {
+    token.kind == Kind::Word && is_in(THINGS, token)
 }
 
 /// Returns whether people only add a word to a sentence.

@@ -39,7 +39,9 @@ impl Gate<'_> {
             return (1..tokens.len()).find(|it| {
                 let ends = tokens[*it].is_mark(".") && has_word(&tokens[it + 1..]);
                 ends && !is_shortening(tokens, *it)
-                    || lists::is_turn(&tokens[*it]) && is_small(&tokens[*it])
+                    || lists::is_turn(&tokens[*it])
+                        && is_small(&tokens[*it])
+                        && !is_headline(&tokens[*it + 1..])
             });
         }
         let counts = first.kind == Kind::Number
@@ -98,6 +100,8 @@ impl Gate<'_> {
                 let is_order = self.vocabulary.is_verb(stem)
                     && behind.first().is_some_and(|it| self.vocabulary.nouns.contains(&it.stem));
                 let is_tied = words::is_preposition(&token.lower) && token.lower != "of";
+                // `my daily mix` has a daily mix; `apollo weekly` has no more to say.
+                let is_inner = has_word(behind);
                 let is_end = behind.is_empty() && words::is_participle(&token.lower);
                 is_other
                     || is_middle
@@ -106,9 +110,9 @@ impl Gate<'_> {
                     || is_end
                     || lists::is_turn(token)
                     || lists::is_relative(token)
-                    || lists::is_auxiliary(token)
+                    || lists::is_auxiliary(token) && !(behind.is_empty() && lists::is_thing(token))
                     || lists::is_aside(token)
-                    || lists::is_manner(token)
+                    || lists::is_manner(token) && !is_inner
             }
             Kind::Word => {
                 let is_loud = token.value.chars().all(|it| !it.is_lowercase())
@@ -118,6 +122,7 @@ impl Gate<'_> {
                 lists::is_turn(token) && !lists::is_tie(token)
                     || is_beside
                         && (lists::is_turn(token) || lists::is_tie(token) || lists::is_aside(token))
+                    || is_loud && lists::is_manner(token)
             }
             _ => false,
         }
@@ -130,6 +135,12 @@ fn is_small(token: &Token) -> bool {
 
 fn has_word(tokens: &[Token]) -> bool {
     tokens.iter().any(|it| it.kind != Kind::Mark)
+}
+
+/// Returns whether words go on with a title in capitals: `How to Cook while Travelling`.
+fn is_headline(tokens: &[Token]) -> bool {
+    tokens.iter().any(Token::is_capitalised)
+        && tokens.iter().all(|it| it.kind != Kind::Word || it.lower.len() < 4 || !is_small(it))
 }
 
 /// Returns whether a full stop only shortens a name: `J. Smith`, `Dr. No`.

@@ -5,7 +5,7 @@ use super::{
         profile::Profile,
         property::Role,
         slot::Slot,
-        token::Kind,
+        token::{Kind, Token},
         words::{self, Family},
     },
     Doubt, Found, Gate, Passage,
@@ -70,7 +70,7 @@ impl<'a> Gate<'a> {
         let is_before = |it: &&Passage<'_>| it.bytes.start < passage.bytes.start;
         let earlier: Vec<&Passage<'_>> = self.passages.iter().filter(is_before).collect();
         let used = |it: &super::Call<'_>, step: &str| {
-            let link = [format!("{{{{{step}.",), format!("{{{{{step}}}}}")];
+            let link = [format!("{{{{{step}."), format!("{{{{{step}}}}}")];
             it.parameters.values().any(|at| {
                 at.as_str().is_some_and(|at| link.iter().any(|it| at.starts_with(it.as_str())))
             })
@@ -136,9 +136,17 @@ impl<'a> Gate<'a> {
     /// orders`, `cancel order at 5`.
     fn counted(&self, profile: &Profile, slot: &Slot, claim: &Claim<'_>) -> Option<Found> {
         let at = claim.at.clone();
+        let is_thing =
+            |it: &Token| self.vocabulary.nouns.contains(&it.stem) || Self::is_own(profile, it);
+        // `comment 5 of blog 7` is one comment.
+        let is_one = at.start.checked_sub(1).map(|it| &self.tokens[it]).is_some_and(|it| {
+            let is_noun =
+                is_thing(it) && !words::is_plural(&it.lower) && !profile.verbs.contains(&it.stem);
+            it.is_mark("#") || it.kind == Kind::Word && is_noun
+        });
         let is_many = self.tokens.get(at.end).is_some_and(|it| {
-            let is_thing = self.vocabulary.nouns.contains(&it.stem) || Self::is_own(profile, it);
-            it.is("of") || it.kind == Kind::Word && words::is_plural(&it.lower) && is_thing
+            it.is("of") && !is_one
+                || it.kind == Kind::Word && words::is_plural(&it.lower) && is_thing(it)
         });
         if is_many {
             return Some((at.start..at.end + 1, Doubt::Reference));

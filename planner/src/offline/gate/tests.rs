@@ -113,6 +113,18 @@ fn tools() -> Catalog {
             once,
             json!({ "order_id!": { "type": "integer", "description": "Number of the order" } }),
         ),
+        tool(
+            "close_gate",
+            "Close a gate of a hall",
+            once,
+            json!({ "gate_id!": { "type": "integer" }, "hall_id!": { "type": "integer" } }),
+        ),
+        tool(
+            "book_room",
+            "Book a room",
+            once,
+            json!({ "room_type!": text(), "nights!": { "type": "integer" } }),
+        ),
         tool("deleteRecipe", "Delete a recipe.", once, json!({ "id!": id("recipe") })),
         tool("getRecipe", "Get a recipe.", read, json!({ "id!": id("recipe") })),
         tool("getCook", "Get a cook.", read, json!({ "id!": id("cook") })),
@@ -384,7 +396,7 @@ fn what_counts_does_not_identify() {
         "Cancel order <5",
         "Cancel order >5",
     ]);
-    for query in ["Cancel order 5", "Cancel order #5"] {
+    for query in ["Cancel order 5", "Cancel order #5", "Close gate 5 of hall 7"] {
         assert!(outcome(query).is_ok(), "{query}: {:?}", outcome(query));
     }
 }
@@ -399,6 +411,8 @@ fn a_sentence_does_not_run_into_a_value() {
         "Close the valve north STOP",
         "Close the valve north No",
         "Close the valve north nightly",
+        "Close the valve north NIGHTLY",
+        "Close the valve north will be fixed",
         "Close the valve north 3 times",
         "Close the valve north [south must stay]",
         "Close the valve north - just kidding",
@@ -406,6 +420,9 @@ fn a_sentence_does_not_run_into_a_value() {
         "Close the valve 'north",
         "Close the valve what Ann wants",
         "Create a recipe by cook ID titled Soup when approved",
+        "Create a recipe by cook ID titled Soup if it is new",
+        "Create a recipe by cook ID titled Soup when Ann agrees",
+        "Send a note to Bob with some text",
         "Create a recipe by cook ID titled Soup. Ask me first",
         "Remove the crate hall seven",
         "Close the valve TBD",
@@ -416,7 +433,12 @@ fn a_sentence_does_not_run_into_a_value() {
     for query in [
         "Close the valve \"north once Ann agrees\"",
         "Close the valve North West",
+        "Close the valve garden hourly mix",
+        "Close the valve trash can",
         "Ban the member J. Smith",
+        "Ban the member molly kelly",
+        "Create a recipe by cook ID titled How to Cook while Travelling",
+        "Book a twin room for 2 nights",
     ] {
         assert!(outcome(query).is_ok(), "{query}: {:?}", outcome(query));
     }

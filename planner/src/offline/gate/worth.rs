@@ -147,7 +147,11 @@ impl Gate<'_> {
         let is_named = |it: Option<&Token>| {
             it.is_some_and(|it| it.kind == Kind::Word && slot.words.contains(&it.stem))
         };
-        let is_kind = is_one(word(1), &["a", "an", "some"]) && is_named(self.tokens.get(at + 1));
+        // `a single room` is of a `room_type`, and says it.
+        let is_whole = slot.path.last().is_some_and(|it| {
+            self.tokens.get(at + 1).is_some_and(|token| it.eq_ignore_ascii_case(&token.value))
+        });
+        let is_kind = is_one(word(1), &["a", "an", "some"]) && is_whole;
         let is_manner = is_one(word(1), &["in", "at"]) && is_named(word(2));
         let is_choice =
             is_one(word(1), &["your", "his", "her", "their"]) && is_one(word(2), &["of"]);
