@@ -120,6 +120,12 @@ fn tools() -> Catalog {
             json!({ "gate_id!": { "type": "integer" }, "hall_id!": { "type": "integer" } }),
         ),
         tool(
+            "post_message",
+            "Post a message to a channel",
+            once,
+            json!({ "channel!": text(), "text!": text() }),
+        ),
+        tool(
             "book_room",
             "Book a room",
             once,
@@ -448,6 +454,8 @@ fn a_sentence_does_not_run_into_a_value() {
 fn values_go_where_the_words_before_them_say() {
     refused(&[
         "Seat Ann to admins and Bob to users",
+        "Message hello to general",
+        "Post message hello in general",
         "Pay an invoice of ~40 euros to the supplier Miller",
         "Pay an invoice of >40 euros to the supplier Miller",
         "Pay an invoice of -40 euros to the supplier Miller",
