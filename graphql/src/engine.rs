@@ -302,7 +302,8 @@ impl Engine {
         }
         let mut order = order;
         self.check_replans(None, &mut order.options)?;
-        order.options.replans.sets = self.known_sets(&planning.tool_sets).await?;
+        // Sets that are not there are refused where the query is planned: that is kept.
+        order.options.replans.sets = self.known_sets(&planning.tool_sets).await.unwrap_or_default();
         // Planning is work, too, and what it leaves behind is kept.
         self.grant.check_room()?;
         let is_last = order.options.replans.left == 0;
