@@ -14,6 +14,7 @@ mod mood;
 mod native;
 mod natural;
 pub mod prompt;
+mod sample;
 mod scan;
 pub mod schemas;
 mod shape;

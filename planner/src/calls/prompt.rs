@@ -2,10 +2,21 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Map, Value, json};
-use shared::tool::ToolDefinition;
+use serde_json::{Value, json};
+use shared::{schema::Schema, tool::ToolDefinition};
 
-use super::known;
+use super::{
+    known,
+    sample::{flat, resolved, sample},
+};
+
+/// How deep is told what is in a parameter.
+const DEPTH: usize = 2;
+/// Fields of one object that are told.
+const FIELDS: usize = 24;
+/// Tools that an example is looked for with, and choices that are tried of each.
+const TRIED: usize = 16;
+const CHOICES: usize = 4;
 
 /// How the report of a call that went well begins.
 pub(super) const SUCCESSFUL: &str = "Tool execution successful:";
@@ -20,17 +31,20 @@ pub(super) const PLEASE: &str = "\nPlease provide a";
 /// not told. The example is a call that the tools really have.
 pub fn tool_prompt<'a>(tools: impl IntoIterator<Item = &'a ToolDefinition>) -> String {
     let tools: Vec<&ToolDefinition> = tools.into_iter().collect();
-    let Some(example) = example(&tools) else { return String::new() };
+    if tools.is_empty() {
+        return String::new();
+    }
     let mut prompt = "You have access to the following tools:\n\n".to_owned();
     for tool in &tools {
         describe(&mut prompt, tool);
     }
     prompt.push_str(
         "\nTo use a tool, format your response like this:\n\
-         TOOL: tool_name ARGS: {\"arg1\": \"value1\", \"arg2\": \"value2\"}\n\n\
-         For example:\n",
+         TOOL: tool_name ARGS: {\"arg1\": \"value1\", \"arg2\": \"value2\"}",
     );
-    prompt.push_str(&example);
+    if let Some(example) = example(&tools) {
+        let _ = write!(prompt, "\n\nFor example:\n{example}");
+    }
     prompt.push_str(
         "\n\nAfter using a tool, you'll receive the results and can provide a final answer to the user.\n\
          Always use tools when they can help answer the user's question more accurately.",
@@ -58,23 +72,70 @@ fn describe(prompt: &mut String, tool: &ToolDefinition) {
     for line in tool.description.lines().map(str::trim).filter(|it| !it.is_empty()) {
         let _ = writeln!(prompt, "  {line}");
     }
+    let root = &tool.input_schema;
     for (name, schema, is_required) in parameters(tool) {
-        let types = known::types(schema).filter(|it| !it.is_empty());
-        let types = types.map_or_else(|| "any".to_owned(), |it| it.join(" or "));
-        let need = match schema.get("default") {
-            _ if is_required => ", required".to_owned(),
-            Some(default) if !default.is_null() => format!(", default {default}"),
-            _ => ", optional".to_owned(),
-        };
-        let _ = write!(prompt, "    {name} ({types}{need})");
-        if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
-            let choices: Vec<String> = choices.iter().map(Value::to_string).collect();
-            let _ = write!(prompt, ", one of {}", choices.join(", "));
-        }
-        let words = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-        let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-        let _ = writeln!(prompt, "{}{words}", if words.is_empty() { "" } else { ": " });
+        tell(prompt, (root, name, schema), is_required, 0);
     }
+}
+
+/// Writes a line about a parameter, and lines about what is in it.
+fn tell(
+    prompt: &mut String,
+    (root, name, schema): (&Value, &str, &Value),
+    is_required: bool,
+    depth: usize,
+) {
+    let target = resolved(root, schema);
+    let types = types(root, target).unwrap_or_else(|| "any".to_owned());
+    let said = |key: &str| schema.get(key).or_else(|| target.get(key));
+    let need = match said("default") {
+        _ if is_required => ", required".to_owned(),
+        Some(default) if !default.is_null() => format!(", default {default}"),
+        _ => ", optional".to_owned(),
+    };
+    let _ = write!(prompt, "{:indent$}{name} ({types}{need})", "", indent = 4 + 2 * depth);
+    if let Some(choices) = said("enum").and_then(Value::as_array) {
+        let choices: Vec<String> = choices.iter().map(Value::to_string).collect();
+        let _ = write!(prompt, ", one of {}", choices.join(", "));
+    }
+    let words = said("description").and_then(Value::as_str).unwrap_or_default();
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    let _ = writeln!(prompt, "{}{words}", if words.is_empty() { "" } else { ": " });
+    if depth >= DEPTH {
+        return;
+    }
+    let whole = flat(root, schema, 0);
+    if let Some(items) =
+        whole.get("items").filter(|it| it.as_object().is_some_and(|it| !it.is_empty()))
+    {
+        tell(prompt, (root, "each item", items), true, depth + 1);
+    }
+    let required = whole.get("required").and_then(Value::as_array);
+    let fields = whole.get("properties").and_then(Value::as_object).into_iter().flatten();
+    for (name, field) in fields.take(FIELDS) {
+        let is_required = required.is_some_and(|it| it.iter().any(|it| it == name));
+        tell(prompt, (root, name, field), is_required, depth + 1);
+    }
+}
+
+/// Returns the types of a value in words, also where its choices are written elsewhere.
+fn types(root: &Value, schema: &Value) -> Option<String> {
+    if let Some(types) = known::types(schema).filter(|it| !it.is_empty()) {
+        return Some(types.join(" or "));
+    }
+    let choices = ["anyOf", "oneOf"].iter().find_map(|it| schema.get(it)?.as_array());
+    let mut types: Vec<&str> = match choices {
+        Some(choices) => {
+            let types = choices.iter().map(|it| known::types(resolved(root, it)));
+            types.collect::<Option<Vec<_>>>()?.concat()
+        }
+        None => {
+            let all = schema.get("allOf")?.as_array()?;
+            all.iter().find_map(|it| known::types(resolved(root, it)))?
+        }
+    };
+    types.dedup();
+    (!types.is_empty()).then(|| types.join(" or "))
 }
 
 /// Returns each parameter with its schema, and whether it must be given.
@@ -87,20 +148,27 @@ pub(super) fn parameters(tool: &ToolDefinition) -> impl Iterator<Item = (&String
     })
 }
 
-/// Writes a call of one of the tools: of `file_tools.glob` if it is there, else of the first that
-/// needs something, else of the first.
+/// Writes a call that one of the tools takes: of `file_tools.glob` if it is there, else of the first
+/// that needs something, else of any. There is none where no tool takes what is made up for it.
 fn example(tools: &[&ToolDefinition]) -> Option<String> {
     if tools.iter().any(|it| it.qualified().as_str() == "file_tools.glob") {
         let args = json!({ "pattern": "*.py", "path": "/home/user" });
         return Some(call("file_tools.glob", &args));
     }
     let needs = |it: &&&ToolDefinition| parameters(it).any(|(_, _, is_required)| is_required);
-    let tool = tools.iter().find(needs).or_else(|| tools.first())?;
-    let args: Map<String, Value> = parameters(tool)
-        .filter(|(_, _, is_required)| *is_required)
-        .map(|(name, schema, _)| (name.clone(), sample(name, schema)))
-        .collect();
-    Some(call(tool.qualified().as_str(), &Value::Object(args)))
+    let rest = tools.iter().filter(|it| !needs(it));
+    let tried = tools.iter().filter(needs).chain(rest).take(TRIED);
+    tried.into_iter().find_map(|tool| {
+        let schema = &tool.input_schema;
+        let valid = Schema::new(schema).ok();
+        let made = (0..CHOICES).map(|choice| match sample(schema, "", schema, choice) {
+            Value::Object(args) => Value::Object(args),
+            _ => json!({}),
+        });
+        let args =
+            made.into_iter().find(|it| valid.as_ref().is_none_or(|valid| valid.is_valid(it)));
+        Some(call(tool.qualified().as_str(), &args?))
+    })
 }
 
 /// Writes a call as the prompt asks for it, with blanks as people write JSON.
@@ -109,20 +177,4 @@ fn call(tool: &str, args: &Value) -> String {
     let fields: Vec<String> =
         fields.map(|(key, it)| format!("{}: {it}", Value::from(key.as_str()))).collect();
     format!("TOOL: {tool} ARGS: {{{}}}", fields.join(", "))
-}
-
-/// Returns a value that fits, as far as the schema's first words say.
-fn sample(name: &str, schema: &Value) -> Value {
-    let given = |key: &str| schema.get(key).filter(|it| !it.is_null()).cloned();
-    let first = |key: &str| schema.get(key).and_then(|it| it.get(0)).cloned();
-    let said = given("const").or_else(|| first("examples")).or_else(|| first("enum"));
-    said.or_else(|| given("default")).unwrap_or_else(|| {
-        match known::types(schema).and_then(|it| it.first().copied()) {
-            Some("integer" | "number") => json!(1),
-            Some("boolean") => json!(true),
-            Some("array") => json!([]),
-            Some("object") => json!({}),
-            _ => Value::from(name),
-        }
-    })
 }

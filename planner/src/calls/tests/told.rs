@@ -144,3 +144,90 @@ fn the_schema_of_a_tool() {
         }"#]]
     .assert_eq(&serde_json::to_string_pretty(&schema(&tool)).expect("JSON"));
 }
+
+/// A tool whose parameters are described like this.
+fn described(schema: serde_json::Value) -> shared::tool::ToolDefinition {
+    shared::tool::ToolDefinition { input_schema: schema, ..tools::definition("a.b", "") }
+}
+
+#[test]
+fn the_example_fits_the_schema() {
+    let of = |name: &str, schema| json!({ "properties": { name: schema }, "required": [name] });
+    for schema in [
+        of(
+            "o",
+            json!({ "type": "object", "required": ["k"], "properties": { "k": { "type": "integer" } } }),
+        ),
+        json!({
+            "$defs": { "D": { "type": "object", "required": ["e"], "properties": { "e": { "$ref": "#/$defs/E" } } },
+                       "E": { "enum": ["x", "y"] } },
+            "properties": { "p": { "$ref": "#/$defs/D" } }, "required": ["p"],
+        }),
+        of("n", json!({ "type": "integer", "minimum": 100 })),
+        of("n", json!({ "type": "number", "exclusiveMaximum": -5, "multipleOf": 2 })),
+        of("s", json!({ "type": "string", "minLength": 10 })),
+        of("s", json!({ "type": "string", "pattern": "^[0-9]{4}$" })),
+        of(
+            "l",
+            json!({ "type": "array", "minItems": 2, "uniqueItems": true, "items": { "type": "string" } }),
+        ),
+        json!({
+            "properties": { "a": { "type": "integer" }, "b": { "type": "string" } },
+            "anyOf": [{ "required": ["a"] }, { "required": ["b"] }],
+        }),
+        of("x", json!({ "oneOf": [{ "type": "integer", "minimum": 5 }, { "const": "v" }] })),
+        of(
+            "x",
+            json!({ "allOf": [{ "type": "object", "required": ["a"] }, { "properties": { "a": { "const": 7 } } }] }),
+        ),
+    ] {
+        let prompt = tool_prompt([&described(schema.clone())]);
+        let line = prompt.lines().find_map(|it| it.strip_prefix("TOOL: a.b ARGS: "));
+        let args =
+            serde_json::from_str(line.unwrap_or_else(|| panic!("{schema}: {prompt}"))).unwrap();
+        let valid = shared::schema::Schema::new(&schema).unwrap();
+        assert_eq!(valid.complaint(&args), None, "{schema}: {args}");
+    }
+}
+
+#[test]
+fn where_nothing_fits_another_tool_is_the_example_or_none() {
+    let never = described(json!({
+        "properties": { "p": { "type": "string", "pattern": "^x-[0-9]{3}!{2}$" } }, "required": ["p"],
+    }));
+    let prompt = tool_prompt([&never]);
+    assert!(!prompt.contains("For example"), "{prompt}");
+    assert!(prompt.contains("\"value2\"}\n\nAfter using"), "{prompt}");
+    let other = tools::definition("c.d", "n:i");
+    assert!(tool_prompt([&never, &other]).contains("For example:\nTOOL: c.d ARGS: {}"));
+}
+
+#[test]
+fn what_is_inside_is_told() {
+    let tool = described(json!({
+        "$defs": {
+            "Place": { "type": "object", "description": "Where.", "required": ["at"],
+                       "properties": { "at": { "$ref": "#/$defs/Point" }, "next": { "$ref": "#/$defs/Place" } } },
+            "Point": { "type": "array", "items": { "type": "number" } },
+        },
+        "properties": {
+            "place": { "$ref": "#/$defs/Place" },
+            "tags": { "type": "array", "items": { "type": "object", "properties": { "t": { "enum": [1, 2] } } } },
+        },
+        "required": ["place"],
+    }));
+    let prompt = tool_prompt([&tool]);
+    let told: Vec<&str> = prompt.lines().filter(|it| it.starts_with("    ")).collect();
+    expect![
+        r"    place (object, required): Where.
+      at (array, required)
+        each item (number, required)
+      next (object, optional): Where.
+        at (array, required)
+        next (object, optional): Where.
+    tags (array, optional)
+      each item (object, required)
+        t (any, optional), one of 1, 2"
+    ]
+    .assert_eq(&told.join("\n"));
+}

@@ -1,0 +1,190 @@
+//! What fits the schema of a tool's parameters: as far as it is told, and as an example.
+
+use serde_json::{Map, Value, json};
+
+/// References that are followed in a row, and how deep what is made up goes.
+const DEEP: usize = 8;
+/// The most items of a list that is made up.
+const ITEMS: u64 = 8;
+/// Texts that patterns often mean.
+const TEXTS: [&str; 12] = [
+    "a",
+    "A",
+    "1",
+    "abc",
+    "ABC",
+    "1234",
+    "2026-01-31",
+    "2026-01-31T12:00:00Z",
+    "12:00",
+    "https://example.org",
+    "someone@example.org",
+    "#336699",
+];
+
+/// Returns what a schema means where it only refers to another place of the whole one.
+pub(super) fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    let mut at = schema;
+    for _ in 0..DEEP {
+        let Some(place) = at.get("$ref").and_then(Value::as_str) else { break };
+        let Some(target) = place.strip_prefix('#').and_then(|it| root.pointer(it)) else { break };
+        at = target;
+    }
+    at
+}
+
+/// Returns a schema with what it refers to, all of `allOf`, and one of each choice.
+pub(super) fn flat(root: &Value, schema: &Value, choice: usize) -> Map<String, Value> {
+    let mut all = Map::new();
+    merge(root, schema, (choice, DEEP), &mut all);
+    all
+}
+
+fn merge(
+    root: &Value,
+    schema: &Value,
+    (choice, depth): (usize, usize),
+    all: &mut Map<String, Value>,
+) {
+    let target = resolved(root, schema);
+    for part in [schema, target].into_iter().take(if std::ptr::eq(schema, target) { 1 } else { 2 })
+    {
+        for (key, value) in part.as_object().into_iter().flatten() {
+            match (all.get_mut(key), value) {
+                (Some(Value::Object(old)), Value::Object(new)) if key == "properties" => {
+                    for (name, it) in new {
+                        old.entry(name).or_insert_with(|| it.clone());
+                    }
+                }
+                (Some(Value::Array(old)), Value::Array(new)) if key == "required" => {
+                    old.extend(new.iter().cloned());
+                }
+                (Some(_), _) => (),
+                (None, _) => drop(all.insert(key.clone(), value.clone())),
+            }
+        }
+    }
+    if depth == 0 {
+        return;
+    }
+    let parts = |key: &str| target.get(key).and_then(Value::as_array);
+    for part in parts("allOf").into_iter().flatten() {
+        merge(root, part, (choice, depth - 1), all);
+    }
+    for key in ["anyOf", "oneOf"] {
+        let is_some = |it: &&Value| it.get("type").is_none_or(|it| it != "null");
+        let branches: Vec<_> = parts(key).into_iter().flatten().filter(is_some).collect();
+        if !branches.is_empty() {
+            merge(root, branches[choice % branches.len()], (choice, depth - 1), all);
+        }
+    }
+}
+
+/// Returns a value that fits, as far as the schema's first words say.
+pub(super) fn sample(root: &Value, name: &str, schema: &Value, choice: usize) -> Value {
+    made(root, (name, schema), (choice, DEEP))
+}
+
+fn made(root: &Value, (name, schema): (&str, &Value), (choice, depth): (usize, usize)) -> Value {
+    let schema = flat(root, schema, choice);
+    let given = |key: &str| schema.get(key).filter(|it| !it.is_null()).cloned();
+    let first = |key: &str| {
+        let list = schema.get(key).and_then(Value::as_array);
+        list.and_then(|it| it.iter().find(|it| !it.is_null())).cloned()
+    };
+    let said = given("const").or_else(|| first("examples")).or_else(|| first("enum"));
+    if let Some(said) = said.or_else(|| given("default")) {
+        return said;
+    }
+    let deeper = |name: &str, it: &Value| match depth {
+        0 => Value::Null,
+        _ => made(root, (name, it), (choice, depth - 1)),
+    };
+    match kind(&schema) {
+        "integer" => number(&schema, true),
+        "number" => number(&schema, false),
+        "boolean" => json!(true),
+        "array" => {
+            let least = schema.get("minItems").and_then(Value::as_u64).unwrap_or(0).min(ITEMS);
+            let items = schema.get("items").cloned().unwrap_or_default();
+            let first = |at| schema.get("prefixItems").and_then(|it: &Value| it.get(at));
+            let least = usize::try_from(least).unwrap_or(0);
+            let is_unique = schema.get("uniqueItems") == Some(&Value::Bool(true));
+            let item = |at: usize| match deeper(name, first(at).unwrap_or(&items)) {
+                Value::String(text) if is_unique && at > 0 => json!(format!("{text}{at}")),
+                Value::Number(it) if is_unique => it.as_i64().map_or(json!(at), |it| {
+                    json!(it.saturating_add(i64::try_from(at).unwrap_or(0)))
+                }),
+                other => other,
+            };
+            (0..least).map(item).collect()
+        }
+        "object" => {
+            let required = schema.get("required").and_then(Value::as_array);
+            let is_needed = |name: &str| required.is_some_and(|it| it.iter().any(|it| it == name));
+            let fields = schema.get("properties").and_then(Value::as_object);
+            let fields = fields.into_iter().flatten().filter(|it| is_needed(it.0));
+            fields.map(|(name, it)| (name.clone(), deeper(name, it))).collect()
+        }
+        _ => text(&schema, name),
+    }
+}
+
+fn kind(schema: &Map<String, Value>) -> &str {
+    let said = match schema.get("type") {
+        Some(Value::Array(types)) => types.iter().find(|it| *it != "null").and_then(Value::as_str),
+        other => other.and_then(Value::as_str),
+    };
+    let has = |key| schema.contains_key(key);
+    said.unwrap_or(match () {
+        () if has("properties") || has("required") => "object",
+        () if has("items") || has("minItems") => "array",
+        () if has("minimum") || has("maximum") => "number",
+        () => "string",
+    })
+}
+
+fn number(schema: &Map<String, Value>, is_whole: bool) -> Value {
+    let of = |key: &str| schema.get(key).and_then(Value::as_f64);
+    let mut number: f64 = 1.0;
+    let least = of("minimum").or_else(|| of("exclusiveMinimum").map(|it| it + 1.0));
+    let most = of("maximum").or_else(|| of("exclusiveMaximum").map(|it| it - 1.0));
+    number = most.map_or(number, |it| number.min(it));
+    number = least.map_or(number, |it| number.max(it));
+    match of("multipleOf") {
+        Some(step) if step > 0.0 => number = (number / step).ceil() * step,
+        _ if is_whole => number = number.ceil(),
+        _ => (),
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole and small enough to be exact")]
+    if number.fract() == 0.0 && number.abs() < 9e15 {
+        return json!(number as i64);
+    }
+    json!(number)
+}
+
+/// Returns the name itself where that fits, else what does.
+fn text(schema: &Map<String, Value>, name: &str) -> Value {
+    let formatted = match schema.get("format").and_then(Value::as_str) {
+        Some("date") => "2026-01-31",
+        Some("date-time") => "2026-01-31T12:00:00Z",
+        Some("time") => "12:00:00Z",
+        Some("email") => "someone@example.org",
+        Some("uri" | "url") => "https://example.org",
+        Some("uuid") => "123e4567-e89b-42d3-a456-426614174000",
+        _ => name,
+    };
+    let of =
+        |key: &str| schema.get(key).and_then(Value::as_u64).and_then(|it| usize::try_from(it).ok());
+    let fitted = |text: &str| {
+        let missing = of("minLength").unwrap_or(0).min(1_000).saturating_sub(text.chars().count());
+        let last = text.chars().last().unwrap_or('x');
+        let text = text.chars().chain(std::iter::repeat_n(last, missing));
+        text.take(of("maxLength").unwrap_or(usize::MAX)).collect::<String>()
+    };
+    let Some(pattern) = schema.get("pattern") else { return Value::from(fitted(formatted)) };
+    let pattern = shared::schema::Schema::new(&json!({ "pattern": pattern }));
+    let fits = |it: &Value| pattern.as_ref().is_ok_and(|pattern| pattern.is_valid(it));
+    let mut texts = std::iter::once(formatted).chain(TEXTS).map(|it| Value::from(fitted(it)));
+    texts.find(fits).unwrap_or_else(|| Value::from(fitted(formatted)))
+}
