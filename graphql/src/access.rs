@@ -95,6 +95,12 @@ impl Access {
         })
     }
 
+    /// Returns what the holder of a token may do, for what goes on when nobody asks any more.
+    pub fn holder(&self, token: &str) -> Option<Grant> {
+        let mut holders = self.0.holders.iter().map(|it| &it.1);
+        holders.find(|it| it.name() == Some(token)).cloned()
+    }
+
     /// Writes how often something was suspicious in the text format of `/metrics`.
     pub fn figures(&self) -> String {
         let mut text = "# HELP faber_alerts_total What was suspicious about callers, by kind.\n\

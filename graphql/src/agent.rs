@@ -13,7 +13,7 @@ mod quoted;
 pub(crate) mod tests;
 mod turn;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use executor::{
     tool::{
@@ -29,6 +29,7 @@ use planner::{
 use shared::{id::ToolName, plan::Plan};
 
 pub(crate) use self::plan::draft;
+use crate::access::Access;
 
 /// Turns with tools where nothing is said.
 pub(crate) const TURNS: u32 = 3;
@@ -49,6 +50,8 @@ pub(crate) struct Mind {
     pub(crate) model: Arc<dyn Model>,
     /// The tools at hand. It holds these steps, so they must not hold it.
     pub(crate) toolbox: WeakToolbox,
+    /// Whose limits calls are taken off, where this process serves.
+    pub(crate) holders: Arc<OnceLock<Access>>,
     /// Whether tools are offered in the way of the provider. Otherwise in words.
     pub(crate) has_native_tools: bool,
 }

@@ -26,7 +26,7 @@ mod toolkit;
 mod tools;
 mod watching;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use executor::{
     ahead::Ahead,
@@ -67,7 +67,7 @@ pub use self::{
 };
 
 pub(crate) use self::learning::forget_queries;
-use crate::access::Grant;
+use crate::access::{Access, Grant};
 
 /// Planners, plans, executions and tools as one thing.
 #[derive(Clone)]
@@ -91,6 +91,8 @@ pub struct Engine {
     learning: Arc<learning::Learning>,
     /// The catalog of every tool, with the toolbox's number that it was made at.
     catalog: Arc<Mutex<Option<(u64, Catalog)>>>,
+    /// Who may come in, once that is known: agents ask it.
+    holders: Arc<OnceLock<Access>>,
     /// What whoever asks may do.
     grant: Grant,
 }
@@ -132,6 +134,7 @@ impl Engine {
             kit: Arc::default(),
             learning: Arc::default(),
             catalog: Arc::default(),
+            holders: Arc::default(),
             grant: Grant::default(),
         }
     }

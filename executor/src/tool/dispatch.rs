@@ -51,6 +51,9 @@ pub struct Reach {
     /// Only those of these sets; of any, where none is named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<ToolSetName>,
+    /// The name of the access token whose limits the calls are taken off, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
 }
 
 /// A call that takes the place of a step's own.

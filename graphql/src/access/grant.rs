@@ -201,7 +201,12 @@ impl Grant {
         let Some(rights) = &self.0 else { return Reach::default() };
         let switches = SWITCHES.iter().map(|it| format!("{TOOL_SET}.{it}"));
         let except = switches.filter(|it| !rights.allows(it)).filter_map(|it| it.parse().ok());
-        Reach { tools: rights.token.tools.clone(), except: except.collect(), sets: Vec::new() }
+        Reach {
+            tools: rights.token.tools.clone(),
+            except: except.collect(),
+            sets: Vec::new(),
+            token: Some(rights.token.name.clone()),
+        }
     }
 
     /// Returns the same for plans that are made when nobody asks any more; nothing where everything
@@ -226,6 +231,15 @@ impl Grant {
         let is_within =
             own.tools == reach.tools && own.except.iter().all(|it| reach.except.contains(it));
         if self.allows_every_tool() || is_within {
+            return Ok(());
+        }
+        let token = self.name().unwrap_or_default().to_owned();
+        Err(AccessError::Tool { token, tool: "faber_agent.*".to_owned() })
+    }
+
+    /// Refuses to begin what is taken off another token's limits, where there are limits.
+    pub fn check_payer(&self, reach: &Reach) -> Result<(), AccessError> {
+        if !self.has_limits() || reach.token.as_deref() == self.name() {
             return Ok(());
         }
         let token = self.name().unwrap_or_default().to_owned();

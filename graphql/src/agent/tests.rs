@@ -103,6 +103,7 @@ pub(super) fn mind(answers: Vec<Reply>) -> (Arc<Mind>, Toolbox, Arc<Scripted>) {
     let mind = Mind {
         model: Arc::clone(&model) as _,
         toolbox: toolbox.downgrade(),
+        holders: Arc::default(),
         has_native_tools: true,
     };
     (Arc::new(mind), toolbox, model)

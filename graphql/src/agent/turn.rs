@@ -24,6 +24,8 @@ use shared::{
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
 
+use crate::access::Grant;
+
 use super::{
     ANSWER, Mind, STOPPED, TURN,
     history::{self, Past, Refused, Turn, Wanted},
@@ -144,6 +146,7 @@ impl Tool for Asking {
             catalog: &catalog,
             given: &given,
             is_native: self.mind.has_native_tools,
+            holder: self.mind.holder(&given.reach),
             room,
         };
         let turn = reading.turn(reply);
@@ -226,6 +229,10 @@ impl Asking {
 }
 
 impl Mind {
+    fn holder(&self, reach: &Reach) -> Option<Grant> {
+        self.holders.get()?.holder(reach.token.as_deref()?)
+    }
+
     fn toolbox(&self) -> Result<Toolbox, ToolError> {
         let gone = || ToolError::new(ErrorCode::UNAVAILABLE, "the process is about to end");
         self.toolbox.upgrade().ok_or_else(gone)
@@ -292,6 +299,8 @@ struct Reading<'a> {
     catalog: &'a Catalog,
     given: &'a Given,
     is_native: bool,
+    /// Whose limits calls are taken off, if this process knows.
+    holder: Option<Grant>,
     /// Bytes that are left for this turn and all that come.
     room: usize,
 }
@@ -392,7 +401,10 @@ impl Turn {
         let (id, signatures) = native.map_or((None, Vec::new()), |(id, it)| (Some(id), it));
         let found = catalog.find(&tool).map(|it| &it.definition);
         let error = match (found, &args) {
-            (None, _) => Some(unknown(&tool, catalog)),
+            (None, _) => {
+                reading.alert(&tool);
+                Some(unknown(&tool, catalog))
+            }
             (Some(_), _) if quoted.is_some() => quoted.map(str::to_owned),
             (Some(_), args) if !args.is_object() => {
                 Some("the arguments must be an object".to_owned())
@@ -402,7 +414,8 @@ impl Turn {
             }
             (Some(found), args) => {
                 let why = reading.given.reach.complaint(reading.toolbox, found, args);
-                why.or_else(|| reading.too_long(args, self.args_bytes()))
+                let why = why.or_else(|| reading.too_long(args, self.args_bytes()));
+                why.or_else(|| reading.spent(found))
             }
         };
         let name = || tool.chars().take(NAME).collect();
@@ -465,6 +478,21 @@ impl Turn {
 }
 
 impl Reading<'_> {
+    /// Takes a call off the limits of who let the agent loose, or says why there is no room.
+    fn spent(&self, tool: &ToolDefinition) -> Option<String> {
+        self.holder.as_ref()?.spend([&tool.qualified()]).err().map(|err| err.to_string())
+    }
+
+    /// Raises an alert where a tool is wanted that is there and that whoever let the agent loose may
+    /// not use.
+    fn alert(&self, tool: &str) {
+        let named = tool.parse().ok().and_then(|it| self.toolbox.find_own(&it));
+        if let (Some(holder), Some(tool)) = (&self.holder, named) {
+            // What the model is told is what it is told of tools that are nowhere.
+            let _ = holder.check_tools([&tool.definition().qualified()]);
+        }
+    }
+
     /// Says that arguments are too long, if they are: they are told again in each turn.
     fn too_long(&self, args: &Value, so_far: usize) -> Option<String> {
         let most = ARGS_BYTES.min((self.room / 4).saturating_sub(so_far)).max(LEAST_BYTES);

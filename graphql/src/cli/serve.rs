@@ -40,6 +40,7 @@ pub(super) async fn serve(session: &Session) -> Result<Ending, Failure> {
         Failure::new("SERVER_UNAVAILABLE", format!("cannot listen on `{wanted}`: {err}"))
     })?;
     let local = Local::open(session, Need::Everything).await?;
+    local.engine.tell_holders(access.clone());
     if !address.ip().is_loopback() && !access.wants_token() {
         session.screen.say(&session.screen.err.yellow(format!(
             "warning: `{address}` can be reached from other machines, but there are no access \

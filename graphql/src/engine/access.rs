@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{Engine, EngineError};
 use crate::{
-    access::{AccessError, Grant},
+    access::{Access, AccessError, Grant},
     agent,
 };
 
@@ -33,6 +33,12 @@ impl Engine {
     #[must_use]
     pub fn granted(&self, grant: Grant) -> Self {
         Self { grant, ..self.clone() }
+    }
+
+    /// Says who may come in: what agents call is taken off the limits of who let them loose. Only the
+    /// first that is said counts.
+    pub fn tell_holders(&self, access: Access) {
+        let _ = self.holders.set(access);
     }
 
     /// Returns what whoever asks may do.
@@ -115,6 +121,12 @@ impl Engine {
             return Ok(());
         }
         let tools = self.check_tools_of(plan).await?;
+        if self.grant.has_limits() {
+            let plans = self.with_below(plan).await?;
+            for reach in plans.iter().flat_map(|it| agent::reaches(it)) {
+                self.grant.check_payer(&reach)?;
+            }
+        }
         Ok(self.grant.spend(&tools)?)
     }
 
@@ -133,5 +145,53 @@ impl Engine {
         let mut seen: BTreeSet<PlanId> = BTreeSet::new();
         let plans = std::iter::once(plan).chain(below.iter().flatten());
         Ok(plans.filter(|it| seen.insert(it.id())).cloned().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use executor::tool::{ToolContext, function};
+    use planner::draft::{Draft, DraftStep};
+    use shared::tool::{Effect, ToolError};
+
+    use super::*;
+    use crate::{
+        access::{Role, Token},
+        embedded::Embedded,
+    };
+
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Given {
+        #[expect(dead_code, reason = "what is missing must not hide who may not")]
+        much: u32,
+    }
+
+    #[tokio::test]
+    async fn a_plan_with_a_tool_of_others_is_forbidden_also_where_it_is_switched_off() {
+        let make = |set: &'static str, name: &'static str| {
+            let run = |_: Given, _: ToolContext| async { Ok::<_, ToolError>("done") };
+            let tool = function(set, name, "Does it.", Effect::Read, run);
+            ToolSet::ready(set.parse().unwrap(), "local", "", [tool])
+        };
+        let off = ToolSet { is_active: false, ..make("off", "hidden") };
+        let faber = Embedded::open("memory:", [make("on", "seen"), off]).await.unwrap();
+        let mut token = Token::new("ci", "a secret that nobody guesses", Role::Operator);
+        token.tools = Some(vec!["mine.*".parse().unwrap()]);
+        let access = Access::new([token]);
+        let engine = faber.engine().granted(access.holder("ci").unwrap());
+        for name in ["on.seen", "off.hidden", "hidden"] {
+            let step = DraftStep { name: Some(name.to_owned()), ..DraftStep::default() };
+            let draft = Draft { tools: vec![step], ..Draft::default() };
+            for refused in [engine.create_plan(&draft).await, engine.validate(&draft).await] {
+                let Err(EngineError::Forbidden(why)) = refused else {
+                    panic!("{name}: {refused:?}")
+                };
+                let tool = name.rsplit('.').next().unwrap();
+                assert!(why.contains(&format!(".{tool}`")), "{why}");
+            }
+        }
+        let figures = access.figures();
+        assert!(figures.contains("{kind=\"forbidden_tool\"} 6"), "{figures}");
+        faber.close().await;
     }
 }

@@ -77,6 +77,7 @@ impl Engine {
         let mind = Mind {
             model: Arc::clone(&model),
             toolbox: self.toolbox.downgrade(),
+            holders: Arc::clone(&self.holders),
             has_native_tools: settings.native_tools,
         };
         self.toolbox.keep(agent::tools(&Arc::new(mind)));

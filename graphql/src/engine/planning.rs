@@ -199,6 +199,7 @@ impl Engine {
         if compiled.is_err() && !self.grant.allows_every_tool() {
             // A tool that is there and may not be used is not unknown.
             let all = self.catalog_of(&self.toolbox.sets());
+            self.check_named(draft, &all)?;
             if let Ok(plans) = self.compile(draft, about, &all).await? {
                 self.check_plans(&plans).await?;
             }
@@ -207,6 +208,15 @@ impl Engine {
             self.check_plans(plans).await?;
         }
         Ok(compiled.and_then(own_last))
+    }
+
+    /// Refuses tools that whoever asks may not use, also where they are switched off or the draft is
+    /// wrong otherwise.
+    fn check_named(&self, draft: &Draft, all: &Catalog) -> Result<(), EngineError> {
+        let names = names_of(draft);
+        let found = names.iter().filter_map(|it| all.find(it.as_str()));
+        let tools: Vec<ToolName> = found.map(|it| it.definition.qualified()).collect();
+        Ok(self.grant.check_tools(&tools)?)
     }
 
     /// Compiles a draft and keeps the plan. A draft with an error leaves nothing behind.

@@ -1,8 +1,12 @@
 use executor::toolbox::ToolSet;
 use serde_json::json;
+use shared::store::Rate;
 
 use super::*;
-use crate::agent::tests::{mind, says};
+use crate::{
+    access::{Access, Limits, Role, Token},
+    agent::tests::{mind, says},
+};
 
 async fn call(name: &str, mind: Arc<Mind>, parameters: Value) -> Result<Value, ToolError> {
     let tools = tools(&mind);
@@ -88,6 +92,7 @@ async fn calls_in_words_are_found() {
     let words = Mind {
         model: Arc::clone(&words.model),
         toolbox: words.toolbox.clone(),
+        holders: Arc::default(),
         has_native_tools: false,
     };
     let turn = call("faber_agent.turn", Arc::new(words), given(json!({}))).await.unwrap();
@@ -110,6 +115,7 @@ async fn a_call_in_words_that_is_none_is_told() {
         let words = Mind {
             model: Arc::clone(&native.model),
             toolbox: toolbox.downgrade(),
+            holders: Arc::default(),
             has_native_tools: false,
         };
         let turn = call("faber_agent.turn", Arc::new(words), given(json!({}))).await.unwrap();
@@ -130,6 +136,7 @@ async fn wanted(said: &str, returned: Value, is_native: bool) -> (Vec<String>, V
     let mind = Mind {
         model: Arc::clone(&kept.model),
         toolbox: kept.toolbox.clone(),
+        holders: Arc::default(),
         has_native_tools: is_native,
     };
     let mut given = given(json!({}));
@@ -288,4 +295,38 @@ async fn who_was_cut_off_says_so() {
     let error = turn["refused"][0]["error"].as_str().unwrap();
     assert!(error.contains("more than 256 tool calls"), "{error}");
     assert_eq!(turn["more"], true);
+}
+
+/// What an agent calls is in no plan's list of tools, so that it is counted where it is asked for.
+#[tokio::test]
+async fn calls_are_taken_off_the_limits_of_who_let_the_agent_loose() {
+    let rate = Rate { calls: 2, per_ms: 3_600_000 };
+    let mut token = Token::new("ci", "a secret that nobody guesses", Role::Operator);
+    token.limits = Limits { calls: None, per_tool: Some(rate) };
+    token.tools = Some(vec!["blog.look".parse().unwrap(), "blog.keep".parse().unwrap()]);
+    let access = Access::new([token]);
+    let look = || says("", &[("blog.look", json!({})), ("blog.look", json!({}))]);
+    let other =
+        says("", &[("blog.look", json!({})), ("blog.keep", json!({})), ("blog.make", json!({}))]);
+    let (mind, _toolbox, _) = mind(vec![look(), other, look()]);
+    mind.holders.set(access.clone()).unwrap();
+    let reach = serde_json::to_value(access.holder("ci").unwrap().reach()).unwrap();
+    let mut turns = Vec::new();
+    for reach in [reach.clone(), reach, json!({})] {
+        let turn = call("faber_agent.turn", Arc::clone(&mind), given(reach)).await.unwrap();
+        let count = |key: &str| turn[key].as_array().unwrap().len();
+        turns.push(([count("read"), count("repeat"), count("refused")], turn));
+    }
+    let counts: Vec<_> = turns.iter().map(|it| it.0).collect();
+    assert_eq!(counts, [[2, 0, 0], [0, 1, 2], [2, 0, 0]], "{turns:#?}");
+    let refused = turns[1].1["refused"][0]["error"].as_str().unwrap();
+    let limit = "the token `ci` has used up its limit `per_tool` of `blog.look`; try again in ";
+    assert!(refused.starts_with(limit), "{refused}");
+    let figures = access.figures();
+    for kind in ["forbidden_tool", "limit"] {
+        assert!(figures.contains(&format!("{{kind=\"{kind}\"}} 1")), "{figures}");
+    }
+    // Nor does a direct call have room then.
+    let name = "blog.look".parse().unwrap();
+    assert!(access.holder("ci").unwrap().spend([&name]).is_err());
 }
