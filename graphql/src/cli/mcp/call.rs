@@ -1,6 +1,6 @@
 //! One call of a tool: operations of the API, and waiting.
 
-use std::time::Duration;
+use std::{convert::Infallible, future, time::Duration};
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -8,7 +8,9 @@ use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    super::{client::Client, failure::Failure, inspect, planning, run, steer},
+    super::{
+        client::Client, drive::until_told_to_stop, failure::Failure, inspect, planning, run, steer,
+    },
     Office,
     answer::{self, Answer, EXECUTION},
     arguments::{
@@ -148,8 +150,19 @@ impl Call<'_> {
              {{ cancelExecution(executionId: $id, reason: $reason) {{ {} }} }}",
             steer::EXECUTION
         );
+        let telling = self.client.field(&tell, json!({ "id": id, "reason": asked.reason }));
+        let carrying = async {
+            if let (Some(store), Ok(told)) = (&self.office.store, id.parse()) {
+                until_told_to_stop(&**store, told).await;
+                self.carry_on(&id);
+            }
+            future::pending::<Infallible>().await
+        };
+        tokio::select! {
+            told = telling => drop(told?),
+            never = carrying => match never {},
+        }
         self.carry_on(&id);
-        self.client.field(&tell, json!({ "id": id, "reason": asked.reason })).await?;
         self.wait(&id, patience(asked.timeout_ms)).await?;
         self.as_it_stands(&id).await
     }
