@@ -146,6 +146,7 @@ fn details(event: &Event) -> Value {
         Event::CommandIgnored { asked, .. } => json!({ "asked": asked }),
         Event::CancelRequested { reason } => json!({ "reason": reason }),
         Event::Finished { outcome } => json!({ "state": ended(*outcome).as_str() }),
+        Event::StepInterrupted { error: Some(error), .. } => json!({ "error": of_error(error) }),
         Event::StepInterrupted { .. }
         | Event::StepCancelled { .. }
         | Event::DeadlinePassed
