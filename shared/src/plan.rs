@@ -238,9 +238,9 @@ impl Plan {
 
     /// Returns every tool that the plan calls, compensations included.
     pub fn tools(&self) -> impl Iterator<Item = &ToolName> {
-        self.steps.iter().flat_map(|it| {
-            it.calls().into_iter().chain(it.compensate.as_ref().map(|it| &it.tool))
-        })
+        self.steps
+            .iter()
+            .flat_map(|it| it.calls().into_iter().chain(it.compensate.as_ref().map(|it| &it.tool)))
     }
 
     /// Returns every plan that the plan executes.
