@@ -119,8 +119,8 @@ pub(crate) struct Driver {
     /// Whether something of the plan does more than look: then only a lease that is safe lets
     /// anything begin.
     has_effects: bool,
-    /// Whether the lease kept the last decision from beginning anything: it is made once more when
-    /// the lease is safe, however soon that is.
+    /// Whether the lease, or a tool that was gone, kept the last decision from beginning anything: it is
+    /// made once more when the lease is safe and the tool back, however soon that is.
     owes_a_look: bool,
 }
 

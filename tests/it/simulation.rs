@@ -102,6 +102,8 @@ fn what_once_broke_stays_mended() {
     // 333: a word that a child has ended was lost with the driver that heard it, and a worker that
     // ended could not look after the child.
     simulate_all([200, 239, 333, 733], Tools::Stay);
+    // 370: what lacked a tool was put aside for ever where that was back before it was.
+    simulate_all([370], Tools::ComeAndGo);
 }
 
 /// Whether the tools of a worker are always there.

@@ -172,6 +172,25 @@ async fn one_look_at_a_time_goes_after_a_child() {
     assert_eq!(looked, [task(0), task(1)]);
 }
 
+/// It was put aside for ever: it was not due, as nothing was lacking, and nobody had decided again.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_back_before_anybody_lets_go_is_called() {
+    let mut first = step("a", "set.endless", json!({}));
+    first.policy.requires_approval = true;
+    let mut scene = Scene::new(plan(vec![first]), ExecutionOptions::default()).await;
+    let (toolbox, name) = (scene.context.toolbox.clone(), "set".parse().unwrap());
+    let set = toolbox.whole_set(&name).unwrap();
+    toolbox.remove(&name);
+    let of = "a".parse().unwrap();
+    scene.tell(Command::Approve { step: of, item: None, approved: true, comment: None }).await;
+    assert_eq!(scene.kinds().await.last(), Some(&"step_approved"));
+    assert!(scene.driver.may_put_aside());
+    toolbox.put(set);
+    scene.driver.look_at_tools();
+    assert!(!scene.driver.may_put_aside());
+    assert!(scene.driver.owes_a_look && scene.driver.begins() == Begins::Now);
+}
+
 /// Between the record and the call the tool may go: then nothing was called, and the log says so.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_is_gone_when_it_is_to_be_called_fails_nothing() {

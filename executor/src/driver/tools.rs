@@ -45,7 +45,7 @@ impl Tools {
             None => false,
         };
         if !is_open {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }
@@ -61,6 +61,8 @@ impl Driver {
             return;
         }
         if toolbox.has_all(self.execution.needs()) {
+            // What the last decision could not begin may begin now.
+            self.owes_a_look |= self.tools.are_lacking();
             self.tools = Tools { revision: Some(revision), lacking: None };
             return;
         }
