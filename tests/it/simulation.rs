@@ -50,8 +50,9 @@ const TRIES: usize = 10_000;
 const AGAIN: u64 = 10;
 /// How many workers live at once, at most.
 const WORKERS: usize = 3;
-/// How long everything takes to end once the malice has stopped, at most.
-const CALM: Duration = Duration::from_mins(5);
+/// How long everything takes to end once the malice has stopped, at most. Steps that are done again
+/// as often as a person agrees, within others that are, take longest.
+const CALM: Duration = Duration::from_mins(30);
 /// What is not yet over so long after the calm began waits for somebody.
 const QUIET: Duration = Duration::from_secs(30);
 /// The same where clocks are wrong: what sleeps by one clock wakes by another.

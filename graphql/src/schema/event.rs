@@ -133,7 +133,9 @@ fn details(event: &Event) -> Value {
         Event::StepRetryScheduled { error, until, .. } => {
             json!({ "error": of_error(error), "until": written(*until) })
         }
-        Event::StepFailed { error, .. } => json!({ "error": of_error(error) }),
+        Event::StepFailed { error, .. } | Event::StepInterrupted { error: Some(error), .. } => {
+            json!({ "error": of_error(error) })
+        }
         Event::StepSkipped { reason, .. } => json!({ "reason": skipped(*reason) }),
         Event::StepWaiting { reason, parameters, warnings, .. } => {
             let mut data = waiting(reason);
@@ -146,7 +148,6 @@ fn details(event: &Event) -> Value {
         Event::CommandIgnored { asked, .. } => json!({ "asked": asked }),
         Event::CancelRequested { reason } => json!({ "reason": reason }),
         Event::Finished { outcome } => json!({ "state": ended(*outcome).as_str() }),
-        Event::StepInterrupted { error: Some(error), .. } => json!({ "error": of_error(error) }),
         Event::StepInterrupted { .. }
         | Event::StepCancelled { .. }
         | Event::DeadlinePassed
