@@ -145,6 +145,16 @@ impl<T: Copy + Ord> Names<T> {
         self.find(name).map(|(_, at)| at)
     }
 
+    /// Returns the name that a tool is shown by: `set.name`; or the name that its source gives it
+    /// where that has that of a set already and means this very tool, as `file_tools.glob` does in a
+    /// set of whatever name.
+    pub fn shown(&self, tool: &ToolDefinition) -> ToolName {
+        let (own, qualified) = (&tool.name, tool.qualified());
+        let is_whole = prefix(own.as_str()).is_some()
+            && self.get(own.as_str()).is_some_and(|it| self.get(qualified.as_str()) == Some(it));
+        if is_whole { own.clone() } else { qualified }
+    }
+
     /// Returns where the tool is that a name means, and how it comes by the name.
     pub fn find(&self, name: &str) -> Option<(Rank, T)> {
         self.meanings.get(name).copied()

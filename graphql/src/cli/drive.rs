@@ -103,14 +103,11 @@ impl Drive {
         // carries these on either, before whoever has it looks after them.
         let has_parts = head.state == ExecutionState::InProgress && head.due.is_none();
         let is_due = self.begins && (has_parts || head.due.is_some_and(|it| it <= now));
-        Ok((is_due && self.has_tools(head).await?) || !self.store.inbox(Some(id)).await?.is_empty())
+        Ok((is_due && self.can_go_on(head).await?) || !self.store.inbox(Some(id)).await?.is_empty())
     }
 
-    /// Returns whether the tools of an execution are at hand: without them it would be claimed only
-    /// to be put aside, again and again.
-    async fn has_tools(&self, head: &Head) -> Result<bool, StoreError> {
-        let plan = self.store.plan(head.plan).await?;
-        Ok(plan.is_none_or(|it| self.handle.toolbox().has_all(it.tools())))
+    async fn can_go_on(&self, head: &Head) -> Result<bool, StoreError> {
+        executor::can_go_on(&*self.store, self.handle.toolbox(), head, self.clock.now()).await
     }
 }
 
