@@ -18,7 +18,7 @@ mod work;
 use std::{
     fmt, fs, io,
     path::{Component, Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use cap_std::{
@@ -45,8 +45,11 @@ pub struct Root(Arc<Inner>, Option<Arc<Seen>>);
 
 /// What one search need not look at again for each of its files.
 struct Seen {
-    /// Which files are Faber's own.
+    /// What beneath the root is Faber's own.
     own: Vec<Mark>,
+    /// Which files are Faber's own, wherever they lie, in order, or why nobody knows. Found out when
+    /// the first file with several names is met.
+    all: OnceLock<Result<Vec<Mark>, String>>,
     /// The folder of the last file: the next one lies in it, too, most of the time.
     folder: Mutex<Option<(PathBuf, Arc<Dir>)>>,
 }
@@ -149,8 +152,9 @@ impl Root {
 
     /// Returns the folder for one search.
     fn searched(&self) -> Self {
-        let own = self.hidden().marks(self.dir());
-        Self(Arc::clone(&self.0), Some(Arc::new(Seen { own, folder: Mutex::default() })))
+        let own = self.hidden().marks_inside(self.dir()).collect();
+        let seen = Seen { own, all: OnceLock::new(), folder: Mutex::default() };
+        Self(Arc::clone(&self.0), Some(Arc::new(seen)))
     }
 
     /// Returns what tools are kept away from.

@@ -400,11 +400,13 @@ async fn what_is_faber_s_own_is_not_touched() {
     project.link("data", "folder");
     project.link(project.path("data/x.db"), "absolute");
     fs::hard_link(project.path("faber.yaml"), project.path("twin")).unwrap();
+    fs::hard_link(project.path("data/x.db"), project.path("inner")).unwrap();
     for path in [
         "faber.yaml",
         "./data/../faber.yaml",
         "link",
         "twin",
+        "inner",
         "data/x.db",
         "data/x.db-wal",
         "data/more/y",

@@ -17,7 +17,10 @@ use cap_std::fs::{
 use cap_tempfile::TempFile;
 use shared::tool::ToolError;
 
-use super::{super::hidden::refused, Place, Root, at, failure, kind, shown};
+use super::{
+    super::hidden::{refused, undecided},
+    Place, Root, at, failure, kind, shown,
+};
 
 /// A file that is about to change, in a folder that is held open.
 #[derive(Debug)]
@@ -147,7 +150,8 @@ impl Target {
             let text = format!("Cannot write {}: it is read-only", self.given);
             return Err(ToolError::failed(text));
         }
-        if self.root.hidden().is_own(self.root.dir(), meta) {
+        let is_own = self.root.hidden().is_own(self.root.dir(), meta);
+        if is_own.map_err(|err| undecided(&self.given, &err))? {
             return Err(refused(&self.given));
         }
         let opened = self.open(OpenOptions::new().write(true));
