@@ -247,6 +247,16 @@ impl Root {
         inside.ok().map(Path::to_owned)
     }
 
+    /// Returns what is behind a symlink that stays inside.
+    pub(crate) fn behind(&self, path: &Path) -> Option<Metadata> {
+        match self.dir().metadata(at(path)) {
+            Err(err) if is_escape(&err) => {
+                self.dir().metadata(at(&self.by_absolute_symlink(path)?)).ok()
+            }
+            found => found.ok(),
+        }
+    }
+
     /// Returns where a path leads by absolute symlinks, if that is inside. The descriptor refuses
     /// all of those; where this one leads is opened beneath it like anything else.
     fn by_absolute_symlink(&self, path: &Path) -> Option<PathBuf> {
@@ -261,12 +271,20 @@ impl Place {
         let Some(meta) = &self.meta else {
             return Err(ToolError::failed(format!("File not found: {}", self.given)));
         };
+        if meta.is_file() && self.given.ends_with('/') {
+            return Err(ends_in_slash(&self.given));
+        }
         if meta.is_file() {
             return Ok(meta);
         }
         let text = format!("Not a file: {} (it is {})", self.given, kind(meta));
         Err(ToolError::failed(text).terminal())
     }
+}
+
+/// Makes the error of a path of a file that is written as that of a folder.
+fn ends_in_slash(given: &str) -> ToolError {
+    ToolError::failed(format!("Not a file: {given} (it ends in `/`)")).terminal()
 }
 
 /// Says what something is, for people.

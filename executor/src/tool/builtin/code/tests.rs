@@ -56,6 +56,16 @@ async fn a_file_is_read_with_numbers() {
     .await;
     read(
         json!({ "file_path": "a.txt", "offset": 0, "limit": 0 }),
+        expect!["tool.invalid_parameters: `limit` is 0: say how many lines to read, or leave it out to read all"],
+    )
+    .await;
+    read(
+        json!({ "file_path": "a.txt/" }),
+        expect!["tool.failed: Not a file: a.txt/ (it ends in `/`)"],
+    )
+    .await;
+    read(
+        json!({ "file_path": "a.txt", "offset": 0, "limit": 1 }),
         expect![[r"
             Showing lines 1-1 of 4
                  1→one"]],

@@ -19,7 +19,7 @@ use shared::tool::ToolError;
 
 use super::{
     super::hidden::{refused, undecided},
-    Place, Root, at, failure, kind, shown,
+    Place, Root, at, ends_in_slash, failure, kind, shown,
 };
 
 /// A file that is about to change, in a folder that is held open.
@@ -37,8 +37,7 @@ impl Root {
     /// Finds a file to change, or the place for a new one. The folders above are made.
     pub(crate) fn new_target(&self, place: &Place) -> Result<Target, ToolError> {
         if place.given.ends_with('/') {
-            let text = format!("Not a file: {} (it ends in `/`)", place.given);
-            return Err(ToolError::failed(text).terminal());
+            return Err(ends_in_slash(&place.given));
         }
         self.keeps_git(&place.given, &place.path)?;
         if let Some(folder) = place.path.parent().filter(|_| place.meta.is_none()) {
