@@ -9,7 +9,7 @@ use executor::{
     blobs::Blobs,
     call,
     registry::{Registry, RegistryError, Switched},
-    tool::ToolContext,
+    tool::{ToolContext, dispatch},
     toolbox::{Found, ReadyTool, ToolSet},
     worker::CallPermit,
 };
@@ -339,7 +339,9 @@ impl Engine {
     pub async fn usage(&self) -> Result<Vec<Usage>, EngineError> {
         self.flush_usage().await?;
         let mut usage = self.store.usage().await?;
-        usage.retain(|it| self.grant.allows(&it.tool));
+        // What only agents have is no tool that anybody could look up.
+        let is_own = |it: &Usage| prefix(it.tool.as_str()) == Some(dispatch::SET);
+        usage.retain(|it| self.grant.allows(&it.tool) && !is_own(it));
         Ok(usage)
     }
 
