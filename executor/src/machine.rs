@@ -286,7 +286,7 @@ impl Turn<'_> {
     fn interrupt(&mut self, task: Task, attempt: Attempt) {
         let interruptions = self.execution.task(task).map_or(0, |it| it.interruptions) + 1;
         if self.policy(task).effect == Effect::Once {
-            let error = outcome_unknown("the worker was lost while the tool was called");
+            let error = ToolError::outcome_unknown("the worker was lost while the tool was called");
             return self.fail(task, attempt, error);
         }
         if interruptions > limits::INTERRUPTIONS {
@@ -341,7 +341,7 @@ impl Turn<'_> {
                 Phase::Expired => format!("{}; {}", deadline().message, error.message),
                 _ => (*error.message).to_owned(),
             };
-            return self.fail(task, attempt, outcome_unknown(&why));
+            return self.fail(task, attempt, ToolError::outcome_unknown(&why));
         }
         let (step, part) = (self.id(task), task.part);
         match self.execution.phase() {
@@ -460,13 +460,6 @@ fn was_cut(task: &Step) -> bool {
         }
         _ => false,
     }
-}
-
-fn outcome_unknown(why: &str) -> ToolError {
-    let message = format!(
-        "{why}; whether the call took effect is unknown, it may yet happen: look before you retry"
-    );
-    ToolError::new(ErrorCode::OUTCOME_UNKNOWN, message)
 }
 
 fn deadline() -> ToolError {

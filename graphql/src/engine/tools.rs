@@ -10,7 +10,7 @@ use executor::{
     blobs::Blobs,
     call,
     registry::{Registry, RegistryError, Switched},
-    tool::ToolContext,
+    tool::{ToolContext, dispatch},
     toolbox::{Found, ReadyTool, ToolSet},
     worker::CallPermit,
 };
@@ -348,8 +348,10 @@ impl Engine {
     pub async fn usage(&self) -> Result<Vec<Usage>, EngineError> {
         self.flush_usage().await?;
         let mut shown: BTreeMap<ToolName, Usage> = BTreeMap::new();
+        // What only agents have is no tool that anybody could look up.
+        let is_own = |it: &Usage| prefix(it.tool.as_str()) == Some(dispatch::SET);
         for usage in self.store.usage().await? {
-            if !self.grant.allows(&usage.tool) {
+            if !self.grant.allows(&usage.tool) || is_own(&usage) {
                 continue;
             }
             let tool = self.toolbox.shown_of(&usage.tool);
