@@ -13,6 +13,8 @@ mod marker;
 mod mood;
 mod native;
 mod natural;
+mod pairs;
+mod phrase;
 pub mod prompt;
 mod scan;
 pub mod schemas;

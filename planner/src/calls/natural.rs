@@ -1,9 +1,12 @@
 //! `use set.name with key=value and key=value`.
 
+use std::sync::Arc;
+
 use super::{
     CallFormat, KnownTool,
-    argument::{self, Args, Pairs},
+    argument::{Args, Pairs},
     lenient::{self, Tree},
+    pairs::{self, Reader},
     shape,
     source::{Attempt, Reading, Source, is_name_byte},
 };
@@ -23,19 +26,7 @@ pub(super) fn is_verb(word: &str) -> bool {
 /// Reads the call whose verb is `start..end`.
 pub(super) fn read(reading: &Reading<'_>, start: usize, end: usize) -> Attempt {
     let source = &reading.source;
-    let name_at = optional(source, source.skip_space(end), &["the"]);
-    let name_at = source.skip_markup(optional(source, name_at, &["tool", "function"]));
-    if name_at == end {
-        return Attempt::Passed(end);
-    }
-    let plain = source.name_end(name_at);
-    // Punctuation of other scripts ends a name, and their letters are a part of it.
-    let wide = source.skip(plain, |it| is_name_byte(it) || !it.is_ascii());
-    let ends = [Some(plain), (wide > plain).then_some(wide)];
-    let named = ends.into_iter().flatten().find_map(|end| {
-        let tool = reading.tool(source.slice(name_at..end))?;
-        Some((tool, end))
-    });
+    let (name_at, named) = named(reading, end);
     let Some((tool, name_end)) = named else { return Attempt::Passed(end) };
     let behind = source.word_at(name_end, "()").unwrap_or(name_end);
     let after = source.skip_markup(behind);
@@ -53,6 +44,36 @@ pub(super) fn read(reading: &Reading<'_>, start: usize, end: usize) -> Attempt {
     arguments(reading, &tool, start, source.skip_space(with))
 }
 
+/// Returns where a name may be behind a verb that ends at `end`, and what tool it names up to where.
+fn named(reading: &Reading<'_>, end: usize) -> (usize, Option<(Arc<KnownTool>, usize)>) {
+    let source = &reading.source;
+    let name_at = optional(source, source.skip_space(end), &["the"]);
+    let name_at = source.skip_markup(optional(source, name_at, &["tool", "function"]));
+    if name_at == end {
+        return (name_at, None);
+    }
+    let plain = source.name_end(name_at);
+    // Punctuation of other scripts ends a name, and their letters are a part of it.
+    let wide = source.skip(plain, |it| is_name_byte(it) || !it.is_ascii());
+    let ends = [Some(plain), (wide > plain).then_some(wide)];
+    let named = ends.into_iter().flatten().find_map(|end| {
+        let tool = reading.tool(source.slice(name_at..end))?;
+        Some((tool, end))
+    });
+    (name_at, named)
+}
+
+/// Returns whether a verb that ends at `end` begins a call, as far as its arguments.
+pub(super) fn begins(reading: &Reading<'_>, end: usize) -> bool {
+    let source = &reading.source;
+    let Some((_, name_end)) = named(reading, end).1 else { return false };
+    let behind = source.word_at(name_end, "()").unwrap_or(name_end);
+    let after = optional(source, source.skip_markup(behind), &["tool", "function"]);
+    source.byte(behind) == Some(b'(')
+        || none(source, after).is_some()
+        || source.word_at(after, "with").is_some()
+}
+
 /// Reads an object or pairs, perhaps with `the following arguments:` before them.
 fn arguments(reading: &Reading<'_>, tool: &KnownTool, start: usize, at: usize) -> Attempt {
     let source = &reading.source;
@@ -65,14 +86,15 @@ fn arguments(reading: &Reading<'_>, tool: &KnownTool, start: usize, at: usize) -
     if source.byte(at) == Some(b'{') {
         return match lenient::read(source, at) {
             Ok((Tree::Object(object), end))
-                if !shape::is_call(reading, &object) && !argument::goes_on(source, end, tool) =>
+                if !shape::is_call(reading, &object) && !pairs::follow(source, end, tool, false) =>
             {
                 call(reading, tool, object.into_map(), start..end)
             }
             _ => Attempt::Passed(at),
         };
     }
-    match argument::pairs(source, at, tool) {
+    let pairs = Reader { source, tool, reading: Some(reading), is_prose: true, start };
+    match pairs.read(at) {
         Pairs::Some(args, end) => call(reading, tool, args, start..end),
         Pairs::None(resume) => Attempt::Passed(resume.max(at)),
         Pairs::Cut => Attempt::cut(reading, tool),

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::{
     CallFormat, KnownTool, ToolCall,
-    argument::{self, Args},
+    argument::Args,
     lenient::{self, Object, Open, Tree},
+    pairs,
     source::{Attempt, Broken, Reading, Why},
 };
 
@@ -310,7 +311,7 @@ fn arguments(reading: &Reading<'_>, args: Tree, tool: &KnownTool) -> Option<Args
         Tree::Leaf(Value::Null) => Some(Args::new()),
         Tree::List(items) if items.is_empty() => Some(Args::new()),
         Tree::Leaf(Value::String(text)) => {
-            let (args, steps) = argument::whole(&text, tool);
+            let (args, steps) = pairs::whole(&text, tool);
             reading.source.add_steps(steps);
             args
         }

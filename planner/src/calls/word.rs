@@ -24,6 +24,16 @@ pub(super) fn quote_at(source: &Source<'_>, at: usize) -> Option<(usize, bool)> 
 /// Three quotes are one, as in Python. Line breaks stand for themselves, as does a backslash before
 /// what it does not escape: models forget to escape both.
 pub(super) fn string(source: &Source<'_>, at: usize, is_raw: bool) -> Option<(String, usize)> {
+    string_that(source, at, is_raw, |_| true)
+}
+
+/// Reads it to the first quote of which `closes` says that it closes.
+pub(super) fn string_that(
+    source: &Source<'_>,
+    at: usize,
+    is_raw: bool,
+    mut closes: impl FnMut(usize) -> bool,
+) -> Option<(String, usize)> {
     let quote = source.byte(at)?;
     let is_triple = source.byte(at + 1) == Some(quote) && source.byte(at + 2) == Some(quote);
     let width = if is_triple { 3 } else { 1 };
@@ -43,7 +53,7 @@ pub(super) fn string(source: &Source<'_>, at: usize, is_raw: bool) -> Option<(St
                 from = end;
                 at = end.max(at + 2);
             }
-            it if it == quote && is_end(source, at, quote, width) => {
+            it if it == quote && is_end(source, at, quote, width) && closes(at) => {
                 text.push_str(source.slice(from..at));
                 return Some((text, at + width));
             }

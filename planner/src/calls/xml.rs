@@ -7,8 +7,9 @@ use shared::{json, limits};
 
 use super::{
     CallFormat, KnownTool,
-    argument::{self, Args},
+    argument::Args,
     lenient::{self, Tree},
+    pairs,
     shape,
     source::{Attempt, Broken, Reading, Source, Why},
     tags::{self, Kind, Tag, Tags},
@@ -315,7 +316,7 @@ impl<'a> Element<'_, 'a> {
                 fields.into_iter().map(|(key, it)| (key.clone(), value(it, &key, &tool))).collect(),
             ),
             Some(Given::Text(text)) => {
-                let (args, steps) = argument::whole(&text, &tool);
+                let (args, steps) = pairs::whole(&text, &tool);
                 self.reading.source.add_steps(steps);
                 args
             }
