@@ -2,11 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{
-    KnownTool, lenient,
-    source::Source,
-    word,
-};
+use super::{KnownTool, lenient, source::Source, word};
 
 /// The arguments of a call.
 pub(super) type Args = Map<String, Value>;

@@ -86,7 +86,8 @@ fn arguments(reading: &Reading<'_>, tool: &KnownTool, start: usize, at: usize) -
     if source.byte(at) == Some(b'{') {
         return match lenient::read(source, at) {
             Ok((Tree::Object(object), end))
-                if !shape::is_call(reading, &object) && !pairs::follow(source, end, tool, false) =>
+                if !shape::is_call(reading, &object)
+                    && !pairs::follow(source, end, tool, false) =>
             {
                 call(reading, tool, object.into_map(), start..end)
             }

@@ -65,7 +65,11 @@ impl<'a> Reader<'_, 'a> {
             next = self.next(end);
         }
         let is_all = if self.is_prose { self.skipped(end).is_none() } else { self.ends_line(end) };
-        if args.is_empty() || !is_all || self.is_followed(end) { Pairs::None(end) } else { Pairs::Some(args, end) }
+        if args.is_empty() || !is_all || self.is_followed(end) {
+            Pairs::None(end)
+        } else {
+            Pairs::Some(args, end)
+        }
     }
 
     /// Returns the key at `at`, if `key=` or `key: "…` is there.
@@ -75,14 +79,14 @@ impl<'a> Reader<'_, 'a> {
         let mark = source.byte(end).filter(|it| is_mark(*it));
         let closed = mark.map_or(end, |mark| source.skip(end, |it| it == mark));
         let sign = source.skip_blanks(closed);
+        let byte = source.byte(sign).filter(|it| matches!(it, b'=' | b':'))?;
         let value = source.skip_blanks(sign + 1);
-        let is_key = match source.byte(sign)? {
+        let is_key = match byte {
             b'=' => source.byte(sign + 1) != Some(b'='),
-            b':' => {
+            _ => {
                 word::quote_at(source, value).is_some()
                     || matches!(source.byte(value), Some(b'{' | b'[' | b'`'))
             }
-            _ => false,
         };
         let is_closed = mark.is_some();
         if !is_key || is_closed && source.byte(at.checked_sub(1)?) != mark {
@@ -122,7 +126,8 @@ impl<'a> Reader<'_, 'a> {
             is_sure = true;
         }
         // What begins a line is a pair at once, or a sentence of its own.
-        let words = if is_sure && source.byte(at - 1) == Some(b'\n') { &BETWEEN[..1] } else { &BETWEEN };
+        let is_line = is_sure && source.byte(at - 1) == Some(b'\n');
+        let words = if is_line { &BETWEEN[..1] } else { &BETWEEN[..] };
         for _ in 0..BETWEEN_WORDS {
             let Some((word, end)) = between(source, at, words) else { break };
             is_sure |= word == "and";
@@ -140,10 +145,10 @@ impl<'a> Reader<'_, 'a> {
     /// Returns the place that marks of Markdown close around the pair of `key`.
     fn span(&self, key: &Key<'a>) -> Option<Range<usize>> {
         let source = self.source;
-        let mark = source.byte(key.at.checked_sub(1)?).filter(|it| is_mark(*it) && !key.is_closed)?;
-        let before = (1..=3).take_while(|n| {
-            key.at.checked_sub(*n).is_some_and(|at| source.byte(at) == Some(mark))
-        });
+        let mark =
+            source.byte(key.at.checked_sub(1)?).filter(|it| is_mark(*it) && !key.is_closed)?;
+        let before = (1..=3)
+            .take_while(|n| key.at.checked_sub(*n).is_some_and(|at| source.byte(at) == Some(mark)));
         let width = before.count();
         let mut at = key.value;
         loop {
@@ -155,7 +160,8 @@ impl<'a> Reader<'_, 'a> {
             if end - at >= width && (mark == b'`' || self.closes(at, end)) {
                 return Some(key.at..end - width);
             }
-            let is_opening = !source.byte(at - 1).is_some_and(is_wordy) && source.key_end(end).is_some();
+            let is_opening =
+                !source.byte(at - 1).is_some_and(is_wordy) && source.key_end(end).is_some();
             if mark == b'`' || is_opening {
                 return None;
             }
@@ -206,7 +212,8 @@ impl<'a> Reader<'_, 'a> {
         let mut has_apostrophe = false;
         let is_wordy_at = |at: usize| source.byte(at).is_some_and(is_wordy);
         let closes = |at: usize| {
-            let is_inside = source.byte(at) == Some(b'\'') && is_wordy_at(at - 1) && is_wordy_at(at + 1);
+            let is_inside =
+                source.byte(at) == Some(b'\'') && is_wordy_at(at - 1) && is_wordy_at(at + 1);
             has_apostrophe |= is_inside;
             !is_inside
         };
@@ -252,7 +259,8 @@ impl<'a> Reader<'_, 'a> {
             Ok(stop) => (self.source.slice(key.value..stop), stop),
             Err(stop) => return Given::None(stop),
         };
-        let text = if span.is_none() { self.without_marks(text.trim_end()) } else { text.trim_end() };
+        let text =
+            if span.is_none() { self.without_marks(text.trim_end()) } else { text.trim_end() };
         if text.is_empty() {
             return Given::None(stop);
         }
@@ -268,7 +276,9 @@ impl<'a> Reader<'_, 'a> {
         while let Some(byte) = source.byte(at).filter(|_| at < limit) {
             let next = match byte {
                 b'\n' | b'\r' => break,
-                b'{' | b'[' => word::group_end(source, at).filter(|it| *it <= limit).unwrap_or(at + 1),
+                b'{' | b'[' => {
+                    word::group_end(source, at).filter(|it| *it <= limit).unwrap_or(at + 1)
+                }
                 b'<' if !is_inside && self.is_tag(at) => break,
                 b' ' | b'\t' | b',' => {
                     if self.next(at).is_some() {
@@ -299,7 +309,8 @@ impl<'a> Reader<'_, 'a> {
         }
         let is_layout = |it: char| it.is_whitespace() || matches!(it, ',' | ';');
         let text = source.slice(start..end).trim_end_matches(is_layout);
-        let is_torn = (quotes % 2 == 1 || ticks % 2 == 1) && self.without_marks(text).len() == text.len();
+        let is_torn =
+            (quotes % 2 == 1 || ticks % 2 == 1) && self.without_marks(text).len() == text.len();
         if is_torn { Err(at) } else { Ok(start + text.len()) }
     }
 
@@ -343,8 +354,12 @@ impl<'a> Reader<'_, 'a> {
     /// Returns whether nothing is left on the line of arguments that end at `end`.
     fn ends_line(&self, end: usize) -> bool {
         let source = self.source;
-        let is_closing =
-            |it: u8| matches!(it, b' ' | b'\t' | b'\r' | b'`' | b'*' | b'.' | b',' | b';' | b')' | b'"' | b'\'');
+        let is_closing = |it: u8| {
+            matches!(
+                it,
+                b' ' | b'\t' | b'\r' | b'`' | b'*' | b'.' | b',' | b';' | b')' | b'"' | b'\''
+            )
+        };
         let at = source.skip(end, is_closing);
         match source.byte(at) {
             None | Some(b'\n' | b'#') => true,
@@ -370,11 +385,12 @@ impl<'a> Reader<'_, 'a> {
                 }
                 first if first.is_ascii_alphanumeric() || matches!(first, b'_' | b'$' | b'-') => {
                     let start = source.skip(at, |it| it == b'-');
-                    let stop = source.name_end(start).max(start + 1);
+                    let stop = source.name_end(start).max(at + 1);
                     let before = at.checked_sub(1).and_then(|it| source.byte(it));
-                    let is_key = matches!(source.byte(stop), Some(b'=' | b':' | b' ' | b'\t' | b'`' | b'*'))
-                        && before.is_none_or(may_precede)
-                        && self.has_key(start);
+                    let is_key =
+                        matches!(source.byte(stop), Some(b'=' | b':' | b' ' | b'\t' | b'`' | b'*'))
+                            && before.is_none_or(may_precede)
+                            && self.has_key(start);
                     if is_key {
                         return Some(start);
                     }
@@ -382,6 +398,10 @@ impl<'a> Reader<'_, 'a> {
                         return None;
                     }
                     at = stop;
+                }
+                // What a closing tag says is no pair.
+                b'<' if source.byte(at + 1) == Some(b'/') => {
+                    at = source.skip(at + 1, |it| !matches!(it, b'<' | b'>' | b'\n'));
                 }
                 _ => at += 1,
             }
@@ -399,7 +419,10 @@ impl<'a> Reader<'_, 'a> {
         if self.source.byte(end) == Some(b'(') {
             return reading.tool(self.source.slice(start..end)).is_some();
         }
-        let is_verb = end - start <= VERB_BYTES && natural::is_verb(self.source.slice(start..end));
+        let is_first = |it: u8| matches!(it | 0x20, b'u' | b'c' | b'r' | b'i' | b'e');
+        let is_verb = end - start <= VERB_BYTES
+            && self.source.byte(start).is_some_and(is_first)
+            && natural::is_verb(self.source.slice(start..end));
         is_verb && natural::begins(reading, end)
     }
 }
@@ -417,7 +440,8 @@ pub(super) fn follow(source: &Source<'_>, end: usize, tool: &KnownTool, is_near:
     let reader = Reader { source, tool, reading: None, is_prose: true, start: end };
     let Some((at, _)) = reader.behind(end) else { return false };
     let is_key = reader.key_at(at).is_some_and(|it| tool.has(it.name));
-    (is_key || argument::is_key(source, at, tool)) && !(is_near && source.slice(end..at).contains('\n'))
+    (is_key || argument::is_key(source, at, tool))
+        && !(is_near && source.slice(end..at).contains('\n'))
 }
 
 /// Reads a text that is nothing but arguments: an object, pairs, or nothing.

@@ -3,11 +3,7 @@
 //! A path, a pattern, a number and the like end at the blank: what follows is prose again. A plain
 //! word begins a phrase, which goes on to the next pair, a comma or the end of the sentence.
 
-use super::{
-    pairs::Reader,
-    source::Source,
-    word,
-};
+use super::{pairs::Reader, source::Source, word};
 
 /// Returns where the value that begins at `at` ends; where it cannot be told, that is an error.
 pub(super) fn end(reader: &Reader<'_, '_>, at: usize) -> Result<usize, usize> {
@@ -36,7 +32,9 @@ fn phrase_end(reader: &Reader<'_, '_>, first: usize) -> Result<usize, usize> {
         }
         let stop = word_end(reader, next);
         let word = source.slice(next..stop);
-        if is_torn(source, stop) || word.is_empty() && matches!(source.byte(stop), Some(b'"' | b'`')) {
+        if is_torn(source, stop)
+            || word.is_empty() && matches!(source.byte(stop), Some(b'"' | b'`'))
+        {
             return Err(stop);
         }
         // The name of a function has its bracket in the same word.
@@ -70,7 +68,8 @@ fn word_end(reader: &Reader<'_, '_>, mut at: usize) -> usize {
 
 /// Returns whether a comma before `at` is part of the word around it.
 fn is_inner(reader: &Reader<'_, '_>, at: usize) -> bool {
-    reader.source.byte(at).is_some_and(|it| !it.is_ascii_whitespace()) && reader.key_at(at).is_none()
+    reader.source.byte(at).is_some_and(|it| !it.is_ascii_whitespace())
+        && reader.key_at(at).is_none()
 }
 
 /// Returns whether what stops a word at `at` may be a part of it: nothing closes there.
@@ -83,7 +82,9 @@ fn is_torn(source: &Source<'_>, at: usize) -> bool {
             let behind = source.skip(at, |it| it == b'`');
             source.byte(behind).is_some_and(|it| it.is_ascii_alphanumeric())
         }
-        Some(b'<') => !matches!(next(), Some(b'/' | b'|' | 0xef)) && source.word_at(at, "<br").is_none(),
+        Some(b'<') => {
+            !matches!(next(), Some(b'/' | b'|' | 0xef)) && source.word_at(at, "<br").is_none()
+        }
         _ => false,
     }
 }

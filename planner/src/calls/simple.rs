@@ -84,7 +84,12 @@ impl Call<'_, '_> {
         let object = marker::layout(source, marked);
         if source.byte(object) == Some(b'{') {
             return match lenient::read(source, object) {
-                Ok((_, end)) if self.tool.as_ref().is_some_and(|it| pairs::follow(source, end, it, true)) => {
+                Ok((_, end))
+                    if self
+                        .tool
+                        .as_ref()
+                        .is_some_and(|it| pairs::follow(source, end, it, true)) =>
+                {
                     self.broken(end, false)
                 }
                 Ok((Tree::Object(object), end)) => self.read(object.into_map(), end),

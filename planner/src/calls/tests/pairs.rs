@@ -124,8 +124,16 @@ fn prose_behind_a_sentence_with_pairs_is_none_of_them() {
                 GLOB,
                 json!({ "pattern": "*.py", "path": "/tmp" }),
             ),
-            ("use file_tools.tree with path=/tmp and then stop", "file_tools.tree", json!({ "path": "/tmp" })),
-            ("use file_tools.tree with path=/tmp, then stop.", "file_tools.tree", json!({ "path": "/tmp" })),
+            (
+                "use file_tools.tree with path=/tmp and then stop",
+                "file_tools.tree",
+                json!({ "path": "/tmp" }),
+            ),
+            (
+                "use file_tools.tree with path=/tmp, then stop.",
+                "file_tools.tree",
+                json!({ "path": "/tmp" }),
+            ),
             (
                 "I'll use file_tools.glob with pattern=\"*.py\" to find them. Then x=1 holds.",
                 GLOB,
@@ -154,9 +162,13 @@ fn prose_behind_a_sentence_with_pairs_is_none_of_them() {
         let found = read(text);
         assert_eq!((found.as_array().map(Vec::len), &found[0]), (Some(2), &first), "{text}");
     };
-    two("use file_tools.glob with pattern=*.py and use file_tools.grep with pattern=TODO and path=src");
+    two(
+        "use file_tools.glob with pattern=*.py and use file_tools.grep with pattern=TODO and path=src",
+    );
     two("use file_tools.glob with pattern=*.py, then file_tools.grep(pattern='x', path='src')");
-    two("use file_tools.glob with pattern=*.py, then TOOL: file_tools.grep ARGS: pattern=x, path=src");
+    two(
+        "use file_tools.glob with pattern=*.py, then TOOL: file_tools.grep ARGS: pattern=x, path=src",
+    );
 }
 
 #[test]
@@ -169,7 +181,12 @@ fn an_apostrophe_does_not_close_a_string() {
     ] {
         check(text, WRITE, args.clone(), NaturalLanguage);
     }
-    check("TOOL: code_tools.write_file ARGS: file_path=a.txt, content='it's fine'", WRITE, args.clone(), Simple);
+    check(
+        "TOOL: code_tools.write_file ARGS: file_path=a.txt, content='it's fine'",
+        WRITE,
+        args.clone(),
+        Simple,
+    );
     check(
         "<tool_call><tool>code_tools.write_file</tool><args>content='it's fine', file_path=a.txt</args></tool_call>",
         WRITE,
@@ -184,24 +201,52 @@ fn a_line_of_arguments_has_nothing_else() {
     let write = |content: &str| json!({ "file_path": "a.txt", "content": content });
     let cases = [
         ("key=todo, value=buy milk, eggs, scope=global", SAVE, save("buy milk, eggs", "global")),
-        ("key=todo and value=buy milk and eggs and scope=global", SAVE, save("buy milk and eggs", "global")),
-        ("key=todo scope=global value=I said \"hi, you\" today", SAVE, save("I said \"hi, you\" today", "global")),
+        (
+            "key=todo and value=buy milk and eggs and scope=global",
+            SAVE,
+            save("buy milk and eggs", "global"),
+        ),
+        (
+            "key=todo scope=global value=I said \"hi, you\" today",
+            SAVE,
+            save("I said \"hi, you\" today", "global"),
+        ),
         ("key=todo; value=a = b, c == d; scope=global", SAVE, save("a = b, c == d", "global")),
-        ("key=todo, value=\"buy milk, scope=x\", scope=global", SAVE, save("buy milk, scope=x", "global")),
+        (
+            "key=todo, value=\"buy milk, scope=x\", scope=global",
+            SAVE,
+            save("buy milk, scope=x", "global"),
+        ),
         ("file_path=a.txt, content=one, two", WRITE, write("one, two")),
         ("file_path=a.txt, content=3 apples", WRITE, write("3 apples")),
         ("content=let x=1, and so on, file_path=a.txt", WRITE, write("let x=1, and so on")),
         ("content=Is it? It's C++!, file_path=a.txt", WRITE, write("Is it? It's C++!")),
         ("content=if a < b: {c}, file_path=a.txt", WRITE, write("if a < b: {c}")),
         ("file_path=a.txt, content=Hello there.", WRITE, write("Hello there.")),
-        ("pattern=*.{rs,toml}, path=/a b", GLOB, json!({ "pattern": "*.{rs,toml}", "path": "/a b" })),
+        (
+            "pattern=*.{rs,toml}, path=/a b",
+            GLOB,
+            json!({ "pattern": "*.{rs,toml}", "path": "/a b" }),
+        ),
         ("pattern=*.py,\npath=/tmp", GLOB, json!({ "pattern": "*.py", "path": "/tmp" })),
-        ("pattern=TODO: fix, context_lines=2", GREP, json!({ "pattern": "TODO: fix", "context_lines": 2 })),
+        (
+            "pattern=TODO: fix, context_lines=2",
+            GREP,
+            json!({ "pattern": "TODO: fix", "context_lines": 2 }),
+        ),
     ];
     for (written, tool, args) in cases {
         check(&format!("TOOL: {tool} ARGS: {written}"), tool, args.clone(), Simple);
-        check(&format!("So:\nTOOL: {tool} ARGS: {written}\nThen I stop."), tool, args.clone(), Simple);
-        let text = format!("<tool_call><tool>{tool}</tool><args>{}</args></tool_call>", written.replace('<', "&lt;"));
+        check(
+            &format!("So:\nTOOL: {tool} ARGS: {written}\nThen I stop."),
+            tool,
+            args.clone(),
+            Simple,
+        );
+        let text = format!(
+            "<tool_call><tool>{tool}</tool><args>{}</args></tool_call>",
+            written.replace('<', "&lt;")
+        );
         check(&text, tool, args.clone(), Xml);
         let text = json!({ "tool": tool, "args": written }).to_string();
         check(&text, tool, args, Json);
