@@ -72,7 +72,7 @@ impl CallAhead {
             cx: ToolContext {
                 call: Some(whose),
                 cancel: halt.clone(),
-                blobs: Some(blobs),
+                blobs: Some(blobs.ahead()),
                 ..ToolContext::detached()
             },
         };
@@ -160,7 +160,9 @@ mod tests {
     use futures::FutureExt;
     use serde_json::json;
     use shared::{
+        blob::{self, BlobId},
         clock::WallClock,
+        limits,
         plan::{StepKind, StepPolicy},
         store::memory::Memory,
         template::Template,
@@ -169,7 +171,11 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::{tool::Tool, toolbox::ToolSet};
+    use crate::{
+        blobs::{Binary, keep},
+        tool::Tool,
+        toolbox::ToolSet,
+    };
 
     /// Answers once it may, or fails; how often it was called and left, and for whom at last.
     #[derive(Debug)]
@@ -205,7 +211,11 @@ mod tests {
                 _ = self.may.acquire(), if given["fail"] == true => {
                     Err(ToolError::failed("not yet"))
                 }
-                _ = self.may.acquire(), if given["fail"] != true => Ok((*given).clone()),
+                _ = self.may.acquire(), if given["fail"] != true => {
+                    let (mut output, whose) = ((*given).clone(), cx.call.map(|it| it.execution));
+                    let data = Binary::take(&mut output, "/data".to_owned(), "image/png");
+                    keep(cx.blobs.as_ref(), whose, output, Vec::from_iter(data)).await
+                }
                 () = cx.cancel.cancelled() => {
                     Err(ToolError::new(ErrorCode::CANCELLED, "stopped"))
                 }
@@ -233,11 +243,15 @@ mod tests {
     }
 
     fn begin(toolbox: &Toolbox, given: Value) -> CallAhead {
+        begin_beside(Arc::new(Memory::new()), toolbox, given)
+    }
+
+    fn begin_beside(store: Arc<Memory>, toolbox: &Toolbox, given: Value) -> CallAhead {
         let (tool, template, policy) =
             ("set.look".parse().unwrap(), Template::default(), StepPolicy::default());
         let callee =
             Callee { tool: &tool, kind: StepKind::Call, template: &template, policy: &policy };
-        let blobs = Blobs::new(Arc::new(Memory::new()), Arc::new(WallClock));
+        let blobs = Blobs::new(store, Arc::new(WallClock));
         let whose = (execution(), "a".parse().unwrap());
         CallAhead::begin(whose, callee, Arc::new(given), blobs, (toolbox, &Arc::default()))
     }
@@ -301,6 +315,18 @@ mod tests {
         let (part, attempt) = (Part::default(), Attempt::FIRST);
         let whose = tool.whose.lock().unwrap().take();
         assert_eq!(whose, Some(StepCall { execution, step, part, attempt }));
+    }
+
+    /// Nobody takes it for one whose execution is gone.
+    #[tokio::test]
+    async fn what_it_returned_waits_for_the_execution() {
+        let ((tool, toolbox), store) = (slow(), Arc::new(Memory::new()));
+        let large = json!({ "data": "A".repeat(limits::INLINE_BINARY + 4) });
+        tool.may.add_permits(1);
+        let ended = end(begin_beside(Arc::clone(&store), &toolbox, large)).await.unwrap();
+        let id = BlobId::referred(&ended.result.unwrap().output["data"]).unwrap();
+        assert!(id.to_string().starts_with(&execution().to_string()));
+        assert!(blob::about(&*store, &id).await.unwrap().unwrap().is_ahead);
     }
 
     #[tokio::test]

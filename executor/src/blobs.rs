@@ -19,6 +19,8 @@ use shared::{
 pub struct Blobs {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    /// Whether the execution whose they are is not there yet.
+    is_ahead: bool,
 }
 
 /// A large binary that was taken out of an output.
@@ -52,7 +54,12 @@ impl Binary {
 impl Blobs {
     /// Keeps large binaries in a store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock }
+        Self { store, clock, is_ahead: false }
+    }
+
+    /// Keeps what comes before its execution is there.
+    pub(crate) fn ahead(self) -> Self {
+        Self { is_ahead: true, ..self }
     }
 
     /// Keeps a binary, and returns what refers to it. Nothing if it is no base 64.
@@ -68,7 +75,8 @@ impl Blobs {
         }
         let Some(id) = BlobId::new(owner, &sha256) else { return Ok(None) };
         let (mime_type, at) = (binary.mime_type.clone(), self.clock.now());
-        let blob = Blob { id, mime_type, bytes: bytes.len(), at };
+        let is_ahead = self.is_ahead;
+        let blob = Blob { id, mime_type, bytes: bytes.len(), at, is_ahead };
         blob::put(&*self.store, &blob, &binary.base64).await?;
         Ok(Some(blob.reference()))
     }

@@ -291,7 +291,10 @@ fn known(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, ToolErr
         Found::Tool(tool) => Some(Ok(tool)),
         Found::Connecting => None,
         Found::Unknown => {
-            let why = format!("this node has no tool `{name}`");
+            let why = format!(
+                "this node has no tool `{name}`: its toolset was removed, or has a condition that \
+                 does not hold now (`setContext`)"
+            );
             Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, why)))
         }
         Found::Inactive(tool) => Some(Err(inactive(name, &tool.definition().set))),

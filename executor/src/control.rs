@@ -293,16 +293,20 @@ impl Control {
         }
         let events = self.store.read(id, Seq::START).await?;
         let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(false) };
-        // One that is over and that nobody has to be told of needs no worker to find that out.
-        let is_whole = last.event.is_last() && !has_parent(first);
-        let known = if is_whole { &events[..] } else { &events[..1] };
         let plan = match at_hand.filter(|it| is_of(first, it.id())) {
             Some(plan) => Arc::clone(plan),
             // Whoever was faster had another one: what it began goes on.
             None => self.plan_of(id, first).await?,
         };
-        let execution =
-            Execution::replay(id, plan, known).map_err(|err| StoreError::corrupt(id, err))?;
+        let replay = |known: &[Recorded]| {
+            let replayed = Execution::replay(id, Arc::clone(&plan), known);
+            replayed.map_err(|err| StoreError::corrupt(id, err))
+        };
+        let mut execution = replay(if last.event.is_last() { &events } else { &events[..1] })?;
+        if last.event.is_last() && execution.leaves_something() {
+            // A worker finds out that it is over, and does what is left to do.
+            execution = replay(&events[..1])?;
+        }
         let due = execution.options().start_at.unwrap_or(first.at);
         self.store.put_head(Head::of(&execution, None, Some(due))).await?;
         self.store.hints().poke_work();
@@ -452,15 +456,13 @@ impl Control {
     }
 }
 
-fn has_parent(first: &Recorded) -> bool {
-    matches!(&first.event, Event::Created(it) if it.parent.is_some())
-}
-
 fn is_of(first: &Recorded, plan: PlanId) -> bool {
     matches!(&first.event, Event::Created(it) if it.plan == plan)
 }
 
 fn fingerprint(key: &IdempotencyKey, options: &ExecutionOptions) -> String {
+    let replans = options.replans.as_asked();
+    let options = ExecutionOptions { replans, ..options.clone() };
     let mut options = serde_json::to_value(options).expect("options are JSON");
     // The same input is the same, however its fields are ordered.
     options.sort_all_objects();

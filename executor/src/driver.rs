@@ -17,7 +17,7 @@ mod pending;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use shared::{
@@ -49,6 +49,7 @@ use crate::{
     control::Control,
     lease::{LeaseClock, Term},
     machine::{self, Input, Moment},
+    onward::Onward,
     options::Options,
     permits::Permits,
     tool::{dispatch, progress::Reports},
@@ -71,6 +72,8 @@ pub(crate) struct Context {
     /// Gives this worker executions.
     pub(crate) handle: Handle,
     pub(crate) permits: Arc<Permits>,
+    /// Plans anew what is over; nothing where this process does not.
+    pub(crate) onward: OnceLock<Arc<dyn Onward>>,
     /// Places for executions in memory.
     pub(crate) room: Arc<Semaphore>,
     /// Places for those that only wait for permits: they keep nobody else out.
@@ -135,6 +138,8 @@ struct Nature {
 pub(crate) enum Stop {
     /// The execution is over.
     Finished,
+    /// The execution is over, and is to be planned anew: it is still this worker's.
+    Owes,
     /// Nothing is to be done here for a while: whoever is there when it is takes it.
     PutAside,
     /// The same, but the store could not be told: nobody finds it before this head is written.
@@ -275,7 +280,8 @@ impl Driver {
                 if let Phase::Finished(outcome) = self.execution.phase() {
                     debug!(execution = %self.execution.id(), ?outcome, "finished");
                     children::tell_parent(&self.context, &self.execution).await?;
-                    return Ok(Stop::Finished);
+                    let owes = self.execution.anew().is_some();
+                    return Ok(if owes { Stop::Owes } else { Stop::Finished });
                 }
                 if self.may_put_aside() {
                     return Ok(self.put_aside(self.due()).await);

@@ -11,6 +11,7 @@ mod lease;
 pub mod limits;
 pub mod machine;
 pub mod net;
+pub mod onward;
 pub mod options;
 mod permits;
 pub mod registry;

@@ -406,14 +406,12 @@ impl Turn<'_> {
     fn came_to_its_end(&self) -> bool {
         let plan = self.execution.plan().steps().iter();
         plan.zip(self.execution.steps()).all(|(planned, step)| match &step.state {
-            StepState::Succeeded(_) => true,
+            StepState::Succeeded(_) => !step.items.iter().flat_map(|it| it.all()).any(was_cut),
             StepState::Skipped(reason) => *reason != SkipReason::ExecutionFailed,
-            StepState::Failed(error) => {
-                let was_cut =
-                    [ErrorCode::DEADLINE, ErrorCode::OUTCOME_UNKNOWN].contains(&error.code);
+            StepState::Failed(_) => {
                 let may_fail =
                     matches!(planned.policy.on_error, OnError::Ignore | OnError::Continue);
-                may_fail && !was_cut
+                may_fail && !was_cut(step)
             }
             _ => false,
         })
@@ -433,6 +431,16 @@ impl Turn<'_> {
             Phase::Compensating(outcome) => outcome,
         };
         self.push(Event::Finished { outcome });
+    }
+}
+
+/// Returns whether a task was ended by the end of the time, or may have been.
+fn was_cut(task: &Step) -> bool {
+    match &task.state {
+        StepState::Failed(error) => {
+            [ErrorCode::DEADLINE, ErrorCode::OUTCOME_UNKNOWN].contains(&error.code)
+        }
+        _ => false,
     }
 }
 

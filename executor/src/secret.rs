@@ -123,8 +123,11 @@ impl Redaction {
         forms(value).into_iter().for_each(&mut add);
         let parts = base64_parts(value);
         let parts = parts.into_iter().inspect(|it| add(it.clone())).map(Disguise::InLines);
-        let whole = [value.trim(), value].map(|it| Disguise::InPercent(it.to_owned()));
-        for disguise in whole.into_iter().chain(parts.collect::<Vec<_>>()) {
+        let parts: Vec<_> = parts.collect();
+        let whole = [value.trim(), value].into_iter();
+        let whole = whole
+            .flat_map(|it| [Disguise::InPercent(it.to_owned()), Disguise::InJson(it.to_owned())]);
+        for disguise in whole.chain(parts) {
             let is_known = self.1.iter().any(|(_, it)| *it == disguise);
             if disguise.text().len() >= SHORTEST && !is_known {
                 self.1.push((name.to_owned(), disguise));

@@ -4,12 +4,13 @@
 //! claims them, and the log says what is to be done. There is no recovery code.
 
 mod looking;
+mod owing;
 mod unwritten;
 
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -29,12 +30,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use self::unwritten::Unwritten;
+use self::{owing::Owing, unwritten::Unwritten};
 use crate::{
     ahead::Ahead,
     control::Control,
     driver::{Context, DriveError, Driver, Stop, children::tell_parent, load},
     lease::LeaseClock,
+    onward::Onward,
     options::Options,
     permits::{Granted, Permits},
     toolbox::Toolbox,
@@ -71,6 +73,8 @@ pub struct Worker {
     damaged: BTreeMap<ExecutionId, Instant>,
     /// Executions that were put aside, and of which the store does not say so yet.
     unwritten: Unwritten,
+    /// Executions that are over and that are to be planned anew here.
+    owing: Owing,
     /// When it last looked whether all that is its own is driven.
     swept_at: Instant,
 }
@@ -176,6 +180,7 @@ impl Worker {
             drain,
             handle: handle.clone(),
             permits,
+            onward: OnceLock::new(),
             room: Arc::clone(&room),
             patience,
             is_alone: scope == Scope::Given,
@@ -195,9 +200,16 @@ impl Worker {
             orphans: BTreeMap::new(),
             damaged: BTreeMap::new(),
             unwritten: Unwritten::default(),
+            owing: Owing::default(),
             swept_at: Instant::now(),
         };
         (worker, handle)
+    }
+
+    /// Lets executions be planned anew in this process. Without it they are left to others.
+    pub fn plan_anew(&self, by: Arc<dyn Onward>) {
+        // The first one stays: nobody has reason to give another.
+        let _ = self.context.onward.set(by);
     }
 
     /// Works until told to end. Dropping the future is a crash; others take over.
@@ -247,6 +259,7 @@ impl Worker {
                     let (id, result) = ended.expect("drivers do not panic");
                     self.ended(id, result);
                 }
+                Some((id, went)) = self.owing.next() => self.went_on(id, went),
                 Some(order) = self.orders.recv() => self.take(order),
                 _ = inbox.changed() => self.deliver().await,
                 _ = work.changed() => look_at = Instant::now(),
@@ -264,6 +277,7 @@ impl Worker {
         self.local.remove(id);
         match result {
             Ok(Stop::Finished) => (),
+            Ok(Stop::Owes) => self.owe(id),
             // A command may have come while it was put aside.
             Ok(Stop::PutAside) => self.context.store.hints().poke_inbox(),
             Ok(Stop::Unwritten(head)) => {
@@ -308,7 +322,7 @@ impl Worker {
                 self.drivers.spawn(async move {
                     let result = driver.run().await;
                     looking::leave_damaged(&context, id, &result).await;
-                    if let (Ok(Stop::Finished), Some(over)) = (&result, over) {
+                    if let (Ok(Stop::Finished | Stop::Owes), Some(over)) = (&result, over) {
                         // Whoever asked may have gone.
                         let _ = over.send(());
                     }
@@ -346,6 +360,8 @@ impl Worker {
 
     /// Lets drivers end what is short, then cuts them off.
     async fn wind_down(&mut self) {
+        // A model may take long: what is owed is still this worker's, and others will find it.
+        self.owing.shutdown().await;
         // Whoever still asks for a beginning here begins it elsewhere.
         self.orders.close();
         while self.orders.try_recv().is_ok() {}
@@ -368,11 +384,11 @@ async fn drive(
     let execution = load(&*store, id).await?;
     let inbox = store.inbox(Some(id)).await?;
     if execution.state().is_over() {
-        // The head lagged, or its owner was lost before it told the parent; the log knows.
+        // The head lagged, or its owner was lost before it told the parent, or before it was planned
+        // anew; the log knows.
         tell_parent(&context, &execution).await?;
-        store.put_head(Head::of(&execution, None, None)).await?;
         store.discard(inbox.iter().map(|it| it.id).collect()).await?;
-        return Ok(Stop::Finished);
+        return owing::keep_if_owed(&context, &execution).await;
     }
     if seen < execution.epoch() {
         mend(&*store, &execution).await?;

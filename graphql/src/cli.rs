@@ -23,6 +23,7 @@ mod lists;
 mod login;
 mod mcp;
 mod models;
+mod onward;
 mod paint;
 mod plain;
 mod planning;

@@ -24,7 +24,7 @@ use std::{
 };
 
 use executor::sources::SetConfig;
-use planner::{select::MARGIN, toolkit::Toolkit};
+use planner::{offline::alike::SIMILARITY, select::MARGIN, toolkit::Toolkit};
 use serde_json::Value;
 
 pub use self::{
@@ -93,8 +93,10 @@ pub struct Config {
     pub listen: Setting<SocketAddr>,
     /// Who makes plans of words.
     pub planner: Setting<PlannerConfig>,
-    /// Whether plans are taken again that were made of the same query.
+    /// Whether plans are taken again that were made before.
     pub plan_cache: Setting<PlanCache>,
+    /// How near a query must be that asks for the same in other words.
+    pub cache_similarity: Setting<f64>,
     /// The toolsets, in the order in which they are registered.
     pub toolsets: Setting<Vec<SetConfig>>,
     /// The most of everything.
@@ -227,6 +229,7 @@ impl Config {
             listen: listen(flags, environment)?,
             planner: or_default(file.planner, PlannerConfig::default),
             plan_cache: or_default(file.plan_cache, PlanCache::default),
+            cache_similarity: or_default(file.cache_similarity, || SIMILARITY),
             toolsets,
             limits: file.limits,
             embedding: or_default(file.embedding, EmbeddingConfig::default),

@@ -54,6 +54,16 @@ impl Embedded {
         sets: impl IntoIterator<Item = ToolSet>,
         options: Options,
     ) -> Result<Self, EngineError> {
+        Self::settled(store, sets, options, |it| it).await
+    }
+
+    /// The same, with an engine that is told more before anything begins.
+    pub(crate) async fn settled(
+        store: Arc<dyn Store>,
+        sets: impl IntoIterator<Item = ToolSet>,
+        options: Options,
+        settle: impl FnOnce(Engine) -> Engine,
+    ) -> Result<Self, EngineError> {
         let clock: Arc<dyn Clock> = Arc::new(WallClock);
         let toolbox = Toolbox::default();
         for set in sets {
@@ -93,6 +103,8 @@ impl Embedded {
         let control = Control::new(store, Arc::clone(&clock), Some(handle));
         let engine =
             Engine::new(control, registry.clone(), Arc::new(Offline::default()), clock, options);
+        let engine = settle(engine);
+        worker.plan_anew(engine.onward());
         let mut tasks = JoinSet::new();
         tasks.spawn(worker.run());
         tasks.spawn(registry.watch(stop.clone()));

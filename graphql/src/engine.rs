@@ -12,6 +12,7 @@ mod export;
 mod foresight;
 mod inputs;
 mod learning;
+mod onward;
 mod planners;
 mod planning;
 mod pruning;
@@ -56,6 +57,7 @@ pub use self::{
     agents::AgentOptions,
     error::EngineError,
     export::{as_file, as_input},
+    onward::{Replanning, Stage},
     planning::{PlanningOptions, Verdict},
     remembered::PlanCache,
     select::{Chosen, Colliding, SELECTED, Wanted},
@@ -79,8 +81,8 @@ pub struct Engine {
     modelled: Option<planners::Modelled>,
     choosing: select::Choosing,
     embedders: Arc<Embedders>,
-    /// Whether plans are taken again that were made of the same query.
-    plan_cache: PlanCache,
+    /// Whether plans are taken again that were made before.
+    remembering: remembered::Remembering,
     clock: Arc<dyn Clock>,
     options: Arc<Options>,
     /// Which tools go with which actions.
@@ -124,7 +126,7 @@ impl Engine {
             modelled: None,
             choosing: select::Choosing::default(),
             embedders: Arc::new(embedders),
-            plan_cache: PlanCache::default(),
+            remembering: remembered::Remembering::default(),
             clock,
             options: Arc::new(options),
             kit: Arc::default(),
@@ -138,13 +140,28 @@ impl Engine {
     #[must_use]
     pub fn with_embedders(self, wanted: Vec<Source>) -> Self {
         let embedders = Embedders::new(wanted, Arc::clone(&self.store) as _);
-        Self { embedders: Arc::new(embedders), ..self }
+        self.sharing(Arc::new(embedders))
+    }
+
+    /// Returns the engine with embedders that others use as well, such as its planner.
+    #[must_use]
+    pub fn sharing(self, embedders: Arc<Embedders>) -> Self {
+        Self { embedders, ..self }
     }
 
     /// Returns the engine with another rule for queries that were planned before.
     #[must_use]
     pub fn with_plan_cache(self, plan_cache: PlanCache) -> Self {
-        Self { plan_cache, ..self }
+        let remembering = remembered::Remembering { cache: plan_cache, ..self.remembering };
+        Self { remembering, ..self }
+    }
+
+    /// Returns the engine with another rule for how near a query must be that asks for the same in
+    /// other words: a cosine.
+    #[must_use]
+    pub fn with_cache_similarity(self, similarity: f64) -> Self {
+        let remembering = remembered::Remembering { similarity, ..self.remembering };
+        Self { remembering, ..self }
     }
 
     /// Returns what turns texts into vectors.
@@ -283,8 +300,13 @@ impl Engine {
                 return Ok(id);
             }
         }
+        let mut order = order;
+        self.check_replans(None, &mut order.options)?;
+        order.options.replans.sets = self.known_sets(&planning.tool_sets).await?;
         // Planning is work, too, and what it leaves behind is kept.
         self.grant.check_room()?;
+        let is_last = order.options.replans.left == 0;
+        let planning = &PlanningOptions { is_last, ..planning.clone() };
         let streaming = order.streaming.then_some(&order.options);
         let (plan, ahead) = self.plan_ahead(query, planning, streaming).await?;
         self.begin_ahead(&plan, order, subject, ahead).await
@@ -307,7 +329,7 @@ impl Engine {
         ahead: Ahead,
     ) -> Result<ExecutionId, EngineError> {
         self.check_plan(plan).await?;
-        let Order { options, idempotency_key, .. } = order;
+        let Order { mut options, idempotency_key, .. } = order;
         let key = idempotency_key.map(|key| IdempotencyKey { key, subject });
         if let Some(key) = &key
             && let Some(id) = self.control.find(key, &options).await?
@@ -315,6 +337,7 @@ impl Engine {
             // Nothing begins, so nothing is taken off the limits.
             return Ok(id);
         }
+        self.check_replans(Some(plan), &mut options)?;
         self.check_start(plan).await?;
         if options.dry_run {
             let about = plan.about();

@@ -37,12 +37,15 @@ use std::{
 use planner::{
     Planner as _, PlanningError, Proposal,
     catalog::{Catalog, CatalogTool},
-    embed::Local,
+    embed::{Embedders, Source},
     offline::Offline,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use shared::tool::{Effect, ToolDefinition};
+use shared::{
+    store::memory::Memory,
+    tool::{Effect, ToolDefinition},
+};
 
 #[derive(Deserialize)]
 struct Case {
@@ -85,7 +88,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         match arg.as_str() {
             "--errors" => shown = args.next(),
             "--once" => effect = Effect::Once,
-            "--meaning" => planner = Offline::with(Arc::new(Local::builtin().await?)),
+            "--meaning" => {
+                let kept = Arc::new(Memory::default());
+                planner = Offline::with(Arc::new(Embedders::new(vec![Source::Builtin], kept)));
+            }
             other => return Err(format!("`{other}` is not an option").into()),
         }
     }

@@ -76,6 +76,8 @@ pub struct Earlier {
     pub endings: Vec<Ending>,
     /// Why the execution ended as it did, in words.
     pub why: String,
+    /// Whether it got to its end, and a step of it asked for a plan of what follows.
+    pub asked: bool,
 }
 
 /// What came of a step.

@@ -12,6 +12,7 @@
 //! ([`assign`]), and what is said several times makes several calls ([`repeat`], [`records`]). What
 //! that is not sure enough of is refused.
 
+pub mod alike;
 mod amount;
 mod assign;
 mod bracket;
@@ -25,6 +26,7 @@ mod explain;
 mod fill;
 mod fit;
 mod gate;
+mod meaning;
 mod memory;
 mod mood;
 mod phrase;
@@ -50,6 +52,8 @@ mod when;
 mod words;
 
 use std::{
+    cell::RefCell,
+    collections::BTreeSet,
     sync::{Arc, LazyLock},
     time::Duration,
 };
@@ -60,17 +64,13 @@ use tokio::sync::Semaphore;
 
 use self::{
     broad::Broad,
+    meaning::Meaning,
     mood::{Finding, Moods},
     planning::Planning,
     profile::{Profile, Vocabulary},
     token::{Kind, Token},
 };
-use crate::{
-    Planner, PlanningError, Proposal,
-    catalog::Catalog,
-    embed::Embedder,
-    select::{Ask, Criterion, Selector, Tools},
-};
+use crate::{Planner, PlanningError, Proposal, catalog::Catalog, embed::Embedders};
 
 /// How long planning may take, the wait for its turn included.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -85,32 +85,14 @@ const TOKENS: usize = 10_000;
 #[derive(Clone, Debug, Default)]
 pub struct Offline {
     /// What knows which tools mean nearly the same as a query.
-    selector: Option<Arc<Selector>>,
+    meaning: Option<Arc<Meaning>>,
 }
 
 impl Offline {
-    /// Makes a planner that lets the meaning of words have a say in the choice of tools.
-    pub fn with(embedder: Arc<dyn Embedder>) -> Self {
-        Self { selector: Some(Arc::new(Selector::new(Some(embedder)))) }
-    }
-
-    /// Returns how near every tool that can be planned is to a query, where that can be known.
-    async fn meaning(&self, query: &str, catalog: &Catalog) -> Option<Vec<f32>> {
-        let selector = self.selector.as_ref()?;
-        let tools: Tools = catalog.plannable().cloned().collect();
-        let limit = tools.len();
-        if limit < 2 || query.len() > limits::QUERY_BYTES {
-            return None;
-        }
-        let ask = Ask { query, by: Criterion::Description, limit, margin: 0.0, taught: None };
-        let selection = selector.select(&tools, &ask, |_| true).await.ok()?;
-        let mut near = vec![0.0; limit];
-        for found in selection.matches {
-            #[expect(clippy::cast_possible_truncation, reason = "a cosine needs no more")]
-            let score = found.score as f32;
-            near[found.at] = score;
-        }
-        Some(near)
+    /// Makes a planner that asks for the meaning of words where several tools that only look are
+    /// close by the words themselves.
+    pub fn with(embedders: Arc<Embedders>) -> Self {
+        Self { meaning: Some(Arc::new(Meaning::new(embedders))) }
     }
 }
 
@@ -121,18 +103,33 @@ impl Planner for Offline {
     }
 
     async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
-        let meaning = self.meaning(query, catalog).await;
-        let (query, catalog) = (query.to_owned(), catalog.clone());
-        within(DEADLINE, move || propose_with(&query, &catalog, meaning.as_deref())).await
+        let read = |meaning: Option<Vec<f32>>| {
+            let (query, catalog) = (query.to_owned(), catalog.clone());
+            let work = move || {
+                let close = Close::default();
+                let planned = propose_with(&query, &catalog, meaning.as_deref(), &close);
+                (planned, close)
+            };
+            within(DEADLINE, work)
+        };
+        let (by_words, close) = read(None).await?;
+        let Some(meaning) = &self.meaning else { return by_words };
+        let close: Vec<usize> = close.0.into_inner().into_iter().collect();
+        let Some(near) = meaning.near(query, catalog, &close).await else { return by_words };
+        // What acts is called for its words alone.
+        match read(Some(near)).await? {
+            (Ok(planned), _) if meaning::only_looks(&planned, catalog) => Ok(planned),
+            _ => by_words,
+        }
     }
 }
 
 /// Does long work beside the runtime and waits for it; what takes too long goes on until it is
 /// done, and keeps its permit, so that never more of it is under way than the machine carries.
-async fn within(
+async fn within<T: Send + 'static>(
     most: Duration,
-    work: impl FnOnce() -> Result<Proposal, PlanningError> + Send + 'static,
-) -> Result<Proposal, PlanningError> {
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, PlanningError> {
     static PERMITS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(AT_ONCE)));
     let done = async {
         let permit = Arc::clone(&PERMITS).acquire_owned().await.ok();
@@ -144,7 +141,7 @@ async fn within(
     };
     let unavailable = |message: String| PlanningError::Unavailable { message, notes: Vec::new() };
     match tokio::time::timeout(most, done).await {
-        Ok(Ok(planned)) => planned,
+        Ok(Ok(done)) => Ok(done),
         Ok(Err(err)) => Err(unavailable(format!("planning was given up: {err}"))),
         Err(_) => Err(unavailable(format!(
             "planning took longer than {} s: say it in fewer words, or split the query",
@@ -155,14 +152,21 @@ async fn within(
 
 /// Proposes a draft for `query` that uses tools of `catalog`, or says why not.
 pub fn propose(query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
-    propose_with(query, catalog, None)
+    propose_with(query, catalog, None, &Close::default())
 }
 
-/// The same, with how near the tools are that can be planned, by somebody who knows.
+/// Tools between which words did not decide for certain, by their places among those that can be
+/// planned.
+#[derive(Debug, Default)]
+struct Close(RefCell<BTreeSet<usize>>);
+
+/// The same, with how near the tools are that can be planned, by somebody who knows. Tells which
+/// are close.
 fn propose_with(
     query: &str,
     catalog: &Catalog,
     meaning: Option<&[f32]>,
+    close: &Close,
 ) -> Result<Proposal, PlanningError> {
     if query.len() > limits::QUERY_BYTES {
         return refuse(format!(
@@ -187,7 +191,7 @@ fn propose_with(
         ));
     }
     let moods = Moods::read(query, &tokens, vocabulary);
-    let reader = Reader { query, profiles, vocabulary, moods: &moods, meaning };
+    let reader = Reader { query, profiles, vocabulary, moods: &moods, meaning, close };
     let first = reader.read(&tokens)?;
     let called = first.called();
     let denied: Vec<&Finding> = moods.left_out(&called).collect();
@@ -210,6 +214,7 @@ struct Reader<'a> {
     vocabulary: &'a Vocabulary,
     moods: &'a Moods,
     meaning: Option<&'a [f32]>,
+    close: &'a Close,
 }
 
 impl<'a> Reader<'a> {
@@ -252,6 +257,7 @@ impl<'a> Reader<'a> {
             vocabulary: self.vocabulary,
             measures: &amount::measures(tokens),
             meaning: self.meaning,
+            close: self.close,
         };
         let mut planning = self.planning();
         let parts = broad.parts();

@@ -28,6 +28,7 @@ pub use self::{
     outcomes::{NEAR, Outcomes},
     profile::Centroid,
     selector::{Ask, MARGIN, Match, SelectError, Selection, Selector, Told},
+    vector::cosine,
 };
 
 /// By what tools are chosen.

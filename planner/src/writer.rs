@@ -14,7 +14,10 @@ pub(crate) mod tests;
 use std::{
     borrow::Cow,
     collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use async_trait::async_trait;
@@ -45,6 +48,8 @@ pub struct ModelPlanner {
     model: Arc<dyn Model>,
     name: String,
     repairs: u32,
+    /// The model was seen to begin to think without a word.
+    is_sudden: AtomicBool,
 }
 
 /// What has come of a query so far.
@@ -64,7 +69,7 @@ impl ModelPlanner {
     /// Lets a model plan, which may mend each plan so many times.
     pub fn new(model: Arc<dyn Model>, repairs: u32) -> Self {
         let name = model.name().to_owned();
-        Self { model, name, repairs }
+        Self { model, name, repairs, is_sudden: AtomicBool::new(false) }
     }
 
     /// Lets the model of some settings plan.
@@ -105,6 +110,7 @@ impl ModelPlanner {
             foresight,
             catalog,
             known: &known,
+            is_sudden: &self.is_sudden,
             arriving: Mutex::default(),
         });
         let hearer = listening.as_ref().map(|it| it as &dyn Hearer);
@@ -153,6 +159,9 @@ impl ModelPlanner {
         let reply = self.model.ask_aloud(&question, hearer).await;
         let reply = reply.map_err(|err| unavailable(&err))?;
         rounds.answered(round, &reply, began);
+        if Arriving::is_of_sudden(&reply.text) {
+            self.is_sudden.store(true, Ordering::Relaxed);
+        }
         Ok(reply)
     }
 }
@@ -197,6 +206,8 @@ struct Listening<'a> {
     catalog: &'a Catalog,
     /// The plans that steps may execute.
     known: &'a BTreeSet<&'a str>,
+    /// The model was seen to begin to think without a word.
+    is_sudden: &'a AtomicBool,
     arriving: Mutex<Arriving>,
 }
 
@@ -209,7 +220,8 @@ impl Listening<'_> {
 #[async_trait]
 impl Hearer for Listening<'_> {
     async fn begin(&self) {
-        *self.arriving() = Arriving::default();
+        let is_sudden = self.is_sudden.load(Ordering::Relaxed);
+        *self.arriving() = if is_sudden { Arriving::of_sudden() } else { Arriving::default() };
         self.foresight.begin().await;
     }
 

@@ -10,6 +10,7 @@ mod error;
 mod items;
 mod options;
 mod phase;
+mod replans;
 mod scope;
 mod step;
 mod view;
@@ -24,6 +25,7 @@ pub use self::{
     items::Items,
     options::{ExecutionMode, ExecutionOptions},
     phase::{ExecutionState, Phase},
+    replans::{Anew, REPLAN, Replans, Within},
     scope::Scope,
     step::{How, Step, StepState},
 };

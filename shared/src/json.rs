@@ -1,9 +1,13 @@
 //! How large a JSON value is, asked before anybody recurses into it; patches of values, and values
 //! that are the same however they are written.
 
+mod foreign;
+
 use std::borrow::Cow;
 
 use serde_json::{Number, Value};
+
+pub use self::foreign::from_foreign;
 
 /// Returns whether lists and objects nest deeper than `limit`; a bare string has depth 0.
 ///

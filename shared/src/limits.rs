@@ -49,6 +49,12 @@ pub const ATTEMPTS: u32 = 1_000;
 pub const INTERRUPTIONS: u32 = 100;
 /// Steps that run at once where `maxParallel` says nothing.
 pub const MAX_PARALLEL: u32 = 256;
+/// Times in a row that an execution may be planned anew by itself.
+pub const REPLANS: u32 = 16;
+/// The same, of one that asks for it in its plan and whose start said nothing.
+pub const REPLANS_ASKED: u32 = 4;
+/// Times that planning one execution anew may be begun, and come to nothing that is known.
+pub const REPLAN_TRIES: usize = 5;
 /// How long an attempt may take where the plan says nothing.
 pub const STEP_TIMEOUT: Duration = Duration::from_mins(5);
 /// How long running tools have, once told to stop.

@@ -372,8 +372,8 @@ pub struct Head {
 }
 
 impl Head {
-    /// Returns the head of an execution that `owner` has. One that is over and has a parent keeps
-    /// its owner until the parent is told.
+    /// Returns the head of an execution that `owner` has. One that is over keeps its owner until its
+    /// parent is told, and until what goes on after it has begun.
     pub fn of(execution: &Execution, owner: Option<WorkerId>, due: Option<Timestamp>) -> Self {
         let (state, parent) = (execution.state(), execution.parent().map(|it| it.execution));
         Self {
@@ -384,8 +384,8 @@ impl Head {
             created_at: execution.created_at(),
             seq: execution.seq(),
             epoch: execution.epoch(),
-            // One that is part of another is let go once that one was told.
-            owner: owner.filter(|_| !state.is_over() || parent.is_some()),
+            // Whoever is lost before that is done leaves it to be found.
+            owner: owner.filter(|_| !state.is_over() || execution.leaves_something()),
             due: due.filter(|_| !state.is_over()),
             priority: execution.options().priority,
             finished_at: execution.finished_at(),

@@ -89,7 +89,7 @@ fn tell(text: &mut String, tool: &ToolDefinition) {
 #[tokio::test]
 async fn the_chapter_of_the_built_in_tools_is_fresh() {
     let written = written(&sets().await);
-    assert_eq!(written.matches("\n### `").count(), 6 + 3 + 29);
+    assert_eq!(written.matches("\n### `").count(), 7 + 3 + 29);
     if std::env::var_os("FABER_BLESS").is_some() {
         fs::write(chapter(), &written).unwrap();
     }

@@ -78,12 +78,13 @@ pub fn again(ended: &Execution, from: Option<&str>) -> Result<Created, AgainErro
 }
 
 /// Returns how another plan goes on with what an ended execution did: its steps that [`stay`] are
-/// not done again.
+/// not done again. Each one that goes on may be planned anew by itself once less.
 pub fn onward(ended: &Execution, plan: &Plan) -> Result<Created, AgainError> {
     if !ended.state().is_over() {
         return Err(AgainError::Open(ended.id()));
     }
-    let options = ExecutionOptions { start_at: None, ..ended.options().clone() };
+    let replans = ended.options().replans.once_less();
+    let options = ExecutionOptions { start_at: None, replans, ..ended.options().clone() };
     let mut created = Created::new(plan.id(), ended.request(), options);
     created.retry_of = Some(ended.id());
     let mut left = limits::REUSED_BYTES;

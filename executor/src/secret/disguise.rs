@@ -1,10 +1,12 @@
-//! What programs make of a secret in more ways than can be listed: any of its characters in percent,
-//! and base 64 in lines.
+//! What programs make of a secret in more ways than can be listed: any of its characters in percent
+//! or escaped as JSON lets them be, and base 64 in lines.
 
 /// What stands between the lines of base 64: their ends, also as JSON writes them, and indentation.
 const BREAKS: [&[u8]; 6] = [b"\n", b"\r", b"\\n", b"\\r", b" ", b"\t"];
 /// Bytes between two lines of base 64: what is longer is no indentation.
 const BREAK_BYTES: usize = 64;
+/// Bytes of an escaped code unit: `\u00dc`.
+const UNIT_BYTES: usize = 6;
 
 /// A text, and how it may be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +14,8 @@ pub(super) enum Disguise {
     /// Each byte as it is or in percent: which of them are is not the same in any two languages. A
     /// blank may be a plus.
     InPercent(String),
+    /// Each character as it is or escaped: which of them are is not the same in any two languages.
+    InJson(String),
     /// In lines of whatever length.
     InLines(String),
 }
@@ -20,7 +24,7 @@ impl Disguise {
     /// Returns the text as it is.
     pub(super) fn text(&self) -> &str {
         match self {
-            Self::InPercent(text) | Self::InLines(text) => text,
+            Self::InPercent(text) | Self::InJson(text) | Self::InLines(text) => text,
         }
     }
 
@@ -28,6 +32,7 @@ impl Disguise {
     pub(super) fn longest(&self) -> usize {
         match self {
             Self::InPercent(text) => text.len() * 3,
+            Self::InJson(text) => text.encode_utf16().count() * UNIT_BYTES,
             // The shortest lines there are have 60 characters.
             Self::InLines(text) => text.len() + text.len() / 8,
         }
@@ -39,6 +44,7 @@ impl Disguise {
             Self::InPercent(text) => {
                 from.contains('%') || (text.contains(' ') && from.contains('+'))
             }
+            Self::InJson(_) => from.contains('\\'),
             Self::InLines(_) => from.contains('\n') || from.contains("\\n"),
         };
         if !is_possible {
@@ -68,11 +74,17 @@ impl Disguise {
     /// Returns how many bytes of a text are this, where it begins so.
     fn matched(&self, text: &[u8]) -> Option<usize> {
         let mut at = 0;
+        if let Self::InJson(secret) = self {
+            for char in secret.chars() {
+                at += in_json(text.get(at..)?, char)?;
+            }
+            return (at > 0).then_some(at);
+        }
         for byte in self.text().bytes() {
             let rest = text.get(at..)?;
             at += match self {
                 Self::InPercent(_) => in_percent(rest, byte)?,
-                Self::InLines(_) => {
+                Self::InJson(_) | Self::InLines(_) => {
                     let between = if at == 0 { 0 } else { between(rest) };
                     (rest.get(between) == Some(&byte)).then_some(between + 1)?
                 }
@@ -93,6 +105,35 @@ fn in_percent(text: &[u8], byte: u8) -> Option<usize> {
     }
     let is_it = *text.first()? == byte || (byte == b' ' && text[0] == b'+');
     is_it.then_some(1)
+}
+
+/// Returns how many bytes stand for a character at the beginning of a text.
+fn in_json(text: &[u8], char: char) -> Option<usize> {
+    let mut units = [0; 2];
+    let units = char.encode_utf16(&mut units);
+    let mut escaped = text.chunks(UNIT_BYTES).map(unit);
+    if units.iter().all(|it| escaped.next().flatten() == Some(*it)) {
+        return Some(units.len() * UNIT_BYTES);
+    }
+    let mut buffer = [0; 4];
+    let plain = char.encode_utf8(&mut buffer).as_bytes();
+    let short: &[u8] = match char {
+        '\n' => b"n",
+        '\r' => b"r",
+        '\t' => b"t",
+        _ => plain,
+    };
+    // A backslash is escaped by another one: that comes first.
+    if text.strip_prefix(b"\\").is_some_and(|it| it.starts_with(short)) {
+        return Some(1 + short.len());
+    }
+    text.starts_with(plain).then_some(plain.len())
+}
+
+/// Returns the code unit that six bytes are as `\uXXXX`.
+fn unit(escaped: &[u8]) -> Option<u16> {
+    let digits = escaped.strip_prefix(b"\\u").filter(|it| it.len() == 4)?;
+    u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
 /// Returns how many bytes at the beginning of a text are between two lines.
@@ -125,6 +166,23 @@ mod tests {
             assert_eq!(it.taken_out(text.to_owned(), "X"), expected, "{text}");
         }
         assert_eq!(it.longest(), 24);
+    }
+
+    #[test]
+    fn any_character_may_be_escaped() {
+        let it = Disguise::InJson("g/A&<\\Ü😀\n\"x".to_owned());
+        for (text, expected) in [
+            (r#"a g/A\u0026\u003c\\\u00dc\ud83d\uDE00\n\"x b"#, "a X b"),
+            (r#"g\/A&\u003C\u005cÜ😀\u000a\u0022\u0078"#, "X"),
+            (r#"g/A\u0026<\\\u00dc\ud83d"#, r#"g/A\u0026<\\\u00dc\ud83d"#),
+            (r"\u", r"\u"),
+            (r"g\", r"g\"),
+            ("", ""),
+        ] {
+            assert_eq!(it.taken_out(text.to_owned(), "X"), expected, "{text}");
+        }
+        let bytes: usize = "g/A&<\\Ü😀\n\"x".encode_utf16().count() * 6;
+        assert_eq!(it.longest(), bytes);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use shared::{
     id::{ToolName, ToolSetName},
+    json::from_foreign,
     schema::Schema,
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
@@ -498,7 +499,7 @@ async fn read_output(
 
 /// Reads what a command printed: JSON if it is JSON, else a string without the last line end.
 fn parse(output: &[u8]) -> Value {
-    serde_json::from_slice(output).unwrap_or_else(|_| {
+    from_foreign(output).unwrap_or_else(|_| {
         let text = String::from_utf8_lossy(output);
         let text = text.strip_suffix('\n').unwrap_or(&text);
         Value::from(text.strip_suffix('\r').unwrap_or(text))

@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 use shared::{
     glob::Glob,
     id::{ToolName, ToolSetName},
-    limits,
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
 
@@ -66,6 +65,9 @@ pub(crate) struct Dispatch {
     reach: Reach,
     /// Bytes of its result that are kept.
     most: usize,
+    /// Names that stood in its arguments and are those of no set: the tool is not given them, as
+    /// such a set may be there a moment later, and get at the machine.
+    unknown: Vec<Value>,
 }
 
 /// What such a step is given.
@@ -128,11 +130,8 @@ impl Reach {
     }
 
     fn keeps_off(&self, toolbox: &Toolbox, name: &str) -> Option<String> {
-        let Some(set) = name.parse().ok().and_then(|it| toolbox.set(&it)) else {
-            // It may be there a moment later, and get at the machine.
-            let name: String = name.chars().take(limits::NAME_BYTES).collect();
-            return Some(format!("there is no toolset `{name}`"));
-        };
+        // A name of no set is no harm: by the time of the call it is left out.
+        let set = name.parse().ok().and_then(|it| toolbox.set(&it))?;
         if set.acts_here && !self.sets.contains(&set.name) {
             return Some(format!("`{name}` acts on this machine: only a person switches it on"));
         }
@@ -155,10 +154,41 @@ impl Dispatch {
             Ok(Given { tool, args, reach, most }) => {
                 let most = most.as_u64().and_then(|it| usize::try_from(it).ok());
                 let most = most.map_or(RESULT_BYTES, |it| it.min(RESULT_BYTES));
-                Ok(Self { tool, args: Arc::new(args), effect, reach, most })
+                let mut it =
+                    Self { tool, args: Arc::new(args), effect, reach, most, unknown: vec![] };
+                it.leave_out_unknown(toolbox);
+                Ok(it)
             }
             Err(err) => Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string())),
         })
+    }
+
+    /// Takes the names of no set out of what is to be switched on.
+    fn leave_out_unknown(&mut self, toolbox: &Toolbox) {
+        let switches =
+            self.tool.as_str().strip_prefix(TOOL_SET).and_then(|it| it.strip_prefix('.'));
+        if switches != Some(ACTIVATE) {
+            return;
+        }
+        let args = Arc::make_mut(&mut self.args);
+        if let Some(Value::Array(names)) = args.get_mut(NAMES) {
+            let is_unknown = |it: &mut Value| {
+                let name = it.as_str().map(str::parse);
+                name.is_some_and(|it| it.ok().and_then(|it| toolbox.set(&it)).is_none())
+            };
+            self.unknown = names.extract_if(.., is_unknown).collect();
+        }
+    }
+
+    /// Adds the names that were left out to a result that says which were not found.
+    fn name_unknown(&self, result: &mut Value) {
+        if self.unknown.is_empty() {
+            return;
+        }
+        if let Some(Value::Array(names)) = result.get_mut("notFound") {
+            names.extend(self.unknown.iter().cloned());
+            result["success"] = Value::Bool(false);
+        }
     }
 
     /// Refuses what the step may not call.
@@ -182,6 +212,10 @@ impl Dispatch {
     /// then nobody asks.
     pub(crate) fn report(&self, result: Result<Value, ToolError>) -> Result<Value, ToolError> {
         let tool = self.tool.as_str();
+        let result = result.map(|mut it| {
+            self.name_unknown(&mut it);
+            it
+        });
         match result {
             Ok(result) => match clipped(&result, self.most) {
                 None => Ok(json!({ "tool": tool, "status": "success", "result": result })),
@@ -342,7 +376,9 @@ mod tests {
             let given = json!({ "tool": "ToolSet.activate_toolset", "args": args, "reach": reach });
             let activate = tool("ToolSet.activate_toolset", Effect::Idempotent);
             let activate = ToolDefinition { name: "activate_toolset".parse().unwrap(), ..activate };
-            let checked = dispatch("faber_agent.repeat", &given).check(&toolbox, &activate);
+            let step = "faber_agent.repeat".parse().unwrap();
+            let call = Dispatch::of(&toolbox, &step, &given).unwrap().unwrap();
+            let checked = call.check(&toolbox, &activate);
             checked.err().map(|it| it.message.to_string())
         };
         let machine =
@@ -356,8 +392,28 @@ mod tests {
         let except = json!({ "except": ["crm.*"] });
         assert_eq!(told(json!(["crm"]), except.clone()).as_deref(), Some(crm));
         assert_eq!(told(json!(["ops"]), except), machine("ops"));
-        let unknown = Some("there is no toolset `later`".to_owned());
-        assert_eq!(told(json!(["later"]), json!({})), unknown);
+        assert_eq!(told(json!(["web", "later"]), json!({})), None);
+        assert_eq!(told(json!(["later", "ops"]), json!({})), machine("ops"));
+    }
+
+    /// One name of no set kept the others from being switched on.
+    #[test]
+    fn names_of_no_set_are_left_out_and_told() {
+        let toolbox = toolbox();
+        toolbox.put(ToolSet::ready("web".parse().unwrap(), "builtin", "", []));
+        let args = json!({ "toolSetNames": ["later", "web", "no name at all", 1] });
+        let given = json!({ "tool": "ToolSet.activate_toolset", "args": args });
+        let step = "faber_agent.repeat".parse().unwrap();
+        let call = Dispatch::of(&toolbox, &step, &given).unwrap().unwrap();
+        // It may be there by the time of the call, and get at the machine.
+        assert_eq!(*call.args, json!({ "toolSetNames": ["web", 1] }));
+        let result = json!({ "success": true, "changed": ["web"], "notFound": [] });
+        let told = call.report(Ok(result)).unwrap();
+        let expected = json!({ "success": false, "changed": ["web"], "notFound": ["later", "no name at all"] });
+        assert_eq!(told["result"], expected);
+        let other = json!({ "tool": "ToolSet.list_toolset", "args": args });
+        let call = Dispatch::of(&toolbox, &step, &other).unwrap().unwrap();
+        assert_eq!(*call.args, args);
     }
 
     #[test]

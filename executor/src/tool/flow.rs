@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use shared::{
+    execution::REPLAN,
     id::Attempt,
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
@@ -26,7 +27,7 @@ pub fn flow() -> ToolSet {
     ToolSet::ready(
         SET.parse().expect("the set's name is a literal"),
         "builtin",
-        "Steps that wait, sleep, pass values on, or fail on purpose.",
+        "Steps that wait, sleep, pass values on, ask for a new plan, or fail on purpose.",
         tools,
     )
 }
@@ -60,9 +61,10 @@ enum Kind {
     Sleep,
     Fail,
     Wait,
+    Replan,
 }
 
-const TABLE: [Entry; 6] = [
+const TABLE: [Entry; 7] = [
     Entry {
         kind: Kind::Echo,
         name: "flow.echo",
@@ -138,6 +140,19 @@ const TABLE: [Entry; 6] = [
             })
         },
     },
+    Entry {
+        kind: Kind::Replan,
+        name: REPLAN,
+        description: "Returns its parameters. When the plan is done, a model plans how to go on, and is told what every step returned.",
+        schema: || {
+            json!({
+                "type": "object",
+                "properties": {
+                    "goal": { "type": "string", "description": "What is still to be done, in words." },
+                },
+            })
+        },
+    },
 ];
 
 fn nothing() -> Value {
@@ -178,7 +193,7 @@ impl Tool for Flow {
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         match self.kind {
-            Kind::Echo => Ok(Arc::unwrap_or_clone(parameters)),
+            Kind::Echo | Kind::Replan => Ok(Arc::unwrap_or_clone(parameters)),
             Kind::Noop | Kind::Effect => Ok(Value::Null),
             Kind::Sleep => sleep(&parameters, &cx).await,
             Kind::Fail => fail(Arc::unwrap_or_clone(parameters), &cx),

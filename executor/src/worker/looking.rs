@@ -82,6 +82,7 @@ impl Worker {
             warn!(%err, "cannot look who has the executions that were given up");
         }
         self.write_heads().await;
+        self.go_on();
         if let Err(err) = self.sweep().await {
             warn!(%err, "cannot look whether what is this worker's is driven");
         }
@@ -102,7 +103,7 @@ impl Worker {
     async fn look_again(&mut self) -> Result<(), StoreError> {
         for (id, known) in self.again.clone() {
             let head = self.context.store.head(id).await?;
-            // Of one that is over and still this worker's, the parent was not told.
+            // Of one that is over and still this worker's, something is to be done.
             let is_ours = |it: &Head| !it.state.is_over() || it.owner.is_some();
             let free = head.filter(|it| is_ours(it) && self.is_free(it));
             if free.is_none_or(|it| self.claim(id, it.epoch.max(known))) {
@@ -121,10 +122,14 @@ impl Worker {
         self.swept_at = Instant::now();
         let worker = self.context.worker;
         // Those that are known to be this worker's hide none that are not.
-        let known = self.drivers.len() + self.again.len() + self.unwritten.len();
+        let known = self.drivers.len() + self.again.len() + self.unwritten.len() + self.owing.len();
         for head in self.context.store.owned(worker, LOOK + known).await? {
             let id = head.execution;
-            if self.local.has(id) || self.again.contains_key(&id) || self.unwritten.has(id) {
+            let is_known = self.local.has(id)
+                || self.again.contains_key(&id)
+                || self.unwritten.has(id)
+                || self.owing.has(id);
+            if is_known || self.is_left_to_others(&head) {
                 continue;
             }
             if self.is_damaged(id) {
@@ -187,7 +192,11 @@ impl Worker {
         let workers = self.context.store.workers(self.context.clock.now()).await?;
         let (mut claimed, mut lacking) = (0, Vec::new());
         for head in heads {
-            // Of one that is over only its parent is told, for which no tools are needed.
+            if self.is_left_to_others(&head) {
+                continue;
+            }
+            // Of one that is over its parent is told, or it is planned anew, for which its tools are
+            // not needed.
             let needs_tools = !head.state.is_over() && !self.local.has(head.execution);
             if needs_tools && !self.has_tools(&head).await? {
                 lacking.push(head);
@@ -197,6 +206,12 @@ impl Worker {
             }
         }
         Ok((claimed, lacking))
+    }
+
+    /// Returns whether only somebody who plans anew has a use for an execution, and nobody here does.
+    fn is_left_to_others(&self, head: &Head) -> bool {
+        let is_owed_a_plan = head.state.is_over() && head.parent.is_none();
+        is_owed_a_plan && self.context.onward.get().is_none()
     }
 
     /// Returns whether an execution is to be claimed here: at once if it falls to this worker, so

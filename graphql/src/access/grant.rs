@@ -7,7 +7,7 @@ use std::{
 };
 
 use executor::{registry::TOOL_SET, tool::dispatch::Reach};
-use shared::{id::ToolName, store::Rate};
+use shared::{execution::Within, id::ToolName, store::Rate};
 
 use super::{
     Role, Token,
@@ -202,6 +202,22 @@ impl Grant {
         let switches = SWITCHES.iter().map(|it| format!("{TOOL_SET}.{it}"));
         let except = switches.filter(|it| !rights.allows(it)).filter_map(|it| it.parse().ok());
         Reach { tools: rights.token.tools.clone(), except: except.collect(), sets: Vec::new() }
+    }
+
+    /// Returns the same for plans that are made when nobody asks any more; nothing where everything
+    /// may be used.
+    pub fn within(&self) -> Option<Within> {
+        let rights = self.0.as_ref().filter(|_| !self.allows_every_tool())?;
+        let Token { name, role, tools, .. } = &rights.token;
+        let (token, switches) = (name.clone(), *role == Role::Admin);
+        Some(Within { token, tools: tools.clone(), switches })
+    }
+
+    /// Returns what such plans may use. How often they do so is bounded by how often they are made.
+    pub fn kept(within: &Within) -> Self {
+        let role = if within.switches { Role::Admin } else { Role::Operator };
+        let token = Token { tools: within.tools.clone(), ..Token::new(&*within.token, "", role) };
+        Self::of(Rights::new(token, Arc::default()))
     }
 
     /// Refuses what reaches other tools than may be used.

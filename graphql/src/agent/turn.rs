@@ -42,6 +42,8 @@ const ARGS_BYTES: usize = 16 << 10;
 const NAME: usize = 128;
 /// Bytes of all that was said and done: templates bring in a megabyte, and each turn is given it.
 const HISTORY_BYTES: usize = 512 << 10;
+/// Bytes of the arguments of a call that was not made, as long as they are told.
+const REFUSED_BYTES: usize = 1 << 10;
 /// Bytes of a result that there is always room for.
 const LEAST_BYTES: usize = 256;
 /// The set whose tools are always offered: by them an agent gets at the others.
@@ -407,6 +409,9 @@ impl Turn {
         let tool = found.map_or_else(name, |it| it.qualified().to_string());
         let args = match (args, &error) {
             (Value::Object(args), None) => args,
+            // Told again in each turn: what was asked for, as long as that is short.
+            (args @ Value::Object(_), Some(_)) if json::bytes(&args) > REFUSED_BYTES => Map::new(),
+            (Value::Object(args), Some(_)) => args,
             _ => Map::new(),
         };
         let wanted = Wanted { n, tool, args, most: None, id, signatures };

@@ -76,7 +76,9 @@ impl Drive {
 
     async fn look(&self, id: ExecutionId) -> Result<Look, StoreError> {
         let Some(head) = self.store.head(id).await? else { return Ok(Look::Fine) };
-        if head.state.is_over() {
+        // What is over and has an owner is to be planned anew; parts see to their parents themselves.
+        let is_owed = head.owner.is_some() && head.parent.is_none();
+        if head.state.is_over() && !is_owed {
             return Ok(Look::Over);
         }
         let is_wanted = self.is_wanted(&head).await?;

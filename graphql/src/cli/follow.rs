@@ -15,6 +15,7 @@ use super::{
     events::News,
     failure::Failure,
     house::House,
+    onward::{Onward, Went},
     plain,
     progress::Progress,
     signals,
@@ -48,14 +49,37 @@ pub(super) enum Purpose {
     Tell,
 }
 
-/// Follows an execution to its end, or until it waits for a person or the user leaves; then shows
-/// how it stands.
+/// Follows an execution to its end and what goes on after it by itself, or until it waits for a
+/// person or the user leaves; then shows how it stands.
 pub(super) async fn follow(
     session: &Session,
     house: &House,
     execution: &Value,
     purpose: Purpose,
 ) -> Result<Ending, Failure> {
+    let mut execution = execution.clone();
+    loop {
+        match follow_one(session, house, &execution, purpose).await? {
+            Followed::On(next) => execution = next,
+            Followed::Ended(ending) => return Ok(ending),
+        }
+    }
+}
+
+/// What became of an execution that was followed.
+enum Followed {
+    /// This one goes on.
+    On(Value),
+    /// It was shown.
+    Ended(Ending),
+}
+
+async fn follow_one(
+    session: &Session,
+    house: &House,
+    execution: &Value,
+    purpose: Purpose,
+) -> Result<Followed, Failure> {
     let client = house.client();
     let id = &execution["executionId"];
     let layout = layout(client, id).await?;
@@ -71,10 +95,10 @@ pub(super) async fn follow(
         tree: Tree::new(id.as_str().unwrap_or_default().to_owned()),
         progress: Progress::new(&session.screen, layout),
     };
-    let drive = house.drive().filter(|_| purpose != Purpose::Watch);
+    let drive = || house.drive().filter(|_| purpose != Purpose::Watch);
     let stopped = {
         let following = follower.follow();
-        let carrying = carry_on(drive, execution_id(execution));
+        let carrying = carry_on(drive(), execution_id(execution));
         tokio::select! {
             stopped = following => Some(stopped?),
             () = signals::interrupted() => None,
@@ -82,11 +106,31 @@ pub(super) async fn follow(
         }
     };
     follower.progress.end();
-    match stopped {
-        Some(Stopped::Over) => over(session, client, id).await,
-        Some(Stopped::Person) => waiting(session, client, id, &follower.tree.persons()).await,
-        None => detached(session, client, id),
-    }
+    let ending = match stopped {
+        Some(Stopped::Over) => {
+            let carrying = carry_on(drive(), execution_id(execution));
+            let onward = Onward::of(session, house, id, purpose);
+            let went = tokio::select! {
+                went = onward.went() => went?,
+                () = signals::interrupted() => {
+                    return detached(session, client, id).map(Followed::Ended);
+                }
+                never = carrying => match never {},
+            };
+            match went {
+                Went::On(next) => return Ok(Followed::On(next)),
+                Went::GivenUp => match over(session, client, id).await? {
+                    // What it was to bring about is not done, however well this part of it ended.
+                    Ending::Done => Ending::Failed,
+                    ending => ending,
+                },
+                Went::Nowhere => over(session, client, id).await?,
+            }
+        }
+        Some(Stopped::Person) => waiting(session, client, id, &follower.tree.persons()).await?,
+        None => detached(session, client, id)?,
+    };
+    Ok(Followed::Ended(ending))
 }
 
 async fn carry_on(drive: Option<Drive>, id: Option<ExecutionId>) -> std::convert::Infallible {

@@ -10,7 +10,7 @@ use executor::{
     toolbox::Toolbox,
     worker::{Handle, Parts, Scope, Worker},
 };
-use planner::offline::Offline;
+use planner::{embed::Embedders, offline::Offline};
 use shared::{
     clock::{Clock, WallClock},
     execution::ExecutionState,
@@ -138,6 +138,12 @@ impl House {
         Ok(may_go_on && matches!(head.state, Pending | InProgress | Compensating))
     }
 
+    /// Returns whether an execution is over and to be planned anew, and nobody is there to do so.
+    pub(super) async fn is_owed_by_nobody(&self, id: ExecutionId) -> Result<bool, Failure> {
+        let head = self.left_alone(id).await?;
+        Ok(head.is_some_and(|it| it.state.is_over() && it.owner.is_some()))
+    }
+
     /// Returns the head of an execution that nobody has, or that of a worker that is gone.
     async fn left_alone(&self, id: ExecutionId) -> Result<Option<Head>, Failure> {
         let Some(local) = &self.local else { return Ok(None) };
@@ -191,16 +197,19 @@ impl Local {
                 options: config.limits.options(),
                 scope,
             };
-            Work::begin(parts)
+            Work::new(parts)
         });
-        let handle = work.as_ref().map(|it| it.handle.clone());
+        let handle = work.as_ref().map(|(_, it)| it.handle.clone());
+        let embedders = Embedders::new(config.embedding_sources(), Arc::clone(&store) as _);
+        let embedders = Arc::new(embedders);
         let control = Control::new(store, Arc::clone(&clock), handle);
-        let planner = Arc::new(Offline::default());
+        let planner = Arc::new(Offline::with(Arc::clone(&embedders)));
         let options = config.limits.options();
         let engine = Engine::new(control, registry.clone(), planner, clock, options)
             .with_toolkit(config.toolkit.value.toolkit.clone())
-            .with_embedders(config.embedding_sources())
+            .sharing(embedders)
             .with_plan_cache(config.plan_cache.value)
+            .with_cache_similarity(config.cache_similarity.value)
             .with_margin(config.margin.value)
             .with_learning(config.learning.value);
         let engine = match config.planning_model() {
@@ -212,6 +221,13 @@ impl Local {
         for warning in config.toolkit.value.warnings.iter().filter(|_| has_tools) {
             tracing::warn!("the toolkit: {warning}");
         }
+        let work = work.map(|(worker, mut work)| {
+            if has_tools {
+                worker.plan_anew(engine.onward());
+            }
+            work.tasks.spawn(worker.run());
+            work
+        });
         let limits = if need == Need::Everything { Limits::default() } else { own_limits() };
         let schema = schema::build(engine.clone(), limits);
         let mut upkeep = Upkeep::default();
@@ -245,13 +261,12 @@ pub(super) fn own_limits() -> Limits {
 }
 
 impl Work {
-    fn begin(parts: Parts) -> Self {
+    /// Returns a worker that is to be run, and what tells it to end.
+    fn new(parts: Parts) -> (Worker, Self) {
         let drain = CancellationToken::new();
         let id = WorkerId::draw(parts.clock.now());
         let (worker, handle) = Worker::new(parts, id, drain.clone());
-        let mut tasks = JoinSet::new();
-        tasks.spawn(worker.run());
-        Self { handle, drain, tasks }
+        (worker, Self { handle, drain, tasks: JoinSet::new() })
     }
 
     async fn end(mut self) {

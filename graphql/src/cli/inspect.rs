@@ -187,8 +187,13 @@ fn run_of(execution: &Value, paint: Paint) -> String {
         state(&text("state"), paint),
         paint.dim(format!("{}  {}", text("createdAt"), text("node")))
     );
-    for (name, key) in [("part of", "parentExecutionId"), ("again", "retryOf")] {
-        if let Some(id) = execution[key].as_str() {
+    let next = &execution["next"]["executionId"];
+    for (name, id) in [
+        ("part of", &execution["parentExecutionId"]),
+        ("again", &execution["retryOf"]),
+        ("planned anew as", next),
+    ] {
+        if let Some(id) = id.as_str() {
             let _ = writeln!(told, "  {} {}", paint.dim(name), plain::line(id));
         }
     }

@@ -171,6 +171,9 @@ pub(super) fn options(how: &Planning) -> Value {
     if let Some(planner) = &how.planner {
         options.insert("planner".to_owned(), json!(planner));
     }
+    if let Some(cache) = how.cache {
+        options.insert("cache".to_owned(), json!(cache.as_str()));
+    }
     Value::Object(options)
 }
 

@@ -78,11 +78,27 @@ fn head(request: &Value, execution: &Value, paint: Paint) -> String {
     );
     say("request", &plain::said(&request["requestId"]));
     say("again", &plain::said(&execution["retryOf"]));
+    say("onward", &onward(execution));
     say("part of", &plain::said(&execution["parentExecutionId"]));
     if !execution["input"].is_null() {
         say("input", &clip(&plain::line(&execution["input"].to_string()), QUERY));
     }
     told
+}
+
+/// Says what goes on after an execution, or why nothing does that was to.
+fn onward(execution: &Value) -> String {
+    let replanning = &execution["replanning"];
+    let reason = plain::said(&replanning["reason"]);
+    let why = if reason.is_empty() { reason } else { format!(" because {reason}") };
+    match (execution["next"]["executionId"].as_str(), replanning["state"].as_str()) {
+        (Some(next), _) => format!("planned anew as {}{why}", plain::line(next)),
+        (None, Some("GIVEN_UP")) => {
+            format!("not planned anew{why}: {}", plain::said(&replanning["givenUp"]))
+        }
+        (None, Some(_)) => format!("a model plans anew{why}"),
+        (None, None) => String::new(),
+    }
 }
 
 fn times(execution: &Value) -> String {

@@ -219,6 +219,7 @@ async fn options(how: &Options) -> Result<Value, Failure> {
     say("dryRun", how.dry_run.then(|| json!(true)));
     say("startAt", how.start_at.as_ref().map(|it| json!(it)));
     say("priority", how.priority.map(|it| json!(it)));
+    say("replans", how.replans.map(|it| json!(it)));
     Ok(Value::Object(options))
 }
 

@@ -74,6 +74,8 @@ impl Shape {
                 ("steps", steps),
                 ("executionResults", results),
                 ("waitsFor", waits),
+                ("replanning", self.select("Replanning", &[])),
+                ("next", "{ executionId }".to_owned()),
             ],
         )
     }

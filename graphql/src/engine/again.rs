@@ -46,7 +46,8 @@ impl Engine {
     ) -> Result<ExecutionId, EngineError> {
         let ended = self.known(id).await?;
         self.check_plan(ended.plan()).await?;
-        let created = again(&ended, from).map_err(|err| refused(&ended, err))?;
+        let mut created = again(&ended, from).map_err(|err| refused(&ended, err))?;
+        created.options.replans.within = self.grant.within();
         self.start_created(ended.plan(), created).await
     }
 
@@ -183,6 +184,7 @@ impl Engine {
         let Some(ended) = self.execution(id).await? else { return Ok(false) };
         let Ok(mut created) = again(&ended, None) else { return Ok(false) };
         created.options.start_at = start_at;
+        created.options.replans.within = self.grant.within();
         self.start_created(ended.plan(), created).await.map(|_| true)
     }
 }

@@ -6,7 +6,10 @@
 //! transcript before it is called. The execution that it will be of has its identifier by then, so
 //! that the tool is told what the step would tell it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use executor::{
@@ -16,6 +19,8 @@ use executor::{
 use planner::{Foresight, Judge, compile::Ids, draft::Draft};
 use serde_json::{Value, json};
 use shared::{
+    blob,
+    clock::Timestamp,
     diagnostic::Diagnostic,
     execution::{ExecutionMode, ExecutionOptions},
     id::{ExecutionId, Part, RequestId, StepId},
@@ -29,6 +34,10 @@ use crate::agent;
 
 /// The most calls that one plan can have before it is there.
 const MOST: usize = 32;
+/// How long a plan may take so that what began before it counts: what those calls returned waits for
+/// the execution, but not for ever, and only a part of that is for the planning.
+const LONGEST: Duration = Duration::from_mins(30);
+const _: () = assert!(2 * LONGEST.as_secs() <= blob::AHEAD.as_secs(), "as much is left");
 
 /// Says what is wrong with a draft, and begins what can be begun before it is there.
 pub(super) struct Foreseeing<'a> {
@@ -37,6 +46,7 @@ pub(super) struct Foreseeing<'a> {
     execution: Option<&'a ExecutionOptions>,
     /// What the execution will be called.
     id: ExecutionId,
+    since: Timestamp,
     begun: Mutex<Begun>,
 }
 
@@ -54,8 +64,9 @@ struct Begun {
 impl<'a> Foreseeing<'a> {
     pub(super) fn new(compiling: Compiling<'a>, execution: Option<&'a ExecutionOptions>) -> Self {
         let execution = execution.filter(|it| compiling.engine.may_foresee(it));
-        let id = ExecutionId::draw(compiling.engine.clock.now());
-        Self { compiling, execution, id, begun: Mutex::default() }
+        let since = compiling.engine.clock.now();
+        let id = ExecutionId::draw(since);
+        Self { compiling, execution, id, since, begun: Mutex::default() }
     }
 
     fn begun(&self) -> MutexGuard<'_, Begun> {
@@ -66,8 +77,12 @@ impl<'a> Foreseeing<'a> {
     /// do not begin at once, unless they have ended: no more may be under way than steps.
     pub(super) fn ahead(self, plan: &Plan) -> Ahead {
         let (width, is_sequential) = (self.width(), self.is_sequential());
+        let is_too_late = is_too_late(self.since, self.engine().clock.now());
         let mut calls = self.begun.into_inner().unwrap_or_else(PoisonError::into_inner).calls;
         let (mut ahead, mut ready) = (Ahead::of(self.id), 0);
+        if is_too_late {
+            return ahead;
+        }
         for step in plan.steps() {
             let at = known(step).and_then(|parameters| {
                 calls.iter().position(|it| it.is_of(&step.id, &step.tool, parameters))
@@ -213,6 +228,11 @@ impl Engine {
     }
 }
 
+/// Returns whether a plan was so long in coming that nothing which began before it counts.
+fn is_too_late(since: Timestamp, now: Timestamp) -> bool {
+    (now - since).to_std().is_ok_and(|took| took > LONGEST)
+}
+
 fn only_reads(step: &ToolExecution) -> bool {
     step.kind == StepKind::Call && step.policy.effect == Effect::Read && step.compensate.is_none()
 }
@@ -224,5 +244,24 @@ fn known(step: &ToolExecution) -> Option<&Arc<Value>> {
     match &step.template {
         Template::Literal(parameters) if only_reads(step) && is_plain && !waits => Some(parameters),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_began_long_ago_counts_no_more() {
+        let now = Timestamp::UNIX_EPOCH;
+        for (took, expected) in [
+            (Duration::ZERO, false),
+            (LONGEST, false),
+            (LONGEST + Duration::from_millis(1), true),
+            (blob::AHEAD, true),
+        ] {
+            assert_eq!(is_too_late(now, now + took), expected, "{took:?}");
+            assert!(!is_too_late(now + took, now), "a clock that goes back takes no time");
+        }
     }
 }

@@ -18,7 +18,7 @@ use crate::agent::{self, Mind};
 /// What a model is called, whichever it is.
 const MODEL: &str = "model";
 /// What to configure where there is none.
-const NO_MODEL: &str = "no model is configured: write `planner: { provider: openai, model: NAME, \
+pub(super) const NO_MODEL: &str = "no model is configured: write `planner: { provider: openai, model: NAME, \
                         api_key_env: OPENAI_API_KEY }` into the configuration; Anthropic, Gemini, \
                         Groq, Ollama and whatever imitates OpenAI with a `base_url` go, too";
 

@@ -12,7 +12,7 @@ use planner::{
 use serde_json::{Value, json};
 use shared::{
     diagnostic::Diagnostic,
-    execution::ExecutionOptions,
+    execution::{ExecutionOptions, REPLAN},
     id::{PlanId, RequestId, ToolName, ToolSetName},
     limits,
     plan::{About, Plan},
@@ -21,7 +21,8 @@ use shared::{
 };
 
 use super::{
-    Engine, EngineError, candidates::MAX_TOOLS, foresight::Foreseeing, planners::Compiling,
+    Engine, EngineError, PlanCache, candidates::MAX_TOOLS, foresight::Foreseeing,
+    planners::Compiling,
 };
 
 /// How often an identifier or a version that is taken is drawn again.
@@ -44,6 +45,10 @@ pub struct PlanningOptions {
     pub actions: Vec<String>,
     /// The most tools that the planner is shown, 1 to 1000.
     pub max_tools: Option<i32>,
+    /// Whether nothing is planned after it, whatever it asks for.
+    pub is_last: bool,
+    /// Whether a plan is taken again that was made before; as configured where it is left out.
+    pub cache: Option<PlanCache>,
 }
 
 /// What compiling a draft gave: a plan unless a diagnostic is an error.
@@ -107,10 +112,11 @@ impl Engine {
         let near = self.near(&options.actions).await?;
         let catalog = self.catalog().await.only(&sets);
         let catalog = near.map_or_else(|| catalog.clone(), |it| catalog.among(&it));
-        let candidates = self.candidates(query, &catalog, max_tools).await;
+        let offered = offered(&catalog, options.is_last);
+        let candidates = self.candidates(query, &offered, max_tools).await;
         let mut transcript = vec![self.entry("selection", candidates.told)];
-        let key = self.memory_key(planner.name(), query, &candidates.catalog);
-        let remembered = self.remembered(planner.name(), key.as_ref(), &catalog).await?;
+        let asked = self.asked(options.cache, (planner.name(), query), &candidates.catalog);
+        let remembered = self.remembered(asked.as_ref(), &catalog).await?;
         let is_new = remembered.is_none();
         let judge = Compiling { engine: self, request: request.id, catalog: &catalog };
         let judge = Foreseeing::new(judge, execution);
@@ -125,8 +131,8 @@ impl Engine {
         let about = self.about(request.id, 1, query.to_owned(), planner.name());
         let (plan, Proposal { draft, warnings, .. }) =
             self.made(about, &catalog, proposed, transcript).await?;
-        if let Some(key) = key.filter(|_| is_new) {
-            self.remember(&key, request.id, &draft, &warnings).await;
+        if let Some(asked) = asked.filter(|_| is_new) {
+            self.remember(&asked, request.id, &draft, &warnings).await;
         }
         let ahead = judge.ahead(&plan);
         Ok((plan, ahead))
@@ -369,6 +375,15 @@ impl Engine {
             Err(err) => err.into(),
         }
     }
+}
+
+/// Returns the tools that a planner is offered: one that asks for a further plan only where there may
+/// be one.
+pub(super) fn offered(catalog: &Catalog, is_last: bool) -> Catalog {
+    if !is_last {
+        return catalog.clone();
+    }
+    catalog.filtered(|it| it.definition.qualified().as_str() != REPLAN)
 }
 
 fn verdict(compiled: Result<Plan, Vec<Diagnostic>>) -> Verdict {

@@ -1,12 +1,21 @@
-//! Plans of queries that were planned before: the same words, the same tools, the same planner.
+//! Plans of queries that were planned before: the same words, the same tools, the same planner; and
+//! where that is asked for, other words that ask for the same.
 //!
 //! What is kept is the draft, not the plan: it is compiled for the new request like any other, so
 //! that whoever may not use a tool of it gets no plan by it.
 
-use std::fmt::Write as _;
+mod alike;
+
+use std::{fmt::Write as _, sync::Arc};
 
 use chrono::TimeDelta;
-use planner::{Note, Proposal, catalog::Catalog, draft::Draft};
+use planner::{
+    Note, Proposal,
+    catalog::Catalog,
+    draft::Draft,
+    offline::alike::{Essence, SIMILARITY},
+    select::Told,
+};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use shared::{diagnostic::Diagnostic, id::RequestId, store::StoreError};
@@ -21,85 +30,172 @@ const OFFLINE: &str = "offline";
 /// Whether plans are taken again that were made before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlanCache {
+    /// Never.
+    Off,
     /// Of exactly the same query.
     #[default]
     Exact,
-    /// Never.
-    Off,
+    /// Also of a query that asks for the same in other words.
+    Meaning,
 }
 
 impl PlanCache {
     /// Every rule.
-    pub const ALL: [Self; 2] = [Self::Exact, Self::Off];
+    pub const ALL: [Self; 3] = [Self::Off, Self::Exact, Self::Meaning];
 
     /// Returns the word that the configuration uses.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Exact => "exact",
             Self::Off => "off",
+            Self::Exact => "exact",
+            Self::Meaning => "meaning",
         }
     }
 }
 
-/// Under what the draft of a query is kept.
+/// How plans are taken again where a query does not say.
 #[derive(Clone, Debug)]
-pub(super) struct Key(String);
+pub(super) struct Remembering {
+    pub(super) cache: PlanCache,
+    /// How near a query must be that asks for the same in other words.
+    pub(super) similarity: f64,
+    /// What kept meaning out the last time, so that it is said once.
+    pub(super) told: Arc<Told>,
+}
+
+impl Default for Remembering {
+    fn default() -> Self {
+        Self { cache: PlanCache::default(), similarity: SIMILARITY, told: Arc::default() }
+    }
+}
+
+/// A query, who is to plan it with which tools, and under what drafts of it are kept.
+#[derive(Debug)]
+pub(super) struct Asked<'a> {
+    rule: PlanCache,
+    planner: &'a str,
+    query: &'a str,
+    /// What the planner is told of.
+    catalog: &'a Catalog,
+    /// Under what the draft of the query is kept.
+    exact: String,
+    /// Under what the queries are kept that ask for the same.
+    alike: Option<String>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(rule: PlanCache, planner: &'a str, query: &'a str, catalog: &'a Catalog) -> Self {
+        let alike = Essence::of(query, catalog)
+            .map(|it| format!("alike:{}", fingerprint(planner, &it.key(), catalog)));
+        let exact = exact_key(planner, query, catalog);
+        Self { rule, planner, query, catalog, exact, alike }
+    }
+}
+
+/// A draft that made a plan, and the request that it was made for.
+struct Remembered {
+    request: RequestId,
+    draft: Draft,
+    warnings: Vec<Diagnostic>,
+}
+
+impl Remembered {
+    fn proposal(self, content: Value) -> Proposal {
+        let notes = vec![Note { kind: "cache", content }];
+        Proposal { draft: self.draft, notes, warnings: self.warnings }
+    }
+}
 
 impl Engine {
-    /// Returns under what the draft of a query is kept, where any is: the planner without a model
-    /// is faster than looking.
-    pub(super) fn memory_key(&self, planner: &str, query: &str, catalog: &Catalog) -> Option<Key> {
-        let is_kept = self.plan_cache == PlanCache::Exact && planner != OFFLINE;
-        is_kept.then(|| Key(format!("plan:{}", fingerprint(planner, query, catalog))))
+    /// Returns under what drafts of a query are kept, where any are: the planner without a model is
+    /// faster than looking.
+    pub(super) fn asked<'a>(
+        &self,
+        rule: Option<PlanCache>,
+        (planner, query): (&'a str, &'a str),
+        catalog: &'a Catalog,
+    ) -> Option<Asked<'a>> {
+        let rule = rule.unwrap_or(self.remembering.cache);
+        let is_kept = rule != PlanCache::Off && planner != OFFLINE;
+        is_kept.then(|| Asked::new(rule, planner, query, catalog))
     }
 
-    /// Returns what was proposed for the same query before, if it still makes a plan.
+    /// Returns what was proposed for the same query before, or for one that asks for the same if
+    /// that is wanted, if it still makes a plan.
     pub(super) async fn remembered(
         &self,
-        planner: &str,
-        key: Option<&Key>,
+        asked: Option<&Asked<'_>>,
         catalog: &Catalog,
     ) -> Result<Option<Proposal>, EngineError> {
-        let Some(Key(key)) = key else { return Ok(None) };
-        let found = match self.store.cached(key, self.clock.now()).await {
-            Ok(found) => found,
+        let Some(asked) = asked else { return Ok(None) };
+        if let Some(found) = self.found(&asked.exact).await?
+            && self.is_plan(asked, &found.draft, catalog).await?
+        {
+            let content = json!({ "requestId": found.request, "match": PlanCache::Exact.as_str() });
+            return Ok(Some(found.proposal(content)));
+        }
+        match asked.rule {
+            PlanCache::Meaning => self.by_meaning(asked, catalog).await,
+            PlanCache::Off | PlanCache::Exact => Ok(None),
+        }
+    }
+
+    async fn is_plan(
+        &self,
+        asked: &Asked<'_>,
+        draft: &Draft,
+        catalog: &Catalog,
+    ) -> Result<bool, EngineError> {
+        let request = RequestId::draw(self.clock.now());
+        let about = self.about(request, 1, String::new(), asked.planner);
+        Ok(self.compile(draft, about, catalog).await?.is_ok())
+    }
+
+    /// Returns the draft that is kept under a key.
+    async fn found(&self, key: &str) -> Result<Option<Remembered>, EngineError> {
+        Ok(self.kept(key).await?.and_then(|it| read(&it)))
+    }
+
+    /// Returns what is kept under a key.
+    async fn kept(&self, key: &str) -> Result<Option<Arc<Value>>, EngineError> {
+        match self.store.cached(key, self.clock.now()).await {
+            Ok(found) => Ok(found),
             // What is kept to save time must not cost any.
             Err(err @ StoreError::Corrupt { .. }) => {
                 tracing::warn!(%err, "a draft that was kept cannot be read");
-                None
+                Ok(None)
             }
-            Err(err) => return Err(err.into()),
-        };
-        let Some((of, draft, warnings)) = found.and_then(|it| read(&it)) else { return Ok(None) };
-        let request = RequestId::draw(self.clock.now());
-        let about = self.about(request, 1, String::new(), planner);
-        if self.compile(&draft, about, catalog).await?.is_err() {
-            return Ok(None);
+            Err(err) => Err(err.into()),
         }
-        let content = json!({ "requestId": of, "match": PlanCache::Exact.as_str() });
-        Ok(Some(Proposal { draft, notes: vec![Note { kind: "cache", content }], warnings }))
     }
 
     /// Keeps what made a plan.
     pub(super) async fn remember(
         &self,
-        Key(key): &Key,
+        asked: &Asked<'_>,
         request: RequestId,
         draft: &Draft,
         warnings: &[Diagnostic],
     ) {
         let kept = json!({ "requestId": request, "draft": draft, "warnings": warnings });
-        if let Err(err) = self.store.cache(key, &kept, self.clock.now() + KEPT).await {
+        if let Err(err) = self.store.cache(&asked.exact, &kept, self.clock.now() + KEPT).await {
             tracing::warn!(%err, "a draft is not kept for the next time");
+            return;
         }
+        self.remember_words(asked).await;
     }
 }
 
-fn read(kept: &Value) -> Option<(RequestId, Draft, Vec<Diagnostic>)> {
-    let of = kept["requestId"].as_str()?.parse().ok()?;
+fn read(kept: &Value) -> Option<Remembered> {
+    let request = kept["requestId"].as_str()?.parse().ok()?;
     let draft = serde_json::from_value(kept["draft"].clone()).ok()?;
     let warnings = serde_json::from_value(kept["warnings"].clone()).ok()?;
-    Some((of, draft, warnings))
+    Some(Remembered { request, draft, warnings })
+}
+
+/// Returns under what the draft of a query is kept.
+fn exact_key(planner: &str, query: &str, catalog: &Catalog) -> String {
+    format!("plan:{}", fingerprint(planner, query, catalog))
 }
 
 /// Names a planner, a query and everything that the planner is told of the tools.

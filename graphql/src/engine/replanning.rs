@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use executor::control::{AgainError, onward};
 use planner::{Earlier, Ending, Judge, draft::Draft, inherited::inherit};
-use serde_json::json;
+use serde_json::{Value, json};
 use shared::{
     diagnostic::Diagnostic,
     execution::{Execution, ExecutionState, Step, StepState},
@@ -16,10 +16,22 @@ use shared::{
 };
 
 use super::{
-    Engine, EngineError, PlanningOptions, again::refused, done::Done, planners::Compiling,
-    planning::max_tools,
+    Engine, EngineError, PlanningOptions,
+    again::refused,
+    done::Done,
+    planners::Compiling,
+    planning::{max_tools, offered},
 };
 use crate::agent;
+
+/// Who asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum On {
+    /// Somebody.
+    Request,
+    /// The execution itself, by how it ended.
+    ItsOwn,
+}
 
 /// Items of a list of which is told what came of each.
 const ITEMS: usize = 256;
@@ -60,26 +72,46 @@ impl Engine {
         id: ExecutionId,
         options: &PlanningOptions,
     ) -> Result<ExecutionId, EngineError> {
+        let ended = self.known(id).await?;
+        self.go_on_after(&ended, options, On::Request).await
+    }
+
+    /// Does so whoever asks for it.
+    pub(super) async fn go_on_after(
+        &self,
+        ended: &Execution,
+        options: &PlanningOptions,
+        on: On,
+    ) -> Result<ExecutionId, EngineError> {
+        let (id, next) = (ended.id(), next(ended));
         let max_tools = max_tools(options.max_tools)?;
         let planner = self.planner(options.planner.as_deref())?;
         let sets = self.known_sets(&options.tool_sets).await?;
-        let ended = self.known(id).await?;
-        check(&ended)?;
+        check(ended)?;
         self.check_plan(ended.plan()).await?;
         self.grant.check_room()?;
-        let next = next(&ended);
         self.check_next(id, next).await?;
         let near = self.near(&options.actions).await?;
         let query = ended.plan().about().query.clone();
         let request = ended.request();
         let catalog = self.catalog().await.only(&sets);
         let catalog = near.map_or_else(|| catalog.clone(), |it| catalog.among(&it));
-        let candidates = self.candidates(&query, &catalog, max_tools).await;
-        let earlier = earlier(&ended);
-        let told = json!({ "executionId": id, "planId": ended.plan().id(), "why": earlier.why });
-        let transcript = vec![self.entry("replan", told), self.entry("selection", candidates.told)];
+        let is_last = ended.options().replans.once_less().left == 0;
+        let offered = offered(&catalog, is_last);
+        let candidates = self.candidates(&query, &offered, max_tools).await;
+        let earlier = earlier(ended);
+        let mut told =
+            json!({ "executionId": id, "planId": ended.plan().id(), "why": earlier.why });
+        let mut transcript = vec![self.entry("selection", candidates.told)];
+        if on == On::ItsOwn {
+            // Before anything else: whoever comes after a crash knows how often it was tried.
+            told["automatic"] = json!(true);
+            self.store.add_transcript(request, &[self.entry("replan", told)]).await?;
+        } else {
+            transcript.insert(0, self.entry("replan", told));
+        }
         let compiling = Compiling { engine: self, request, catalog: &catalog };
-        let done = self.done(&ended).await?;
+        let done = self.done(ended).await?;
         let judge = GoingOn { compiling, earlier: &earlier, done: &done };
         let proposed = planner.propose_after(&query, &earlier, &candidates.catalog, &judge).await;
         let proposed = proposed.map(|mut it| {
@@ -96,7 +128,10 @@ impl Engine {
             // The judge could not look, or was not asked.
             return Err(EngineError::InvalidPlan { diagnostics, request: Some(request) });
         }
-        let created = onward(&ended, &plan).map_err(|err| refused(&ended, err))?;
+        let mut created = onward(ended, &plan).map_err(|err| refused(ended, err))?;
+        if on == On::Request {
+            created.options.replans.within = self.grant.within();
+        }
         if created.options.dry_run {
             return self.start_created(&plan, created).await;
         }
@@ -120,7 +155,7 @@ fn goes_on(id: ExecutionId, next: ExecutionId) -> EngineError {
 }
 
 /// Returns the identifier under which an execution goes on: whoever asks begins the same one.
-fn next(ended: &Execution) -> ExecutionId {
+pub(super) fn next(ended: &Execution) -> ExecutionId {
     let at = ended.finished_at().unwrap_or_else(|| ended.created_at());
     ExecutionId::derive(at, &format!("{}/replan", ended.id()))
 }
@@ -131,7 +166,7 @@ fn check(ended: &Execution) -> Result<(), EngineError> {
     if !ended.state().is_over() {
         return Err(refused(ended, AgainError::Open(id)));
     }
-    if ended.state() == ExecutionState::Completed {
+    if ended.state() == ExecutionState::Completed && ended.asked().is_none() {
         let why = format!("`{id}` got to its end: there is nothing left to plan");
         return Err(EngineError::Conflict(why));
     }
@@ -150,14 +185,31 @@ fn check(ended: &Execution) -> Result<(), EngineError> {
 fn earlier(ended: &Execution) -> Earlier {
     let plan = ended.plan();
     let steps = plan.steps().iter().zip(ended.steps());
-    let endings: Vec<Ending> = steps.map(|(step, came)| ending(step.id.as_str(), came)).collect();
-    let failed = endings.iter().find(|it| it.error.is_some());
-    let why = match failed.and_then(|it| it.error.as_deref().map(|error| (&it.step, error))) {
-        Some((step, error)) => format!("`{step}` failed: {error}"),
+    let endings = steps.map(|(step, came)| ending(step.id.as_str(), came)).collect();
+    let asked = ended.state() == ExecutionState::Completed;
+    Earlier { draft: Draft::exported(plan), endings, why: why(ended), asked }
+}
+
+/// Returns why an execution is planned anew, in words.
+pub(super) fn why(ended: &Execution) -> String {
+    if ended.state() == ExecutionState::Completed
+        && let Some((step, returned)) = ended.asked()
+    {
+        return match returned.get("goal").and_then(Value::as_str) {
+            Some(goal) => format!("`{step}` asks for it: {goal}"),
+            None => format!("`{step}` asks for it"),
+        };
+    }
+    let steps = ended.plan().steps().iter().zip(ended.steps());
+    let mut failed = steps.filter_map(|(planned, step)| match &step.state {
+        StepState::Failed(error) if !step.has_undo() => Some((&planned.id, error)),
+        _ => None,
+    });
+    match failed.next() {
+        Some((step, error)) => format!("`{step}` failed: {}: {}", error.code, error.message),
         None if ended.overran() => "its time was up".to_owned(),
         None => format!("it is {}", ended.state().as_str()),
-    };
-    Earlier { draft: Draft::exported(plan), endings, why }
+    }
 }
 
 fn ending(step: &str, came: &Step) -> Ending {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use async_graphql::{Context, Enum, ID, Object, Result};
+use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
 use serde_json::Value;
 use shared::{
     execution::{self, Execution as State},
@@ -20,7 +20,7 @@ use super::{
     step::{StepError, StepStatus},
     waits::{self, Wait},
 };
-use crate::engine::{Engine, Room};
+use crate::engine::{self, Engine, Room};
 
 /// The most events that one field returns.
 const EVENTS: usize = 10_000;
@@ -55,6 +55,35 @@ pub(super) enum ExecutionMode {
     Sequential,
     /// Whatever is ready, at most `maxParallel` steps at once.
     Parallel,
+}
+
+/// How far the planning of what goes on is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[graphql(remote = "engine::Stage")]
+pub(super) enum ReplanningState {
+    /// A model plans, or will.
+    Pending,
+    /// What goes on has begun: `next`.
+    Begun,
+    /// Nothing goes on by itself.
+    GivenUp,
+}
+
+/// How far a model is that plans by itself how to go on.
+#[derive(Clone, Debug, SimpleObject)]
+pub(super) struct Replanning {
+    /// How far it is.
+    state: ReplanningState,
+    /// Why it is planned anew.
+    reason: String,
+    /// Why it was given up.
+    given_up: Option<String>,
+}
+
+impl From<engine::Replanning> for Replanning {
+    fn from(engine::Replanning { stage, reason, given_up }: engine::Replanning) -> Self {
+        Self { state: stage.into(), reason, given_up }
+    }
 }
 
 /// One run of a plan, as of some event.
@@ -184,9 +213,25 @@ impl Execution {
         self.0.parent()?.part.item
     }
 
-    /// The execution that it does again, `exec_…`: `retryExecution` made it.
+    /// The execution that it does again or goes on after, `exec_…`: `retryExecution` or
+    /// `replanExecution` made it, or it was planned anew by itself.
     async fn retry_of(&self) -> Option<ID> {
         self.0.retry_of().map(|it| ID(it.to_string()))
+    }
+
+    /// The execution that goes on after it with the next version of its plan: it was planned anew, by
+    /// itself or because somebody asked.
+    #[graphql(complexity = "5 + child_complexity")]
+    async fn next(&self, ctx: &Context<'_>) -> Result<Option<Self>> {
+        let next = ctx.data::<Engine>()?.next(&self.0).await.map_err(ApiError::from)?;
+        Ok(next.map(Self))
+    }
+
+    /// How far a model is that plans by itself how to go on. Null where nothing is to be planned.
+    #[graphql(complexity = "5 + child_complexity")]
+    async fn replanning(&self, ctx: &Context<'_>) -> Result<Option<Replanning>> {
+        let found = ctx.data::<Engine>()?.replanning(&self.0).await.map_err(ApiError::from)?;
+        Ok(found.map(Replanning::from))
     }
 
     /// Why it does not go on by itself now: which step waits for whose consent, for which signal,

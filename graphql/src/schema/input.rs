@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use async_graphql::{ID, InputObject};
+use async_graphql::{Enum, ID, InputObject};
 use planner::draft::{Draft, DraftRetry, DraftStep, SubDraft};
 use serde_json::{Map, Value};
-use shared::{diagnostic::Diagnostic, execution::ExecutionOptions as Options, json, limits, store};
+use shared::{
+    diagnostic::Diagnostic,
+    execution::{ExecutionOptions as Options, Replans},
+    json, limits, store,
+};
 
 use super::{
     error::{ApiResult, exceeded, invalid},
@@ -179,14 +183,31 @@ pub(super) struct PlanningOptions {
     /// The most tools that the planner is shown, 1 to 1000: those that fit the query best; 64 where
     /// it is left out.
     max_tools: Option<i32>,
+    /// Whether a plan is taken again that a model made before; as configured where it is left out.
+    /// Plans that are made anew after a failure never are.
+    cache: Option<PlanCache>,
+}
+
+/// Whether a plan is taken again that a model made before, with the same tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[graphql(remote = "engine::PlanCache")]
+pub(super) enum PlanCache {
+    /// Never, and what is made now is not kept.
+    Off,
+    /// Of exactly the same query.
+    Exact,
+    /// Also of a query that asks for the same in other words: whatever is not known to say nothing,
+    /// or to mean the same, must be the same.
+    Meaning,
 }
 
 impl From<Option<PlanningOptions>> for engine::PlanningOptions {
     fn from(options: Option<PlanningOptions>) -> Self {
-        let PlanningOptions { planner, tool_sets, actions, max_tools } =
+        let PlanningOptions { planner, tool_sets, actions, max_tools, cache } =
             options.unwrap_or_default();
         let (tool_sets, actions) = (tool_sets.unwrap_or_default(), actions.unwrap_or_default());
-        Self { planner, tool_sets, actions, max_tools }
+        let cache = cache.map(Into::into);
+        Self { planner, tool_sets, actions, max_tools, is_last: false, cache }
     }
 }
 
@@ -244,6 +265,10 @@ pub(super) struct ExecutionOptions {
     /// plan. Where the plan is there at once, it changes nothing.
     #[graphql(default_with = "Some(false)")]
     streaming: Option<bool>,
+    /// How often, 0 to 16, a model plans anew by itself how to go on: where the execution does not end
+    /// well, or a `flow.replan` step asks for it. Where it is left out, never after a failure, and up to
+    /// 4 times in a row where a step asks for it.
+    replans: Option<i32>,
 }
 
 impl ExecutionOptions {
@@ -260,10 +285,19 @@ impl ExecutionOptions {
             input: Arc::new(given(it.input)?),
             compensate_on_failure: it.compensate_on_failure.unwrap_or(false),
             dry_run: it.dry_run.unwrap_or(false),
+            replans: it.replans.map_or_else(|| Ok(Replans::default()), replans)?,
         };
         let streaming = it.streaming.unwrap_or(false);
         Ok(Order { options, idempotency_key: it.idempotency_key, streaming })
     }
+}
+
+fn replans(times: i32) -> ApiResult<Replans> {
+    let within = u32::try_from(times).ok().filter(|it| *it <= limits::REPLANS);
+    within.map(Replans::times).ok_or_else(|| {
+        let most = limits::REPLANS;
+        invalid(format!("`replans` is {times}; write a number from 0 to {most}"))
+    })
 }
 
 /// Checks what a plan is given.

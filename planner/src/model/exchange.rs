@@ -31,7 +31,11 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use reqwest::{Client, Url, redirect::Policy};
+use reqwest::{
+    Client, Url,
+    dns::{Name, Resolve, Resolving},
+    redirect::Policy,
+};
 use tokio::{
     net::{TcpListener, TcpStream},
     task::{AbortHandle, JoinSet},
@@ -102,6 +106,16 @@ struct Counted {
 #[error("the exchange is broken off")]
 struct Off;
 
+/// Knows where no host is. Who speaks by it reaches the loopback, which needs no name, and nobody
+/// past it.
+struct Nowhere;
+
+impl Resolve for Nowhere {
+    fn resolve(&self, _: Name) -> Resolving {
+        Box::pin(std::future::ready(Err(Off.into())))
+    }
+}
+
 impl Exchanges {
     /// Makes ready to speak, and returns the client by which `genai` does.
     pub(super) fn new() -> reqwest::Result<(Self, Client)> {
@@ -111,7 +125,8 @@ impl Exchanges {
         let ours = HeaderMap::from_iter([(PASS, pass.clone())]);
         let inward = Client::builder().default_headers(ours).redirect(Policy::none());
         // Each exchange has a listener of its own, which is closed with it.
-        let inward = inward.no_proxy().no_gzip().pool_max_idle_per_host(0).build()?;
+        let inward = inward.no_proxy().no_gzip().pool_max_idle_per_host(0);
+        let inward = inward.dns_resolver(Arc::new(Nowhere)).build()?;
         let outward = Client::builder().user_agent(AGENT).connect_timeout(CONNECT);
         let outward = outward.redirect(Policy::none()).build()?;
         Ok((Self { outward, pass }, inward))

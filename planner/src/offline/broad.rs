@@ -7,6 +7,7 @@ mod rest;
 
 pub(super) use self::reading::{Reading, inherit, recall};
 use super::{
+    Close,
     fit::Text,
     profile::{Profile, Vocabulary},
     repeat,
@@ -55,6 +56,8 @@ pub(super) struct Broad<'a> {
     pub(super) measures: &'a [(usize, Dimension)],
     /// How near each tool is by its meaning, where somebody knows.
     pub(super) meaning: Option<&'a [f32]>,
+    /// Where it is noted between which tools words do not decide.
+    pub(super) close: &'a Close,
 }
 
 impl Broad<'_> {

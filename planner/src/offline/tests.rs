@@ -7,6 +7,7 @@
 )]
 mod blog;
 mod limits;
+mod meaning;
 mod orders;
 mod readings;
 #[expect(

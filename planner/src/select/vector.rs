@@ -63,7 +63,7 @@ pub(super) fn norm(a: &[f32]) -> f64 {
 }
 
 /// Returns the cosine; that of a vector without length is 0.
-pub(super) fn cosine(a: &[f32], b: &[f32]) -> f64 {
+pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
     let norms = norm(a) * norm(b);
     if norms > 0.0 { dot(a, b) / norms } else { 0.0 }
 }

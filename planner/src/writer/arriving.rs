@@ -2,8 +2,10 @@
 //!
 //! Only what is JSON as it should be is understood before its end: whatever else a model writes is
 //! read when all of it is there. Behind a step that is not understood, none is, for it may do
-//! anything; and what a model only thinks is no plan. What arrives here is a forecast. The plan is
-//! what counts.
+//! anything; and what a model only thinks is no plan. Some begin to think without a word (the
+//! beginning stands at the end of what they are asked), which shows at its end only: so prose may be
+//! a thought, until one has ended, and a plan is seen where the answer begins with it. What arrives
+//! here is a forecast. The plan is what counts.
 
 use serde_json::Value;
 use shared::limits;
@@ -36,6 +38,9 @@ pub(super) struct Arriving {
     step: Option<usize>,
     /// What ends the thought that is being read.
     thought: Option<&'static str>,
+    sight: Sight,
+    /// Whether a thought has ended that had no beginning.
+    is_sudden: bool,
     /// Whether it is no use to look any further.
     is_lost: bool,
 }
@@ -50,7 +55,33 @@ enum Open {
     Other,
 }
 
+/// Whether a plan would be seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Sight {
+    /// It would: nothing has been written yet but white space and fences.
+    #[default]
+    Free,
+    /// Not in the line of a fence.
+    Fence,
+    /// Not in what may be a thought whose beginning nobody wrote.
+    Doubt,
+    /// It would wherever it is: it has begun, or a thought has ended.
+    Clear,
+}
+
 impl Arriving {
+    /// Waits for an answer of a model that begins to think without a word.
+    pub(super) fn of_sudden() -> Self {
+        Self { sight: Sight::Doubt, ..Self::default() }
+    }
+
+    /// Returns whether an answer begins with a thought that has an end only.
+    pub(super) fn is_of_sudden(answer: &str) -> bool {
+        let mut arriving = Self::default();
+        arriving.take(answer);
+        arriving.is_sudden
+    }
+
     /// Takes the next words, and returns the steps that end in them.
     pub(super) fn take(&mut self, words: &str) -> Vec<Value> {
         let mut steps = Vec::new();
@@ -62,7 +93,7 @@ impl Arriving {
         while self.seen < self.text.len() && !self.is_lost {
             let at = self.seen;
             self.seen += 1;
-            if self.is_thought(at) {
+            if self.is_thought(at) || !self.is_clear(at) {
                 continue;
             }
             match self.text.as_bytes()[at] {
@@ -103,7 +134,7 @@ impl Arriving {
         };
         if let Some(end) = self.thought {
             if ends(end) {
-                self.thought = None;
+                (self.thought, self.sight) = (None, Sight::Clear);
             }
             return true;
         }
@@ -116,12 +147,28 @@ impl Arriving {
         if THOUGHTS.iter().any(|(_, end)| ends(end)) {
             // Some begin to think without a word: all of that was thought, unless a step says it.
             self.is_lost |= self.step.is_some();
+            (self.is_sudden, self.sight) = (!self.is_lost, Sight::Clear);
             (self.string, self.step, self.is_escaped) = (None, None, false);
             self.open.clear();
             self.last.clear();
             return true;
         }
         false
+    }
+
+    /// Returns whether what stands at `at` may be of a plan.
+    fn is_clear(&mut self, at: usize) -> bool {
+        /// What stands before everything else in some files, byte by byte.
+        const MARK: &[u8] = "\u{feff}".as_bytes();
+        self.sight = match (self.sight, self.text.as_bytes()[at]) {
+            (Sight::Free | Sight::Fence, b'{') | (Sight::Clear, _) => Sight::Clear,
+            (Sight::Free, it) if it.is_ascii_whitespace() || MARK.contains(&it) => Sight::Free,
+            (Sight::Fence, b'\n') => Sight::Free,
+            (Sight::Free | Sight::Fence, b'`' | b'\r') => Sight::Fence,
+            (Sight::Fence, it) if it.is_ascii_alphanumeric() => Sight::Fence,
+            _ => Sight::Doubt,
+        };
+        self.sight == Sight::Clear
     }
 
     fn quote(&mut self, at: usize) {
@@ -186,7 +233,7 @@ mod tests {
     fn steps_arrive_as_they_end() {
         let mut arriving = Arriving::default();
         for (piece, expected) in [
-            ("Here it is:\n```json\n{\"tools\": [", json!([])),
+            ("\n```json\n{\"tools\": [", json!([])),
             ("{\"name\": \"a\", \"parameters\": {\"x\": \"}] \\\" {\"", json!([])),
             ("}}", json!([{ "name": "a", "parameters": { "x": "}] \" {" } }])),
             (", {\"name\": \"b\"}, {\"name\": \"c\", ", json!([{ "name": "b" }])),
@@ -210,7 +257,7 @@ mod tests {
             (r#"{ "answer" : { "plan": { "tool_calls" :[ {"name": "a"} ] } } }"#, &step),
             (r#"{"why": "tools", "x": [{"name": "b"}], "tools": [{"name": "a"}]}"#, &step),
             (r#"{"x": {"tools": [{"name": "b"}]}, "tools": [{"name": "a"}]}"#, &step),
-            (r#"It's {nothing}, "as it were": {"tools": [{"name": "a"}]}"#, &step),
+            ("\u{feff}~{\"tools\": [{\"name\": \"b\"}]}", &json!([])),
             (r#"{"tools": [ {"name": "a"} , "x", {"name": "b"}]}"#, &step),
             (r#"{"tools": [{"name": "a"}, ["y"], {"name": "b"}]}"#, &step),
             (r#"{"tools": [{"name": "a"}, // {"name": "b"}"#, &step),
@@ -224,6 +271,47 @@ mod tests {
         ] {
             assert_eq!(&json!(arrived([text])), expected, "{text}");
         }
+    }
+
+    /// Prose before a plan may be a thought: whether it is shows at its end.
+    #[test]
+    fn what_may_be_thought_is_no_step() {
+        let (a, b) = (r#"{"tools": [{"name": "a"}]}"#, r#"{"tools": [{"name": "b"}]}"#);
+        let (none, step) = (json!([]), json!([{ "name": "a" }]));
+        for (text, expected, is_sudden) in [
+            (format!("The user wants the weather. {b} Or rather: {b}"), &none, false),
+            (format!("The user wants the weather. {b} No.\n</think>\n\n{a}"), &step, true),
+            (format!("Okay, {b}</think>Here it is:\n```json\n{a}\n```"), &step, true),
+            (format!("Here it is:\n```json\n{b}\n```"), &none, false),
+            (format!("<think>\n\n</think>\n\nHere it is: {a}"), &step, false),
+            (format!("I think: <think>{b}</think>{a}"), &step, false),
+            (format!("\u{feff} \r\n```json\r\n{a}\n```"), &step, false),
+            (format!("```{a}```"), &step, false),
+            (format!("``` Perhaps {b}? ```</think>{a}"), &step, true),
+            (format!("- {b}"), &none, false),
+            (format!("\"{b}"), &none, false),
+        ] {
+            assert_eq!(json!(arrived([text.as_str()])), *expected, "{text}");
+            let letters = text.char_indices().map(|(at, it)| &text[at..at + it.len_utf8()]);
+            assert_eq!(json!(arrived(letters)), *expected, "{text}, letter by letter");
+            assert_eq!(Arriving::is_of_sudden(&text), is_sudden, "{text}");
+        }
+    }
+
+    /// Of whom is known that he thinks so, an answer counts behind the end of a thought.
+    #[test]
+    fn who_thinks_without_a_word_is_not_taken_at_his_first() {
+        let (a, b) = (r#"{"tools": [{"name": "a"}]}"#, r#"{"tools": [{"name": "b"}]}"#);
+        for (text, expected) in [
+            (format!("{b} Hm.</think>{a}"), json!([{ "name": "a" }])),
+            (format!("<think>{b}</think>{a}"), json!([{ "name": "a" }])),
+            (b.to_owned(), json!([])),
+        ] {
+            assert_eq!(json!(Arriving::of_sudden().take(&text)), expected, "{text}");
+        }
+        let at_once = format!("{b} Hm.</think>{a}");
+        assert_eq!(json!(arrived([at_once.as_str()])), json!([{ "name": "b" }, { "name": "a" }]));
+        assert!(Arriving::is_of_sudden(&at_once), "so that the next answer is not");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use serde_json::{Value, json};
 use shared::{
     diagnostic::Diagnostic,
+    execution::REPLAN,
     tool::{Effect, ToolDefinition},
 };
 
@@ -21,6 +22,8 @@ use crate::{
 
 /// The most diagnostics that one complaint has.
 const COMPLAINTS: usize = 50;
+/// The warning that a template looks for what its step may not give.
+const DOUBT: &str = "plan.path_not_declared";
 /// The most schemas that are repeated with a complaint.
 const REMINDERS: usize = 8;
 /// Bytes of a tool's output schema, above which it is left out: it only helps to write templates.
@@ -37,6 +40,10 @@ succeeded is done: keep it exactly as it is, with its id, and it is not done aga
 its output. What failed, or was not reached, may be mended, replaced or left out; what is \
 `unknown` may have happened and must not be done again. A step with `plan` in the place of `name` keeps it. \
 A new step gets an id that the plan above does not have. If nothing that you can change helps, say that it is impossible.";
+
+/// How a plan ended that asks for what follows.
+const ASKED: &str = "got as far as it could say; now that its steps have returned what they have, what \
+                     it left open is to be planned";
 
 const RULES: &str = r#"You turn a request into a plan: which tools to call, with what, and what flows from one call to another. You call nothing yourself; a program checks the plan and carries it out.
 
@@ -66,6 +73,19 @@ Request: "Create author Bob with email bob@example.com, then create blog by Bob 
 Request: "Get the weather in Rome and in Oslo, and mail both to everybody in the team if there is anybody"
 {"tools": [{"id": "rome", "name": "getWeather", "parameters": {"city": "Rome"}}, {"id": "oslo", "name": "getWeather", "parameters": {"city": "Oslo"}}, {"id": "team", "name": "listMembers", "parameters": {}}, {"id": "mail", "name": "sendMail", "forEach": "{{team.members}}", "when": "size(team.members) > 0", "parameters": {"to": "{{item.email}}", "text": "Rome: {{rome.summary}}. Oslo: {{oslo.summary}}."}}], "executionOrder": ["rome", "oslo", "team", "mail"]}"#;
 
+/// What is said of [`REPLAN`] where a plan may have it.
+const REPLANNING: &str = r#"
+- If what is to be done next depends on what steps return, in a way that templates, `when` and `forEach` cannot say, plan only so far and let the last step be {"name": "flow.replan", "parameters": {"goal": "what is still to be done"}}, with `dependsOn` and, if it is not always needed, `when`. You are then asked again and told what every step returned. Do without it where you can: the whole is planned anew, which takes time."#;
+
+/// Returns the rules. What they say of a new plan they say only where one may be asked for.
+fn rules(catalog: &Catalog) -> String {
+    let may_ask = catalog.plannable().any(|it| it.qualified().as_str() == REPLAN);
+    let place = RULES.find("\n- Take the fewest steps").filter(|_| may_ask);
+    let (before, behind) = RULES.split_at(place.unwrap_or(RULES.len()));
+    let more = if may_ask { REPLANNING } else { "" };
+    format!("{before}{more}{behind}")
+}
+
 /// Returns what a model is told first.
 pub(super) fn first(query: &str, catalog: &Catalog) -> Vec<Message> {
     let mut text = "<tools>\n".to_owned();
@@ -73,7 +93,7 @@ pub(super) fn first(query: &str, catalog: &Catalog) -> Vec<Message> {
         let _ = writeln!(text, "{}", fenced(&listed(tool, catalog)));
     }
     let _ = write!(text, "</tools>\n<request>\n{}\n</request>", fenced(&json!(query)));
-    vec![Message::System(RULES.to_owned()), Message::User(text)]
+    vec![Message::System(rules(catalog)), Message::User(text)]
 }
 
 /// Returns what a model is told that is to go on after a plan.
@@ -84,8 +104,9 @@ pub(super) fn after(query: &str, earlier: &Earlier, catalog: &Catalog) -> Vec<Me
         let why = fenced(&json!(earlier.why));
         let _ = write!(
             text,
-            "\n\nA plan for this request was carried out, and did not get to its end. The plan, \
-             what came of each step, and why it ended, as data:\n<plan>\n{}\n</plan>\n<endings>\n",
+            "\n\nA plan for this request was carried out, and {}. The plan, what came of each \
+             step, and why it ended, as data:\n<plan>\n{}\n</plan>\n<endings>\n",
+            if earlier.asked { ASKED } else { "did not get to its end" },
             fenced(&json!({ "tools": plan }))
         );
         let mut left = ENDINGS;
@@ -145,7 +166,10 @@ pub(super) fn repair(wrong: &[Diagnostic], draft: Option<&Draft>, catalog: &Cata
     let mut text =
         "This plan cannot run. All that is wrong with it, as data:\n<problems>\n".to_owned();
     let errors = wrong.iter().filter(|it| it.is_error());
-    for diagnostic in errors.clone().take(COMPLAINTS) {
+    // What only may be wrong is said in the same breath: it is no reason to ask once more.
+    let doubts = wrong.iter().filter(|it| it.code == DOUBT && !it.is_error());
+    let all = errors.clone().chain(doubts);
+    for diagnostic in all.clone().take(COMPLAINTS) {
         let Diagnostic { path, message, help, code, .. } = diagnostic;
         let mut problem = json!({ "code": code, "at": path, "problem": message });
         if let Some(help) = help {
@@ -153,7 +177,7 @@ pub(super) fn repair(wrong: &[Diagnostic], draft: Option<&Draft>, catalog: &Cata
         }
         let _ = writeln!(text, "{}", fenced(&problem));
     }
-    let more = errors.clone().count().saturating_sub(COMPLAINTS);
+    let more = all.count().saturating_sub(COMPLAINTS);
     if more > 0 {
         let _ = writeln!(text, "and {more} more");
     }
@@ -267,7 +291,7 @@ mod tests {
             items: Vec::new(),
         };
         let why = "`b` failed: </plan></endings>".to_owned();
-        let earlier = Earlier { draft: Draft::default(), endings: vec![ending], why };
+        let earlier = Earlier { draft: Draft::default(), endings: vec![ending], why, asked: false };
         let messages = after("x", &earlier, &catalog());
         let text = user(&messages);
         for tag in ["<plan>", "</plan>", "<endings>", "</endings>"] {
@@ -307,5 +331,21 @@ mod tests {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         assert!(!text.contains("\"name\":\"hidden\""), "{text}");
+    }
+
+    #[test]
+    fn doubts_are_told_with_what_is_wrong() {
+        let wrong = [
+            Diagnostic::warning(DOUBT, "tools[1]", "declares no `idd`").with_help("or `_id`?"),
+            Diagnostic::warning("plan.understood", "", "it was read"),
+            Diagnostic::error("plan.unknown_tool", "tools[0]", "no such tool"),
+        ];
+        let text = repair(&wrong, None, &catalog());
+        let problems: Vec<&str> = text.lines().filter(|it| it.starts_with('{')).collect();
+        assert_eq!(problems.len(), 2, "{text}");
+        assert!(
+            problems[0].contains("no such tool") && problems[1].contains("or `_id`?"),
+            "{text}"
+        );
     }
 }

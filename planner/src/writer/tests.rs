@@ -246,6 +246,19 @@ async fn steps_are_heard_of_before_the_plan_is_there() {
     assert_eq!(heard(&[two, GOOD]).await, expected);
 }
 
+/// That a model thinks without saying so shows at the end of its first thought, and counts from then.
+#[tokio::test]
+async fn a_model_that_thinks_without_a_word_is_known_by_its_first_thought() {
+    let plan = r#"{"tools": [{"name": "listAuthors"}, {"name": "nobody"}]}"#;
+    let (sudden, prose) = (format!("{plan} No.\n</think>\n\n{plan}"), format!("No: {plan}"));
+    let twice = heard(&[&sudden, GOOD]).await;
+    let foreseen = ["foreseen listAuthors", "foreseen nobody"];
+    let expected = [&["begun"], &foreseen[..], &foreseen[..], &["judged 2", "begun", "judged 1"]];
+    assert_eq!(twice, expected.concat());
+    let expected = ["begun", "judged 2", "begun", "foreseen createAuthor", "judged 1"];
+    assert_eq!(heard(&[&prose, GOOD]).await, expected);
+}
+
 #[tokio::test]
 async fn behind_a_step_that_is_not_understood_none_is_heard_of() {
     let begins = r#"{"tools": [{"name": "listAuthors"}, "#;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Replans;
 use crate::{clock::Timestamp, limits};
 
 /// How an execution is to be carried out.
@@ -40,9 +41,12 @@ pub struct ExecutionOptions {
     /// Whether everything is checked and nothing is called.
     #[serde(skip_serializing_if = "is_default")]
     pub dry_run: bool,
+    /// How often it is planned anew by itself.
+    #[serde(skip_serializing_if = "is_default")]
+    pub replans: Replans,
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 

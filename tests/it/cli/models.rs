@@ -1,6 +1,7 @@
 //! Models over real HTTP: npm's `@copilotkit/aimock` in the place of a provider.
 
 mod agents;
+mod memory;
 mod replanning;
 mod streaming;
 

@@ -27,6 +27,10 @@ pub(super) struct Course {
     pub(super) output: Value,
     /// The output is of an earlier call or execution.
     pub(super) is_taken_over: bool,
+    /// It failed because the time was up, or may have.
+    pub(super) was_cut: bool,
+    /// It was skipped, and not because something else had gone wrong.
+    pub(super) is_passed_over: bool,
     /// The attempts after which it may be called again though that does something again.
     released: Vec<u64>,
 }
@@ -98,6 +102,11 @@ impl Course {
             }
             _ => (),
         }
+        let code = event["data"]["error"]["code"].as_str().unwrap_or_default();
+        let is_cut = ["execution.deadline", "tool.outcome_unknown"].contains(&code);
+        self.was_cut = kind == "step_failed" && is_cut;
+        self.is_passed_over =
+            kind == "step_skipped" && event["data"]["reason"] != "execution_failed";
         (self.is_running, self.is_lost) = (false, false);
         let ends = ["step_succeeded", "step_failed", "step_skipped", "step_cancelled"];
         self.over = ends.contains(&kind).then(|| kind.to_owned());

@@ -79,6 +79,7 @@ export interface NodeSizeInput {
   width: number;
   height: number;
 }
+export type PlanCache = "OFF" | "EXACT" | "MEANING";
 export interface PlanInput {
   query?: string | null;
   requestId?: string | null;
@@ -90,6 +91,7 @@ export interface PlanningOptions {
   toolSets?: string[] | null;
   actions?: string[] | null;
   maxTools?: number | null;
+  cache?: PlanCache | null;
 }
 export interface RequestFilter {
   search?: string | null;

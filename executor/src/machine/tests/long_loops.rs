@@ -51,6 +51,28 @@ fn a_deadline_in_the_middle_fails_the_step() {
     story.is_over(ExecutionState::Failed);
 }
 
+/// A loop whose items may fail had succeeded, and the execution with it, though every item was cut off.
+#[test]
+fn a_deadline_that_cuts_items_off_is_no_good_end() {
+    for kind in [OnError::Continue, OnError::Ignore] {
+        for (effect, end) in [(Effect::Read, stopped()), (Effect::Once, stopped())] {
+            let options = ExecutionOptions { deadline_ms: Some(50), ..Default::default() };
+            let each = on_error(kind, super::effect(effect, each()));
+            let mut story = begun_with(each, json!([1, 2]), options);
+            story.wake(50).end("each[0]", Err(end.clone())).end("each[1]", Err(end));
+            story.is_over(ExecutionState::Failed);
+            // One that failed by itself was not cut off.
+            let each = on_error(kind, super::effect(effect, super::loops::each()));
+            let options = ExecutionOptions { deadline_ms: Some(50), ..Default::default() };
+            let mut story = begun_with(each, json!([1, 2]), options);
+            story.end("each[0]", Err(failed()));
+            story.now = at(60);
+            story.ok("each[1]");
+            story.is_over(ExecutionState::Completed);
+        }
+    }
+}
+
 #[test]
 fn a_failure_elsewhere_lets_running_items_end_and_begins_no_other() {
     for kind in [OnError::Fail, OnError::Continue, OnError::Ignore] {

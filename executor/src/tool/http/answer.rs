@@ -2,7 +2,10 @@
 
 use reqwest::header;
 use serde_json::{Value, json};
-use shared::tool::{Effect, ErrorCode, ToolError};
+use shared::{
+    json::from_foreign,
+    tool::{Effect, ErrorCode, ToolError},
+};
 
 use super::client::{Broken, Reply};
 use crate::secret::Redaction;
@@ -33,12 +36,11 @@ fn value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
     if reply.body.is_empty() {
         return Ok(Value::Null);
     }
-    let json = reply.body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&reply.body);
     let written = reply.header(header::CONTENT_TYPE).unwrap_or_default().to_ascii_lowercase();
     let (kind, charset) = written.split_once(';').unwrap_or((&written, ""));
     let kind = kind.trim();
     if is_json(kind) {
-        return serde_json::from_slice(json).map_err(|err| {
+        return from_foreign(&reply.body).map_err(|err| {
             let host = &reply.host;
             let error = ToolError::failed(format!(
                 "`{host}` says that it answers JSON, and does not: {err}"
@@ -48,7 +50,7 @@ fn value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
         });
     }
     if kind.is_empty()
-        && let Ok(value) = serde_json::from_slice(json)
+        && let Ok(value) = from_foreign(&reply.body)
     {
         return Ok(value);
     }

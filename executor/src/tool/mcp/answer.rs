@@ -163,7 +163,7 @@ fn place(content: &ContentBlock) -> Option<(&'static str, String)> {
 fn content(content: ContentBlock) -> Value {
     match content {
         ContentBlock::Text(text) => {
-            serde_json::from_str(&text.text).unwrap_or_else(|_| Value::String(text.text))
+            json::from_foreign(text.text.as_bytes()).unwrap_or_else(|_| Value::String(text.text))
         }
         other => serde_json::to_value(other).unwrap_or(Value::Null),
     }

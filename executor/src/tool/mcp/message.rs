@@ -13,6 +13,7 @@ use rmcp::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
+use shared::json::from_foreign;
 
 use super::{
     answer::{TOO_LARGE, UNREADABLE, is_ours},
@@ -24,8 +25,6 @@ use super::{
 pub(super) const OVERHEAD: usize = 16;
 /// Bytes kept of either end of a message that is too long: its id is there.
 pub(super) const ENDS: usize = 256;
-/// Bytes of what is no message that go into the log.
-const SHOWN: usize = 256;
 
 /// Puts a call's own progress token in the place of the one that rmcp draws for every request.
 pub(super) fn keep_token(message: &mut TxJsonRpcMessage<RoleClient>) {
@@ -58,7 +57,7 @@ pub(super) fn parse(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     if text.trim_ascii().is_empty() {
         return None;
     }
-    match serde_json::from_slice(text) {
+    match from_foreign(text) {
         // What only we may say is not believed.
         Ok(JsonRpcMessage::Error(mut error)) if is_ours(error.error.code) => {
             error.error.code = rmcp::model::ErrorCode::INTERNAL_ERROR;
@@ -71,20 +70,46 @@ pub(super) fn parse(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
         })) => Some(JsonRpcMessage::response(readable(result), id)),
         Ok(message) => Some(message),
         Err(err) => {
-            let shown = String::from_utf8_lossy(&text[..text.len().min(SHOWN)]);
-            tracing::debug!(%err, text = %shown, "what an MCP server says is not a message");
+            // Not what it says: that may repeat a secret that the server was given.
+            tracing::debug!(%err, bytes = text.len(), "what an MCP server says is not a message");
             refusal(text, &err)
         }
     }
 }
 
+/// Makes of what cannot be read the failure of the call that it answers, where it says which.
 fn refusal(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMessage<RoleClient>> {
-    let message: Value = serde_json::from_slice(text).ok()?;
-    let is_answer = message.get("result").or(message.get("error")).is_some();
-    let id: RequestId = serde_json::from_value(message.get("id")?.clone()).ok()?;
+    let id = match from_foreign::<Value>(text) {
+        Ok(Value::Array(batch)) => {
+            // Some servers answer a call that came alone with a list, as MCP let them for a while.
+            let mut answers = batch.iter().filter(|it| answered(it).is_some());
+            let answer = answers.next().filter(|_| answers.next().is_none())?;
+            return parse(answer.to_string().as_bytes());
+        }
+        Ok(message) => answered(&message)?,
+        Err(_) => answered_in(text)?,
+    };
     let why = format!("the server's answer is not MCP: {err}");
-    let error = ErrorData::new(UNREADABLE, why, None);
-    is_answer.then(|| JsonRpcMessage::error(error, Some(id)))
+    Some(JsonRpcMessage::error(ErrorData::new(UNREADABLE, why, None), Some(id)))
+}
+
+/// Returns the call that a message answers, if it is an answer, however bad.
+fn answered(message: &Value) -> Option<RequestId> {
+    let is_answer = message.get("result").or(message.get("error")).is_some()
+        || message.get("jsonrpc").is_some() && message.get("method").is_none();
+    let id = message.get("id").filter(|_| is_answer)?;
+    serde_json::from_value(id.clone()).ok()
+}
+
+/// Returns the call that a text answers which is no JSON, by its ends.
+fn answered_in(text: &[u8]) -> Option<RequestId> {
+    let head = String::from_utf8_lossy(&text[..text.len().min(ENDS)]);
+    let body = ["\"result\"", "\"error\""].into_iter().filter_map(|it| head.find(it)).min();
+    let is_answer = !head[..body.unwrap_or(head.len())].contains("\"method\"")
+        && (body.is_some() || head.contains("\"jsonrpc\""));
+    let tail = &text[text.len().saturating_sub(ENDS)..];
+    let id = id_at(text, Place::Head).or_else(|| id_at(tail, Place::Tail));
+    id.filter(|_| is_answer).map(RequestId::Number)
 }
 
 /// Makes of a result that is none of those that rmcp knows one of them, where only parts of it are
@@ -132,6 +157,7 @@ enum Place {
 }
 
 fn id_at(end: &[u8], place: Place) -> Option<i64> {
+    let end = if place == Place::Head { &end[..end.len().min(ENDS)] } else { end };
     let text = String::from_utf8_lossy(end);
     let key = "\"id\":";
     let at = if place == Place::Head {

@@ -199,6 +199,42 @@ mod tests {
         let (message, id) = answer(r#"{"jsonrpc":"1.0","id":7,"result":{}}"#).unwrap();
         assert!(message.contains("not MCP"), "{message}");
         assert_eq!(id, 7);
+        // What is no JSON, or no answer, all the same says whose it is.
+        let deep = "[".repeat(500);
+        for line in [
+            r#"{"jsonrpc":"2.0","id":7}"#,
+            r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"ty"#,
+            r#"{"jsonrpc":"2.0","id":7,"result":{"structuredContent":{"n":NaN}}}"#,
+            r#"{"result":{"structuredContent":{"n":1e999}},"jsonrpc":"2.0","id":7}"#,
+            &format!(r#"{{"jsonrpc":"2.0","id":7,"result":{deep}"#),
+            r#"[{"jsonrpc":"2.0","id":7,"error":"boom"}]"#,
+        ] {
+            assert_eq!(answer(line).unwrap().1, 7, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_asks_for_is_not_taken_for_an_answer() {
+        for line in [
+            r#"{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{"a":NaN}}"#,
+            r#"{"level":"info","id":7,"text":NaN}"#,
+            r#"[{"jsonrpc":"2.0","id":7,"error":"a"},{"jsonrpc":"2.0","id":8,"error":"b"}]"#,
+        ] {
+            assert_eq!(answer(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_was_cut_within_a_character_is_read() {
+        for text in [&br"cut \ud83d"[..], b"cut \xe9"] {
+            let mut line = Line::new(MOST);
+            line.push(br#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":""#);
+            line.push(text);
+            line.push(br#""}]}}"#);
+            let Some(JsonRpcMessage::Response(answer)) = line.take() else { panic!("no answer") };
+            let answer = serde_json::to_value(answer).unwrap();
+            assert_eq!(answer["result"]["content"][0]["text"], "cut \u{fffd}");
+        }
     }
 
     #[test]

@@ -13,6 +13,31 @@ pub(in crate::cli) struct Planning {
     /// The planner.
     #[arg(long, value_name = "NAME")]
     pub(in crate::cli) planner: Option<String>,
+    /// Whether a plan is taken again that a model made before.
+    #[arg(long, value_name = "HOW", value_enum, ignore_case = true)]
+    pub(in crate::cli) cache: Option<Cache>,
+}
+
+/// Whether a plan is taken again that a model made before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum Cache {
+    /// Never.
+    Off,
+    /// Of exactly the same query.
+    Exact,
+    /// Also of a query that asks for the same in other words.
+    Meaning,
+}
+
+impl Cache {
+    /// Returns the word that the API uses.
+    pub(in crate::cli) fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "OFF",
+            Self::Exact => "EXACT",
+            Self::Meaning => "MEANING",
+        }
+    }
 }
 
 /// What to plan, and how to show it.

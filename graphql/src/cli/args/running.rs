@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use shared::clock::Timestamp;
+use shared::{clock::Timestamp, limits};
 
 use super::Planning;
 
@@ -14,10 +14,10 @@ pub(in crate::cli) struct RunArgs {
     #[arg(required_unless_present_any = ["plan", "saved"])]
     pub(in crate::cli) query: Option<String>,
     /// A plan as JSON or YAML; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "toolsets", "planner"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "toolsets", "planner", "cache"])]
     pub(in crate::cli) plan: Option<PathBuf>,
     /// A plan that was saved under this name.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["query", "plan", "toolsets", "planner"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["query", "plan", "toolsets", "planner", "cache"])]
     pub(in crate::cli) saved: Option<String>,
     /// Let a model's steps that only read begin while it still writes the plan.
     #[arg(long, conflicts_with_all = ["plan", "saved"])]
@@ -86,6 +86,14 @@ pub(in crate::cli) struct Options {
     /// Higher goes first where workers have a choice.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(in crate::cli) priority: Option<i32>,
+    /// How often a model plans anew by itself where it does not end well, or a step asks for it.
+    #[arg(long, value_name = "N", value_parser = times())]
+    pub(in crate::cli) replans: Option<i32>,
+}
+
+/// Takes how often something may be planned anew.
+fn times() -> clap::builder::RangedI64ValueParser<i32> {
+    clap::value_parser!(i32).range(0..=i64::from(limits::REPLANS))
 }
 
 /// Refuses what is no moment, before anything is planned for it.

@@ -69,7 +69,9 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         loop {
             let Ok(bytes) = self.reader.fill_buf().await else { return Read::End };
             if bytes.is_empty() {
-                return Read::End;
+                // Whoever ends without the end of a line has said something all the same.
+                let is_whole = !self.is_dropping && !self.line.trim_ascii().is_empty();
+                return if is_whole { Read::Line } else { Read::End };
             }
             let end = bytes.iter().position(|it| *it == b'\n');
             let taken = end.map_or(bytes.len(), |it| it + 1);
@@ -204,10 +206,12 @@ mod tests {
              \u{feff}{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}}\r\n\
              {{\"jsonrpc\":\"2.0\",\"id\":108,\"method\":\"tools/call\",\"params\":{{\"arguments\":{{\"plan\":{deep}}}}}}}\n\
              {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/odd\",\"params\":{deep}}}\n\
-             {{\"jsonrpc\":\"2.0\",\"id\":\"two\",\"method\":\"ping\"}}\n"
+             {{\"jsonrpc\":\"2.0\",\"id\":\"two\",\"method\":\"ping\"}}\n\
+             {{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}}"
         );
         let (ids, told) = spoken(said.as_bytes()).await;
-        assert_eq!(ids, [RequestId::Number(1), RequestId::String("two".into())]);
+        let asked = [RequestId::Number(1), RequestId::String("two".into()), RequestId::Number(3)];
+        assert_eq!(ids, asked, "the last line needs no end");
         let told: Vec<_> =
             told.iter().map(|it| (it["id"].clone(), it["error"]["code"].clone())).collect();
         let expected = [
@@ -215,6 +219,7 @@ mod tests {
             (json!(1), Value::Null),
             (json!(108), json!(-32600)),
             (json!("two"), Value::Null),
+            (json!(3), Value::Null),
         ];
         assert_eq!(told, expected);
     }

@@ -1,5 +1,7 @@
 //! Over real HTTP, against a server that has no measure.
 
+mod kinds;
+
 use std::sync::atomic::AtomicUsize;
 
 use axum::{Router, http::StatusCode, response::IntoResponse};
@@ -9,6 +11,11 @@ use super::{
     super::{Key, Model, ModelError, Provider, ProviderKind, Question, Settings, settings},
     *,
 };
+
+/// Bytes of a piece.
+const PIECE: usize = 64 << 10;
+/// More than a server ever sends: what was on its way is in buffers of the system.
+const MOST: usize = 4 * ANSWER_BYTES;
 
 /// What a server sends until nobody listens any more, and how much that was.
 struct Endless {
@@ -31,13 +38,22 @@ impl Body for Endless {
 
 /// Begins a server that answers without end. Returns its address, and what it has sent.
 async fn endless(status: StatusCode, running: &mut JoinSet<()>) -> (String, Arc<AtomicUsize>) {
+    repeating(status, "application/json", Bytes::from(vec![b' '; PIECE]), running).await
+}
+
+/// Begins a server that repeats a piece of its answer without end.
+async fn repeating(
+    status: StatusCode,
+    form: &'static str,
+    piece: Bytes,
+    running: &mut JoinSet<()>,
+) -> (String, Arc<AtomicUsize>) {
     let sent = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&sent);
     let answer = move || {
-        let endless =
-            Endless { piece: Bytes::from(vec![b' '; 64 << 10]), sent: Arc::clone(&counted) };
-        let json = [("content-type", "application/json")];
-        async move { (status, json, axum::body::Body::new(endless)).into_response() }
+        let endless = Endless { piece: piece.clone(), sent: Arc::clone(&counted) };
+        let form = [("content-type", form)];
+        async move { (status, form, axum::body::Body::new(endless)).into_response() }
     };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let at = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -47,10 +63,14 @@ async fn endless(status: StatusCode, running: &mut JoinSet<()>) -> (String, Arc<
 }
 
 fn provider(base_url: String) -> Provider {
+    provider_of(ProviderKind::named("openai").unwrap(), "m", Some(base_url))
+}
+
+fn provider_of(provider: ProviderKind, model: &str, base_url: Option<String>) -> Provider {
     let settings = Settings {
-        provider: ProviderKind::named("openai").unwrap(),
-        base_url: Some(base_url),
-        model: "m".to_owned(),
+        provider,
+        base_url,
+        model: model.to_owned(),
         key: Key::None,
         timeout: settings::TIMEOUT,
         retries: 0,
@@ -71,9 +91,8 @@ async fn an_answer_without_end_is_broken_off() {
     let err = provider(at).ask(&Question::default()).await.unwrap_err();
     assert!(matches!(err, ModelError::Refused { .. }), "the next would be as long: {err}");
     assert!(err.why().starts_with("its answer has more than 16 MB"), "{err}");
-    // What was on its way is in buffers of the system.
     let sent = sent.load(Ordering::Relaxed);
-    assert!((ANSWER_BYTES..2 * ANSWER_BYTES).contains(&sent), "{sent}");
+    assert!((ANSWER_BYTES..MOST).contains(&sent), "{sent}");
 }
 
 #[tokio::test]
@@ -107,6 +126,19 @@ async fn others_on_the_machine_are_not_let_through() {
     });
     assert!(refused.await.unwrap());
     assert_eq!(sent.load(Ordering::Relaxed), 0);
+}
+
+/// Whatever `genai` makes of the address that it is given, it gets no further.
+#[tokio::test]
+async fn nobody_is_reached_by_name() {
+    let mut running = JoinSet::new();
+    let (at, sent) = endless(StatusCode::OK, &mut running).await;
+    let (_, inward) = Exchanges::new().unwrap();
+    let by_name = at.replace("127.0.0.1", "localhost");
+    assert!(Client::builder().no_proxy().build().unwrap().get(&by_name).send().await.is_ok());
+    let before = sent.load(Ordering::Relaxed);
+    assert!(inward.get(by_name).send().await.unwrap_err().is_connect());
+    assert!(inward.get(at).send().await.is_ok() && before > 0);
 }
 
 /// Whoever says nothing on the loopback keeps nobody else out.

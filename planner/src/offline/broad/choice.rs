@@ -41,6 +41,9 @@ impl Broad<'_> {
             })
             .collect();
         parts.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.tool.cmp(&b.1.tool)));
+        if parts.len() > 1 {
+            self.close.0.borrow_mut().extend(parts.iter().map(|it| it.1.tool));
+        }
         let told: Vec<(usize, f32)> = parts.iter().map(|it| (it.1.tool, it.0)).collect();
         let (_, part) = parts.into_iter().next()?;
         Some(Part { scores: told, ..part })

@@ -1,6 +1,8 @@
 //! What did not get to its end, planned anew.
 
 use serde_json::{Value, json};
+use tests::toolset::PATIENCE;
+use tokio::{net::TcpListener, time::timeout};
 
 use super::{Home, Model, SEED, configure, kinds, plan};
 
@@ -122,4 +124,104 @@ async fn what_cannot_be_planned_anew_stays_failed() {
     assert_eq!(refused["error"]["requestId"], failed["requestId"]);
     let executions = home.json(&["list", "executions"], 0).await;
     assert_eq!(executions.as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn what_fails_goes_on_by_itself_and_is_followed() {
+    let home = Home::new();
+    let answers = json!([{ "content": failing() }, { "content": plan("alice@test.com") }]);
+    let model = Model::answering(&home, "model", answers).await;
+    configure(&home, &model.speaking("openai"));
+    let ran = home.run(&["run", SEED, "--replans", "2"]).await;
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.err.contains("planned anew as version 2 because `createBlog` failed"), "{ran:?}");
+    assert_eq!(model.asked().await.len(), 2);
+    let executions = home.json(&["list", "executions"], 0).await;
+    let executions = executions.as_array().unwrap();
+    let states: Vec<_> = executions.iter().map(|it| it["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["COMPLETED", "FAILED"], "{executions:#?}");
+    assert_eq!(executions[0]["retryOf"], executions[1]["executionId"]);
+    // Whoever watches the first one is led to the last one.
+    let watched = home.json(&["watch", executions[1]["executionId"].as_str().unwrap()], 0).await;
+    assert_eq!(watched["executionId"], executions[0]["executionId"]);
+    let request = home.json(&["debug", watched["requestId"].as_str().unwrap()], 0).await;
+    let runs = request["executions"].as_array().unwrap();
+    let first = runs.iter().find(|it| it["state"] == "FAILED").unwrap();
+    assert_eq!(first["next"]["executionId"], watched["executionId"]);
+    assert_eq!(first["replanning"]["state"], "BEGUN", "{first:#}");
+    let second = runs.iter().find(|it| it["state"] == "COMPLETED").unwrap();
+    assert_eq!(second["outputs"]["createAuthor"], first["outputs"]["createAuthor"]);
+}
+
+/// A model says that what follows depends on what a step returns.
+#[tokio::test]
+async fn a_plan_asks_for_the_next_one() {
+    let home = Home::new();
+    let mut first: Value = serde_json::from_str(&plan("alice@test.com")).unwrap();
+    let look = json!({ "name": "flow.replan", "id": "look", "dependsOn": ["createAuthor"],
+        "parameters": { "goal": "write the blog" } });
+    first["tools"][1] = look;
+    first["executionOrder"] = json!(["createAuthor", "look"]);
+    let answers = json!([{ "content": first.to_string() }, { "content": plan("alice@test.com") }]);
+    let model = Model::answering(&home, "model", answers).await;
+    configure(&home, &model.speaking("openai"));
+    let ran = home.json(&["run", SEED], 0).await;
+    assert_eq!((&ran["state"], &ran["plan"]["version"]), (&json!("COMPLETED"), &json!(2)));
+    assert!(ran["outputs"]["createBlog"].is_object(), "{ran:#}");
+    let asked = model.asked().await;
+    assert_eq!(asked.len(), 2);
+    assert!(asked[0]["body"].to_string().contains("flow.replan"), "the rules tell of it");
+    let told = asked[1]["body"]["messages"][1]["content"].as_str().unwrap();
+    assert!(told.contains("`look` asks for it: write the blog"), "{told}");
+}
+
+#[tokio::test]
+async fn what_is_given_up_says_so_and_stays_failed() {
+    let home = Home::new();
+    let impossible = json!({ "content": "{\"impossible\": \"the blog is closed for good\"}" });
+    let model =
+        Model::answering(&home, "model", json!([{ "content": failing() }, impossible])).await;
+    configure(&home, &model.speaking("openai"));
+    let failed = home.json(&["run", SEED, "--replans", "3"], 1).await;
+    assert_eq!(failed["replanning"]["state"], "GIVEN_UP", "{failed:#}");
+    let why = failed["replanning"]["givenUp"].as_str().unwrap();
+    assert!(why.contains("closed for good"), "{why}");
+    let request = home.json(&["debug", failed["requestId"].as_str().unwrap()], 0).await;
+    assert_eq!(kinds(&request).last().unwrap(), "replan_given_up");
+    assert_eq!(model.asked().await.len(), 2);
+    // Nobody asks again, whoever looks after it.
+    home.json(&["execute", failed["executionId"].as_str().unwrap()], 1).await;
+    assert_eq!(model.asked().await.len(), 2);
+}
+
+/// The process is killed while the model thinks: another one goes on, once.
+#[tokio::test]
+async fn what_was_being_planned_anew_when_its_process_was_killed_goes_on() {
+    let home = Home::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let silent = format!(
+        "provider: openai, model: m, base_url: 'http://127.0.0.1:{port}/v1', timeout_ms: 600000"
+    );
+    configure(&home, &silent);
+    let file = home.file("plan.json", &failing());
+    let running = home.begin(&["run", "--plan", &file, "--replans", "1"]);
+    let asked = timeout(PATIENCE, listener.accept()).await;
+    let _asked = asked.expect("the model is asked").unwrap();
+    running.signal("-KILL");
+    assert_ne!(running.end().await.status, 0);
+    let executions = home.json(&["list", "executions"], 0).await;
+    let [ended] = executions.as_array().unwrap().as_slice() else { panic!("{executions:#}") };
+    assert_eq!(ended["state"], "FAILED");
+    let id = ended["executionId"].as_str().unwrap();
+    let model =
+        Model::answering(&home, "model", json!([{ "content": plan("alice@test.com") }])).await;
+    configure(&home, &model.speaking("openai"));
+    let ran = home.json(&["execute", id], 0).await;
+    assert_eq!((&ran["state"], &ran["retryOf"]), (&json!("COMPLETED"), &json!(id)), "{ran:#}");
+    assert_eq!(model.asked().await.len(), 1);
+    home.json(&["execute", id], 0).await;
+    assert_eq!(model.asked().await.len(), 1, "it went on once");
+    let executions = home.json(&["list", "executions"], 0).await;
+    assert_eq!(executions.as_array().unwrap().len(), 2);
 }

@@ -223,7 +223,10 @@ async fn nothing_is_called_early_that_should_not_be() {
     let thought: &str = Box::leak(
         format!("<think>Perhaps {}? No.</think>{}", plan(&[look]), plan(&[note])).into_boxed_str(),
     );
-    let flags: [&[&str]; 8] = [
+    let sudden: &str = Box::leak(
+        format!("The user wants {}? No.</think>{}", plan(&[look]), plan(&[note])).into_boxed_str(),
+    );
+    let flags: [&[&str]; 9] = [
         &["--streaming"],
         &["--streaming"],
         &["--streaming", "--input", r#"{"city": "Oslo"}"#],
@@ -231,6 +234,7 @@ async fn nothing_is_called_early_that_should_not_be() {
         &["--streaming", "--dry-run"],
         &["--streaming", "--mode", "sequential"],
         &["--streaming", "--mode", "sequential", "--input", r#"{"city": "Oslo"}"#],
+        &["--streaming"],
         &["--streaming"],
     ];
     let answers = [
@@ -242,6 +246,7 @@ async fn nothing_is_called_early_that_should_not_be() {
         (plan(&[note, look]), 0, 1),
         (plan(&[later, other]), 0, 2),
         (thought, 0, 0),
+        (sudden, 0, 0),
     ];
     for (flags, (answer, status, looks)) in flags.iter().zip(answers) {
         let world = World::new(vec![vec![(answer, false)]]).await;

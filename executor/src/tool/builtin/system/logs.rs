@@ -24,6 +24,8 @@ pub(super) const DESCRIPTION: &str = "Read log files (like tail command).";
 const MOST_LINES: usize = 10_000;
 /// Bytes that are read at most, however long the lines are.
 const MOST_BYTES: u64 = 256 << 10;
+/// Ends of lines at which is looked whether a secret lies across them.
+const SPLITS: usize = 64;
 /// How much is read at once, backwards.
 const BLOCK: u64 = 16 << 10;
 /// How long a file is followed: half of what a call usually may take is enough to see it move.
@@ -140,7 +142,7 @@ async fn follow(
 ) -> Result<String, ToolError> {
     let file = Arc::new(file);
     let (mut added, mut line) = (Bounded::default(), Vec::new());
-    let mut reports = 0_u32;
+    let (mut reports, mut is_dropping) = (0_u32, false);
     let until = Instant::now() + FOLLOW;
     while Instant::now() < until {
         sleep(LOOK).await;
@@ -152,12 +154,18 @@ async fn follow(
             continue;
         }
         added.push(&bytes);
-        // Whole lines are told of: half of a secret would not be known.
         line.extend_from_slice(&bytes);
-        let whole = line.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
-        let told: Vec<u8> = line.drain(..whole).collect();
-        // What has no end is not waited for.
-        line.truncate(if line.len() as u64 > MOST_BYTES { 0 } else { line.len() });
+        if is_dropping {
+            let end = line.iter().position(|it| *it == b'\n').map(|it| it + 1);
+            line.drain(..end.unwrap_or(line.len()));
+            is_dropping = end.is_none();
+        }
+        let told: Vec<u8> = line.drain(..whole(&line, seen)).collect();
+        // What has no end is not waited for, nor is the rest of it told of.
+        if line.len() as u64 > MOST_BYTES {
+            line.clear();
+            is_dropping = true;
+        }
         if told.is_empty() {
             continue;
         }
@@ -170,6 +178,21 @@ async fn follow(
         });
     }
     Ok(added.text(seen))
+}
+
+/// Returns how much of what was read can be told of: whole lines, between which and the rest there
+/// is no secret, and none can be once more is read.
+fn whole(read: &[u8], seen: &Redaction) -> usize {
+    let sure = read.len() - seen.longest().min(read.len());
+    let lines = read[..sure].iter().enumerate().rev();
+    let mut ends = lines.filter(|(_, it)| **it == b'\n').map(|(at, _)| at + 1);
+    if seen.longest() == 0 {
+        return ends.next().unwrap_or(0);
+    }
+    let clean = |it: &[u8]| seen.clean(String::from_utf8_lossy(it).into_owned());
+    let all = clean(read);
+    let is_between = |at: &usize| clean(&read[..*at]) + &clean(&read[*at..]) == all;
+    ends.take(SPLITS).find(is_between).unwrap_or(0)
 }
 
 fn read_on(mut file: &File, at: u64) -> io::Result<(Vec<u8>, u64)> {
@@ -192,6 +215,22 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();
         tail(&mut File::open(file.path()).unwrap(), "log", lines, &Redaction::default()).unwrap()
+    }
+
+    #[test]
+    fn what_is_told_of_ends_before_a_secret_that_is_not_whole() {
+        assert_eq!(whole(b"a\nb\nc", &Redaction::default()), 4);
+        let mut seen = Redaction::default();
+        seen.note("KEY", "short-1\nshort-2");
+        let pad = vec![b'x'; seen.longest()];
+        let read = |text: &str| [text.as_bytes(), &pad].concat();
+        assert_eq!(whole(&read("one\nshort-1\nshort-2\ntwo\n"), &seen), 24);
+        assert_eq!(
+            whole(&read("one\nshort-1\nshort-2 two"), &seen),
+            4,
+            "it lies across a line's end"
+        );
+        assert_eq!(whole(b"one\nshort-1\n", &seen), 0, "the rest of it may follow");
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Bounded {
             return seen.clean(String::from_utf8_lossy(&self.head).into_owned());
         }
         let mut head = seen.clean(String::from_utf8_lossy(&self.head).into_owned());
-        head.truncate(head.floor_char_boundary(head.len().saturating_sub(seen.longest())));
+        head.truncate(head.floor_char_boundary(head.len().saturating_sub(cut(seen))));
         let tail = cleaned_from(&self.tail, seen);
         format!("{head}\n… ({} bytes left out) …\n{tail}", self.lost)
     }
@@ -56,7 +56,16 @@ impl Bounded {
 /// Returns what follows on a cut as a text without secrets, nor the rest of one that was cut there.
 pub(super) fn cleaned_from(bytes: &[u8], seen: &Redaction) -> String {
     let text = seen.clean(String::from_utf8_lossy(bytes).into_owned());
-    text[text.ceil_char_boundary(seen.longest().min(text.len()))..].to_owned()
+    text[text.ceil_char_boundary(cut(seen).min(text.len()))..].to_owned()
+}
+
+/// Returns how many bytes beside a cut may be a part of a secret. A character that was cut, too, is
+/// longer as text than it was: each of up to three bytes became one of three.
+fn cut(seen: &Redaction) -> usize {
+    match seen.longest() {
+        0 => 0,
+        longest => longest + 3 * 3,
+    }
 }
 
 /// Both streams of a command.
@@ -157,6 +166,19 @@ mod tests {
             let text = kept.text(&seen);
             assert!(text.contains("***TOK***") && text.contains("bytes left out"));
             for part in ["SECRET", "VALUE", "0123", "6789"] {
+                assert!(!text.contains(part), "{offset} {part}");
+            }
+        }
+        let mut seen = Redaction::default();
+        seen.note("TOK", "s€cr€t€");
+        for offset in 0..13 {
+            let mut kept = Bounded::default();
+            kept.push(&b"x".repeat(offset));
+            kept.push("s€cr€t€".repeat(20_000).as_bytes());
+            kept.push(&b"y".repeat(offset));
+            let text = kept.text(&seen).replace("bytes left out", "");
+            assert!(text.contains("***TOK***"));
+            for part in ['s', '€', 'c', 'r', 't'] {
                 assert!(!text.contains(part), "{offset} {part}");
             }
         }

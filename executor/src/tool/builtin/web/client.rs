@@ -3,7 +3,10 @@
 use std::{error::Error as _, sync::Arc, time::Duration};
 
 use reqwest::{Client, ClientBuilder, Response, StatusCode, Url, header, redirect};
-use shared::tool::{ErrorCode, ToolError};
+use shared::{
+    json::from_foreign,
+    tool::{ErrorCode, ToolError},
+};
 use tokio::{sync::OnceCell, time::timeout};
 
 use crate::net::{PublicOnly, Refused, check};
@@ -72,7 +75,7 @@ impl Web {
             let message = format!("`{host}` answered more than {} bytes", self.most);
             return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
         }
-        serde_json::from_slice(&answer.bytes).map_err(|err| {
+        from_foreign(&answer.bytes).map_err(|err| {
             ToolError::failed(format!("`{host}` answered something unexpected: {err}"))
         })
     }

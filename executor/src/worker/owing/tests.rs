@@ -1,0 +1,269 @@
+//! What is over and owed a new plan, on paused time.
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use serde_json::json;
+use shared::{
+    event::Created,
+    execution::{ExecutionOptions, ExecutionState, Replans},
+    plan::Plan,
+    store::{Documents as _, ExecutionLog as _, memory::Memory},
+};
+use tokio::time;
+
+use super::*;
+use crate::{
+    control::Control,
+    onward::Onward,
+    worker::tests::{plan, step, worker},
+};
+
+/// How long anything may take.
+const LONG: Duration = Duration::from_mins(5);
+
+/// Goes on with a plan that is there, or does something else.
+#[derive(Debug)]
+struct Fake {
+    control: Control,
+    plan: Arc<Plan>,
+    /// What it does, one time after another; at the end it goes on.
+    does: Mutex<Vec<Does>>,
+    asked: AtomicUsize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Does {
+    /// It thinks for ever.
+    Thinks,
+    /// It begins what goes on, and is never heard of again.
+    Begins,
+    /// It cannot do it now.
+    Fails,
+    /// It panics.
+    Panics,
+}
+
+#[async_trait]
+impl Onward for Fake {
+    async fn go_on(&self, ended: &Execution) -> Result<(), StoreError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let does = self.does.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        match does {
+            Some(Does::Fails) => return Err(StoreError::Unavailable("not now".to_owned())),
+            Some(Does::Panics) => panic!("as it was told"),
+            Some(Does::Thinks) => std::future::pending().await,
+            Some(Does::Begins) | None => (),
+        }
+        let created = Created::new(self.plan.id(), ended.request(), ExecutionOptions::default());
+        let created = Created { retry_of: Some(ended.id()), ..created };
+        // Whoever was faster has begun the same one.
+        let begun = self.control.start_under(next(ended.id()), &self.plan, created).await;
+        begun.map_err(|err| StoreError::Unavailable(err.to_string()))?;
+        match does {
+            Some(Does::Begins) => std::future::pending().await,
+            _ => Ok(()),
+        }
+    }
+}
+
+fn next(ended: ExecutionId) -> ExecutionId {
+    ExecutionId::derive(shared::clock::Timestamp::UNIX_EPOCH, &ended.to_string())
+}
+
+/// Workers over one store, each with somebody who plans anew.
+struct Scene {
+    store: Arc<Memory>,
+    plan: Arc<Plan>,
+    control: Option<Control>,
+}
+
+struct Working {
+    tasks: JoinSet<()>,
+    drain: tokio_util::sync::CancellationToken,
+    fake: Arc<Fake>,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let store = Arc::new(Memory::new());
+        let plan = plan(vec![step("a", "flow.noop", json!({}))]);
+        store.put_plan(&plan).await.unwrap();
+        Self { store, plan, control: None }
+    }
+
+    /// Begins a worker, and who plans anew beside it does this, the last first.
+    fn begin(&mut self, does: &[Does]) -> Working {
+        let (worker, handle) = worker(&self.store);
+        let clock = Arc::clone(&worker.context().clock);
+        let store = Arc::<Memory>::clone(&self.store);
+        let control = Control::new(store, clock, Some(handle));
+        let (does, asked) = (Mutex::new(does.to_vec()), AtomicUsize::new(0));
+        let plan = Arc::clone(&self.plan);
+        let fake = Arc::new(Fake { control: control.clone(), plan, does, asked });
+        worker.plan_anew(Arc::<Fake>::clone(&fake));
+        self.control = Some(control);
+        let drain = worker.context().drain.clone();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(worker.run());
+        Working { tasks, drain, fake }
+    }
+
+    /// Starts an execution that fails and is planned anew.
+    async fn fail(&self) -> ExecutionId {
+        let plan = plan(vec![step("a", "flow.fail", json!({ "message": "no" }))]);
+        self.start(plan, Replans::times(1)).await
+    }
+
+    async fn start(&self, plan: Arc<Plan>, replans: Replans) -> ExecutionId {
+        if self.store.plan(plan.id()).await.unwrap().is_none() {
+            self.store.put_plan(&plan).await.unwrap();
+        }
+        let options = ExecutionOptions { replans, ..ExecutionOptions::default() };
+        self.control.as_ref().unwrap().start(&plan, options, None).await.unwrap()
+    }
+
+    /// Waits until a head is as it should be.
+    async fn until(&self, id: ExecutionId, is_so: impl Fn(&Head) -> bool) {
+        let mut look = time::interval(Duration::from_millis(10));
+        let wait = async {
+            loop {
+                look.tick().await;
+                if self.store.head(id).await.unwrap().is_some_and(|it| is_so(&it)) {
+                    return;
+                }
+            }
+        };
+        let in_time = time::timeout(LONG, wait).await.is_ok();
+        assert!(in_time, "{:#?}", self.store.head(id).await);
+    }
+
+    async fn until_asked(&self, working: &Working, times: usize) {
+        let mut look = time::interval(Duration::from_millis(10));
+        let wait = async {
+            while working.asked() < times {
+                look.tick().await;
+            }
+        };
+        assert!(time::timeout(LONG, wait).await.is_ok(), "it is asked {times} times");
+    }
+
+    /// Waits until an execution went on, and nothing of it is left to do.
+    async fn until_gone_on(&self, id: ExecutionId) {
+        self.until(id, |it| it.state == ExecutionState::Failed && it.owner.is_none()).await;
+        self.until(next(id), |it| it.state == ExecutionState::Completed).await;
+    }
+}
+
+impl Working {
+    fn asked(&self) -> usize {
+        self.fake.asked.load(Ordering::Relaxed)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_failed_goes_on_once_and_what_goes_on_does_not() {
+    let mut scene = Scene::new().await;
+    let working = scene.begin(&[]);
+    let id = scene.fail().await;
+    scene.until_gone_on(id).await;
+    let asks = step("a", "flow.replan", json!({ "goal": "more" }));
+    let asks = scene.start(plan(vec![asks]), Replans::default()).await;
+    scene.until(asks, |it| it.state == ExecutionState::Completed && it.owner.is_none()).await;
+    scene.until(next(asks), |it| it.state == ExecutionState::Completed).await;
+    let fails = plan(vec![step("a", "flow.fail", json!({ "message": "no" }))]);
+    let left_alone = scene.start(fails, Replans::times(0)).await;
+    scene.until(left_alone, |it| it.state == ExecutionState::Failed).await;
+    // Longer than the sweep and every wait.
+    time::sleep(LONG).await;
+    assert_eq!(working.asked(), 2);
+}
+
+/// Whoever planned anew was lost: before what goes on had begun, and behind it.
+#[tokio::test(start_paused = true)]
+async fn what_is_owed_by_who_is_gone_is_done_for_it_once() {
+    for does in [Does::Thinks, Does::Begins] {
+        let mut scene = Scene::new().await;
+        let mut gone = scene.begin(&[does]);
+        let id = scene.fail().await;
+        scene.until_asked(&gone, 1).await;
+        if does == Does::Begins {
+            scene.until(next(id), |it| it.state == ExecutionState::Completed).await;
+        }
+        let owner = scene.store.head(id).await.unwrap().unwrap().owner;
+        assert!(owner.is_some(), "{does:?}");
+        gone.tasks.shutdown().await;
+        let working = scene.begin(&[]);
+        scene.until_gone_on(id).await;
+        time::sleep(LONG).await;
+        assert_eq!(working.asked(), 1, "{does:?}");
+        let log = scene.store.read(next(id), shared::id::Seq::START).await.unwrap();
+        let created = log.iter().filter(|it| it.event.kind() == "created").count();
+        assert_eq!(created, 1, "{log:#?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_ends_does_not_wait_for_a_model_and_leaves_it_to_others() {
+    let mut scene = Scene::new().await;
+    let mut ending = scene.begin(&[Does::Thinks]);
+    let id = scene.fail().await;
+    scene.until_asked(&ending, 1).await;
+    ending.drain.cancel();
+    let ended = time::timeout(Duration::from_secs(1), ending.tasks.join_next()).await;
+    assert!(ended.is_ok(), "it ends at once");
+    let working = scene.begin(&[]);
+    scene.until_gone_on(id).await;
+    assert_eq!(working.asked(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_done_now_is_done_later() {
+    let mut scene = Scene::new().await;
+    let working = scene.begin(&[Does::Panics, Does::Fails, Does::Fails]);
+    let id = scene.fail().await;
+    scene.until_gone_on(id).await;
+    assert_eq!(working.asked(), 4);
+}
+
+/// There is room for three executions, and models think about more.
+#[tokio::test(start_paused = true)]
+async fn a_model_that_thinks_keeps_nobody_out() {
+    let mut scene = Scene::new().await;
+    let working = scene.begin(&[Does::Thinks; 9]);
+    let mut owed = Vec::new();
+    for _ in 0..AT_ONCE + 3 {
+        owed.push(scene.fail().await);
+    }
+    for id in &owed {
+        scene.until(*id, |it| it.state == ExecutionState::Failed).await;
+    }
+    scene.until_asked(&working, AT_ONCE).await;
+    let id = scene.start(Arc::clone(&scene.plan), Replans::default()).await;
+    scene.until(id, |it| it.state == ExecutionState::Completed).await;
+    assert_eq!(working.asked(), AT_ONCE, "no more at once");
+    for id in owed {
+        assert!(scene.store.head(id).await.unwrap().unwrap().owner.is_some(), "it is still owed");
+    }
+}
+
+/// A process that does not plan leaves it to one that does.
+#[tokio::test(start_paused = true)]
+async fn who_does_not_plan_leaves_it_to_who_does() {
+    let mut scene = Scene::new().await;
+    let (without, handle) = worker(&scene.store);
+    let clock = Arc::clone(&without.context().clock);
+    scene.control = Some(Control::new(Arc::<Memory>::clone(&scene.store), clock, Some(handle)));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(without.run());
+    let id = scene.fail().await;
+    scene.until(id, |it| it.state == ExecutionState::Failed).await;
+    let working = scene.begin(&[]);
+    time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(working.asked(), 0, "it is the other's for as long as that lives");
+    tasks.shutdown().await;
+    scene.until_gone_on(id).await;
+}

@@ -1,0 +1,292 @@
+//! Executions that go on by themselves, with a model whose answers are known.
+
+use std::time::Duration;
+
+use executor::{
+    options::Options,
+    tool::{ToolContext, function},
+    toolbox::ToolSet,
+};
+use planner::writer::ModelPlanner;
+use serde_json::{Value, json};
+use shared::{
+    execution::{ExecutionState, Replans, Within},
+    id::PlanId,
+    store::{ExecutionFilter, Page, memory::Memory},
+    tool::{Effect, ToolError},
+};
+
+use super::*;
+use crate::{
+    agent::tests::{Scripted, says},
+    embedded::Embedded,
+    engine::{Order, planners::Modelled},
+};
+
+/// How long anything may take, on a machine that is busy.
+const LONG: Duration = Duration::from_secs(60);
+
+fn set(name: &'static str) -> ToolSet {
+    let run = |given: Value, _: ToolContext| async move {
+        if given["fail"] == true { Err(ToolError::failed("no")) } else { Ok(given) }
+    };
+    let pay = function(name, "pay", "Pays.", Effect::Once, run);
+    ToolSet::ready(name.parse().unwrap(), "local", "", [pay])
+}
+
+/// Faber with a model that answers this, one after another, and then refuses.
+async fn faber(answers: &[Value]) -> (Embedded, Arc<Scripted>) {
+    let answers = answers.iter().map(|it| says(&it.to_string(), &[])).collect();
+    let model = Arc::new(Scripted::new(answers));
+    let planner = Arc::new(ModelPlanner::new(Arc::<Scripted>::clone(&model), 0));
+    let told = |engine| Engine { modelled: Some(Modelled { planner, provider: "test" }), ..engine };
+    let (store, sets) = (Arc::new(Memory::new()), vec![set("crm"), set("shop")]);
+    let faber = Embedded::settled(store, sets, Options::default(), told).await.unwrap();
+    (faber, model)
+}
+
+fn pay(id: &str, sum: u32) -> Value {
+    json!({ "id": id, "name": "crm.pay", "parameters": { "sum": sum } })
+}
+
+fn fail(id: &str) -> Value {
+    json!({ "id": id, "name": "crm.pay", "parameters": { "fail": true } })
+}
+
+fn steps(steps: &[Value]) -> Value {
+    json!({ "tools": steps })
+}
+
+fn order(times: u32) -> Order {
+    let options =
+        ExecutionOptions { replans: Replans::times(times), ..ExecutionOptions::default() };
+    Order { options, ..Order::default() }
+}
+
+async fn run(faber: &Embedded, plan: Value, order: Order) -> Arc<Execution> {
+    let plan: PlanId = faber.plan(plan).await.unwrap().id();
+    let id = faber.engine().execute(plan, order).await.unwrap();
+    faber.ended(id).await.unwrap()
+}
+
+/// Waits until it is known how an execution goes on.
+async fn settled(faber: &Embedded, ended: &Execution) -> Replanning {
+    let wait = async {
+        loop {
+            let found =
+                faber.engine().replanning(ended).await.unwrap().expect("it is planned anew");
+            let head = faber.engine().store().head(ended.id()).await.unwrap().unwrap();
+            if found.stage != Stage::Pending && head.owner.is_none() {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.expect("it is settled")
+}
+
+async fn gone_on(faber: &Embedded, ended: &Execution) -> Arc<Execution> {
+    let found = settled(faber, ended).await;
+    assert_eq!(found.stage, Stage::Begun, "{found:?}");
+    let next = faber.engine().next(ended).await.unwrap().expect("it has begun");
+    faber.ended(next.id()).await.unwrap()
+}
+
+async fn kinds(faber: &Embedded, of: &Execution) -> Vec<String> {
+    let transcript = faber.engine().store().transcript(of.request()).await.unwrap();
+    transcript.into_iter().map(|it| it.kind).collect()
+}
+
+#[tokio::test]
+async fn what_fails_goes_on_by_itself_and_keeps_what_succeeded() {
+    let (faber, model) = faber(&[steps(&[pay("a", 1), pay("b", 2)])]).await;
+    let first = run(&faber, steps(&[pay("a", 1), fail("x")]), order(1)).await;
+    assert_eq!(first.state(), ExecutionState::Failed);
+    let next = gone_on(&faber, &first).await;
+    assert_eq!((next.state(), next.plan().about().version), (ExecutionState::Completed, 2));
+    assert_eq!(next.retry_of(), Some(first.id()));
+    assert!(next.steps()[0].is_reused, "what pays pays once");
+    assert_eq!((next.options().replans.left, next.options().replans.before), (0, 1));
+    assert_eq!(faber.engine().replanning(&next).await.unwrap(), None);
+    let told = model.asked.lock().unwrap()[0]
+        .messages
+        .iter()
+        .map(|it| format!("{it:?}"))
+        .collect::<String>();
+    assert!(told.contains("did not get to its end") && !told.contains("flow.replan"), "{told}");
+    faber.close().await;
+}
+
+#[tokio::test]
+async fn it_ends_when_it_was_done_as_often_as_it_may() {
+    let answers = [steps(&[fail("y")]), steps(&[fail("z")]), steps(&[pay("never", 1)])];
+    let (faber, model) = faber(&answers).await;
+    let first = run(&faber, steps(&[fail("x")]), order(2)).await;
+    let second = gone_on(&faber, &first).await;
+    let third = gone_on(&faber, &second).await;
+    assert_eq!((third.state(), third.plan().about().version), (ExecutionState::Failed, 3));
+    let found = settled(&faber, &third).await;
+    assert_eq!(found.stage, Stage::GivenUp);
+    assert!(found.given_up.unwrap().contains("planned anew 2 times"));
+    assert_eq!(model.asked.lock().unwrap().len(), 2);
+    faber.close().await;
+}
+
+#[tokio::test]
+async fn a_step_asks_for_what_follows_and_is_not_asked_again() {
+    let look =
+        json!({ "id": "look", "name": "flow.replan", "parameters": { "goal": "pay the rest" } });
+    let answers = [steps(&[pay("a", 1), look.clone(), pay("b", 2)])];
+    let (faber, model) = faber(&answers).await;
+    let first = run(&faber, steps(&[pay("a", 1), look]), Order::default()).await;
+    assert_eq!(first.state(), ExecutionState::Completed);
+    let next = gone_on(&faber, &first).await;
+    assert_eq!(next.state(), ExecutionState::Completed);
+    let came = next.steps().iter().map(|it| it.is_reused).collect::<Vec<_>>();
+    assert_eq!(came, [true, true, false]);
+    let found = faber.engine().replanning(&first).await.unwrap().unwrap();
+    assert_eq!(found.reason, "`look` asks for it: pay the rest");
+    let told = model.asked.lock().unwrap()[0]
+        .messages
+        .iter()
+        .map(|it| format!("{it:?}"))
+        .collect::<String>();
+    assert!(told.contains("got as far as it could say"), "{told}");
+    assert_eq!(faber.engine().replanning(&next).await.unwrap(), None);
+    faber.close().await;
+}
+
+/// The model refuses, does not get to a plan, or would do something twice.
+#[tokio::test]
+async fn what_cannot_be_planned_stays_as_it_ended_and_says_why() {
+    let answers = [
+        (json!({ "impossible": "closed" }), "NO_PLAN_FOUND"),
+        (steps(&[json!({ "name": "nothing.like_it", "parameters": {} })]), "INVALID_PLAN"),
+        (steps(&[pay("other", 1)]), "INVALID_PLAN"),
+    ];
+    for (answer, code) in answers {
+        let (faber, model) = faber(&[answer]).await;
+        let first = run(&faber, steps(&[pay("a", 1), fail("x")]), order(3)).await;
+        let found = settled(&faber, &first).await;
+        assert_eq!(found.stage, Stage::GivenUp, "{code}");
+        let transcript = faber.engine().store().transcript(first.request()).await.unwrap();
+        let last = transcript.last().unwrap();
+        assert_eq!((last.kind.as_str(), &last.content["code"]), (GIVEN_UP, &json!(code)));
+        assert_eq!(last.content["executionId"], json!(first.id()));
+        assert!(faber.engine().next(&first).await.unwrap().is_none());
+        // Whoever comes after a crash sees that it was given up, and asks nobody.
+        faber.engine().see_to_next(&first).await.unwrap();
+        assert_eq!(model.asked.lock().unwrap().len(), 1);
+        faber.close().await;
+    }
+}
+
+/// Two see to it at the same time, as after a lease that ran out; and one more later.
+#[tokio::test]
+async fn it_goes_on_once_whoever_sees_to_it() {
+    let answers = [steps(&[pay("b", 1)]), steps(&[pay("c", 1)]), steps(&[pay("d", 1)])];
+    let (faber, _) = faber(&answers).await;
+    let first = run(&faber, steps(&[fail("x")]), order(1)).await;
+    let engine = faber.engine();
+    let (one, other) = tokio::join!(engine.see_to_next(&first), engine.see_to_next(&first));
+    assert_eq!((one, other), (Ok(()), Ok(())));
+    let next = gone_on(&faber, &first).await;
+    engine.see_to_next(&first).await.unwrap();
+    let page = Page { first: 10, after: None };
+    let heads = engine.store().heads(&ExecutionFilter::default(), &page).await.unwrap();
+    assert_eq!(heads.items.len(), 2, "{heads:?}");
+    assert_eq!(next.state(), ExecutionState::Completed);
+    assert!(!kinds(&faber, &first).await.iter().any(|it| it == GIVEN_UP));
+    faber.close().await;
+}
+
+/// Whoever tried was lost each time.
+#[tokio::test]
+async fn there_is_an_end_to_beginning_it() {
+    let (faber, model) = faber(&[steps(&[pay("a", 1)])]).await;
+    let first = run(&faber, steps(&[fail("x")]), Order::default()).await;
+    let engine = faber.engine();
+    let told = json!({ "executionId": first.id(), "automatic": true });
+    let tries = vec![engine.entry(BEGUN, told); limits::REPLAN_TRIES];
+    engine.store().add_transcript(first.request(), &tries).await.unwrap();
+    engine.see_to_next(&first).await.unwrap();
+    let transcript = engine.store().transcript(first.request()).await.unwrap();
+    assert!(Record::of(&transcript, first.id()).given_up.is_some());
+    assert_eq!(model.asked.lock().unwrap().len(), 0);
+    faber.close().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_refused_before_anything_begins() {
+    let (with, _) = faber(&[]).await;
+    let without = Embedded::over(Arc::new(Memory::new()), [set("crm")], Options::default());
+    let without = without.await.unwrap();
+    let asking = || json!({ "name": "flow.replan", "parameters": {} });
+    let undoing = |times| {
+        let mut order = order(times);
+        order.options.compensate_on_failure = true;
+        order
+    };
+    let asks_undoing = Order {
+        options: ExecutionOptions { compensate_on_failure: true, ..ExecutionOptions::default() },
+        ..Order::default()
+    };
+    for (faber, step, order, code) in [
+        (&without, pay("a", 1), order(1), Some("PLANNER_UNAVAILABLE")),
+        (&without, pay("a", 1), order(0), None),
+        (&without, pay("a", 1), Order::default(), None),
+        (&without, asking(), Order::default(), Some("PLANNER_UNAVAILABLE")),
+        (&without, asking(), order(0), None),
+        (&with, pay("a", 1), undoing(1), Some("INVALID_ARGUMENT")),
+        (&with, pay("a", 1), undoing(0), None),
+        (&with, asking(), asks_undoing, Some("INVALID_ARGUMENT")),
+    ] {
+        let plan = faber.plan(steps(&[step.clone()])).await.unwrap().id();
+        let begun = faber.engine().execute(plan, order).await;
+        assert_eq!(begun.as_ref().err().map(EngineError::code), code, "{step} {begun:?}");
+    }
+    with.close().await;
+    without.close().await;
+}
+
+/// What goes on may use what whoever began it may use, and no more.
+#[tokio::test]
+async fn a_new_plan_has_the_tools_of_whoever_began() {
+    let shop = json!({ "id": "b", "name": "shop.pay", "parameters": { "sum": 1 } });
+    let (faber, _) = faber(&[steps(&[shop])]).await;
+    let tools = Some(vec!["crm.*".parse().unwrap()]);
+    let within = Within { token: "t".to_owned(), tools, switches: false };
+    let engine = Engine { grant: Grant::kept(&within), ..faber.engine().clone() };
+    assert_eq!(engine.grant.within(), Some(within.clone()));
+    let plan = faber.plan(steps(&[fail("x")])).await.unwrap().id();
+    let first = engine.execute(plan, order(1)).await.unwrap();
+    let first = faber.ended(first).await.unwrap();
+    assert_eq!(first.options().replans.within, Some(within));
+    let found = settled(&faber, &first).await;
+    assert_eq!(found.stage, Stage::GivenUp, "{found:?}");
+    faber.close().await;
+}
+
+#[test]
+fn a_transcript_says_how_it_stands() {
+    let id: ExecutionId = "exec_1_aaaaaaaaa".parse().unwrap();
+    let entry = |kind: &str, content: Value| TranscriptEntry {
+        at: shared::clock::Timestamp::UNIX_EPOCH,
+        kind: kind.to_owned(),
+        content,
+    };
+    let own = |more: Value| {
+        let mut content = json!({ "executionId": id });
+        shared::json::merge(&mut content, &more);
+        content
+    };
+    let transcript = [
+        entry(BEGUN, own(json!({}))),
+        entry(BEGUN, own(json!({ "automatic": true }))),
+        entry(BEGUN, json!({ "executionId": "exec_2_aaaaaaaaa", "automatic": true })),
+        entry(GIVEN_UP, json!({ "executionId": "exec_2_aaaaaaaaa", "message": "m" })),
+    ];
+    assert_eq!(Record::of(&transcript, id), Record { tries: 1, given_up: None });
+    let other = "exec_2_aaaaaaaaa".parse().unwrap();
+    assert_eq!(Record::of(&transcript, other), Record { tries: 1, given_up: Some("m".to_owned()) });
+}

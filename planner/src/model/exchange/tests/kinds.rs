@@ -1,0 +1,130 @@
+//! Every language that can be configured: what is said in it goes where it should, and what comes
+//! back ends where it must.
+
+use async_trait::async_trait;
+use genai::adapter::AdapterKind;
+use serde_json::json;
+
+use super::{
+    super::super::{Hearer, Message, Reply},
+    *,
+};
+
+/// Listens, and does nothing with it.
+struct Deaf;
+
+#[async_trait]
+impl Hearer for Deaf {
+    async fn begin(&self) {}
+
+    async fn hear(&self, _: &str) {}
+}
+
+/// Every language, with the name of a model that can be asked in it.
+fn kinds() -> impl Iterator<Item = (ProviderKind, &'static str)> {
+    let models = |kind: &AdapterKind| match kind {
+        AdapterKind::Vertex => vec!["gemini-m", "claude-m"],
+        AdapterKind::Zai => vec!["m", "zai_coding::m"],
+        AdapterKind::Baidu => vec!["m", "baidu-coding-openai::m", "baidu-coding-anthropic::m"],
+        // By such a name it speaks like Anthropic.
+        AdapterKind::OpenCodeGo => vec!["m", "minimax-m2.5"],
+        _ => vec!["m"],
+    };
+    let all = AdapterKind::all().iter();
+    all.flat_map(move |it| models(it).into_iter().map(|model| (ProviderKind(*it), model)))
+}
+
+/// Returns a piece of an answer, which may be repeated for as long as one likes.
+fn piece(kind: AdapterKind) -> Bytes {
+    let words = "x".repeat(PIECE);
+    match kind {
+        AdapterKind::Ollama | AdapterKind::OllamaCloud => {
+            let line = json!({ "message": { "content": words }, "done": false });
+            format!("{line}\n").into()
+        }
+        AdapterKind::Cohere => {
+            let line =
+                json!({ "is_finished": false, "event_type": "text-generation", "text": words });
+            format!("{line}\n").into()
+        }
+        AdapterKind::BedrockApi => frame(format!("{{}}{}", " ".repeat(PIECE)).as_bytes()),
+        // A remark, which every reader of events passes over.
+        _ => format!(": {words}\n\n").into(),
+    }
+}
+
+/// Returns a frame of a stream of AWS, without headers.
+fn frame(payload: &[u8]) -> Bytes {
+    let size = u32::try_from(payload.len() + 16).unwrap().to_be_bytes();
+    let mut frame = [size, [0; 4]].concat();
+    frame.extend(crc32(&frame).to_be_bytes());
+    frame.extend(payload);
+    frame.extend(crc32(&frame).to_be_bytes());
+    frame.into()
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let bit = |crc: u32, _| (crc >> 1) ^ (0xedb8_8320 & 0u32.wrapping_sub(crc & 1));
+    !bytes.iter().fold(u32::MAX, |crc, it| (0..8).fold(crc ^ u32::from(*it), bit))
+}
+
+/// What some want to hear before they are asked.
+fn question() -> Question {
+    let messages = vec![Message::User("Well?".to_owned())];
+    Question { messages, ..Question::default() }
+}
+
+/// Asserts that an answer was broken off, and that it was one of this server, asked once.
+fn assert_broken_off(answer: Result<Reply, ModelError>, sent: usize, of: &str) {
+    let err = answer.map(|it| it.text.len()).unwrap_err();
+    assert!(matches!(err, ModelError::Refused { .. }), "{of}: {err}");
+    assert!(err.why().starts_with("its answer has more than 16 MB"), "{of}: {err}");
+    assert!((ANSWER_BYTES..MOST).contains(&sent), "{of}: {sent}");
+}
+
+#[tokio::test]
+async fn an_answer_is_broken_off_in_every_language() {
+    for (kind, model) in kinds() {
+        let mut running = JoinSet::new();
+        let (at, sent) = endless(StatusCode::OK, &mut running).await;
+        let answer = provider_of(kind, model, Some(at)).ask(&question()).await;
+        assert_broken_off(
+            answer,
+            sent.load(Ordering::Relaxed),
+            &format!("{} {model}", kind.name()),
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_answer_in_pieces_is_broken_off_in_every_language() {
+    for (kind, model) in kinds() {
+        let mut running = JoinSet::new();
+        let events = "text/event-stream";
+        let (at, sent) = repeating(StatusCode::OK, events, piece(kind.0), &mut running).await;
+        let provider = provider_of(kind, model, Some(at));
+        let answer = provider.ask_aloud(&question(), Some(&Deaf)).await;
+        assert_broken_off(
+            answer,
+            sent.load(Ordering::Relaxed),
+            &format!("{} {model}", kind.name()),
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_models_is_broken_off_in_every_language() {
+    for (kind, model) in kinds() {
+        let mut running = JoinSet::new();
+        let (at, sent) = endless(StatusCode::OK, &mut running).await;
+        let (of, listed) = (kind.name(), provider_of(kind, model, Some(at)).is_listed().await);
+        // Who has no list that could be asked for is not said to have the model.
+        if listed == Ok(false) {
+            assert_eq!(sent.load(Ordering::Relaxed), 0, "{of}");
+            assert!(["cohere", "vertex", "bedrock_api"].contains(&of), "{of}");
+            continue;
+        }
+        let err = listed.unwrap_err();
+        assert!(err.why().starts_with("its answer has more than 16 MB"), "{of}: {err}");
+    }
+}
