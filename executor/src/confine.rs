@@ -24,7 +24,7 @@ mod warden;
 use std::{
     collections::BTreeSet,
     ffi::OsStr,
-    fmt, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -359,6 +359,13 @@ pub(crate) fn has_warden(command: &Command) -> bool {
 pub(crate) fn refusal(code: Option<i32>, stderr: &str) -> Option<&str> {
     let is_refused = code == Some(i32::from(REFUSED)) && stderr.starts_with(REFUSAL);
     is_refused.then(|| stderr.trim_end())
+}
+
+/// Returns whether a process is still what confines a background command, and has not become it;
+/// nowhere without a `/proc`.
+pub(crate) fn is_confining(process: u32) -> bool {
+    let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    line.split(|it| *it == 0).nth(1) == Some(SUBCOMMAND.as_bytes())
 }
 
 /// Prepares the subcommand for a program.

@@ -186,6 +186,7 @@ impl Permits {
                 }
             };
             tokio::select! {
+                biased;
                 () = self.freed.notified() => (),
                 () = time::sleep(wait) => (),
             }
@@ -231,6 +232,7 @@ impl Permits {
             }
             if some.is_empty() {
                 tokio::select! {
+                    biased;
                     () = self.has_returned.notified() => continue,
                     Some(permit) = asking.next(), if !asking.is_empty() => some.push(permit),
                 }

@@ -122,11 +122,11 @@ impl Redaction {
         };
         forms(value).into_iter().for_each(&mut add);
         let parts = base64_parts(value);
-        let parts = parts.into_iter().inspect(|it| add(it.clone())).map(Disguise::InLines);
+        let parts = parts.into_iter().inspect(|it| add(it.clone())).map(Disguise::Lines);
         let parts: Vec<_> = parts.collect();
         let whole = [value.trim(), value].into_iter();
         let whole = whole
-            .flat_map(|it| [Disguise::InPercent(it.to_owned()), Disguise::InJson(it.to_owned())]);
+            .flat_map(|it| [Disguise::Percent(it.to_owned()), Disguise::Escaped(it.to_owned())]);
         for disguise in whole.chain(parts) {
             let is_known = self.1.iter().any(|(_, it)| *it == disguise);
             if disguise.text().len() >= SHORTEST && !is_known {

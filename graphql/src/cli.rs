@@ -153,7 +153,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn refuse(err: &clap::Error, arguments: &[OsString], environment: &Environment) -> ExitCode {
     let is_help = matches!(err.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if is_help || !arguments.iter().any(|it| it == "--json") {
-        say(err);
+        say(err, environment);
         return ExitCode::from(if is_help { 0 } else { 2 });
     }
     let text = err.to_string();
@@ -163,9 +163,12 @@ fn refuse(err: &clap::Error, arguments: &[OsString], environment: &Environment) 
 }
 
 /// Prints what `clap` has to say, in its colours; it repeats what was typed.
-fn say(err: &clap::Error) {
-    let is_coloured =
-        if err.use_stderr() { console::colors_enabled_stderr() } else { console::colors_enabled() };
+fn say(err: &clap::Error, environment: &Environment) {
+    let is_coloured = if err.use_stderr() {
+        screen::err_has_colours(environment)
+    } else {
+        screen::out_has_colours(environment)
+    };
     let text = err.render();
     let text = if is_coloured { text.ansi().to_string() } else { text.to_string() };
     let lines: Vec<String> = text.lines().map(plain::coloured).collect();
@@ -187,7 +190,7 @@ fn log(environment: &Environment) {
     });
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(|| screen::Log)
-        .with_ansi(console::colors_enabled_stderr())
+        .with_ansi(screen::err_has_colours(environment))
         .with_target(false);
     let logging = tracing_subscriber::registry().with(filter).with(is_let_through).with(lines);
     // Tests may have installed another; theirs is as good.

@@ -302,7 +302,12 @@ impl Engine {
         }
         let mut order = order;
         self.check_replans(None, &mut order.options)?;
-        order.options.replans.sets = self.known_sets(&planning.tool_sets).await?;
+        // Sets that are not there are refused where the query is planned: that is kept.
+        order.options.replans.sets = match self.known_sets(&planning.tool_sets).await {
+            Ok(sets) => sets,
+            Err(EngineError::InvalidArgument(_)) => Vec::new(),
+            Err(err) => return Err(err),
+        };
         // Planning is work, too, and what it leaves behind is kept.
         self.grant.check_room()?;
         let is_last = order.options.replans.left == 0;

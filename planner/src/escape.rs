@@ -19,9 +19,9 @@ pub fn mermaid(text: &str) -> String {
     escaped
 }
 
-/// Returns a text for a quoted string of DOT.
+/// Returns a text for a quoted label of DOT, in which Graphviz reads HTML entities.
 pub fn dot(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"")
+    text.replace('&', "&amp;").replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 /// Returns a text for the content or a quoted attribute of an XML element. What XML cannot say
@@ -58,7 +58,9 @@ mod tests {
             mermaid(hostile),
             "a#34;b#92;c#93;#96;#60;x#62; #35;1#59;#38;#39;#0;#7;#10;日本 é"
         );
-        assert_eq!(dot(hostile), "a\\\"b\\\\c]`<x> #1;&'\u{0}\u{7}\n日本 é");
+        assert_eq!(dot(hostile), "a\\\"b\\\\c]`<x> #1;&amp;'\u{0}\u{7}\n日本 é");
+        assert_ne!(dot("<b>#"), dot("&lt;b&gt;&#35;"), "Graphviz would draw both alike");
+        assert_eq!(dot("&lt;&#35;"), "&amp;lt;&amp;#35;");
         assert_eq!(xml(hostile), "a&quot;b\\c]`&lt;x&gt; #1;&amp;&#39;\u{fffd}\u{fffd}&#10;日本 é");
     }
 }

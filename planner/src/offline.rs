@@ -22,6 +22,7 @@ mod clause;
 mod cue;
 mod derive;
 mod describe;
+mod effort;
 mod explain;
 mod fill;
 mod fit;
@@ -64,6 +65,7 @@ use tokio::sync::Semaphore;
 
 use self::{
     broad::Broad,
+    effort::Stop,
     meaning::Meaning,
     mood::{Finding, Moods},
     planning::Planning,
@@ -105,9 +107,9 @@ impl Planner for Offline {
     async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
         let read = |meaning: Option<Vec<f32>>| {
             let (query, catalog) = (query.to_owned(), catalog.clone());
-            let work = move || {
+            let work = move |stop: &Stop| {
                 let close = Close::default();
-                let planned = propose_with(&query, &catalog, meaning.as_deref(), &close);
+                let planned = propose_with(&query, &catalog, meaning.as_deref(), &close, stop);
                 (planned, close)
             };
             within(DEADLINE, work)
@@ -124,18 +126,27 @@ impl Planner for Offline {
     }
 }
 
-/// Does long work beside the runtime and waits for it; what takes too long goes on until it is
-/// done, and keeps its permit, so that never more of it is under way than the machine carries.
+/// Does long work beside the runtime and waits for it; what takes too long is told to stop,
+/// and keeps its permit up to then, so that never more of it is under way than the machine carries.
 async fn within<T: Send + 'static>(
     most: Duration,
-    work: impl FnOnce() -> T + Send + 'static,
+    work: impl FnOnce(&Stop) -> T + Send + 'static,
 ) -> Result<T, PlanningError> {
+    /// Stops the work when nobody waits for it, also where the wait itself was given up.
+    struct Waiting(Stop);
+    impl Drop for Waiting {
+        fn drop(&mut self) {
+            self.0.stop();
+        }
+    }
     static PERMITS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(AT_ONCE)));
+    let waiting = Waiting(Stop::default());
+    let stop = waiting.0.clone();
     let done = async {
         let permit = Arc::clone(&PERMITS).acquire_owned().await.ok();
         let work = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            work()
+            work(&stop)
         });
         work.await
     };
@@ -152,7 +163,7 @@ async fn within<T: Send + 'static>(
 
 /// Proposes a draft for `query` that uses tools of `catalog`, or says why not.
 pub fn propose(query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
-    propose_with(query, catalog, None, &Close::default())
+    propose_with(query, catalog, None, &Close::default(), &Stop::default())
 }
 
 /// Tools between which words did not decide for certain, by their places among those that can be
@@ -167,6 +178,7 @@ fn propose_with(
     catalog: &Catalog,
     meaning: Option<&[f32]>,
     close: &Close,
+    stop: &Stop,
 ) -> Result<Proposal, PlanningError> {
     if query.len() > limits::QUERY_BYTES {
         return refuse(format!(
@@ -191,7 +203,7 @@ fn propose_with(
         ));
     }
     let moods = Moods::read(query, &tokens, vocabulary);
-    let reader = Reader { query, profiles, vocabulary, moods: &moods, meaning, close };
+    let reader = Reader { query, profiles, vocabulary, moods: &moods, meaning, close, stop };
     let first = reader.read(&tokens)?;
     let called = first.called();
     let denied: Vec<&Finding> = moods.left_out(&called).collect();
@@ -200,7 +212,7 @@ fn propose_with(
     } else {
         reader.without(&tokens, &denied)?
     };
-    planning.guard(&tokens);
+    planning.guard(&tokens, stop);
     let planned = uncalled::heed(planning, &tokens, catalog);
     let mut proposal = planned?;
     proposal.draft.query = Some(asked.to_owned());
@@ -215,6 +227,7 @@ struct Reader<'a> {
     moods: &'a Moods,
     meaning: Option<&'a [f32]>,
     close: &'a Close,
+    stop: &'a Stop,
 }
 
 impl<'a> Reader<'a> {
@@ -236,12 +249,21 @@ impl<'a> Reader<'a> {
         }
         let mut planning = self.planning();
         for clause in clauses {
+            self.goes_on()?;
             planning.clause(clause);
         }
         if planning.is_certain() {
             return Ok(planning);
         }
-        Ok(self.by_evidence(tokens, planning))
+        self.by_evidence(tokens, planning)
+    }
+
+    /// Ends the work that nobody waits for any longer.
+    fn goes_on(&self) -> Result<(), PlanningError> {
+        if self.stop.is_stopped() {
+            return refuse("planning was stopped: say it in fewer words".to_owned());
+        }
+        Ok(())
     }
 
     fn planning(&self) -> Planning<'a> {
@@ -249,7 +271,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Plans by what words may be worth, where that is sure enough; else says why it is not.
-    fn by_evidence(&self, tokens: &[Token], mut strict: Planning<'a>) -> Planning<'a> {
+    fn by_evidence(
+        &self,
+        tokens: &[Token],
+        mut strict: Planning<'a>,
+    ) -> Result<Planning<'a>, PlanningError> {
         let broad = Broad {
             query: self.query,
             tokens,
@@ -262,6 +288,7 @@ impl<'a> Reader<'a> {
         let mut planning = self.planning();
         let parts = broad.parts();
         for part in &parts {
+            self.goes_on()?;
             planning.part(&broad, part);
         }
         if let Some(words) = broad.unanswered(&parts) {
@@ -269,7 +296,7 @@ impl<'a> Reader<'a> {
         }
         // Evidence may cut the values of a certain plan better, and is not asked about more.
         let is_other = strict.is_plan() && !planning.is_alike(&strict);
-        match planning.doubt(&broad, &parts, &strict) {
+        Ok(match planning.doubt(&broad, &parts, &strict) {
             None if is_other => strict,
             None => planning,
             Some(_) if planning.is_refused() => planning,
@@ -277,7 +304,7 @@ impl<'a> Reader<'a> {
                 strict.decline(&planning, why);
                 strict
             }
-        }
+        })
     }
 
     /// Reads what is left of a query without what it denies, for tools that only look.

@@ -22,7 +22,11 @@ use executor::{
 use serde_json::{Value, json};
 use shared::tool::ToolError;
 use tempfile::TempDir;
-use tests::{binary::faber, toolset::Connected};
+use tests::{
+    binary::faber,
+    toolset::{Connected, PATIENCE},
+};
+use tokio::time::timeout;
 
 /// The tools of the system, confined to a folder of their own.
 struct World {
@@ -78,6 +82,24 @@ impl World {
         let tool = tools.iter().find(|it| it.definition().name.as_str() == tool).unwrap();
         let value = tool.call(Arc::new(parameters), ToolContext::detached()).await?;
         Ok(value.as_str().unwrap().to_owned())
+    }
+
+    /// Starts a command in the background where some files in the root are Faber's own.
+    async fn start_in_the_background(&self, hidden: &[&str]) -> Result<String, ToolError> {
+        let (launcher, config) = (self.hiding(hidden), SystemConfig::default());
+        self.call_with(launcher, config, "bash_background", json!({ "command": "true" })).await
+    }
+
+    /// Does so until it is refused at once: on a busy machine it may seem to go on.
+    async fn refused_in_the_background(&self, hidden: &[&str]) -> ToolError {
+        let refused = async {
+            loop {
+                if let Err(err) = self.start_in_the_background(hidden).await {
+                    return err;
+                }
+            }
+        };
+        timeout(PATIENCE, refused).await.expect("it is refused")
     }
 
     async fn bash(&self, command: &str) -> Result<String, ToolError> {

@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
@@ -30,6 +30,11 @@ const LISTEN_POLL: Duration = Duration::from_millis(10);
 
 /// How many ports are tried: another process may take a free one before `mongod` does.
 const PORT_ATTEMPTS: u32 = 5;
+
+/// The first of the ports that are looked at, and how many: usual systems give away those from
+/// 32768 on.
+const FIRST_PORT: u16 = 12_000;
+const PORTS: u16 = 18_000;
 
 /// The exit status of a `mongod` whose address is in use.
 const ADDRESS_IN_USE: i32 = 48;
@@ -150,10 +155,18 @@ async fn run_admin(url: &str, command: Document) {
     client.shutdown().await;
 }
 
-/// Finds a port that nobody listens on at this moment.
+/// Finds a port that nobody listens on at this moment, below those that the system gives to whoever
+/// wants any: who is started again later finds it free.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the machine has free ports");
-    listener.local_addr().expect("a bound listener has an address").port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Two test processes do not begin at the same place.
+    let first = u16::try_from(std::process::id() % u32::from(PORTS)).expect("it is small");
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    let mut ports = (0..PORTS).map(|_| {
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed) % PORTS;
+        FIRST_PORT + (first + nth) % PORTS
+    });
+    ports.find(is_free).expect("the machine has free ports")
 }
 
 /// Opens a collection whose writes are majority-acknowledged and journaled.

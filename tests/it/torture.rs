@@ -49,7 +49,7 @@ const SECONDS: u64 = 50;
 /// Clients at once.
 const CLIENTS: u64 = 6;
 /// How long clients may take to come to their ends once nothing goes wrong any more.
-const LAST: Duration = Duration::from_secs(90);
+const LAST: Duration = Duration::from_mins(6);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_lost_in_a_file() {

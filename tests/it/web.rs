@@ -56,6 +56,11 @@ fn plans_are_changed_without_a_loss() {
 }
 
 #[test]
+fn tools_and_the_toolkit_are_shown_as_they_are() {
+    run("toolkit.mjs");
+}
+
+#[test]
 fn what_stands_for_many_is_opened() {
     run("inside.mjs");
 }

@@ -70,7 +70,7 @@ async function checks(all) {
   const timer = setTimeout(() => {
     console.error('the checks hang');
     process.exit(1);
-  }, 60_000);
+  }, 280_000);
   for (const [name, check] of Object.entries(all)) {
     try {
       await check();

@@ -70,6 +70,35 @@ for (const [name, options] of [
   });
 }
 
+test('axe finds nothing where states are words, and where a page is on its way', async () => {
+  const steps = [
+    { id: 'done', name: 'flow.echo', parameters: {} },
+    { id: 'missed', name: 'flow.noop', parameters: {}, when: 'false' },
+    { id: 'asks', name: 'flow.noop', parameters: {}, requiresApproval: true, dependsOn: 'done' },
+    { id: 'later', name: 'flow.noop', parameters: {}, dependsOn: 'asks' },
+  ];
+  const { executionId } = await server.execute(steps, 'states as words');
+  await server.reaches(executionId, 'WAITING');
+  for (const colorScheme of ['light', 'dark']) {
+    for (const { id } of steps) {
+      const page = await open(server, `/executions/${executionId}?view=steps&step=${id}`, { colorScheme });
+      await page.locator('[data-step="later"][data-state="PENDING"]').waitFor();
+      await page.locator('.inspector .section').first().waitFor();
+      assert.deepEqual(await violations(page), [], `${colorScheme}, ${id}`);
+      await close(page);
+    }
+    for (const path of [`/executions/${executionId}`, `/requests/${requestId}`, '/toolkit']) {
+      const page = await open(server, '/', { colorScheme });
+      // No answer comes.
+      await page.route('**/graphql', () => {});
+      await page.goto(server.url + path);
+      await page.locator('.loading').waitFor();
+      assert.deepEqual(await violations(page), [], `${colorScheme}, ${path}`);
+      await close(page);
+    }
+  }
+});
+
 test('axe finds nothing in a dialog', async () => {
   const page = await open(server, `/executions/${executionId}?step=asks`);
   await page.getByRole('button', { name: 'Approve' }).click();

@@ -239,6 +239,29 @@ test('what the page says of a text is true of that text', async () => {
   await close(page);
 });
 
+/** The editor was gone at the last letter, and what was typed then went nowhere. */
+test('a text that is emptied is written anew', async () => {
+  const { planId } = await server.plan([{ id: 'a', name: 'flow.echo', parameters: { n: 1 } }], 'emptied');
+  for (const path of ['/new', `/plans/${planId}`]) {
+    const page = await open(server, path);
+    if (path === '/new') await page.getByRole('button', { name: 'write the plan as JSON' }).click();
+    await page.getByText('Nothing is wrong with it.').waitFor();
+    await editor(page).click();
+    await page.keyboard.press('Control+A');
+    await page.keyboard.press('Delete');
+    await page.getByLabel('Diagnostics').getByText('nothing is written').waitFor();
+    assert.equal(await page.getByText('It is being checked').count(), 0, path);
+    await page.keyboard.type('{"tools":[{"name":"flow.noop"}]}');
+    assert.equal(await editor(page).inputValue(), '{"tools":[{"name":"flow.noop"}]}', 'the focus stayed');
+    await page.getByText('Nothing is wrong with it.').waitFor();
+    await page.getByText('1 step', { exact: true }).or(page.locator('canvas[data-nodes="1"]')).first().waitFor();
+    await close(page);
+  }
+  const page = await open(server, '/new');
+  await page.getByText('Say it, or write it').waitFor();
+  await close(page);
+});
+
 test('a form holds templates, and shows what is changed beside it', async () => {
   const page = await open(server, '/new');
   await page.getByRole('button', { name: 'write the plan as JSON' }).click();

@@ -303,7 +303,7 @@ test('a moment of the past has an address', async () => {
 test('the items of a loop are shown while it runs', async () => {
   const tools = [
     { id: 'list', name: 'flow.echo', parameters: { items: Array.from({ length: 5_000 }, (_, at) => at) } },
-    { id: 'each', name: 'flow.sleep', parameters: { ms: 20 }, forEach: '{{list.items}}', maxParallel: 2 },
+    { id: 'each', name: 'flow.sleep', parameters: { ms: 100 }, forEach: '{{list.items}}', maxParallel: 2 },
   ];
   const { executionId } = await server.execute(tools, 'under way');
   const page = await open(server, `/executions/${executionId}?view=steps&step=each`);

@@ -87,7 +87,7 @@ function Later<P extends object>({ load, ...rest }: { load: () => Promise<Compon
     );
   }, [load, Found]);
   if (error) return <p class="problem" role="alert">{error}</p>;
-  return Found ? <Found {...rest} /> : <Loading />;
+  return Found ? <Found {...rest} /> : <Loading isPage />;
 }
 
 function Side({ path }: { path: string }) {

@@ -44,6 +44,18 @@ export function useParam(name: string, standard = ""): [string, (value: string, 
   return [query.get(name) ?? standard, set];
 }
 
+/** A parameter of the address that is one of several values: the first, where it is none of them. */
+export function useOneOf<T extends string>(name: string, values: readonly [T, ...T[]]): [T, (value: string) => void] {
+  const [value, set] = useParam(name, values[0]);
+  return [values.find((it) => it === value) ?? values[0], set];
+}
+
+/** Reads a number of the address, which people may write: as near to it as is possible. */
+export function numberWithin(text: string, [least, most]: readonly [number, number], standard: number): number {
+  const number = text.trim() === "" ? NaN : Number(text);
+  return Number.isNaN(number) ? standard : Math.min(most, Math.max(least, number));
+}
+
 /** Changes several parameters of the address at once. */
 export function setParams(values: Record<string, string>, how: "push" | "replace" = "replace", state: unknown = null): void {
   const query = new URLSearchParams(location.search);

@@ -13,39 +13,37 @@ const UNIT_BYTES: usize = 6;
 pub(super) enum Disguise {
     /// Each byte as it is or in percent: which of them are is not the same in any two languages. A
     /// blank may be a plus.
-    InPercent(String),
+    Percent(String),
     /// Each character as it is or escaped: which of them are is not the same in any two languages.
-    InJson(String),
+    Escaped(String),
     /// In lines of whatever length.
-    InLines(String),
+    Lines(String),
 }
 
 impl Disguise {
     /// Returns the text as it is.
     pub(super) fn text(&self) -> &str {
         match self {
-            Self::InPercent(text) | Self::InJson(text) | Self::InLines(text) => text,
+            Self::Percent(text) | Self::Escaped(text) | Self::Lines(text) => text,
         }
     }
 
     /// Returns how many bytes it may have, with lines as programs write them.
     pub(super) fn longest(&self) -> usize {
         match self {
-            Self::InPercent(text) => text.len() * 3,
-            Self::InJson(text) => text.encode_utf16().count() * UNIT_BYTES,
+            Self::Percent(text) => text.len() * 3,
+            Self::Escaped(text) => text.encode_utf16().count() * UNIT_BYTES,
             // The shortest lines there are have 60 characters.
-            Self::InLines(text) => text.len() + text.len() / 8,
+            Self::Lines(text) => text.len() + text.len() / 8,
         }
     }
 
     /// Returns a text in which something else stands wherever this did.
     pub(super) fn taken_out(&self, from: String, instead: &str) -> String {
         let is_possible = match self {
-            Self::InPercent(text) => {
-                from.contains('%') || (text.contains(' ') && from.contains('+'))
-            }
-            Self::InJson(_) => from.contains('\\'),
-            Self::InLines(_) => from.contains('\n') || from.contains("\\n"),
+            Self::Percent(text) => from.contains('%') || (text.contains(' ') && from.contains('+')),
+            Self::Escaped(_) => from.contains('\\'),
+            Self::Lines(_) => from.contains('\n') || from.contains("\\n"),
         };
         if !is_possible {
             return from;
@@ -74,7 +72,7 @@ impl Disguise {
     /// Returns how many bytes of a text are this, where it begins so.
     fn matched(&self, text: &[u8]) -> Option<usize> {
         let mut at = 0;
-        if let Self::InJson(secret) = self {
+        if let Self::Escaped(secret) = self {
             for char in secret.chars() {
                 at += in_json(text.get(at..)?, char)?;
             }
@@ -83,8 +81,8 @@ impl Disguise {
         for byte in self.text().bytes() {
             let rest = text.get(at..)?;
             at += match self {
-                Self::InPercent(_) => in_percent(rest, byte)?,
-                Self::InJson(_) | Self::InLines(_) => {
+                Self::Percent(_) => in_percent(rest, byte)?,
+                Self::Escaped(_) | Self::Lines(_) => {
                     let between = if at == 0 { 0 } else { between(rest) };
                     (rest.get(between) == Some(&byte)).then_some(between + 1)?
                 }
@@ -153,7 +151,7 @@ mod tests {
 
     #[test]
     fn any_character_may_be_in_percent() {
-        let it = Disguise::InPercent("p%ss ä!".to_owned());
+        let it = Disguise::Percent("p%ss ä!".to_owned());
         for (text, expected) in [
             ("a p%25ss%20%C3%A4! b", "a X b"),
             ("p%25ss+ä%21p%25ss%20%c3%a4!", "XX"),
@@ -170,11 +168,11 @@ mod tests {
 
     #[test]
     fn any_character_may_be_escaped() {
-        let it = Disguise::InJson("g/A&<\\Ü😀\n\"x".to_owned());
+        let it = Disguise::Escaped("g/A&<\\Ü😀\n\"x".to_owned());
         for (text, expected) in [
             (r#"a g/A\u0026\u003c\\\u00dc\ud83d\uDE00\n\"x b"#, "a X b"),
-            (r#"g\/A&\u003C\u005cÜ😀\u000a\u0022\u0078"#, "X"),
-            (r#"g/A\u0026<\\\u00dc\ud83d"#, r#"g/A\u0026<\\\u00dc\ud83d"#),
+            (r"g\/A&\u003C\u005cÜ😀\u000a\u0022\u0078", "X"),
+            (r"g/A\u0026<\\\u00dc\ud83d", r"g/A\u0026<\\\u00dc\ud83d"),
             (r"\u", r"\u"),
             (r"g\", r"g\"),
             ("", ""),
@@ -187,7 +185,7 @@ mod tests {
 
     #[test]
     fn lines_may_end_anywhere() {
-        let it = Disguise::InLines("QUJDREVG".to_owned());
+        let it = Disguise::Lines("QUJDREVG".to_owned());
         for (text, expected) in [
             ("QUJD\nREVG", "X"),
             ("xQUJ\r\n  DRE\r\n  VGx\n", "xXx\n"),

@@ -143,7 +143,7 @@ const TABLE: [Entry; 7] = [
     Entry {
         kind: Kind::Replan,
         name: REPLAN,
-        description: "Returns its parameters. When the plan is done, a model plans how to go on, and is told what every step returned.",
+        description: "Asks for another plan: when this one is done, a model says how to go on, and is told what every step returned.",
         schema: || {
             json!({
                 "type": "object",
@@ -208,6 +208,7 @@ async fn sleep(parameters: &Value, cx: &ToolContext) -> Result<Value, ToolError>
         ToolError::new(ErrorCode::INVALID_PARAMETERS, message)
     })?;
     tokio::select! {
+        biased;
         () = tokio::time::sleep(Duration::from_millis(ms)) => Ok(Value::Null),
         () = cx.cancel.cancelled() => {
             Err(ToolError::new(ErrorCode::CANCELLED, "the sleep was cut short"))

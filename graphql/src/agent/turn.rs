@@ -408,10 +408,9 @@ impl Turn {
         let name = || tool.chars().take(NAME).collect();
         let tool = found.map_or_else(name, |it| it.qualified().to_string());
         let args = match (args, &error) {
-            (Value::Object(args), None) => args,
-            // Told again in each turn: what was asked for, as long as that is short.
-            (args @ Value::Object(_), Some(_)) if json::bytes(&args) > REFUSED_BYTES => Map::new(),
-            (Value::Object(args), Some(_)) => args,
+            // It is told again in each turn what was asked for in vain, as long as that is short.
+            (args, Some(_)) if json::bytes(&args) > REFUSED_BYTES => Map::new(),
+            (Value::Object(args), _) => args,
             _ => Map::new(),
         };
         let wanted = Wanted { n, tool, args, most: None, id, signatures };

@@ -25,23 +25,24 @@ const MEASURES: [&str; 7] = ["round", "provider", "model", "attempt", "tokens", 
 
 /// Tells an entry of a transcript, a little to the right.
 pub(super) fn entry(kind: &str, content: &Value, paint: Paint) -> String {
-    let content = &plain::value(content);
+    let shown = &plain::value(content);
     let told = match kind {
-        "selection" => selection(content, paint),
-        "clauses" => clauses(content),
-        "candidates" => candidates(content, paint),
+        "selection" => selection(shown, paint),
+        "clauses" => clauses(shown),
+        "candidates" => candidates(shown, paint),
+        // JSON is made plain when it is written: a sign in place of a letter has a `\` that JSON doubles.
         "assumptions" => assumptions(content, paint),
         "ahead" => ahead(content, paint),
         "draft" => draft(content, paint),
-        "cache" => cached(content),
-        "plan" => plan(content),
-        "error" => error(content, paint),
-        "diagnostics" => Some(render::diagnostics(content, "", paint)),
+        "cache" => cached(shown),
+        "plan" => plan(shown),
+        "error" => error(shown, paint),
+        "diagnostics" => Some(render::diagnostics(shown, "", paint)),
         "prompt" | "reply" | "repair" | "usage" => exchange(content, paint),
         _ => None,
     };
     let told = told.filter(|it| !it.is_empty());
-    let told = told.unwrap_or_else(|| cut(&indented(content, 0), paint));
+    let told = told.unwrap_or_else(|| cut(&plain::block(&indented(content, 0)), paint));
     let lines: Vec<String> = told.lines().map(|it| format!("  {it}")).collect();
     lines.join("\n")
 }
@@ -105,8 +106,8 @@ fn candidates(content: &Value, paint: Paint) -> Option<String> {
 
 fn assumptions(content: &Value, paint: Paint) -> Option<String> {
     let lines = content.as_array()?.iter().map(|it| {
-        let (path, clause) = (it["path"].as_str()?, it["clause"].as_str().unwrap_or_default());
-        let value = clip(&it["value"].to_string(), WIDTH);
+        let (path, clause) = (plain::line(it["path"].as_str()?), plain::said(&it["clause"]));
+        let value = in_line(&it["value"]);
         Some(format!("{path} = {value}  {}", paint.dim(format!("from `{clause}`"))))
     });
     Some(lines.collect::<Option<Vec<_>>>()?.join("\n"))
@@ -114,19 +115,24 @@ fn assumptions(content: &Value, paint: Paint) -> Option<String> {
 
 /// Tells what was called before the plan was there.
 fn ahead(content: &Value, paint: Paint) -> Option<String> {
-    let tool = content["tool"].as_str()?;
-    Some(format!("{tool}  {}", paint.dim(clip(&content["parameters"].to_string(), WIDTH))))
+    let tool = plain::line(content["tool"].as_str()?);
+    Some(format!("{tool}  {}", paint.dim(in_line(&content["parameters"]))))
+}
+
+/// Writes a value as one line of JSON.
+fn in_line(value: &Value) -> String {
+    clip(&plain::line(&value.to_string()), WIDTH)
 }
 
 /// Tells the steps of a draft, one a line.
 fn draft(content: &Value, paint: Paint) -> Option<String> {
     let lines = content["tools"].as_array()?.iter().map(|step| {
-        let text = |key: &str| step[key].as_str();
+        let text = |key: &str| step[key].as_str().map(plain::line);
         let tool = text("name").or_else(|| text("toolName")).or_else(|| text("plan"));
-        let tool = tool.unwrap_or("a plan");
+        let tool = tool.unwrap_or_else(|| "a plan".to_owned());
         let named = text("id").filter(|it| *it != tool);
         let id = named.map(|it| format!("{it}: ")).unwrap_or_default();
-        let given = paint.dim(clip(&step["parameters"].to_string(), WIDTH));
+        let given = paint.dim(in_line(&step["parameters"]));
         format!("{id}{tool}  {given}")
     });
     Some(cut(&lines.collect::<Vec<_>>().join("\n"), paint))
@@ -153,11 +159,13 @@ fn error(content: &Value, paint: Paint) -> Option<String> {
 /// Tells what a model was told, or said: what it cost, then every text of it.
 fn exchange(content: &Value, paint: Paint) -> Option<String> {
     let fields = content.as_object()?;
-    let mut told = vec![measures(fields)];
+    let mut told = vec![plain::line(&measures(fields))];
     for (key, value) in fields.iter().filter(|(key, _)| !MEASURES.contains(&key.as_str())) {
         match (key.as_str(), value) {
             (_, Value::Null) => (),
-            ("diagnostics", Value::Array(_)) => told.push(render::diagnostics(value, "", paint)),
+            ("diagnostics", Value::Array(_)) => {
+                told.push(render::diagnostics(&plain::value(value), "", paint));
+            }
             ("messages", Value::Array(all)) => {
                 for message in all {
                     let who = message["role"].as_str().unwrap_or(key);
@@ -191,14 +199,14 @@ fn measures(fields: &Map<String, Value>) -> String {
 }
 
 fn part(name: &str, value: &Value, paint: Paint) -> String {
-    let name = paint.dim(format!("{name}:"));
+    let name = paint.dim(format!("{}:", plain::line(name)));
     match value {
         Value::String(text) if text.lines().count() <= 1 => {
-            format!("{name} {}", clip(text, WIDTH))
+            format!("{name} {}", clip(&plain::block(text), WIDTH))
         }
-        Value::String(text) => format!("{name}\n{}", cut(text, paint)),
+        Value::String(text) => format!("{name}\n{}", cut(&plain::block(text), paint)),
         Value::Array(_) | Value::Object(_) => {
-            format!("{name}\n{}", cut(&indented(value, 0), paint))
+            format!("{name}\n{}", cut(&plain::block(&indented(value, 0)), paint))
         }
         other => format!("{name} {other}"),
     }
@@ -326,6 +334,33 @@ mod tests {
                 ]
               }"#]],
         );
+    }
+
+    /// JSON had a `\` too many before each.
+    #[test]
+    fn what_would_steer_a_terminal_is_shown_once() {
+        let told = |kind: &str, content: Value| {
+            let painted = Paint::new(true);
+            let twice = painted.drawn(&entry(kind, &content, painted));
+            assert!(!twice.contains(['\u{202e}', '\u{9b}', '\u{fdd3}']), "{twice:?}");
+            entry(kind, &content, Paint::new(false))
+        };
+        let evil = "\u{202e}evil\u{9b}2J\u{fdd3}";
+        let shown = r"\u{202e}evil\u{9b}2J\u{fdd3}";
+        let step = json!({ "id": evil, "name": evil, "parameters": { evil: evil } });
+        assert_eq!(
+            told("draft", json!({ "tools": [step] })),
+            format!("  {shown}  {{\"{shown}\":\"{shown}\"}}")
+        );
+        let ahead = json!({ "tool": evil, "parameters": [evil] });
+        assert_eq!(told("ahead", ahead), format!("  {shown}  [\"{shown}\"]"));
+        let guess = json!([{ "path": evil, "clause": evil, "value": evil }]);
+        assert_eq!(told("assumptions", guess), format!("  {shown} = \"{shown}\"  from `{shown}`"));
+        assert_eq!(told("anything", json!(evil)), format!("  \"{shown}\""));
+        let reply = json!({ "model": evil, "text": evil, "more": [evil], "messages": [{ "role": evil, "content": evil }] });
+        for line in told("reply", reply).lines() {
+            assert!(!line.contains(r"\\u") && !line.contains(evil), "{line}");
+        }
     }
 
     #[test]

@@ -28,8 +28,8 @@ impl Screen {
         let is_live = io::stderr().is_terminal() && !environment.is_dumb;
         Self {
             json,
-            out: Paint::new(console::colors_enabled()),
-            err: Paint::new(console::colors_enabled_stderr()),
+            out: Paint::new(out_has_colours(environment)),
+            err: Paint::new(err_has_colours(environment)),
             is_terminal: io::stdout().is_terminal(),
             is_live,
         }
@@ -74,6 +74,23 @@ impl Screen {
     }
 }
 
+/// Returns whether standard output takes colours.
+pub(super) fn out_has_colours(environment: &Environment) -> bool {
+    has_colours(console::colors_enabled(), io::stdout().is_terminal(), environment)
+}
+
+/// Returns whether standard error takes colours.
+pub(super) fn err_has_colours(environment: &Environment) -> bool {
+    has_colours(console::colors_enabled_stderr(), io::stderr().is_terminal(), environment)
+}
+
+/// Returns whether a stream takes colours, of which `console` has an opinion. That takes a
+/// `NO_COLOR` that is empty for a no, and by <https://no-color.org> it is none.
+fn has_colours(is_enabled: bool, is_terminal: bool, environment: &Environment) -> bool {
+    let Environment { has_empty_no_color, is_dumb, .. } = environment;
+    is_enabled || (*has_empty_no_color && is_terminal && !is_dumb)
+}
+
 /// Writes to standard output. Whoever closed the stream has read enough.
 fn write(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
@@ -105,4 +122,19 @@ impl Write for Log {
 /// Writes JSON for people; it is still one document.
 pub(super) fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_no_color_that_is_empty_is_none() {
+        let empty = Environment { has_empty_no_color: true, ..Environment::default() };
+        assert!(has_colours(false, true, &empty));
+        assert!(!has_colours(false, false, &empty), "a pipe");
+        assert!(!has_colours(false, true, &Environment { is_dumb: true, ..empty }));
+        assert!(!has_colours(false, true, &Environment::default()), "it says something");
+        assert!(has_colours(true, true, &Environment::default()));
+    }
 }

@@ -70,7 +70,7 @@ async fn selected(
 fn show(session: &Session, found: &Value) -> Result<(), Failure> {
     let headings = ["TOOL", "SCORE", "HIT", "LEAST", "DESCRIPTION"];
     print(&session.screen, found, &headings, |it, paint| {
-        let name = text(&it["tool"], "name");
+        let name = name(&it["tool"]);
         let is_hit = it["hit"] == true;
         let number = |key: &str| it[key].as_f64().map(|it| format!("{it:.4}")).unwrap_or_default();
         vec![
@@ -81,6 +81,12 @@ fn show(session: &Session, found: &Value) -> Result<(), Failure> {
             first_line(it["tool"]["description"].as_str().unwrap_or_default()),
         ]
     })
+}
+
+/// Returns the shortest name that means a tool.
+fn name(tool: &Value) -> String {
+    // Its plain name is that of another one.
+    text(tool, if tool["shadowedBy"].is_null() { "name" } else { "qualifiedName" })
 }
 
 /// Asks for queries until there is none, as the first program of this kind did.
@@ -138,7 +144,7 @@ async fn answer(
 
 fn each(session: &Session, found: &Value, is_shown: fn(&Value) -> bool) -> Result<(), Failure> {
     for it in render::list(found).filter(|it| is_shown(it)) {
-        session.screen.print(&format!("\t {}: {}", it["score"], text(&it["tool"], "name")))?;
+        session.screen.print(&format!("\t {}: {}", it["score"], name(&it["tool"])))?;
     }
     Ok(())
 }
@@ -307,4 +313,18 @@ async fn figures_of(
         figures.add(&right, &selected);
     }
     Ok(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_is_called_by_what_means_it() {
+        let tool = |shadow: Value| json!({ "name": "flow.echo", "qualifiedName": "tools.flow.echo", "shadowedBy": shadow });
+        assert_eq!(name(&tool(Value::Null)), "flow.echo");
+        assert_eq!(name(&tool(json!("flow.echo"))), "tools.flow.echo");
+        let of_an_older_server = json!({ "name": "a", "qualifiedName": "s.a" });
+        assert_eq!(name(&of_an_older_server), "a");
+    }
 }

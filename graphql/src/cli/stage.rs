@@ -27,6 +27,8 @@ use super::{
 const STEPS: usize = 20;
 /// The most columns of a step's name.
 const NAME: usize = 40;
+/// The columns that a step's name keeps, however narrow the window is.
+const LEAST: usize = 4;
 /// How wide the bar is.
 const BAR: usize = 24;
 /// What turns while something runs, and for how many milliseconds each is shown.
@@ -119,6 +121,21 @@ pub(super) struct Stage {
 /// waits for somebody comes before what runs, and that before the rest.
 struct Line(u8, String);
 
+/// What stands behind the name of a step.
+struct Told {
+    mark: String,
+    rest: String,
+    /// How many columns of the rest say how long it took, and the code of what went wrong.
+    said: usize,
+}
+
+/// The columns of a window, and those of them that names are padded to.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    columns: usize,
+    names: usize,
+}
+
 /// What the steps of a layer have in common that is drawn as one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fold {
@@ -179,24 +196,25 @@ impl Stage {
 
     /// Draws everything into a window.
     pub(super) fn lines(&self, now: Timestamp, size: Size, paint: Paint) -> Vec<String> {
-        let mut lines = self.all(now, paint);
+        let columns = size.columns.saturating_sub(1).max(10);
+        let mut lines = self.all(now, columns, paint);
         // One for the sum, and one for the cursor.
         keep(&mut lines, size.lines.saturating_sub(2).max(1), paint);
         let mut lines: Vec<String> = lines.into_iter().map(|it| it.1).collect();
         lines.extend(self.sum(now, paint));
-        let columns = size.columns.saturating_sub(1).max(10);
         lines.into_iter().map(|it| paint::cut(&it, columns)).collect()
     }
 
     /// Draws what stays when nobody watches any more.
     pub(super) fn left(&self, now: Timestamp, size: Size, paint: Paint) -> Vec<String> {
-        let mut lines = self.all(now, paint);
-        keep(&mut lines, size.lines.max(1), paint);
         let columns = size.columns.saturating_sub(1).max(10);
+        let mut lines = self.all(now, columns, paint);
+        keep(&mut lines, size.lines.max(1), paint);
         lines.into_iter().map(|it| paint::cut(&it.1, columns)).collect()
     }
 
-    fn all(&self, now: Timestamp, paint: Paint) -> Vec<Line> {
+    fn all(&self, now: Timestamp, columns: usize, paint: Paint) -> Vec<Line> {
+        let room = self.room(now, columns, paint);
         let is_short = self.layout.n_steps() <= STEPS;
         let mut lines = Vec::new();
         let mut layers = self.layout.layers.iter().enumerate().peekable();
@@ -205,8 +223,8 @@ impl Stage {
             if is_short {
                 for (place, step) in layer.iter().enumerate() {
                     let number = if place == 0 { number(at) } else { "   ".to_owned() };
-                    lines.push(self.line(&number, step, now, paint));
-                    lines.extend(self.parts("     ", step, now, paint));
+                    lines.push(self.line(&number, step, now, room, paint));
+                    lines.extend(self.parts("     ", step, now, room, paint));
                 }
                 continue;
             }
@@ -232,8 +250,8 @@ impl Stage {
             let told: Vec<&&String> = told.collect();
             lines.push(self.folded(&place, &steps, told.len(), paint));
             for step in told {
-                lines.push(self.line("     ", step, now, paint));
-                lines.extend(self.parts("       ", step, now, paint));
+                lines.push(self.line("     ", step, now, room, paint));
+                lines.extend(self.parts("       ", step, now, room, paint));
             }
         }
         lines
@@ -283,14 +301,27 @@ impl Stage {
         Line(2 + u8::from(told == 0), format!("{place} {mark} {count}  {names}"))
     }
 
+    /// Returns the room that names have where every line is to say how long it took, and the code
+    /// of what went wrong.
+    fn room(&self, now: Timestamp, columns: usize, paint: Paint) -> Room {
+        let said = self.stands.iter().map(|(step, stand)| self.stand(step, stand, now, paint).said);
+        // Before a name stand a number of five and a sign; behind it two spaces.
+        let names = columns.saturating_sub(10 + said.max().unwrap_or(0)).max(LEAST);
+        Room { columns, names: names.min(self.width) }
+    }
+
     /// Draws a step.
-    fn line(&self, number: &str, step: &str, now: Timestamp, paint: Paint) -> Line {
+    fn line(&self, number: &str, step: &str, now: Timestamp, room: Room, paint: Paint) -> Line {
         let name = plain::line(step);
-        let padding = " ".repeat(self.width.saturating_sub(paint::width(&name)));
         let Some(stand) = self.stands.get(step) else {
             return Line(3, format!("{number} {} {}", paint.dim("·"), paint.dim(name)));
         };
-        let (mark, rest) = self.stand(step, stand, now, paint);
+        let Told { mark, rest, said } = self.stand(step, stand, now, paint);
+        // The name gives way before what came of the step.
+        let taken =
+            paint::width(number) + paint::width(&mark) + 2 + if said > 0 { 2 + said } else { 0 };
+        let name = paint::cut(&name, room.columns.saturating_sub(taken).max(LEAST));
+        let padding = " ".repeat(room.names.saturating_sub(paint::width(&name)));
         let weight = match stand {
             _ if stand.is_quiet() => 3,
             Stand::Runs { .. } | Stand::Ended { how: How::Retrying, .. } => 1,
@@ -299,7 +330,7 @@ impl Stage {
         Line(weight, format!("{number} {mark} {name}{padding}  {rest}").trim_end().to_owned())
     }
 
-    fn stand(&self, step: &str, stand: &Stand, now: Timestamp, paint: Paint) -> (String, String) {
+    fn stand(&self, step: &str, stand: &Stand, now: Timestamp, paint: Paint) -> Told {
         let (how, took_ms, detail, next) = match stand {
             Stand::Runs { since, attempt, far } => {
                 let turn = usize::try_from(now.timestamp_millis() / TURN % 10).unwrap_or(0);
@@ -308,18 +339,21 @@ impl Stage {
                 if *attempt > 1 {
                     rest.push(format!("attempt {}", self.of(step, *attempt)));
                 }
+                let said = paint::width(&rest.join("  "));
                 rest.extend(far.as_ref().map(progress));
-                return (paint.cyan(SPINNER[turn]), rest.join("  "));
+                return Told { mark: paint.cyan(SPINNER[turn]), rest: rest.join("  "), said };
             }
             Stand::Ended { how, took_ms, detail, next } => (*how, took_ms, detail, next),
         };
         let detail = detail.as_deref().map(plain::line);
         let mut rest = Vec::new();
+        let mut said = 0;
         match next {
             Some(Next::Attempt { attempt, at }) => {
                 let left = at.and_then(|it| milliseconds(now, it)).unwrap_or(0.0);
                 let attempt = self.of(step, *attempt);
                 rest.push(paint.yellow(format!("attempt {attempt} in {}", duration(left))));
+                said = paint::width(&rest[0]);
                 rest.extend(detail.map(|it| paint.dim(it)));
             }
             Some(Next::Command(command)) => {
@@ -329,20 +363,31 @@ impl Stage {
             None => {
                 rest.extend(took_ms.map(|it| paint.dim(duration(it))));
                 rest.extend(word(how).map(|it| paint.dim(it)));
+                said = paint::width(&rest.join("  "));
+                if let Some(code) = detail.as_deref().and_then(code) {
+                    said += if said > 0 { 2 } else { 0 } + paint::width(code);
+                }
                 rest.extend(
                     detail.map(|it| if how == How::Failed { paint.red(it) } else { paint.dim(it) }),
                 );
             }
         }
-        (mark(how, paint), rest.join("  "))
+        Told { mark: mark(how, paint), rest: rest.join("  "), said }
     }
 
     /// Draws what parts of a step do: the steps of what it executes, its items, its undoing.
-    fn parts(&self, indent: &str, step: &str, now: Timestamp, paint: Paint) -> Vec<Line> {
+    fn parts(
+        &self,
+        indent: &str,
+        step: &str,
+        now: Timestamp,
+        room: Room,
+        paint: Paint,
+    ) -> Vec<Line> {
         // They stand behind the step, in the order of names.
         let from = self.stands.range(step.to_owned()..).take_while(|(it, _)| it.starts_with(step));
         from.filter(|(it, _)| !self.own.contains(*it) && is_part(step, it))
-            .map(|(it, _)| self.line(indent, it, now, paint))
+            .map(|(it, _)| self.line(indent, it, now, room, paint))
             .collect()
     }
 
@@ -365,6 +410,12 @@ impl Stage {
         let elapsed = paint.dim(elapsed.unwrap_or_default());
         Some(format!("{bar} {}/{total} steps  {elapsed}", self.n_over))
     }
+}
+
+/// Returns the code that the account of a failure begins with.
+fn code(detail: &str) -> Option<&str> {
+    let code = detail.split_once(": ").map_or(detail, |it| it.0);
+    (!code.contains(' ')).then_some(code)
 }
 
 /// Returns whether a name is that of a part of a step: of what it executes, of an item, of its

@@ -54,6 +54,9 @@ pub struct Environment {
     pub has_display: bool,
     /// Whether `TERM` says that lines cannot be drawn again.
     pub is_dumb: bool,
+    /// Whether `NO_COLOR` is there and says nothing, so that it does not count, and `CLICOLOR` does
+    /// not say no.
+    pub has_empty_no_color: bool,
 }
 
 impl Environment {
@@ -75,6 +78,8 @@ impl Environment {
             browser: text("BROWSER"),
             has_display: os("DISPLAY").or_else(|| os("WAYLAND_DISPLAY")).is_some(),
             is_dumb: os("TERM").is_none_or(|it| it == "dumb"),
+            has_empty_no_color: env::var_os("NO_COLOR").is_some_and(|it| it.is_empty())
+                && os("CLICOLOR").is_none_or(|it| it != "0"),
         }
     }
 

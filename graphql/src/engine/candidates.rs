@@ -97,6 +97,7 @@ fn told(
         (true, _) if has_room => "there is room for every tool".to_owned(),
         (true, Some(_)) => format!("number {} of the {most} that fit best", place + 1),
         (true, None) => "there is room left".to_owned(),
+        (false, Some(_)) if most == 1 => "1 tool fits better".to_owned(),
         (false, Some(_)) => format!("{most} tools fit better"),
         (false, None) => "nothing in the query fits it".to_owned(),
     };

@@ -23,7 +23,7 @@ use tokio::time;
 use super::{Engine, EngineError};
 
 /// How long somebody who told an execution something waits until it has heard.
-const HEARD: Duration = Duration::from_secs(2);
+const HEARD: Duration = Duration::from_secs(5);
 
 impl Engine {
     /// Asks an execution to stop. One that is over stays as it is.

@@ -76,7 +76,7 @@ mod tests {
         let steps = [
             ("createAuthor", "blog.createAuthor", &[][..]),
             ("flow.echo", "flow.echo", &[]),
-            ("c", "odd.a\"b\\c]`<x> #1;", &["createAuthor", "flow.echo"]),
+            ("c", "odd.a\"b\\c]`<x> #1;&lt;", &["createAuthor", "flow.echo"]),
         ];
         let steps = steps.map(|(id, tool, on)| UncheckedStep {
             id: id.parse().unwrap(),
@@ -114,7 +114,7 @@ mod tests {
             flowchart TD
                 s0["createAuthor<br/>blog.createAuthor"]
                 s1["flow.echo"]
-                s2["c<br/>odd.a#34;b#92;c#93;#96;#60;x#62; #35;1#59;"]
+                s2["c<br/>odd.a#34;b#92;c#93;#96;#60;x#62; #35;1#59;#38;lt#59;"]
                 s0 --> s2
                 s1 --> s2
         "#]]
@@ -125,7 +125,7 @@ mod tests {
                 node [shape=box];
                 s0 [label="createAuthor\nblog.createAuthor"];
                 s1 [label="flow.echo"];
-                s2 [label="c\nodd.a\"b\\c]`<x> #1;"];
+                s2 [label="c\nodd.a\"b\\c]`<x> #1;&amp;lt;"];
                 s0 -> s2;
                 s1 -> s2;
             }

@@ -47,7 +47,7 @@ pub(super) struct RequestEvent {
 enum What {
     Transcript { kind: String, content: Value },
     Plan { id: PlanId, about: Value },
-    Execution { id: ExecutionId, plan: PlanId, recorded: Recorded },
+    Execution { id: ExecutionId, plan: PlanId, recorded: Box<Recorded> },
 }
 
 /// Something that happened under a request.
@@ -176,7 +176,7 @@ impl Follower {
                 Some(next) = self.logs.next(), if !self.logs.is_empty() => {
                     let (id, plan, recorded) = next?;
                     let at = recorded.at;
-                    let what = What::Execution { id, plan, recorded };
+                    let what = What::Execution { id, plan, recorded: Box::new(recorded) };
                     return Ok(RequestEvent { request: self.request, at, what });
                 }
                 Ok(()) = self.work.changed() => {

@@ -220,6 +220,11 @@ impl Embedder for Server {
         let slow = |_| Failed::Now(format!("it did not answer in {} s", FIRST.as_secs()), None);
         let answered = timeout(FIRST, self.try_once(&PROBE)).await;
         match answered.unwrap_or_else(|it| Err(slow(it))) {
+            // What means nothing is near to nothing: every score would be 0.
+            Ok(vectors) if vectors.iter().flatten().all(|it| *it == 0.0) => {
+                let why = "its vectors have nothing but zeros; check `embedding.model`".to_owned();
+                Err(EmbedError::Refused { url: url(), why })
+            }
             Ok(_) | Err(Failed::Text(_)) => Ok(()),
             Err(Failed::ForGood(why)) => Err(EmbedError::Refused { url: url(), why }),
             Err(Failed::Now(why, _)) => {

@@ -1,7 +1,7 @@
 //! A model of a provider, asked once.
 //!
 //! The languages of the providers are `genai`'s business. What it leaves to others is here: how to ask
-//! where it is and in what it is spoken to ([`language`]), how to ask for an answer in form ([`form`]),
+//! where it is and in what it is spoken to ([`mod@language`]), how to ask for an answer in form ([`form`]),
 //! and which errors may pass ([`failures`]).
 
 mod address;

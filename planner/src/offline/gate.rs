@@ -6,13 +6,18 @@
 //! a closed list of words that say nothing ([`lists`]); anything else is in doubt, and what is in
 //! doubt is refused. Whether a tool acts is its effect; its name says nothing here.
 
+mod aim;
 mod bound;
 mod claim;
 mod form;
 mod lists;
 mod measure;
 mod order;
+mod phrase;
+mod refer;
+mod said;
 mod several;
+mod spoken;
 #[cfg(test)]
 mod tests;
 mod tie;
@@ -26,6 +31,7 @@ use shared::tool::Effect;
 
 use self::claim::{Claims, Place};
 use super::{
+    effort::{Effort, Stop},
     explain::{self, Problem},
     mood::Taken,
     profile::{Profile, Vocabulary},
@@ -38,6 +44,8 @@ const SHOWN: usize = 6;
 /// A call of a draft.
 #[derive(Clone, Debug)]
 pub(super) struct Call<'a> {
+    /// The step's id.
+    pub(super) step: &'a str,
     /// The tool.
     pub(super) profile: &'a Profile,
     /// What it is told.
@@ -84,6 +92,10 @@ pub(super) enum Doubt {
     Asked,
     /// No tool has them, where the verb of an order stands.
     Unknown,
+    /// They are a text that may go on, or an order behind it.
+    Said,
+    /// They are too many to be checked.
+    Long,
 }
 
 /// Words in doubt, as tokens of the query.
@@ -117,24 +129,10 @@ pub(super) fn check(
     tokens: &[Token],
     vocabulary: &Vocabulary,
     passages: &[Passage<'_>],
+    stop: &Stop,
 ) -> Option<Problem> {
-    let gate = Gate { query, tokens, vocabulary, passages };
-    let mut looks = (0..passages.len()).filter(|it| !passages[*it].calls.iter().any(Call::acts));
-    let unknown = looks.find_map(|it| gate.unknown(it));
-    let mut calls = passages.iter().flat_map(|it| &it.calls);
-    let tool = calls.find(|it| it.acts()).filter(|_| unknown.is_none());
-    let Some(tool) = tool else {
-        return unknown.map(|(profile, found)| gate.problem(profile, found));
-    };
-    for (at, passage) in passages.iter().enumerate() {
-        let call = passage.calls.iter().find(|it| it.acts());
-        if let Some(call) = call
-            && let Some(found) = gate.passage(at)
-        {
-            return Some(gate.problem(call.profile, found));
-        }
-    }
-    gate.between().map(|it| gate.problem(tool.profile, it))
+    let gate = Gate { query, tokens, vocabulary, passages, effort: Effort::until(stop) };
+    gate.check()
 }
 
 /// A query, and the calls that were made of it.
@@ -143,18 +141,58 @@ struct Gate<'a> {
     tokens: &'a [Token],
     vocabulary: &'a Vocabulary,
     passages: &'a [Passage<'a>],
+    effort: Effort,
 }
 
 impl Gate<'_> {
+    fn check(&self) -> Option<Problem> {
+        let acts = |it: &&Call<'_>| it.acts();
+        let mut calls = self.passages.iter().flat_map(|it| &it.calls);
+        let tool = calls.find(acts);
+        let found = self.found();
+        // What was not looked at to its end was not checked.
+        let tool = tool.filter(|_| self.effort.is_over());
+        tool.map(|it| self.problem(it.profile, (0..SHOWN, Doubt::Long))).or(found)
+    }
+
+    fn found(&self) -> Option<Problem> {
+        let (gate, passages) = (self, self.passages);
+        let mut looks =
+            (0..passages.len()).filter(|it| !passages[*it].calls.iter().any(Call::acts));
+        let unknown = looks.find_map(|it| gate.unknown(it));
+        let mut calls = passages.iter().flat_map(|it| &it.calls);
+        let tool = calls.find(|it| it.acts()).filter(|_| unknown.is_none());
+        let Some(tool) = tool else {
+            return unknown.map(|(profile, found)| gate.problem(profile, found));
+        };
+        for (at, passage) in passages.iter().enumerate() {
+            let call = passage.calls.iter().find(|it| it.acts());
+            if let Some(call) = call
+                && let Some(found) = gate.passage(at)
+            {
+                return Some(gate.problem(call.profile, found));
+            }
+        }
+        gate.between().map(|it| gate.problem(tool.profile, it))
+    }
+
     /// Checks one passage.
     fn passage(&self, at: usize) -> Option<Found> {
         let passage = &self.passages[at];
         let place = Place::of(self.tokens, &passage.bytes)?;
         let claims = Claims::read(self, at, &place);
+        // Several checks look from every value to every other, and from every word to the ends.
+        let (values, words) = (claims.all.len(), place.to - place.from);
+        let calls = passage.calls.len();
+        if !self.effort.spend(values * values + calls * (values + words)) {
+            return None;
+        }
         self.asked(&place, &claims)
             .or_else(|| self.ordered(passage, &place, &claims))
             .or_else(|| self.named(passage, &place, &claims))
+            .or_else(|| self.runs_on(at, &claims))
             .or_else(|| self.worths(passage, &claims))
+            .or_else(|| self.misaimed(passage, &claims))
             .or_else(|| self.measured(&place, &claims))
             .or_else(|| self.formed(passage, &place, &claims))
             .or_else(|| self.shifted(passage, &claims))

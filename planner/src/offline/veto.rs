@@ -15,6 +15,9 @@ use super::{
     words,
 };
 
+/// A value's bytes, and where the last ends of those that begin no later.
+type Reach = (Range<usize>, usize);
+
 /// Words that leave something out, or open.
 const OPEN: [&str; 12] = [
     "but",
@@ -72,13 +75,16 @@ pub(super) fn find(
     Some(tokens[found.start].start..tokens[found.end - 1].end)
 }
 
-/// Where the values stand in a query that calls are told.
-struct Values(Vec<Range<usize>>);
+/// Where the values stand in a query that calls are told: in their order, each with the last end up
+/// to it.
+struct Values(Vec<Reach>);
 
 impl Values {
     fn of<'a>(query: &str, values: impl Iterator<Item = &'a Value>) -> Self {
         let mut texts = Vec::new();
         values.for_each(|it| collect(it, &mut texts));
+        texts.sort_unstable();
+        texts.dedup();
         let at = texts.iter().filter(|it| !it.is_empty()).flat_map(|text| {
             query.match_indices(text.as_str()).map(|(at, text)| at..at + text.len())
         });
@@ -87,17 +93,31 @@ impl Values {
             !query[..it.start].ends_with(char::is_alphanumeric)
                 && !query[it.end..].starts_with(char::is_alphanumeric)
         };
-        Self(at.filter(is_whole).collect())
+        let mut ranges: Vec<Range<usize>> = at.filter(is_whole).collect();
+        ranges.sort_unstable_by_key(|it| (it.start, it.end));
+        let last = ranges.into_iter().scan(0, |last, it| {
+            *last = it.end.max(*last);
+            Some((it, *last))
+        });
+        Self(last.collect())
     }
 
-    /// Returns whether a word is a part of a value.
+    /// Returns the values that begin before a byte, and those that begin there.
+    fn split(&self, at: usize) -> (&[Reach], &[Reach]) {
+        let from = self.0.partition_point(|it| it.0.start < at);
+        let to = self.0.partition_point(|it| it.0.start <= at);
+        (&self.0[..from], &self.0[from..to])
+    }
+
+    /// Returns whether a word is part of a value.
     fn has(&self, token: &Token) -> bool {
-        let inside = |it: &Range<usize>| it.start <= token.start && token.end <= it.end;
-        self.0.iter().any(|it| inside(it) && it.len() > token.end - token.start)
+        let (before, here) = self.split(token.start);
+        before.last().is_some_and(|it| it.1 >= token.end)
+            || here.last().is_some_and(|it| it.0.end > token.end)
     }
 
     fn begins(&self, token: &Token) -> bool {
-        self.0.iter().any(|it| it.start == token.start)
+        !self.split(token.start).1.is_empty()
     }
 }
 

@@ -11,6 +11,8 @@ use shared::{
     limits,
     store::{Command, Envelope, Store, memory::Memory},
 };
+use tests::toolset::PATIENCE;
+use tokio::time::timeout;
 
 use super::world::{Role, World, text, world, worlds};
 
@@ -48,9 +50,12 @@ async fn those_that_fit_are_steered_and_counted() {
         assert_eq!(count("RESUME").await, 0, "none is paused");
         assert_eq!(count("PAUSE").await, 3);
         for id in &ids {
-            while world.execution(id, "state").await["state"] != "PAUSED" {
-                tokio::task::yield_now().await;
-            }
+            let paused = async {
+                while world.execution(id, "state").await["state"] != "PAUSED" {
+                    tokio::task::yield_now().await;
+                }
+            };
+            timeout(PATIENCE, paused).await.expect("it is paused");
         }
         assert_eq!(count("PAUSE").await, 0, "all are paused");
         assert_eq!(count("RESUME").await, 3);

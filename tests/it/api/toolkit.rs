@@ -227,7 +227,12 @@ async fn what_is_missing_is_told_and_what_clashes_is_refused() {
     let change = world.get(add, json!({ "input": odd })).await;
     let expected = json!(["action `nope` is not in the toolkit: its edge with `a5` was left out"]);
     assert_eq!(change["warnings"], expected);
-    for (name, code) in [("t1", "CONFLICT"), ("flow.echo", "CONFLICT"), ("", "INVALID_ARGUMENT")] {
+    for (name, code) in [
+        ("t1", "CONFLICT"),
+        ("flow.echo", "CONFLICT"),
+        ("", "INVALID_ARGUMENT"),
+        ("  ", "INVALID_ARGUMENT"),
+    ] {
         let input = json!({ "name": name, "description": "" });
         let refused = world.refused(add, json!({ "input": input })).await;
         assert_eq!(refused["code"], code, "{refused}");

@@ -4,10 +4,10 @@ mod conformance;
 mod http;
 mod stdio;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use serde_json::{Value, json};
-use tests::{binary::faber, toolset::PATIENCE};
+use tests::binary::faber;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout, Command},
@@ -15,6 +15,9 @@ use tokio::{
 };
 
 use super::home::Home;
+
+/// How long an answer may take; the client itself gives up a little earlier.
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// What every execution answers with.
 const WAITS: &str = r#"{"tools":[{"id":"w","name":"flow.wait","parameters":{"name":"go"}}]}"#;

@@ -99,6 +99,13 @@ async fn tools_are_loaded_once_and_selected() {
     assert!(pairs.out.contains("weather -> forecast: 0."), "{pairs:?}");
     let pairs = served.json(&["tools", "collisions", "--threshold", "0.99", "--cosine"], 0).await;
     assert_eq!(pairs, json!([]));
+    // The plain name of this one means another tool.
+    let clash = r#"{"tools_list": [{"name": "flow.echo", "description": "Is another one.",
+        "examples": ["make a clash of names"]}]}"#;
+    let loaded = served.run(&["tools", "load", &served.home.file("clash.json", clash)]).await;
+    assert!(loaded.err.contains("this one is `tools.flow.echo`"), "{loaded:?}");
+    let shown = served.run(&["tools", "select", "make a clash of names", "--limit", "1"]).await;
+    assert!(shown.out.contains("tools.flow.echo "), "{shown:?}");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use executor::{confine::support, tool::builtin::system::SystemConfig};
+use executor::confine::support;
 use serde_json::json;
 use shared::tool::ErrorCode;
 use tests::binary::faber;
@@ -13,11 +13,7 @@ use super::{World, confined_tool, expect_refused};
 async fn a_refusal_to_confine_is_no_failure_of_the_command() {
     let world = World::new();
     fs::write(world.root().join("faber.yaml"), "own").unwrap();
-    let launcher = world.hiding(&["faber.yaml"]);
-    let parameters = json!({ "command": "true" });
-    let started =
-        world.call_with(launcher, SystemConfig::default(), "bash_background", parameters).await;
-    let err = started.unwrap_err();
+    let err = world.refused_in_the_background(&["faber.yaml"]).await;
     assert_eq!((err.code.clone(), err.retryable), (ErrorCode::UNAVAILABLE, false), "{err}");
     // With so few files nothing can be confined.
     let tool = confined_tool(&json!({ "open_files": 3 }), &["true"], &world.root());

@@ -163,18 +163,14 @@ async fn a_command_makes_nothing_that_faber_reads() {
 async fn nothing_in_the_background_is_near_what_is_hidden() {
     let world = World::new();
     fs::write(world.root().join("faber.yaml"), "own").unwrap();
-    let start = async |hidden: &[&str]| {
-        let parameters = json!({ "command": "true" });
-        let (launcher, config) = (world.hiding(hidden), SystemConfig::default());
-        world.call_with(launcher, config, "bash_background", parameters).await
-    };
-    let err = start(&["faber.yaml"]).await.unwrap_err();
+    let err = world.refused_in_the_background(&["faber.yaml"]).await;
     let is_said = err.message.contains("for as long as a command in the background may live");
     assert!(is_said || !support().files, "{err}");
     assert_eq!((err.code, err.retryable), (ErrorCode::UNAVAILABLE, false));
     if support().files {
-        start(&["../elsewhere.yaml", "../not-there.db"]).await.unwrap();
-        let err = start(&["not-there.db"]).await.unwrap_err();
+        let hidden = ["../elsewhere.yaml", "../not-there.db"];
+        world.start_in_the_background(&hidden).await.unwrap();
+        let err = world.refused_in_the_background(&["not-there.db"]).await;
         assert!(err.message.contains("for as long as a command in the background"), "{err}");
     }
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tests::{faulty::Dice, toolset::PATIENCE};
+use tests::faulty::Dice;
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 
 use super::{
@@ -21,6 +21,8 @@ use super::{
 
 /// How long a client may take to come to its end once the last crash is over.
 const LAST: Duration = Duration::from_mins(3);
+/// The wait before the same server is asked again.
+const AGAIN: Duration = Duration::from_millis(200);
 
 const PLAN: &str = "mutation ($input: PlanInput!) { createPlan(input: $input) {
     plan { planId } diagnostics { code path message } } }";
@@ -158,13 +160,17 @@ impl Scene {
     /// Asks until there is an answer, of whichever server.
     pub(super) async fn insist(&self, query: &str, variables: Value) -> Value {
         let mut address = self.address.subscribe();
-        loop {
-            let at = address.borrow_and_update().clone();
-            if let Ok(answer) = ask(&at, query, variables.clone()).await {
-                return answer;
+        let asking = async {
+            loop {
+                let at = address.borrow_and_update().clone();
+                if let Ok(answer) = ask(&at, query, variables.clone()).await {
+                    return answer;
+                }
+                moved(&mut address).await;
             }
-            moved(&mut address).await;
-        }
+        };
+        let answer = timeout(LAST, asking).await;
+        answer.unwrap_or_else(|_| panic!("nobody answers {variables} within {LAST:?}"))
     }
 
     /// Asks again for what was acknowledged, and for everything that its log has.
@@ -179,8 +185,9 @@ impl Scene {
     }
 }
 
-/// Waits for another server after the one at hand has gone.
+/// Waits for another server, or a little where the one at hand may get over it.
 async fn moved(address: &mut watch::Receiver<String>) {
-    let moved = timeout(PATIENCE, address.changed()).await;
-    moved.expect("a server that nobody killed has gone").expect("the scene is there");
+    if let Ok(moved) = timeout(AGAIN, address.changed()).await {
+        moved.expect("the scene is there");
+    }
 }

@@ -112,6 +112,22 @@ async fn a_server_that_is_not_there_is_not_available() {
     assert!(why.contains("refused"), "{why}");
 }
 
+/// Every score was 0, and nobody was told why.
+#[tokio::test]
+async fn a_server_that_answers_nothing_but_zeros_is_broken() {
+    let zeros =
+        r#"{"data": [{"index": 0, "embedding": [0, 0.0]}, {"index": 1, "embedding": [0, -0.0]}]}"#;
+    let one = r#"{"data": [{"index": 0, "embedding": [0, 0]}, {"index": 1, "embedding": [0, 1]}]}"#;
+    let (url, _seen, _tasks) = serve(vec![(StatusCode::OK, zeros), (StatusCode::OK, one)]).await;
+    let key = Some("sk-test".to_owned());
+    let config = ServerConfig { base_url: url, model: "small".to_owned(), api_key: key };
+    let wanted = vec![Source::Server(config.clone()), Source::Server(config)];
+    let choice = Embedders::new(wanted, Arc::new(Memory::new())).choose().await;
+    assert!(choice.embedding.is_some(), "one text may mean nothing: {choice:?}");
+    let [passed_over] = &choice.passed_over[..] else { panic!("{choice:?}") };
+    assert!(format!("{passed_over:?}").contains("nothing but zeros"), "{passed_over:?}");
+}
+
 /// It was passed over, and another model told other scores.
 #[tokio::test]
 async fn a_server_that_does_not_like_the_first_text_is_used_all_the_same() {

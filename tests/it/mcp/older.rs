@@ -1,6 +1,6 @@
 //! Servers from before March 2025: one stream of events, and messages sent elsewhere.
 
-use std::{net::TcpListener, process::Stdio};
+use std::process::Stdio;
 
 use executor::{tool::ToolContext, tool::progress::pipe, toolbox::SetStatus};
 use serde_json::{Value, json};
@@ -13,6 +13,7 @@ use tokio::{
 };
 
 use super::{antique::Antique, official::server};
+use crate::mongod::free_port;
 
 /// The official server that has everything, over the older transport.
 struct Everything {
@@ -24,7 +25,7 @@ struct Everything {
 impl Everything {
     async fn begin() -> Self {
         // The server cannot say which port it got, so it is told one that is free.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let mut command = Command::new("node");
         command.arg(server("server-everything")).arg("sse").env("PORT", port.to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());

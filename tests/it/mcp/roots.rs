@@ -1,5 +1,6 @@
 use serde_json::json;
-use tests::toolset::{Connected, until};
+use tests::toolset::{Connected, PATIENCE, until};
+use tokio::time::timeout;
 
 use super::official::server;
 
@@ -15,11 +16,16 @@ async fn a_server_works_in_its_roots() {
     let files = Connected::ready(&json!({ "mcp": mcp })).await;
     let path = root.join("a.txt");
     // The server asks for the roots in its own time, and forgets its arguments for them.
-    let mut allowed = String::new();
-    while !allowed.contains(root.to_str().unwrap()) {
-        let answer = files.call("list_allowed_directories", json!({})).await.unwrap();
-        allowed = answer.to_string();
-    }
+    let asking = async {
+        loop {
+            let answer = files.call("list_allowed_directories", json!({})).await.unwrap();
+            let allowed = answer.to_string();
+            if allowed.contains(root.to_str().unwrap()) {
+                return allowed;
+            }
+        }
+    };
+    let allowed = timeout(PATIENCE, asking).await.expect("it asks for its roots");
     assert!(!allowed.contains(other.path().to_str().unwrap()), "{allowed}");
     files.call("write_file", json!({ "path": path, "content": "a" })).await.unwrap();
     until("the file is there", || path.exists()).await;

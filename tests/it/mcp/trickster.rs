@@ -8,6 +8,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use axum::{
@@ -20,7 +21,13 @@ use axum::{
 };
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::broadcast, task::JoinSet};
+use tests::toolset::PATIENCE;
+use tokio::{
+    net::TcpListener,
+    sync::broadcast,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
 pub(super) struct Trickster {
     pub(super) address: SocketAddr,
@@ -58,7 +65,16 @@ impl Trickster {
             listeners: AtomicUsize::default(),
             mood: Mutex::default(),
         });
-        let listener = TcpListener::bind(address).await.unwrap();
+        let binding = async {
+            loop {
+                // Somebody else may have the port for a moment.
+                if let Ok(listener) = TcpListener::bind(address).await {
+                    return listener;
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let listener = timeout(PATIENCE, binding).await.expect("its port is free again");
         let address = listener.local_addr().unwrap();
         let app = Router::new().route("/mcp", any(hear)).with_state(Arc::clone(&scene));
         let mut task = JoinSet::new();

@@ -75,7 +75,8 @@ async fn a_stopped_parent_stops_its_child(world: &World, far: &Node) {
     let begun = Instant::now();
     near.control("cancelExecution", &parent.to_string(), "").await;
     world.all_over(8).await;
-    assert!(begun.elapsed() < 2 * MARGIN, "{:?}", begun.elapsed());
+    // The call itself takes longer.
+    assert!(begun.elapsed() < MARGIN + MARGIN / 2, "{:?}", begun.elapsed());
     for id in [parent, child] {
         let head = world.store.head(id).await.unwrap().unwrap();
         // A call that was lost on the way, on a busy machine, is not known to be stopped.

@@ -34,7 +34,7 @@ pub(super) const CALM_MS: u64 = 30_000;
 /// How long running steps have to end when a process is told to.
 pub(super) const DRAIN: Duration = Duration::from_millis(1_500);
 /// What a machine that does other things at the same time may need on top of anything.
-pub(super) const MARGIN: Duration = Duration::from_secs(10);
+pub(super) const MARGIN: Duration = Duration::from_secs(20);
 
 /// The names of the tools in the set `ledger`, and what a second call of each does.
 const TOOLS: [(&str, &str); 5] = [

@@ -17,7 +17,7 @@ use super::home::{DRAIN, MARGIN, read};
 use crate::torture::wire::{Trouble, ask};
 
 /// How long anything may take that is not measured.
-pub(super) const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const PATIENCE: Duration = Duration::from_mins(3);
 /// How often is looked whether something has happened.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
@@ -161,6 +161,8 @@ pub(super) async fn ask_at(address: &str, query: &str, variables: &Value) -> Val
             match ask(address, query, variables).await {
                 Ok(answer) => return answer,
                 Err(Trouble::Gone) => sleep(LOOK).await,
+                // The database has other things to do, too.
+                Err(refusal) if refusal.code() == "STORE_UNAVAILABLE" => sleep(LOOK).await,
                 Err(Trouble::Refused { code, message }) => {
                     panic!("{variables} is refused: {code} {message}")
                 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use shared::execution::ExecutionState;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     home::MARGIN,
-    node::{Node, PATIENCE},
+    node::{LOOK, Node, PATIENCE},
     world::{World, claimers, id},
 };
-use crate::torture::wire::Events;
+use crate::torture::wire::{Events, Trouble};
 
 const EVENTS: &str = "subscription ($id: ID!, $after: Int) {
     executionEvents(executionId: $id, afterSeq: $after) { seq type stepId attempt data } }";
@@ -29,7 +29,16 @@ struct Story {
 impl Story {
     async fn of(node: &Node, execution: &str) -> Self {
         let variables = json!({ "id": execution, "after": 0 });
-        let events = Events::of(&node.address, EVENTS, &variables).await.unwrap();
+        let subscribing = async {
+            loop {
+                match Events::of(&node.address, EVENTS, &variables).await {
+                    // A busy machine may be late.
+                    Err(Trouble::Gone) => sleep(LOOK).await,
+                    events => return events,
+                }
+            }
+        };
+        let events = timeout(PATIENCE, subscribing).await.expect("it is answered").unwrap();
         Self { events, told: Vec::new() }
     }
 

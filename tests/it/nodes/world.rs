@@ -9,6 +9,7 @@ use shared::{
     id::{ExecutionId, Seq, WorkerId},
     store::{self, ExecutionFilter, Head, Page, Store},
 };
+use tests::patient::insist;
 use tokio::time::{interval, timeout};
 
 use super::{
@@ -32,7 +33,7 @@ impl World {
 
     /// Makes one over a store.
     pub(super) async fn over(url: String, limits: &Value) -> Self {
-        let store = store::open(&url).await.unwrap();
+        let store = insist(async || store::open(&url).await).await;
         Self { home: Home::new(url, limits), store }
     }
 
@@ -40,7 +41,8 @@ impl World {
     pub(super) async fn heads(&self) -> Vec<Head> {
         let (mut all, mut page) = (Vec::new(), Page { first: 500, after: None });
         loop {
-            let heads = self.store.heads(&ExecutionFilter::default(), &page).await.unwrap();
+            let filter = ExecutionFilter::default();
+            let heads = insist(async || self.store.heads(&filter, &page).await).await;
             all.extend(heads.items.iter().map(|(_, head)| head.clone()));
             match heads.items.last() {
                 Some((cursor, _)) if heads.has_more => page.after = Some(cursor.clone()),
@@ -54,7 +56,7 @@ impl World {
         let mut log: Vec<Recorded> = Vec::new();
         loop {
             let after = log.last().map_or(Seq::START, |it| it.seq);
-            let more = self.store.read(id, after).await.unwrap();
+            let more = insist(async || self.store.read(id, after).await).await;
             if more.is_empty() {
                 return log;
             }
@@ -64,7 +66,7 @@ impl World {
 
     /// Finds out what an execution has come to, by its log alone.
     pub(super) async fn replay(&self, head: &Head) -> Execution {
-        let plan = self.store.plan(head.plan).await.unwrap().unwrap();
+        let plan = insist(async || self.store.plan(head.plan).await).await.unwrap();
         Execution::replay(head.execution, plan, &self.log(head.execution).await).unwrap()
     }
 

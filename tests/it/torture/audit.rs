@@ -14,6 +14,7 @@ use shared::{
     id::{ExecutionId, Seq},
     store::{self, ExecutionFilter, Head, Page, Store},
 };
+use tests::patient::insist;
 use tokio::time::{Instant, interval};
 
 use super::{
@@ -25,7 +26,9 @@ use super::{
 };
 
 /// How long caches and inboxes may lag behind logs once nothing goes wrong any more.
-const SETTLED: Duration = Duration::from_secs(30);
+const SETTLED: Duration = Duration::from_mins(2);
+/// How many executions may go on behind the last question: they wait, but not all of them does.
+const STIRRING: u64 = 5;
 
 /// Why an execution may go on for ever: nobody came, or its time has not.
 const REASONS: [&str; 7] = ["approval", "decision", "signal", "sleep", "child", "paused", "start"];
@@ -101,25 +104,32 @@ impl<'a> Audit<'a> {
         let mut open: Vec<String> = self.stories.keys().cloned().collect();
         open.extend(self.strangers().await);
         while let Some(id) = open.pop() {
-            let Some(known) = ask_for(self.scene, &id).await else { continue };
+            let Some(mut known) = ask_for(self.scene, &id).await else { continue };
+            if !is_over(&known.state) {
+                if let Err(why) = self.insists_why(server, &id).await {
+                    self.wrongs.push(format!("{id} goes on for no reason: {why}"));
+                }
+                // What waits for nobody may have gone on meanwhile.
+                let Some(later) = ask_for(self.scene, &id).await else { continue };
+                known = later;
+            }
             if self.adopt(&id, &known) {
                 let children = self.children_of(&id, &known);
                 self.children += children.len() as u64;
                 open.extend(children);
             }
-            if !is_over(&known.state)
-                && let Err(why) = self.insists_why(server, &id).await
-            {
-                self.wrongs.push(format!("{id} goes on for no reason: {why}"));
-            }
             self.known.insert(id, known);
         }
+    }
+
+    async fn store(&self) -> Arc<dyn Store> {
+        insist(async || store::open(self.home.store()).await).await
     }
 
     /// Returns the executions of the store that stand for themselves, and that no client knows:
     /// who did one again and got no answer does not know.
     async fn strangers(&self) -> Vec<String> {
-        let store = store::open(self.home.store()).await.unwrap();
+        let store = self.store().await;
         let heads = heads(&*store).await.into_iter().filter(|it| it.parent.is_none());
         let ids = heads.map(|it| it.execution.to_string());
         ids.filter(|it| !self.stories.contains_key(it)).collect()
@@ -172,7 +182,7 @@ impl<'a> Audit<'a> {
 
     /// Waits until every head says what its log says, and nobody waits to be heard.
     async fn await_settled(&mut self) {
-        let store = store::open(self.home.store()).await.unwrap();
+        let store = self.store().await;
         let deadline = Instant::now() + SETTLED;
         let mut look = interval(Duration::from_millis(100));
         loop {
@@ -185,7 +195,7 @@ impl<'a> Audit<'a> {
                     lags.push(format!("the log is over: {is_over}, and its head is {head:?}"));
                 }
             }
-            let inbox = store.inbox(None).await.unwrap();
+            let inbox = insist(async || store.inbox(None).await).await;
             lags.extend(inbox.iter().map(|it| format!("nobody has heard {it:?}")));
             if lags.is_empty() {
                 return;
@@ -233,9 +243,16 @@ impl<'a> Audit<'a> {
             calls.entry(&line.execution).or_default().push(line);
         }
         figures.children = self.children;
+        let store = self.store().await;
+        let mut stirring = 0;
         for story in self.stories.values() {
             let lines = calls.remove(story.execution.as_str()).unwrap_or_default();
             let Some(known) = self.known.get(story.execution.as_str()) else { continue };
+            if !is_over(&known.state) && kept(&*store, &story.execution).await > known.log.len() {
+                // It was called for what nobody has been told.
+                stirring += 1;
+                continue;
+            }
             let (outcome, wrongs) = check(story, known, &lines);
             figures.executions += 1;
             figures.events += known.log.len() as u64;
@@ -248,7 +265,11 @@ impl<'a> Audit<'a> {
             *figures.states.entry(known.state.clone()).or_default() += 1;
             self.wrongs.extend(wrongs);
         }
-        for (id, lines) in calls {
+        if stirring > STIRRING {
+            self.wrongs.push(format!("{stirring} executions went on when all was said"));
+        }
+        // What only reads is called while the creation of its execution is on its way, too.
+        for (id, lines) in calls.iter().filter(|it| it.1.iter().any(|line| line.tool != "read")) {
             self.wrongs.push(format!("`{id}` is no execution, and was called for: {lines:?}"));
         }
         self.check_store().await;
@@ -261,7 +282,7 @@ impl<'a> Audit<'a> {
     /// Checks that the store has what was acknowledged, that every log replays, and that heads
     /// agree with logs.
     async fn check_store(&mut self) {
-        let store = store::open(self.home.store()).await.unwrap();
+        let store = self.store().await;
         let told: BTreeSet<String> = self.stories.keys().cloned().collect();
         let mut stored = BTreeSet::new();
         for head in heads(&*store).await {
@@ -278,7 +299,7 @@ impl<'a> Audit<'a> {
     async fn check_head(&self, store: &Arc<dyn Store>, head: &Head) -> Result<(), String> {
         let id = head.execution;
         let log = read(&**store, id).await;
-        let plan = store.plan(head.plan).await.map_err(|err| err.to_string())?;
+        let plan = insist(async || store.plan(head.plan).await).await;
         let plan = plan.ok_or("its plan is not there")?;
         let end = Execution::replay(id, plan, &log)
             .map_err(|err| format!("its log cannot be replayed: {err}"))?;
@@ -306,6 +327,11 @@ impl<'a> Audit<'a> {
     }
 }
 
+/// Returns how long the log of an execution is.
+async fn kept(store: &dyn Store, execution: &str) -> usize {
+    read(store, execution.parse().unwrap()).await.len()
+}
+
 fn is_over(state: &str) -> bool {
     matches!(state, "COMPLETED" | "FAILED" | "CANCELLED")
 }
@@ -314,7 +340,8 @@ fn is_over(state: &str) -> bool {
 pub(super) async fn heads(store: &dyn Store) -> Vec<Head> {
     let (mut all, mut page) = (Vec::new(), Page { first: 500, after: None });
     loop {
-        let heads = store.heads(&ExecutionFilter::default(), &page).await.unwrap();
+        let filter = ExecutionFilter::default();
+        let heads = insist(async || store.heads(&filter, &page).await).await;
         all.extend(heads.items.iter().map(|(_, head)| head.clone()));
         match heads.items.last() {
             Some((cursor, _)) if heads.has_more => page.after = Some(cursor.clone()),
@@ -328,7 +355,7 @@ pub(super) async fn read(store: &dyn Store, id: ExecutionId) -> Vec<Recorded> {
     let mut log: Vec<Recorded> = Vec::new();
     loop {
         let after = log.last().map_or(Seq::START, |it| it.seq);
-        let more = store.read(id, after).await.unwrap();
+        let more = insist(async || store.read(id, after).await).await;
         if more.is_empty() {
             return log;
         }

@@ -313,9 +313,14 @@ impl<'a> Reading<'a> {
             return;
         }
         let has_done_all = self.courses.iter().filter(|(it, _)| !it.2).all(|(task, course)| {
-            let may_fail =
-                task.1.is_some() || ["ignore", "continue"].contains(&self.step(task.0).on_error);
-            course.succeeded() || course.is_passed_over || may_fail && !course.was_cut
+            if task.1.is_some() {
+                // What became of the others is what became of the whole.
+                return !course.was_cut;
+            }
+            let may_fail = ["ignore", "continue"].contains(&self.step(task.0).on_error);
+            let has_failed = course.over.as_deref() == Some("step_failed");
+            let has_ended_badly = has_failed && may_fail && !course.was_cut;
+            course.succeeded() || course.is_passed_over || has_ended_badly
         });
         let expected = if self.is_cancelled {
             "CANCELLED"

@@ -22,7 +22,7 @@ use super::{
 /// How long a subscription may be silent before a client looks elsewhere.
 const SILENCE: Duration = Duration::from_millis(2_500);
 /// How long a second subscriber may need to come to the end that the first one saw.
-const LAG: Duration = Duration::from_secs(30);
+const LAG: Duration = Duration::from_mins(2);
 
 const PLAN: &str = "mutation ($input: PlanInput!) { createPlan(input: $input) {
     plan { planId requestId } diagnostics { code path message } } }";
@@ -76,7 +76,8 @@ async fn client(scene: Arc<Scene>, seed: u64) -> Vec<Story> {
         scene.opened(&story.execution, format!("{} of {seed}", stories.len()));
         let end = live(&scene, &dice, &mut story).await;
         scene.closed(&story.execution);
-        let again = if end == End::Over { do_again(&scene, &dice, &story).await } else { None };
+        let is_done_again = end == End::Over && !scene.is_closing();
+        let again = if is_done_again { do_again(&scene, &dice, &story).await } else { None };
         stories.push(story);
         if let Some(mut story) = again {
             scene.opened(&story.execution, format!("{} of {seed}, again", stories.len()));

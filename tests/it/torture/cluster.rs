@@ -96,13 +96,12 @@ impl Cluster {
         let address = self.address(number);
         loop {
             look.tick().await;
-            if TcpStream::connect(&address).await.is_ok() {
-                return;
-            }
             let process = self.members[number].process.as_mut().expect("it was begun");
-            // Somebody else may have the port for a moment.
+            // Somebody else may have the port for a moment, and be who would answer.
             if process.ended().is_some() {
                 self.begin(number);
+            } else if TcpStream::connect(&address).await.is_ok() {
+                return;
             }
             assert!(Instant::now() < deadline, "member {number} does not listen");
         }

@@ -97,7 +97,8 @@ impl FileGround {
 async fn hold(path: PathBuf, long: Duration) {
     let holding = tokio::task::spawn_blocking(move || {
         let mut connection = Connection::open(path).unwrap();
-        connection.busy_timeout(4 * BUSY).unwrap();
+        // SQLite gives a lock in no order, and everybody wants it.
+        connection.busy_timeout(12 * BUSY).unwrap();
         let lock = connection.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
         std::thread::sleep(long);
         drop(lock);

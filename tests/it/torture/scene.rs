@@ -15,7 +15,7 @@ use tokio::time::{Instant, interval, sleep, timeout_at};
 use super::wire::{Trouble, ask};
 
 /// How long a client asks for something before it gives up; no fault lasts that long.
-const INSISTENCE: Duration = Duration::from_mins(2);
+const INSISTENCE: Duration = Duration::from_mins(4);
 /// How long something may seem unknown that is known: a new primary may be behind for a moment.
 const FORGETFULNESS: Duration = Duration::from_secs(20);
 /// The wait before somebody else is asked.

@@ -70,9 +70,14 @@ export interface Asked<R> {
   refresh: () => void;
 }
 
+/** From so many characters on an answer is large: the larger, the more seldom it is asked for again. */
+const LARGE = 200_000;
+/** The most that a pause grows. */
+const MOST_PAUSES = 10;
+
 /**
  * Asks while a component is shown, and again when the variables change, when the server comes back,
- * and every `poll` milliseconds while somebody looks. Null variables ask nothing. What was there stays until
+ * and every `poll` milliseconds while somebody looks, what is large up to ten times more seldom. Null variables ask nothing. What was there stays until
  * the new answer is.
  */
 export function useAsk<R, V>(operation: Operation<R, V>, variables: V | null, poll?: number): Asked<R> {
@@ -94,6 +99,7 @@ export function useAsk<R, V>(operation: Operation<R, V>, variables: V | null, po
     const own = { isBusy: true, isStale: false };
     flight.current = own;
     let timer: ReturnType<typeof setTimeout> | undefined;
+    let pause = poll;
     const load = async () => {
       own.isBusy = true;
       try {
@@ -102,6 +108,7 @@ export function useAsk<R, V>(operation: Operation<R, V>, variables: V | null, po
         const text = poll ? key + print(data) : "";
         if (!poll || text !== shown.current) setState({ key, data, error: null, isLoading: false });
         shown.current = text;
+        if (poll) pause = poll * Math.min(MOST_PAUSES, Math.max(1, text.length / LARGE));
       } catch (error) {
         if (gone.signal.aborted) return;
         shown.current = "";
@@ -109,7 +116,7 @@ export function useAsk<R, V>(operation: Operation<R, V>, variables: V | null, po
       }
       own.isBusy = false;
       if (own.isStale) setRound((it) => it + 1);
-      else if (poll && !isLost.value) timer = setTimeout(again, poll);
+      else if (poll && !isLost.value) timer = setTimeout(again, pause);
     };
     const again = () => {
       if (document.hidden) timer = setTimeout(again, poll);

@@ -3,7 +3,7 @@
  * is drawn, and from afar without words.
  */
 
-import { HEAD, type Look, type Scene, type SceneNode, type View } from "./scene";
+import { edgeKey, HEAD, type EdgeLook, type Look, type Scene, type SceneNode, type View } from "./scene";
 import { arrow, box, curved, mark, MARKS, straight } from "./strokes";
 
 export type { Look, View };
@@ -17,6 +17,7 @@ interface Edge {
   right: number;
   bottom: number;
   note: string;
+  isDashed: boolean;
 }
 
 const LEAST_ZOOM = 0.02;
@@ -62,7 +63,7 @@ export class GraphCanvas {
     drawing: Scene,
     readonly leadsRight: boolean,
     readonly canOpen: boolean,
-    notes: ReadonlyMap<string, string> = new Map(),
+    edgeLooks: ReadonlyMap<string, EdgeLook> = new Map(),
   ) {
     this.#below = below.getContext("2d")!;
     this.#above = above.getContext("2d")!;
@@ -75,7 +76,8 @@ export class GraphCanvas {
       if (from === undefined || to === undefined) return [];
       const xs = it.points.filter((_, at) => at % 2 === 0);
       const ys = it.points.filter((_, at) => at % 2 === 1);
-      return [{ from, to, points: it.points, left: Math.min(...xs), right: Math.max(...xs), top: Math.min(...ys), bottom: Math.max(...ys), note: notes.get(`${it.from} ${it.to}`) ?? "" }];
+      const { note = "", isDashed = false } = edgeLooks.get(edgeKey(it)) ?? {};
+      return [{ from, to, points: it.points, left: Math.min(...xs), right: Math.max(...xs), top: Math.min(...ys), bottom: Math.max(...ys), note, isDashed }];
     });
     this.readColours();
   }
@@ -256,25 +258,37 @@ export class GraphCanvas {
     const { zoom } = this.view;
     const seen = this.seen;
     this.#drawGrounds(context);
-    context.beginPath();
-    for (const edge of this.edges) {
-      if (edge.right < seen.left || edge.left > seen.right || edge.bottom < seen.top || edge.top > seen.bottom) continue;
-      if (zoom < TITLES) straight(context, edge.points);
-      else curved(context, edge.points, this.leadsRight);
-    }
     context.strokeStyle = this.colour("--edge");
     context.globalAlpha = zoom < 0.15 ? 0.4 : zoom < TITLES ? 0.6 : 1;
     context.lineWidth = Math.max(1.2, 0.6 / zoom);
-    context.stroke();
+    const visible = this.edges.filter((it) => it.right >= seen.left && it.left <= seen.right && it.bottom >= seen.top && it.top <= seen.bottom);
+    this.#strokeEdges(context, visible);
     if (zoom >= TITLES) {
       context.fillStyle = this.colour("--edge");
-      for (const edge of this.edges) {
-        if (edge.right < seen.left || edge.left > seen.right || edge.bottom < seen.top || edge.top > seen.bottom) continue;
+      for (const edge of visible) {
         arrow(context, edge.points, this.leadsRight);
         if (edge.note) this.#drawNote(context, edge);
       }
     }
     context.globalAlpha = 1;
+  }
+
+  /** Strokes edges with the ink of the context, first those that are whole. */
+  #strokeEdges(context: CanvasRenderingContext2D, edges: readonly Edge[]): void {
+    const { zoom } = this.view;
+    for (const isDashed of [false, true]) {
+      const some = edges.filter((it) => it.isDashed === isDashed);
+      if (some.length === 0) continue;
+      context.beginPath();
+      for (const { points } of some) {
+        if (zoom < TITLES) straight(context, points);
+        else curved(context, points, this.leadsRight);
+      }
+      // From afar dashes are as long as they were on the screen.
+      context.setLineDash(isDashed ? [6, 4].map((it) => it * Math.max(1, 0.5 / zoom)) : []);
+      context.stroke();
+    }
+    context.setLineDash([]);
   }
 
   /** Sets off what is in opened nodes: below the edges in them. */
@@ -326,12 +340,10 @@ export class GraphCanvas {
   }
 
   #drawNeighbours(context: CanvasRenderingContext2D): void {
-    context.beginPath();
     const near = this.edges.filter((it) => it.from === this.selected || it.to === this.selected);
-    for (const edge of near) curved(context, edge.points, this.leadsRight);
     context.strokeStyle = this.colour("--accent");
     context.lineWidth = Math.max(1.8, 1 / this.view.zoom);
-    context.stroke();
+    this.#strokeEdges(context, near);
     context.fillStyle = this.colour("--accent");
     for (const edge of near) {
       arrow(context, edge.points, this.leadsRight);

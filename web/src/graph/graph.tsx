@@ -4,7 +4,7 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { Icon } from "../ui/icons";
 import { GraphCanvas, type Look, type View } from "./canvas";
-import type { Scene } from "./scene";
+import type { EdgeLook, Scene } from "./scene";
 import { step } from "./walk";
 
 interface Props {
@@ -15,8 +15,8 @@ interface Props {
   onSelect: (name: string | null) => void;
   /** Opens what stands for many things, or closes it. What is shown then stays where it is on the screen. */
   onToggle?: (name: string) => void;
-  /** What stands at edges, by the names of their ends with a space between. */
-  notes?: ReadonlyMap<string, string>;
+  /** How edges look, by `edgeKey`. */
+  edgeLooks?: ReadonlyMap<string, EdgeLook>;
   /** What it is a picture of, for those who do not see it. */
   label: string;
   /** What a node is called, for those who do not see it. */
@@ -28,7 +28,7 @@ const MAP = { width: 176, height: 112 };
 /** So many nodes can be seen without a map. */
 const SMALL = 24;
 
-export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle, notes, label, describe }: Props) {
+export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle, edgeLooks, label, describe }: Props) {
   const frame = useRef<HTMLDivElement>(null);
   const below = useRef<HTMLCanvasElement>(null);
   const above = useRef<HTMLCanvasElement>(null);
@@ -46,14 +46,14 @@ export function Graph({ drawing, leadsRight, looks, selected, onSelect, onToggle
 
   useLayoutEffect(() => {
     const element = frame.current!;
-    const canvas = new GraphCanvas(below.current!, above.current!, drawing, leadsRight, canOpen, notes);
+    const canvas = new GraphCanvas(below.current!, above.current!, drawing, leadsRight, canOpen, edgeLooks);
     graph.current = canvas;
     const size = () => canvas.resize(element.clientWidth, element.clientHeight);
     size();
     canvas.show(looks);
     // A key may be pressed before anything else is told to the new picture.
     canvas.select(selected === null ? -1 : canvas.placeOf(selected));
-    if (before.current && canOpen) goOn(canvas, before.current, toggledLast.current);
+    if (before.current && (canOpen || edgeLooks)) goOn(canvas, before.current, toggledLast.current);
     else canvas.begin(ofInterest(looks));
     const observer = new ResizeObserver(() => {
       const wasFitting = isFitting(canvas);

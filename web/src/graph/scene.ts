@@ -47,6 +47,18 @@ export interface Scene {
   edges: Drawing["edges"];
 }
 
+/** How an edge looks, where it is not like most. */
+export interface EdgeLook {
+  /** Small text beside it. */
+  note: string;
+  isDashed: boolean;
+}
+
+/** Names an edge by its ends: names have no line ends, and may have everything else. */
+export function edgeKey({ from, to }: { from: string; to: string }): string {
+  return `${from}\n${to}`;
+}
+
 /** What is between the border of an opened node and what is in it; at the top stands its name. */
 export const HEAD = 40;
 const EDGE = 16;

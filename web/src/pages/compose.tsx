@@ -34,6 +34,7 @@ import { Problems, Refused, RefusedPage } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Crumbs, Empty, Loading, useTitle } from "../ui/page";
 import { Plain, plain } from "../ui/plain";
+import { counted } from "../ui/words";
 
 const EXAMPLE = `{
   "query": "Say hello",
@@ -62,7 +63,7 @@ export function ComposePage({ from }: { from: string | null }) {
   if (loads === null) return <Compose key={number} known={null} onBecome={become} />;
   if (asked.error && !asked.data) return <RefusedPage title="Plan" error={asked.error} />;
   if (asked.data?.plan === null) return <Empty isPage title="There is no such plan">Nothing is known by the id {loads}.</Empty>;
-  if (!asked.data?.plan || asked.data.plan.planId !== loads) return <Loading />;
+  if (!asked.data?.plan || asked.data.plan.planId !== loads) return <Loading isPage />;
   return <Compose key={number} known={{ plan: asked.data.plan, text: planText(asked.data.exportPlan) }} onBecome={become} />;
 }
 
@@ -105,6 +106,10 @@ function Compose({ known, onBecome }: ComposeProps) {
   const [goal, setGoal] = useState<Goal | null>(null);
   const [asking, setAsking] = useState<ExecutionOptions | null>(null);
   const epoch = useCell(returns);
+  // Whoever has begun to write may empty the text, and goes on.
+  const begun = useRef(known !== null);
+  if (text !== "") begun.current = true;
+  const isBegun = begun.current;
   const isChanged = text !== (stored?.text ?? "");
   useTitle(stored ? `Plan: ${plain(stored.about.query)}` : "New plan");
 
@@ -142,7 +147,7 @@ function Compose({ known, onBecome }: ComposeProps) {
 
   useEffect(() => {
     setError(null);
-    if (text.trim() === "") return;
+    if (!isBegun) return;
     if (stored && text === stored.text) {
       setChecked({ text, problems: stored.problems });
       if (stored.plan) show({ plan: stored.plan, source: stored.source });
@@ -171,7 +176,7 @@ function Compose({ known, onBecome }: ComposeProps) {
       gone.abort();
       clearTimeout(timer);
     };
-  }, [text, stored, draft, epoch]);
+  }, [text, stored, draft, isBegun, epoch]);
 
   const doing = async (it: () => Promise<void>) => {
     setBusy(true);
@@ -269,7 +274,7 @@ function Compose({ known, onBecome }: ComposeProps) {
         {stored ? (
           <p class="facts">
             <span>version {stored.about.version}</span>
-            <span>{steps?.length ?? plan?.tools.length ?? 0} steps</span>
+            <span>{counted(steps?.length ?? plan?.tools.length ?? 0, "step")}</span>
             <span>by {stored.about.planner}</span>
             {isChanged && <span class="tag">changed: it will be the next version</span>}
             {isBack && isChanged && (
@@ -316,7 +321,7 @@ function Compose({ known, onBecome }: ComposeProps) {
         )}
       </header>
       {error && <Refused error={error} />}
-      {text === "" && !stored ? (
+      {!isBegun ? (
         <Empty title="Say it, or write it">
           <p>
             Type what is to be done, and see which tools it takes. Or <button type="button" class="link" onClick={() => setText(EXAMPLE)}>write the plan as JSON</button>.
@@ -333,7 +338,7 @@ function Compose({ known, onBecome }: ComposeProps) {
                 selected={selected}
                 onSelect={pick}
                 onToggle={turn}
-                label={`The plan: ${plan.tools.length} steps`}
+                label={`The plan: ${counted(plan.tools.length, "step")}`}
                 describe={describe}
               />
             )}

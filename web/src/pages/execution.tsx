@@ -20,7 +20,7 @@ import { Timeline } from "../execution/timeline";
 import type { Drawn } from "../graph/drawn";
 import { Graph } from "../graph/graph";
 import type { Scene } from "../graph/scene";
-import { setParams, useParam } from "../router";
+import { setParams, useOneOf, useParam } from "../router";
 import { Fault, Refused, RefusedPage } from "../ui/fault";
 import { JsonView } from "../ui/json";
 import { back } from "../ui/dialog";
@@ -49,7 +49,7 @@ export function ExecutionPage({ id }: { id: string }) {
   useEffect(() => story?.watch(), [story]);
   if (error) return <RefusedPage title="Execution" error={error} />;
   if (story === null) return <Empty isPage title="There is no such execution">Nothing is known by the id {id}.</Empty>;
-  if (!story || isMissing) return <Loading />;
+  if (!story || isMissing) return <Loading isPage />;
   return <Told key={id} story={story} />;
 }
 
@@ -98,7 +98,7 @@ function Told({ story }: { story: Story }) {
   const pages = useMemo(() => readPages(turned, selected), [turned, selected]);
   const scene = useScene(groups, drawn, open, pages);
   const scrub = useCell(story.scrub);
-  const [view, setView] = useParam("view", "graph");
+  const [view, setView] = useOneOf("view", VIEWS);
   const [asking, setAsking] = useState<{ story: Story; asking: Asking } | null>(null);
   const ask = useCallback((asking: Asking) => setAsking({ story, asking }), [story]);
   const [problem, setProblem] = useState<string | null>(null);

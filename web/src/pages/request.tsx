@@ -15,7 +15,7 @@ import {
 } from "../api/generated";
 import { isFields } from "../api/json";
 import { difference } from "../plan/difference";
-import { useParam } from "../router";
+import { useOneOf, useParam } from "../router";
 import { Problems, Refused, RefusedPage, type Problem } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { JsonView } from "../ui/json";
@@ -23,6 +23,7 @@ import { Choice, Crumbs, Empty, Loading, Tabs, useTitle } from "../ui/page";
 import { Plain, plain } from "../ui/plain";
 import { Score } from "../ui/score";
 import { ago, clock, moment, serverNow, span, useNow } from "../ui/time";
+import { counted } from "../ui/words";
 import { useListing } from "./listing";
 import { rowOf, Rows, stepOf } from "./rows";
 
@@ -37,13 +38,13 @@ export function RequestPage({ id }: { id: string }) {
   useTitle(plain(request?.query ?? "Request"));
   if (asked.error && asked.error.code !== "UNREACHABLE") return <RefusedPage title="Request" error={asked.error} />;
   if (request === null) return <Empty isPage title="There is no such request">Nothing is known by the id {id}.</Empty>;
-  if (!request || request.requestId !== id) return <Loading />;
+  if (!request || request.requestId !== id) return <Loading isPage />;
   return <Known key={id} request={request} onNews={asked.refresh} />;
 }
 
 function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
   const id = request.requestId;
-  const [tab, setTab] = useParam("view", "executions");
+  const [tab, setTab] = useOneOf("view", TABS);
   const [shownParts, showParts] = useParam("parts");
   const hasParts = shownParts !== "";
   const roots = useRuns(request, false, true);
@@ -319,7 +320,7 @@ function Versions({ request }: { request: Asked }) {
             <a class="card" href={`/plans/${it.planId}`}>
               <strong>Version {it.version}</strong>
               <span class="mono faint">{it.planId}</span>
-              <span>{it.executionOrder.length} steps</span>
+              <span>{counted(it.executionOrder.length, "step")}</span>
               <span class="faint">by {it.planner}</span>
               <span class="grow" />
               <span class="faint">{ago(it.createdAt, now)}</span>

@@ -5,27 +5,42 @@ import { useMemo } from "preact/hooks";
 import { useAsk } from "../api/client";
 import { Recommended, ToolkitPage as ToolkitQuery, type ToolkitDrawn } from "../api/generated";
 import { Graph } from "../graph/graph";
-import { flat } from "../graph/scene";
-import { useParam } from "../router";
+import { edgeKey, flat } from "../graph/scene";
+import { numberWithin, useParam } from "../router";
 import { Refused, RefusedPage } from "../ui/fault";
 import { Empty, Loading, useTitle } from "../ui/page";
+import { counted } from "../ui/words";
+
+/** How often it is looked at whether somebody has changed it, in milliseconds. */
+const AGAIN = 3_000;
+/** The most steps that a recommendation goes. */
+const FAR = 6;
+/** What stands between names in the address: no name has one. */
+const BETWEEN = "\n";
 
 export function ToolkitPage() {
   useTitle("Toolkit");
-  const asked = useAsk(ToolkitQuery, {});
-  const [selected, setSelected] = useParam("node");
+  const asked = useAsk(ToolkitQuery, {}, AGAIN);
+  const [wanted, setSelected] = useParam("node");
   const [chosen, setChosen] = useParam("actions");
-  const [threshold, setThreshold] = useParam("threshold", "0.5");
-  const [hops, setHops] = useParam("hops", "0");
-  const actions = chosen === "" ? [] : chosen.split("|");
-  const near = useAsk(Recommended, actions.length > 0 ? { actions, threshold: Number(threshold), hops: Number(hops) } : null);
+  const [least, setThreshold] = useParam("threshold", "0.5");
+  const [far, setHops] = useParam("hops", "0");
+  const threshold = numberWithin(least, [0, 1], 0.5);
+  const hops = Math.round(numberWithin(far, [0, FAR], 0));
+  const actions = chosen === "" ? [] : chosen.split(BETWEEN);
+  const near = useAsk(Recommended, actions.length > 0 ? { actions, threshold, hops } : null, AGAIN);
   const found = actions.length > 0 ? near.data?.recommendSubgraph : undefined;
   const toolkit = asked.data?.toolkit;
   const scene = useMemo(() => (toolkit ? flat(toolkit.layout) : null), [toolkit]);
   const looks = useMemo(() => (toolkit ? looksOf(toolkit, found ?? null, actions) : []), [toolkit, found, chosen]);
-  const notes = useMemo(() => new Map(toolkit?.edges.map((it) => [`${it.from} ${it.to}`, it.score.toFixed(2)])), [toolkit]);
+  // Calls are dashed, as in the pictures of the server.
+  const edgeLooks = useMemo(
+    () => new Map(toolkit?.edges.map((it) => [edgeKey(it), { note: it.score.toFixed(2), isDashed: it.kind === "call" }])),
+    [toolkit],
+  );
+  const selected = scene?.nodes.some((it) => it.name === wanted) ? wanted : "";
   if (asked.error && !toolkit) return <RefusedPage title="Toolkit" error={asked.error} />;
-  if (!toolkit || !scene) return <Loading />;
+  if (!toolkit || !scene) return <Loading isPage />;
   if (toolkit.actions.length + toolkit.tools.length === 0) {
     return (
       <div class="page">
@@ -41,10 +56,10 @@ export function ToolkitPage() {
   }
   const turn = (action: string) => {
     const next = actions.includes(action) ? actions.filter((it) => it !== action) : [...actions, action];
-    setChosen(next.join("|"));
+    setChosen(next.join(BETWEEN));
   };
   const edges = selected === "" ? [] : toolkit.edges.filter((it) => it.from === selected || it.to === selected);
-  const about = toolkit.actions.find((it) => it.name === selected)?.description ?? toolkit.tools.find((it) => it.qualifiedName === selected)?.description;
+  const about = toolkit.actions.find((it) => it.name === selected)?.description ?? toolkit.tools.find((it) => it.name === selected)?.description;
   return (
     <div class="page toolkit has-inspector">
       <header class="head">
@@ -53,12 +68,12 @@ export function ToolkitPage() {
         </div>
         <div class="filters">
           <label class="slider">
-            <span>Score of at least {Number(threshold).toFixed(2)}</span>
+            <span>Score of at least {threshold.toFixed(2)}</span>
             <input type="range" min="0" max="1" step="0.05" value={threshold} onInput={(event) => setThreshold(event.currentTarget.value)} />
           </label>
           <label class="slider">
-            <span>{hops === "1" ? "1 step away" : `${hops} steps away`}</span>
-            <input type="range" min="0" max="6" step="1" value={hops} onInput={(event) => setHops(event.currentTarget.value)} />
+            <span>{counted(hops, "step")} away</span>
+            <input type="range" min="0" max={FAR} step="1" value={hops} onInput={(event) => setHops(event.currentTarget.value)} />
           </label>
           {actions.length > 0 && (
             <button type="button" class="link" onClick={() => setChosen("")}>
@@ -75,8 +90,8 @@ export function ToolkitPage() {
             looks={looks}
             selected={selected === "" ? null : selected}
             onSelect={(it) => setSelected(it ?? "")}
-            notes={notes}
-            label={`The toolkit: ${toolkit.actions.length} actions and ${toolkit.tools.length} tools`}
+            edgeLooks={edgeLooks}
+            label={`The toolkit: ${counted(toolkit.actions.length, "action")} and ${counted(toolkit.tools.length, "tool")}`}
             describe={(it) => it}
           />
         </div>
@@ -88,7 +103,7 @@ export function ToolkitPage() {
                 {about && <p>{about}</p>}
                 <ul class="edges">
                   {edges.map((it) => (
-                    <li key={`${it.from} ${it.to}`}>
+                    <li key={edgeKey(it)}>
                       <button type="button" class="link" onClick={() => setSelected(it.from === selected ? it.to : it.from)}>
                         {it.from === selected ? `→ ${it.to}` : `← ${it.from}`}
                       </button>
@@ -121,7 +136,7 @@ export function ToolkitPage() {
               {found && (
                 <>
                   <p class="faint">
-                    {found.actions.length} actions, {found.tools.length} tools
+                    {counted(found.actions.length, "action")}, {counted(found.tools.length, "tool")}
                   </p>
                   <ul class="plain-list">
                     {found.tools.map((it) => (

@@ -4,19 +4,20 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 
 import { ApiError, ask, useAsk } from "../api/client";
 import { ActivateToolSets, Collisions, DeactivateToolSets, SelectTools, ToolSets, type SelectionCriterion, type ToolSetsResult } from "../api/generated";
-import { useParam } from "../router";
+import { numberWithin, useOneOf, useParam } from "../router";
 import { ToolDetail } from "../tools/detail";
 import { Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Choice, Empty, Loading, Tabs, useTitle } from "../ui/page";
 import { span } from "../ui/time";
 import { Score } from "../ui/score";
+import { Windowed } from "../ui/virtual";
 import { SearchBox } from "./requests";
 
 const TABS = ["tools", "selection", "collisions"] as const;
 
 export function ToolsPage({ name }: { name: string | null }) {
-  const [tab, setTab] = useParam("view", "tools");
+  const [tab, setTab] = useOneOf("view", TABS);
   useTitle(name ?? "Tools");
   return (
     <div class={`page tools-page${name ? " has-inspector" : ""}`}>
@@ -45,10 +46,10 @@ function Sets({ shown }: { shown: string | null }) {
   const [search, setSearch] = useParam("search");
   const [error, setError] = useState<ApiError | null>(null);
   const usage = useMemo(() => new Map((asked.data?.toolUsage ?? []).map((it) => [it.toolName, it])), [asked.data]);
+  const words = useMemo(() => search.toLowerCase().split(/\s+/).filter(Boolean), [search]);
+  const found = useMemo(() => (asked.data?.toolSets ?? []).map((set) => ({ set, tools: set.tools.filter((it) => fits(it, words)) })), [asked.data, words]);
   if (asked.error && !asked.data) return <Refused error={asked.error} />;
   if (!asked.data) return <Loading />;
-  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-  const fits = (it: Set["tools"][number]) => words.every((word) => `${it.qualifiedName} ${it.description} ${it.examples.join(" ")}`.toLowerCase().includes(word));
   const turn = async (set: Set) => {
     setError(null);
     try {
@@ -67,13 +68,19 @@ function Sets({ shown }: { shown: string | null }) {
         <SearchBox label="Search tools" value={search} onSearch={setSearch} placeholder="Name, description, example" />
       </div>
       {error && <Refused error={error} />}
-      {asked.data.toolSets.map((set) => {
-        const tools = set.tools.filter(fits);
-        if (words.length > 0 && tools.length === 0) return null;
-        return <SetCard key={set.name} set={set} tools={tools} usage={usage} shown={shown} isOpen={words.length > 0 || set.active} onTurn={() => turn(set)} />;
-      })}
+      <div>
+        {found.map(({ set, tools }) => {
+          if (words.length > 0 && tools.length === 0) return null;
+          return <SetCard key={set.name} set={set} tools={tools} usage={usage} shown={shown} isOpen={words.length > 0 || set.active} onTurn={() => turn(set)} />;
+        })}
+      </div>
     </>
   );
+}
+
+function fits({ qualifiedName, description, examples }: Set["tools"][number], words: readonly string[]): boolean {
+  const text = [qualifiedName, description, ...examples].join(" ").toLowerCase();
+  return words.every((it) => text.includes(it));
 }
 
 interface CardProps {
@@ -107,11 +114,13 @@ function SetCard({ set, tools, usage, shown, isOpen: given, onTurn }: CardProps)
       </header>
       {set.error && <p class="warning">{set.error}</p>}
       {isOpen && (
-        <ul class="tool-rows">
-          {tools.map((it) => {
+        <Windowed
+          class="tool-rows"
+          items={tools}
+          row={(it, place) => {
             const used = usage.get(it.qualifiedName);
             return (
-              <li key={it.qualifiedName}>
+              <li key={it.qualifiedName} {...place}>
                 <a class="tool-row" href={`/tools/${encodeURIComponent(it.qualifiedName)}`} {...(it.qualifiedName === shown ? { "aria-current": "true" as const } : {})}>
                   <span class="tool-name cut">{it.name}</span>
                   <span class="tool-about cut faint">{it.description}</span>
@@ -123,8 +132,8 @@ function SetCard({ set, tools, usage, shown, isOpen: given, onTurn }: CardProps)
                 </a>
               </li>
             );
-          })}
-        </ul>
+          }}
+        />
       )}
     </section>
   );
@@ -139,9 +148,9 @@ const CRITERIA: readonly (readonly [SelectionCriterion, string])[] = [
 
 function Selection() {
   const [query, setQuery] = useParam("query");
-  const [by, setBy] = useParam("by", "HYBRID");
-  const [limit, setLimit] = useParam("limit", "15");
-  const asked = useAsk(SelectTools, query === "" ? null : { query, by: by as SelectionCriterion, limit: Number(limit), activeOnly: false });
+  const [by, setBy] = useOneOf("by", ["HYBRID", "CENTROID", "DESCRIPTION", "LEXICAL"]);
+  const [limit, setLimit] = useOneOf("limit", ["15", "5", "50"]);
+  const asked = useAsk(SelectTools, query === "" ? null : { query, by, limit: Number(limit), activeOnly: false });
   const matches = query === "" ? [] : (asked.data?.selectTools ?? []);
   const most = Math.max(0.000_1, ...matches.map((it) => it.score));
   return (
@@ -197,7 +206,7 @@ const MOST = 500;
 
 function Collided() {
   const [threshold, setThreshold] = useParam("threshold", "0.3");
-  const least = Math.min(1, Math.max(0, Number(threshold) || 0));
+  const least = numberWithin(threshold, [0, 1], 0);
   const asked = useAsk(Collisions, { threshold: least, similarity: "DOT" });
   const pairs = [...(asked.data?.toolCollisions ?? [])].sort((a, b) => b.similarity - a.similarity);
   return (

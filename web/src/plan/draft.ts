@@ -29,6 +29,7 @@ const RENAMED = [["plan", "inlinePlan"]] as const;
 
 /** Reads what somebody wrote; what is no draft at all is a problem like any other. */
 export function readDraft(text: string): Draft | { problems: Problem[] } {
+  if (text.trim() === "") return { problems: [wrong("nothing is written: a plan is an object with `tools`", "")] };
   let value: Json;
   try {
     value = parse(text);

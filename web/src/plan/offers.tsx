@@ -46,6 +46,11 @@ export function OfferList({ id, offers, chosen, line, column, scroll, height, on
       role="listbox"
       aria-label="What could stand here"
       style={place}
+      // The keys move what is chosen, and the list with it; it is no place of its own to get to by Tab.
+      onWheel={(event) => {
+        event.preventDefault();
+        event.currentTarget.scrollTop += event.deltaY;
+      }}
     >
       {offers.map((it, at) => (
         <li

@@ -31,12 +31,16 @@ export function Crumbs({ trail, here }: { trail: [string, string][]; here: strin
   );
 }
 
-export function Loading() {
+/** Says that something is on its way; a whole page of it has a heading. */
+export function Loading({ isPage }: { isPage?: boolean }) {
   return (
-    <p class="loading" role="status">
-      <span class="loading-bar" aria-hidden="true" />
-      <span class="unseen">Loading</span>
-    </p>
+    <>
+      {isPage && <h1 class="unseen">Loading</h1>}
+      <p class="loading" role="status">
+        <span class="loading-bar" aria-hidden="true" />
+        <span class="unseen">Loading</span>
+      </p>
+    </>
   );
 }
 

@@ -63,3 +63,52 @@ export function Virtual<T>(props: Props<T>) {
     </div>
   );
 }
+
+interface WindowedProps<T> {
+  class: string;
+  items: readonly T[];
+  /** Draws an item as an `li`, with what says which of how many it is. */
+  row: (item: T, place: { "aria-setsize"?: number; "aria-posinset"?: number }) => ComponentChildren;
+}
+
+/** Lists that are no longer than this are there as a whole. */
+const WHOLE = 100;
+
+/** A part of something that scrolls, with rows of one height: where there are many, only those near the window are there. */
+export function Windowed<T>({ class: name, items, row }: WindowedProps<T>) {
+  const list = useRef<HTMLUListElement>(null);
+  const isLong = items.length > WHOLE;
+  const [{ first, last, height }, setView] = useState({ first: 0, last: WHOLE / 2, height: 32 });
+  useLayoutEffect(() => {
+    if (!isLong) return;
+    const look = () => {
+      const element = list.current;
+      const height = element?.querySelector("li")?.offsetHeight;
+      if (!element || !height) return;
+      const top = element.getBoundingClientRect().top;
+      const within = (it: number) => Math.min(items.length, Math.max(0, it));
+      // One row at least, which says how high they are.
+      const first = Math.min(items.length - 1, within(Math.floor(-top / height) - SPARE));
+      const last = Math.max(first + 1, within(Math.ceil((innerHeight - top) / height) + SPARE));
+      setView((old) => (old.first === first && old.last === last && old.height === height ? old : { first, last, height }));
+    };
+    look();
+    // Whatever it is that scrolls, or grows above it.
+    const observer = new ResizeObserver(look);
+    for (let it: HTMLElement | null = list.current; it; it = it.parentElement) observer.observe(it);
+    addEventListener("scroll", look, { capture: true, passive: true });
+    return () => {
+      observer.disconnect();
+      removeEventListener("scroll", look, { capture: true });
+    };
+  }, [isLong, items]);
+  if (!isLong) return <ul class={name}>{items.map((it) => row(it, {}))}</ul>;
+  const begin = Math.min(first, items.length - 1);
+  const end = Math.min(items.length, Math.max(last, begin + 1));
+  const room = { paddingTop: `${begin * height}px`, paddingBottom: `${(items.length - end) * height}px` };
+  return (
+    <ul class={name} ref={list} style={room}>
+      {items.slice(begin, end).map((it, n) => row(it, { "aria-setsize": items.length, "aria-posinset": begin + n + 1 }))}
+    </ul>
+  );
+}

@@ -2,6 +2,11 @@
 
 import { Plain } from "./plain";
 
+/** Says how many there are of something, with the word for one of it. */
+export function counted(n: number, one: string): string {
+  return `${n.toLocaleString("en")} ${one}${n === 1 ? "" : "s"}`;
+}
+
 const ID = /((?:exec|plan|req)_\d+_[0-9a-z]{9})(?![0-9a-z])/;
 const PLACES: Record<string, string> = { exec: "/executions/", plan: "/plans/", req: "/requests/" };
 

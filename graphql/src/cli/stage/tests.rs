@@ -136,6 +136,49 @@ fn a_small_window_has_what_matters() {
     );
 }
 
+/// One long name took the time and the code from every line.
+#[test]
+fn names_give_way_before_what_came_of_them() {
+    let long = format!("three-{}", "with-".repeat(16));
+    let plan = json!({ "layers": [["one"], [&long], ["later"]], "tools": [] });
+    let error = json!({ "code": "tool.failed", "message": "upstream said 503" });
+    let events = [
+        (0.0, "step_started", "one", json!({})),
+        (0.5, "step_succeeded", "one", json!({})),
+        (0.5, "step_started", &long, json!({})),
+        (2.0, "step_failed", &long, json!({ "error": error })),
+    ];
+    let drawn = |columns| draw(&plan, Size { lines: 24, columns }, &events, 2.0);
+    check(
+        drawn(80),
+        expect![[r"
+          1 ✓ one                                       500 ms
+          2 ✗ three-with-with-with-with-with-with-with-with-with-w…  1.5 s  tool.failed
+          3 · later
+        ████████████████░░░░░░░░ 2/3 steps  2.0 s"]],
+    );
+    check(
+        drawn(45),
+        expect![[r"
+          1 ✓ one               500 ms
+          2 ✗ three-with-with-w…  1.5 s  tool.failed
+          3 · later
+        ████████████████░░░░░░░░ 2/3 steps  2.0 s"]],
+    );
+    check(
+        drawn(20),
+        expect![[r"
+          1 ✓ one   500 ms
+          2 ✗ thr…  1.5 s …
+          3 · later
+        ████████████████░░…"]],
+    );
+    for columns in [1, 5, 11, 15, 30] {
+        let drawn = drawn(columns);
+        assert!(drawn.lines().all(|it| paint::width(it) < columns.max(11)), "{columns}: {drawn}");
+    }
+}
+
 #[test]
 fn layers_of_a_long_plan_are_folded() {
     let name = |layer: usize, step: usize| format!("l{layer}s{step}");

@@ -1,5 +1,7 @@
 //! Words before a value that change what is meant by it, and those that only seem to.
 
+use serde_json::Value;
+
 use super::{
     super::{
         clause,
@@ -7,9 +9,10 @@ use super::{
         property::Role,
         slot::Slot,
         token::{Kind, Token},
+        unit::Dimension,
         words::{self, Family},
     },
-    Doubt, Found, Gate, Passage,
+    Call, Doubt, Found, Gate, Passage,
     claim::{Claim, Claims, Place},
 };
 
@@ -19,6 +22,9 @@ const NEARLY: &str = "about around roughly approximately some nearly almost circ
 const WITHIN: &str = "in of inside under within from";
 /// Words between one that a parameter's description has and its value.
 const AHEAD: usize = 6;
+
+/// Parameters of which nothing is less than none.
+const COUNTS: &str = "amount quantity count shares copies passengers guests people persons tickets seats units items";
 
 impl Gate<'_> {
     /// Finds words which say that a value is not what is meant itself: `about 500`, `by 2 degrees`,
@@ -30,6 +36,11 @@ impl Gate<'_> {
     fn shifts(&self, passage: &Passage<'_>, claim: &Claim<'_>) -> Option<Found> {
         let slot = claim.slot?;
         let call = claim.calls.first().and_then(|it| passage.calls.get(*it))?;
+        if slot.property.is_numeric()
+            && let Some(found) = self.compares(call, slot, claim)
+        {
+            return Some(found);
+        }
         let is_article =
             |it: &Token| it.kind == Kind::Word && ["the", "a", "an"].iter().any(|word| it.is(word));
         let behind = self.tokens[..claim.at.start]
@@ -46,7 +57,10 @@ impl Gate<'_> {
                 && !slot.words.contains("by")
                 && !slot.said.words.contains("by");
             let is_own = slot.words.contains(&tie.stem);
-            return if is_in(NEARLY) && !is_own {
+            let is_elsewhere = claim.at.len() == 1 && !is_own && places(slot, &tie.lower);
+            return if is_elsewhere {
+                found(before, Doubt::Tie)
+            } else if is_in(NEARLY) && !is_own {
                 found(before, Doubt::Strange)
             } else if is_change {
                 found(before, Doubt::Tie)
@@ -75,6 +89,33 @@ impl Gate<'_> {
             return found(before - 1, Doubt::Tie);
         }
         None
+    }
+
+    /// Finds a sign that makes a number another one: `~10`, `-100 euros`.
+    fn compares(&self, call: &Call<'_>, slot: &Slot, claim: &Claim<'_>) -> Option<Found> {
+        let first = &self.tokens[claim.at.start];
+        let is_near = first.value.starts_with(['~', '≈', '≤', '≥', '±', '<', '>', '∼', '≠']);
+        let before = claim.at.start.checked_sub(1).map(|it| &self.tokens[it]);
+        let is_marked = before.is_some_and(|it| {
+            it.kind == Kind::Mark
+                && ["~", "≈", "≤", "≥", "±", "<", ">", "∼", "≠"].iter().any(|mark| it.is_mark(mark))
+        });
+        if is_near || is_marked {
+            let from = claim.at.start - usize::from(is_marked);
+            return Some((from..claim.at.end, Doubt::Strange));
+        }
+        let told = Value::Object(call.parameters.clone());
+        let path = format!("/{}", slot.path.join("/"));
+        let is_below = told.pointer(&path).and_then(Value::as_f64).is_some_and(|it| it < 0.0);
+        let schema = &call.profile.tool.input_schema;
+        let place = format!("/properties/{}/minimum", slot.path.join("/properties/"));
+        let may_be = schema.pointer(&place).and_then(Value::as_f64).is_some_and(|it| it < 0.0);
+        let is_count =
+            matches!(
+                slot.measures,
+                Some(Dimension::Money | Dimension::Mass | Dimension::Duration | Dimension::Data)
+            ) || COUNTS.split_whitespace().any(|it| slot.words.contains(&words::stem(it)));
+        (is_below && !may_be && is_count).then_some((claim.at.clone(), Doubt::Form))
     }
 
     /// Returns whether a word fits the value that it stands before, though it is none of the tool's
@@ -120,7 +161,7 @@ impl Gate<'_> {
         let is_told = self.slot_ahead(profile, at, place, claims).is_some_and(tells)
             || at.checked_sub(1).and_then(|it| claims.at(it)?.slot).is_some_and(tells);
         let is_default = profile.frame().slots.iter().any(|it| {
-            let default = it.property.default.as_ref().and_then(serde_json::Value::as_str);
+            let default = it.property.default.as_ref().and_then(Value::as_str);
             default
                 .or(it.said.default.as_deref())
                 .is_some_and(|it| it.eq_ignore_ascii_case(&token.value))
@@ -172,5 +213,18 @@ impl Gate<'_> {
             && one.calls == other.calls
             && from.property.is_numeric()
             && to.property.is_numeric()
+    }
+}
+
+/// Returns whether a word before a number without a unit says where or when, and not how much: `at
+/// 5` of passengers, `in 5` of degrees.
+fn places(slot: &Slot, tie: &str) -> bool {
+    let is_heat = slot.measures == Some(Dimension::Temperature);
+    let is_how_many = COUNTS.split_whitespace().any(|it| slot.words.contains(&words::stem(it)));
+    match tie {
+        "at" | "on" => is_how_many && slot.measures != Some(Dimension::Money),
+        "in" => is_how_many || is_heat,
+        "for" => is_heat,
+        _ => false,
     }
 }

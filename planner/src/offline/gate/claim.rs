@@ -1,7 +1,7 @@
 //! Which words of a passage are values, and of which parameters: found by reading the query for
 //! what the calls were told.
 
-use std::ops::Range;
+use std::{collections::BTreeSet, ops::Range};
 
 use serde_json::Value;
 
@@ -14,6 +14,7 @@ use super::{
         unit, value, when,
     },
     Call, Gate,
+    said::Text,
 };
 
 /// Values of a passage that are looked for.
@@ -108,25 +109,28 @@ impl<'a> Claims<'a> {
         let said = |it: &Leaf<'_>| it.value.as_str().map_or(0, str::len);
         leaves.sort_by_key(|it| std::cmp::Reverse(said(it)));
         claims.numbers = numbers(gate.tokens, place);
+        let said = Text::read(gate.query, gate.tokens, place);
         for leaf in &leaves {
+            if !gate.effort.spend(len + claims.numbers.len()) {
+                return claims;
+            }
             match leaf.value {
                 Value::String(text) if !text.starts_with("{{") || text.starts_with("{{{{") => {
-                    claims.text(gate, place, leaf, &text.replace("{{{{", "{{"));
+                    claims.text(gate, place, &said, leaf, &text.replace("{{{{", "{{"));
                 }
                 Value::Number(_) => claims.number(leaf),
                 Value::Bool(truth) => claims.flag(gate, place, leaf, *truth),
                 _ => (),
             }
         }
-        claims.names(gate, passage, place);
+        claims.names(gate, passage, &said);
         for call in &gate.passages[passage].calls {
             for taken in call.taken {
-                for at in place.from..place.to {
-                    let token = &gate.tokens[at];
-                    if taken.bytes.start <= token.start && token.end <= taken.bytes.end {
-                        claims.others[at - place.from] = true;
-                    }
-                }
+                let tokens = &gate.tokens[place.from..place.to];
+                let from = tokens.partition_point(|it| it.start < taken.bytes.start);
+                let to = tokens.partition_point(|it| it.end <= taken.bytes.end);
+                claims.others[from..to.max(from)].fill(true);
+                gate.effort.spend(to.saturating_sub(from));
             }
         }
         claims.all.sort_by_key(|it| it.at.start);
@@ -157,8 +161,8 @@ impl<'a> Claims<'a> {
     }
 
     fn push(&mut self, at: Range<usize>, leaf: &Leaf<'a>) {
-        let same = self.all.iter_mut().find(|it| it.at == at);
-        if let Some(known) = same {
+        let owner = self.owner[at.start - self.from].and_then(|it| self.all.get_mut(it));
+        if let Some(known) = owner.filter(|it| it.at == at) {
             if !known.calls.contains(&leaf.call) {
                 known.calls.push(leaf.call);
             }
@@ -176,15 +180,22 @@ impl<'a> Claims<'a> {
     }
 
     fn is_free(&self, at: &Range<usize>) -> bool {
-        let same = self.all.iter().any(|it| it.at == *at);
-        same || at.clone().all(|it| self.owner[it - self.from].is_none())
+        let owner = self.owner[at.start - self.from].and_then(|it| self.all.get(it));
+        owner.is_some_and(|it| it.at == *at)
+            || at.clone().all(|it| self.owner[it - self.from].is_none())
     }
 
-    fn text(&mut self, gate: &Gate<'a>, place: &Place, leaf: &Leaf<'a>, text: &str) {
+    fn text(
+        &mut self,
+        gate: &Gate<'a>,
+        place: &Place,
+        said: &Text<'_>,
+        leaf: &Leaf<'a>,
+        text: &str,
+    ) {
         let mut is_found = false;
-        for at in place.from..place.to {
-            let found = run(gate, place, at, text).map(|it| at..it);
-            if let Some(found) = found.filter(|it| self.is_free(it)) {
+        for found in said.find(text, &gate.effort) {
+            if self.is_free(&found) {
                 is_found = true;
                 self.push(found, leaf);
             }
@@ -193,6 +204,8 @@ impl<'a> Claims<'a> {
             return;
         }
         let role = leaf.slot.map(|it| it.property.role);
+        let parts: BTreeSet<String> =
+            text.split(|it: char| !it.is_alphanumeric()).map(str::to_ascii_lowercase).collect();
         for at in place.from..place.to {
             let tokens = &gate.tokens[at..place.to];
             let len = match role {
@@ -205,8 +218,7 @@ impl<'a> Claims<'a> {
                 _ => {
                     let word = &gate.tokens[at];
                     let is_word = word.kind != Kind::Mark && leaf.is_assumed;
-                    let said = || text.split(|it: char| !it.is_alphanumeric());
-                    (is_word && said().any(|it| it.eq_ignore_ascii_case(&word.value))).then_some(1)
+                    (is_word && parts.contains(&word.value.to_ascii_lowercase())).then_some(1)
                 }
             };
             if let Some(len) = len {
@@ -277,7 +289,7 @@ impl<'a> Claims<'a> {
     }
 
     /// Takes the names of what earlier calls made.
-    fn names(&mut self, gate: &Gate<'a>, passage: usize, place: &Place) {
+    fn names(&mut self, gate: &Gate<'a>, passage: usize, said: &Text<'_>) {
         if !gate.passages[passage].calls.iter().any(Call::is_linked) {
             return;
         }
@@ -288,10 +300,9 @@ impl<'a> Claims<'a> {
             });
             let texts = named.filter_map(|it| call.parameters.get(&it.name)?.as_str());
             for text in texts {
-                for at in place.from..place.to {
-                    let first = text.split_whitespace().next().unwrap_or_default();
-                    let found = run(gate, place, at, text).or_else(|| run(gate, place, at, first));
-                    let Some(found) = found.map(|it| at..it) else { continue };
+                let first = text.split_whitespace().next().unwrap_or_default();
+                let whole = said.find(text, &gate.effort);
+                for found in whole.into_iter().chain(said.find(first, &gate.effort)) {
                     if found.clone().all(|it| self.owner[it - self.from].is_none()) {
                         let nth = self.all.len();
                         for it in found.clone() {
@@ -311,40 +322,6 @@ impl<'a> Claims<'a> {
             }
         }
     }
-}
-
-/// Returns where the words end that begin at `at` and say a text as it is.
-fn run(gate: &Gate<'_>, place: &Place, at: usize, text: &str) -> Option<usize> {
-    let first = &gate.tokens[at];
-    if text.is_empty() {
-        return None;
-    }
-    if first.kind == Kind::Quoted && first.value == text {
-        return Some(at + 1);
-    }
-    let is_begin =
-        text.to_lowercase().starts_with(first.without_possessive().to_lowercase().as_str())
-            || text.starts_with(first.value.trim_start_matches('#'));
-    if !is_begin {
-        return None;
-    }
-    let same = |said: &str| {
-        let said = said.split_whitespace().flat_map(str::chars).flat_map(char::to_lowercase);
-        let told = text.split_whitespace().flat_map(str::chars).flat_map(char::to_lowercase);
-        said.eq(told)
-    };
-    for end in at + 1..=place.to {
-        let last = &gate.tokens[end - 1];
-        let said = gate.query.get(first.start..last.end)?;
-        let owned = said.len() - (last.value.len() - last.without_possessive().len());
-        if same(said) || same(said.get(..owned)?) || same(said.trim_start_matches('#')) {
-            return Some(end);
-        }
-        if said.len() > 2 * text.len() + 64 {
-            return None;
-        }
-    }
-    None
 }
 
 fn numbers<'a>(tokens: &[Token], place: &Place) -> Vec<Said<'a>> {

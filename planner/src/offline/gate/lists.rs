@@ -38,6 +38,27 @@ const PARTICLES: &str = "on off up down out away back over in";
 /// Verbs that such a word turns also where it could be a preposition.
 const PHRASAL: &str = "turn switch put power log sign check opt bring let lay shut cut lock come go move hang hold \
                        plug roll step break call";
+/// Words with which a sentence goes on behind a value: when it holds, or that it was none.
+const TURNS: &str = "when whenever while once until till unless if because although though whereas upon pending \
+                     provided whether actually sorry oops correction nvm twice thrice temporarily tomorrow tonight \
+                     asap eventually sometime hypothetically";
+/// Words that begin a clause about what stands before them, or that name nothing.
+const RELATIVE: &str =
+    "which who whom whose what where why how so that whatever whoever whichever whomever wherever";
+/// Verbs that no phrase has.
+const AUXILIARY: &str =
+    "is are was were be been am must would will shall can could should may might does did has had";
+/// What people add to a sentence, in no phrase either.
+const ASIDE: &str = "minus plus less including among amid unlike rather times alias aka formerly und et oder lol haha jk thx pls nah nope disregard stop wait \
+                     okay ok whatsoever overnight forbidden denied done et etc";
+/// Nouns and adjectives that end like adverbs.
+const NO_MANNER: &str = "family supply assembly reply jelly belly butterfly ally bully fly monopoly anomaly italy july \
+                         friendly lovely elderly early homely silly holy ugly kelly sally molly emily billy lily \
+                         holly polly carly beverly kimberly shelly";
+/// Of the verbs that no phrase has, those that are also things, months and names.
+const THINGS: &str = "can will may might";
+/// Words that stand for what nobody has named.
+const NOTHING: &str = "whoever whatever whichever whomever which who what unknown tbd tba null n/a undefined placeholder todo";
 fn has(list: &str, word: &str) -> bool {
     list.split(' ').any(|it| it == word)
 }
@@ -82,6 +103,48 @@ pub(super) fn takes_back(sentence: &[Token]) -> bool {
     said.peek().is_some()
         && said.clone().all(|it| is_in(BACK, it) || is_in(BACK_WITH, it))
         && said.any(|it| is_in(BACK, it))
+}
+
+/// Returns whether a sentence goes on with a word, in any case.
+pub(super) fn is_turn(token: &Token) -> bool {
+    token.kind == Kind::Word && is_in(TURNS, token)
+}
+
+/// Returns whether a word begins a clause about what stands before it.
+pub(super) fn is_relative(token: &Token) -> bool {
+    token.kind == Kind::Word && is_in(RELATIVE, token)
+}
+
+/// Returns whether a word is a verb that no phrase has.
+pub(super) fn is_auxiliary(token: &Token) -> bool {
+    token.kind == Kind::Word && is_in(AUXILIARY, token)
+}
+
+/// Returns whether a verb that no phrase has may be its last word: `the trash can`.
+pub(super) fn is_thing(token: &Token) -> bool {
+    token.kind == Kind::Word && is_in(THINGS, token)
+}
+
+/// Returns whether people only add a word to a sentence.
+pub(super) fn is_aside(token: &Token) -> bool {
+    token.kind == Kind::Word && is_in(ASIDE, token)
+}
+
+/// Returns whether a word says how something is done.
+pub(super) fn is_manner(token: &Token) -> bool {
+    token.kind == Kind::Word
+        && token.lower.len() > 4
+        && token.lower.ends_with("ly")
+        && !is_in(NO_MANNER, token)
+}
+
+/// Returns whether a word stands for what nobody has named: `whoever`, `TBD`, `$NAME`.
+pub(super) fn is_placeholder(token: &Token) -> bool {
+    matches!(token.kind, Kind::Word | Kind::Path)
+        && (has(NOTHING, token.lower.as_str())
+            || token.value.starts_with('$')
+                && !token.value.contains(|it: char| it.is_ascii_digit())
+            || token.value.starts_with(['{', '<', '[']))
 }
 
 /// Returns whether a word turns the verb before it.

@@ -79,6 +79,9 @@ impl Gate<'_> {
     ) -> Option<Found> {
         let at = self.verb_at(place);
         let Some(at) = at else { return Some((place.from..place.to, Doubt::Verb)) };
+        if let Some(found) = self.offered(at) {
+            return Some(found);
+        }
         let profiles = passage.calls.iter().map(|it| it.profile);
         if !passage.has_verb {
             let is_known = |profile: &Profile| {
@@ -97,13 +100,36 @@ impl Gate<'_> {
         (is_wrong || is_swallowed).then_some((at..at + 1, Doubt::Verb))
     }
 
+    /// Finds what makes an offer or a purpose of an order: `would you like to …`, `to …`.
+    fn offered(&self, verb: usize) -> Option<Found> {
+        let from = self.tokens[..verb].iter().rposition(|it| !lists::is_polite(it));
+        let from = from.map_or(0, |it| it + 1);
+        let lead = &self.tokens[from..verb];
+        let offers = lead.windows(3).position(|it| {
+            ["would", "do", "did"].iter().any(|word| it[0].is(word))
+                && it[1].is("you")
+                && ["like", "want", "need"].iter().any(|word| it[2].is(word))
+        });
+        if let Some(offers) = offers {
+            return Some((from + offers..verb, Doubt::Asked));
+        }
+        let wishes =
+            |it: &Token| ["want", "need", "like", "help", "go"].iter().any(|word| it.is(word));
+        let is_purpose = lead.last().is_some_and(|it| it.is("to")) && !lead.iter().any(wishes);
+        is_purpose.then(|| (verb - 1..verb + 1, Doubt::Verb))
+    }
+
     /// Returns how many words at `at` are a verb of a tool.
     pub(super) fn orders(&self, profile: &Profile, at: usize, place: &Place) -> Option<usize> {
         let token = self.tokens.get(at).filter(|it| it.kind == Kind::Word)?;
         let is_base = !words::is_participle(&token.lower)
             && (!token.lower.ends_with("ing") || self.is_event(at))
             && !token.is_possessive();
-        if !is_base {
+        // `deletes the blog` tells what somebody does.
+        let is_told = words::is_plural(&token.lower)
+            && !profile.nouns.contains(&token.stem)
+            && !explain_name(profile).contains(&token.lower);
+        if !is_base || is_told {
             return None;
         }
         let joined =

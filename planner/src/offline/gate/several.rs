@@ -61,6 +61,17 @@ impl Gate<'_> {
             if let Some(found) = said.windows(2).find_map(|it| self.unjoined(it[0], it[1])) {
                 return Some(found);
             }
+            // `Ann to readers, and Bob` goes on with somebody else; two things need no comma.
+            if let [one, other] = said.as_slice()
+                && one.end < other.start
+                && let [comma, and] = &self.tokens[one.end..other.start]
+                && comma.is_mark(",")
+                && and.is("and")
+                && self.tokens[other.start].is_capitalised()
+                    != self.tokens[one.start].is_capitalised()
+            {
+                return Some((one.start..other.end, Doubt::Apart));
+            }
         }
         Self::unpaired(&told)
     }

@@ -94,6 +94,43 @@ fn tools() -> Catalog {
             once,
             json!({ "title!": text(), "cookId!": id("cook") }),
         ),
+        tool("createCook", "Create a cook.", once, json!({ "name!": text() })),
+        tool(
+            "send_note",
+            "Send a note to a person",
+            once,
+            json!({ "person!": text(), "text!": text() }),
+        ),
+        tool(
+            "seat_guest",
+            "Seat a guest at a table",
+            once,
+            json!({ "guest!": text(), "table!": text(), "role": { "enum": ["member", "admin"] } }),
+        ),
+        tool(
+            "cancel_order",
+            "Cancel an order",
+            once,
+            json!({ "order_id!": { "type": "integer", "description": "Number of the order" } }),
+        ),
+        tool(
+            "close_gate",
+            "Close a gate of a hall",
+            once,
+            json!({ "gate_id!": { "type": "integer" }, "hall_id!": { "type": "integer" } }),
+        ),
+        tool(
+            "post_message",
+            "Post a message to a channel",
+            once,
+            json!({ "channel!": text(), "text!": text() }),
+        ),
+        tool(
+            "book_room",
+            "Book a room",
+            once,
+            json!({ "room_type!": text(), "nights!": { "type": "integer" } }),
+        ),
         tool("deleteRecipe", "Delete a recipe.", once, json!({ "id!": id("recipe") })),
         tool("getRecipe", "Get a recipe.", read, json!({ "id!": id("recipe") })),
         tool("getCook", "Get a cook.", read, json!({ "id!": id("cook") })),
@@ -336,4 +373,109 @@ fn a_refusal_names_the_words_in_doubt() {
         let said = outcome(query).err().unwrap_or_default();
         assert!(said.contains(words), "{query}: {said}");
     }
+}
+
+#[test]
+fn what_a_text_may_go_on_with_is_not_done() {
+    for query in [
+        "Send note to person Ann saying ok, delete recipe ID",
+        "Send note to person Ann saying stop; delete recipe ID",
+        "Send note to person Ann saying first read, then delete recipe ID",
+        "Send note to person Ann with text I'll first copy it, then delete recipe ID",
+        "Send note to person Ann saying ok. Delete recipe ID.",
+    ] {
+        let said = outcome(query).expect_err(query);
+        assert!(said.contains("quotation marks"), "{query}: {said}");
+    }
+    let clear = "Send note to person Ann saying \"ok\", then delete recipe ID";
+    assert_eq!(outcome(clear).map(|it| it.len()), Ok(2));
+}
+
+#[test]
+fn what_counts_does_not_identify() {
+    refused(&[
+        "Cancel 5 orders",
+        "Cancel the 5 orders",
+        "Cancel 5 of my orders",
+        "Cancel order at 5",
+        "Cancel order from 5",
+        "Cancel order <5",
+        "Cancel order >5",
+    ]);
+    for query in ["Cancel order 5", "Cancel order #5", "Close gate 5 of hall 7"] {
+        assert!(outcome(query).is_ok(), "{query}: {:?}", outcome(query));
+    }
+}
+
+#[test]
+fn a_sentence_does_not_run_into_a_value() {
+    refused(&[
+        "Close the valve north once Ann agrees",
+        "Close the valve north pending approval",
+        "Close the valve north. Actually south",
+        "Close the valve north is forbidden",
+        "Close the valve north STOP",
+        "Close the valve north No",
+        "Close the valve north nightly",
+        "Close the valve north NIGHTLY",
+        "Close the valve north will be fixed",
+        "Close the valve north 3 times",
+        "Close the valve north [south must stay]",
+        "Close the valve north - just kidding",
+        "Close the valve north!!!",
+        "Close the valve 'north",
+        "Close the valve what Ann wants",
+        "Create a recipe by cook ID titled Soup when approved",
+        "Create a recipe by cook ID titled Soup if it is new",
+        "Create a recipe by cook ID titled Soup when Ann agrees",
+        "Send a note to Bob with some text",
+        "Create a recipe by cook ID titled Soup. Ask me first",
+        "Remove the crate hall seven",
+        "Close the valve TBD",
+        "Close the valve <name>",
+        "Close the valve $NAME",
+        "Close the valve whoever asks",
+    ]);
+    for query in [
+        "Close the valve \"north once Ann agrees\"",
+        "Close the valve North West",
+        "Close the valve garden hourly mix",
+        "Close the valve trash can",
+        "Ban the member J. Smith",
+        "Ban the member molly kelly",
+        "Create a recipe by cook ID titled How to Cook while Travelling",
+        "Book a twin room for 2 nights",
+    ] {
+        assert!(outcome(query).is_ok(), "{query}: {:?}", outcome(query));
+    }
+}
+
+#[test]
+fn values_go_where_the_words_before_them_say() {
+    refused(&[
+        "Seat Ann to admins and Bob to users",
+        "Message hello to general",
+        "Post message hello in general",
+        "Pay an invoice of ~40 euros to the supplier Miller",
+        "Pay an invoice of >40 euros to the supplier Miller",
+        "Pay an invoice of -40 euros to the supplier Miller",
+    ]);
+}
+
+#[test]
+fn offers_purposes_and_stories_are_no_orders() {
+    refused(&[
+        "Would you like to close the valve north",
+        "To close the valve north",
+        "Closes the valve north",
+        "deletes recipe ID",
+    ]);
+    assert!(outcome("I would like to close the valve north").is_ok());
+}
+
+#[test]
+fn a_pronoun_has_one_owner() {
+    refused(&["Create cook Bob, create cook Ann, then create recipe by him titled Soup"]);
+    let clear = "Create cook Bob, create cook Ann, then create recipe by Bob titled Soup";
+    assert_eq!(outcome(clear).map(|it| it.len()), Ok(3));
 }

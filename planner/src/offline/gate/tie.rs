@@ -4,7 +4,6 @@ use super::{
     super::{
         clause,
         profile::Profile,
-        property::Role,
         slot::Slot,
         token::{Kind, Token},
         unit, words,
@@ -66,6 +65,7 @@ impl<'a> Gate<'a> {
         let next = self.tokens.get(at + 1).filter(|_| at + 1 < place.to);
         if token.kind == Kind::Mark {
             let closes = token.is_mark(")")
+                && self.effort.spend(at - place.from)
                 && !self.tokens[place.from..at].iter().any(|it| it.is_mark("("))
                 && !at.checked_sub(1).is_some_and(|it| self.tokens[it].kind == Kind::Number);
             let is_lead = at == 0
@@ -73,8 +73,7 @@ impl<'a> Gate<'a> {
                 && !["-", "*", "•"].iter().any(|it| token.is_mark(it));
             let is_text_end = token.is_mark("?");
             let is_foot = ["'", "\""].iter().any(|it| token.is_mark(it));
-            let is_around = ["<", ">"].iter().any(|it| token.is_mark(it))
-                && (claims.has(at + 1) || at > place.from && claims.has(at - 1));
+            let is_around = Self::is_around(token, at, claims, self.tokens);
             let is_idle = lists::is_mark(token) && !closes && !is_lead && !is_foot
                 || is_text_end
                 || is_around;
@@ -112,7 +111,7 @@ impl<'a> Gate<'a> {
             });
             return (!is_linked && !is_owner && !says).then_some(Doubt::Reference);
         }
-        if self.is_clause(at, claims) {
+        if self.is_clause(at, claims) || self.is_valueless(profile, at, place, claims) {
             return Some(Doubt::Strange);
         }
         let is_said = lists::is_idle(token)
@@ -132,8 +131,46 @@ impl<'a> Gate<'a> {
         (!is_said).then_some(Doubt::Strange)
     }
 
+    /// Returns whether a mark is one of two around a value that is no number: `<a@b.io>`.
+    fn is_around(token: &Token, at: usize, claims: &Claims<'a>, tokens: &[Token]) -> bool {
+        let is_text = |it: &Claim<'_>| {
+            !it.slot.is_some_and(|it| it.property.is_numeric())
+                && tokens[it.at.start].kind != Kind::Number
+        };
+        if token.is_mark("<") {
+            let claim = claims.at(at + 1).filter(|it| is_text(it));
+            return claim.and_then(|it| tokens.get(it.at.end)).is_some_and(|it| it.is_mark(">"));
+        }
+        let claim = at.checked_sub(1).and_then(|it| claims.at(it)).filter(|it| is_text(it));
+        let open = claim.and_then(|it| tokens.get(it.at.start.checked_sub(1)?));
+        token.is_mark(">") && open.is_some_and(|it| it.is_mark("<"))
+    }
+
+    /// Returns whether a word asks for a parameter that nobody gives a value: `… and a bio`.
+    fn is_valueless(
+        &self,
+        profile: &Profile,
+        at: usize,
+        place: &Place,
+        claims: &Claims<'a>,
+    ) -> bool {
+        let token = &self.tokens[at];
+        let is_last = self.tokens[at + 1..place.to].iter().all(|it| it.kind == Kind::Mark);
+        let mut before = self.tokens[place.from..at].iter().rev();
+        let led = before.find(|it| !["a", "an", "some"].iter().any(|word| it.is(word)));
+        let is_added = led.is_some_and(|it| it.is("and") || it.is("with") || it.is_mark(","));
+        let has =
+            |it: &Slot| claims.all.iter().any(|at| at.slot.is_some_and(|at| at.path == it.path));
+        let mut slots = profile.frame().slots.iter().filter(|it| it.words.contains(&token.stem));
+        is_last
+            && is_added
+            && !profile.is_about(&token.stem)
+            && slots.clone().next().is_some()
+            && slots.all(|it| !has(it))
+    }
+
     /// Returns whether a call of a passage is told what an earlier one gives, or was told.
-    fn is_linked(&self, passage: &Passage<'_>) -> bool {
+    pub(super) fn is_linked(&self, passage: &Passage<'_>) -> bool {
         let before = self.passages.iter().filter(|it| it.bytes.start < passage.bytes.start);
         let known: Vec<_> =
             before.flat_map(|it| &it.calls).flat_map(|it| it.parameters.values()).collect();
@@ -145,8 +182,12 @@ impl<'a> Gate<'a> {
     fn is_edge(&self, at: usize, place: &Place) -> bool {
         let is_polite =
             |it: &Token| lists::is_polite(it) || it.kind == Kind::Mark || lists::is_joint(it);
-        self.tokens[place.from..at].iter().all(is_polite)
-            || self.tokens[at..place.to].iter().all(is_polite)
+        let polite = |tokens: &[Token]| {
+            let led = tokens.iter().take_while(|it| is_polite(it)).count();
+            self.effort.spend(4 * led) && led == tokens.len()
+        };
+        polite(&self.tokens[place.from..at])
+            || polite(&self.tokens[at..place.to])
             || ["me", "us", "just", "now"].iter().any(|it| self.tokens[at].is(it))
     }
 
@@ -242,85 +283,16 @@ impl<'a> Gate<'a> {
         !claim.and_then(|it| it.also).is_some_and(is_target)
             && claim.and_then(|it| it.slot).is_some_and(|it| is_source(it) && !is_target(it))
     }
+}
 
-    /// Checks that what speaks of something said before can only mean one thing.
-    pub(super) fn references(
-        &self,
-        nth: usize,
-        place: &Place,
-        claims: &Claims<'a>,
-    ) -> Option<Found> {
-        let passage = &self.passages[nth];
-        if !self.is_linked(passage) {
-            return None;
-        }
-        let earlier: Vec<&Passage<'_>> = self
-            .passages
-            .iter()
-            .filter(|it| it.bytes.start < passage.bytes.start && !it.calls.is_empty())
-            .collect();
-        // What is said with one verb, `get the blog and the author`, is one list.
-        let group = earlier.iter().rev().scan(false, |is_over, it| {
-            let take = !*is_over;
-            *is_over |= it.has_verb;
-            take.then_some(it.calls.len())
-        });
-        let last: usize = group.sum();
-        let all: usize = earlier.iter().map(|it| it.calls.len()).sum();
-        let lists =
-            |it: &super::Call<'_>| matches!(it.profile.family, Some(Family::List | Family::Search));
-        let is_list = earlier.last().is_some_and(|it| it.calls.iter().any(lists));
-        let found = (place.from..place.to).find(|at| {
-            let token = &self.tokens[*at];
-            if token.kind != Kind::Word || claims.has(*at) {
-                return false;
-            }
-            let next = self.tokens.get(at + 1).filter(|_| at + 1 < place.to);
-            let is_bare = next.is_none_or(|it| {
-                it.kind != Kind::Word || words::is_preposition(&it.lower) || it.is_separator()
-            });
-            match token.lower.as_str() {
-                "it" | "him" | "that" | "this" => is_bare && last > 1,
-                "them" | "they" | "these" | "those" => is_bare && (all > 1 && !is_list),
-                _ => words::is_result(&token.stem) && last > 1,
-            }
-        })?;
-        Some((found..found + 1, Doubt::Reference))
-    }
+/// Returns whether a parameter is where something comes from.
+pub(super) fn is_start(slot: &Slot) -> bool {
+    is_source(slot)
+}
 
-    /// Checks that identifiers identify what they stand behind.
-    pub(super) fn misidentified(
-        &self,
-        passage: &Passage<'_>,
-        claims: &Claims<'a>,
-    ) -> Option<Found> {
-        for claim in claims.all.iter().filter(|it| !it.calls.is_empty()) {
-            let Some(slot) = claim.slot.filter(|it| it.property.role == Role::Id) else { continue };
-            let Some(profile) = claim.calls.first().and_then(|it| passage.calls.get(*it)) else {
-                continue;
-            };
-            let profile = profile.profile;
-            let before = self.tokens[..claim.at.start].iter().rev().take(3).find(|it| {
-                let is_link = it.stem == "id" || it.is("number") || it.is("with") || it.is("no");
-                it.kind == Kind::Word && !is_link
-            });
-            let Some(noun) = before.filter(|it| self.vocabulary.nouns.contains(&it.stem)) else {
-                continue;
-            };
-            let means = |it: &String| {
-                *it == noun.stem
-                    || self.vocabulary.kinds.get(&noun.stem).is_some_and(|at| at.contains(it))
-            };
-            let is_right = match &slot.property.noun {
-                Some(it) => means(it) || slot.words.contains(&noun.stem),
-                None => profile.is_about(&noun.stem) || profile.verbs.contains(&noun.stem),
-            };
-            if !is_right {
-                return Some((claim.at.start - 1..claim.at.end, Doubt::Tie));
-            }
-        }
-        None
-    }
+/// Returns whether a parameter is where something goes to.
+pub(super) fn is_goal(slot: &Slot) -> bool {
+    is_of(slot, "to target destination recipient arrival")
 }
 
 fn is_of(slot: &Slot, list: &str) -> bool {

@@ -5,6 +5,7 @@ use super::{
     super::{
         clause,
         property::Role,
+        slot::Slot,
         token::{Kind, Token},
         words,
     },
@@ -60,6 +61,15 @@ impl Gate<'_> {
         if let Some(wrong) = tokens.iter().position(is_wrong) {
             return inside(at.start + wrong);
         }
+        if let Some(broken) = self.broken(call.profile, slot, role, tokens) {
+            return inside(at.start + broken);
+        }
+        let moved = |it: &Token| is_title && is_small(it) && it.is("to");
+        let is_changed = call.profile.family == Some(words::Family::Update)
+            && !at.start.checked_sub(1).is_some_and(|it| self.tokens[it].is("to"));
+        if let Some(moved) = tokens.iter().position(moved).filter(|_| is_changed) {
+            return inside(at.start + moved);
+        }
         let belongs = |it: &Token| {
             is_small(it)
                 && (words::is_preposition(&it.lower)
@@ -111,14 +121,60 @@ impl Gate<'_> {
             && matches!(token.kind, Kind::Path | Kind::Id | Kind::Url)
             && !self.is_announced(claim);
         let is_article = slot.property.role == Role::Content && self.is_described(claim);
-        let is_wrong = is_empty || is_reference || is_owned || is_pointer || is_article;
+        let nothing = lists::is_placeholder(token);
+        if is_text && nothing {
+            return Some((at, Doubt::Reference));
+        }
+        let is_loose = token.value.starts_with(['\'', '"', '“', '‘']);
+        let is_wrong = is_loose
+            || is_word && is_text && self.is_spoken_of(slot, at.start)
+            || is_word && self.is_bare_verb(claim)
+            || is_empty
+            || is_reference
+            || is_owned
+            || is_pointer
+            || is_article;
         (is_text && is_wrong).then_some((at, Doubt::Inside))
+    }
+
+    /// Returns whether words before one say what a text is to be like: `a short bio`, `bio in
+    /// French`, `of your choice`.
+    fn is_spoken_of(&self, slot: &Slot, at: usize) -> bool {
+        let word = |back: usize| at.checked_sub(back).map(|it| &self.tokens[it]);
+        let is_one = |it: Option<&Token>, list: &[&str]| {
+            it.is_some_and(|it| list.iter().any(|word| it.is(word)))
+        };
+        let is_named = |it: Option<&Token>| {
+            it.is_some_and(|it| it.kind == Kind::Word && slot.words.contains(&it.stem))
+        };
+        // `a single room` is of a `room_type`, and says it.
+        let is_whole = slot.path.last().is_some_and(|it| {
+            self.tokens.get(at + 1).is_some_and(|token| it.eq_ignore_ascii_case(&token.value))
+        });
+        let is_kind = is_one(word(1), &["a", "an", "some"]) && is_whole;
+        let is_manner = is_one(word(1), &["in", "at"]) && is_named(word(2));
+        let is_choice =
+            is_one(word(1), &["your", "his", "her", "their"]) && is_one(word(2), &["of"]);
+        is_kind && slot.property.role != Role::Path || is_manner || is_choice
+    }
+
+    /// Returns whether a word behind an `and` is a verb and no value: `restart apollo and wait`.
+    fn is_bare_verb(&self, claim: &Claim<'_>) -> bool {
+        let token = &self.tokens[claim.at.start];
+        let before = claim.at.start.checked_sub(1).map(|it| &self.tokens[it]);
+        before.is_some_and(|it| it.is_separator() || it.is("then"))
+            && (self.vocabulary.is_verb(&token.stem)
+                || ["wait", "stop", "cancel", "go", "help"].iter().any(|it| token.is(it)))
+            && !self.vocabulary.nouns.contains(&token.stem)
     }
 
     /// Checks a text.
     fn content(&self, claim: &Claim<'_>, tokens: &[Token]) -> Option<Found> {
         let is_short = tokens.len() <= FEW && self.is_described(claim);
-        if is_short {
+        // `bio to be decided` says nothing yet.
+        let is_later = tokens.first().is_some_and(|it| it.is("be"))
+            && claim.at.start.checked_sub(1).is_some_and(|it| self.tokens[it].is("to"));
+        if is_short || is_later {
             return Some((claim.at.clone(), Doubt::Inside));
         }
         Self::taken_back(claim, tokens)

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{
     super::{
+        effort::Stop,
         explain::{self, Problem},
         gate::{self, Call, Passage},
         mood::Taken,
@@ -28,7 +29,7 @@ pub(super) struct Origin {
 impl Planning<'_> {
     /// Refuses what changes the world where words leave it open or take it back, and where words are
     /// left that no call accounts for.
-    pub(in crate::offline) fn guard(&mut self, tokens: &[Token]) {
+    pub(in crate::offline) fn guard(&mut self, tokens: &[Token], stop: &Stop) {
         if !self.problems.is_empty() {
             return;
         }
@@ -39,7 +40,7 @@ impl Planning<'_> {
                 it.1.parameters.as_ref().and_then(Value::as_object).cloned().unwrap_or_default()
             })
             .collect();
-        let problem = self.vetoed(tokens, &told).or_else(|| self.doubted(tokens, &told));
+        let problem = self.vetoed(tokens, &told).or_else(|| self.doubted(tokens, &told, stop));
         if let Some(problem) = problem {
             self.nearest.extend(self.tools.iter().copied());
             self.problems.push((explain::shown(self.query), problem));
@@ -56,7 +57,12 @@ impl Planning<'_> {
         Some(Problem::Vetoed { tool: first.name.clone(), words })
     }
 
-    fn doubted(&self, tokens: &[Token], told: &[Map<String, Value>]) -> Option<Problem> {
+    fn doubted(
+        &self,
+        tokens: &[Token],
+        told: &[Map<String, Value>],
+        stop: &Stop,
+    ) -> Option<Problem> {
         let mut passages: Vec<Passage<'_>> = self
             .passages
             .iter()
@@ -66,13 +72,15 @@ impl Planning<'_> {
                 calls: Vec::new(),
             })
             .collect();
-        for ((tool, origin), parameters) in self.tools.iter().zip(&self.origins).zip(told) {
+        let steps = self.steps.iter().map(|it| it.0.as_str());
+        let calls = self.tools.iter().zip(&self.origins).zip(told).zip(steps);
+        for (((tool, origin), parameters), step) in calls {
             let profile = &self.profiles[*tool];
             let (assumed, taken) = (origin.assumed.as_slice(), origin.taken.as_slice());
             if let Some(passage) = passages.get_mut(origin.passage) {
-                passage.calls.push(Call { profile, parameters, assumed, taken });
+                passage.calls.push(Call { step, profile, parameters, assumed, taken });
             }
         }
-        gate::check(self.query, tokens, self.vocabulary, &passages)
+        gate::check(self.query, tokens, self.vocabulary, &passages, stop)
     }
 }

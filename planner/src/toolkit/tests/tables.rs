@@ -305,7 +305,7 @@ fn pictures_tell_kinds_and_scores_apart() {
             node [style=filled];
             n0 [label="odd \"a\\\"]`<x> #1;", shape=box, fillcolor="#dbeafe", color="#1d4ed8"];
             n1 [label="then", shape=box, fillcolor="#dbeafe", color="#1d4ed8"];
-            n2 [label="t&l", shape=ellipse, fillcolor="#fef3c7", color="#b45309"];
+            n2 [label="t&amp;l", shape=ellipse, fillcolor="#fef3c7", color="#b45309"];
             n0 -> n1 [label="0.5", style=solid];
             n1 -> n2 [label="0.333", style=dashed];
         }

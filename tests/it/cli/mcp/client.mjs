@@ -47,7 +47,7 @@ const call = async ({ name, arguments: given, leave }) => {
     if (leave) leaving.abort("enough");
   };
   try {
-    const options = { onprogress, signal: leaving.signal, timeout: 60_000, resetTimeoutOnProgress: true };
+    const options = { onprogress, signal: leaving.signal, timeout: 280_000, resetTimeoutOnProgress: true };
     const rest = isNewest ? [options] : [undefined, options];
     return { result: await client.callTool({ name, arguments: given }, ...rest), reports };
   } catch (error) {

@@ -13,11 +13,14 @@ use std::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use shared::tool::{ErrorCode, ToolError};
-use tokio::{process::Child, time::timeout};
+use tokio::{
+    process::Child,
+    time::{sleep, timeout},
+};
 
 use super::{System, ToolContext, logs, not_confined, not_started};
 use crate::{
-    confine::{Life, refusal},
+    confine::{Life, is_confining, refusal},
     tool::process::describe,
 };
 
@@ -28,6 +31,10 @@ pub(super) const DESCRIPTION: &str = "Execute a command in the background (non-b
 const MOST: usize = 64;
 /// How long a command that cannot even start takes to say so.
 const BEGINNING: Duration = Duration::from_millis(200);
+/// How long what confines a command may take until it has become it, on a busy machine.
+const CONFINING: Duration = Duration::from_secs(10);
+/// How often is looked whether it has.
+const LOOK: Duration = Duration::from_millis(5);
 /// The folder of the logs.
 const FOLDER: &str = "background";
 
@@ -172,9 +179,9 @@ pub(super) async fn start(
     let id = child.id().unwrap_or_default();
     tracing::info!(id, description = args.description, "a background command has started");
     let session = place.session.insert(Session { id, child });
-    let ended = timeout(BEGINNING, session.child.wait()).await;
+    let ended = soon(session).await;
     let path = path.display().to_string();
-    let Ok(status) = ended else {
+    let Some(status) = ended else {
         return Ok(format!("Started background process (PID: {id})\nLog file: {path}"));
     };
     let goes_on = sessions().is_some_and(|it| it.contains(&id));
@@ -182,6 +189,23 @@ pub(super) async fn start(
         place.session = None;
     }
     over_already(&system, (id, goes_on), status, &path)
+}
+
+/// Returns how a command ended that has only just begun, and nothing if it goes on.
+async fn soon(session: &mut Session) -> Option<io::Result<ExitStatus>> {
+    let Session { id, child } = session;
+    // Whoever confines a command refuses it, and a command cannot fail before it is there.
+    let confining = async {
+        while is_confining(*id) {
+            sleep(LOOK).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        status = child.wait() => return Some(status),
+        _ = timeout(CONFINING, confining) => (),
+    }
+    timeout(BEGINNING, child.wait()).await.ok()
 }
 
 fn over_already(
