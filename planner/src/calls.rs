@@ -4,12 +4,15 @@
 //! of the text to itself, so that nothing inside an argument is ever a call of its own.
 //! `docs/tool-calls.md` says what is read, and what is not a call.
 
+mod ahead;
 mod argument;
+mod asides;
 mod function;
 mod known;
 pub(crate) mod lenient;
 mod lines;
 mod marker;
+mod marks;
 mod mood;
 mod native;
 mod natural;
@@ -24,6 +27,7 @@ mod source;
 mod tags;
 #[cfg(test)]
 mod tests;
+mod unquoted;
 mod word;
 mod xml;
 

@@ -23,6 +23,8 @@ pub(super) enum Pairs {
     Some(Args, usize),
     /// None; the text goes on at that place.
     None(usize),
+    /// Something that is written as a pair, and of which it is not clear what belongs to it.
+    Unclear(usize),
     /// One that the end of the text cuts off.
     Cut,
 }
@@ -31,6 +33,7 @@ pub(super) enum Pairs {
 pub(super) fn quoted(source: &Source<'_>, at: usize) -> Option<Given> {
     if let Some((quote, is_raw)) = word::quote_at(source, at) {
         return Some(match word::string(source, quote, is_raw) {
+            Some((text, end)) if word::is_expression(source, at, &text) => Given::None(end),
             Some((text, end)) => Given::Value(Value::String(text), end),
             None => Given::Cut,
         });

@@ -6,9 +6,10 @@ use super::{
     CallFormat, KnownTool,
     argument::{Args, Pairs},
     lenient::{self, Tree},
-    pairs::{self, Reader},
+    marker,
+    pairs::{self, Place, Reader},
     shape,
-    source::{Attempt, Reading, Source, is_name_byte},
+    source::{Attempt, Reading, Source, Why, is_name_byte},
 };
 
 /// Words that begin a call in prose.
@@ -81,25 +82,31 @@ fn arguments(reading: &Reading<'_>, tool: &KnownTool, start: usize, at: usize) -
     let at = optional(source, at, &["following", "these"]);
     let at = noun(source, at).unwrap_or(at);
     let at = source.skip_markup(source.skip(at, |it| it == b':'));
-    let is_listed = source.byte(at) == Some(b'-') && source.byte(at + 1) == Some(b' ');
-    let at = if is_listed { source.skip_blanks(at + 1) } else { at };
+    let at = marker::bullet_end(source, at).map_or(at, |it| source.skip_blanks(it));
     if source.byte(at) == Some(b'{') {
         return match lenient::read(source, at) {
-            Ok((Tree::Object(object), end))
-                if !shape::is_call(reading, &object)
-                    && !pairs::follow(source, end, tool, false) =>
-            {
+            Ok((Tree::Object(object), end)) if !shape::is_call(reading, &object) => {
+                if pairs::follow(source, end, tool, false) {
+                    return unclear(reading, tool, at);
+                }
                 call(reading, tool, object.into_map(), start..end)
             }
             _ => Attempt::Passed(at),
         };
     }
-    let pairs = Reader { source, tool, reading: Some(reading), is_prose: true, start };
-    match pairs.read(at) {
+    let at = source.skip(at, |it| it == b'(');
+    match Reader::new(reading, tool, Place::Sentence, start).read(at) {
         Pairs::Some(args, end) => call(reading, tool, args, start..end),
         Pairs::None(resume) => Attempt::Passed(resume.max(at)),
+        Pairs::Unclear(resume) => unclear(reading, tool, resume.max(at)),
         Pairs::Cut => Attempt::cut(reading, tool),
     }
+}
+
+/// Tells of arguments that are not clear; the text goes on at `at`.
+fn unclear(reading: &Reading<'_>, tool: &KnownTool, at: usize) -> Attempt {
+    reading.miss(tool.name.as_str(), Why::Unreadable);
+    Attempt::Passed(at)
 }
 
 fn call(

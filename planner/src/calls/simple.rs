@@ -8,7 +8,7 @@ use super::{
     lenient::{self, Tree},
     lines::{self, Below},
     marker,
-    pairs::{self, Reader},
+    pairs::{self, Place, Reader},
     prompt,
     source::{Attempt, Broken, Reading, Source, Why},
 };
@@ -117,16 +117,9 @@ impl Call<'_, '_> {
                 Below::Nothing => self.read(Args::new(), marked),
             };
         }
-        let pairs = Reader {
-            source,
-            tool: &tool,
-            reading: Some(self.reading),
-            is_prose: false,
-            start: self.start,
-        };
-        match pairs.read(at) {
+        match Reader::new(self.reading, &tool, Place::Line, self.start).read(at) {
             Pairs::Some(args, end) => self.read(args, end),
-            Pairs::None(at) => self.broken(at, false),
+            Pairs::None(at) | Pairs::Unclear(at) => self.broken(at, false),
             Pairs::Cut => self.broken(source.len(), true),
         }
     }

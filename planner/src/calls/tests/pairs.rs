@@ -2,12 +2,20 @@
 
 use serde_json::{Value, json};
 
-use super::{CallFormat, CallFormat::*, check, check_none, read};
+use super::{CallFormat, CallFormat::*, check, check_none, read, tools};
+use crate::calls::{CatalogNames, read_tool_calls};
 
 const GLOB: &str = "file_tools.glob";
 const GREP: &str = "file_tools.grep";
 const SAVE: &str = "memory_tools.save_context";
 const WRITE: &str = "code_tools.write_file";
+
+/// What is told of a text whose calls are none.
+fn missed(text: &str) -> Vec<String> {
+    let names = CatalogNames::new(tools::catalog());
+    let read = read_tool_calls(text, &|name| names.find(name)).expect("the text is small");
+    read.missed.iter().map(|it| format!("{} {:?}", it.tool, it.why)).collect()
+}
 
 fn check_all(cases: &[(&str, &str, Value)], format: CallFormat) {
     for (text, tool, args) in cases {
@@ -82,6 +90,9 @@ fn words_may_stand_between_pairs() {
         "use file_tools.glob with pattern=*.py (path=/tmp)",
         "use file_tools.glob with pattern=*.py, and also the path=/tmp.",
         "use file_tools.glob with pattern=\"*.py\" path=/tmp",
+        "use file_tools.glob with pattern=*.py in path=/tmp",
+        "use file_tools.glob with pattern=*.py & path=/tmp",
+        "use file_tools.glob with pattern=“*.py” and path=‘/tmp’.",
     ] {
         check(text, GLOB, json!({ "pattern": "*.py", "path": "/tmp" }), NaturalLanguage);
     }
@@ -90,9 +101,6 @@ fn words_may_stand_between_pairs() {
 #[test]
 fn a_sentence_whose_pairs_cannot_all_be_read_is_no_call() {
     for text in [
-        "use code_tools.write_file with content=3 apples and file_path=a",
-        "use code_tools.write_file with content=C++ rocks and file_path=a",
-        "use code_tools.write_file with file_path=/a b.txt and content=x",
         "use code_tools.write_file with file_path=a.txt and content='one' 'two'",
         "use code_tools.write_file with file_path=a.txt and content=\"one\" + \"two\"",
         "use code_tools.write_file with file_path=a.txt and content=\"a\"b",
@@ -100,10 +108,24 @@ fn a_sentence_whose_pairs_cannot_all_be_read_is_no_call() {
         "use code_tools.write_file with file_path=a.txt and content=Vec<u8>",
         "use code_tools.write_file with content=Hello. Bye and file_path=a",
         "use code_tools.write_file with file_path=a and content=",
-        "use memory_tools.save_context with key=k and value=I said \"x=1 and y=2\" today and scope=global",
         "use memory_tools.save_context with key=k and value=I said \"hi\" today",
         "use memory_tools.save_context with key=k, value=v, key=l",
-        "use file_tools.grep with pattern=TODO: fix and path=src",
+        "use memory_tools.save_context with key=k and value=my note: buy milk",
+        "use file_tools.grep with pattern=\"foo\" and \"bar\" and path=src",
+        "use file_tools.glob with pattern=*.py to find them and path=/tmp",
+        "use file_tools.glob with pattern=*.py and look at path=/tmp",
+        "use file_tools.glob with pattern=*.py files and path=/tmp",
+        "use file_tools.glob with pattern=*.py. Then set path=/tmp",
+        "use file_tools.glob with pattern=*.py, *.rs",
+        "use file_tools.glob with path=/my documents/x",
+        "use file_tools.glob with pattern=\"*.py\", then path=\"/tmp\"",
+        "use file_tools.glob with pattern=\"*.py\" | path=\"/tmp\"",
+        "use file_tools.glob with pattern=f\"{x}\"",
+        "use file_tools.glob with keyword arguments pattern=*.py and path=/tmp",
+        "use file_tools.glob with --pattern=*.py --path=/tmp",
+        "use web_tools.web_search with query=AC/DC band and max_results=3",
+        "use web_tools.web_search with max_results=3 results and query=x",
+        "use memory_tools.save_context with key=k and value=buy milk, eggs",
         "use file_tools.glob with pattern=*.py in the folder with its path=/tmp",
         "use file_tools.glob with pattern=*.py to look --path=/tmp",
         "use file_tools.glob with pattern=*.py (all of them) and `path=/tmp`",
@@ -112,7 +134,119 @@ fn a_sentence_whose_pairs_cannot_all_be_read_is_no_call() {
         "use file_tools.glob with {\"pattern\": \"*.py\"} plus the path=/tmp",
     ] {
         check_none(text);
+        let name = text.split(' ').nth(1).expect("a name");
+        assert_eq!(missed(text), [format!("{name} Unreadable")], "{text}");
+        assert_eq!(missed(&format!("Never {text}")), [""; 0], "{text}");
     }
+    for text in [
+        "use file_tools.glob with care",
+        "use file_tools.glob with pattern *.py",
+        "I could use file_tools.tree with the others: there is x=1.",
+    ] {
+        check_none(text);
+        assert_eq!(missed(text), [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn a_value_goes_on_to_a_pair_of_the_tool() {
+    let write = |content: &str, path: &str| json!({ "content": content, "file_path": path });
+    let save = |value: &str| json!({ "key": "k", "value": value, "scope": "global" });
+    check_all(
+        &[
+            (
+                "use code_tools.write_file with content=3 apples and file_path=a",
+                WRITE,
+                write("3 apples", "a"),
+            ),
+            (
+                "use code_tools.write_file with content=C++ rocks and file_path=a.",
+                WRITE,
+                write("C++ rocks", "a"),
+            ),
+            (
+                "use code_tools.write_file with file_path=/a b.txt and content=x",
+                WRITE,
+                write("x", "/a b.txt"),
+            ),
+            (
+                "use code_tools.write_file with:\n- content=3 apples\n- file_path=a",
+                WRITE,
+                write("3 apples", "a"),
+            ),
+            (
+                "use code_tools.write_file with:\n1. content=3 apples\n2. file_path=a",
+                WRITE,
+                write("3 apples", "a"),
+            ),
+            (
+                "use code_tools.write_file with content=f(b, a), file_path=a",
+                WRITE,
+                write("f(b, a)", "a"),
+            ),
+            (
+                "use memory_tools.save_context with key=k and value=I said \"x=1 and y=2\" today and scope=global",
+                SAVE,
+                save("I said \"x=1 and y=2\" today"),
+            ),
+            (
+                "use memory_tools.save_context with key=k, value=buy milk, eggs, and scope=global.",
+                SAVE,
+                save("buy milk, eggs"),
+            ),
+            (
+                "use memory_tools.save_context with key=k, value=my note: buy milk & scope=global",
+                SAVE,
+                save("my note: buy milk"),
+            ),
+            (
+                "use memory_tools.save_context with key=k & value=what is new? and scope=global.",
+                SAVE,
+                save("what is new?"),
+            ),
+            (
+                "use file_tools.grep with pattern=TODO: fix and path=src",
+                GREP,
+                json!({ "pattern": "TODO: fix", "path": "src" }),
+            ),
+            (
+                "use file_tools.grep with pattern=[A-Z]+ and path={a,b}.py",
+                GREP,
+                json!({ "pattern": "[A-Z]+", "path": "{a,b}.py" }),
+            ),
+            (
+                "use system_tools.bash with command=./run.sh --fast and cwd=/tmp",
+                "system_tools.bash",
+                json!({ "command": "./run.sh --fast", "cwd": "/tmp" }),
+            ),
+            (
+                "use file_tools.glob with pattern: *.py and path: /tmp",
+                GLOB,
+                json!({ "pattern": "*.py", "path": "/tmp" }),
+            ),
+            (
+                "use file_tools.glob with (pattern=*.py, path=/tmp)",
+                GLOB,
+                json!({ "pattern": "*.py", "path": "/tmp" }),
+            ),
+            (
+                "use web_tools.web_search with query=Node.js streams and max_results=3",
+                "web_tools.web_search",
+                json!({ "query": "Node.js streams", "max_results": 3 }),
+            ),
+            (
+                "use web_tools.web_search with query=C++ templates.",
+                "web_tools.web_search",
+                json!({ "query": "C++ templates" }),
+            ),
+            (
+                "use memory_tools.save_context with key=k and value=buy milk:\n",
+                SAVE,
+                json!({ "key": "k", "value": "buy milk" }),
+            ),
+        ],
+        NaturalLanguage,
+    );
 }
 
 #[test]
@@ -123,6 +257,21 @@ fn prose_behind_a_sentence_with_pairs_is_none_of_them() {
                 "use file_tools.glob with pattern=*.py and path=/tmp and then stop",
                 GLOB,
                 json!({ "pattern": "*.py", "path": "/tmp" }),
+            ),
+            (
+                "| `use file_tools.glob with pattern=*.py` | glob(path=x), path=y |",
+                GLOB,
+                json!({ "pattern": "*.py" }),
+            ),
+            (
+                "use code_tools.read_file with file_path=main.py to read it",
+                "code_tools.read_file",
+                json!({ "file_path": "main.py" }),
+            ),
+            (
+                "use system_tools.process_kill with pid_or_name=1234 to stop it",
+                "system_tools.process_kill",
+                json!({ "pid_or_name": "1234" }),
             ),
             (
                 "use file_tools.tree with path=/tmp and then stop",
@@ -228,6 +377,19 @@ fn a_line_of_arguments_has_nothing_else() {
             GLOB,
             json!({ "pattern": "*.{rs,toml}", "path": "/a b" }),
         ),
+        (
+            "file_path=a.txt, content=I said \"hi, file_path=b\" today",
+            WRITE,
+            write("I said \"hi, file_path=b\" today"),
+        ),
+        ("file_path: a.txt, content: \"x\"", WRITE, write("x")),
+        ("file_path=“a.txt”, content=‘it’s “x”’", WRITE, write("it’s “x”")),
+        ("file_path=a.txt, content=f(b, a)", WRITE, write("f(b, a)")),
+        (
+            "command=find / -name \"*.py\", timeout=5",
+            "system_tools.bash",
+            json!({ "command": "find / -name \"*.py\"", "timeout": 5 }),
+        ),
         ("pattern=*.py,\npath=/tmp", GLOB, json!({ "pattern": "*.py", "path": "/tmp" })),
         (
             "pattern=TODO: fix, context_lines=2",
@@ -253,14 +415,12 @@ fn a_line_of_arguments_has_nothing_else() {
     }
     for written in [
         "file_path=\"a.txt\", content=\"one\" \"two\"",
-        "file_path=\"a.txt\", content=\"one\" two",
         "file_path=\"a.txt\", content=\"one\"two",
         "file_path=a.txt, content='don't say 'hi' there'",
-        "file_path=a.txt, content=[1] two",
         "file_path=a.txt, content=",
         "file_path=a.txt, content=\"a\", content=\"b\"",
-        "content=I said \"hi, file_path=b\" today",
-        "file_path=a.txt, content=`a` b",
+        "content=I said \"hi, file_path=b today",
+        "file_path=a.txt, content=f\"{x}\"",
         "{\"content\": \"x\"} and file_path=a",
     ] {
         check_none(&format!("TOOL: code_tools.write_file ARGS: {written}"));
@@ -277,6 +437,52 @@ fn what_ends_a_line_of_arguments() {
     assert_eq!(read("TOOL: tree ARGS: path=a b<|im_end|>"), json!([tree]));
     assert_eq!(read("TOOL: tree ARGS: path=\"a b\".\nMore."), json!([tree]));
     assert_eq!(read("TOOL: tree ARGS: {\"path\": \"a b\"} and then I stop"), json!([tree]));
+    let line = |text: &str| read(&format!("TOOL: {text}"));
+    let both = json!([["file_tools.tree", { "path": "a.b", "depth": 2 }, "simple"]]);
+    for text in [
+        "tree ARGS: path=\"a.b\" (depth=2)",
+        "tree ARGS: path=\"a.b\" (depth=2) for you",
+        "tree ARGS: depth=2 and path=a.b to see",
+        "tree ARGS: depth=2, path=a.b. Then I stop.",
+        "tree ARGS: depth=2, (path=a.b).",
+    ] {
+        assert_eq!(line(text), both, "{text}");
+    }
+    for text in [
+        "tree ARGS: path=\"a b\" to see",
+        "tree ARGS: path=\"a b\", I think",
+        "tree ARGS: path=`a b` (all of it).",
+        "tree ARGS: path=a b .",
+    ] {
+        assert_eq!(line(text), json!([tree]), "{text}");
+    }
+    for text in [
+        "glob ARGS: pattern=c.",
+        "glob ARGS: pattern=\"c\" in there",
+        "glob ARGS: pattern=c .",
+    ] {
+        assert_eq!(line(text), json!([glob]), "{text}");
+    }
+    let grep = json!([["file_tools.grep", { "pattern": "*.c", "context_lines": 2 }, "simple"]]);
+    for text in [
+        "grep ARGS: context_lines=2, pattern=*.c to find them",
+        "grep ARGS: context_lines=2, pattern=*.c and then I stop",
+        "grep ARGS: pattern=*.c, context_lines=2 to find them",
+        "grep ARGS: pattern=*.c, context_lines=2.",
+    ] {
+        assert_eq!(line(text), grep, "{text}");
+    }
+    for text in [
+        "tree ARGS: path=\"a b\" in deep=2",
+        "tree ARGS: path=\"a b\", \"c\"",
+        "tree ARGS: path=/a in the folder",
+        "tree ARGS: path=a) to read it",
+        "tree ARGS: path=here it is. Then I stop.",
+        "tree ARGS: depth=2 levels",
+    ] {
+        assert_eq!(line(text), json!([]), "{text}");
+        assert_eq!(missed(&format!("TOOL: {text}")), ["tree Unreadable"], "{text}");
+    }
     let text = "use file_tools.tree with the tool: path=hammer";
     assert_eq!(read(text), json!([]));
     let args = json!({ "file_path": "a", "content": "use the tool: hammer" });
