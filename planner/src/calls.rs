@@ -87,7 +87,8 @@ impl Why {
 pub struct Calls {
     /// The calls, in the order of their places.
     pub calls: Vec<ToolCall>,
-    /// What was written in the form of a call and is none; not what prose may look like.
+    /// What was written in the form of a call and is none, and sentences whose pairs are not clear; not
+    /// what prose may look like.
     pub missed: Vec<Missed>,
 }
 

@@ -46,8 +46,8 @@ impl Reader<'_, '_> {
         !is_value && self.pair_ahead(end, |_| true).is_none()
     }
 
-    /// Returns the place of a pair of the tool that prose behind `end` has, on the same line or in the
-    /// same list, up to the next call.
+    /// Returns the place of a pair of the tool that prose behind `end` has, on the same line or at the
+    /// beginning of the next one, up to the next call.
     pub(super) fn ahead(&self, end: usize) -> Option<usize> {
         if end <= self.clear.get() || end == self.begun.get() || self.closes_code(end) {
             return None;
@@ -79,7 +79,7 @@ impl Reader<'_, '_> {
                     let item = source.skip(line, |it| matches!(it, b'-' | b'*' | b'+'));
                     let item = marker::bullet_end(source, item).unwrap_or(item);
                     let key = source.skip(source.skip_blanks(item), is_mark);
-                    return (item > line && has_key(key)).then_some(key);
+                    return has_key(key).then_some(key);
                 }
                 _ if first.is_ascii_alphanumeric() || matches!(first, b'_' | b'$' | b'-') => {
                     let start = source.skip(at, |it| it == b'-');

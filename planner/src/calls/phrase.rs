@@ -135,12 +135,7 @@ fn may_be_key(source: &Source<'_>, word: &str, stop: usize) -> bool {
 
 /// Returns where a value ends that goes on to the pair at `pair`, if what lies between can only be
 /// a part of it.
-fn joined(
-    reader: &Reader<'_, '_>,
-    key: &Key<'_>,
-    reach: &Reach,
-    pair: usize,
-) -> Option<usize> {
+fn joined(reader: &Reader<'_, '_>, key: &Key<'_>, reach: &Reach, pair: usize) -> Option<usize> {
     let source = reader.source;
     let (more, is_sure) = before_pair(source.slice(reach.end..pair));
     let end = reach.end + more.len();
@@ -149,7 +144,10 @@ fn joined(
     } else {
         let word = source.slice(key.value..reach.end);
         let may_have_words = reader.tool.is_text(key.name) || !reader.tool.has(key.name);
-        may_have_words && !begins_aside(more) && !more.contains('=') && (!is_path(word, key.name) || has_path(more))
+        may_have_words
+            && !begins_aside(more)
+            && !more.contains('=')
+            && (!is_path(word, key.name) || has_path(more))
     };
     let is_value = is_sure && is_clear && is_one(more, |it| reader.tool.has(it));
     let is_next = || reader.next(end).is_some_and(|it| it.at == pair);
@@ -165,7 +163,8 @@ fn before_pair(text: &str) -> (&str, bool) {
         let rest = text.trim_end_matches(|it: char| it.is_whitespace() || "`*(".contains(it));
         let line = text[rest.len()..].contains('\n');
         is_sure |= line;
-        let bullet = rest.strip_suffix(['-', '+']).filter(|it| it.trim_end_matches(' ').ends_with('\n'));
+        let bullet =
+            rest.strip_suffix(['-', '+']).filter(|it| it.trim_end_matches(' ').ends_with('\n'));
         let comma = rest.strip_suffix([',', ';', '&']);
         let word = rest.rsplit(|it: char| !it.is_alphabetic()).next().unwrap_or_default();
         let is_between = BETWEEN.iter().any(|it| word.eq_ignore_ascii_case(it));
@@ -189,7 +188,8 @@ fn begins_aside(more: &str) -> bool {
 }
 
 fn has_path(more: &str) -> bool {
-    more.split_whitespace().any(|it| it.starts_with('-') || plain(it).contains(['.', '/', '\\', '*']))
+    more.split_whitespace()
+        .any(|it| it.starts_with('-') || plain(it).contains(['.', '/', '\\', '*']))
 }
 
 /// Returns whether a text goes on with a value all the way: no sentence ends in it, nothing opens or

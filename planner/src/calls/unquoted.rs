@@ -116,9 +116,9 @@ fn has_more(reader: &Reader<'_, '_>, key: &Key<'_>, text: &str) -> bool {
 /// Returns whether a sentence seems to end in a text, and another to begin.
 fn begins_sentence(text: &str) -> bool {
     let words = || text.split_whitespace();
-    words().zip(words().skip(1)).any(|(word, next)| {
-        word.ends_with(['.', '!', '?']) && next.starts_with(char::is_uppercase)
-    })
+    words()
+        .zip(words().skip(1))
+        .any(|(word, next)| word.ends_with(['.', '!', '?']) && next.starts_with(char::is_uppercase))
 }
 
 /// Returns whether a tag, or what interfaces write for the end of a reply, goes on with that byte.

@@ -21,7 +21,7 @@ pub(super) fn quote_at(source: &Source<'_>, at: usize) -> Option<(usize, bool)> 
         }
         0xe2 => {
             PRINT.iter().any(|(open, _)| source.word_at(at, open).is_some()).then_some((at, false))
-        },
+        }
         _ => None,
     }
 }

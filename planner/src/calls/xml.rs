@@ -311,9 +311,9 @@ impl<'a> Element<'_, 'a> {
         let args = match given {
             None => Some(Args::new()),
             Some(Given::Object(args)) => Some(args),
-            Some(Given::Fields(fields)) => merged(
-                fields.into_iter().map(|(key, it)| (key.clone(), value(it, &key, &tool))),
-            ),
+            Some(Given::Fields(fields)) => {
+                merged(fields.into_iter().map(|(key, it)| (key.clone(), value(it, &key, &tool))))
+            }
             Some(Given::Text(text)) => {
                 let (args, steps) = pairs::whole(&text, &tool);
                 self.reading.source.add_steps(steps);

@@ -456,11 +456,9 @@ fn what_ends_a_line_of_arguments() {
     ] {
         assert_eq!(line(text), json!([tree]), "{text}");
     }
-    for text in [
-        "glob ARGS: pattern=c.",
-        "glob ARGS: pattern=\"c\" in there",
-        "glob ARGS: pattern=c .",
-    ] {
+    for text in
+        ["glob ARGS: pattern=c.", "glob ARGS: pattern=\"c\" in there", "glob ARGS: pattern=c ."]
+    {
         assert_eq!(line(text), json!([glob]), "{text}");
     }
     let grep = json!([["file_tools.grep", { "pattern": "*.c", "context_lines": 2 }, "simple"]]);
