@@ -347,12 +347,12 @@ impl Driver {
     }
 
     fn obey(&mut self, envelope: Envelope, may_start: bool) {
+        if let Command::ChildEnded { child } = envelope.command {
+            return self.attend_ended(child, envelope.id);
+        }
         self.pending.heard(envelope.id);
         if !self.obeyed.insert(envelope.id) {
             return;
-        }
-        if let Command::ChildEnded { child } = envelope.command {
-            return self.attend_ended(child);
         }
         self.decide_at(Input::Command(envelope), may_start);
     }

@@ -237,7 +237,7 @@ impl Registry {
     }
 
     /// Adds a set, as it would be written in the configuration, and returns it as it is now: without
-    /// tools and switched off where its condition does not hold yet.
+    /// tools, switched off and hidden where its condition does not hold yet.
     pub async fn add_set(&self, written: Value) -> Result<ToolSet, RegistryError> {
         let set: SetConfig = serde_json::from_value(written.clone())
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
@@ -273,7 +273,7 @@ impl Registry {
             source: set.kind(),
             acts_here: set.acts_here(),
             is_active: false,
-            status: SetStatus::Connecting,
+            status: SetStatus::Hidden,
             tools: Vec::new(),
             left_out: Vec::new(),
         };

@@ -56,6 +56,8 @@ pub enum SetStatus {
         /// Why, and what to do.
         error: String,
     },
+    /// It is not there, as its condition does not hold.
+    Hidden,
 }
 
 /// A tool and the schema of its parameters, which is compiled when it is first needed: a source

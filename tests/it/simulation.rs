@@ -49,8 +49,9 @@ const TRIES: usize = 10_000;
 const AGAIN: u64 = 10;
 /// How many workers live at once, at most.
 const WORKERS: usize = 3;
-/// How long everything takes to end once the malice has stopped, at most.
-const CALM: Duration = Duration::from_mins(5);
+/// How long everything takes to end once the malice has stopped, at most. Steps that are done again
+/// as often as a person agrees, within others that are, take longest.
+const CALM: Duration = Duration::from_mins(30);
 /// What is not yet over so long after the calm began waits for somebody.
 const QUIET: Duration = Duration::from_secs(30);
 /// The same where clocks are wrong: what sleeps by one clock wakes by another.
@@ -89,7 +90,9 @@ fn every_execution_ends_whatever_breaks() {
 fn what_once_broke_stays_mended() {
     // 200, 239: a worker that others had given up forgot a command that its new owner waited for.
     // 733: what could not begin while the lease was in doubt was put aside once it was not.
-    simulate_all([200, 239, 733]);
+    // 333: a word that a child has ended was lost with the driver that heard it, and a worker that
+    // ended could not look after the child.
+    simulate_all([200, 239, 333, 733]);
 }
 
 fn number(variable: &str) -> Option<u64> {

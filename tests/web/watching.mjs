@@ -1,6 +1,8 @@
 // Executions that are watched: live, across a crash of the server, and back in time.
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { after, before, test } from 'node:test';
 
 import { Server, close, open, says, shows, until, withBrowser } from './harness.mjs';
@@ -17,6 +19,57 @@ before(async () => {
   server = await Server.start();
 });
 after(() => server?.stop());
+
+/** A model that answers when it is let, the same once for each answer. */
+async function thinker(answers) {
+  const held = [];
+  const model = createServer(async (asked, answer) => {
+    for await (const _ of asked);
+    const content = answers.shift() ?? '{"impossible": "there is nothing more to say"}';
+    const message = { role: 'assistant', content };
+    const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 };
+    held.push(() => {
+      answer.setHeader('content-type', 'application/json');
+      answer.end(JSON.stringify({ id: 'x', object: 'chat.completion', model: 'm', choices: [{ index: 0, finish_reason: 'stop', message }], usage }));
+    });
+  });
+  await once(model.listen(0, '127.0.0.1'), 'listening');
+  return {
+    base: `http://127.0.0.1:${model.address().port}/v1/`,
+    letGo: async () => {
+      await until(() => held.length > 0, 'the model is asked');
+      held.shift()();
+    },
+    stop: () => {
+      model.closeAllConnections();
+      model.close();
+    },
+  };
+}
+
+test('who watches an execution is led to what goes on after it', async () => {
+  const ask = { id: 'ask', name: 'flow.replan', parameters: { goal: 'say more' } };
+  const more = { tools: [{ id: 'more', name: 'flow.echo', parameters: { said: 'more' } }, { ...ask, id: 'askAgain' }], executionOrder: ['more', 'askAgain'] };
+  const model = await thinker([JSON.stringify(more), '{"impossible": "all is said"}']);
+  const planner = { provider: 'openai', base_url: model.base, model: 'm', api_key_env: 'KEY_OF_A_TEST' };
+  const own = await Server.start({ config: { planner }, environment: { KEY_OF_A_TEST: 'k' } });
+  const { executionId } = await own.execute([ask], 'say it all', { replans: 3 });
+  const page = await open(own, `/executions/${executionId}`);
+  const onward = page.getByRole('list', { name: 'What goes on after it' });
+  await onward.getByText('A model plans how to go on because ask asks for it: say more').waitFor();
+  await model.letGo();
+  await onward.getByText('Planned anew because ask asks for it').waitFor();
+  await onward.getByRole('link', { name: 'Go to version 2' }).click();
+  await page.locator('.head').getByText(`after ${executionId}`).waitFor();
+  await onward.getByText('A model plans how to go on').waitFor();
+  await model.letGo();
+  await onward.getByText(/Not planned anew because askAgain asks for it.*all is said/).waitFor();
+  await page.locator('.head').getByRole('link', { name: `after ${executionId}` }).click();
+  await onward.getByRole('link', { name: 'Go to version 2' }).waitFor();
+  await close(page);
+  await own.stop();
+  model.stop();
+});
 
 test('an execution changes under the eyes of who watches it', async () => {
   const { executionId } = await server.execute(WAITS, 'wait for the word');

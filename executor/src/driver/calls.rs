@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{Context, Driver};
+use super::{Context, Driver, children::Seen};
 use crate::{
     ahead::CallAhead,
     blobs::Blobs,
@@ -35,8 +35,8 @@ pub(super) enum Done {
     Ended(Ended),
     /// The wait for a permit, by its number.
     Permitted(Task, u64, Granted),
-    /// A look after a child, by its number: what came of that, if it is over.
-    Looked(Task, u64, Option<Ended>),
+    /// A look after a child, by its number.
+    Looked(Task, u64, Seen),
     /// Something of which nobody needs to hear.
     Nothing,
 }
@@ -191,9 +191,11 @@ impl Driver {
         match done {
             Done::Ended(ended) => self.end(ended),
             Done::Permitted(task, number, permit) => self.permitted(task, number, permit),
-            Done::Looked(task, number, ended) => {
-                self.children.seen(task, number);
-                if let Some(ended) = ended {
+            Done::Looked(task, number, seen) => {
+                for word in self.children.seen(task, number, &seen) {
+                    self.pending.heard(word);
+                }
+                if let Seen::Over(ended) = seen {
                     self.end(ended);
                 }
             }

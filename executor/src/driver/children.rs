@@ -4,10 +4,12 @@
 //! and the attempt, so that it is begun once, whoever begins it. The parent holds no driver while
 //! it waits: a child that ends tells it by its inbox, and whoever then has the parent looks at the
 //! child's log. A child keeps its owner until it has told, so that one whose worker is lost in
-//! between is found as an orphan, and told for.
+//! between is found as an orphan, and told for. The word stays in the inbox until what the child
+//! came to is in the parent's log: a driver that is lost before takes nothing along.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     sync::Arc,
     time::Duration,
 };
@@ -15,7 +17,7 @@ use std::{
 use shared::{
     event::{Created, Parent},
     execution::{Execution, ExecutionOptions, ExecutionState, How, Phase, StepState},
-    id::{Attempt, ExecutionId, PlanId, RequestId, StepIx, Task},
+    id::{Attempt, CommandId, ExecutionId, PlanId, RequestId, StepIx, Task},
     json,
     plan::{OnError, StepKind},
     store::{Command, Head, StoreError},
@@ -90,21 +92,24 @@ impl Child {
     }
 
     /// Begins the child if nobody has, and says what came of it if it is over.
-    async fn attend(self, context: Arc<Context>) -> Option<Ended> {
+    async fn attend(self, context: Arc<Context>) -> Seen {
         loop {
-            match self.look(&context).await {
+            let is_seen = match self.look(&context).await {
                 Ok(Some(result)) => {
                     let bytes = result.as_ref().map_or(256, |it| json::bytes(&it.output));
                     let (task, attempt) = (self.task, self.attempt);
-                    return Some(Ended { task, attempt, result, bytes });
+                    return Seen::Over(Ended { task, attempt, result, bytes });
                 }
-                Ok(None) if context.is_alone || self.has_ended => (),
-                Ok(None) => return None,
-                Err(err) => warn!(child = %self.id, %err, "cannot look after a child yet"),
-            }
+                Ok(None) if context.is_alone || self.has_ended => true,
+                Ok(None) => return Seen::GoesOn,
+                Err(err) => {
+                    warn!(child = %self.id, %err, "cannot look after a child yet");
+                    false
+                }
+            };
             time::sleep(LOOK).await;
             if context.drain.is_cancelled() && !self.has_ended && !self.goes_on(&context).await {
-                return None;
+                return if is_seen { Seen::GoesOn } else { Seen::Nothing };
             }
         }
     }
@@ -175,6 +180,17 @@ impl Context {
     }
 }
 
+/// What a look after a child has found.
+#[derive(Debug)]
+pub(super) enum Seen {
+    /// It is over.
+    Over(Ended),
+    /// It is not over, and will say so when it is.
+    GoesOn,
+    /// The worker ends, and the look did not succeed: perhaps the child has not even begun.
+    Nothing,
+}
+
 /// What a driver knows of the children that its steps have begun.
 #[derive(Debug, Default)]
 pub(super) struct Children {
@@ -186,6 +202,8 @@ pub(super) struct Children {
     looks: BTreeMap<Task, Look>,
     /// How many looks there were.
     looked: u64,
+    /// Whether a look came to nothing, so that somebody else must look.
+    is_unseen: bool,
 }
 
 /// A look after a child that is under way.
@@ -195,22 +213,40 @@ struct Look {
     child: ExecutionId,
     has_ended: bool,
     is_stopped: bool,
+    /// The words in the inbox that say that it has ended.
+    words: BTreeSet<CommandId>,
     /// Ends the look, because another one that knows more takes its place.
     cut: CancellationToken,
 }
 
 impl Children {
-    /// Notes that a look is over.
-    pub(super) fn seen(&mut self, task: Task, number: u64) {
-        if self.looks.get(&task).is_some_and(|it| it.number == number) {
-            self.looks.remove(&task);
+    /// Notes what a look has found. Returns the words that have led to it, which are not needed any
+    /// more.
+    pub(super) fn seen(&mut self, task: Task, number: u64, seen: &Seen) -> BTreeSet<CommandId> {
+        self.is_unseen |= matches!(seen, Seen::Nothing);
+        if self.looks.get(&task).is_none_or(|it| it.number != number) {
+            return BTreeSet::new();
+        }
+        self.looks.remove(&task).map(|it| it.words).unwrap_or_default()
+    }
+
+    /// Returns whether somebody else must look after a child.
+    pub(super) fn is_unseen(&self) -> bool {
+        self.is_unseen
+    }
+
+    /// Keeps a word until the look after the child that it tells of has succeeded.
+    fn keep(&mut self, task: Task, word: CommandId) {
+        if let Some(look) = self.looks.get_mut(&task) {
+            look.words.insert(word);
         }
     }
 
     /// Returns the number of a new look after `child`, and what cuts it off; nothing if one that
     /// knows as much is under way. What an earlier one knew the new one knows, too.
     fn look(&mut self, child: &mut Child) -> Option<(u64, CancellationToken)> {
-        if let Some(before) = self.looks.get(&child.task)
+        let mut words = BTreeSet::new();
+        if let Some(before) = self.looks.get_mut(&child.task)
             && before.child == child.id
         {
             let knows_more =
@@ -220,6 +256,7 @@ impl Children {
             }
             child.has_ended |= before.has_ended;
             child.is_stopped |= before.is_stopped;
+            words = mem::take(&mut before.words);
         }
         self.looked += 1;
         let (number, cut) = (self.looked, CancellationToken::new());
@@ -228,6 +265,7 @@ impl Children {
             child: child.id,
             has_ended: child.has_ended,
             is_stopped: child.is_stopped,
+            words,
             cut: cut.clone(),
         };
         if let Some(before) = self.looks.insert(child.task, look) {
@@ -247,12 +285,18 @@ impl Driver {
         }
     }
 
-    /// Looks after the child that has just ended.
-    pub(super) fn attend_ended(&mut self, child: ExecutionId) {
+    /// Looks after the child that has just ended, as a word in the inbox says. The word is taken
+    /// from there with what the child came to, or at once if nothing waits for that.
+    pub(super) fn attend_ended(&mut self, child: ExecutionId, word: CommandId) {
         let is_it = |task: &Task| self.execution.task(*task).and_then(|it| it.child) == Some(child);
         let task = self.execution.agenda().delegated().iter().copied().find(is_it);
-        if let Some(child) = task.and_then(|it| Child::of(&self.execution, it)) {
-            self.look_after(Child { has_ended: true, ..child });
+        match task.and_then(|it| Child::of(&self.execution, it)) {
+            Some(child) => {
+                let task = child.task;
+                self.look_after(Child { has_ended: true, ..child });
+                self.children.keep(task, word);
+            }
+            None => self.pending.heard(word),
         }
     }
 
@@ -288,7 +332,7 @@ impl Driver {
             tokio::select! {
                 biased;
                 () = cut.cancelled() => Done::Nothing,
-                ended = child.attend(context) => Done::Looked(task, number, ended),
+                seen = child.attend(context) => Done::Looked(task, number, seen),
             }
         });
     }

@@ -127,7 +127,8 @@ impl Driver {
 
     /// Returns when a worker should take the execution again, if nobody asks before.
     pub(super) fn due(&self) -> Option<Timestamp> {
-        if self.begins() == Begins::Elsewhere && self.has_work() {
+        let is_for_others = self.has_work() || self.children.is_unseen();
+        if self.begins() == Begins::Elsewhere && is_for_others {
             // Due since long, so that it is due by the clock of whoever looks, too.
             return Some(self.execution.created_at());
         }

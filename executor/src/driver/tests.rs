@@ -12,7 +12,7 @@ use shared::{
     store::{ExecutionLog, Lease, Rate, memory::Memory},
 };
 
-use super::*;
+use super::{children::Seen, *};
 use crate::{
     call::Ended,
     limits::{Limited, Rule},
@@ -150,21 +150,71 @@ async fn one_look_at_a_time_goes_after_a_child() {
     driver.attend_all();
     assert_eq!(driver.attempts.len(), 2, "as many as before");
     let child = driver.execution.step(StepIx::new(0)).child.unwrap();
-    driver.attend_ended(child);
-    driver.attend_ended(child);
+    driver.attend_ended(child, numbered(1));
+    driver.attend_ended(child, numbered(1));
+    driver.attend_ended(child, numbered(2));
     driver.attend_all();
     assert_eq!(driver.attempts.len(), 3, "one that knows more took the place of one");
     // The plan of the children is not there, so that each look ends, and one was cut off.
     let mut looked = Vec::new();
     while let Some(done) = driver.attempts.join_next().await {
         match done.unwrap() {
-            Done::Looked(task, ..) => looked.push(task),
+            Done::Looked(task, number, seen) => {
+                let words = driver.children.seen(task, number, &seen);
+                assert_eq!(words.len(), if task == self::task(0) { 2 } else { 0 }, "{task:?}");
+                looked.push(task);
+            }
             Done::Nothing => (),
             other => panic!("{other:?}"),
         }
     }
     looked.sort();
     assert_eq!(looked, [task(0), task(1)]);
+}
+
+/// It was taken as soon as it was heard: a driver that was lost before it had looked took it along,
+/// and nobody told the next one.
+#[tokio::test(start_paused = true)]
+async fn a_word_stays_until_what_the_child_came_to_is_written() {
+    let mut scene = Scene::new(parts(1), ExecutionOptions::default()).await;
+    let id = scene.driver.execution.id();
+    let child = scene.driver.execution.step(StepIx::new(0)).child.unwrap();
+    scene.context.control.tell(id, Command::ChildEnded { child }).await.unwrap();
+    for _ in 0..2 {
+        for envelope in scene.store.inbox(Some(id)).await.unwrap() {
+            scene.driver.obey(envelope, true);
+        }
+        scene.write().await;
+        assert_eq!(scene.store.inbox(Some(id)).await.unwrap().len(), 1);
+    }
+    while let Some(done) = scene.driver.attempts.join_next().await {
+        scene.driver.gather(done.unwrap());
+    }
+    scene.write().await;
+    assert!(scene.driver.execution.agenda().is_over());
+    assert_eq!(scene.store.inbox(Some(id)).await.unwrap(), []);
+    // A word of which nothing waits for what it leads to goes at once.
+    scene.context.control.tell(id, Command::ChildEnded { child }).await.unwrap();
+    for envelope in scene.store.inbox(Some(id)).await.unwrap() {
+        scene.driver.obey(envelope, true);
+    }
+    scene.write().await;
+    assert_eq!(scene.store.inbox(Some(id)).await.unwrap(), []);
+}
+
+/// It was put aside until its deadline, or for ever, with a child that had not begun.
+#[tokio::test(start_paused = true)]
+async fn a_child_that_a_worker_that_ends_could_not_look_after_is_looked_after_by_others() {
+    for (seen, is_due) in [(Seen::GoesOn, false), (Seen::Nothing, true)] {
+        let mut scene = Scene::new(parts(1), ExecutionOptions::default()).await;
+        scene.driver.attempts.shutdown().await;
+        scene.context.drain.cancel();
+        scene.driver.is_draining = true;
+        scene.driver.gather(Done::Looked(task(0), 1, seen));
+        scene.write().await;
+        assert!(scene.driver.may_put_aside());
+        assert_eq!(scene.driver.due().is_some(), is_due);
+    }
 }
 
 /// Tokens of a rate were spent for steps that had no slot.

@@ -34,13 +34,18 @@ impl<'a> Asked<'a> {
     /// Returns whether a condition holds. Err: why that cannot be told, for people.
     ///
     /// The data are those of the set's own context, whose fields are also names of their own, and
-    /// `contexts` has those of all. What is not there is null.
+    /// `contexts` has those of all. Where the set names no context, a field is that of the first
+    /// that has it, in the order of their names. What is not there is null.
     pub(super) fn holds(&self, condition: &str, context: Option<&str>) -> Result<bool, String> {
         let words = Words::default();
         let condition = Condition::parse(condition, &words).map_err(|err| err.to_string())?;
         let data = context.and_then(|it| self.contexts.get(it)).unwrap_or(&Value::Null);
+        let field = |word: &String| match context {
+            Some(_) => data.get(word),
+            None => self.contexts.values().find_map(|it| it.get(word)),
+        };
         let words = words.0.into_inner();
-        let values = words.iter().map(|word| match (data.get(word), word.as_str()) {
+        let values = words.iter().map(|word| match (field(word), word.as_str()) {
             (Some(value), _) => value,
             (None, "data" | "context") => data,
             (None, "contexts") => self.all(),
@@ -131,6 +136,24 @@ mod tests {
         assert!(asked.all.get().is_none());
         assert_eq!(asked.holds("contexts.shop.n == 1", None), Ok(true));
         assert!(asked.all.get().is_some());
+    }
+
+    #[test]
+    fn where_a_set_names_no_context_all_are_asked() {
+        let contexts = Contexts::from([
+            ("b".to_owned(), json!({ "adminMode": false, "tier": 2 })),
+            ("a".to_owned(), json!({ "adminMode": true, "note": null })),
+        ]);
+        let asked = Asked::new(&contexts);
+        for (condition, expected) in [
+            ("adminMode == true", true),
+            ("tier == 2", true),
+            ("missing == true", false),
+            ("data == null", true),
+            ("contexts.b.adminMode", false),
+        ] {
+            assert_eq!(asked.holds(condition, None), Ok(expected), "{condition}");
+        }
     }
 
     #[test]

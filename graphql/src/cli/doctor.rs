@@ -236,6 +236,7 @@ fn of_set(set: &ToolSet) -> Check {
             Ok(plain::count(set.tools.len(), "tool") + active)
         }
         SetStatus::Connecting => Err("does not answer in time".to_owned()),
+        SetStatus::Hidden => Ok("not there, as its condition does not hold".to_owned()),
         // Nobody uses it: whoever switches it on asks again.
         SetStatus::Failed { error } if !set.is_active => Ok(format!("switched off; {error}")),
         SetStatus::Failed { error } => Err(error.clone()),

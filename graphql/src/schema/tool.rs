@@ -21,6 +21,9 @@ use crate::engine::{DirectCall, Engine};
 
 /// What tools belong to that only the toolkit knows.
 const TOOLKIT: &str = "toolkit";
+/// What is said of a set that was added under a condition that does not hold.
+const HIDDEN: &str = "it is not there while its `condition` does not hold: `setContext` changes the data that the \
+                      condition asks for";
 
 /// Something that a plan can call.
 pub(super) struct Tool {
@@ -361,20 +364,23 @@ impl ToolSet {
         Tool::of(&self.0)
     }
 
-    /// Whether its tools are known: `connecting`, `ready` or `failed`.
+    /// Whether its tools are known: `connecting`, `ready` or `failed`; `hidden` where it was added and
+    /// is not there yet, as its condition does not hold.
     async fn status(&self) -> &'static str {
         match self.0.status {
             SetStatus::Connecting => "connecting",
             SetStatus::Ready => "ready",
             SetStatus::Failed { .. } => "failed",
+            SetStatus::Hidden => "hidden",
         }
     }
 
-    /// Why its source could not be asked, and what to do.
+    /// Why its source could not be asked, or why it is hidden, and what to do.
     async fn error(&self) -> Option<&str> {
         match &self.0.status {
             SetStatus::Failed { error } => Some(error),
-            _ => None,
+            SetStatus::Hidden => Some(HIDDEN),
+            SetStatus::Connecting | SetStatus::Ready => None,
         }
     }
 }

@@ -294,7 +294,8 @@ pub(super) struct ToolSetInput {
     active: Option<bool>,
     /// Where its tools come from, as in the configuration: `{"mcp": {"command": "…"}}`.
     source: Value,
-    /// The context that it comes from, whose data its condition asks for.
+    /// The context that it comes from, whose data its condition asks for; all contexts, where it is
+    /// left out.
     context: Option<String>,
     /// When it is there: CEL over the data of its context, such as `adminMode == true`. Always,
     /// where it is left out.

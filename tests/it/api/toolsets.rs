@@ -184,14 +184,22 @@ async fn an_inactive_tool_can_neither_be_planned_nor_called() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sets_appear_under_their_condition() {
     let [one, other] = two_processes().await;
-    let add = "mutation ($input: ToolSetInput!) { addToolSet(input: $input) { name active } }";
+    let add =
+        "mutation ($input: ToolSetInput!) { addToolSet(input: $input) { name active status } }";
     let source = json!({ "tools": [{ "name": "wipe", "run": { "command": ["cat"] } }] });
     let admin = json!({
         "name": "admin", "description": "Only for admins.", "source": source, "context": "shop",
         "condition": "adminMode == true",
     });
     let added = one.get(add, json!({ "input": admin })).await;
-    assert_eq!(added, json!({ "name": "admin", "active": false }), "it is kept");
+    let hidden = json!({ "name": "admin", "active": false, "status": "hidden" });
+    assert_eq!(added, hidden, "it is kept");
+    // One that names no context asks all of them.
+    let mut anywhere = admin.clone();
+    anywhere["name"] = json!("anywhere");
+    anywhere.as_object_mut().unwrap().remove("context");
+    let added = one.get(add, json!({ "input": anywhere })).await;
+    assert_eq!(added["status"], "hidden");
     let refused = one.refused(add, json!({ "input": admin })).await;
     assert_eq!(refused["code"], "CONFLICT");
     let names = async |world: &World| {
@@ -201,7 +209,9 @@ async fn sets_appear_under_their_condition() {
     assert!(!names(&other).await.contains(&"admin".to_owned()));
     let set = "mutation ($data: JSON!) { setContext(name: \"shop\", data: $data) }";
     assert_eq!(other.get(set, json!({ "data": { "adminMode": true } })).await, true);
-    assert!(names(&one).await.contains(&"admin".to_owned()));
+    for name in ["admin", "anywhere"] {
+        assert!(names(&one).await.contains(&name.to_owned()), "{name}");
+    }
     let sets = one.get(SETS, json!({})).await;
     let admin = sets.as_array().unwrap().iter().find(|it| it["name"] == "admin").unwrap();
     assert_eq!((&admin["source"], &admin["status"]), (&json!("shop"), &json!("ready")));

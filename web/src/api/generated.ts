@@ -94,6 +94,7 @@ export interface PlanningOptions {
   maxTools?: number | null;
   cache?: PlanCache | null;
 }
+export type ReplanningState = "PENDING" | "BEGUN" | "GIVEN_UP";
 export interface RequestFilter {
   search?: string | null;
   from?: string | null;
@@ -173,6 +174,9 @@ export const ExecutionPage: Operation<ExecutionPageResult, ExecutionPageVariable
 export type ExecutionNowResult = { execution: { state: ExecutionState; node: string | null; startedAt: string | null; finishedAt: string | null; deadline: string | null; waitsFor: ({ kind: string; stepId: string | null; index: number | null; name: string | null; executionId: string | null; until: string | null; message: string })[] } | null };
 export type ExecutionNowVariables = { id: string };
 export const ExecutionNow: Operation<ExecutionNowResult, ExecutionNowVariables> = "query ExecutionNow($id:ID!){execution(executionId:$id){state node startedAt finishedAt deadline waitsFor{kind stepId index name executionId until message}}}";
+export type ExecutionOnwardResult = { execution: { next: { executionId: string; plan: { version: number } } | null; replanning: { state: ReplanningState; reason: string; givenUp: string | null } | null } | null };
+export type ExecutionOnwardVariables = { id: string };
+export const ExecutionOnward: Operation<ExecutionOnwardResult, ExecutionOnwardVariables> = "query ExecutionOnward($id:ID!){execution(executionId:$id){next{executionId plan{version}}replanning{state reason givenUp}}}";
 export type Happened = { seq: number; at: string; type: string; stepId: string | null; attempt: number | null; data: Json };
 export type MoreEventsResult = { execution: { seq: number; events: ({ seq: number; at: string; type: string; stepId: string | null; attempt: number | null; data: Json })[] } | null };
 export type MoreEventsVariables = { id: string; afterSeq: number };

@@ -5,7 +5,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { ApiError, useAsk } from "../api/client";
 import { useCell } from "../api/cell";
 import { returns } from "../api/connection";
-import { ExecutionNow, ExecutionOutputs } from "../api/generated";
+import { ExecutionNow, ExecutionOnward, ExecutionOutputs } from "../api/generated";
 import { Actions, Question, type Asking } from "../execution/actions";
 import { Events } from "../execution/events";
 import { Groups, MOST, pagesText, read, readPages, toggled, type Pages, type Spot } from "../execution/groups";
@@ -169,6 +169,7 @@ function Told({ story }: { story: Story }) {
       )}
       {scrub === null && <Waits story={story} onSelect={select} />}
       {scrub === null && <Failures story={story} onSelect={select} />}
+      {scrub === null && <Onward story={story} />}
       <Tabs label="Views of the execution" tabs={VIEWS} shown={view} onShow={setView} />
       <div class="split">
         <div class="pane" role="tabpanel" id="panel" aria-labelledby={`tab-${view}`}>
@@ -274,7 +275,11 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
         {fold.node && <span>on {fold.node}</span>}
         <a href={`/plans/${about.planId}`}>plan, version {about.plan.version}</a>
         {about.dryRun && <span class="tag">dry run</span>}
-        {about.retryOf && <a href={`/executions/${about.retryOf}`}>retry of {about.retryOf}</a>}
+        {about.retryOf && (
+          <a href={`/executions/${about.retryOf}`}>
+            {about.plan.version > 1 ? "after" : "retry of"} {about.retryOf}
+          </a>
+        )}
         {about.parentExecutionId && (
           <a href={`/executions/${about.parentExecutionId}?step=${encodeURIComponent(about.parentStepId ?? "")}`}>
             part of {about.parentStepId}
@@ -306,6 +311,42 @@ function Waits({ story, onSelect }: { story: Story; onSelect: (id: string) => vo
         </li>
       ))}
       {waits.length > 5 && <li class="faint">and {waits.length - 5} more</li>}
+    </ul>
+  );
+}
+
+/** What goes on after it, with the next version of its plan. */
+function Onward({ story }: { story: Story }) {
+  const { live } = story;
+  const [isAwaited, setAwaited] = useState(false);
+  const asked = useAsk(ExecutionOnward, live.isOver ? { id: story.about.executionId } : null, isAwaited ? 2_000 : undefined);
+  const { next, replanning } = asked.data?.execution ?? {};
+  useEffect(() => setAwaited(!next && replanning?.state === "PENDING"), [next, replanning]);
+  if (!live.isOver || (!next && !replanning)) return null;
+  return (
+    <ul class="waits" aria-label="What goes on after it">
+      <li role="status">
+        <span>
+          {next ? "Planned anew" : replanning?.state === "GIVEN_UP" ? "Not planned anew" : "A model plans how to go on"}
+          {replanning && (
+            <>
+              {" because "}
+              <Words text={replanning.reason} />
+            </>
+          )}
+          {!next && replanning?.givenUp && (
+            <>
+              {": "}
+              <Words text={replanning.givenUp} />
+            </>
+          )}
+        </span>
+        {next && (
+          <a class="link" href={`/executions/${next.executionId}`}>
+            Go to version {next.plan.version}
+          </a>
+        )}
+      </li>
     </ul>
   );
 }

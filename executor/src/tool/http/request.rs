@@ -283,11 +283,14 @@ fn invalid(message: &str) -> ToolError {
     ToolError::new(ErrorCode::INVALID_PARAMETERS, message)
 }
 
-/// A list is written once for each of its items; null is left out.
+/// A list is written once for each of its items; null is left out, also in a list.
 fn spread(name: &str, value: &Value, pairs: &mut Vec<(String, String)>) {
     match value {
         Value::Null => {}
-        Value::Array(items) => pairs.extend(items.iter().map(|it| (name.to_owned(), text(it)))),
+        Value::Array(items) => {
+            let items = items.iter().filter(|it| !it.is_null());
+            pairs.extend(items.map(|it| (name.to_owned(), text(it))));
+        }
         one => pairs.push((name.to_owned(), text(one))),
     }
 }
