@@ -63,7 +63,7 @@ impl Reader<'_, '_> {
     /// none of the call.
     fn closes_code(&self, end: usize) -> bool {
         self.source.byte(end) == Some(b'`')
-            && self.source.slice(self.start..end).matches('`').count() % 2 == 0
+            && self.source.slice(self.start..end).matches('`').count().is_multiple_of(2)
     }
 
     fn pair_ahead(&self, end: usize, has: impl Fn(&str) -> bool) -> Option<usize> {

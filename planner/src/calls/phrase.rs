@@ -200,7 +200,8 @@ fn is_one(more: &str, is_parameter: impl Fn(&str) -> bool) -> bool {
         .map(|it| (it.trim_end(), it))
         .any(|(word, it)| word.len() < it.len() && word.ends_with(['.', '!', '?', ';']));
     // `what is new? and …` is a question.
-    let is_ended = more.ends_with(['.', '!', '?', ';']) && more.trim_matches(['!', '?']) != "";
+    let is_ended =
+        more.ends_with(['.', '!', '?', ';']) && !more.trim_matches(['!', '?']).is_empty();
     let is_torn = more.contains(['`', '<', '\n']) || more.matches('"').count() % 2 == 1;
     let is_another = more.split(',').skip(1).any(|part| {
         let word = plain(part.split_whitespace().next().unwrap_or_default());

@@ -204,6 +204,15 @@ fn a_value_goes_on_to_a_pair_of_the_tool() {
                 SAVE,
                 save("what is new?"),
             ),
+        ],
+        NaturalLanguage,
+    );
+}
+
+#[test]
+fn a_value_has_its_marks_and_brackets() {
+    check_all(
+        &[
             (
                 "use file_tools.grep with pattern=TODO: fix and path=src",
                 GREP,
@@ -413,6 +422,10 @@ fn a_line_of_arguments_has_nothing_else() {
         let text = json!({ "tool": tool, "args": written }).to_string();
         check(&text, tool, args, Json);
     }
+}
+
+#[test]
+fn a_line_with_something_else_is_no_call() {
     for written in [
         "file_path=\"a.txt\", content=\"one\" \"two\"",
         "file_path=\"a.txt\", content=\"one\"two",

@@ -208,11 +208,11 @@ proptest! {
         around in select(&[("use file_tools.grep with ", "."), ("Use `grep` with ", " now"), ("TOOL: grep ARGS: ", "")][..]),
         mark in select(&["", "", "`", "**"][..]),
     ) {
-        let pairs = keys.iter().zip(&values).zip(&between);
-        let last = keys.len() - 1;
-        let pairs: String = pairs.enumerate().map(|(n, ((key, value), between))| {
-            format!("{mark}{key}={value}{mark}{}", if n < last { between } else { "" })
-        }).collect();
+        let mut pairs = String::new();
+        for (n, key) in keys.iter().enumerate() {
+            let end = if n + 1 < keys.len() { between[n] } else { "" };
+            pairs.extend([mark, key, "=", values[n], mark, end]);
+        }
         let mut text = format!("{}{pairs}{}", around.0, around.1);
         if text.starts_with("TOOL") {
             // What is on another line is none of its line.
