@@ -24,6 +24,7 @@ mod steering;
 mod sub_plans;
 mod toolkit;
 mod tools;
+mod turns;
 mod watching;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -93,6 +94,8 @@ pub struct Engine {
     catalog: Arc<Mutex<Option<(u64, Catalog)>>>,
     /// Who may come in, once that is known: agents ask it.
     holders: Arc<OnceLock<Access>>,
+    /// What is done by one at a time.
+    turns: Arc<turns::Turns>,
     /// What whoever asks may do.
     grant: Grant,
 }
@@ -135,6 +138,7 @@ impl Engine {
             learning: Arc::default(),
             catalog: Arc::default(),
             holders: Arc::default(),
+            turns: Arc::default(),
             grant: Grant::default(),
         }
     }
@@ -297,7 +301,10 @@ impl Engine {
         order: Order,
     ) -> Result<ExecutionId, EngineError> {
         let subject = Value::String(query.to_owned());
+        let mut _turn = None;
         if let Some(key) = &order.idempotency_key {
+            // Whoever asks under it at the same time waits for the plan, and makes none.
+            _turn = Some(self.turns.wait(format!("key {key}")).await);
             let key = IdempotencyKey { key: key.clone(), subject: subject.clone() };
             if let Some(id) = self.control.find(&key, &order.options).await? {
                 return Ok(id);

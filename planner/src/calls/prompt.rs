@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use shared::{schema::Schema, tool::ToolDefinition};
+use shared::{id::ToolName, schema::Schema, tool::ToolDefinition};
 
 use super::{
     known,
@@ -28,15 +28,19 @@ pub(super) const PLEASE: &str = "\nPlease provide a";
 /// Writes the system prompt that teaches a model to call these tools; empty if there are none.
 ///
 /// Each tool is listed with what it does and its parameters, because models guess what they are
-/// not told. The example is a call that the tools really have.
-pub fn tool_prompt<'a>(tools: impl IntoIterator<Item = &'a ToolDefinition>) -> String {
-    let tools: Vec<&ToolDefinition> = tools.into_iter().collect();
+/// not told. The example is a call that the tools really have. Each is under the name that is shown
+/// of it.
+pub fn tool_prompt<'a>(
+    tools: impl IntoIterator<Item = &'a ToolDefinition>,
+    shown: impl Fn(&ToolDefinition) -> ToolName,
+) -> String {
+    let tools: Vec<_> = tools.into_iter().map(|it| (shown(it), it)).collect();
     if tools.is_empty() {
         return String::new();
     }
     let mut prompt = "You have access to the following tools:\n\n".to_owned();
-    for tool in &tools {
-        describe(&mut prompt, tool);
+    for (name, tool) in &tools {
+        describe(&mut prompt, name, tool);
     }
     prompt.push_str(
         "\nTo use a tool, format your response like this:\n\
@@ -67,8 +71,8 @@ pub fn format_tool_result(tool: &str, result: Result<&str, &str>) -> String {
     }
 }
 
-fn describe(prompt: &mut String, tool: &ToolDefinition) {
-    let _ = writeln!(prompt, "- {}", tool.qualified());
+fn describe(prompt: &mut String, name: &ToolName, tool: &ToolDefinition) {
+    let _ = writeln!(prompt, "- {name}");
     for line in tool.description.lines().map(str::trim).filter(|it| !it.is_empty()) {
         let _ = writeln!(prompt, "  {line}");
     }
@@ -124,15 +128,12 @@ fn types(root: &Value, schema: &Value) -> Option<String> {
         return Some(types.join(" or "));
     }
     let choices = ["anyOf", "oneOf"].iter().find_map(|it| schema.get(it)?.as_array());
-    let mut types: Vec<&str> = match choices {
-        Some(choices) => {
-            let types = choices.iter().map(|it| known::types(resolved(root, it)));
-            types.collect::<Option<Vec<_>>>()?.concat()
-        }
-        None => {
-            let all = schema.get("allOf")?.as_array()?;
-            all.iter().find_map(|it| known::types(resolved(root, it)))?
-        }
+    let mut types: Vec<&str> = if let Some(choices) = choices {
+        let types = choices.iter().map(|it| known::types(resolved(root, it)));
+        types.collect::<Option<Vec<_>>>()?.concat()
+    } else {
+        let all = schema.get("allOf")?.as_array()?;
+        all.iter().find_map(|it| known::types(resolved(root, it)))?
     };
     types.dedup();
     (!types.is_empty()).then(|| types.join(" or "))
@@ -150,24 +151,25 @@ pub(super) fn parameters(tool: &ToolDefinition) -> impl Iterator<Item = (&String
 
 /// Writes a call that one of the tools takes: of `file_tools.glob` if it is there, else of the first
 /// that needs something, else of any. There is none where no tool takes what is made up for it.
-fn example(tools: &[&ToolDefinition]) -> Option<String> {
-    if tools.iter().any(|it| it.qualified().as_str() == "file_tools.glob") {
+fn example(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
+    if tools.iter().any(|(name, _)| name.as_str() == "file_tools.glob") {
         let args = json!({ "pattern": "*.py", "path": "/home/user" });
         return Some(call("file_tools.glob", &args));
     }
-    let needs = |it: &&&ToolDefinition| parameters(it).any(|(_, _, is_required)| is_required);
+    let needs = |(_, tool): &&(ToolName, &ToolDefinition)| {
+        parameters(tool).any(|(_, _, is_required)| is_required)
+    };
     let rest = tools.iter().filter(|it| !needs(it));
     let tried = tools.iter().filter(needs).chain(rest).take(TRIED);
-    tried.into_iter().find_map(|tool| {
+    tried.into_iter().find_map(|(name, tool)| {
         let schema = &tool.input_schema;
         let valid = Schema::new(schema).ok();
-        let made = (0..CHOICES).map(|choice| match sample(schema, "", schema, choice) {
+        let mut made = (0..CHOICES).map(|choice| match sample(schema, "", schema, choice) {
             Value::Object(args) => Value::Object(args),
             _ => json!({}),
         });
-        let args =
-            made.into_iter().find(|it| valid.as_ref().is_none_or(|valid| valid.is_valid(it)));
-        Some(call(tool.qualified().as_str(), &args?))
+        let args = made.find(|it| valid.as_ref().is_none_or(|valid| valid.is_valid(it)));
+        Some(call(name.as_str(), &args?))
     })
 }
 

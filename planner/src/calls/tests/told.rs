@@ -2,6 +2,7 @@
 
 use expect_test::expect;
 use serde_json::json;
+use shared::tool::ToolDefinition;
 
 use super::{CallFormat::Simple, check_none, read, tools};
 use crate::calls::{
@@ -34,19 +35,19 @@ fn the_prompt() {
 
         After using a tool, you'll receive the results and can provide a final answer to the user.
         Always use tools when they can help answer the user's question more accurately."#]]
-    .assert_eq(&tool_prompt(&tools));
-    assert_eq!(tool_prompt([]), "");
+    .assert_eq(&tool_prompt(&tools, ToolDefinition::qualified));
+    assert_eq!(tool_prompt([], ToolDefinition::qualified), "");
 }
 
 #[test]
 fn the_example_is_a_call_of_one_of_the_tools() {
     let tools = tools::definitions();
     let example = json!([["file_tools.glob", { "pattern": "*.py", "path": "/home/user" }, Simple]]);
-    assert_eq!(read(&tool_prompt(&tools)), example);
+    assert_eq!(read(&tool_prompt(&tools, ToolDefinition::qualified)), example);
     let web = tools.iter().filter(|it| it.set.as_str() == "web_tools");
     let example =
         json!([["web_tools.docs_search", { "library": "library", "query": "query" }, Simple]]);
-    assert_eq!(read(&tool_prompt(web)), example);
+    assert_eq!(read(&tool_prompt(web, ToolDefinition::qualified)), example);
 }
 
 #[test]
@@ -104,7 +105,11 @@ fn capabilities_open_sets() {
         (&["dancing"], 0),
         (&[], 29),
     ] {
-        assert_eq!(schemas_for(capabilities, &tools).len(), count, "{capabilities:?}");
+        assert_eq!(
+            schemas_for(capabilities, &tools, ToolDefinition::qualified).len(),
+            count,
+            "{capabilities:?}"
+        );
     }
 }
 
@@ -142,7 +147,7 @@ fn the_schema_of_a_tool() {
             }
           }
         }"#]]
-    .assert_eq(&serde_json::to_string_pretty(&schema(&tool)).expect("JSON"));
+    .assert_eq(&serde_json::to_string_pretty(&schema(&tool.qualified(), &tool)).expect("JSON"));
 }
 
 /// A tool whose parameters are described like this.
@@ -181,7 +186,7 @@ fn the_example_fits_the_schema() {
             json!({ "allOf": [{ "type": "object", "required": ["a"] }, { "properties": { "a": { "const": 7 } } }] }),
         ),
     ] {
-        let prompt = tool_prompt([&described(schema.clone())]);
+        let prompt = tool_prompt([&described(schema.clone())], ToolDefinition::qualified);
         let line = prompt.lines().find_map(|it| it.strip_prefix("TOOL: a.b ARGS: "));
         let args =
             serde_json::from_str(line.unwrap_or_else(|| panic!("{schema}: {prompt}"))).unwrap();
@@ -195,11 +200,14 @@ fn where_nothing_fits_another_tool_is_the_example_or_none() {
     let never = described(json!({
         "properties": { "p": { "type": "string", "pattern": "^x-[0-9]{3}!{2}$" } }, "required": ["p"],
     }));
-    let prompt = tool_prompt([&never]);
+    let prompt = tool_prompt([&never], ToolDefinition::qualified);
     assert!(!prompt.contains("For example"), "{prompt}");
     assert!(prompt.contains("\"value2\"}\n\nAfter using"), "{prompt}");
     let other = tools::definition("c.d", "n:i");
-    assert!(tool_prompt([&never, &other]).contains("For example:\nTOOL: c.d ARGS: {}"));
+    assert!(
+        tool_prompt([&never, &other], ToolDefinition::qualified)
+            .contains("For example:\nTOOL: c.d ARGS: {}")
+    );
 }
 
 #[test]
@@ -216,18 +224,18 @@ fn what_is_inside_is_told() {
         },
         "required": ["place"],
     }));
-    let prompt = tool_prompt([&tool]);
+    let prompt = tool_prompt([&tool], ToolDefinition::qualified);
     let told: Vec<&str> = prompt.lines().filter(|it| it.starts_with("    ")).collect();
-    expect![
-        r"    place (object, required): Where.
-      at (array, required)
-        each item (number, required)
-      next (object, optional): Where.
-        at (array, required)
-        next (object, optional): Where.
-    tags (array, optional)
-      each item (object, required)
-        t (any, optional), one of 1, 2"
-    ]
-    .assert_eq(&told.join("\n"));
+    let expected = [
+        "    place (object, required): Where.",
+        "      at (array, required)",
+        "        each item (number, required)",
+        "      next (object, optional): Where.",
+        "        at (array, required)",
+        "        next (object, optional): Where.",
+        "    tags (array, optional)",
+        "      each item (object, required)",
+        "        t (any, optional), one of 1, 2",
+    ];
+    assert_eq!(told, expected);
 }
