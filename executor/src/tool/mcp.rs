@@ -7,6 +7,7 @@
 
 mod answer;
 mod child;
+mod cleaned;
 mod config;
 mod handler;
 mod http;
@@ -35,6 +36,7 @@ pub use self::config::{Elicitation, McpCommand, McpHttp, McpServer};
 use self::{
     answer::Output,
     link::{Link, Lost},
+    message::DEMANDS_TASK,
 };
 pub(crate) use self::{
     keeper::{CONNECT, Keeper},
@@ -47,6 +49,8 @@ use crate::blobs;
 #[derive(Debug)]
 struct McpTool {
     definition: Arc<ToolDefinition>,
+    /// Why it cannot be called, if so.
+    obstacle: Option<&'static str>,
     line: Arc<Line>,
 }
 
@@ -55,6 +59,7 @@ struct McpTool {
 fn tools(set: &ToolSetName, line: &Arc<Line>, offers: Vec<Offer>) -> Vec<Arc<dyn Tool>> {
     let mut names = BTreeSet::new();
     let tools = offers.into_iter().filter_map(|offer| {
+        let obstacle = obstacle(&offer);
         let definition = definition(set, offer)?;
         if !names.insert(definition.qualified()) {
             let name = &definition.name;
@@ -62,9 +67,17 @@ fn tools(set: &ToolSetName, line: &Arc<Line>, offers: Vec<Offer>) -> Vec<Arc<dyn
             return None;
         }
         let line = Arc::clone(line);
-        Some(Arc::new(McpTool { definition: Arc::new(definition), line }) as Arc<dyn Tool>)
+        let definition = Arc::new(definition);
+        Some(Arc::new(McpTool { definition, obstacle, line }) as Arc<dyn Tool>)
     });
     tools.collect()
+}
+
+/// Says why what a server offers cannot be called, if so.
+fn obstacle(offer: &Offer) -> Option<&'static str> {
+    let mark = offer.meta.as_ref().and_then(|it| it.0.get(DEMANDS_TASK));
+    let is_marked = mark == Some(&Value::Bool(true));
+    is_marked.then_some("it demands a task (`execution.taskSupport`), which is not supported")
 }
 
 fn definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
@@ -75,6 +88,12 @@ fn definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
             return None;
         }
     };
+    let obstacle = obstacle(&offer);
+    let mut description: String =
+        offer.description.map(Into::into).or(offer.title).unwrap_or_default();
+    if let Some(why) = obstacle {
+        description = format!("{description}\n(It cannot be called: {why}.)").trim().to_owned();
+    }
     let hints = offer.annotations.unwrap_or_default();
     let effect = match (hints.read_only_hint, hints.idempotent_hint) {
         (Some(true), _) => Effect::Read,
@@ -84,12 +103,12 @@ fn definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
     Some(ToolDefinition {
         name,
         set: set.clone(),
-        description: offer.description.map(Into::into).or(offer.title).unwrap_or_default(),
+        description,
         input_schema: Value::Object(Arc::unwrap_or_clone(offer.input_schema)),
         output_schema: offer.output_schema.map(|it| Value::Object(Arc::unwrap_or_clone(it))),
         effect,
         examples: examples(offer.meta.as_ref()),
-        is_callable: true,
+        is_callable: obstacle.is_none(),
     })
 }
 
@@ -112,6 +131,10 @@ impl Tool for McpTool {
     }
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
+        if let Some(why) = self.obstacle {
+            let message = format!("`{}` cannot be called: {why}", self.definition.name);
+            return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).terminal());
+        }
         let request = self.request(Arc::unwrap_or_clone(parameters), &cx)?;
         // Dropping a call that is under way tells the server that nobody waits for it.
         let output = tokio::select! {
@@ -194,6 +217,8 @@ impl McpTool {
 
 #[cfg(test)]
 mod tests {
+    use rmcp::model::{JsonRpcMessage, ServerResult};
+
     use super::*;
 
     #[test]
@@ -206,5 +231,29 @@ mod tests {
         let tools = tools(&"s".parse().unwrap(), &Arc::new(Line::new()), offers.into());
         let kept: Vec<_> = tools.iter().map(|it| it.definition().description.as_str()).collect();
         assert_eq!(kept, ["one", "four"]);
+    }
+
+    #[test]
+    fn a_tool_that_demands_a_task_is_listed_and_says_that_it_cannot_be_called() {
+        let tool = |name: &str, execution: Value| json!({ "name": name, "description": "Does.", "inputSchema": {}, "execution": execution });
+        let listed = [
+            tool("must", json!({ "taskSupport": "required" })),
+            tool("may", json!({ "taskSupport": "optional" })),
+            tool("odd", json!("taskSupport")),
+        ];
+        let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": { "tools": listed } });
+        let Some(JsonRpcMessage::Response(answer)) = message::parse(answer.to_string().as_bytes())
+        else {
+            panic!("no answer")
+        };
+        let ServerResult::ListToolsResult(listed) = answer.result else { panic!("no list") };
+        let tools = tools(&"s".parse().unwrap(), &Arc::new(Line::new()), listed.tools);
+        let said = tools.iter().map(|it| {
+            let about = it.definition();
+            (about.is_callable, about.description.as_str())
+        });
+        let why = "Does.\n(It cannot be called: it demands a task (`execution.taskSupport`), which is not supported.)";
+        let expected = [(false, why), (true, "Does."), (true, "Does.")];
+        assert_eq!(said.collect::<Vec<_>>(), expected);
     }
 }
