@@ -61,6 +61,8 @@ pub(crate) struct Ended {
     pub(crate) result: Result<Answer, ToolError>,
     /// About how many bytes the result has in the log.
     pub(crate) bytes: usize,
+    /// Whether the tool that the plan names was not there, so that nothing was called.
+    pub(crate) is_gone: bool,
 }
 
 impl Call {
@@ -70,13 +72,18 @@ impl Call {
         let aside = self.cx.aside.clone();
         let own = self.pinned.is_none();
         let dispatch = Dispatch::of(&toolbox, &self.tool, &self.parameters).filter(|_| own);
+        let mut is_gone = false;
         let result = match dispatch {
-            None => self.counted(&toolbox, &options, None).await,
+            None => {
+                let (result, is_found) = self.counted(&toolbox, &options, None).await;
+                is_gone = !is_found && result.as_ref().is_err_and(is_absence);
+                result
+            }
             Some(Err(err)) => Err(err),
             Some(Ok(dispatch)) => {
                 let (tool, parameters) = (dispatch.tool.clone(), Arc::clone(&dispatch.args));
                 let call = Self { tool, parameters, ..self };
-                let result = call.counted(&toolbox, &options, Some(&dispatch)).await;
+                let (result, _) = call.counted(&toolbox, &options, Some(&dispatch)).await;
                 dispatch.report(result)
             }
         };
@@ -84,17 +91,17 @@ impl Call {
         let beside = stderr.as_ref().map_or(0, String::len);
         let bytes = result.as_ref().map_or(256, json::bytes) + beside;
         let result = result.map(|output| Answer { stderr, ..Answer::from(output) });
-        Ended { task, attempt, result, bytes }
+        Ended { task, attempt, result, bytes, is_gone }
     }
 
     /// Carries it out, and counts it where there is such a tool: names that mean nothing are
-    /// without end.
+    /// without end. Returns whether there is, too.
     async fn counted(
         self,
         toolbox: &Toolbox,
         options: &Options,
         dispatch: Option<&Dispatch>,
-    ) -> Result<Value, ToolError> {
+    ) -> (Result<Value, ToolError>, bool) {
         let (tool, began) = (self.tool.clone(), Instant::now());
         let mut is_found = false;
         let result = self.result(toolbox, options, dispatch, &mut is_found).await;
@@ -102,7 +109,7 @@ impl Call {
         if is_found {
             toolbox.meter().count(&tool, began.elapsed(), result.is_err());
         }
-        result
+        (result, is_found)
     }
 
     /// What never reaches the tool certainly does nothing, so its error is definite.
@@ -300,6 +307,12 @@ fn known(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, ToolErr
         Found::Inactive(tool) => Some(Err(inactive(name, &tool.definition().set))),
         Found::Failed { set, error } => Some(Err(failed(&set, &error))),
     }
+}
+
+/// Returns whether an error, of a tool that was not found, says that there is none. Where there is one
+/// it says that it could not be reached.
+fn is_absence(error: &ToolError) -> bool {
+    error.code == ErrorCode::UNAVAILABLE
 }
 
 /// Says that a tool is switched off.

@@ -14,6 +14,7 @@ pub(crate) mod children;
 mod gates;
 mod idle;
 mod pending;
+mod tools;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -42,6 +43,7 @@ use self::{
     gates::Gates,
     idle::{Begins, CROWDED},
     pending::Pending,
+    tools::Tools,
 };
 use crate::{
     ahead::Ahead,
@@ -113,25 +115,18 @@ pub(crate) struct Driver {
     /// Its place in memory: one to be driven, or to wait for permits.
     place: OwnedSemaphorePermit,
     is_draining: bool,
-    plan: Nature,
-    /// Whether the lease kept the last decision from beginning anything: it is made once more when
-    /// the lease is safe, however soon that is.
+    tools: Tools,
+    /// Whether something of the plan does more than look: then only a lease that is safe lets
+    /// anything begin.
+    has_effects: bool,
+    /// Whether the lease, or a tool that was gone, kept the last decision from beginning anything: it is
+    /// made once more when the lease is safe and the tool back, however soon that is.
     owes_a_look: bool,
 }
 
 /// How a driver hears of things, tells of the beginning, and has its place.
 type Begin =
     (mpsc::Receiver<Envelope>, oneshot::Sender<Result<(), AppendError>>, OwnedSemaphorePermit);
-
-/// What a driver must know of a plan before it begins anything.
-#[derive(Clone, Copy, Debug)]
-struct Nature {
-    /// Whether this node lacks a tool of the plan: then it only does what commands ask for.
-    lacks_tools: bool,
-    /// Whether something of the plan does more than look: then only a lease that is safe lets
-    /// anything begin.
-    has_effects: bool,
-}
 
 /// Why a driver stopped, nothing being wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,14 +232,14 @@ impl Driver {
             limited.extend(may_have.cloned());
         }
         execution.limit(Arc::new(limited));
-        let lacks_tools = !context.toolbox.has_all(execution.plan().tools());
         let has_effects = execution
             .plan()
             .steps()
             .iter()
             .any(|it| it.policy.effect != Effect::Read || it.compensate.is_some());
         Self {
-            plan: Nature { lacks_tools, has_effects },
+            tools: Tools::default(),
+            has_effects,
             context,
             execution,
             commands,
@@ -272,6 +267,7 @@ impl Driver {
         loop {
             // Whatever woke it: what ends because of the drain must not be heard of before that.
             self.is_draining = self.context.drain.is_cancelled();
+            self.look_at_tools();
             if self.owes_a_look && self.begins() == Begins::Now {
                 self.decide(Input::Woken);
             }
@@ -362,6 +358,7 @@ impl Driver {
     }
 
     fn decide_at(&mut self, input: Input, may_start: bool) {
+        self.look_at_tools();
         let begins = self.begins();
         if may_start {
             self.owes_a_look = begins == Begins::Later;
@@ -417,6 +414,7 @@ impl Driver {
             () = time::sleep(wake.unwrap_or_default()), if wake.is_some() && !is_full => {
                 Next::Woken
             }
+            () = self.tools.changed(), if !is_full => Next::Woken,
             () = self.context.drain.cancelled(), if !self.is_draining => Next::Draining,
         }
     }

@@ -10,6 +10,7 @@ mod driver;
 mod lease;
 pub mod limits;
 pub mod machine;
+mod needs;
 pub mod net;
 pub mod onward;
 pub mod options;
@@ -21,3 +22,5 @@ pub mod tool;
 pub mod toolbox;
 pub mod usage;
 pub mod worker;
+
+pub use needs::can_go_on;

@@ -59,6 +59,15 @@ pub enum Input {
         /// What came of it.
         result: Result<Answer, ToolError>,
     },
+    /// The tool of an attempt was gone before it was called.
+    Uncalled {
+        /// What was to be tried.
+        task: Task,
+        /// Which attempt.
+        attempt: Attempt,
+        /// Why there is no tool.
+        error: ToolError,
+    },
     /// An attempt says how far it is.
     Progressed {
         /// What is tried.
@@ -142,6 +151,7 @@ pub fn decide(execution: &mut Execution, input: Input, moment: impl Into<Moment>
         Input::Claimed { worker, node } => turn.claim(worker, node),
         Input::Renewed { worker, node } => turn.take(worker, node, true),
         Input::Ended { task, attempt, result } => turn.settle(task, attempt, result),
+        Input::Uncalled { task, attempt, error } => turn.give_back(task, attempt, error),
         Input::Progressed { task, attempt, progress } => turn.note(task, attempt, progress),
         Input::Permitted(task) => turn.start_permitted(task),
         Input::Command(envelope) => turn.obey(envelope),
@@ -276,7 +286,7 @@ impl Turn<'_> {
     fn interrupt(&mut self, task: Task, attempt: Attempt) {
         let interruptions = self.execution.task(task).map_or(0, |it| it.interruptions) + 1;
         if self.policy(task).effect == Effect::Once {
-            let error = outcome_unknown("the worker was lost while the tool was called");
+            let error = ToolError::outcome_unknown("the worker was lost while the tool was called");
             return self.fail(task, attempt, error);
         }
         if interruptions > limits::INTERRUPTIONS {
@@ -285,7 +295,15 @@ impl Turn<'_> {
             return self.fail(task, attempt, error);
         }
         let (step, part) = (self.id(task), task.part);
-        self.push(Event::StepInterrupted { step, part, attempt });
+        self.push(Event::StepInterrupted { step, part, attempt, error: None });
+    }
+
+    /// Lets a task begin again that called nothing, whatever a second call would do.
+    fn give_back(&mut self, task: Task, attempt: Attempt, error: ToolError) {
+        if self.is_running(task, attempt) {
+            let (step, part, error) = (self.id(task), task.part, Some(error));
+            self.push(Event::StepInterrupted { step, part, attempt, error });
+        }
     }
 
     /// Notes how far an attempt is.
@@ -323,7 +341,7 @@ impl Turn<'_> {
                 Phase::Expired => format!("{}; {}", deadline().message, error.message),
                 _ => (*error.message).to_owned(),
             };
-            return self.fail(task, attempt, outcome_unknown(&why));
+            return self.fail(task, attempt, ToolError::outcome_unknown(&why));
         }
         let (step, part) = (self.id(task), task.part);
         match self.execution.phase() {
@@ -442,13 +460,6 @@ fn was_cut(task: &Step) -> bool {
         }
         _ => false,
     }
-}
-
-fn outcome_unknown(why: &str) -> ToolError {
-    let message = format!(
-        "{why}; whether the call took effect is unknown, it may yet happen: look before you retry"
-    );
-    ToolError::new(ErrorCode::OUTCOME_UNKNOWN, message)
 }
 
 fn deadline() -> ToolError {

@@ -42,24 +42,44 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    let segments = address.segments();
-    let embedded = |at: usize| {
-        let [a, b] = segments[at].to_be_bytes();
-        let [c, d] = segments[at + 1].to_be_bytes();
-        is_public_v4(Ipv4Addr::new(a, b, c, d))
-    };
-    match segments {
-        // Mapped, translated (NAT64) and tunnelled (6to4) addresses of version 4.
-        [0, 0, 0, 0, 0, 0xffff, ..]
-        | [0, 0, 0, 0, 0xffff, 0, ..]
-        | [0x64, 0xff9b, 0, 0, 0, 0, ..] => embedded(6),
-        [0x2002, ..] => embedded(1),
+    if let Some(embedded) = embedded(address) {
+        return is_public_v4(embedded);
+    }
+    match address.segments() {
         // Protocol assignments with Teredo, and documentation.
         [0x2001, b, ..] => b > 0x01ff && b != 0x0db8,
         [0x3fff, b, ..] => b > 0x0fff,
         // All that is global is in here.
         [a, ..] => a & 0xe000 == 0x2000,
     }
+}
+
+/// Returns whether an address means something only on the network that this machine is on, in whatever
+/// form it is written: clouds tell their machines their secrets there.
+pub fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(it) => it.is_link_local(),
+        IpAddr::V6(it) => match embedded(it) {
+            Some(embedded) => embedded.is_link_local(),
+            None => it.is_unicast_link_local(),
+        },
+    }
+}
+
+/// Returns the address of version 4 that one of version 6 is: mapped, translated (NAT64), tunnelled
+/// (6to4).
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let segments = address.segments();
+    let at = match segments {
+        [0, 0, 0, 0, 0, 0xffff, ..]
+        | [0, 0, 0, 0, 0xffff, 0, ..]
+        | [0x64, 0xff9b, 0, 0, 0, 0, ..] => 6,
+        [0x2002, ..] => 1,
+        _ => return None,
+    };
+    let [a, b] = segments[at].to_be_bytes();
+    let [c, d] = segments[at + 1].to_be_bytes();
+    Some(Ipv4Addr::new(a, b, c, d))
 }
 
 /// Why a URL is not fetched.
@@ -80,6 +100,12 @@ pub enum Refused {
          (`allow_private` of web tools, `base_url` of an OpenAPI document)"
     )]
     Private(String),
+    /// Another server led to an address that only means something here.
+    #[error(
+        "`{0}` is a link-local address, to which no other server may lead: where it is meant, write \
+         it in the configuration"
+    )]
+    LinkLocal(String),
 }
 
 impl Refused {
@@ -107,10 +133,8 @@ pub fn check(url: &Url, allow_private: bool) -> Result<(), Refused> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err(Refused::Credentials(host.to_owned()));
     }
-    // Decimal and hexadecimal forms have become dotted ones when the URL was parsed.
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    match bare.parse::<IpAddr>() {
-        Ok(address) if !allow_private && !is_public(address) => {
+    match address(url) {
+        Some(address) if !allow_private && !is_public(address) => {
             Err(Refused::Private(host.to_owned()))
         }
         _ if host.is_empty() => Err(Refused::no_url(url.as_str())),
@@ -118,12 +142,31 @@ pub fn check(url: &Url, allow_private: bool) -> Result<(), Refused> {
     }
 }
 
+/// Says whether a server may lead to a URL that is private like itself, as far as one can see from
+/// the URL.
+pub fn check_led(url: &Url) -> Result<(), Refused> {
+    match address(url) {
+        Some(address) if is_link_local(address) => {
+            Err(Refused::LinkLocal(url.host_str().unwrap_or_default().to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the address that is written in a URL. Decimal and hexadecimal forms have become dotted
+/// ones when the URL was parsed.
+fn address(url: &Url) -> Option<IpAddr> {
+    url.host_str()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
 /// Resolves names to public addresses only, so that the one that was looked at is the one that is
 /// connected to.
 #[derive(Clone, Copy, Debug)]
 pub struct PublicOnly {
-    /// Whether any address will do.
+    /// Whether private addresses will do, too.
     pub allow_private: bool,
+    /// Whether, of these, link-local ones will do.
+    pub allow_link_local: bool,
 }
 
 impl PublicOnly {
@@ -132,8 +175,12 @@ impl PublicOnly {
         let mut found: Vec<_> = all.collect();
         let is_known = !found.is_empty();
         found.retain(|it| self.allow_private || is_public(it.ip()));
+        let is_private = found.is_empty();
+        found.retain(|it| self.allow_link_local || !is_link_local(it.ip()));
         if is_known && found.is_empty() {
-            let refused = Refused::Private(name.to_owned());
+            let name = name.to_owned();
+            let refused =
+                if is_private { Refused::Private(name) } else { Refused::LinkLocal(name) };
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, refused));
         }
         Ok(found)
@@ -259,6 +306,29 @@ mod tests {
     }
 
     #[test]
+    fn link_local_addresses_are_known_in_every_form() {
+        for address in [
+            "169.254.169.254",
+            "169.254.0.1",
+            "::ffff:169.254.169.254",
+            "64:ff9b::169.254.169.254",
+            "2002:a9fe:a9fe::1",
+            "fe80::1",
+            "febf::1",
+        ] {
+            assert!(is_link_local(address.parse().unwrap()), "{address}");
+        }
+        for address in ["169.253.1.1", "10.0.0.1", "127.0.0.1", "::1", "fec0::1", "fd00::1"] {
+            assert!(!is_link_local(address.parse().unwrap()), "{address}");
+        }
+        for url in ["http://169.254.169.254/latest", "http://0xa9fea9fe/", "http://[fe80::1]:80/"] {
+            let refused = check_led(&url.parse().unwrap());
+            assert!(matches!(refused, Err(Refused::LinkLocal(_))), "{url}");
+        }
+        assert_eq!(check_led(&"http://10.0.0.1/".parse().unwrap()), Ok(()));
+    }
+
+    #[test]
     fn what_is_refused_is_explained() {
         let complaint = |url: &str| check(&url.parse().unwrap(), false).unwrap_err().to_string();
         expect!["`ftp://host/` is neither `http` nor `https`"].assert_eq(&complaint("ftp://host/"));
@@ -270,9 +340,10 @@ mod tests {
 
     #[tokio::test]
     async fn names_of_private_addresses_do_not_resolve() {
-        let found = PublicOnly { allow_private: true }.addresses("localhost").await.unwrap();
+        let all = PublicOnly { allow_private: true, allow_link_local: false };
+        let found = all.addresses("localhost").await.unwrap();
         assert!(found.iter().all(|it| it.ip().is_loopback()) && !found.is_empty());
-        let refused = PublicOnly { allow_private: false }.addresses("localhost").await;
+        let refused = PublicOnly { allow_private: false, ..all }.addresses("localhost").await;
         let refused = refused.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
         assert!(refused.to_string().starts_with("`localhost` is no public address"));

@@ -192,6 +192,11 @@ impl Registry {
     }
 
     /// Makes the toolbox what the store says by now, and keeps everybody else from doing so.
+    /// Returns what cannot be as it was asked for here: names of toolsets, and why.
+    pub async fn complaints(&self) -> Result<Vec<(String, String)>, StoreError> {
+        Ok(self.latest().await?.complaints.clone())
+    }
+
     async fn latest(&self) -> Result<MutexGuard<'_, Applied>, StoreError> {
         let mut applied = self.0.applied.lock().await;
         self.renew(&mut applied).await?;

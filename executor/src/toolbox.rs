@@ -441,6 +441,24 @@ impl Toolbox {
         }
     }
 
+    /// Returns the name that people and models are shown of a tool, which means it: see
+    /// [`Names::shown`].
+    pub fn shown(&self, tool: &ToolDefinition) -> ToolName {
+        self.inventory().names().shown(tool)
+    }
+
+    /// Returns the name to be shown of what is kept under a name that always means a tool; of what is
+    /// not there any more, that name.
+    pub fn shown_of(&self, name: &ToolName) -> ToolName {
+        let inventory = self.inventory();
+        match inventory.qualified(name) {
+            Some((set, tool)) => {
+                inventory.names().shown(inventory.sets[set].tools[tool].definition())
+            }
+            None => name.clone(),
+        }
+    }
+
     /// Returns whether every one of `names`, which a plan has, can be called, or is only switched
     /// off.
     pub fn has_all<'a>(&self, names: impl IntoIterator<Item = &'a ToolName>) -> bool {

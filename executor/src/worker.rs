@@ -36,6 +36,7 @@ use crate::{
     control::Control,
     driver::{Context, DriveError, Driver, Stop, children::tell_parent, load},
     lease::LeaseClock,
+    needs::Needs,
     onward::Onward,
     options::Options,
     permits::{Granted, Permits},
@@ -65,6 +66,8 @@ pub struct Worker {
     again: BTreeMap<ExecutionId, Epoch>,
     /// How many executions were due at the last look whose tools are not at hand.
     lacking: usize,
+    /// What those of them need that have begun.
+    needs: BTreeMap<ExecutionId, Needs>,
     /// How far this worker has gone through what is due behind those, while they are many.
     past: Option<(Timestamp, ExecutionId)>,
     /// Executions of workers that are gone and that fall to others, since when.
@@ -196,6 +199,7 @@ impl Worker {
             drivers,
             again: BTreeMap::new(),
             lacking: 0,
+            needs: BTreeMap::new(),
             past: None,
             orphans: BTreeMap::new(),
             damaged: BTreeMap::new(),

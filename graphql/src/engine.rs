@@ -24,6 +24,7 @@ mod steering;
 mod sub_plans;
 mod toolkit;
 mod tools;
+mod turns;
 mod watching;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -91,6 +92,8 @@ pub struct Engine {
     learning: Arc<learning::Learning>,
     /// The catalog of every tool, with the toolbox's number that it was made at.
     catalog: Arc<Mutex<Option<(u64, Catalog)>>>,
+    /// What is done by one at a time.
+    turns: Arc<turns::Turns>,
     /// What whoever asks may do.
     grant: Grant,
 }
@@ -132,6 +135,7 @@ impl Engine {
             kit: Arc::default(),
             learning: Arc::default(),
             catalog: Arc::default(),
+            turns: Arc::default(),
             grant: Grant::default(),
         }
     }
@@ -294,7 +298,10 @@ impl Engine {
         order: Order,
     ) -> Result<ExecutionId, EngineError> {
         let subject = Value::String(query.to_owned());
+        let mut _turn = None;
         if let Some(key) = &order.idempotency_key {
+            // Whoever asks under it at the same time waits for the plan, and makes none.
+            _turn = Some(self.turns.wait(format!("key {key}")).await);
             let key = IdempotencyKey { key: key.clone(), subject: subject.clone() };
             if let Some(id) = self.control.find(&key, &order.options).await? {
                 return Ok(id);

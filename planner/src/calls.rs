@@ -4,15 +4,20 @@
 //! of the text to itself, so that nothing inside an argument is ever a call of its own.
 //! `docs/tool-calls.md` says what is read, and what is not a call.
 
+mod ahead;
 mod argument;
+mod asides;
 mod function;
 mod known;
 pub(crate) mod lenient;
 mod lines;
 mod marker;
+mod marks;
 mod mood;
 mod native;
 mod natural;
+mod pairs;
+mod phrase;
 pub mod prompt;
 mod scan;
 pub mod schemas;
@@ -22,6 +27,7 @@ mod source;
 mod tags;
 #[cfg(test)]
 mod tests;
+mod unquoted;
 mod word;
 mod xml;
 
@@ -81,7 +87,8 @@ impl Why {
 pub struct Calls {
     /// The calls, in the order of their places.
     pub calls: Vec<ToolCall>,
-    /// What was written in the form of a call and is none; not what prose may look like.
+    /// What was written in the form of a call and is none, and sentences whose pairs are not clear; not
+    /// what prose may look like.
     pub missed: Vec<Missed>,
 }
 

@@ -66,6 +66,11 @@ impl Catalog {
         self.0.names.get(name).map(|at| &self.0.tools[at])
     }
 
+    /// Returns the name that people and models are shown of a tool: see [`Names::shown`].
+    pub fn shown(&self, tool: &ToolDefinition) -> ToolName {
+        self.0.names.shown(tool)
+    }
+
     /// Returns what the planner without a model makes of the tools, which it does once.
     pub(crate) fn read(&self, read: impl FnOnce(&Self) -> Read) -> &Read {
         self.0.read.get_or_init(|| read(self))

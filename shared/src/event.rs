@@ -95,7 +95,8 @@ pub enum Event {
         #[serde(with = "chrono::serde::ts_microseconds")]
         until: Timestamp,
     },
-    /// The worker died during the attempt, and the step may be repeated.
+    /// The worker died during the attempt, and the step may be repeated; or the tool was gone before
+    /// it was called, and the step begins again once it is there.
     StepInterrupted {
         /// The step.
         step: StepId,
@@ -104,6 +105,9 @@ pub enum Event {
         part: Part,
         /// Which try it was.
         attempt: Attempt,
+        /// Why nothing was called; nothing where the worker died.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<ToolError>,
     },
     /// The step failed and there will be no other attempt. The step is over.
     StepFailed {

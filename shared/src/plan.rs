@@ -157,6 +157,11 @@ impl ToolExecution {
         self.kind == StepKind::Wait || self.policy.requires_approval
     }
 
+    /// Returns the tool that is called, unless another plan is executed.
+    pub fn calls(&self) -> Option<&ToolName> {
+        (!matches!(self.kind, StepKind::Plan(_))).then_some(&self.tool)
+    }
+
     /// Returns what is called for a part of the step.
     pub fn callee(&self, part: Part) -> Callee<'_> {
         match &self.compensate {
@@ -233,10 +238,9 @@ impl Plan {
 
     /// Returns every tool that the plan calls, compensations included.
     pub fn tools(&self) -> impl Iterator<Item = &ToolName> {
-        self.steps.iter().flat_map(|it| {
-            let own = (!matches!(it.kind, StepKind::Plan(_))).then_some(&it.tool);
-            own.into_iter().chain(it.compensate.as_ref().map(|it| &it.tool))
-        })
+        self.steps
+            .iter()
+            .flat_map(|it| it.calls().into_iter().chain(it.compensate.as_ref().map(|it| &it.tool)))
     }
 
     /// Returns every plan that the plan executes.

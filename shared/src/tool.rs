@@ -145,6 +145,16 @@ impl<T: Copy + Ord> Names<T> {
         self.find(name).map(|(_, at)| at)
     }
 
+    /// Returns the name that a tool is shown by: `set.name`; or the name that its source gives it
+    /// where that has that of a set already and means this very tool, as `file_tools.glob` does in a
+    /// set of whatever name.
+    pub fn shown(&self, tool: &ToolDefinition) -> ToolName {
+        let (own, qualified) = (&tool.name, tool.qualified());
+        let is_whole = prefix(own.as_str()).is_some()
+            && self.get(own.as_str()).is_some_and(|it| self.get(qualified.as_str()) == Some(it));
+        if is_whole { own.clone() } else { qualified }
+    }
+
     /// Returns where the tool is that a name means, and how it comes by the name.
     pub fn find(&self, name: &str) -> Option<(Rank, T)> {
         self.meanings.get(name).copied()
@@ -248,6 +258,17 @@ impl ToolError {
         Self { code, message, retryable, is_definite: true }
     }
 
+    /// Makes the error of a call of which nobody knows whether it took effect, and says so and what
+    /// to do, unless `why` does.
+    pub fn outcome_unknown(why: &str) -> Self {
+        let hint =
+            "whether the call took effect is unknown, it may yet happen: look before you retry";
+        if why.ends_with(hint) {
+            return Self::new(ErrorCode::OUTCOME_UNKNOWN, why);
+        }
+        Self::new(ErrorCode::OUTCOME_UNKNOWN, format!("{why}; {hint}"))
+    }
+
     /// Makes the error of a tool that says it failed.
     pub fn failed(message: impl AsRef<str>) -> Self {
         Self::new(ErrorCode::FAILED, message)
@@ -314,6 +335,19 @@ mod tests {
         let error = ToolError::failed(text);
         assert!(error.message.starts_with("head") && error.message.ends_with("tail"));
         assert!(error.message.len() <= limits::MESSAGE_BYTES);
+    }
+
+    /// A tool said it, and then the plan whose step called it.
+    #[test]
+    fn what_is_unknown_is_said_once() {
+        let once = ToolError::outcome_unknown("it broke off");
+        let twice = ToolError::outcome_unknown(&once.message);
+        assert_eq!(twice, once);
+        let told = "tool.outcome_unknown: it broke off; whether the call took effect is unknown, it \
+                    may yet happen: look before you retry";
+        assert_eq!(once.to_string(), told);
+        let long = ToolError::outcome_unknown(&"x".repeat(2 * limits::MESSAGE_BYTES));
+        assert_eq!(ToolError::outcome_unknown(&long.message), long);
     }
 
     #[test]

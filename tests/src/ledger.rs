@@ -78,6 +78,7 @@ impl Ledger {
         let log = self.world.log(call.execution).await;
         let mut all = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         let calls = all.entry((call.execution, call.step.clone(), call.part)).or_default();
+        let uncalled = uncalled(&log, call);
         let is_first = calls.attempts.is_empty();
         let is_new = calls.attempts.insert(call.attempt);
         let wrong = |what: &str| {
@@ -88,6 +89,9 @@ impl Ledger {
             != &key.unwrap_or_default()
         {
             wrong("called under another key");
+        }
+        if !uncalled.is_disjoint(&calls.attempts) {
+            wrong("an attempt was called that is said to have called nothing");
         }
         if effect == Effect::Read {
             return;
@@ -108,7 +112,7 @@ impl Ledger {
                 let now = self.world.clock.now();
                 wrong(&format!("at {now} called by a worker that others had given up"));
             }
-            if !is_first && !allows_another(&log[..at], call) {
+            if !is_first && !allows_another(&log[..at], call, &uncalled) {
                 wrong("called again on a guess");
             }
         }
@@ -120,10 +124,25 @@ fn is_start(recorded: &Recorded, call: &StepCall) -> bool {
         if started.step == call.step && started.part == call.part && started.attempt == call.attempt)
 }
 
-/// Returns whether the log says that a `Once` step may be called again: the attempt before failed
-/// for certain, or a person decided.
-fn allows_another(log: &[Recorded], call: &StepCall) -> bool {
-    let is_of = |it: &&Event| it.step() == Some(&call.step) && it.part() == call.part;
+/// Returns the attempts of a step that called nothing, by the log: the tool was gone.
+fn uncalled(log: &[Recorded], call: &StepCall) -> BTreeSet<Attempt> {
+    let uncalled = log.iter().filter_map(|it| match &it.event {
+        Event::StepInterrupted { step, part, attempt, error: Some(_) } => {
+            (*step == call.step && *part == call.part).then_some(*attempt)
+        }
+        _ => None,
+    });
+    uncalled.collect()
+}
+
+/// Returns whether the log says that a `Once` step may be called again: the last attempt that called
+/// something failed for certain, or a person decided.
+fn allows_another(log: &[Recorded], call: &StepCall, uncalled: &BTreeSet<Attempt>) -> bool {
+    let is_of = |it: &&Event| {
+        it.step() == Some(&call.step)
+            && it.part() == call.part
+            && !it.attempt().is_some_and(|it| uncalled.contains(&it))
+    };
     let last = log.iter().rev().map(|it| &it.event).find(is_of);
     match last {
         Some(Event::StepRetryScheduled { error, .. }) => error.is_definite,

@@ -12,6 +12,10 @@ pub(super) fn sees_files() -> bool {
     false
 }
 
+pub(super) fn system() -> &'static [&'static str] {
+    &[]
+}
+
 #[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux")]
 pub(super) fn apply(_order: &Order) -> io::Result<()> {
     Ok(())

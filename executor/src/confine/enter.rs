@@ -2,10 +2,11 @@
 
 use std::{
     env,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs,
     io::{self, Write as _},
     os::{fd::RawFd, unix::process::CommandExt as _},
+    path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
 
@@ -15,13 +16,19 @@ use nix::{
 };
 
 use super::{
-    Confinement, FILES, Life, ORDER, Order, REFUSAL, REFUSED, crowd, kernel, unseen, warden,
+    Confinement, FILES, Life, ORDER, Order, REFUSAL, REFUSED, crowd, kernel,
+    names::{Way, real},
+    unseen, warden,
 };
 
 /// The last descriptor that a program is given.
 const STDERR: RawFd = 2;
 /// Descriptors that are looked for where nothing says which there are.
 const DESCRIPTORS: u64 = 1 << 16;
+/// Where programs are looked for.
+const PATH: &str = "PATH";
+/// Where they are looked for when nothing is left of what the environment says.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// The status where the program cannot be run.
 const NOT_RUNNABLE: u8 = 126;
 /// The status where there is no such program.
@@ -50,9 +57,10 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, (u8, String)> {
     let mut arguments = arguments.into_iter();
     let program = arguments.next().ok_or_else(|| refuse("it names no program".to_owned()))?;
     let name = program.to_string_lossy().into_owned();
+    let path = env::var_os(PATH).zip(order.confinement.as_ref()).map(|it| reachable(&it.0, it.1));
     confine(&order).map_err(|err| refuse(err.to_string()))?;
     let mut command = Command::new(program);
-    command.args(arguments).env_remove(ORDER);
+    command.args(arguments).env_remove(ORDER).envs(path.map(|it| (PATH, it)));
     let err = match order.life {
         Life::Background => command.exec(),
         Life::Watched => match warden::watch(&mut command, &order) {
@@ -84,6 +92,26 @@ fn order() -> Result<Order, String> {
         .ok_or_else(|| format!("`{ORDER}` says nothing: this subcommand is for Faber's own use"))?;
     let text = text.to_str().ok_or_else(|| format!("`{ORDER}` is not UTF-8"))?;
     serde_json::from_str(text).map_err(|err| format!("`{ORDER}`: {err}"))
+}
+
+/// Returns where a command is to look for programs: not in folders that it may not read. A shell
+/// would find a program there, fail to run it, and look no further.
+fn reachable(path: &OsStr, confinement: &Confinement) -> OsString {
+    if !kernel::sees_files() {
+        return path.to_owned();
+    }
+    let folders = confinement.write.iter().chain(&confinement.read).map(PathBuf::as_path);
+    let folders = real(folders.chain(kernel::system().iter().map(Path::new)));
+    let may_read = |it: &PathBuf| {
+        // What is empty is where the command runs.
+        let it = if it.as_os_str().is_empty() { Path::new(".") } else { it };
+        Way::of(it).is_ok_and(|it| folders.iter().any(|folder| it.end.starts_with(folder)))
+    };
+    let left: Vec<_> = env::split_paths(path).filter(may_read).collect();
+    match env::join_paths(left) {
+        Ok(path) if !path.is_empty() => path,
+        _ => USUAL_PATH.into(),
+    }
 }
 
 fn confine(order: &Order) -> io::Result<()> {
@@ -133,5 +161,42 @@ fn complaint(name: &str, err: &io::Error) -> (u8, String) {
             ),
         ),
         _ => (NOT_RUNNABLE, format!("`{name}` could not be started: {err}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn programs_are_looked_for_where_they_may_be_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path).display().to_string();
+        for path in ["root/bin", "shims", "tools"] {
+            fs::create_dir_all(at(path)).unwrap();
+        }
+        symlink(at("tools"), at("linked")).unwrap();
+        symlink("../shims", at("root/away")).unwrap();
+        let confinement = Confinement {
+            write: vec![at("root").into()],
+            read: vec![at("tools").into()],
+            ..Confinement::default()
+        };
+        let check = |path: &[&str], expected: &[&str]| {
+            let path = reachable(path.join(":").as_ref(), &confinement);
+            let expected = if kernel::sees_files() { expected } else { return };
+            assert_eq!(path.to_str().unwrap(), expected.join(":"));
+        };
+        let [shims, bin, new, tools, linked, away] =
+            ["shims", "root/bin", "root/new", "tools", "linked", "root/away"].map(at);
+        check(&[&shims, "/usr/bin", "/bin"], &["/usr/bin", "/bin"]);
+        check(
+            &[&bin, &shims, &tools, &away, &linked, "", &new, "/usr/local/sbin"],
+            &[&bin, &tools, &linked, &new, "/usr/local/sbin"],
+        );
+        check(&[&shims], &[USUAL_PATH]);
+        check(&[""], &[USUAL_PATH]);
     }
 }

@@ -26,6 +26,11 @@ pub(super) fn sees_files() -> bool {
     landlock::sees_files()
 }
 
+/// Returns the folders of the system that any command may read and run.
+pub(super) fn system() -> &'static [&'static str] {
+    &landlock::SYSTEM
+}
+
 /// Confines this thread, and all that it starts, for ever.
 pub(super) fn apply(order: &Order) -> io::Result<()> {
     let Some(confinement) = &order.confinement else { return Ok(()) };

@@ -203,10 +203,17 @@ impl Driver {
         }
     }
 
-    fn end(&mut self, Ended { task, attempt, result, bytes }: Ended) {
+    fn end(&mut self, Ended { task, attempt, result, bytes, is_gone }: Ended) {
         self.pending.weigh(bytes);
         self.noted.remove(&task);
-        self.decide(Input::Ended { task, attempt, result });
+        match result {
+            Err(error) if is_gone => {
+                // Before anything begins again.
+                self.tools.forget();
+                self.decide(Input::Uncalled { task, attempt, error });
+            }
+            result => self.decide(Input::Ended { task, attempt, result }),
+        }
     }
 }
 
@@ -222,7 +229,8 @@ async fn call_once_in_a_while(context: Arc<Context>, call: Call, ttl_ms: u64) ->
             let output = Arc::unwrap_or_clone(output);
             let bytes = shared::json::bytes(&output);
             let result = Ok(Answer { cached: true, ..Answer::from(output) });
-            return Ended { task: call.task, attempt: call.attempt, result, bytes };
+            let (task, attempt) = (call.task, call.attempt);
+            return Ended { task, attempt, result, bytes, is_gone: false };
         }
         Ok(None) => (),
         Err(err) => warn!(%err, "cannot look into the cache"),

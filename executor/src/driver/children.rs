@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::{Context, DriveError, Driver, calls::Done, load};
-use crate::{call::Ended, machine::Answer};
+use crate::{call::Ended, machine::Answer, needs::can_go_on};
 
 /// How often one that cannot be told, or that no other process looks after, is looked at again.
 const LOOK: Duration = Duration::from_millis(250);
@@ -98,7 +98,8 @@ impl Child {
                 Ok(Some(result)) => {
                     let bytes = result.as_ref().map_or(256, |it| json::bytes(&it.output));
                     let (task, attempt) = (self.task, self.attempt);
-                    return Seen::Over(Ended { task, attempt, result, bytes });
+                    let ended = Ended { task, attempt, result, bytes, is_gone: false };
+                    return Seen::Over(ended);
                 }
                 Ok(None) if context.is_alone || self.has_ended => true,
                 Ok(None) => return Seen::GoesOn,
@@ -170,10 +171,8 @@ impl Context {
         if !is_free || head.state.is_over() {
             return Ok(());
         }
-        // Without its tools it would be claimed only to be put aside, again and again.
-        let plan = self.store.plan(head.plan).await?;
-        let has_tools = plan.is_none_or(|it| self.toolbox.has_all(it.tools()));
-        if has_tools || !self.store.inbox(Some(head.execution)).await?.is_empty() {
+        let can_go_on = can_go_on(&*self.store, &self.toolbox, head, self.clock.now()).await?;
+        if can_go_on || !self.store.inbox(Some(head.execution)).await?.is_empty() {
             self.handle.claim(head.execution).await;
         }
         Ok(())

@@ -62,7 +62,7 @@ impl Driver {
 
     /// Returns whether anything may begin here. The only place that says so.
     pub(super) fn begins(&self) -> Begins {
-        if self.is_draining || self.plan.lacks_tools {
+        if self.is_draining || self.tools.are_lacking() {
             Begins::Elsewhere
         } else if self.is_lease_doubtful() {
             Begins::Later
@@ -72,7 +72,7 @@ impl Driver {
     }
 
     pub(super) fn is_lease_doubtful(&self) -> bool {
-        self.plan.has_effects && !self.context.lease.is_safe(self.term)
+        self.has_effects && !self.context.lease.is_safe(self.term)
     }
 
     /// Returns whether only the lease keeps something from beginning, or did when that was asked.

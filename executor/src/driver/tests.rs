@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
     event::{Claimed, Created},
-    execution::{ExecutionMode, ExecutionOptions},
+    execution::{ExecutionMode, ExecutionOptions, StepState},
     id::{Attempt, Part, RequestId, StepIx},
     plan::{Plan, StepPolicy, UncheckedCompensation, UncheckedStep},
     store::{ExecutionLog, Lease, Rate, memory::Memory},
@@ -123,7 +123,7 @@ fn task(n: usize) -> Task {
 
 fn ended(task: Task, attempt: u32, bytes: usize) -> Done {
     let (attempt, result) = (Attempt::after(attempt - 1), Ok(Value::Null.into()));
-    Done::Ended(Ended { task, attempt, result, bytes })
+    Done::Ended(Ended { task, attempt, result, bytes, is_gone: false })
 }
 
 /// It counted for ever as something to be written, and the driver heard nothing any more.
@@ -170,6 +170,57 @@ async fn one_look_at_a_time_goes_after_a_child() {
     }
     looked.sort();
     assert_eq!(looked, [task(0), task(1)]);
+}
+
+/// It was put aside for ever: it was not due, as nothing was lacking, and nobody had decided again.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_back_before_anybody_lets_go_is_called() {
+    let mut first = step("a", "set.endless", json!({}));
+    first.policy.requires_approval = true;
+    let mut scene = Scene::new(plan(vec![first]), ExecutionOptions::default()).await;
+    let (toolbox, name) = (scene.context.toolbox.clone(), "set".parse().unwrap());
+    let set = toolbox.whole_set(&name).unwrap();
+    toolbox.remove(&name);
+    let of = "a".parse().unwrap();
+    scene.tell(Command::Approve { step: of, item: None, approved: true, comment: None }).await;
+    assert_eq!(scene.kinds().await.last(), Some(&"step_approved"));
+    assert!(scene.driver.may_put_aside());
+    toolbox.put(set);
+    scene.driver.look_at_tools();
+    assert!(!scene.driver.may_put_aside());
+    assert!(scene.driver.owes_a_look && scene.driver.begins() == Begins::Now);
+}
+
+/// Between the record and the call the tool may go: then nothing was called, and the log says so.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_gone_when_it_is_to_be_called_fails_nothing() {
+    let mut first = step("a", "set.endless", json!({}));
+    first.policy.requires_approval = true;
+    let mut scene = Scene::new(plan(vec![first]), ExecutionOptions::default()).await;
+    let (id, execution) = (numbered(1), scene.driver.execution.id());
+    let of = "a".parse().unwrap();
+    let command = Command::Approve { step: of, item: None, approved: true, comment: None };
+    let at = scene.context.clock.now();
+    scene.driver.obey(Envelope { id, execution, at, command }, true);
+    assert!(scene.driver.is_held(task(0)), "it waits for its record");
+    let (toolbox, name) = (scene.context.toolbox.clone(), "set".parse().unwrap());
+    let set = toolbox.whole_set(&name).unwrap();
+    toolbox.remove(&name);
+    scene.write().await;
+    assert_eq!(scene.kinds().await.last(), Some(&"step_interrupted"));
+    assert!(scene.driver.may_put_aside() && scene.driver.due() <= Some(at), "it is let go");
+    let StepState::Retrying { error: Some(error), .. } =
+        &scene.driver.execution.step(StepIx::new(0)).state
+    else {
+        panic!("it begins again")
+    };
+    assert!(error.message.contains("`set.endless`"), "{error}");
+    toolbox.put(set);
+    assert!(matches!(scene.driver.next().await, Next::Woken), "it hears of it");
+    scene.driver.decide(Input::Woken);
+    scene.write().await;
+    assert_eq!(scene.kinds().await.last(), Some(&"step_started"));
+    assert_eq!(scene.driver.attempts.len(), 1, "it is called");
 }
 
 /// It was taken as soon as it was heard: a driver that was lost before it had looked took it along,

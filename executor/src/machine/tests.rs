@@ -235,6 +235,13 @@ impl Story {
         self.decide(&Input::Ended { task, attempt, result: result.map(Answer::from) })
     }
 
+    /// Says that the tool of a task that is under way was gone.
+    fn uncalled(&mut self, id: &str, error: ToolError) -> &mut Self {
+        let task = self.task(id);
+        let attempt = self.attempt(task);
+        self.decide(&Input::Uncalled { task, attempt, error })
+    }
+
     /// Returns the last attempt of a task that began.
     fn attempt(&self, task: Task) -> Attempt {
         Attempt::after(self.execution.task(task).unwrap().attempts - 1)

@@ -138,6 +138,12 @@ async fn mistakes_are_explained() {
         json!({ "name": "t", "parameters": { "type": "strnig" }, "run": { "command": ["x"] } });
     let err = registry.register(None, odd).await.unwrap_err().to_string();
     assert!(err.contains("no JSON Schema"), "{err}");
+    for kind in [json!("array"), json!(["string", "null"])] {
+        let odd =
+            json!({ "name": "t", "parameters": { "type": kind }, "run": { "command": ["x"] } });
+        let err = registry.register(None, odd).await.unwrap_err().to_string();
+        assert!(err.contains("the `parameters` of `t` describe no object"), "{err}");
+    }
     let err = registry.set_context("shop", &json!(1)).await.unwrap_err().to_string();
     assert!(err.contains("is an object"), "{err}");
     assert_eq!(sets(&registry).await, [""; 0]);

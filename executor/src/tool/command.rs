@@ -194,6 +194,23 @@ pub enum CommandToolError {
         /// What is wrong.
         error: String,
     },
+    /// Its parameters are no object, so that no call could ever fit.
+    #[error(
+        "the `parameters` of `{tool}` describe no object: say `type: object`, with a property for each parameter"
+    )]
+    NoObject {
+        /// The tool.
+        tool: ToolName,
+    },
+}
+
+/// Returns whether a schema leaves room for an object, as far as its `type` says.
+fn may_be_object(schema: &Value) -> bool {
+    match schema.get("type") {
+        Some(Value::String(one)) => one == "object",
+        Some(Value::Array(several)) => several.iter().any(|it| it == "object"),
+        _ => *schema != Value::Bool(false),
+    }
 }
 
 fn no_parameters() -> Value {
@@ -259,6 +276,9 @@ impl CommandTool {
         }
         if let Err(error) = Schema::new(&self.parameters) {
             return Err(CommandToolError::Schema { tool: self.name, error });
+        }
+        if !may_be_object(&self.parameters) {
+            return Err(CommandToolError::NoObject { tool: self.name });
         }
         let definition = ToolDefinition {
             name: self.name,

@@ -21,7 +21,10 @@ mod server;
 mod tokens;
 mod wire;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+};
 
 use async_trait::async_trait;
 use rmcp::model::{CallToolRequestParams, MetaObject, Tool as Offer};
@@ -29,6 +32,7 @@ use serde_json::{Value, json};
 use shared::{
     id::ToolSetName,
     limits,
+    schema::Schema,
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
 
@@ -51,6 +55,8 @@ struct McpTool {
     definition: Arc<ToolDefinition>,
     /// Why it cannot be called, if so.
     obstacle: Option<&'static str>,
+    /// What its output is promised to be, made when the first one comes.
+    promised: OnceLock<Option<Schema>>,
     line: Arc<Line>,
 }
 
@@ -67,8 +73,8 @@ fn tools(set: &ToolSetName, line: &Arc<Line>, offers: Vec<Offer>) -> Vec<Arc<dyn
             return None;
         }
         let line = Arc::clone(line);
-        let definition = Arc::new(definition);
-        Some(Arc::new(McpTool { definition, obstacle, line }) as Arc<dyn Tool>)
+        let (definition, promised) = (Arc::new(definition), OnceLock::new());
+        Some(Arc::new(McpTool { definition, obstacle, promised, line }) as Arc<dyn Tool>)
     });
     tools.collect()
 }
@@ -177,7 +183,7 @@ impl McpTool {
         reporter: &Reporter,
     ) -> Result<Output, ToolError> {
         let link = self.line.link().await?;
-        let lost = match link.call(request.clone(), reporter.clone()).await {
+        let lost = match link.call(request.clone(), self.promised(), reporter.clone()).await {
             Ok(answer) => return answer,
             Err(lost) => lost,
         };
@@ -185,11 +191,24 @@ impl McpTool {
             return Err(self.lost(&link, ErrorCode::OUTCOME_UNKNOWN).indefinite());
         }
         let link = self.line.link().await?;
-        match link.call(request, reporter.clone()).await {
+        match link.call(request, self.promised(), reporter.clone()).await {
             Ok(answer) => answer,
             Err(Lost::Unsent) => Err(self.lost(&link, ErrorCode::UNAVAILABLE)),
             Err(Lost::Sent) => Err(self.lost(&link, self.lost_code()).indefinite()),
         }
+    }
+
+    /// Returns what its output is promised to be; nothing where that is no schema.
+    fn promised(&self) -> Option<&Schema> {
+        let make = || {
+            let made = Schema::new(self.definition.output_schema.as_ref()?);
+            made.inspect_err(|error| {
+                let name = self.definition.qualified();
+                tracing::warn!(%name, %error, "the `outputSchema` of a tool is none: it is not heeded");
+            })
+            .ok()
+        };
+        self.promised.get_or_init(make).as_ref()
     }
 
     fn lost_code(&self) -> ErrorCode {
@@ -201,17 +220,12 @@ impl McpTool {
 
     fn lost(&self, link: &Link, code: ErrorCode) -> ToolError {
         let (name, set) = (self.definition.qualified(), &self.definition.set);
-        let outcome = match self.definition.effect {
-            Effect::Once if code == ErrorCode::OUTCOME_UNKNOWN => {
-                "; nobody knows whether the call happened, and it may yet: look before calling again"
-            }
-            _ => "",
-        };
         let ended = link.ending();
-        ToolError::new(
-            code,
-            format!("the MCP server of `{set}` {ended} while `{name}` was called{outcome}"),
-        )
+        let why = format!("the MCP server of `{set}` {ended} while `{name}` was called");
+        if code == ErrorCode::OUTCOME_UNKNOWN {
+            return ToolError::outcome_unknown(&why);
+        }
+        ToolError::new(code, why)
     }
 }
 

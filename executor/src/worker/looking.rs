@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tracing::{error, warn};
 
 use super::{Context, DriveError, Scope, Stop, Worker};
+use crate::needs::Needs;
 
 /// How many executions one look takes.
 const LOOK: usize = 256;
@@ -25,6 +26,8 @@ const LACKING: usize = 256;
 const SWEEP: Duration = Duration::from_secs(20);
 /// How long one that is damaged is left alone.
 const LAID_ASIDE: TimeDelta = TimeDelta::minutes(10);
+/// Of how many executions that lack tools it is remembered what they need; more are read again.
+const NEEDS: usize = 4_096;
 /// How many damaged ones are remembered; more than these are looked at now and then.
 const DAMAGED: usize = 4_096;
 
@@ -233,9 +236,13 @@ impl Worker {
         }
     }
 
-    async fn has_tools(&self, head: &Head) -> Result<bool, StoreError> {
+    async fn has_tools(&mut self, head: &Head) -> Result<bool, StoreError> {
         match self.context.store.plan(head.plan).await {
-            Ok(Some(plan)) => Ok(self.context.toolbox.has_all(plan.tools())),
+            Ok(Some(plan)) if self.context.toolbox.has_all(plan.tools()) => {
+                self.needs.remove(&head.execution);
+                Ok(true)
+            }
+            Ok(Some(_)) => self.needs_are_met(head).await,
             Ok(None) | Err(StoreError::Corrupt { .. }) => {
                 error!(execution = %head.execution, plan = %head.plan, "its plan cannot be read");
                 lay_aside(&self.context, head.execution).await?;
@@ -243,6 +250,32 @@ impl Worker {
             }
             Err(err) => Err(err),
         }
+    }
+
+    /// Returns whether what has begun can go on without some tool of its plan. Its log is read once,
+    /// however often it is looked at.
+    async fn needs_are_met(&mut self, head: &Head) -> Result<bool, StoreError> {
+        let id = head.execution;
+        if !self.needs.get(&id).is_some_and(|it| it.are_of(head)) {
+            self.needs.remove(&id);
+            match Needs::read(&*self.context.store, head).await {
+                Ok(None) => return Ok(false),
+                Ok(Some(needs)) => {
+                    if self.needs.len() >= NEEDS {
+                        self.needs.clear();
+                    }
+                    self.needs.insert(id, needs);
+                }
+                Err(err) if err.is_damage() => {
+                    error!(execution = %id, %err, "its log cannot be read");
+                    lay_aside(&self.context, id).await?;
+                    return Ok(false);
+                }
+                Err(err) => return Err(err),
+            }
+        }
+        let now = self.context.clock.now();
+        Ok(self.needs.get(&id).is_some_and(|it| it.are_met(&self.context.toolbox, now)))
     }
 
     /// Gives commands to the drivers here, and takes executions that nobody has for those that

@@ -141,6 +141,7 @@ pub(crate) fn plan(steps: Vec<UncheckedStep>) -> Arc<Plan> {
 /// A worker that works, and people.
 struct Scene {
     store: Arc<Memory>,
+    toolbox: Toolbox,
     control: Control,
     tasks: JoinSet<()>,
 }
@@ -155,15 +156,41 @@ impl Scene {
         let (worker, _) = worker_within(&store, rules);
         let clock = Arc::clone(&worker.context.clock);
         let control = Control::new(Arc::<Memory>::clone(&store), clock, None);
+        let toolbox = worker.context.toolbox.clone();
         let mut tasks = JoinSet::new();
         tasks.spawn(worker.run());
-        Self { store, control, tasks }
+        Self { store, toolbox, control, tasks }
     }
 
     async fn start(&self, steps: Vec<UncheckedStep>) -> ExecutionId {
+        self.start_with(steps, ExecutionOptions::default()).await
+    }
+
+    async fn start_with(
+        &self,
+        steps: Vec<UncheckedStep>,
+        options: ExecutionOptions,
+    ) -> ExecutionId {
         let plan = plan(steps);
         self.store.put_plan(&plan).await.unwrap();
-        self.control.start(&plan, ExecutionOptions::default(), None).await.unwrap()
+        self.control.start(&plan, options, None).await.unwrap()
+    }
+
+    async fn kinds(&self, id: ExecutionId) -> Vec<&'static str> {
+        let log = self.store.read(id, Seq::START).await.unwrap();
+        log.iter().map(|it| it.event.kind()).collect()
+    }
+
+    /// Waits until an event of a kind is in a log, and fails if that takes longer than it may.
+    async fn until_told(&self, id: ExecutionId, kind: &str, within: Duration) {
+        let mut look = time::interval(Duration::from_millis(10));
+        let wait = async {
+            while !self.kinds(id).await.contains(&kind) {
+                look.tick().await;
+            }
+        };
+        let is_so = time::timeout(within, wait).await;
+        assert!(is_so.is_ok(), "{:?}", self.kinds(id).await);
     }
 
     async fn state(&self, id: ExecutionId) -> ExecutionState {
@@ -252,6 +279,126 @@ async fn what_is_asked_for_is_recorded_also_where_the_tools_are_not() {
     let log = scene.store.read(id, Seq::START).await.unwrap();
     assert_eq!(log.len(), 3, "created, claimed, the signal: {log:#?}");
     scene.tasks.shutdown().await;
+}
+
+/// A tool that answers at once.
+#[derive(Debug)]
+struct Short(Arc<ToolDefinition>);
+
+#[async_trait]
+impl Tool for Short {
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.0
+    }
+
+    async fn call(&self, _: Arc<Value>, _: ToolContext) -> Result<Value, ToolError> {
+        Ok(json!("done"))
+    }
+}
+
+/// Returns a set with `door.open`, that the others do not need.
+fn door() -> ToolSet {
+    let definition = ToolDefinition {
+        name: "open".parse().unwrap(),
+        set: "door".parse().unwrap(),
+        description: String::new(),
+        input_schema: json!({}),
+        output_schema: None,
+        effect: Effect::Once,
+        examples: Vec::new(),
+        is_callable: true,
+    };
+    let tool = Arc::new(Short(Arc::new(definition))) as Arc<dyn Tool>;
+    ToolSet::ready("door".parse().unwrap(), "test", "", [tool])
+}
+
+fn close(toolbox: &Toolbox) {
+    assert!(toolbox.remove(&door().name), "it was open");
+}
+
+fn after(step: UncheckedStep, others: &[&str]) -> UncheckedStep {
+    let depends_on = others.iter().map(|it| it.parse().unwrap()).collect();
+    UncheckedStep { depends_on, ..step }
+}
+
+fn sleep(id: &str, ms: u64) -> UncheckedStep {
+    step(id, "flow.sleep", json!({ "ms": ms }))
+}
+
+/// It failed, as if the tool could never be there.
+#[tokio::test(start_paused = true)]
+async fn what_lacks_a_tool_in_the_middle_waits_for_it() {
+    let scene = Scene::new();
+    scene.toolbox.put(door());
+    let open = after(step("b", "door.open", json!({})), &["a"]);
+    let id = scene.start(vec![sleep("a", 500), open]).await;
+    scene.until_told(id, "step_started", Duration::from_secs(5)).await;
+    close(&scene.toolbox);
+    scene.until_told(id, "step_succeeded", Duration::from_secs(5)).await;
+    time::sleep(Duration::from_secs(1)).await;
+    let head = scene.store.head(id).await.unwrap().unwrap();
+    assert_eq!((head.owner, head.state), (None, ExecutionState::InProgress));
+    assert!(head.due.is_some_and(|it| it <= head.created_at), "others find it");
+    time::sleep(Duration::from_mins(1)).await;
+    let expected = ["created", "claimed", "step_started", "step_succeeded"];
+    assert_eq!(scene.kinds(id).await, expected, "nobody claims it for nothing");
+    scene.toolbox.put(door());
+    scene.until(id, ExecutionState::Completed, Duration::from_secs(5)).await;
+    assert!(!scene.kinds(id).await.contains(&"step_interrupted"));
+}
+
+/// What still runs keeps the driver here: it must hear that the tool is back.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_back_is_called_while_others_still_run() {
+    let scene = Scene::new();
+    scene.toolbox.put(door());
+    let open = after(step("c", "door.open", json!({})), &["b"]);
+    let id = scene.start(vec![step("a", "set.endless", json!({})), sleep("b", 500), open]).await;
+    scene.until_told(id, "step_started", Duration::from_secs(5)).await;
+    close(&scene.toolbox);
+    time::sleep(Duration::from_secs(10)).await;
+    let told = scene.kinds(id).await;
+    assert_eq!(told.iter().filter(|it| **it == "step_started").count(), 2, "{told:?}");
+    scene.toolbox.put(door());
+    let both = async {
+        while scene.kinds(id).await.iter().filter(|it| **it == "step_succeeded").count() < 2 {
+            time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    time::timeout(Duration::from_secs(5), both).await.expect("it is called");
+    assert_eq!(scene.state(id).await, ExecutionState::InProgress);
+    scene.control.cancel(id, None).await.unwrap();
+    scene.until(id, ExecutionState::Cancelled, Duration::from_secs(20)).await;
+}
+
+/// Nobody took it, so it had no end.
+#[tokio::test(start_paused = true)]
+async fn the_time_of_what_lacks_a_tool_is_up_all_the_same() {
+    let scene = Scene::new();
+    scene.toolbox.put(door());
+    let open = after(step("b", "door.open", json!({})), &["a"]);
+    let options = ExecutionOptions { deadline_ms: Some(20_000), ..ExecutionOptions::default() };
+    let id = scene.start_with(vec![sleep("a", 500), open], options).await;
+    scene.until_told(id, "step_started", Duration::from_secs(5)).await;
+    close(&scene.toolbox);
+    scene.until_told(id, "deadline_passed", Duration::from_secs(25)).await;
+    scene.until(id, ExecutionState::Failed, Duration::from_secs(5)).await;
+    assert_eq!(scene.kinds(id).await.iter().filter(|it| **it == "claimed").count(), 2);
+}
+
+/// Servers take tools away that have been used, such as one to log in.
+#[tokio::test(start_paused = true)]
+async fn the_tool_of_what_is_over_is_needed_no_more() {
+    let scene = Scene::new();
+    scene.toolbox.put(door());
+    let last = after(step("c", "flow.noop", json!({})), &["b"]);
+    let steps = vec![step("a", "door.open", json!({})), after(sleep("b", 30_000), &["a"]), last];
+    let id = scene.start(steps).await;
+    scene.until_told(id, "step_succeeded", Duration::from_secs(5)).await;
+    close(&scene.toolbox);
+    time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(scene.store.head(id).await.unwrap().unwrap().owner, None, "it is put aside");
+    scene.until(id, ExecutionState::Completed, Duration::from_secs(40)).await;
 }
 
 /// While executions ended all the time, a worker never looked for others.

@@ -7,7 +7,7 @@ use planner::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use shared::json;
+use shared::{id::ToolName, json};
 
 /// Bytes of results that a model is told, the newest first: what it reads has an end.
 const TOLD_BYTES: usize = 256 << 10;
@@ -104,9 +104,14 @@ impl Turn {
     }
 }
 
-/// Adds all turns to what a model is told. Of those that are long ago the results are left out,
-/// where the later ones have taken their room.
-pub(super) fn tell(history: &[Past], messages: &mut Vec<Message>) {
+/// Adds all turns to what a model is told, each tool by the name that is shown of it. Of turns that are
+/// long ago the results are left out, where the later ones have taken their room.
+pub(super) fn tell(
+    history: &[Past],
+    messages: &mut Vec<Message>,
+    shown: impl Fn(&ToolName) -> ToolName,
+) {
+    let shown = |tool: &str| tool.parse().map_or_else(|_| tool.to_owned(), |it| shown(&it).into());
     let mut room = TOLD_BYTES;
     let mut is_told: Vec<bool> = Vec::with_capacity(history.len());
     for past in history.iter().rev() {
@@ -114,7 +119,7 @@ pub(super) fn tell(history: &[Past], messages: &mut Vec<Message>) {
         room = room.saturating_sub(past.results().map(json::bytes).sum());
     }
     for (past, is_told) in history.iter().zip(is_told.into_iter().rev()) {
-        past.tell(messages, is_told);
+        past.tell(messages, is_told, &shown);
     }
 }
 
@@ -127,7 +132,12 @@ impl Past {
     }
 
     /// Adds the turn to what a model is told, with or without its results.
-    fn tell(&self, messages: &mut Vec<Message>, with_results: bool) {
+    fn tell(
+        &self,
+        messages: &mut Vec<Message>,
+        with_results: bool,
+        shown: &impl Fn(&str) -> String,
+    ) {
         let Some(turn) = &self.turn else { return };
         let mut made = self.made(turn);
         if !with_results {
@@ -139,7 +149,7 @@ impl Past {
             made.iter().filter_map(|it| Some((it.wanted.id.as_ref()?, it))).collect();
         let calls = native.iter().map(|(id, it)| NativeCall {
             id: (*id).clone(),
-            tool: it.wanted.tool.clone(),
+            tool: shown(&it.wanted.tool),
             arguments: Value::Object(it.wanted.args.clone()),
             signatures: it.wanted.signatures.clone(),
         });
@@ -147,7 +157,7 @@ impl Past {
         if !native.is_empty() {
             let results = native.iter().map(|(id, it)| CallResult {
                 id: (*id).clone(),
-                tool: it.wanted.tool.clone(),
+                tool: shown(&it.wanted.tool),
                 text: match &it.result {
                     Ok(text) => text.clone(),
                     Err(error) => format!("Error: {error}"),
@@ -160,7 +170,10 @@ impl Past {
             .map(|it| {
                 let fence = |it: &String| fenced(it);
                 let result = it.result.as_ref().map(fence).map_err(fence);
-                format_tool_result(&it.wanted.tool, result.as_deref().map_err(String::as_str))
+                format_tool_result(
+                    &shown(&it.wanted.tool),
+                    result.as_deref().map_err(String::as_str),
+                )
             })
             .collect();
         if !told.is_empty() {
@@ -218,7 +231,7 @@ mod tests {
     fn told(past: Value) -> Vec<Message> {
         let past: Past = serde_json::from_value(past).unwrap();
         let mut messages = Vec::new();
-        past.tell(&mut messages, true);
+        past.tell(&mut messages, true, &|it: &str| it.to_owned());
         messages
     }
 
@@ -285,7 +298,11 @@ mod tests {
         };
         let long = "x".repeat(TOLD_BYTES / 2);
         let mut messages = Vec::new();
-        tell(&[past("first"), past(&long), past(&long), past("last")], &mut messages);
+        tell(
+            &[past("first"), past(&long), past(&long), past("last")],
+            &mut messages,
+            ToolName::clone,
+        );
         let told = messages.iter().filter_map(|it| match it {
             Message::Results(results) => Some(results[0].text.as_str()),
             _ => None,

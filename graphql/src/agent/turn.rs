@@ -180,9 +180,12 @@ impl Tool for Answering {
                 (format!("{text}{note}"), is_stopped)
             }
         };
+        let toolbox = self.mind.toolbox()?;
+        let shown = |it: &&str| it.parse().map(|it| toolbox.shown_of(&it).to_string());
+        let shown: Vec<_> = used.iter().filter_map(|it| shown(it).ok()).collect();
         let mut output = json!({
             "answer": answer,
-            "toolsUsed": used,
+            "toolsUsed": shown,
             "turns": turns.len(),
             "limitReached": is_stopped,
             "tokens": tokens,
@@ -239,15 +242,16 @@ impl Mind {
         cx: &ToolContext,
     ) -> Result<Reply, ToolError> {
         let mut rules = format!("{RULES}\n\n{left}");
+        let toolbox = self.toolbox()?;
         let offered = if self.has_native_tools {
-            tools.iter().map(offered).collect()
+            tools.iter().map(|it| offered(it, &toolbox)).collect()
         } else {
-            let taught = tool_prompt(tools.iter().map(|it| &**it));
+            let taught = tool_prompt(tools.iter().map(|it| &**it), |it| toolbox.shown(it));
             rules = format!("{rules}\n\n{taught}");
             Vec::new()
         };
         let mut messages = vec![Message::System(rules), Message::User(given.query.clone())];
-        history::tell(&given.history, &mut messages);
+        history::tell(&given.history, &mut messages, |it| toolbox.shown_of(it));
         let question = Question { messages, tools: offered, answer: None };
         tokio::select! {
             reply = self.model.ask(&question) => reply.map_err(|err| failed(&err)),
@@ -258,9 +262,9 @@ impl Mind {
     }
 }
 
-fn offered(tool: &Arc<ToolDefinition>) -> OfferedTool {
+fn offered(tool: &Arc<ToolDefinition>, toolbox: &Toolbox) -> OfferedTool {
     OfferedTool {
-        name: tool.qualified(),
+        name: toolbox.shown(tool),
         description: tool.description.clone(),
         schema: tool.input_schema.clone(),
     }
@@ -477,7 +481,7 @@ impl Reading<'_> {
 
 fn unknown(name: &str, catalog: &Catalog) -> String {
     let shown: String = name.chars().take(64).collect();
-    let names: Vec<String> = catalog.plannable().map(|it| it.qualified().to_string()).collect();
+    let names: Vec<String> = catalog.plannable().map(|it| catalog.shown(it).to_string()).collect();
     let help = did_you_mean(name, names.iter().map(String::as_str));
     let help = help.map(|it| format!("; {it}")).unwrap_or_default();
     format!("there is no tool `{shown}` that may be called now{help}")

@@ -164,6 +164,8 @@ async fn toolsets_connect(session: &Session, faults: &Faults) -> Result<Vec<Chec
     local.engine.catalog().await;
     let toolbox = local.engine.toolbox();
     let mut checks: Vec<Check> = toolbox.sets().iter().map(of_set).collect();
+    let complaints = local.engine.registry().complaints().await?;
+    checks.extend(complaints.into_iter().map(not_as_asked));
     checks.push(clashes::names(toolbox));
     let config = &session.config;
     if faults.knows("access") {
@@ -176,6 +178,16 @@ async fn toolsets_connect(session: &Session, faults: &Faults) -> Result<Vec<Chec
     checks.push(retention(config));
     local.close().await;
     Ok(checks)
+}
+
+/// Says that a set cannot be here what somebody asked for.
+fn not_as_asked((name, why): (String, String)) -> Check {
+    Check {
+        name: format!("toolset {name}"),
+        found: Err(why),
+        help: "correct it in the configuration, or remove what was added by that name with \
+               `removeToolSet` or `removeTool`, on a node whose configuration has none of it",
+    }
 }
 
 /// Says whether every limit on calls is on something that there is.

@@ -7,7 +7,7 @@ use shared::{
     clock::Clock,
     execution::ExecutionState,
     id::ExecutionId,
-    store::{Head, Store, StoreError},
+    store::{Command, Envelope, Head, Store, StoreError},
 };
 use tokio::time;
 
@@ -74,6 +74,11 @@ impl Drive {
         }
     }
 
+    /// Waits until an execution has been told to stop, or to pause.
+    pub(super) async fn until_told_to_stop(&self, id: ExecutionId) {
+        until_told_to_stop(&*self.store, id).await;
+    }
+
     async fn look(&self, id: ExecutionId) -> Result<Look, StoreError> {
         let Some(head) = self.store.head(id).await? else { return Ok(Look::Fine) };
         // What is over and has an owner is to be planned anew; parts see to their parents themselves.
@@ -98,13 +103,28 @@ impl Drive {
         // carries these on either, before whoever has it looks after them.
         let has_parts = head.state == ExecutionState::InProgress && head.due.is_none();
         let is_due = self.begins && (has_parts || head.due.is_some_and(|it| it <= now));
-        Ok((is_due && self.has_tools(head).await?) || !self.store.inbox(Some(id)).await?.is_empty())
+        Ok((is_due && self.can_go_on(head).await?) || !self.store.inbox(Some(id)).await?.is_empty())
     }
 
-    /// Returns whether the tools of an execution are at hand: without them it would be claimed only
-    /// to be put aside, again and again.
-    async fn has_tools(&self, head: &Head) -> Result<bool, StoreError> {
-        let plan = self.store.plan(head.plan).await?;
-        Ok(plan.is_none_or(|it| self.handle.toolbox().has_all(it.tools())))
+    async fn can_go_on(&self, head: &Head) -> Result<bool, StoreError> {
+        executor::can_go_on(&*self.store, self.handle.toolbox(), head, self.clock.now()).await
+    }
+}
+
+/// Waits until an execution has been told to stop, or to pause: who takes it before begins what is
+/// not to begin.
+pub(super) async fn until_told_to_stop(store: &dyn Store, id: ExecutionId) {
+    let mut inbox = store.hints().inbox();
+    let stops = |it: &Envelope| matches!(it.command, Command::Cancel { .. } | Command::Pause);
+    loop {
+        match store.inbox(Some(id)).await {
+            Ok(found) if found.iter().any(stops) => return,
+            Ok(_) => (),
+            Err(err) => tracing::warn!(%err, "cannot look what the execution was told"),
+        }
+        tokio::select! {
+            _ = inbox.changed() => (),
+            () = time::sleep(LOOK) => (),
+        }
     }
 }

@@ -106,7 +106,7 @@ impl Board {
             "step_succeeded" => (How::Succeeded, self.gathered(step, data)),
             "step_failed" => (How::Failed, code(data)),
             "step_retry_scheduled" => (How::Retrying, error(data)),
-            "step_interrupted" => (How::Retrying, Some("its worker was lost".to_owned())),
+            "step_interrupted" => (How::Retrying, interrupted(data)),
             "step_skipped" => (How::Skipped, skipped(data)),
             "step_cancelled" => (How::Cancelled, None),
             "step_waiting" => (How::Waiting, Some(waits(data))),
@@ -214,7 +214,7 @@ impl Board {
             }
             "ion_progress" => return News::Progress { step: name, far: far(data) },
             "ion_retry_scheduled" => (How::Retrying, error(data)),
-            "ion_interrupted" => (How::Retrying, Some("its worker was lost".to_owned())),
+            "ion_interrupted" => (How::Retrying, interrupted(data)),
             "ed" => (How::Compensated, None),
             _ => (How::Stuck, code(data)),
         };
@@ -278,6 +278,10 @@ fn moment(event: &Value) -> Option<Timestamp> {
 /// Returns the code of an error; how it came to be is told when everything is over.
 fn code(data: &Value) -> Option<String> {
     data["error"]["code"].as_str().map(str::to_owned)
+}
+
+fn interrupted(data: &Value) -> Option<String> {
+    error(data).or_else(|| Some("its worker was lost".to_owned()))
 }
 
 fn error(data: &Value) -> Option<String> {

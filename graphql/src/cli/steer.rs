@@ -144,7 +144,12 @@ impl Told<'_> {
         let told = match (house.drive(), execution_id(&found)) {
             (Some(drive), Some(id)) => tokio::select! {
                 told = telling => told?,
-                never = drive.on(id) => match never {},
+                never = async {
+                    if self.need == Need::Stopping {
+                        drive.until_told_to_stop(id).await;
+                    }
+                    drive.on(id).await
+                } => match never {},
             },
             _ => telling.await?,
         };

@@ -70,7 +70,7 @@ impl Engine {
             candidates.push(Candidate { at, score: None, learned: None, is_kept });
         }
         let without_meaning = selection.without_meaning.map(|it| it.to_string());
-        let told = told(&tools, &candidates, (by, most), without_meaning);
+        let told = told((catalog, &tools), &candidates, (by, most), without_meaning);
         Candidates { catalog: kept(catalog, &tools, &candidates), told }
     }
 }
@@ -87,7 +87,7 @@ fn kept(catalog: &Catalog, tools: &Tools, candidates: &[Candidate]) -> Catalog {
 }
 
 fn told(
-    tools: &Tools,
+    (catalog, tools): (&Catalog, &Tools),
     candidates: &[Candidate],
     (by, most): (Criterion, usize),
     without_meaning: Option<String>,
@@ -104,7 +104,7 @@ fn told(
     let listed = candidates.iter().enumerate().take(TOLD.max(most));
     let listed: Vec<Value> = listed
         .map(|(place, it)| {
-            let tool = tools[it.at].qualified();
+            let tool = catalog.shown(&tools[it.at]);
             let mut told = json!({ "tool": tool.as_str(), "score": it.score, "kept": it.is_kept });
             if let Some(learned) = it.learned {
                 told["learned"] = json!(learned);

@@ -150,9 +150,12 @@ impl Engine {
     ) -> Result<ExecutionId, EngineError> {
         let replans = &ended.options().replans;
         if replans.left == 0 {
-            let times = replans.before;
+            let times = match replans.before {
+                1 => "once".to_owned(),
+                n => format!("{n} times"),
+            };
             let why = format!(
-                "it was planned anew {times} times, as often as it may be: `faber replan {}` goes on",
+                "it was planned anew {times}, as often as it may be: `faber replan {}` goes on",
                 ended.id()
             );
             return Err(EngineError::LimitExceeded(why));

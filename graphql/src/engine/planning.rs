@@ -27,6 +27,8 @@ use super::{
 
 /// How often an identifier or a version that is taken is drawn again.
 const DRAWS: usize = 8;
+/// How often a version is counted anew that somebody else has made meanwhile.
+const VERSIONS: usize = 64;
 /// Who is said to have made a plan that nobody asked for in words.
 pub(super) const EXPLICIT: &str = "explicit";
 /// How much is kept of a query that was derived, or is too long.
@@ -302,11 +304,15 @@ impl Engine {
 
     /// Keeps a plan. If its identifier or version was taken meanwhile, it gets another.
     pub(super) async fn keep(&self, mut plan: Plan) -> Result<Arc<Plan>, EngineError> {
-        for _ in 0..DRAWS {
+        let request = plan.about().request;
+        let mut turn = None;
+        for _ in 0..VERSIONS {
             match self.store.put_plan(&plan).await {
                 Ok(()) => return Ok(Arc::new(plan)),
                 Err(StoreError::Taken) => {
-                    let request = plan.about().request;
+                    if turn.is_none() {
+                        turn = Some(self.turns.wait(format!("versions of {request}")).await);
+                    }
                     let version = self.next_version(request).await?;
                     let id = PlanId::draw(self.clock.now());
                     let about = About { id, version, ..plan.about().clone() };
@@ -315,7 +321,9 @@ impl Engine {
                 Err(err) => return Err(err.into()),
             }
         }
-        Err(StoreError::Taken.into())
+        Err(EngineError::Conflict(format!(
+            "others make versions of `{request}` all the time: try again"
+        )))
     }
 
     pub(super) async fn next_version(&self, request: RequestId) -> Result<u32, EngineError> {

@@ -16,7 +16,7 @@ use shared::{
     execution::{Execution, ExecutionState, Phase, Step, StepState},
     id::{ExecutionId, StepId, Task},
     limits,
-    store::StoreError,
+    store::{Command, StoreError},
 };
 use tokio::time;
 
@@ -93,6 +93,16 @@ impl Engine {
         if !asks(found) && !items.any(asks) {
             let why = format!("step `{step}` is {} and waits for no person", found.state.name());
             return Err(EngineError::Conflict(why));
+        }
+        for envelope in self.store.inbox(Some(id)).await? {
+            let Command::Approve { step: other, item: of, .. } = envelope.command else { continue };
+            if other == name && (of == item || of.is_none()) {
+                let why = format!(
+                    "step `{step}` was answered already; where nobody carries `{id}` on, \
+                     `faber execute {id}` does"
+                );
+                return Err(EngineError::Conflict(why));
+            }
         }
         self.control.approve(id, (name.clone(), item), approved, comment).await?;
         self.heard(execution, |_, event| {

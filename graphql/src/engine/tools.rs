@@ -1,6 +1,7 @@
 //! Toolsets and single calls: what is asked for outside any plan.
 
 use std::{
+    collections::{BTreeMap, btree_map::Entry},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -9,7 +10,7 @@ use executor::{
     blobs::Blobs,
     call,
     registry::{Registry, RegistryError, Switched},
-    tool::ToolContext,
+    tool::{ToolContext, dispatch},
     toolbox::{Found, ReadyTool, ToolSet},
     worker::CallPermit,
 };
@@ -46,7 +47,8 @@ const FLUSH: Duration = Duration::from_secs(1);
 pub struct DirectCall {
     /// Identifies it.
     pub id: String,
-    /// The tool, as it was asked for or, where there is one, by its qualified name.
+    /// The tool, as it was asked for or, where there is one, by the name that is shown of it. It is
+    /// kept by its qualified name.
     pub tool: String,
     /// What it was given.
     pub parameters: Value,
@@ -143,7 +145,7 @@ impl Engine {
                 call.tool = tool.to_string();
                 call.result = Err(why.to_string());
                 self.keep_call(&call).await?;
-                return Ok(call);
+                return Ok(self.to_be_shown(call));
             }
             Meaning::Unknown => {
                 self.grant.spend([])?;
@@ -169,7 +171,13 @@ impl Engine {
         let result = result.map(|it| self.visible(&call.tool, it));
         call.result = result.map_err(|err| err.to_string());
         self.keep_call(&call).await?;
-        Ok(call)
+        Ok(self.to_be_shown(call))
+    }
+
+    /// Returns a call that is kept as people are shown it.
+    fn to_be_shown(&self, call: DirectCall) -> DirectCall {
+        let shown = call.tool.parse().map(|it| self.toolbox.shown_of(&it).to_string());
+        DirectCall { tool: shown.unwrap_or_else(|_| call.tool.clone()), ..call }
     }
 
     /// Waits until a call fits into the limits that all nodes share, as a step of a plan does, but
@@ -213,9 +221,9 @@ impl Engine {
         match self.toolbox.find(&name) {
             Found::Tool(tool) => Meaning::Tool(tool),
             Found::Inactive(tool) => {
-                let name = tool.definition().qualified();
-                let why = call::inactive(&name, &tool.definition().set);
-                Meaning::Refused(name, why)
+                let tool = tool.definition();
+                let why = call::inactive(&self.toolbox.shown(tool), &tool.set);
+                Meaning::Refused(tool.qualified(), why)
             }
             Found::Connecting => {
                 let why = call::late(&name, self.options.connect);
@@ -296,7 +304,7 @@ impl Engine {
                 let found = self.store.record(RecordKind::Call, name).await?.and_then(read);
                 if let Some(call) = found.filter(|it| is_wanted(&it.tool)) {
                     bytes += call.bytes();
-                    calls.push(call);
+                    calls.push(self.to_be_shown(call));
                 }
             }
             if is_last {
@@ -332,15 +340,27 @@ impl Engine {
     pub async fn tool_schemas(&self, capabilities: &[&str]) -> Map<String, Value> {
         let catalog = self.catalog().await;
         let tools: Vec<_> = catalog.tools().iter().map(|it| &*it.definition).collect();
-        schemas_for(capabilities, tools)
+        schemas_for(capabilities, tools, |it| catalog.shown(it))
     }
 
-    /// Returns how often tools were called, by all nodes, in plans and outside.
+    /// Returns how often tools were called, by all nodes, in plans and outside, by the names that are
+    /// shown of them: a set may have had another name once.
     pub async fn usage(&self) -> Result<Vec<Usage>, EngineError> {
         self.flush_usage().await?;
-        let mut usage = self.store.usage().await?;
-        usage.retain(|it| self.grant.allows(&it.tool));
-        Ok(usage)
+        let mut shown: BTreeMap<ToolName, Usage> = BTreeMap::new();
+        // What only agents have is no tool that anybody could look up.
+        let is_own = |it: &Usage| prefix(it.tool.as_str()) == Some(dispatch::SET);
+        for usage in self.store.usage().await? {
+            if !self.grant.allows(&usage.tool) || is_own(&usage) {
+                continue;
+            }
+            let tool = self.toolbox.shown_of(&usage.tool);
+            match shown.entry(tool.clone()) {
+                Entry::Occupied(mut there) => there.get_mut().add(&usage),
+                Entry::Vacant(place) => drop(place.insert(Usage { tool, ..usage })),
+            }
+        }
+        Ok(shown.into_values().collect())
     }
 
     /// Adds what is counted of calls to the store. Whoever asks for it may leave: what was begun is

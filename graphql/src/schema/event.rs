@@ -133,7 +133,9 @@ fn details(event: &Event) -> Value {
         Event::StepRetryScheduled { error, until, .. } => {
             json!({ "error": of_error(error), "until": written(*until) })
         }
-        Event::StepFailed { error, .. } => json!({ "error": of_error(error) }),
+        Event::StepFailed { error, .. } | Event::StepInterrupted { error: Some(error), .. } => {
+            json!({ "error": of_error(error) })
+        }
         Event::StepSkipped { reason, .. } => json!({ "reason": skipped(*reason) }),
         Event::StepWaiting { reason, parameters, warnings, .. } => {
             let mut data = waiting(reason);

@@ -218,6 +218,9 @@ fn message(event: &Event) -> String {
         Event::StepRetryScheduled { attempt, error, .. } => {
             format!("attempt {attempt} of {step} failed and there will be another: {error}")
         }
+        Event::StepInterrupted { attempt, error: Some(error), .. } => {
+            format!("attempt {attempt} of {step} called nothing: {error}")
+        }
         Event::StepInterrupted { attempt, .. } => {
             format!("attempt {attempt} of {step} was interrupted: its worker was lost")
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_graphql::{Context, Object, Result};
 use executor::{
     registry::Switched,
-    toolbox::{SetStatus, ToolSet as Set},
+    toolbox::{Found, SetStatus, ToolSet as Set},
 };
 use planner::calls;
 use serde_json::{Value, json};
@@ -156,7 +156,12 @@ impl Tool {
     /// How often it was called, in plans and outside, by every node.
     #[graphql(complexity = "1 + child_complexity")]
     async fn usage(&self, ctx: &Context<'_>) -> Result<ToolUsage> {
-        let name = self.definition.qualified();
+        // The toolkit may call it otherwise.
+        let (name, toolbox) = (self.definition.qualified(), ctx.data::<Engine>()?.toolbox());
+        let name = match toolbox.find(&name) {
+            Found::Tool(tool) | Found::Inactive(tool) => toolbox.shown(tool.definition()),
+            _ => name,
+        };
         let usage = ctx.data::<Loaders>()?.usage(&name).await?;
         Ok(usage.map_or_else(|| ToolUsage::none(&name), ToolUsage::from))
     }
@@ -188,9 +193,18 @@ impl ToolUsage {
 /// How often a tool was called.
 #[Object]
 impl ToolUsage {
-    /// The tool: `set.name`.
+    /// The tool: `set.name`, or a name such as `file_tools.glob` where that means it.
     async fn tool_name(&self) -> &str {
         self.tool.as_str()
+    }
+
+    /// The name that always means it: `set.name`. That by which it was counted, if it is not there any
+    /// more.
+    async fn qualified_name(&self, ctx: &Context<'_>) -> String {
+        match ctx.data_unchecked::<Engine>().toolbox().find(&self.tool) {
+            Found::Tool(tool) | Found::Inactive(tool) => tool.definition().qualified().to_string(),
+            _ => self.tool.to_string(),
+        }
     }
 
     /// Calls that have ended, failed ones included.
@@ -230,7 +244,8 @@ impl ToolResult {
         &self.0.id
     }
 
-    /// The tool: `set.name`, or what was asked for where there is no such tool.
+    /// The tool: `set.name`, or a name such as `file_tools.glob` where that means it, or what was asked
+    /// for where there is no such tool.
     async fn tool(&self) -> &str {
         &self.0.tool
     }

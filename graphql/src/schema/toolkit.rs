@@ -108,7 +108,7 @@ impl ToolkitQuery {
         engine.settled().await;
         let found = engine.followers(&name, most).await.map_err(ApiError::from)?;
         let follower = |it: graph::learned::Follower| ToolFollower {
-            tool_name: it.tool.to_string(),
+            tool_name: engine.toolbox().shown_of(&it.tool).to_string(),
             score: it.score,
         };
         Ok(found.into_iter().map(follower).collect())

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{
     CallFormat, KnownTool,
     argument::{self, Args, Given},
-    marker, natural,
+    marker, natural, pairs,
     source::{Attempt, Comments, Reading, Source, Why},
     word,
 };
@@ -61,7 +61,7 @@ fn is_continued(source: &Source<'_>, end: usize, tool: &KnownTool, is_empty: boo
     let at = source.skip_marks(source.skip(source.skip_marks(end), |it| it == b','));
     if matches!(source.byte(at), Some(b'{')) && is_empty
         || argument::is_key(source, at, tool)
-        || is_empty && argument::goes_on(source, source.skip_marks(end), tool)
+        || pairs::follow(source, source.skip_marks(end), tool, !is_empty)
         || marker::arguments(source, marker::layout(source, end)).is_some()
     {
         return true;

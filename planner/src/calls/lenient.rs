@@ -243,6 +243,9 @@ impl Reader<'_, '_> {
     fn string(&mut self) -> Result<Option<String>, Misfit> {
         let Some((quote, is_raw)) = word::quote_at(self.source, self.at) else { return Ok(None) };
         let (text, end) = word::string(self.source, quote, is_raw).ok_or(Misfit::Endless(quote))?;
+        if word::is_expression(self.source, self.at, &text) {
+            return Err(Misfit::Here);
+        }
         self.last_string = Some(quote);
         self.at = end;
         Ok(Some(text))

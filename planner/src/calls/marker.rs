@@ -86,7 +86,8 @@ pub(super) fn layout(source: &Source<'_>, at: usize) -> usize {
     }
 }
 
-fn bullet_end(source: &Source<'_>, at: usize) -> Option<usize> {
+/// Returns where the bullet or the number of a list at `at` ends, if one is there.
+pub(super) fn bullet_end(source: &Source<'_>, at: usize) -> Option<usize> {
     let end = match source.byte(at)? {
         b'-' | b'+' => source.skip(at, |it| matches!(it, b'-' | b'+' | b'>')),
         it if it.is_ascii_digit() => {

@@ -1,11 +1,15 @@
 //! `use set.name with key=value and key=value`.
 
+use std::sync::Arc;
+
 use super::{
     CallFormat, KnownTool,
-    argument::{self, Args, Pairs},
+    argument::{Args, Pairs},
     lenient::{self, Tree},
+    marker,
+    pairs::{self, Place, Reader},
     shape,
-    source::{Attempt, Reading, Source, is_name_byte},
+    source::{Attempt, Reading, Source, Why, is_name_byte},
 };
 
 /// Words that begin a call in prose.
@@ -23,19 +27,7 @@ pub(super) fn is_verb(word: &str) -> bool {
 /// Reads the call whose verb is `start..end`.
 pub(super) fn read(reading: &Reading<'_>, start: usize, end: usize) -> Attempt {
     let source = &reading.source;
-    let name_at = optional(source, source.skip_space(end), &["the"]);
-    let name_at = source.skip_markup(optional(source, name_at, &["tool", "function"]));
-    if name_at == end {
-        return Attempt::Passed(end);
-    }
-    let plain = source.name_end(name_at);
-    // Punctuation of other scripts ends a name, and their letters are a part of it.
-    let wide = source.skip(plain, |it| is_name_byte(it) || !it.is_ascii());
-    let ends = [Some(plain), (wide > plain).then_some(wide)];
-    let named = ends.into_iter().flatten().find_map(|end| {
-        let tool = reading.tool(source.slice(name_at..end))?;
-        Some((tool, end))
-    });
+    let (name_at, named) = named(reading, end);
     let Some((tool, name_end)) = named else { return Attempt::Passed(end) };
     let behind = source.word_at(name_end, "()").unwrap_or(name_end);
     let after = source.skip_markup(behind);
@@ -53,6 +45,36 @@ pub(super) fn read(reading: &Reading<'_>, start: usize, end: usize) -> Attempt {
     arguments(reading, &tool, start, source.skip_space(with))
 }
 
+/// Returns where a name may be behind a verb that ends at `end`, and what tool it names up to where.
+fn named(reading: &Reading<'_>, end: usize) -> (usize, Option<(Arc<KnownTool>, usize)>) {
+    let source = &reading.source;
+    let name_at = optional(source, source.skip_space(end), &["the"]);
+    let name_at = source.skip_markup(optional(source, name_at, &["tool", "function"]));
+    if name_at == end {
+        return (name_at, None);
+    }
+    let plain = source.name_end(name_at);
+    // Punctuation of other scripts ends a name, and their letters are a part of it.
+    let wide = source.skip(plain, |it| is_name_byte(it) || !it.is_ascii());
+    let ends = [Some(plain), (wide > plain).then_some(wide)];
+    let named = ends.into_iter().flatten().find_map(|end| {
+        let tool = reading.tool(source.slice(name_at..end))?;
+        Some((tool, end))
+    });
+    (name_at, named)
+}
+
+/// Returns whether a verb that ends at `end` begins a call, as far as its arguments.
+pub(super) fn begins(reading: &Reading<'_>, end: usize) -> bool {
+    let source = &reading.source;
+    let Some((_, name_end)) = named(reading, end).1 else { return false };
+    let behind = source.word_at(name_end, "()").unwrap_or(name_end);
+    let after = optional(source, source.skip_markup(behind), &["tool", "function"]);
+    source.byte(behind) == Some(b'(')
+        || none(source, after).is_some()
+        || source.word_at(after, "with").is_some()
+}
+
 /// Reads an object or pairs, perhaps with `the following arguments:` before them.
 fn arguments(reading: &Reading<'_>, tool: &KnownTool, start: usize, at: usize) -> Attempt {
     let source = &reading.source;
@@ -60,23 +82,31 @@ fn arguments(reading: &Reading<'_>, tool: &KnownTool, start: usize, at: usize) -
     let at = optional(source, at, &["following", "these"]);
     let at = noun(source, at).unwrap_or(at);
     let at = source.skip_markup(source.skip(at, |it| it == b':'));
-    let is_listed = source.byte(at) == Some(b'-') && source.byte(at + 1) == Some(b' ');
-    let at = if is_listed { source.skip_blanks(at + 1) } else { at };
+    let at = marker::bullet_end(source, at).map_or(at, |it| source.skip_blanks(it));
     if source.byte(at) == Some(b'{') {
         return match lenient::read(source, at) {
-            Ok((Tree::Object(object), end))
-                if !shape::is_call(reading, &object) && !argument::goes_on(source, end, tool) =>
-            {
+            Ok((Tree::Object(object), end)) if !shape::is_call(reading, &object) => {
+                if pairs::follow(source, end, tool, false) {
+                    return unclear(reading, tool, at);
+                }
                 call(reading, tool, object.into_map(), start..end)
             }
             _ => Attempt::Passed(at),
         };
     }
-    match argument::pairs(source, at, tool) {
+    let at = source.skip(at, |it| it == b'(');
+    match Reader::new(reading, tool, Place::Sentence, start).read(at) {
         Pairs::Some(args, end) => call(reading, tool, args, start..end),
         Pairs::None(resume) => Attempt::Passed(resume.max(at)),
+        Pairs::Unclear(resume) => unclear(reading, tool, resume.max(at)),
         Pairs::Cut => Attempt::cut(reading, tool),
     }
+}
+
+/// Tells of arguments that are not clear; the text goes on at `at`.
+fn unclear(reading: &Reading<'_>, tool: &KnownTool, at: usize) -> Attempt {
+    reading.miss(tool.name.as_str(), Why::Unreadable);
+    Attempt::Passed(at)
 }
 
 fn call(

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
-use shared::tool::ToolDefinition;
+use shared::{id::ToolName, tool::ToolDefinition};
 
 use super::known;
 
@@ -17,13 +17,17 @@ pub(super) const PLEASE: &str = "\nPlease provide a";
 /// Writes the system prompt that teaches a model to call these tools; empty if there are none.
 ///
 /// Each tool is listed with what it does and its parameters, because models guess what they are
-/// not told. The example is a call that the tools really have.
-pub fn tool_prompt<'a>(tools: impl IntoIterator<Item = &'a ToolDefinition>) -> String {
-    let tools: Vec<&ToolDefinition> = tools.into_iter().collect();
+/// not told. The example is a call that the tools really have. Each is under the name that is shown
+/// of it.
+pub fn tool_prompt<'a>(
+    tools: impl IntoIterator<Item = &'a ToolDefinition>,
+    shown: impl Fn(&ToolDefinition) -> ToolName,
+) -> String {
+    let tools: Vec<_> = tools.into_iter().map(|it| (shown(it), it)).collect();
     let Some(example) = example(&tools) else { return String::new() };
     let mut prompt = "You have access to the following tools:\n\n".to_owned();
-    for tool in &tools {
-        describe(&mut prompt, tool);
+    for (name, tool) in &tools {
+        describe(&mut prompt, name, tool);
     }
     prompt.push_str(
         "\nTo use a tool, format your response like this:\n\
@@ -53,8 +57,8 @@ pub fn format_tool_result(tool: &str, result: Result<&str, &str>) -> String {
     }
 }
 
-fn describe(prompt: &mut String, tool: &ToolDefinition) {
-    let _ = writeln!(prompt, "- {}", tool.qualified());
+fn describe(prompt: &mut String, name: &ToolName, tool: &ToolDefinition) {
+    let _ = writeln!(prompt, "- {name}");
     for line in tool.description.lines().map(str::trim).filter(|it| !it.is_empty()) {
         let _ = writeln!(prompt, "  {line}");
     }
@@ -89,18 +93,20 @@ pub(super) fn parameters(tool: &ToolDefinition) -> impl Iterator<Item = (&String
 
 /// Writes a call of one of the tools: of `file_tools.glob` if it is there, else of the first that
 /// needs something, else of the first.
-fn example(tools: &[&ToolDefinition]) -> Option<String> {
-    if tools.iter().any(|it| it.qualified().as_str() == "file_tools.glob") {
+fn example(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
+    if tools.iter().any(|(name, _)| name.as_str() == "file_tools.glob") {
         let args = json!({ "pattern": "*.py", "path": "/home/user" });
         return Some(call("file_tools.glob", &args));
     }
-    let needs = |it: &&&ToolDefinition| parameters(it).any(|(_, _, is_required)| is_required);
-    let tool = tools.iter().find(needs).or_else(|| tools.first())?;
+    let needs = |(_, tool): &&(ToolName, &ToolDefinition)| {
+        parameters(tool).any(|(_, _, is_required)| is_required)
+    };
+    let (name, tool) = tools.iter().find(needs).or_else(|| tools.first())?;
     let args: Map<String, Value> = parameters(tool)
         .filter(|(_, _, is_required)| *is_required)
         .map(|(name, schema, _)| (name.clone(), sample(name, schema)))
         .collect();
-    Some(call(tool.qualified().as_str(), &Value::Object(args)))
+    Some(call(name.as_str(), &Value::Object(args)))
 }
 
 /// Writes a call as the prompt asks for it, with blanks as people write JSON.

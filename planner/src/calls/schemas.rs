@@ -1,7 +1,7 @@
 //! The schemas of tools, as agents with certain capabilities are shown them.
 
 use serde_json::{Map, Value, json};
-use shared::tool::ToolDefinition;
+use shared::{id::ToolName, tool::ToolDefinition};
 
 use super::prompt::parameters;
 
@@ -16,12 +16,13 @@ const CAPABILITIES: [(&str, &[&str]); 6] = [
     ("security", &["osint_tools", "web_tools", "system_tools"]),
 ];
 
-/// Returns the schemas of the tools that these capabilities open, by the tools' names.
+/// Returns the schemas of the tools that these capabilities open, by the names that are shown of them.
 ///
 /// Without capabilities all tools are open; an unknown one opens nothing.
 pub fn schemas_for<'a>(
     capabilities: &[&str],
     tools: impl IntoIterator<Item = &'a ToolDefinition>,
+    shown: impl Fn(&ToolDefinition) -> ToolName,
 ) -> Map<String, Value> {
     let opened = |capability: &&str| CAPABILITIES.iter().find(|(name, _)| name == capability);
     let sets: Vec<&str> =
@@ -33,11 +34,16 @@ pub fn schemas_for<'a>(
             || sets.contains(&it.set.as_str())
             || own(it).is_some_and(|it| sets.contains(&it.as_str()))
     };
-    tools.into_iter().filter(is_open).map(|it| (it.qualified().into(), schema(it))).collect()
+    let named = |it: &ToolDefinition| {
+        let name = shown(it);
+        let schema = schema(&name, it);
+        (name.into(), schema)
+    };
+    tools.into_iter().filter(is_open).map(named).collect()
 }
 
 /// Returns `{name, description, parameters: {name: {type, required, default, description}}}`.
-pub fn schema(tool: &ToolDefinition) -> Value {
+pub fn schema(name: &ToolName, tool: &ToolDefinition) -> Value {
     let parameters = parameters(tool).map(|(name, schema, is_required)| {
         let parameter = json!({
             "type": kind(schema),
@@ -48,7 +54,7 @@ pub fn schema(tool: &ToolDefinition) -> Value {
         (name.clone(), parameter)
     });
     json!({
-        "name": tool.qualified(),
+        "name": name,
         "description": tool.description,
         "parameters": parameters.collect::<Map<_, _>>(),
     })

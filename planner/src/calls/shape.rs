@@ -6,15 +6,16 @@ use serde_json::Value;
 
 use super::{
     CallFormat, KnownTool, ToolCall,
-    argument::{self, Args},
+    argument::Args,
     lenient::{self, Object, Open, Tree},
+    pairs,
     source::{Attempt, Broken, Reading, Why},
 };
 
 /// Names of the field that has the tool's name, where nothing else could be meant.
 const TOOL: [&str; 2] = ["tool", "tool_name"];
 /// Names of that field where arguments must be beside it: many things have a name.
-const NAME: [&str; 3] = ["name", "function", "action"];
+const NAME: [&str; 4] = ["name", "function", "action", "recipient_name"];
 /// Names of the field that has the arguments.
 const ARGS: [&str; 8] =
     ["args", "arguments", "parameters", "params", "input", "tool_input", "action_input", "kwargs"];
@@ -54,7 +55,7 @@ const ASIDE: [&str; 24] = [
 pub(super) enum Place {
     /// Anywhere.
     Prose,
-    /// In `tool_calls` or `function_call`.
+    /// In `tool_calls`, `tool_uses` or `function_call`.
     ToolCalls,
     /// In the tags of a call.
     Tags,
@@ -139,7 +140,11 @@ fn collect(reading: &Reading<'_>, tree: Tree, place: Place, calls: &mut Vec<Tool
 }
 
 fn place_of(key: &str) -> Place {
-    if matches!(key, "tool_calls" | "function_call") { Place::ToolCalls } else { Place::Prose }
+    if matches!(key, "tool_calls" | "function_call" | "tool_uses") {
+        Place::ToolCalls
+    } else {
+        Place::Prose
+    }
 }
 
 /// A call that was begun and not ended.
@@ -310,7 +315,7 @@ fn arguments(reading: &Reading<'_>, args: Tree, tool: &KnownTool) -> Option<Args
         Tree::Leaf(Value::Null) => Some(Args::new()),
         Tree::List(items) if items.is_empty() => Some(Args::new()),
         Tree::Leaf(Value::String(text)) => {
-            let (args, steps) = argument::whole(&text, tool);
+            let (args, steps) = pairs::whole(&text, tool);
             reading.source.add_steps(steps);
             args
         }

@@ -4,10 +4,12 @@ use std::{ops::Range, sync::Arc};
 
 use super::{
     CallFormat, KnownTool,
-    argument::{self, Args, Pairs},
+    argument::{Args, Pairs},
     lenient::{self, Tree},
     lines::{self, Below},
-    marker, prompt,
+    marker,
+    pairs::{self, Place, Reader},
+    prompt,
     source::{Attempt, Broken, Reading, Source, Why},
 };
 
@@ -82,6 +84,14 @@ impl Call<'_, '_> {
         let object = marker::layout(source, marked);
         if source.byte(object) == Some(b'{') {
             return match lenient::read(source, object) {
+                Ok((_, end))
+                    if self
+                        .tool
+                        .as_ref()
+                        .is_some_and(|it| pairs::follow(source, end, it, true)) =>
+                {
+                    self.broken(end, false)
+                }
                 Ok((Tree::Object(object), end)) => self.read(object.into_map(), end),
                 Ok((_, end)) => self.broken(end, false),
                 Err(stuck) => self.broken(stuck.at, stuck.is_cut),
@@ -107,9 +117,9 @@ impl Call<'_, '_> {
                 Below::Nothing => self.read(Args::new(), marked),
             };
         }
-        match argument::pairs(source, at, &tool) {
+        match Reader::new(self.reading, &tool, Place::Line, self.start).read(at) {
             Pairs::Some(args, end) => self.read(args, end),
-            Pairs::None(at) => self.broken(at, false),
+            Pairs::None(at) | Pairs::Unclear(at) => self.broken(at, false),
             Pairs::Cut => self.broken(source.len(), true),
         }
     }

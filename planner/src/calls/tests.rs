@@ -2,6 +2,7 @@
 
 mod forms;
 mod linear;
+mod pairs;
 mod properties;
 mod prose;
 mod quirks;

@@ -4,9 +4,13 @@ use serde_json::Value;
 
 use super::source::Source;
 
+/// Quotes of print that open, and what closes them.
+const PRINT: [(&str, &str); 2] = [("“", "”"), ("‘", "’")];
+
 /// Returns whether a string begins at `at`, and if so where its quote is and whether it is raw.
 ///
-/// Python's prefixes count: `r"\d"` is raw, `f`, `b` and `u` change nothing.
+/// Python's prefixes count: `r"\d"` is raw, `f`, `b` and `u` change nothing. So do the quotes of
+/// print, `“…”` and `‘…’`.
 pub(super) fn quote_at(source: &Source<'_>, at: usize) -> Option<(usize, bool)> {
     let is_quote = |it: u8| matches!(it, b'"' | b'\'');
     match source.byte(at)? {
@@ -15,8 +19,17 @@ pub(super) fn quote_at(source: &Source<'_>, at: usize) -> Option<(usize, bool)> 
         b'f' | b'F' | b'b' | b'B' | b'u' | b'U' => {
             source.byte(at + 1).filter(|it| is_quote(*it)).map(|_| (at + 1, false))
         }
+        0xe2 => {
+            PRINT.iter().any(|(open, _)| source.word_at(at, open).is_some()).then_some((at, false))
+        }
         _ => None,
     }
+}
+
+/// Returns whether a string that begins at `at` with that text is one of Python's that are computed:
+/// `f"{x}"`.
+pub(super) fn is_expression(source: &Source<'_>, at: usize, text: &str) -> bool {
+    matches!(source.byte(at), Some(b'f' | b'F')) && text.contains('{')
 }
 
 /// Reads the string whose quote is at `at`; none if it has no end.
@@ -24,9 +37,24 @@ pub(super) fn quote_at(source: &Source<'_>, at: usize) -> Option<(usize, bool)> 
 /// Three quotes are one, as in Python. Line breaks stand for themselves, as does a backslash before
 /// what it does not escape: models forget to escape both.
 pub(super) fn string(source: &Source<'_>, at: usize, is_raw: bool) -> Option<(String, usize)> {
+    string_that(source, at, is_raw, |_| true)
+}
+
+/// Reads it to the first quote of which `closes` says that it closes.
+pub(super) fn string_that(
+    source: &Source<'_>,
+    at: usize,
+    is_raw: bool,
+    mut closes: impl FnMut(usize) -> bool,
+) -> Option<(String, usize)> {
     let quote = source.byte(at)?;
+    let print = PRINT.iter().find(|(open, _)| quote == 0xe2 && source.word_at(at, open).is_some());
     let is_triple = source.byte(at + 1) == Some(quote) && source.byte(at + 2) == Some(quote);
-    let width = if is_triple { 3 } else { 1 };
+    let width = if is_triple || print.is_some() { 3 } else { 1 };
+    let is_close = |at: usize| match print {
+        Some((_, close)) => source.word_at(at, close).is_some(),
+        None => is_end(source, at, quote, width),
+    };
     let mut text = String::new();
     let mut from = at + width;
     let mut at = from;
@@ -43,7 +71,7 @@ pub(super) fn string(source: &Source<'_>, at: usize, is_raw: bool) -> Option<(St
                 from = end;
                 at = end.max(at + 2);
             }
-            it if it == quote && is_end(source, at, quote, width) => {
+            it if it == quote && is_close(at) && closes(at) => {
                 text.push_str(source.slice(from..at));
                 return Some((text, at + width));
             }

@@ -7,9 +7,9 @@ use shared::{json, limits};
 
 use super::{
     CallFormat, KnownTool,
-    argument::{self, Args},
+    argument::Args,
     lenient::{self, Tree},
-    shape,
+    pairs, shape,
     source::{Attempt, Broken, Reading, Source, Why},
     tags::{self, Kind, Tag, Tags},
     word,
@@ -311,11 +311,11 @@ impl<'a> Element<'_, 'a> {
         let args = match given {
             None => Some(Args::new()),
             Some(Given::Object(args)) => Some(args),
-            Some(Given::Fields(fields)) => Some(
-                fields.into_iter().map(|(key, it)| (key.clone(), value(it, &key, &tool))).collect(),
-            ),
+            Some(Given::Fields(fields)) => {
+                merged(fields.into_iter().map(|(key, it)| (key.clone(), value(it, &key, &tool))))
+            }
             Some(Given::Text(text)) => {
-                let (args, steps) = argument::whole(&text, &tool);
+                let (args, steps) = pairs::whole(&text, &tool);
                 self.reading.source.add_steps(steps);
                 args
             }
@@ -403,6 +403,18 @@ fn fields(source: &Source<'_>, range: Range<usize>) -> Result<Vec<(String, Text)
         at = source.skip_space(end);
     }
     Ok(fields)
+}
+
+/// Returns the arguments, unless one has two values.
+fn merged(fields: impl Iterator<Item = (String, Value)>) -> Option<Args> {
+    let mut args = Args::new();
+    for (key, value) in fields {
+        match args.get(&key) {
+            Some(given) if *given != value => return None,
+            _ => args.insert(key, value),
+        };
+    }
+    Some(args)
 }
 
 /// Returns what a text means as an argument of that name.

@@ -200,7 +200,8 @@ impl Step {
                 self.warnings.clone_from(warnings);
             }
             Event::StepRetryScheduled { .. } => self.failures += 1,
-            Event::StepInterrupted { .. } => self.interruptions += 1,
+            // What was not called took nobody down.
+            Event::StepInterrupted { error: None, .. } => self.interruptions += 1,
             Event::StepApproved { .. } => {
                 self.is_approved = true;
                 self.failures = 0;
@@ -312,8 +313,8 @@ impl StepState {
             Event::StepRetryScheduled { until, error, .. } => {
                 Self::Retrying { attempt, until: *until, error: Some(error.clone()) }
             }
-            Event::StepInterrupted { .. } => {
-                Self::Retrying { attempt, until: Timestamp::UNIX_EPOCH, error: None }
+            Event::StepInterrupted { error, .. } => {
+                Self::Retrying { attempt, until: Timestamp::UNIX_EPOCH, error: error.clone() }
             }
             _ => return None,
         })

@@ -121,7 +121,7 @@ fn events() -> Vec<(&'static str, Event)> {
             },
             Event::StepFailed { step: step(), part, attempt, error: error(), command: None },
             Event::StepRetryScheduled { step: step(), part, attempt, error: error(), until },
-            Event::StepInterrupted { step: step(), part, attempt },
+            Event::StepInterrupted { step: step(), part, attempt, error: None },
             Event::StepProgress { step: step(), part, attempt, progress },
         ]));
     }

@@ -133,6 +133,19 @@ impl Execution {
         &self.undoable
     }
 
+    /// Returns the tools that it may yet call: those of what is not over, and of what would undo what
+    /// was done.
+    pub fn needs(&self) -> impl Iterator<Item = &ToolName> {
+        let undoes = self.options.compensate_on_failure;
+        let steps = self.plan.steps().iter().zip(&self.steps);
+        let ahead = steps.filter(|(_, it)| !it.state.is_over()).flat_map(move |(planned, _)| {
+            let undo = planned.compensate.as_ref().filter(|_| undoes);
+            planned.calls().into_iter().chain(undo.map(|it| &it.tool))
+        });
+        let behind = self.undoable.iter().map(|it| self.plan.step(it.step));
+        ahead.chain(behind.filter_map(|it| Some(&it.compensate.as_ref()?.tool)))
+    }
+
     /// Returns the step that began this execution, where one did.
     pub fn parent(&self) -> Option<&Parent> {
         self.parent.as_ref()

@@ -199,6 +199,39 @@ async fn a_key_stands_for_one_execution() {
     assert_eq!(world.refused(query, other).await["code"], "CONFLICT");
 }
 
+/// Everybody planned, and all but one plan was for nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_under_a_key_at_the_same_time_plans_nothing() {
+    let world = world().await;
+    let query =
+        "mutation ($query: String!) { run(query: $query, execution: { idempotencyKey: \"k\" }) {
+        executionId requestId } }";
+    let draft = json!({ "tools": [{ "name": "flow.noop" }] }).to_string();
+    let asked = (0..8).map(|_| world.get(query, json!({ "query": draft })));
+    let begun = futures::future::join_all(asked).await;
+    assert!(begun.iter().all(|it| *it == begun[0]), "{begun:#?}");
+    let requests = world.get("{ requests { nodes { requestId } } }", json!({})).await;
+    assert_eq!(requests["nodes"].as_array().unwrap().len(), 1, "{requests:#}");
+}
+
+/// Some lost to others eight times, and were told that an identifier is taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_revise_a_plan_at_once() {
+    for world in worlds().await {
+        let first = world.plan(json!([{ "name": "flow.noop" }])).await;
+        let revise =
+            "mutation ($id: ID!, $input: PlanInput!) { revisePlan(planId: $id, input: $input) {
+            plan { version } } }";
+        let input = json!({ "tools": [{ "toolName": "flow.echo" }] });
+        let asked = (0..24).map(|_| world.get(revise, json!({ "id": first, "input": input })));
+        let made = futures::future::join_all(asked).await;
+        let mut versions: Vec<_> =
+            made.iter().map(|it| it["plan"]["version"].as_u64().unwrap()).collect();
+        versions.sort_unstable();
+        assert_eq!(versions, (2..26).collect::<Vec<_>>());
+    }
+}
+
 #[tokio::test]
 async fn tools_are_listed() {
     let world = world().await;

@@ -221,6 +221,134 @@ async fn sets_appear_under_their_condition() {
     assert_eq!(refused["code"], "INVALID_ARGUMENT");
 }
 
+/// A step failed for it, though its tool is there again a moment later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_condition_that_holds_no_more_in_the_middle_is_waited_for() {
+    for world in worlds().await {
+        let add = "mutation ($input: ToolSetInput!) { addToolSet(input: $input) { name } }";
+        let source = json!({ "tools": [{ "name": "wipe", "run": { "command": ["cat"] } }] });
+        let admin = json!({
+            "name": "admin", "description": "Only for admins.", "source": source,
+            "context": "shop", "condition": "adminMode == true",
+        });
+        world.get(add, json!({ "input": admin })).await;
+        let open = async |is_open: bool| {
+            let set = "mutation ($data: JSON!) { setContext(name: \"shop\", data: $data) }";
+            world.get(set, json!({ "data": { "adminMode": is_open } })).await;
+        };
+        open(true).await;
+        let wait = json!({ "id": "go", "name": "flow.wait", "parameters": { "name": "go" } });
+        let each = json!({ "id": "each", "name": "wipe", "dependsOn": "go",
+            "parameters": { "n": "{{item}}" }, "forEach": "{{go}}" });
+        let call = json!({ "id": "call", "name": "admin.wipe", "parameters": { "n": 3 } });
+        let part = json!({ "id": "part", "dependsOn": "each", "inlinePlan": { "tools": [call] } });
+        let id = world.start(json!([wait, each, part]), json!({})).await;
+        let done = json!({ "id": "done", "name": "flow.noop", "compensate": { "name": "wipe" } });
+        let wait = json!({ "id": "go", "name": "flow.wait", "dependsOn": "done",
+            "parameters": { "name": "go" } });
+        let undo = json!({ "compensateOnFailure": true });
+        let undone = world.start(json!([done, wait]), undo).await;
+        for id in [&id, &undone] {
+            world.until(id, "go", "WAITING").await;
+        }
+        open(false).await;
+        let signal = "mutation ($id: ID!) {
+            signalExecution(executionId: $id, name: \"go\", payload: [1, 2]) { state } }";
+        world.get(signal, json!({ "id": id })).await;
+        let cancel = "mutation ($id: ID!) { cancelExecution(executionId: $id) { state } }";
+        world.get(cancel, json!({ "id": undone })).await;
+        world.until(&id, "go", "SUCCEEDED").await;
+        world.execution_until(&undone, "state", |it| it["state"] == "COMPENSATING").await;
+        assert_eq!(world.execution(&id, "state").await["state"], "IN_PROGRESS");
+        open(true).await;
+        let kinds = |events: Vec<Value>| pluck(&events, "type");
+        for (id, state) in [(&id, "COMPLETED"), (&undone, "CANCELLED")] {
+            let kinds = kinds(world.events(id).await);
+            assert!(!kinds.iter().any(|it| it.contains("failed")), "{kinds:?}");
+            assert_eq!(world.execution(id, "state").await["state"], state, "{kinds:?}");
+        }
+        let outputs = world.execution(&id, "outputs").await;
+        let expected = json!([[{ "n": 1 }, { "n": 2 }], { "call": { "n": 3 } }]);
+        assert_eq!(json!([outputs["outputs"]["each"], outputs["outputs"]["part"]]), expected);
+        let steps = world.execution(&undone, "steps { state }").await;
+        assert_eq!(steps["steps"][0]["state"], "COMPENSATED");
+    }
+}
+
+/// It was `files.file_tools.glob` here and `file_tools.glob` there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_of_a_built_in_set_of_another_name_goes_by_one_name() {
+    let world = world().await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.txt"), "words").unwrap();
+    let add = async |name: &str| {
+        let query = "mutation ($input: ToolSetInput!) { addToolSet(input: $input) { name } }";
+        let source = json!({ "builtin": "file_tools", "root": folder.path() });
+        let set = json!({ "name": name, "description": "Files.", "source": source });
+        world.get(query, json!({ "input": set })).await;
+    };
+    add("files").await;
+    let glob = json!("file_tools.glob");
+    let find = json!({ "pattern": "*.txt" });
+    let names = ["file_tools.glob", "files.file_tools.glob", "files.glob"];
+    for name in names {
+        let called = call(&world, name, find.clone()).await;
+        assert_eq!((&called["tool"], &called["status"]), (&glob, &json!("success")), "{called}");
+        let query = "query ($name: String!) { tool(name: $name) { name usage { toolName } } }";
+        let tool = world.get(query, json!({ "name": name })).await;
+        assert_eq!(tool, json!({ "name": glob, "usage": { "toolName": glob } }), "{name}");
+        // What is stored has the name that always means the tool.
+        let id =
+            world.start(json!([{ "id": "g", "name": name, "parameters": find }]), json!({})).await;
+        world.until(&id, "g", "SUCCEEDED").await;
+        let steps = world.execution(&id, "steps { toolName }").await;
+        assert_eq!(steps["steps"], json!([{ "toolName": "files.file_tools.glob" }]));
+    }
+    for name in names {
+        let query = "query ($name: String) { toolHistory(toolName: $name) { tool } }";
+        let history = world.get(query, json!({ "name": name })).await;
+        assert_eq!(history, json!([{ "tool": glob }, { "tool": glob }, { "tool": glob }]));
+    }
+    let usage = world.get("{ toolUsage { toolName calls } }", json!({})).await;
+    assert_eq!(usage, json!([{ "toolName": glob, "calls": 6 }]));
+    let schemas = world.get("{ toolSchemas(capabilities: [\"code_writing\"]) }", json!({})).await;
+    let schemas = schemas.as_object().unwrap();
+    assert_eq!(schemas.len(), 5, "{schemas:?}");
+    for (name, schema) in schemas {
+        assert!(name.starts_with("file_tools.") && schema["name"] == *name, "{name}: {schema}");
+    }
+    let parse = "query ($text: String!) { parseToolCalls(text: $text) { tool } }";
+    let text = json!({ "text": "TOOL: file_tools.glob ARGS: {\"pattern\": \"*.py\"}" });
+    assert_eq!(world.get(parse, text).await, json!([{ "tool": glob }]));
+    let select = "{ selectTools(query: \"find files by a glob pattern\", by: LEXICAL, limit: 30) {
+        tool { name } } }";
+    let selected = world.get(select, json!({})).await;
+    assert!(selected.as_array().unwrap().iter().any(|it| it["tool"]["name"] == glob), "{selected}");
+    let action = json!({ "name": "look", "description": "Looks for files.",
+                         "tools": [{ "name": glob }, { "name": "files.tree" }] });
+    let learn = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
+    world.get(learn, json!({ "input": action })).await;
+    // The toolkit calls a tool as whoever wrote it did.
+    let recommend = "{ recommendToolsActions(actions: [\"look\"]) {
+        tools { name usage { toolName calls } } } }";
+    let recommended = world.get(recommend, json!({})).await;
+    let expected = json!([
+        { "name": glob, "usage": { "toolName": glob, "calls": 6 } },
+        { "name": "files.tree", "usage": { "toolName": "file_tools.tree", "calls": 0 } },
+    ]);
+    assert_eq!(recommended["tools"], expected);
+    world.get("mutation { deactivateToolSets(names: [\"files\"]) { changed } }", json!({})).await;
+    let off = call(&world, "files.glob", find.clone()).await;
+    let error = "tool.inactive: `file_tools.glob` is switched off: activate the toolset `files`";
+    assert_eq!((&off["tool"], &off["error"]), (&glob, &json!(error)));
+    // The name means the tool of the earlier set, whether it is switched on or not.
+    add("others").await;
+    for name in ["others.file_tools.glob", "others.glob"] {
+        let called = call(&world, name, find.clone()).await;
+        assert_eq!(called["tool"], "others.file_tools.glob", "{called}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_added_cannot_read_the_environment() {
     let world = world().await;

@@ -252,6 +252,14 @@ async fn the_doctor_finds_what_is_broken() {
     let broken = checks.as_array().unwrap().iter().find(|it| it["name"] == "toolset broken");
     assert_eq!(broken.unwrap()["ok"], false);
     assert!(broken.unwrap()["help"].is_string());
+    // Only the log said so.
+    let source = "{ tools: [{ name: t, run: { command: [cat] } }] }";
+    let text = format!("toolsets: [{{ name: odd, condition: nobody, source: {source} }}]");
+    home.file("faber.yaml", &text);
+    let checks = home.json(&["doctor"], 3).await;
+    let odd = checks.as_array().unwrap().iter().find(|it| it["name"] == "toolset odd").unwrap();
+    let why = odd["detail"].as_str().unwrap();
+    assert!(odd["ok"] == false && why.starts_with("its condition: "), "{odd}");
 }
 
 #[tokio::test]

@@ -119,6 +119,8 @@ async fn what_waits_for_a_person_is_4() {
     assert_eq!(home.run(&["run", "--plan", &plan]).await.status, 4);
     let id = newest(&home).await;
     home.json(&["approve", &id, "b", "--reject", "--comment", "no"], 0).await;
+    // The first answer counts, also before anybody has heard it.
+    assert_eq!(home.json(&["approve", &id, "b"], 2).await["error"]["code"], "CONFLICT");
     // Whoever recorded the refusal may have ended it, too; else it is carried on here.
     home.run(&["resume", &id]).await;
     let refused = home.json(&["watch", &id], 1).await;
@@ -175,6 +177,27 @@ async fn what_nobody_has_is_cancelled_here() {
     assert_eq!(ended["state"], "CANCELLED");
     assert_eq!(home.run(&["watch", &id]).await.status, 1);
     assert_eq!(home.json(&["resume", &id], 2).await["error"]["code"], "CONFLICT");
+}
+
+/// Whoever stopped it let what somebody had allowed happen first.
+#[tokio::test]
+async fn what_is_to_stop_begins_nothing() {
+    let home = Home::new();
+    let plan = home.file(
+        "plan.json",
+        r#"{"tools":[{"id":"a","name":"flow.effect","requiresApproval":true},
+            {"id":"b","name":"flow.effect","dependsOn":["a"]}]}"#,
+    );
+    for (stop, state) in [("cancel", "CANCELLED"), ("pause", "PAUSED")] {
+        assert_eq!(home.run(&["run", "--plan", &plan]).await.status, 4);
+        let id = newest(&home).await;
+        home.json(&["approve", &id, "a"], 0).await;
+        home.run(&[stop, &id]).await;
+        let request = home.json(&["debug", &id], 0).await;
+        let execution = &request["executions"][0];
+        assert_eq!(execution["state"], state, "{execution:#}");
+        assert_eq!(execution["successful"], 0, "{execution:#}");
+    }
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ fn modules() -> PathBuf {
 }
 
 /// The official client.
-struct Client {
+pub(super) struct Client {
     _process: Child,
     questions: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
@@ -40,7 +40,7 @@ struct Client {
 
 impl Client {
     /// Connects to `faber mcp` in a home.
-    async fn of(home: &Home, arguments: &[&str]) -> Self {
+    pub(super) async fn of(home: &Home, arguments: &[&str]) -> Self {
         let arguments: Vec<&str> = ["mcp"].iter().chain(arguments).copied().collect();
         let place = home.path(".");
         let environment = json!({ "HOME": place, "FABER_LOG": "info" });
@@ -76,7 +76,7 @@ impl Client {
     }
 
     /// Calls a tool that must succeed. Returns what it answers, and its text.
-    async fn done(&mut self, name: &str, arguments: Value) -> (Value, String) {
+    pub(super) async fn done(&mut self, name: &str, arguments: Value) -> (Value, String) {
         let answer = self.call(name, arguments).await;
         assert_eq!(answer["result"]["isError"], false, "{answer:#}");
         (answer["result"]["structuredContent"].clone(), text(&answer))

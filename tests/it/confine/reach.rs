@@ -1,6 +1,6 @@
 //! What a confined command has in common with others: the environment, sockets, memory, rights.
 
-use std::{fs, process::Command};
+use std::{fs, os::unix::process::CommandExt as _, process::Command};
 
 use executor::confine::{Confinement, support};
 use tests::binary::faber;
@@ -109,6 +109,27 @@ fn what_faber_inherited_reaches_no_command() {
         Command::new("sh").arg("-c").arg(script).current_dir(world.root()).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(!said.contains("the secret") && said != "0\n", "{said}");
+}
+
+/// A shell found `python3` where a version manager keeps its own, was not let in, and looked no further.
+#[test]
+fn a_command_finds_the_programs_that_it_may_run() {
+    let world = World::new();
+    let shims = world.folder.path().join("shims");
+    fs::create_dir(&shims).unwrap();
+    fs::copy("/bin/sh", shims.join("cat")).unwrap();
+    let confinement = Confinement { write: vec![world.root()], ..Confinement::default() };
+    let output = Command::new(faber())
+        .args(["confined", "--", "sh", "-c", "echo found | cat; echo $PATH"])
+        .env("FABER_CONFINED", order(&confinement, Vec::new(), &std::process::id().to_string()))
+        .env("PATH", format!("{}:/usr/bin:/bin", shims.display()))
+        .current_dir(world.root())
+        .process_group(0)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let expected = if support().files { "found\n/usr/bin:/bin\n" } else { &said };
+    assert_eq!(said, expected, "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ const offers = [
   offer("huge", read), offer("garbage", read), offer("not_mcp", read), offer("meta", read), offer("grow", read),
   offer("rpc_error", read), offer("", read), offer("report", read), offer("flood", read), offer("forge", read),
   offer("half_once"), offer("strange"), { name: "open_ended", inputSchema: true }, offer("torrent", read), offer("picture", read), offer("measure", read),
+  { ...offer("promise"), outputSchema: { type: "object", properties: { n: { type: "integer" } }, required: ["n"] } },
 ];
 const cancelled = [];
 let waiting;
@@ -101,6 +102,7 @@ const calls = {
     send({ method: "notifications/tools/list_changed" });
     answer(id, null);
   },
+  promise: (id, { n }) => send({ id, result: { content: [], structuredContent: { n } } }),
   rpc_error: (id, { code, message }) => send({ id, error: { code, message } }),
 };
 
@@ -115,9 +117,11 @@ function list(id, cursor) {
 function greet(id, { protocolVersion }) {
   if (mode === "torrent") return send({ id, result: { protocolVersion, instructions: "x".repeat(50 << 20) } });
   if (mode === "rubbish") return process.stdout.write("Hello!\n{]\n" + JSON.stringify({ id, result: "hello" }) + "\n");
+  if (mode === "refusal") return send({ id, error: { code: -32600, message: "not today" } });
+  if (mode === "stranger") return send({ id, result: {} });
   const result = {
     protocolVersion,
-    capabilities: { tools: { listChanged: true } },
+    capabilities: mode === "odd" ? [] : { tools: { listChanged: true } },
     serverInfo: { name: "hostile", version: "1" },
   };
   setTimeout(() => send({ id, result }), mode === "slow" ? 500 : 0);

@@ -48,7 +48,7 @@ impl World {
 #[tokio::test]
 async fn all_pages_of_tools_are_read() {
     let world = World::ready().await;
-    assert_eq!(world.connected.toolbox.sets()[0].tools.len(), 22, "one has no name, one no schema");
+    assert_eq!(world.connected.toolbox.sets()[0].tools.len(), 23, "one has no name, one no schema");
     let effect = |name: &str| world.connected.tool(name).definition().effect;
     assert_eq!(effect("die"), Effect::Read);
     assert_eq!(effect("die_idempotent"), Effect::Idempotent);
@@ -106,8 +106,17 @@ async fn a_call_with_an_effect_is_never_made_again() {
     let world = World::ready().await;
     let err = world.call("die_once", json!({})).await.unwrap_err();
     assert!(!err.is_definite && !err.retryable);
-    expect!["tool.outcome_unknown: the MCP server of `s` ended while `s.die_once` was called; nobody knows whether the call happened, and it may yet: look before calling again"].assert_eq(&err.to_string());
+    expect!["tool.outcome_unknown: the MCP server of `s` ended while `s.die_once` was called; whether the call took effect is unknown, it may yet happen: look before you retry"].assert_eq(&err.to_string());
     assert_eq!(world.call("starts", json!({})).await, Ok(json!(2)));
+}
+
+#[tokio::test]
+async fn an_output_is_what_its_schema_promises() {
+    let world = World::ready().await;
+    assert_eq!(world.call("promise", json!({ "n": 1 })).await, Ok(json!({ "n": 1 })));
+    let err = world.call("promise", json!({ "n": "str" })).await.unwrap_err();
+    expect![[r#"tool.failed: the server's output does not fit the tool's `outputSchema`: at `/n`: "str" is not of type "integer""#]].assert_eq(&err.to_string());
+    assert!(err.is_definite && !err.retryable, "it was done, and once more is once too often");
 }
 
 #[tokio::test]
@@ -224,14 +233,15 @@ async fn a_server_that_cannot_start_says_why() {
     expect!["`node` does not serve MCP: its list of tools turns in a circle at `again`"]
         .assert_eq(&circle);
     let torrent = World::failure("torrent").await;
-    // It ends when it is let go of, and may do so before it is asked what is wrong with it.
-    let is_told = |error: &str, why: &str| {
-        error.starts_with(&format!("`node` does not serve MCP: {why}"))
-            || error.starts_with("`node` exited with status 0")
-    };
-    assert!(is_told(&torrent, "the answer is too long"), "{torrent}");
-    let rubbish = World::failure("rubbish").await;
-    assert!(is_told(&rubbish, ""), "{rubbish}");
+    expect!["`node` does not serve MCP: the answer is too long"].assert_eq(&torrent);
+    // It ends when it is let go of, which is not what is wrong with it.
+    let odd = "`node` does not serve MCP: its answer to `initialize` could not be read: ";
+    for mode in ["rubbish", "odd", "stranger"] {
+        let error = World::failure(mode).await;
+        assert!(error.starts_with(odd), "{mode}: {error}");
+    }
+    let refusal = World::failure("refusal").await;
+    expect!["`node` does not serve MCP: not today"].assert_eq(&refusal);
     let absent = Connected::begin(&json!({ "mcp": { "command": "no-such-server" } }));
     let SetStatus::Failed { error } = absent.status().await else { panic!("it has failed") };
     expect!["`no-such-server` was not found: install it, or write its full path"].assert_eq(&error);

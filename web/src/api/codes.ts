@@ -171,7 +171,7 @@ export const CODES: Record<string, readonly [string, string]> = {
     "report it, with the plan"
   ],
   "tool.failed": [
-    "the tool said that it failed; the message is its own",
+    "the tool said that it failed; the message is its own. Also where the output of an MCP tool does not fit the schema that its server declares for it",
     "correct what it complains about"
   ],
   "tool.timeout": [

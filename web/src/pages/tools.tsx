@@ -45,7 +45,7 @@ function Sets({ shown }: { shown: string | null }) {
   const asked = useAsk(ToolSets, {}, 3_000);
   const [search, setSearch] = useParam("search");
   const [error, setError] = useState<ApiError | null>(null);
-  const usage = useMemo(() => new Map((asked.data?.toolUsage ?? []).map((it) => [it.toolName, it])), [asked.data]);
+  const usage = useMemo(() => new Map((asked.data?.toolUsage ?? []).map((it) => [it.qualifiedName, it])), [asked.data]);
   const words = useMemo(() => search.toLowerCase().split(/\s+/).filter(Boolean), [search]);
   const found = useMemo(() => (asked.data?.toolSets ?? []).map((set) => ({ set, tools: set.tools.filter((it) => fits(it, words)) })), [asked.data, words]);
   if (asked.error && !asked.data) return <Refused error={asked.error} />;

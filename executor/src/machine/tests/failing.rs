@@ -224,6 +224,63 @@ fn a_step_that_takes_its_workers_down_is_given_up() {
     assert_eq!(error.code, ErrorCode::UNAVAILABLE);
 }
 
+fn gone() -> ToolError {
+    ToolError::new(ErrorCode::UNAVAILABLE, "there is no such tool now")
+}
+
+/// It failed the step, also where only a condition did not hold for a moment.
+#[test]
+fn a_step_whose_tool_is_gone_begins_again_however_often() {
+    let mut story = Story::new(vec![effect(Effect::Once, call("a", &[]))]);
+    for _ in 0..=limits::INTERRUPTIONS {
+        story.uncalled("a", gone());
+    }
+    let a = &story.execution.steps()[0];
+    assert_eq!((a.interruptions, a.failures), (0, 0), "no worker was lost, and no try failed");
+    story.ok("a");
+    story.is_over(ExecutionState::Completed);
+
+    let mut story = Story::new(vec![effect(Effect::Once, call("a", &[]))]);
+    story.uncalled("a", gone()).check(expect![[r"
+        0 claimed
+        0 step_started a#1
+        0 step_interrupted a#1
+        0 step_started a#2
+    "]]);
+    // This time something may have been called.
+    story.claim().check(expect![[r"
+        0 claimed
+        0 step_failed a#2 tool.outcome_unknown
+        0 finished Failed
+    "]]);
+}
+
+#[test]
+fn a_step_whose_tool_is_gone_does_not_begin_again_where_nothing_may() {
+    let steps = || vec![call("a", &[]), call("b", &[])];
+    let mut story = Story::new(steps());
+    story.cancel().uncalled("a", gone()).end("b", Err(stopped())).check(expect![[r"
+        0 claimed
+        0 step_started a#1
+        0 step_started b#1
+        0 cancel_requested
+        0 step_interrupted a#1
+        0 step_cancelled a
+        0 step_cancelled b
+        0 finished Cancelled
+    "]]);
+    let mut story = Story::new(steps());
+    story.end("b", Err(failed())).uncalled("a", gone()).check(expect![[r"
+        0 claimed
+        0 step_started a#1
+        0 step_started b#1
+        0 step_failed b#1 tool.failed
+        0 step_interrupted a#1
+        0 step_failed a#1 tool.unavailable
+        0 finished Failed
+    "]]);
+}
+
 /// Failures that a person forgave were once counted as interruptions.
 #[test]
 fn failures_that_a_person_forgave_are_not_interruptions() {

@@ -50,9 +50,7 @@ fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> Option<ToolError>
     let message = format!("`{}` answered {}: {said}", reply.host, reply.status);
     Some(match reply.status.as_u16() {
         // A gateway does not know what became of the call behind it.
-        502 | 504 if effect == Effect::Once => {
-            ToolError::new(ErrorCode::OUTCOME_UNKNOWN, message).indefinite()
-        }
+        502 | 504 if effect == Effect::Once => ToolError::outcome_unknown(&message).indefinite(),
         429 | 500..=599 => ToolError::new(ErrorCode::UNAVAILABLE, message),
         _ => ToolError::failed(message).terminal(),
     })

@@ -154,16 +154,19 @@ struct Input<'a> {
     schemas: Schemas<'a>,
     properties: Map<String, Value>,
     required: Vec<String>,
+    /// Names that are those of parameters in the path.
+    in_path: BTreeSet<&'a str>,
 }
 
 impl<'a> Reader<'a> {
-    fn read(&self, verb: Verb, path: &str) -> Result<Operation, String> {
+    fn read(&self, verb: Verb, path: &'a str) -> Result<Operation, String> {
         let lists = [self.written, self.item, self.document.root()].map(|it| it.get("servers"));
         let (url, reach) = self.servers.url(lists)?;
         let mut input = Input {
             schemas: Schemas::new(self.document, Way::Asked, self.nodes * 3 / 4),
             properties: Map::new(),
             required: Vec::new(),
+            in_path: holes(path).into_iter().collect(),
         };
         let mut obstacle = None;
         let mut parameters = Vec::new();
@@ -240,7 +243,8 @@ impl<'a> Reader<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Adds a parameter and returns it under its name, which is its own unless that is taken.
+    /// Adds a parameter and returns it under its name, which is its own unless that is taken, or that
+    /// of a parameter in the path.
     fn parameter(&mut self, (parameter, schema, about): Described<'a>) -> (String, Parameter) {
         let place = match parameter.place {
             Place::Path => "path",
@@ -249,7 +253,10 @@ impl<'a> Input<'a> {
             Place::Cookie => "cookie",
         };
         let mut key = parameter.name.clone();
-        while self.properties.contains_key(&key) {
+        let is_elsewhere = parameter.place != Place::Path;
+        while self.properties.contains_key(&key)
+            || is_elsewhere && self.in_path.contains(key.as_str())
+        {
             key = format!("{key}_{place}");
         }
         let mut made = schema.map_or_else(|| json!({}), |it| self.schemas.schema(it));
@@ -314,7 +321,7 @@ impl<'a> Input<'a> {
     }
 
     fn schema(self) -> Value {
-        let Self { schemas, properties, required } = self;
+        let Self { schemas, properties, required, .. } = self;
         let mut schema = json!({ "type": "object", "properties": properties });
         if !required.is_empty() {
             schema["required"] = json!(required);

@@ -40,6 +40,8 @@ pub(super) struct Parameter {
     style: Style,
     /// Whether each item stands for itself.
     explode: bool,
+    /// Whether signs that have a meaning in addresses stay as they are.
+    allow_reserved: bool,
 }
 
 /// What a parameter adds to a request.
@@ -99,6 +101,7 @@ pub(super) fn read<'a>(
         is_required: place == Place::Path || is_marked("required"),
         style,
         explode,
+        allow_reserved: place == Place::Query && is_marked("allowReserved"),
     };
     let schema = match content {
         Some((_, media)) => media.get("schema"),
@@ -129,7 +132,10 @@ impl Parameter {
             Place::Header => {
                 filled.headers.push((name.clone(), self.joined(value, ",", str::to_owned)));
             }
-            Place::Query => self.query(value, &mut filled.query),
+            Place::Query => {
+                self.check_items(value)?;
+                self.query(value, &mut filled.query);
+            }
             Place::Cookie => {
                 let value = self.joined(value, ",", url_encoded);
                 filled.cookies.push(format!("{name}={value}"));
@@ -138,8 +144,34 @@ impl Parameter {
         Ok(())
     }
 
+    /// Nobody could tell a sign within an item from one between two: what is in percent is the same.
+    fn check_items(&self, value: &Value) -> Result<(), String> {
+        let (between, called) = match self.style {
+            Style::Spaces => (' ', "blanks"),
+            Style::Bars => ('|', "`|`"),
+            _ => return Ok(()),
+        };
+        let has = |it: &Value| text(it).contains(between);
+        let is_clear = match value {
+            Value::Array(items) => self.explode || !items.iter().any(has),
+            Value::Object(fields) => {
+                let fields = fields.iter().filter(|(_, it)| !it.is_null());
+                !fields.into_iter().any(|(key, it)| key.contains(between) || has(it))
+            }
+            _ => true,
+        };
+        let name = &self.name;
+        let why = || {
+            format!(
+                "`{name}` is written with {called} between its items, so none may have any in it"
+            )
+        };
+        if is_clear { Ok(()) } else { Err(why()) }
+    }
+
     fn query(&self, value: &Value, query: &mut Vec<String>) {
         let name = url_encoded(&self.name);
+        let encode = if self.allow_reserved { reserved_kept } else { url_encoded };
         let between = match self.style {
             Style::Spaces => "%20",
             Style::Bars => "%7C",
@@ -147,20 +179,22 @@ impl Parameter {
         };
         match value {
             Value::Array(_) | Value::Object(_) if self.style == Style::Deep => {
-                deep(&name, value, query);
+                deep(&name, value, query, encode);
             }
             Value::Array(items) if self.explode && self.style != Style::Json => {
-                query.extend(items.iter().map(|it| format!("{name}={}", url_encoded(&text(it)))));
+                query.extend(items.iter().map(|it| format!("{name}={}", encode(&text(it)))));
             }
             Value::Object(fields) if self.explode && self.style == Style::Form => {
                 let fields = fields.iter().filter(|(_, it)| !it.is_null());
                 query.extend(
-                    fields.map(|(key, it)| {
-                        format!("{}={}", url_encoded(key), url_encoded(&text(it)))
-                    }),
+                    fields.map(|(key, it)| format!("{}={}", url_encoded(key), encode(&text(it)))),
                 );
             }
-            value => query.push(format!("{name}={}", self.joined(value, between, url_encoded))),
+            Value::Array(_) | Value::Object(_) if self.style != Style::Json => {
+                let item = if self.allow_reserved { reserved_kept_in_item } else { url_encoded };
+                query.push(format!("{name}={}", self.joined(value, between, item)));
+            }
+            value => query.push(format!("{name}={}", self.joined(value, between, encode))),
         }
     }
 
@@ -187,17 +221,44 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
+/// Writes a value in percent but for signs that may stand in a query, and what is in percent
+/// already. What would end the value (`&`, `#`) or stands for something else (`+`) is never kept.
+fn reserved_kept(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(next) = rest.chars().next() {
+        let is_hex = |it: &str| it.bytes().all(|it| it.is_ascii_hexdigit());
+        let taken = match next {
+            '%' if rest.get(1..3).is_some_and(is_hex) => 3,
+            _ => next.len_utf8(),
+        };
+        let (part, after) = rest.split_at(taken);
+        if taken == 3 && next == '%' || ":/?@!$'()*,;=".contains(next) {
+            kept.push_str(part);
+        } else {
+            kept.push_str(&url_encoded(part));
+        }
+        rest = after;
+    }
+    kept
+}
+
+/// Does so in a list, where a comma would end the item.
+fn reserved_kept_in_item(text: &str) -> String {
+    reserved_kept(text).replace(',', "%2C")
+}
+
 /// Writes what is in a value, each with the way to it.
-fn deep(name: &str, value: &Value, query: &mut Vec<String>) {
+fn deep(name: &str, value: &Value, query: &mut Vec<String>, encode: fn(&str) -> String) {
     match value {
         Value::Null => {}
         Value::Object(fields) => {
             for (key, it) in fields {
-                deep(&format!("{name}%5B{}%5D", url_encoded(key)), it, query);
+                deep(&format!("{name}%5B{}%5D", url_encoded(key)), it, query, encode);
             }
         }
-        Value::Array(items) => items.iter().for_each(|it| deep(name, it, query)),
-        value => query.push(format!("{name}={}", url_encoded(&text(value)))),
+        Value::Array(items) => items.iter().for_each(|it| deep(name, it, query, encode)),
+        value => query.push(format!("{name}={}", encode(&text(value)))),
     }
 }
 
@@ -210,18 +271,23 @@ mod tests {
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check(place: &str, style: Value, value: Value, expected: Expect) {
+        expected.assert_eq(&written(place, style, &value));
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
+    fn written(place: &str, style: Value, value: &Value) -> String {
         let document = Document::parse(br#"{"openapi":"3.1.0"}"#).unwrap();
         let mut written = json!({ "name": "p q", "in": place });
         written.as_object_mut().unwrap().extend(style.as_object().cloned().unwrap_or_default());
         let mut filled = Filled::default();
         let written = read(&document, &written).map(|it| it.unwrap().0);
-        let result = written.and_then(|it| it.write(&value, &mut filled));
+        let result = written.and_then(|it| it.write(value, &mut filled));
         let Filled { path, query, headers, cookies } = filled;
         let path = path.into_iter().map(|(_, it)| it);
         let headers = headers.into_iter().map(|(_, it)| it);
         let all: Vec<String> =
             path.chain(headers).chain(query).chain(cookies).chain(result.err()).collect();
-        expected.assert_eq(&all.join("&"));
+        all.join("&")
     }
 
     fn values() -> (Value, Value) {
@@ -239,8 +305,8 @@ mod tests {
         check(
             "query",
             json!({ "style": "spaceDelimited" }),
-            list.clone(),
-            expect!["p%20q=a%20b%201"],
+            json!(["a|b", 1]),
+            expect!["p%20q=a%7Cb%201"],
         );
         check(
             "query",
@@ -265,6 +331,59 @@ mod tests {
         check("header", json!({}), list, expect!["a b,1"]);
         check("cookie", json!({}), json!("a;b"), expect!["p q=a%3Bb"]);
         check("query", json!({}), json!(null), expect![""]);
+    }
+
+    /// `["a", "b|c"]` and `["a|b", "c"]` were the same.
+    #[test]
+    fn what_stands_between_items_stands_in_none() {
+        for (style, sign, called) in
+            [("pipeDelimited", "|", "`|`"), ("spaceDelimited", " ", "blanks")]
+        {
+            let style = |explode: bool| json!({ "style": style, "explode": explode });
+            let expected = format!(
+                "`p q` is written with {called} between its items, so none may have any in it"
+            );
+            for value in [
+                json!(["a", format!("b{sign}c")]),
+                json!({ "k": format!("b{sign}c") }),
+                json!({ format!("b{sign}c"): 1 }),
+            ] {
+                assert_eq!(written("query", style(false), &value), expected, "{value}");
+            }
+            let apart = written("query", style(true), &json!([format!("b{sign}c")]));
+            assert_eq!(apart, format!("p%20q={}", url_encoded(&format!("b{sign}c"))));
+        }
+    }
+
+    #[test]
+    fn signs_of_addresses_are_kept_where_they_may_be() {
+        let kept = |more: Value| {
+            let mut all = json!({ "allowReserved": true });
+            all.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+            all
+        };
+        let odd = json!("a/b?c=d&e#f+g ü%2F%zz");
+        check(
+            "query",
+            kept(json!({})),
+            odd.clone(),
+            expect!["p%20q=a/b?c=d%26e%23f%2Bg%20%C3%BC%2F%25zz"],
+        );
+        check("query", kept(json!({})), json!(["a,b", "@"]), expect!["p%20q=a,b&p%20q=@"]);
+        check(
+            "query",
+            kept(json!({ "explode": false })),
+            json!(["a,b", "@"]),
+            expect!["p%20q=a%2Cb,@"],
+        );
+        check(
+            "query",
+            kept(json!({ "style": "deepObject" })),
+            json!({ "k": "a/b" }),
+            expect!["p%20q%5Bk%5D=a/b"],
+        );
+        check("path", kept(json!({})), json!("a/b"), expect!["a%2Fb"]);
+        check("cookie", kept(json!({})), json!("a;b"), expect!["p q=a%3Bb"]);
     }
 
     #[test]

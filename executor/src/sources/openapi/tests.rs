@@ -294,6 +294,31 @@ paths:
 }
 
 #[tokio::test]
+async fn what_is_in_the_path_keeps_its_name() {
+    let document = r#"
+openapi: 3.0.3
+info: { title: T, version: "1" }
+servers: [{ url: "http://nowhere.invalid/" }]
+paths:
+  /a/{id}:
+    parameters: [{ name: id, in: path, required: true, schema: { type: integer } }]
+    get:
+      operationId: look
+      parameters:
+        - { name: id, in: query, schema: { type: string } }
+        - { name: x, in: query, schema: { type: string } }
+        - { name: x, in: header, schema: { type: string } }
+"#;
+    let trial = Trial::begin(document).await;
+    let set = trial.ready(json!({})).await;
+    let tool = &set.toolbox.sets().remove(0).tools[0];
+    let schema = &tool.definition().input_schema;
+    let names: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
+    assert_eq!(names, ["id_query", "x", "x_header", "id"]);
+    assert_eq!(schema["required"], json!(["id"]));
+}
+
+#[tokio::test]
 async fn tools_are_chosen_by_tag_and_name() {
     let trial = Trial::begin(PETS).await;
     assert_eq!(trial.ready(json!({ "tags": ["read"] })).await.names(), ["listPets"]);

@@ -5,15 +5,17 @@
 //! drop the locks that SQLite has on it. So tools do not even open them: not by name, not behind
 //! a symlink, and not by another name of the same file.
 
+mod known;
+
 use std::{
-    fs,
-    os::unix::fs::MetadataExt as _,
+    io,
     path::{Path, PathBuf},
 };
 
 use cap_std::fs::{Dir, Metadata, MetadataExt as _};
 use shared::tool::ToolError;
 
+use self::known::Known;
 use super::root::{at, shown};
 use crate::confine::Way;
 
@@ -22,26 +24,17 @@ use crate::confine::Way;
 pub(crate) struct Hidden {
     /// Those beneath the root, as paths from there.
     inside: Vec<PathBuf>,
-    /// The others. A file there may have another name beneath the root.
-    outside: Vec<PathBuf>,
+    /// All of them, and what is in them: a file there may have another name beneath the root.
+    all: Known,
 }
-
-/// How many files and folders outside of a root are looked at.
-const ENTRIES: usize = 1_000_000;
 
 impl Hidden {
     /// Keeps tools that work beneath `root`, which is a path without symlinks, away from `paths`.
     pub(crate) fn from(root: &Path, paths: &[PathBuf]) -> Self {
-        let mut hidden = Self::default();
-        for path in paths.iter().flat_map(|it| real(it)) {
-            match path.strip_prefix(root) {
-                // A root that somebody puts there is meant.
-                Ok(inside) if inside.as_os_str().is_empty() => (),
-                Ok(inside) => hidden.inside.push(inside.to_owned()),
-                Err(_) => hidden.outside.push(path),
-            }
-        }
-        hidden
+        // A root that somebody puts there is meant.
+        let all: Vec<_> = paths.iter().flat_map(|it| real(it)).filter(|it| it != root).collect();
+        let inside = all.iter().filter_map(|it| it.strip_prefix(root).ok()).map(Path::to_owned);
+        Self { inside: inside.collect(), all: Known::of(all) }
     }
 
     /// Returns whether a path without symlinks is one of them, or beneath one.
@@ -51,49 +44,48 @@ impl Hidden {
 
     /// Refuses a path that leads to one of them.
     pub(crate) fn check(&self, dir: &Dir, path: &Path, given: &str) -> Result<(), ToolError> {
-        let is_one = !self.is_empty() && (self.leads(dir, path) || self.is_another(dir, path));
+        if self.is_empty() {
+            return Ok(());
+        }
+        let is_one = self.leads(dir, path) || self.is_another(dir, path, given)?;
         if is_one { Err(refused(given)) } else { Ok(()) }
     }
 
     /// Returns whether there is anything to keep tools away from.
     pub(crate) fn is_empty(&self) -> bool {
-        self.inside.is_empty() && self.outside.is_empty()
+        self.all.is_empty()
     }
 
     /// Returns whether a file, by whatever name it was found, is one of them.
-    pub(crate) fn is_own(&self, dir: &Dir, meta: &Metadata) -> bool {
-        let is_outside = || meta.nlink() > 1 && self.marks_outside().contains(&mark(meta));
-        self.is_own_inside(dir, meta) || is_outside()
+    ///
+    /// # Errors
+    ///
+    /// If nobody knows.
+    pub(crate) fn is_own(&self, dir: &Dir, meta: &Metadata) -> io::Result<bool> {
+        let is_inside = self.is_own_inside(dir, meta);
+        if is_inside || meta.nlink() == 1 {
+            return Ok(is_inside);
+        }
+        self.all.has(mark(meta)).map_err(|err| unknown(&err))
     }
 
     /// Returns whether it is one of those beneath the root.
     pub(crate) fn is_own_inside(&self, dir: &Dir, meta: &Metadata) -> bool {
-        let own = mark(meta);
-        self.inside.iter().any(|it| dir.metadata(it).is_ok_and(|it| mark(&it) == own))
+        self.marks_inside(dir).any(|it| it == mark(meta))
     }
 
-    /// Returns by what they are known now, as far as they are there and could be met beneath the root.
-    pub(crate) fn marks(&self, dir: &Dir) -> Vec<Mark> {
-        let inside = self.inside.iter().filter_map(|it| Some(mark(&dir.metadata(it).ok()?)));
-        inside.chain(self.marks_outside()).collect()
+    /// Returns by what those beneath the root are known now, as far as they are there.
+    pub(crate) fn marks_inside(&self, dir: &Dir) -> impl Iterator<Item = Mark> {
+        self.inside.iter().filter_map(|it| Some(mark(&dir.metadata(it).ok()?)))
     }
 
-    /// Returns by what those are known that lie elsewhere and have more than one name.
-    fn marks_outside(&self) -> Vec<Mark> {
-        let (mut marks, mut next) = (Vec::new(), self.outside.clone());
-        let mut left = ENTRIES;
-        while let Some(path) = next.pop() {
-            let Ok(meta) = path.symlink_metadata() else { continue };
-            if meta.is_dir() {
-                let entries = fs::read_dir(&path).into_iter().flatten().flatten().take(left);
-                let before = next.len();
-                next.extend(entries.map(|it| it.path()));
-                left -= next.len() - before;
-            } else if meta.nlink() > 1 {
-                marks.push((meta.dev(), meta.ino()));
-            }
-        }
-        marks
+    /// Returns by what all of them are known now, with what is in them, in order.
+    ///
+    /// # Errors
+    ///
+    /// If nobody knows.
+    pub(crate) fn marks(&self) -> io::Result<Vec<Mark>> {
+        self.all.all().map_err(|err| unknown(&err))
     }
 
     /// Returns whether a path leads to one of them, as far as it is there.
@@ -108,8 +100,13 @@ impl Hidden {
     }
 
     /// Returns whether a file is one of them by another name.
-    fn is_another(&self, dir: &Dir, path: &Path) -> bool {
-        dir.metadata(at(path)).is_ok_and(|it| self.is_own(dir, &it))
+    fn is_another(&self, dir: &Dir, path: &Path, given: &str) -> Result<bool, ToolError> {
+        let Ok(meta) = dir.metadata(at(path)) else { return Ok(false) };
+        // Folders have names in themselves, and none elsewhere.
+        if meta.is_dir() {
+            return Ok(self.is_own_inside(dir, &meta));
+        }
+        self.is_own(dir, &meta).map_err(|err| undecided(given, &err))
     }
 }
 
@@ -137,6 +134,18 @@ pub(crate) fn refused(given: &str) -> ToolError {
          its tools run: no tool reads or writes that)"
     );
     ToolError::failed(text).terminal()
+}
+
+/// Makes the error of a file with several names of which nobody knows whose it is.
+pub(crate) fn undecided(given: &str, err: &io::Error) -> ToolError {
+    ToolError::failed(format!("Refused: {}: {err}", shown(Path::new(given)))).terminal()
+}
+
+fn unknown(err: &io::Error) -> io::Error {
+    io::Error::other(format!(
+        "it has other names (hard links), and whether it is Faber's own is not known ({err}): make it \
+         a file of its own (`cp -p X Y && mv Y X`)"
+    ))
 }
 
 #[cfg(test)]
@@ -187,7 +196,44 @@ mod tests {
             let path = Path::new(name);
             assert_eq!(hidden.check(&dir, path, name).is_err(), expected, "{name}");
             let meta = dir.metadata(path).unwrap();
-            assert_eq!(hidden.marks(&dir).contains(&mark(&meta)), expected, "{name}");
+            assert_eq!(hidden.marks().unwrap().contains(&mark(&meta)), expected, "{name}");
         }
+    }
+
+    /// A file in a folder of Faber's own beneath the root had other names there, and was read by them.
+    #[test]
+    fn what_lies_in_a_folder_beneath_the_root_is_known_by_its_other_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("data/logins")).unwrap();
+        fs::write(root.join("data/logins/one"), "own").unwrap();
+        fs::write(root.join("plain"), "").unwrap();
+        fs::hard_link(root.join("data/logins/one"), root.join("twin")).unwrap();
+        fs::hard_link(root.join("plain"), root.join("plain.too")).unwrap();
+        let hidden = Hidden::from(&root, &[root.join("data")]);
+        let dir = Dir::open_ambient_dir(&root, cap_std::ambient_authority()).unwrap();
+        for (name, expected) in [("twin", true), ("plain", false), ("plain.too", false)] {
+            assert_eq!(hidden.check(&dir, Path::new(name), name).is_err(), expected, "{name}");
+        }
+        assert!(!hidden.is_own(&dir, &dir.metadata(".").unwrap()).unwrap());
+    }
+
+    #[test]
+    fn what_nobody_knows_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("data")).unwrap();
+        for name in ["data/own", "two", "one"] {
+            fs::write(root.join(name), "").unwrap();
+        }
+        fs::hard_link(root.join("two"), root.join("too")).unwrap();
+        let mut hidden = Hidden::from(&root, &[root.join("data")]);
+        hidden.all.limit(0);
+        let dir = Dir::open_ambient_dir(&root, cap_std::ambient_authority()).unwrap();
+        let err = hidden.check(&dir, Path::new("two"), "two").unwrap_err().to_string();
+        assert!(err.starts_with("tool.failed: Refused: two: it has other names"), "{err}");
+        assert!(err.contains("more than 0 files and folders"), "{err}");
+        assert!(hidden.check(&dir, Path::new("one"), "one").is_ok());
+        assert!(hidden.marks().is_err());
     }
 }

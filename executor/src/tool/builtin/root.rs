@@ -18,7 +18,7 @@ mod work;
 use std::{
     fmt, fs, io,
     path::{Component, Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use cap_std::{
@@ -45,8 +45,11 @@ pub struct Root(Arc<Inner>, Option<Arc<Seen>>);
 
 /// What one search need not look at again for each of its files.
 struct Seen {
-    /// Which files are Faber's own.
+    /// What beneath the root is Faber's own.
     own: Vec<Mark>,
+    /// Which files are Faber's own, wherever they lie, in order, or why nobody knows. Found out when
+    /// the first file with several names is met.
+    all: OnceLock<Result<Vec<Mark>, String>>,
     /// The folder of the last file: the next one lies in it, too, most of the time.
     folder: Mutex<Option<(PathBuf, Arc<Dir>)>>,
 }
@@ -149,8 +152,9 @@ impl Root {
 
     /// Returns the folder for one search.
     fn searched(&self) -> Self {
-        let own = self.hidden().marks(self.dir());
-        Self(Arc::clone(&self.0), Some(Arc::new(Seen { own, folder: Mutex::default() })))
+        let own = self.hidden().marks_inside(self.dir()).collect();
+        let seen = Seen { own, all: OnceLock::new(), folder: Mutex::default() };
+        Self(Arc::clone(&self.0), Some(Arc::new(seen)))
     }
 
     /// Returns what tools are kept away from.
@@ -243,6 +247,16 @@ impl Root {
         inside.ok().map(Path::to_owned)
     }
 
+    /// Returns what is behind a symlink that stays inside.
+    pub(crate) fn behind(&self, path: &Path) -> Option<Metadata> {
+        match self.dir().metadata(at(path)) {
+            Err(err) if is_escape(&err) => {
+                self.dir().metadata(at(&self.by_absolute_symlink(path)?)).ok()
+            }
+            found => found.ok(),
+        }
+    }
+
     /// Returns where a path leads by absolute symlinks, if that is inside. The descriptor refuses
     /// all of those; where this one leads is opened beneath it like anything else.
     fn by_absolute_symlink(&self, path: &Path) -> Option<PathBuf> {
@@ -257,12 +271,20 @@ impl Place {
         let Some(meta) = &self.meta else {
             return Err(ToolError::failed(format!("File not found: {}", self.given)));
         };
+        if meta.is_file() && self.given.ends_with('/') {
+            return Err(ends_in_slash(&self.given));
+        }
         if meta.is_file() {
             return Ok(meta);
         }
         let text = format!("Not a file: {} (it is {})", self.given, kind(meta));
         Err(ToolError::failed(text).terminal())
     }
+}
+
+/// Makes the error of a path of a file that is written as that of a folder.
+fn ends_in_slash(given: &str) -> ToolError {
+    ToolError::failed(format!("Not a file: {given} (it ends in `/`)")).terminal()
 }
 
 /// Says what something is, for people.

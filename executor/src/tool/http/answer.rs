@@ -117,9 +117,7 @@ fn refusal(reply: &Reply, effect: Effect, seen: &Redaction) -> ToolError {
     let message = seen.clean(message);
     match status.as_u16() {
         // A gateway does not know what became of the call behind it.
-        502 | 504 if effect == Effect::Once => {
-            ToolError::new(ErrorCode::OUTCOME_UNKNOWN, message).indefinite()
-        }
+        502 | 504 if effect == Effect::Once => ToolError::outcome_unknown(&message).indefinite(),
         429 | 500..=599 => ToolError::new(ErrorCode::UNAVAILABLE, message),
         _ => ToolError::failed(message).terminal(),
     }
@@ -139,10 +137,7 @@ pub(crate) fn failure(broken: &Broken, effect: Effect, seen: &Redaction) -> Tool
         Broken::Refused(_) => ToolError::failed(message).terminal(),
         Broken::Denied(_) => ToolError::new(ErrorCode::UNAVAILABLE, message).terminal(),
         Broken::Lost(_) if effect == Effect::Once => {
-            let message = format!(
-                "{message}; nobody knows whether the call happened: look before calling again"
-            );
-            ToolError::new(ErrorCode::OUTCOME_UNKNOWN, message).indefinite()
+            ToolError::outcome_unknown(&message).indefinite()
         }
         Broken::Lost(_) => ToolError::new(ErrorCode::UNAVAILABLE, message).indefinite(),
     }
@@ -213,12 +208,15 @@ mod tests {
             (302, Effect::Once, ErrorCode::FAILED, false, true),
         ] {
             let err = output(reply(status, &[], b"hidden"), effect, 99, &seen).unwrap_err();
+            let is_unknown = err.code == ErrorCode::OUTCOME_UNKNOWN;
             assert_eq!(
                 (err.code, err.retryable, err.is_definite),
                 (code, retryable, is_definite),
                 "{status}"
             );
-            assert!(err.message.ends_with(": ***KEY***"), "{}", err.message);
+            let (said, hint) = err.message.split_once("; ").unwrap_or((&err.message, ""));
+            assert!(said.ends_with(": ***KEY***"), "{}", err.message);
+            assert_eq!(hint.ends_with("look before you retry"), is_unknown, "{}", err.message);
         }
         let busy = reply(429, &[("retry-after", "30")], b"slow down");
         expect!["tool.unavailable: `h` answered 429 Too Many Requests, and asks to wait: 30 s: slow down"]

@@ -1,9 +1,9 @@
 //! One way to servers that the configuration names.
 //!
 //! Their addresses may be private, because a person wrote them; where a public server leads by a
-//! redirect may not be. Only what harms nobody twice is redirected at all.
+//! redirect may not be, and link-local is only what a person wrote. Only what harms nobody twice is redirected at all.
 
-use std::{error::Error as _, sync::Arc, time::Duration};
+use std::{error::Error as _, net::IpAddr, sync::Arc, time::Duration};
 
 use reqwest::{
     Client, ClientBuilder, Method, Response, StatusCode, Url,
@@ -12,7 +12,7 @@ use reqwest::{
 };
 use tokio::sync::OnceCell;
 
-use crate::net::{PublicOnly, Refused, check, is_public};
+use crate::net::{PublicOnly, Refused, check, check_led, is_link_local, is_public};
 
 /// Redirects that are followed: honest servers need fewer.
 const HOPS: usize = 5;
@@ -27,6 +27,7 @@ const ACCEPT: &str = "application/json, text/*;q=0.9, */*;q=0.1";
 #[derive(Debug, Default)]
 pub(crate) struct Http {
     anywhere: OnceCell<Client>,
+    near: OnceCell<Client>,
     public: OnceCell<Client>,
 }
 
@@ -35,8 +36,18 @@ pub(crate) struct Http {
 pub(crate) enum Reach {
     /// Any: a person wrote it.
     Anywhere,
+    /// Any but link-local ones: a private server led there.
+    Near,
     /// Only public ones: somebody else did.
     Public,
+}
+
+impl Reach {
+    /// Says whether a URL may be asked, as far as one can see from it.
+    fn check(self, url: &Url) -> Result<(), Refused> {
+        check(url, self != Self::Public)?;
+        if self == Self::Near { check_led(url) } else { Ok(()) }
+    }
 }
 
 /// What is asked.
@@ -114,9 +125,7 @@ impl Http {
 
     /// Asks once, and leaves the answer to be read.
     pub(crate) async fn hop(&self, asked: &Outgoing) -> Result<Response, Broken> {
-        if asked.reach == Reach::Public {
-            check(&asked.url, false).map_err(Broken::Refused)?;
-        }
+        asked.reach.check(&asked.url).map_err(Broken::Refused)?;
         let client = self.client(asked.reach).await?;
         let mut request = client.request(asked.method.clone(), asked.url.clone());
         if !asked.headers.contains_key(header::ACCEPT) {
@@ -132,6 +141,7 @@ impl Http {
     async fn client(&self, reach: Reach) -> Result<&Client, Broken> {
         let cell = match reach {
             Reach::Anywhere => &self.anywhere,
+            Reach::Near => &self.near,
             Reach::Public => &self.public,
         };
         cell.get_or_try_init(|| async { connect(reach) }).await
@@ -154,7 +164,10 @@ fn builder(reach: Reach) -> ClientBuilder {
         .redirect(redirect::Policy::none())
         .no_proxy()
         .connect_timeout(CONNECT)
-        .dns_resolver(Arc::new(PublicOnly { allow_private: reach == Reach::Anywhere }))
+        .dns_resolver(Arc::new(PublicOnly {
+            allow_private: reach != Reach::Public,
+            allow_link_local: reach == Reach::Anywhere,
+        }))
 }
 
 /// Plain HTTP needs no certificates, and a machine may have none.
@@ -175,15 +188,20 @@ fn next(asked: &Outgoing, response: &Response) -> Result<Option<Outgoing>, Broke
     let location = String::from_utf8_lossy(location.as_bytes());
     let url = asked.url.join(&location);
     let url = url.map_err(|_| Broken::Refused(Refused::no_url(&location)))?;
-    let was_public = response.remote_addr().is_none_or(|it| is_public(it.ip()));
-    led(asked, url, was_public).map(Some).map_err(Broken::Refused)
+    let from = response.remote_addr().map(|it| it.ip());
+    led(asked, url, from).map(Some).map_err(Broken::Refused)
 }
 
-/// Asks where a server leads: never from the public internet into a private network, and without
-/// anything that was only for the first server.
-fn led(asked: &Outgoing, url: Url, was_public: bool) -> Result<Outgoing, Refused> {
-    let reach = if was_public { Reach::Public } else { asked.reach };
-    check(&url, reach == Reach::Anywhere)?;
+/// Asks where the server at an address leads: never from the public internet into a private network,
+/// nor from elsewhere to what is link-local, and without anything that was only for the first server.
+fn led(asked: &Outgoing, url: Url, from: Option<IpAddr>) -> Result<Outgoing, Refused> {
+    let stays = || url.host_str() == asked.url.host_str() || from.is_some_and(is_link_local);
+    let reach = match asked.reach {
+        _ if from.is_none_or(is_public) => Reach::Public,
+        Reach::Anywhere if !stays() => Reach::Near,
+        reach => reach,
+    };
+    reach.check(&url)?;
     let headers = if url.origin() == asked.url.origin() {
         asked.headers.clone()
     } else {
@@ -257,7 +275,12 @@ pub(crate) fn header_of(name: &str, value: &str) -> Result<(HeaderName, HeaderVa
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
+
+    const PUBLIC: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)));
+    const PRIVATE: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
 
     fn asked() -> Outgoing {
         let (name, value) = header_of("authorization", "Bearer x").unwrap();
@@ -273,18 +296,37 @@ mod tests {
     #[test]
     fn public_servers_do_not_lead_into_private_networks() {
         let metadata: Url = "http://169.254.169.254/latest".parse().unwrap();
-        assert!(matches!(led(&asked(), metadata.clone(), true), Err(Refused::Private(_))));
-        assert_eq!(led(&asked(), metadata, false).unwrap().reach, Reach::Anywhere);
+        assert!(matches!(led(&asked(), metadata, PUBLIC), Err(Refused::Private(_))));
         let named: Url = "http://localhost/x".parse().unwrap();
         // The name is looked at when it is resolved.
-        assert_eq!(led(&asked(), named, true).unwrap().reach, Reach::Public);
-        assert!(led(&asked(), "file:///etc/passwd".parse().unwrap(), false).is_err());
+        assert_eq!(led(&asked(), named, PUBLIC).unwrap().reach, Reach::Public);
+        assert!(led(&asked(), "file:///etc/passwd".parse().unwrap(), PRIVATE).is_err());
+    }
+
+    /// A private server that was configured led to the metadata of the cloud.
+    #[test]
+    fn nothing_leads_to_what_is_link_local_but_that_itself() {
+        let reach = |from: &str, to: &str, at: Option<IpAddr>| {
+            let asked = Outgoing { url: from.parse().unwrap(), ..asked() };
+            led(&asked, to.parse().unwrap(), at).map(|it| it.reach)
+        };
+        let (near, cloud) = ("http://10.0.0.1/a", "http://169.254.169.254/latest");
+        for to in [cloud, "http://[::ffff:169.254.169.254]/", "http://[fe80::1]/"] {
+            assert!(matches!(reach(near, to, PRIVATE), Err(Refused::LinkLocal(_))), "{to}");
+        }
+        assert_eq!(reach(near, "http://10.0.0.2/b", PRIVATE), Ok(Reach::Near));
+        assert_eq!(reach(near, "http://10.0.0.1:81/b", PRIVATE), Ok(Reach::Anywhere));
+        let led_once = Outgoing { reach: Reach::Near, ..asked() };
+        let again = led(&led_once, cloud.parse().unwrap(), PRIVATE);
+        assert!(matches!(again, Err(Refused::LinkLocal(_))));
+        let own = Some(IpAddr::from([169, 254, 169, 254]));
+        assert_eq!(reach(cloud, "http://169.254.169.253/", own), Ok(Reach::Anywhere));
     }
 
     #[test]
     fn what_was_for_one_server_is_not_told_to_another() {
         let keeps =
-            |url: &str| !led(&asked(), url.parse().unwrap(), false).unwrap().headers.is_empty();
+            |url: &str| !led(&asked(), url.parse().unwrap(), PRIVATE).unwrap().headers.is_empty();
         assert!(keeps("http://10.0.0.1/b"));
         for other in ["https://10.0.0.1/b", "http://10.0.0.1:81/b", "http://10.0.0.2/b"] {
             assert!(!keeps(other), "{other}");

@@ -6,6 +6,7 @@ use rmcp::model::{
 use serde_json::Value;
 use shared::{
     json,
+    schema::Schema,
     tool::{ErrorCode, ToolError},
 };
 
@@ -49,9 +50,21 @@ pub(super) struct Output {
 /// Structured content is preferred; what is not text beside it, such as an image, is added to it as
 /// the list `$content`, if it is an object that has no such field. Else one content is the output and several are a list; a text
 /// is read as JSON if it is JSON, and everything but text is the object that describes it.
-pub(super) fn output(result: CallToolResult, most: usize) -> Result<Output, ToolError> {
+///
+/// Structured content must fit the schema that the server has promised: steps rely on it. One that
+/// does not is a failure, which no other try mends: the call was made, and was answered.
+pub(super) fn output(
+    result: CallToolResult,
+    promised: Option<&Schema>,
+    most: usize,
+) -> Result<Output, ToolError> {
     if result.is_error == Some(true) {
         return Err(ToolError::failed(complaint(&result)));
+    }
+    let misfit = promised.zip(result.structured_content.as_ref());
+    if let Some(why) = misfit.and_then(|(schema, it)| schema.complaint(it)) {
+        let message = format!("the server's output does not fit the tool's `outputSchema`: {why}");
+        return Err(ToolError::failed(message).terminal());
     }
     let output = match result.structured_content {
         Some(value) => structured(value, result.content),
@@ -179,7 +192,8 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check(result: Value, expected: Expect) {
         let result = serde_json::from_value(result).unwrap();
-        let text = output(result, 60).map_or_else(|err| err.to_string(), |it| it.value.to_string());
+        let text =
+            output(result, None, 60).map_or_else(|err| err.to_string(), |it| it.value.to_string());
         expected.assert_eq(&text);
     }
 
@@ -210,7 +224,7 @@ mod tests {
         let read = |structured: Value, content: Value| {
             let result = json!({ "content": content, "structuredContent": structured });
             let result = serde_json::from_value(result).unwrap();
-            let Output { value, binaries } = output(result, 1_000).unwrap();
+            let Output { value, binaries } = output(result, None, 1_000).unwrap();
             (value, binaries.into_iter().map(|it| it.at).collect::<Vec<_>>())
         };
         let large = "A".repeat(shared::limits::INLINE_BINARY + 4);
@@ -222,6 +236,35 @@ mod tests {
             let (value, places) = read(plain.clone(), json!([image(&large), text("x")]));
             assert_eq!((value, places), (plain, Vec::new()), "plans find it where it always is");
         }
+    }
+
+    #[test]
+    fn what_is_promised_is_held() {
+        let schema = json!({
+            "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"],
+        });
+        let schema = Schema::new(&schema).unwrap();
+        let read =
+            |result: Value| output(serde_json::from_value(result).unwrap(), Some(&schema), 1_000);
+        let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
+        let fits = json!({ "content": [image], "structuredContent": { "n": 1 } });
+        assert_eq!(read(fits).unwrap().value["n"], 1);
+        // What is no structure is not what was promised a structure for.
+        assert_eq!(read(json!({ "content": [text("x")] })).unwrap().value, "x");
+        for (structured, why) in [
+            (json!({ "n": "str" }), "at `/n`: \"str\" is not of type \"integer\""),
+            (json!({}), "\"n\" is a required property"),
+        ] {
+            let result = json!({ "content": [], "structuredContent": structured });
+            let err = read(result).unwrap_err();
+            let expected = format!(
+                "tool.failed: the server's output does not fit the tool's `outputSchema`: {why}"
+            );
+            assert_eq!(err.to_string(), expected);
+            assert!(err.is_definite && !err.retryable);
+        }
+        let failed = json!({ "content": [text("no")], "structuredContent": {}, "isError": true });
+        assert_eq!(read(failed).unwrap_err().to_string(), "tool.failed: no");
     }
 
     #[test]
@@ -259,7 +302,7 @@ mod tests {
         let contents = [text("x"), json!({ "type": "resource", "resource": blob }), image];
         let read = |contents: &[Value]| {
             let result = serde_json::from_value(json!({ "content": contents })).unwrap();
-            let Output { value, binaries } = output(result, 1_000).unwrap();
+            let Output { value, binaries } = output(result, None, 1_000).unwrap();
             let places = binaries.into_iter().map(|it| (it.at, it.mime_type, it.base64.len()));
             (value, places.collect::<Vec<_>>())
         };

@@ -6,7 +6,10 @@ use rmcp::{
     model::{CallToolRequestParams, CallToolResponse, RequestParamsMeta},
     service::{Peer, RoleClient, ServiceError},
 };
-use shared::tool::{ErrorCode, ToolError};
+use shared::{
+    schema::Schema,
+    tool::{ErrorCode, ToolError},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -81,10 +84,11 @@ impl Link {
         Ok(Output { value, binaries: binaries.collect() })
     }
 
-    /// Calls a tool. Dropping the future tells the server that nobody waits for it.
+    /// Calls a tool, whose output is to be as it was `promised`. Dropping the future tells the server that nobody waits for it.
     pub(super) async fn call(
         &self,
         mut request: CallToolRequestParams,
+        promised: Option<&Schema>,
         reporter: Reporter,
     ) -> Result<Result<Output, ToolError>, Lost> {
         if self.is_closed() {
@@ -94,7 +98,7 @@ impl Link {
         request.set_progress_token(token.value());
         match self.peer.call_tool_once(request).await {
             Ok(CallToolResponse::Complete(result)) => {
-                Ok(self.clean(answer::output(result, self.most)))
+                Ok(self.clean(answer::output(result, promised, self.most)))
             }
             Ok(_) => Ok(Err(ToolError::failed(
                 "the tool asks for more than its parameters, which a plan cannot answer",

@@ -3,11 +3,12 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use rmcp::{
-    model::{ErrorData, PaginatedRequestParams, Tool as Offer},
+    model::{ErrorData, InitializeResult, PaginatedRequestParams, ServerResult, Tool as Offer},
     service::{
         ClientInitializeError, Peer, RoleClient, RunningService, ServiceError, serve_client,
     },
 };
+use serde::Deserialize as _;
 use shared::id::ToolSetName;
 use tokio::sync::Notify;
 
@@ -113,16 +114,43 @@ impl Server {
         };
         let service = match served {
             Ok(service) => service,
-            Err(ClientInitializeError::JsonRpcError(err)) => {
-                return Err(self.trouble(told(&err)).await);
-            }
-            Err(err) => return Err(self.complaint(&err.to_string()).await),
+            Err(err) => return Err(self.misgreeting(&err).await),
         };
         let is_remote = matches!(self.body, Body::Remote(_));
         let link = Link::new(service.peer().clone(), self.ends.clone(), self.most, is_remote);
         self.service = Some(service);
         let offers = self.offers(&link).await?;
         Ok((link, offers))
+    }
+
+    /// Says why there is no greeting. A server that has answered is let go of, and may end for that:
+    /// then it is its answer that is wrong with it.
+    async fn misgreeting(&mut self, err: &ClientInitializeError) -> String {
+        let what = match err {
+            ClientInitializeError::ConnectionClosed(_)
+            | ClientInitializeError::TransportError { .. } => {
+                return self.complaint(&err.to_string()).await;
+            }
+            ClientInitializeError::JsonRpcError(err) => match told(err) {
+                Trouble::Told(text) => return self.ends.seen.clean(text),
+                Trouble::Odd(what) if err.code == UNREADABLE => unread(&what),
+                Trouble::Odd(what) => what,
+            },
+            ClientInitializeError::ExpectedInitResult(Some(ServerResult::CustomResult(it))) => {
+                let why = InitializeResult::deserialize(&it.0).err();
+                unread(&why.map_or_else(|| NO_GREETING.to_owned(), |it| it.to_string()))
+            }
+            ClientInitializeError::ExpectedInitResult(_)
+            | ClientInitializeError::ExpectedInitResponse(_) => unread(NO_GREETING),
+            err => err.to_string(),
+        };
+        let complaint = match &self.body {
+            Body::Child(child) => {
+                child.with_last_words(format!("`{}` does not serve MCP: {what}", child.name()))
+            }
+            Body::Remote(remote) => remote.complaint(&what),
+        };
+        self.ends.seen.clean(complaint)
     }
 
     /// Asks for the server's tools, page by page.
@@ -176,6 +204,13 @@ impl Server {
             child.stop().await;
         }
     }
+}
+
+/// What is wrong with an answer that is MCP, and answers something else.
+const NO_GREETING: &str = "it is the answer to something else";
+
+fn unread(why: &str) -> String {
+    format!("its answer to `initialize` could not be read: {why}")
 }
 
 fn told(err: &ErrorData) -> Trouble {

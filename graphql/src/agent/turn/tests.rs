@@ -1,4 +1,4 @@
-use executor::toolbox::ToolSet;
+use executor::{tool::function, toolbox::ToolSet};
 use serde_json::json;
 
 use super::*;
@@ -96,6 +96,50 @@ async fn calls_in_words_are_found() {
     assert!(asked[0].tools.is_empty());
     let Message::System(rules) = &asked[0].messages[0] else { panic!() };
     assert!(rules.contains("- blog.look") && rules.contains("TOOL: tool_name ARGS:"), "{rules}");
+}
+
+/// Returns a set called `files` of tools that are called as in `file_tools`.
+fn files() -> ToolSet {
+    let look = |_: serde_json::Map<String, Value>, _: ToolContext| async { Ok::<_, ToolError>(1) };
+    let tool = function("files", "file_tools.glob", "Finds files.", Effect::Read, look);
+    ToolSet::ready("files".parse().unwrap(), "builtin", "", [tool])
+}
+
+/// A model was offered a name, and told of what it had called by another.
+#[tokio::test]
+async fn a_model_is_shown_one_name_of_a_tool() {
+    for is_native in [true, false] {
+        let reply = if is_native {
+            says("", &[("file_tools.glob", json!({}))])
+        } else {
+            says("TOOL: file_tools.glob ARGS: {}", &[])
+        };
+        let (kept, toolbox, model) = mind(vec![reply, says("One.", &[])]);
+        toolbox.put(files());
+        let mind = Mind {
+            model: Arc::clone(&kept.model),
+            toolbox: toolbox.downgrade(),
+            has_native_tools: is_native,
+        };
+        let mind = Arc::new(mind);
+        let turn = call("faber_agent.turn", Arc::clone(&mind), given(json!({}))).await.unwrap();
+        assert_eq!(turn["read"][0]["tool"], "files.file_tools.glob", "what is called is certain");
+        let mut given = given(json!({}));
+        given["history"] = json!([{
+            "turn": turn,
+            "read": [{ "tool": "files.file_tools.glob", "status": "success", "result": 1 }],
+        }]);
+        call("faber_agent.turn", Arc::clone(&mind), given.clone()).await.unwrap();
+        let answer = call("faber_agent.answer", mind, given).await;
+        let asked = model.asked.lock().unwrap();
+        let told = format!("{:?}", (&asked[1].messages, &asked[1].tools));
+        assert!(told.contains("file_tools.glob") && !told.contains("files.file_tools"), "{told}");
+        assert_eq!(
+            asked[0].tools.iter().any(|it| it.name.as_str() == "file_tools.glob"),
+            is_native
+        );
+        assert!(answer.is_err(), "it has nothing more to say: {answer:?}");
+    }
 }
 
 #[tokio::test]

@@ -20,8 +20,9 @@ use super::{
 /// What is asked of an execution.
 pub(super) const EXECUTION: &str = "executionId requestId planId state total successful failed \
      skipped cancelled startedAt finishedAt outputs executionResults { variables errors { stepId \
-     toolName index code message attempt retryable } } waitsFor { kind stepId until message } \
-     steps { stepId toolName state attempts durationMs warnings }";
+     toolName index code message attempt retryable } } waitsFor { kind stepId name until message } \
+     steps { stepId toolName state attempts durationMs warnings } replanning { state givenUp } \
+     next { executionId }";
 
 /// The most characters of a text.
 const TEXT: usize = 64 << 10;
@@ -120,7 +121,9 @@ pub(super) fn verdict(mut payload: Value) -> Answer {
 /// Answers with an execution as it stands.
 pub(super) fn execution(mut found: Value) -> Answer {
     let state = found["state"].as_str().unwrap_or_default().to_owned();
-    let is_done = matches!(state.as_str(), "COMPLETED" | "FAILED" | "CANCELLED");
+    let onward = Onward::of(&found);
+    let is_over = matches!(state.as_str(), "COMPLETED" | "FAILED" | "CANCELLED");
+    let is_done = is_over && !matches!(onward, Onward::Planned | Onward::Begun(_));
     let mut results = found["executionResults"].take();
     let mut outputs = found["outputs"].take();
     let mut variables = results["variables"].take();
@@ -155,20 +158,63 @@ pub(super) fn execution(mut found: Value) -> Answer {
     if is_cut {
         document["cut"] = json!(true);
     }
-    if let Some(next) = next(&document, is_done) {
+    if let Some(next) = onward.hint(&document).or_else(|| next(&document, is_over)) {
         document["next"] = json!(next);
     }
     Answer { text: told(&document), document }
 }
 
+/// How an execution that is over goes on by itself with the next version of its plan.
+enum Onward {
+    /// It does not.
+    Nowhere,
+    /// A model plans how.
+    Planned,
+    /// In another execution.
+    Begun(String),
+    /// Not after all, for this reason.
+    GivenUp(String),
+}
+
+impl Onward {
+    fn of(execution: &Value) -> Self {
+        let replanning = &execution["replanning"];
+        let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+        match replanning["state"].as_str() {
+            Some("PENDING") => Self::Planned,
+            Some("BEGUN") => Self::Begun(text(&execution["next"]["executionId"])),
+            Some("GIVEN_UP") => Self::GivenUp(text(&replanning["givenUp"])),
+            _ => Self::Nowhere,
+        }
+    }
+
+    /// Says what to do now.
+    fn hint(&self, document: &Value) -> Option<String> {
+        let text = |key: &str| document[key].as_str().unwrap_or_default();
+        Some(match self {
+            Self::Nowhere => return None,
+            Self::Planned => format!(
+                "a model plans how to go on: `status` with `id: {}` and `wait: true` waits for the \
+                 end of that",
+                text("executionId")
+            ),
+            Self::Begun(id) => format!("it goes on as `{id}`: `status` with `id: {id}` tells how"),
+            Self::GivenUp(why) => format!(
+                "it was not planned anew: {why}; `debug` with `id: {}` says everything about it",
+                text("requestId")
+            ),
+        })
+    }
+}
+
 /// Says what to do now.
-fn next(document: &Value, is_done: bool) -> Option<String> {
+fn next(document: &Value, is_over: bool) -> Option<String> {
     let text = |key: &str| document[key].as_str().unwrap_or_default();
     let id = text("executionId");
     if document["state"] == "FAILED" {
         return Some(format!("`debug` with `id: {}` says everything about it", text("requestId")));
     }
-    if is_done {
+    if is_over {
         return None;
     }
     let person = list(&document["waitsFor"])
@@ -177,6 +223,13 @@ fn next(document: &Value, is_done: bool) -> Option<String> {
         let step = wait["stepId"].as_str().unwrap_or_default();
         return Some(format!(
             "a person has to decide: `approve` with `id: {id}`, `stepId: {step}` and `approved`"
+        ));
+    }
+    let signal = list(&document["waitsFor"]).find(|it| it["kind"] == "signal");
+    if let Some(name) = signal.and_then(|it| it["name"].as_str()) {
+        return Some(format!(
+            "it waits to be told: `signal` with `id: {id}` and `name: {name}` does; `status` with \
+             `wait: true` waits for whoever does"
         ));
     }
     Some(format!("it goes on: `status` with `id: {id}` and `wait: true` waits for its end"))
@@ -283,6 +336,40 @@ pub(super) fn saved(mut found: Value) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_to_do_now_is_said() {
+        let wait = |kind: &str| json!([{ "kind": kind, "stepId": "s", "name": "go" }]);
+        let replanning = |state: &str| json!({ "state": state, "givenUp": "no more" });
+        for (found, is_done, expected) in [
+            (json!({ "state": "WAITING", "waitsFor": wait("approval") }), false, "`approve` with"),
+            (
+                json!({ "state": "WAITING", "waitsFor": wait("signal") }),
+                false,
+                "`signal` with `id: e` and `name: go`",
+            ),
+            (json!({ "state": "IN_PROGRESS", "waitsFor": [] }), false, "it goes on: `status`"),
+            (json!({ "state": "FAILED" }), true, "`debug` with `id: r`"),
+            (
+                json!({ "state": "COMPLETED", "replanning": replanning("PENDING") }),
+                false,
+                "a model plans",
+            ),
+            (
+                json!({ "state": "FAILED", "replanning": replanning("BEGUN"), "next": { "executionId": "n" } }),
+                false,
+                "it goes on as `n`",
+            ),
+            (json!({ "state": "FAILED", "replanning": replanning("GIVEN_UP") }), true, "no more"),
+        ] {
+            let mut found = found;
+            found["executionId"] = json!("e");
+            found["requestId"] = json!("r");
+            let document = execution(found.clone()).document;
+            assert_eq!(document["done"], is_done, "{found}");
+            assert!(document["next"].as_str().unwrap().contains(expected), "{document}");
+        }
+    }
 
     #[test]
     fn an_execution_is_answered_in_few_bytes() {

@@ -50,6 +50,9 @@ pub(super) struct ExecuteArguments {
     /// How long the execution may take, from its start.
     #[schemars(range(min = 1))]
     pub(super) deadline_ms: Option<i32>,
+    /// How often a model may plan anew by itself what fails.
+    #[schemars(range(min = 0))]
+    pub(super) replans: Option<i32>,
     /// Undo what succeeded where it fails, by the steps' `compensate`.
     #[serde(default)]
     pub(super) compensate_on_failure: bool,
@@ -84,6 +87,9 @@ pub(super) struct RunArguments {
     /// How long the execution may take, from its start.
     #[schemars(range(min = 1))]
     pub(super) deadline_ms: Option<i32>,
+    /// How often a model may plan anew by itself what fails.
+    #[schemars(range(min = 0))]
+    pub(super) replans: Option<i32>,
     /// Whether to wait for the end. If not, `status` tells how it goes.
     #[serde(default = "yes")]
     pub(super) wait: bool,

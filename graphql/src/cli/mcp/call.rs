@@ -1,13 +1,16 @@
 //! One call of a tool: operations of the API, and waiting.
 
-use std::time::Duration;
+use std::{convert::Infallible, future, time::Duration};
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    super::{client::Client, failure::Failure, inspect, planning, run, steer},
+    super::{
+        client::Client, drive::until_told_to_stop, failure::Failure, inspect, planning, run, steer,
+    },
     Office,
     answer::{self, Answer, EXECUTION},
     arguments::{
@@ -23,6 +26,8 @@ use super::{
 const WAIT: Duration = Duration::from_secs(45);
 /// The longest that a call may wait.
 const LONGEST: Duration = Duration::from_hours(1);
+/// How often is looked whether a model has planned how to go on.
+const LOOK: Duration = Duration::from_millis(250);
 /// The most tools that a list has.
 const TOOLS: usize = 200;
 /// The most saved plans that a list has.
@@ -94,6 +99,7 @@ impl Call<'_> {
         say("dryRun", asked.dry_run.then(|| json!(true)));
         say("idempotencyKey", asked.idempotency_key.map(|it| json!(it)));
         say("deadlineMs", asked.deadline_ms.map(|it| json!(it)));
+        say("replans", asked.replans.map(|it| json!(it)));
         say("compensateOnFailure", asked.compensate_on_failure.then(|| json!(true)));
         say("input", asked.input);
         let options = Value::Object(options);
@@ -116,6 +122,7 @@ impl Call<'_> {
         say("dryRun", asked.dry_run.then(|| json!(true)));
         say("idempotencyKey", asked.idempotency_key.map(|it| json!(it)));
         say("deadlineMs", asked.deadline_ms.map(|it| json!(it)));
+        say("replans", asked.replans.map(|it| json!(it)));
         let variables = json!({ "query": asked.query, "planning": planning, "execution": options });
         let begun = run::run_query(&self.client, variables);
         let begun = self.reports.during(begun).await?;
@@ -126,7 +133,7 @@ impl Call<'_> {
         let found = steer::find(&self.client, &asked.id).await?;
         let id = id_of(&found);
         if asked.wait {
-            self.wait(&id, patience(asked.timeout_ms)).await?;
+            return self.wait_on(id, patience(asked.timeout_ms)).await;
         }
         self.as_it_stands(&id).await
     }
@@ -143,8 +150,19 @@ impl Call<'_> {
              {{ cancelExecution(executionId: $id, reason: $reason) {{ {} }} }}",
             steer::EXECUTION
         );
+        let telling = self.client.field(&tell, json!({ "id": id, "reason": asked.reason }));
+        let carrying = async {
+            if let (Some(store), Ok(told)) = (&self.office.store, id.parse()) {
+                until_told_to_stop(&**store, told).await;
+                self.carry_on(&id);
+            }
+            future::pending::<Infallible>().await
+        };
+        tokio::select! {
+            told = telling => drop(told?),
+            never = carrying => match never {},
+        }
         self.carry_on(&id);
-        self.client.field(&tell, json!({ "id": id, "reason": asked.reason })).await?;
         self.wait(&id, patience(asked.timeout_ms)).await?;
         self.as_it_stands(&id).await
     }
@@ -213,10 +231,46 @@ impl Call<'_> {
     ) -> Result<Answer, Failure> {
         let id = id_of(begun);
         self.carry_on(&id);
-        if let Some(most) = wait {
-            self.wait(&id, most).await?;
+        match wait {
+            Some(most) => self.wait_on(id, most).await,
+            None => self.as_it_stands(&id).await,
         }
-        self.as_it_stands(&id).await
+    }
+
+    /// Waits for an execution, and for what goes on by itself after it with the next version of its
+    /// plan.
+    async fn wait_on(&mut self, mut id: String, most: Duration) -> Result<Answer, Failure> {
+        let end = Instant::now() + most;
+        loop {
+            self.wait(&id, end.saturating_duration_since(Instant::now())).await?;
+            let wait = time::timeout_at(end, self.went_on(&id));
+            let went = tokio::select! {
+                went = wait => went,
+                () = self.left.cancelled() => return self.as_it_stands(&id).await,
+            };
+            match went {
+                Ok(next) => match next? {
+                    Some(next) => id = next,
+                    None => return self.as_it_stands(&id).await,
+                },
+                Err(_) => return self.as_it_stands(&id).await,
+            }
+            self.carry_on(&id);
+        }
+    }
+
+    /// Waits while a model plans by itself how to go on. Returns what goes on, if something does.
+    async fn went_on(&self, id: &str) -> Result<Option<String>, Failure> {
+        let query = "query($id: ID!) { execution(executionId: $id) { replanning { state } \
+             next { executionId } } }";
+        loop {
+            let found = self.client.field(query, json!({ "id": id })).await?;
+            match found["replanning"]["state"].as_str() {
+                Some("BEGUN") => return Ok(Some(id_of(&found["next"]))),
+                Some("PENDING") => time::sleep(LOOK).await,
+                _ => return Ok(None),
+            }
+        }
     }
 
     fn carry_on(&self, id: &str) {

@@ -61,7 +61,7 @@ fn arguments_that_cannot_be_read_make_no_call() {
         "TOOL: memory_tools.clear_memory\n- key = old",
         "TOOL: memory_tools.clear_memory\nPayload: {\"key\": \"old\"}",
         "TOOL: memory_tools.clear_memory\n- {\"key\": \"old\"}",
-        "TOOL: memory_tools.clear_memory\nARGS: scope=project, key: old",
+        "TOOL: memory_tools.clear_memory\nARGS: scope=project, key:old",
         "TOOL: memory_tools.clear_memory(key old)",
         r#"{"tool":"memory_tools.clear_memory","keys":"old"}"#,
         r#"{"tool":"memory_tools.clear_memory","args":{},"keys":"old"}"#,
@@ -80,7 +80,7 @@ fn arguments_that_cannot_be_read_make_no_call() {
         "use memory_tools.clear_memory with no arguments except key=old",
         "use memory_tools.clear_memory without arguments, but key=old",
         "use memory_tools.clear_memory with {} and key=old",
-        "use memory_tools.clear_memory with scope=project, key: old",
+        "use memory_tools.clear_memory with scope=project, key:old",
     ] {
         check_none(text);
     }

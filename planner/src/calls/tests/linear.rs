@@ -139,6 +139,17 @@ const PARTS: &[&str] = &[
     "[TOOL_CALLS]tree{",
     "<|tool_call_begin|>tree:0",
     "{\"tool\":\"tree\",\"a\":{},",
+    "use tree with path=3 x ",
+    "use tree with path=my x: ",
+    "use tree with path=/a, b ",
+    "use tree with \u{201c}",
+    "path=3 x, y and ",
+    "and the (path=",
+    "and path: ",
+    "TOOL: tree ARGS: path=\"a\" x ",
+    "TOOL: tree ARGS: path=a b, \"c ",
+    "$ ",
+    "\u{201c}",
 ];
 
 /// Those that are read most often, and those that other readers stumble over.
@@ -173,10 +184,11 @@ fn hostile_repetitions_take_linear_time() {
 
 #[test]
 fn hostile_halves_take_linear_time() {
-    for first in PARTS {
-        let first = first.repeat((1 << 11) / first.len());
+    for part in PARTS {
+        let first = part.repeat((1 << 11) / part.len());
         for second in ["\"", "}", "]", ")", "'", "\n", "</args>", "</tool_call>", "]]>", "*/"] {
-            check(second, &format!("{first}{}", second.repeat((1 << 11) / second.len())));
+            let text = format!("{first}{}", second.repeat((1 << 11) / second.len()));
+            check(&format!("{part} and {second}"), &text);
         }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{read, read_counting};
 
 /// Pieces of calls: put together at random they are nearly calls.
-const PIECES: [&str; 60] = [
+const PIECES: [&str; 66] = [
     "{",
     "}",
     "[",
@@ -54,6 +54,12 @@ const PIECES: [&str; 60] = [
     "1e9",
     "true",
     "pattern",
+    "pattern=",
+    "path: ",
+    "“",
+    "”",
+    ". ",
+    "$",
     "Tool execution failed:",
     "- ",
     "not ",
@@ -83,6 +89,59 @@ const CALLS: [&str; 12] = [
     "[TOOL_CALLS]file_tools_glob[ARGS]{\"pattern\": \"*.py\"}",
     "<tool_call>glob<arg_key>pattern</arg_key><arg_value>é</arg_value></tool_call>",
     "<｜tool▁call▁begin｜>tree<｜tool▁sep｜>{}<｜tool▁call▁end｜>",
+];
+
+/// Parameters that a call gives, each at most once.
+const GIVEN: [&str; 4] = ["pattern", "path", "output_mode", "context_lines"];
+/// Values without quotes and in quotes, and what models put around them.
+const VALUES: [&str; 24] = [
+    "*.py",
+    "/tmp",
+    "src",
+    "3",
+    "3 apples",
+    "C++ rocks",
+    "/a b.txt",
+    "a, b and c",
+    "\"a b\"",
+    "'it's'",
+    "`x y`",
+    "“x”",
+    "TODO: fix",
+    "I said \"x=1\" today",
+    "true",
+    "a=b",
+    "f(b, a)",
+    "[ab]*.py",
+    "what is new?",
+    "Hello. Bye",
+    "x to see it",
+    "main.py and then",
+    "https://a.b/?c=d",
+    "(a)",
+];
+/// What stands between two pairs.
+const BETWEEN: [&str; 20] = [
+    " and ",
+    ", ",
+    ", and ",
+    "; ",
+    " ",
+    " & ",
+    " plus ",
+    " with ",
+    " in ",
+    " (",
+    "\n",
+    "\n- ",
+    "\n1. ",
+    ",\n",
+    ", then ",
+    " | ",
+    " -> ",
+    " as well as ",
+    " to look at ",
+    ". Then ",
 ];
 
 fn check(text: &str) -> Result<(), TestCaseError> {
@@ -139,6 +198,31 @@ proptest! {
         let rest = chars[at..].iter().skip(removed);
         let text: String = chars[..at].iter().copied().chain(piece.chars()).chain(rest.copied()).collect();
         check(&text)?;
+    }
+
+    #[test]
+    fn no_pair_that_is_written_is_dropped(
+        keys in prop::sample::subsequence(&GIVEN[..], 2..=4),
+        values in vec(select(&VALUES[..]), 4),
+        between in vec(select(&BETWEEN[..]), 4),
+        around in select(&[("use file_tools.grep with ", "."), ("Use `grep` with ", " now"), ("TOOL: grep ARGS: ", "")][..]),
+        mark in select(&["", "", "`", "**"][..]),
+    ) {
+        let mut pairs = String::new();
+        for (n, key) in keys.iter().enumerate() {
+            let end = if n + 1 < keys.len() { between[n] } else { "" };
+            pairs.extend([mark, key, "=", values[n], mark, end]);
+        }
+        let mut text = format!("{}{pairs}{}", around.0, around.1);
+        if text.starts_with("TOOL") {
+            // What is on another line is none of its line.
+            text = text.replace('\n', " ");
+        }
+        for call in read(&text).as_array().into_iter().flatten() {
+            for key in &keys {
+                prop_assert!(call[1].get(*key).is_some(), "{key} of {text}: {call}");
+            }
+        }
     }
 
     #[test]

@@ -154,6 +154,7 @@ fn what_open_ai_returns() {
             r#"{"type":"function_call","call_id":"c","name":"file_tools.glob","arguments":"{\"pattern\": \"*.py\"}"}"#,
             r#"{"output":[{"type":"reasoning"},{"type":"function_call","name":"file_tools.glob","arguments":{"pattern": "*.py"}}]}"#,
             r#"{"tool_calls":[{"name":"file_tools.glob","arguments":{"pattern":"*.py"}}]}"#,
+            r#"{"tool_uses":[{"recipient_name":"functions.file_tools_glob","parameters":{"pattern":"*.py"}}]}"#,
         ],
         Openai,
     );

@@ -2,6 +2,7 @@
 
 use expect_test::expect;
 use serde_json::json;
+use shared::tool::ToolDefinition;
 
 use super::{CallFormat::Simple, check_none, read, tools};
 use crate::calls::{
@@ -34,19 +35,19 @@ fn the_prompt() {
 
         After using a tool, you'll receive the results and can provide a final answer to the user.
         Always use tools when they can help answer the user's question more accurately."#]]
-    .assert_eq(&tool_prompt(&tools));
-    assert_eq!(tool_prompt([]), "");
+    .assert_eq(&tool_prompt(&tools, ToolDefinition::qualified));
+    assert_eq!(tool_prompt([], ToolDefinition::qualified), "");
 }
 
 #[test]
 fn the_example_is_a_call_of_one_of_the_tools() {
     let tools = tools::definitions();
     let example = json!([["file_tools.glob", { "pattern": "*.py", "path": "/home/user" }, Simple]]);
-    assert_eq!(read(&tool_prompt(&tools)), example);
+    assert_eq!(read(&tool_prompt(&tools, ToolDefinition::qualified)), example);
     let web = tools.iter().filter(|it| it.set.as_str() == "web_tools");
     let example =
         json!([["web_tools.docs_search", { "library": "library", "query": "query" }, Simple]]);
-    assert_eq!(read(&tool_prompt(web)), example);
+    assert_eq!(read(&tool_prompt(web, ToolDefinition::qualified)), example);
 }
 
 #[test]
@@ -104,7 +105,11 @@ fn capabilities_open_sets() {
         (&["dancing"], 0),
         (&[], 29),
     ] {
-        assert_eq!(schemas_for(capabilities, &tools).len(), count, "{capabilities:?}");
+        assert_eq!(
+            schemas_for(capabilities, &tools, ToolDefinition::qualified).len(),
+            count,
+            "{capabilities:?}"
+        );
     }
 }
 
@@ -142,5 +147,5 @@ fn the_schema_of_a_tool() {
             }
           }
         }"#]]
-    .assert_eq(&serde_json::to_string_pretty(&schema(&tool)).expect("JSON"));
+    .assert_eq(&serde_json::to_string_pretty(&schema(&tool.qualified(), &tool)).expect("JSON"));
 }

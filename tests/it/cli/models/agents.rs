@@ -35,6 +35,9 @@ async fn an_agent_that_has_read_very_much_still_answers() {
     for it in read {
         assert_eq!((&it["status"], &it["cut"]), (&json!("success"), &json!(true)), "{it}");
     }
+    // Its turns are steps, and no tools that anybody could look up.
+    let usage = home.json(&["tools", "usage"], 0).await.to_string();
+    assert!(usage.contains("local.quotes") && !usage.contains("faber_agent"), "{usage}");
 }
 
 /// What tools say of themselves, and what they return, is obeyed by this model as far as it can.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tests::toolset::PATIENCE;
 use tokio::{net::TcpListener, time::timeout};
 
-use super::{Home, Model, SEED, configure, kinds, plan};
+use super::{super::mcp::Client, Home, Model, SEED, configure, kinds, plan};
 
 /// Returns a plan whose second step fails, as a model writes it.
 fn failing() -> String {
@@ -151,6 +151,39 @@ async fn what_fails_goes_on_by_itself_and_is_followed() {
     assert_eq!(first["replanning"]["state"], "BEGUN", "{first:#}");
     let second = runs.iter().find(|it| it["state"] == "COMPLETED").unwrap();
     assert_eq!(second["outputs"]["createAuthor"], first["outputs"]["createAuthor"]);
+}
+
+/// A program that lets Faber plan was told that all was done while a model planned what follows.
+#[tokio::test]
+async fn a_client_waits_for_what_goes_on_by_itself() {
+    let home = Home::new();
+    let fails = json!({ "tools": [{ "name": "flow.fail", "parameters": { "message": "no" } }] });
+    let answers = json!([
+        { "content": failing() }, { "content": plan("alice@test.com") },
+        { "content": fails.to_string() },
+        { "content": "{\"impossible\": \"it is closed for good\"}" },
+    ]);
+    let model = Model::answering(&home, "model", answers).await;
+    configure(&home, &model.speaking("openai"));
+    let mut client = Client::of(&home, &[]).await;
+    let (ran, _) = client.done("run", json!({ "query": SEED, "replans": 2 })).await;
+    assert_eq!((&ran["state"], &ran["done"]), (&json!("COMPLETED"), &json!(true)), "{ran:#}");
+    assert!(ran["outputs"]["createBlog"].is_object(), "{ran:#}");
+    // Whoever asks for the first one is told which goes on.
+    let executions = home.json(&["list", "executions"], 0).await;
+    let first = executions.as_array().unwrap().iter().find(|it| it["state"] == "FAILED").unwrap();
+    let (status, told) = client.done("status", json!({ "id": first["executionId"] })).await;
+    assert_eq!((&status["state"], &status["done"]), (&json!("FAILED"), &json!(false)));
+    let onward = ran["executionId"].as_str().unwrap();
+    assert!(told.contains(&format!("it goes on as `{onward}`")), "{told}");
+    let asked = json!({ "id": first["executionId"], "wait": true });
+    let (status, _) = client.done("status", asked).await;
+    assert_eq!(status["executionId"], ran["executionId"]);
+    // What is given up says so.
+    let asked = json!({ "query": "Do what cannot be done", "replans": 1 });
+    let (failed, told) = client.done("run", asked).await;
+    assert_eq!((&failed["state"], &failed["done"]), (&json!("FAILED"), &json!(true)), "{failed:#}");
+    assert!(told.contains("closed for good"), "{told}");
 }
 
 /// A model says that what follows depends on what a step returns.

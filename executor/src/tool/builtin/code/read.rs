@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read as _};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use shared::tool::ToolError;
+use shared::tool::{ErrorCode, ToolError};
 
 use crate::tool::builtin::{
     root::{Lines, Root, Stop, clipped, failure},
@@ -49,6 +49,10 @@ struct Page {
 }
 
 pub(super) fn read(root: &Root, args: &ReadFile, stop: &Stop) -> Result<String, ToolError> {
+    if args.limit == Some(0) {
+        let why = "`limit` is 0: say how many lines to read, or leave it out to read all";
+        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
+    }
     let place = root.place(&args.file_path)?;
     let (file, meta) = root.read(&place)?;
     if meta.len() > FILE_BYTES {
@@ -79,10 +83,10 @@ pub(super) fn read(root: &Root, args: &ReadFile, stop: &Stop) -> Result<String, 
 impl Page {
     fn new(args: &ReadFile) -> Self {
         let first = args.offset.unwrap_or(1).max(1);
-        let count = args.limit.unwrap_or(u64::MAX).max(1);
+        let count = args.limit.unwrap_or(u64::MAX);
         Self {
             first,
-            last: first.saturating_add(count - 1),
+            last: first.saturating_add(count).saturating_sub(1),
             lines: Lines::new(usize::MAX),
             shown: first - 1,
             passed: 0,

@@ -56,6 +56,16 @@ async fn a_file_is_read_with_numbers() {
     .await;
     read(
         json!({ "file_path": "a.txt", "offset": 0, "limit": 0 }),
+        expect!["tool.invalid_parameters: `limit` is 0: say how many lines to read, or leave it out to read all"],
+    )
+    .await;
+    read(
+        json!({ "file_path": "a.txt/" }),
+        expect!["tool.failed: Not a file: a.txt/ (it ends in `/`)"],
+    )
+    .await;
+    read(
+        json!({ "file_path": "a.txt", "offset": 0, "limit": 1 }),
         expect![[r"
             Showing lines 1-1 of 4
                  1→one"]],
@@ -400,11 +410,13 @@ async fn what_is_faber_s_own_is_not_touched() {
     project.link("data", "folder");
     project.link(project.path("data/x.db"), "absolute");
     fs::hard_link(project.path("faber.yaml"), project.path("twin")).unwrap();
+    fs::hard_link(project.path("data/x.db"), project.path("inner")).unwrap();
     for path in [
         "faber.yaml",
         "./data/../faber.yaml",
         "link",
         "twin",
+        "inner",
         "data/x.db",
         "data/x.db-wal",
         "data/more/y",

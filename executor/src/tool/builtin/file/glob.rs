@@ -71,11 +71,11 @@ pub(super) fn glob(root: &Root, args: &Glob, stop: &Stop) -> Result<String, Tool
 /// Returns what a file is, also behind a symlink that stays inside the root.
 fn file(root: &Root, path: &Path, kind: Kind) -> Option<Metadata> {
     let meta = match kind {
-        Kind::File => root.dir().symlink_metadata(path),
-        Kind::Symlink => root.dir().metadata(path),
-        Kind::Folder | Kind::Other => return None,
+        Kind::File => root.dir().symlink_metadata(path).ok(),
+        Kind::Symlink => root.behind(path),
+        Kind::Folder | Kind::Other => None,
     };
-    meta.ok().filter(Metadata::is_file)
+    meta.filter(Metadata::is_file)
 }
 
 fn told(matches: &[Match], pattern: &str, mut notes: Vec<String>) -> String {

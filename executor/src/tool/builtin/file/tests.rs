@@ -311,6 +311,29 @@ async fn grep_leaves_out_what_git_ignores() {
 }
 
 #[tokio::test]
+async fn what_is_read_behind_a_symlink_is_found_there() {
+    let project = Project::with(&[("src/a.py", "")]);
+    project.link("src/a.py", "near.py");
+    project.link(project.path("src/a.py"), "far.py");
+    project.link("/etc/passwd", "out.py");
+    let found = project.call("glob", json!({ "pattern": "*.py" })).await;
+    let mut lines: Vec<_> = found.lines().collect();
+    lines.sort_unstable();
+    let expected = ["  far.py", "  near.py", "  src/a.py", "Found 3 file(s) matching '*.py':"];
+    assert_eq!(lines, expected);
+}
+
+#[tokio::test]
+async fn tree_counts_what_it_does_not_show() {
+    let project = Project::new();
+    for number in 0..250 {
+        project.file(&format!("many/{number}.txt"), "");
+    }
+    let tree = project.call("tree", json!({})).await;
+    assert!(tree.contains("    └── … 50 more\n\n1 folder(s), 250 file(s)"), "{tree}");
+}
+
+#[tokio::test]
 async fn tree_shows_folders_first() {
     let project = Project::with(&[
         ("b.txt", ""),

@@ -82,6 +82,7 @@ impl Drawing<'_> {
                 self.folder(entry, &indent, depth - 1)?;
             }
         }
+        entries.iter().skip(ENTRIES).for_each(|it| self.count(it.kind));
         if more > 0 {
             self.line(&format!("{indent}└── … {more} more"));
         }
@@ -89,12 +90,16 @@ impl Drawing<'_> {
     }
 
     fn entry(&mut self, entry: &Entry, indent: &str, is_last: bool) {
-        match entry.kind {
+        self.count(entry.kind);
+        let branch = if is_last { "└── " } else { "├── " };
+        self.line(&format!("{indent}{branch}{}", self.label(entry)));
+    }
+
+    fn count(&mut self, kind: Kind) {
+        match kind {
             Kind::Folder => self.folders += 1,
             _ => self.files += 1,
         }
-        let branch = if is_last { "└── " } else { "├── " };
-        self.line(&format!("{indent}{branch}{}", self.label(entry)));
     }
 
     fn label(&self, entry: &Entry) -> String {

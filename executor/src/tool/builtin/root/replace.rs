@@ -17,7 +17,10 @@ use cap_std::fs::{
 use cap_tempfile::TempFile;
 use shared::tool::ToolError;
 
-use super::{super::hidden::refused, Place, Root, at, failure, kind, shown};
+use super::{
+    super::hidden::{refused, undecided},
+    Place, Root, at, ends_in_slash, failure, kind, shown,
+};
 
 /// A file that is about to change, in a folder that is held open.
 #[derive(Debug)]
@@ -34,8 +37,7 @@ impl Root {
     /// Finds a file to change, or the place for a new one. The folders above are made.
     pub(crate) fn new_target(&self, place: &Place) -> Result<Target, ToolError> {
         if place.given.ends_with('/') {
-            let text = format!("Not a file: {} (it ends in `/`)", place.given);
-            return Err(ToolError::failed(text).terminal());
+            return Err(ends_in_slash(&place.given));
         }
         self.keeps_git(&place.given, &place.path)?;
         if let Some(folder) = place.path.parent().filter(|_| place.meta.is_none()) {
@@ -147,7 +149,8 @@ impl Target {
             let text = format!("Cannot write {}: it is read-only", self.given);
             return Err(ToolError::failed(text));
         }
-        if self.root.hidden().is_own(self.root.dir(), meta) {
+        let is_own = self.root.hidden().is_own(self.root.dir(), meta);
+        if is_own.map_err(|err| undecided(&self.given, &err))? {
             return Err(refused(&self.given));
         }
         let opened = self.open(OpenOptions::new().write(true));

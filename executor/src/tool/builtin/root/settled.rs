@@ -71,13 +71,15 @@ impl Root {
         // Not opened at all, where that is known: closing it would drop the locks on it.
         let found = folder.symlink_metadata(name).ok();
         let is_told = |it: &Metadata| it.nlink() > 1 || self.1.is_some();
-        if found.is_some_and(|it| is_told(&it) && self.is_own(&it)) {
+        if let Some(found) = found.filter(is_told)
+            && self.is_own(&found)?
+        {
             return Err(own());
         }
         let options = guarded(options).clone().follow(FollowSymlinks::No).clone();
         let file = folder.open_with(name, &options)?;
         let meta = file.metadata()?;
-        if self.is_own(&meta) {
+        if self.is_own(&meta)? {
             return Err(own());
         }
         Ok((file, meta))
@@ -85,14 +87,16 @@ impl Root {
 
     /// Returns whether a file is Faber's own. What has one name only cannot have become that since
     /// a search began.
-    fn is_own(&self, meta: &Metadata) -> bool {
-        match &self.1 {
-            Some(seen) => {
-                let is_new = || meta.nlink() > 1 && self.hidden().is_own_inside(self.dir(), meta);
-                seen.own.contains(&mark(meta)) || is_new()
-            }
-            None => self.hidden().is_own(self.dir(), meta),
+    fn is_own(&self, meta: &Metadata) -> io::Result<bool> {
+        let hidden = self.hidden();
+        let Some(seen) = &self.1 else { return hidden.is_own(self.dir(), meta) };
+        let is_inside = seen.own.contains(&mark(meta));
+        if is_inside || meta.nlink() == 1 {
+            return Ok(is_inside);
         }
+        let all = seen.all.get_or_init(|| hidden.marks().map_err(|err| err.to_string()));
+        let all = all.as_ref().map_err(|err| io::Error::other(err.clone()))?;
+        Ok(all.binary_search(&mark(meta)).is_ok() || hidden.is_own_inside(self.dir(), meta))
     }
 
     /// Opens the folder of a file by its settled path, unless a search has it open already.

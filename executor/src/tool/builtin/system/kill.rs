@@ -10,7 +10,7 @@ use nix::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use shared::tool::ToolError;
-use sysinfo::Process;
+use sysinfo::{Process, ProcessStatus};
 
 use super::{System, ToolContext, blocking, list::unknown, processes::Processes};
 
@@ -47,7 +47,7 @@ pub(super) async fn kill(
 fn kill_one(system: &System, id: i64, signal: Signal) -> Result<String, ToolError> {
     let processes = Processes::look(system, false).ok_or_else(unknown)?;
     let all = processes.all();
-    let process = all.iter().find(|it| i64::from(it.pid().as_u32()) == id);
+    let process = all.iter().find(|it| i64::from(it.pid().as_u32()) == id && is_there(it));
     let Some(process) = process else { return kill_left(&processes, id, signal) };
     if let Some(reason) = objection(system, &processes, process) {
         return Err(refused(&reason));
@@ -70,7 +70,7 @@ fn kill_left(processes: &Processes, id: i64, signal: Signal) -> Result<String, T
 fn kill_named(system: &System, name: &str, signal: Signal) -> Result<String, ToolError> {
     let processes = Processes::look(system, false).ok_or_else(unknown)?;
     let all = processes.all();
-    let found: Vec<_> = all.into_iter().filter(|it| is_called(it, name)).collect();
+    let found: Vec<_> = all.into_iter().filter(|it| is_there(it) && is_called(it, name)).collect();
     if name.is_empty() || found.is_empty() {
         return Err(ToolError::failed(format!("No processes found matching: {name}")));
     }
@@ -82,6 +82,11 @@ fn kill_named(system: &System, name: &str, signal: Signal) -> Result<String, Too
         return Err(refused(&reasons.take(3).collect::<Vec<_>>().join("; ")));
     }
     Ok(sent.join("\n"))
+}
+
+/// A process that is dead and not buried yet has nothing left that says whose it was.
+fn is_there(process: &Process) -> bool {
+    !matches!(process.status(), ProcessStatus::Zombie | ProcessStatus::Dead)
 }
 
 /// A process is called by its program's name, or by that of the script that it runs.

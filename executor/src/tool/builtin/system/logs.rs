@@ -9,7 +9,7 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use shared::tool::{Progress, ToolError};
+use shared::tool::{ErrorCode, Progress, ToolError};
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -55,7 +55,11 @@ pub(super) async fn read(
     args: ReadLogs,
     cx: ToolContext,
 ) -> Result<String, ToolError> {
-    let lines = usize::try_from(args.lines).unwrap_or(MOST_LINES).clamp(1, MOST_LINES);
+    if args.lines == 0 {
+        let why = "`lines` is 0: say how many lines to read, or leave it out to read 50";
+        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
+    }
+    let lines = usize::try_from(args.lines).unwrap_or(MOST_LINES).min(MOST_LINES);
     let path = args.file_path;
     let seen = system.passed();
     let read = {

@@ -296,6 +296,26 @@ async fn background_commands_are_listed_read_and_killed() {
     let killed = world.call("process_kill", json!({ "pid_or_name": pid })).await.unwrap();
     assert_eq!(killed, format!("Killed process {pid} (SIGTERM)"));
     says("bye").await;
+    let nothing = json!({ "file_path": ".faber/background/1.log", "lines": 0 });
+    world.check("read_logs", nothing, expect!["tool.invalid_parameters: `lines` is 0: say how many lines to read, or leave it out to read 50 (retryable: false)"]).await;
+}
+
+/// What was dead and not buried yet was not known to be Faber's.
+#[tokio::test]
+async fn what_is_dead_is_not_there() {
+    let world = World::new();
+    let mut dead = std::process::Command::new("true").spawn().unwrap();
+    let stat = format!("/proc/{}/stat", dead.id());
+    let dies = async {
+        while !fs::read_to_string(&stat).unwrap_or_default().contains(") Z ") {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, dies).await.expect("it ends");
+    let id = dead.id().to_string();
+    let err = world.call("process_kill", json!({ "pid_or_name": id })).await.unwrap_err();
+    assert_eq!(err.to_string(), format!("tool.failed: Process not found: {id}"));
+    dead.wait().unwrap();
 }
 
 #[tokio::test]

@@ -129,7 +129,8 @@ impl Web {
     }
 
     fn builder(&self) -> ClientBuilder {
-        let resolver = PublicOnly { allow_private: self.allow_private };
+        let resolver =
+            PublicOnly { allow_private: self.allow_private, allow_link_local: self.allow_private };
         Client::builder()
             .user_agent(AGENT)
             .redirect(redirect::Policy::none())

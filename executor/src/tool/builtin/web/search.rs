@@ -89,6 +89,7 @@ impl Search {
 }
 
 pub(super) async fn web(services: Arc<Services>, args: Search) -> Result<String, ToolError> {
+    asked("query", &args.query)?;
     pages(&services, &services.duckduckgo, &args.query, args.most()).await
 }
 
@@ -100,6 +101,16 @@ pub(super) async fn docs(services: Arc<Services>, args: DocsSearch) -> Result<St
         None => format!("{} documentation {}", args.library.trim(), args.query),
     };
     pages(&services, &services.docs, &query, DOCS_RESULTS).await
+}
+
+/// Returns what to look up, if that is anything.
+fn asked<'a>(name: &str, text: &'a str) -> Result<&'a str, ToolError> {
+    let text = text.trim();
+    if text.is_empty() {
+        let message = format!("`{name}` is empty: name what to look up");
+        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, message));
+    }
+    Ok(text)
 }
 
 async fn pages(
@@ -116,12 +127,16 @@ async fn pages(
     url.query_pairs_mut().append_pair("q", query);
     let answer = services.web.get(url, "text/html").await?;
     let text = String::from_utf8_lossy(&answer.bytes).into_owned();
-    let mut found = read_results(&text, &answer.url);
+    let Listing { mut found, is_one } = read_results(&text, &answer.url);
     let is_asked = answer.status == StatusCode::ACCEPTED || text.contains("anomaly-modal");
+    let host = base.host_str().unwrap_or_default();
     if found.is_empty() && is_asked {
-        let host = base.host_str().unwrap_or_default();
         let what = "wants proof that a person is asking: wait a while, or configure another search";
         return Err(unreadable(host, what));
+    }
+    if !is_one {
+        let text = format!("`{host}` answered something unexpected: no list of results");
+        return Err(ToolError::failed(text));
     }
     found.truncate(most);
     Ok(listed(query, &found))
@@ -134,9 +149,20 @@ enum Part {
     Snippet,
 }
 
+/// A page as a list of results.
+#[derive(Default)]
+struct Listing {
+    found: Vec<Found>,
+    /// Whether it is one: it has results, be they adverts, or says that there are none.
+    is_one: bool,
+}
+
+/// The classes of what says that there are no results.
+const NONE: [&str; 2] = ["no-results", "result--no-result"];
+
 /// Reads the results of a page: links of the class `result__a`, and what is said about each.
-fn read_results(html: &str, base: &Url) -> Vec<Found> {
-    let mut found: Vec<Found> = Vec::new();
+fn read_results(html: &str, base: &Url) -> Listing {
+    let Listing { mut found, mut is_one } = Listing::default();
     let mut part = None;
     let mut is_advert = false;
     for token in html::tokens(html) {
@@ -144,6 +170,7 @@ fn read_results(html: &str, base: &Url) -> Vec<Found> {
             Token::StartTag(tag) => {
                 let classes = attribute(&tag, b"class").unwrap_or_default();
                 let has = |class: &str| classes.split_whitespace().any(|it| it == class);
+                is_one |= has("result__a") || NONE.into_iter().any(has);
                 if has("result__a") && found.len() == MOST {
                     break;
                 }
@@ -173,7 +200,7 @@ fn read_results(html: &str, base: &Url) -> Vec<Found> {
         it.title = one_line(&mem::take(&mut it.title));
         it.snippet = one_line(&mem::take(&mut it.snippet));
     }
-    found
+    Listing { found, is_one }
 }
 
 /// Adds what there is room for.
@@ -222,6 +249,7 @@ struct Repository {
 }
 
 pub(super) async fn github(services: Arc<Services>, args: Search) -> Result<String, ToolError> {
+    asked("query", &args.query)?;
     let most = args.most().to_string();
     let pairs =
         [("q", args.query.as_str()), ("sort", "stars"), ("order", "desc"), ("per_page", &most)];
@@ -261,6 +289,7 @@ pub(super) async fn stack_overflow(
     services: Arc<Services>,
     args: Search,
 ) -> Result<String, ToolError> {
+    asked("query", &args.query)?;
     let most = args.most().to_string();
     let pairs = [
         ("order", "desc"),
@@ -318,11 +347,7 @@ const ARTICLE: [(&str, &str); 8] = [
 ];
 
 pub(super) async fn wiki(services: Arc<Services>, args: WikiLookup) -> Result<String, ToolError> {
-    let topic = args.topic.trim();
-    if topic.is_empty() {
-        let message = "`topic` is empty: name what to look up";
-        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, message));
-    }
+    let topic = asked("topic", &args.topic)?;
     // The article of that name; where there is none, the one that a search finds first.
     for asked in [
         vec![("titles", topic)],
@@ -347,7 +372,7 @@ mod tests {
     fn a_page_of_results_is_read_no_further_than_there_may_be() {
         let one = format!(r#"<a class="result__a" href="/x">{}</a>"#, "t".repeat(WORDS + 1));
         let base = "https://example.com/".parse().unwrap();
-        let found = read_results(&one.repeat(1_000), &base);
+        let found = read_results(&one.repeat(1_000), &base).found;
         assert_eq!((found.len(), found[0].title.len()), (MOST, WORDS));
     }
 
@@ -365,7 +390,7 @@ mod tests {
             <a class="result__snippet" href="x">A <b>language</b>.</a></div>
           <div class="result"><a class="result__a" href="https://b.example/">B</a></div>"#;
         let base = "https://html.duckduckgo.com/html/".parse().unwrap();
-        let found = read_results(html, &base);
+        let found = read_results(html, &base).found;
         let expected = [
             ("Rust & Cargo", "https://rust-lang.org/?a=1", "A language."),
             ("B", "https://b.example/", ""),

@@ -126,7 +126,12 @@ async fn bomb() -> impl IntoResponse {
 async fn ddg(RawQuery(query): RawQuery) -> impl IntoResponse {
     let query = query.unwrap();
     let text = match query.as_str() {
-        "q=nothing" => "<p>No results.".to_owned(),
+        "q=nothing" => "<div id=links class=results><div class='result results_links \
+                        result--no-result'><div class=no-results>No results.</div></div></div>"
+            .to_owned(),
+        "q=adverts" => "<a class=result__a href=/y.js?ad_domain=x>Buy</a>".to_owned(),
+        "q=blocked" => "<h1>blocked</h1>".to_owned(),
+        "q=json" => "{}".to_owned(),
         "q=robot" => "<div class=anomaly-modal>prove it</div>".to_owned(),
         _ => format!(
             "<a class=result__a href=//d.example/l/?uddg=https%3A%2F%2Fa.example%2F>First</a>\
@@ -412,6 +417,10 @@ async fn searches_return_lists() {
         )
         .await;
     world.check("web_search", query("nothing"), expect!["No results found for: nothing"]).await;
+    world.check("web_search", query("adverts"), expect!["No results found for: adverts"]).await;
+    for odd in ["blocked", "json"] {
+        world.check("web_search", query(odd), expect!["tool.failed: `127.0.0.1` answered something unexpected: no list of results (retryable: true)"]).await;
+    }
     world.check("web_search", query("robot"), expect!["tool.unavailable: `127.0.0.1` wants proof that a person is asking: wait a while, or configure another search (retryable: true)"]).await;
     let docs =
         world.call("docs_search", json!({ "library": "Flask", "query": "sse" })).await.unwrap();
@@ -454,6 +463,16 @@ async fn services_are_asked() {
            score -1, answered, 2 answers, 345 views"]],
         )
         .await;
+    for (tool, name) in [
+        ("web_search", "query"),
+        ("github_search", "query"),
+        ("stack_overflow_search", "query"),
+        ("wiki_lookup", "topic"),
+    ] {
+        let error = world.call(tool, json!({ name: " \n" })).await.expect_err(tool).to_string();
+        let expected = format!("tool.invalid_parameters: `{name}` is empty: name what to look up");
+        assert_eq!(error, expected, "{tool}");
+    }
     for topic in ["Rust", "rusty"] {
         world
             .check(

@@ -1,0 +1,338 @@
+//! By what the files of some folders are known, whatever else they are called.
+//!
+//! What is put into a folder or taken out of it changes the time of that folder. So a folder is read
+//! once and, as long as it has the same time, looked at only: asking costs as much as there are
+//! folders, however many files these have.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    fs::{self, Metadata},
+    io, mem,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use super::Mark;
+
+/// How many files and folders there may be. What is known of them takes 16 bytes each.
+const ENTRIES: usize = 1_000_000;
+/// More seconds than any two changes with the same time are apart: a folder that has just changed
+/// may change again, and look the same.
+const SETTLED: i64 = 2;
+
+/// The files of some folders. What there is to know is found out when somebody asks.
+pub(super) struct Known {
+    /// Files and folders, as paths without symlinks.
+    paths: Vec<PathBuf>,
+    /// How many files and folders there may be in these.
+    most: usize,
+    /// Seconds that a folder must not have changed for to be read once only.
+    settled: i64,
+    /// The folders as they were read.
+    folders: Mutex<Folders>,
+}
+
+type Folders = BTreeMap<PathBuf, Folder>;
+
+/// A folder as it was read.
+struct Folder {
+    state: State,
+    /// Whether any change since gave it another time.
+    is_settled: bool,
+    /// Whether there is more in it than might be.
+    is_cut: bool,
+    /// The files in it, in order.
+    files: Vec<Mark>,
+    folders: Vec<PathBuf>,
+}
+
+/// Which folder it is, and when it was changed last.
+type State = (Mark, i64, i64);
+
+impl Known {
+    /// Knows files, and all that are in folders.
+    pub(super) fn of(paths: Vec<PathBuf>) -> Self {
+        Self { paths, most: ENTRIES, settled: SETTLED, folders: Mutex::default() }
+    }
+
+    /// Returns whether there can be none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    /// Lets there be fewer files and folders.
+    #[cfg(test)]
+    pub(super) fn limit(&mut self, most: usize) {
+        self.most = most;
+    }
+
+    /// Returns whether a file is one of them.
+    ///
+    /// # Errors
+    ///
+    /// If there are too many, or a folder fails: then nobody knows.
+    pub(super) fn has(&self, mark: Mark) -> io::Result<bool> {
+        let mut has = false;
+        self.see(|files| has |= files.binary_search(&mark).is_ok())?;
+        Ok(has)
+    }
+
+    /// Returns all of them, in order.
+    ///
+    /// # Errors
+    ///
+    /// If there are too many, or a folder fails: then nobody knows.
+    pub(super) fn all(&self) -> io::Result<Vec<Mark>> {
+        let mut all = Vec::new();
+        self.see(|files| all.extend_from_slice(files))?;
+        all.sort_unstable();
+        Ok(all)
+    }
+
+    /// Shows all of them as they are now, in several lists that are in order.
+    fn see(&self, see: impl FnMut(&[Mark])) -> io::Result<()> {
+        let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = mem::take(&mut *folders);
+        let seen = self.walk(&mut before, &mut folders, see);
+        if seen.is_err() {
+            // What was not come to is not read again for that.
+            folders.append(&mut before);
+        }
+        seen
+    }
+
+    fn walk(
+        &self,
+        before: &mut Folders,
+        now: &mut Folders,
+        mut see: impl FnMut(&[Mark]),
+    ) -> io::Result<()> {
+        let (mut left, mut next) = (self.most, Vec::new());
+        for path in &self.paths {
+            match there(path.metadata())? {
+                Some(meta) if meta.is_dir() => next.push(path.clone()),
+                Some(meta) => see(&[mark(&meta)]),
+                None => (),
+            }
+        }
+        while let Some(path) = next.pop() {
+            let meta = there(path.metadata())?.filter(Metadata::is_dir);
+            let Some(meta) = meta.filter(|_| !now.contains_key(&path)) else { continue };
+            let read = before.remove(&path).filter(|it| it.is_still(&meta, left));
+            let folder = read.map_or_else(|| self.read(&path, &meta, left), Ok)?;
+            let fits = left.checked_sub(folder.len());
+            next.extend_from_slice(&folder.folders);
+            see(&folder.files);
+            now.insert(path, folder);
+            left = fits.ok_or_else(|| too_many(self.most))?;
+        }
+        Ok(())
+    }
+
+    /// Reads a folder, and one thing more than there may be at most.
+    #[expect(clippy::disallowed_methods, reason = "it is compared with times of the file system")]
+    fn read(&self, path: &Path, meta: &Metadata, most: usize) -> io::Result<Folder> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = i64::try_from(now.as_secs()).unwrap_or_default();
+        let mut folder = Folder {
+            state: state(meta),
+            is_settled: now.saturating_sub(meta.ctime()) > self.settled,
+            is_cut: false,
+            files: Vec::new(),
+            folders: Vec::new(),
+        };
+        let entries = there(fs::read_dir(path))?;
+        for entry in entries.into_iter().flatten() {
+            if folder.len() > most {
+                folder.is_cut = true;
+                break;
+            }
+            let Some(entry) = there(entry)? else { continue };
+            match there(entry.metadata())? {
+                Some(meta) if meta.is_dir() => folder.folders.push(entry.path()),
+                Some(meta) => folder.files.push(mark(&meta)),
+                None => (),
+            }
+        }
+        folder.files.sort_unstable();
+        Ok(folder)
+    }
+}
+
+impl Folder {
+    /// Returns whether it is as it was read, as far as that matters where so much is left.
+    fn is_still(&self, meta: &Metadata, left: usize) -> bool {
+        let is_whole = !self.is_cut || self.len() > left;
+        self.is_settled && self.state == state(meta) && is_whole
+    }
+
+    fn len(&self) -> usize {
+        self.files.len() + self.folders.len()
+    }
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self::of(Vec::new())
+    }
+}
+
+impl fmt::Debug for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Known").field(&self.paths).finish()
+    }
+}
+
+fn mark(meta: &Metadata) -> Mark {
+    (meta.dev(), meta.ino())
+}
+
+fn state(meta: &Metadata) -> State {
+    (mark(meta), meta.ctime(), meta.ctime_nsec())
+}
+
+/// Returns nothing for what is not there any more, and for what Faber may not look at: it has put
+/// nothing there.
+fn there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    match found {
+        Err(err) if matches!(err.kind(), NotFound | NotADirectory | PermissionDenied) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+fn too_many(most: usize) -> io::Error {
+    io::Error::other(format!("Faber's own folders have more than {most} files and folders"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    struct World {
+        folder: tempfile::TempDir,
+        known: Known,
+    }
+
+    impl World {
+        fn new(files: &[&str], own: &[&str], settled: i64) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            for file in files {
+                let path = folder.path().join(file);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, file).unwrap();
+            }
+            let own = own.iter().map(|it| folder.path().join(it)).collect();
+            Self { known: Known { settled, ..Known::of(own) }, folder }
+        }
+
+        fn at(&self, path: &str) -> PathBuf {
+            self.folder.path().join(path)
+        }
+
+        fn has(&self, path: &str) -> bool {
+            let mark = mark(&self.at(path).metadata().unwrap());
+            let has = self.known.has(mark).unwrap();
+            assert_eq!(self.known.all().unwrap().contains(&mark), has, "{path}");
+            has
+        }
+
+        /// Changes what is in folders, and sees to it that these have another time then, however
+        /// coarse the clock of the file system is.
+        fn change(&self, folders: &[&str], change: impl FnOnce(&Self)) {
+            let state = |it: &&str| self.at(it).metadata().ok().map(|it| state(&it));
+            let before: Vec<_> = folders.iter().map(state).collect();
+            change(self);
+            for (folder, before) in folders.iter().zip(before) {
+                while before.is_some() && state(folder) == before {
+                    let path = self.at(folder).join("tick");
+                    fs::write(&path, "").unwrap();
+                    fs::remove_file(path).unwrap();
+                }
+            }
+        }
+    }
+
+    const ALWAYS: i64 = -1;
+    const NEVER: i64 = i64::MAX;
+
+    #[test]
+    fn what_is_known_is_right_whatever_happens() {
+        for settled in [ALWAYS, NEVER] {
+            let files = ["data/a", "data/deep/b", "data/deep/er/c", "own.yaml", "other/d", "e"];
+            let world = World::new(&files, &["data", "data/deep", "own.yaml", "gone"], settled);
+            let check = |more: &[&str]| {
+                for file in files {
+                    let own = file.starts_with("data") || file == "own.yaml";
+                    assert_eq!(world.has(file), own || more.contains(&file), "{file}");
+                }
+            };
+            let link = |from: &str, to: &str| fs::hard_link(world.at(from), world.at(to)).unwrap();
+            let rename = |from: &str, to: &str| fs::rename(world.at(from), world.at(to)).unwrap();
+            check(&[]);
+            check(&[]);
+            world.change(&["data/deep/er"], |_| link("other/d", "data/deep/er/d"));
+            check(&["other/d"]);
+            world.change(&["data", "data/deep"], |_| rename("data/deep/er", "data/moved"));
+            world.change(&["data/moved"], |world| {
+                link("e", "data/moved/e");
+                fs::remove_file(world.at("data/moved/d")).unwrap();
+            });
+            assert!(world.has("e") && world.has("data/moved/c") && !world.has("other/d"));
+            fs::write(world.at("new"), "own").unwrap();
+            rename("new", "own.yaml");
+            assert!(world.has("own.yaml"));
+            fs::create_dir(world.at("gone")).unwrap();
+            assert!(!world.has("other/d"));
+            world.change(&["gone"], |_| link("other/d", "gone/x"));
+            assert!(world.has("other/d"));
+            rename("own.yaml", "real.yaml");
+            symlink("real.yaml", world.at("own.yaml")).unwrap();
+            assert!(world.has("real.yaml"), "what Faber reads there now");
+        }
+    }
+
+    /// Each file with two names cost a walk through all of Faber's folders.
+    #[test]
+    fn what_has_not_changed_is_not_read_again() {
+        let world = World::new(&["data/a", "data/deep/b"], &["data"], ALWAYS);
+        // What is known of a folder is the list that was read, not another one.
+        let lists = || {
+            assert!(world.has("data/deep/b"));
+            let folders = world.known.folders.lock().unwrap();
+            folders.values().map(|it| it.files.as_ptr()).collect::<Vec<_>>()
+        };
+        let before = lists();
+        assert_eq!(lists(), before);
+        world.change(&["data"], |world| fs::write(world.at("data/c"), "").unwrap());
+        assert!(world.has("data/c"));
+        assert_eq!(lists()[1], before[1], "only the folder that has changed is read");
+    }
+
+    /// What was beyond the limit was nobody's.
+    #[test]
+    fn too_many_are_an_error_until_there_are_fewer() {
+        let files = ["data/a", "data/b", "data/deep/c", "data/deep/d"];
+        for settled in [ALWAYS, NEVER] {
+            let mut world = World::new(&files, &["data"], settled);
+            for most in 0..5 {
+                world.known.limit(most);
+                for _ in 0..2 {
+                    let err = world.known.has((0, 0)).unwrap_err().to_string();
+                    assert!(err.contains("more than"), "{err}");
+                }
+            }
+            world.known.limit(5);
+            assert!(world.has("data/deep/d"));
+            world.known.limit(4);
+            assert!(world.known.all().is_err());
+            world.change(&["data/deep"], |it| fs::remove_file(it.at("data/deep/c")).unwrap());
+            assert!(world.has("data/deep/d"));
+        }
+    }
+}
