@@ -95,11 +95,11 @@ fn definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
         }
     };
     let obstacle = obstacle(&offer);
-    let mut description: String =
-        offer.description.map(Into::into).or(offer.title).unwrap_or_default();
-    if let Some(why) = obstacle {
-        description = format!("{description}\n(It cannot be called: {why}.)").trim().to_owned();
-    }
+    let about: String = offer.description.map(Into::into).or(offer.title).unwrap_or_default();
+    let description = match obstacle {
+        Some(why) => format!("{about}\n(It cannot be called: {why}.)").trim().to_owned(),
+        None => about,
+    };
     let hints = offer.annotations.unwrap_or_default();
     let effect = match (hints.read_only_hint, hints.idempotent_hint) {
         (Some(true), _) => Effect::Read,

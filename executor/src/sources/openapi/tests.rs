@@ -593,8 +593,8 @@ async fn a_text_is_sent_where_it_is_a_text_only() {
     let trial = Trial::begin(&document.to_string()).await;
     let set = trial.ready(json!({})).await;
     for name in ["plain", "unsaid", "xml", "one_of"] {
-        let sent = set.call(name, json!({ "body": "a" })).await.unwrap();
-        assert!(sent.as_str().unwrap().ends_with("\na"), "{name}: {sent}");
+        let echo = set.call(name, json!({ "body": "a" })).await.unwrap();
+        assert!(echo.as_str().unwrap().ends_with("\na"), "{name}: {echo}");
         assert!(set.tool(name).complaint(&json!({ "body": { "a": 1 } })).is_some(), "{name}");
     }
     for name in ["object", "list", "referred"] {
