@@ -8,6 +8,7 @@ mod disguise;
 
 use std::{collections::BTreeMap, fmt};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde_json::{Map, Number, Value};
 use shared::tool::{ErrorCode, ToolError};
@@ -162,6 +163,39 @@ impl Redaction {
         text
     }
 
+    /// Takes the secrets out of bytes, text or not.
+    pub(crate) fn clean_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
+        let bytes = match String::from_utf8(bytes) {
+            Ok(text) => return self.clean(text).into_bytes(),
+            Err(err) => err.into_bytes(),
+        };
+        // With a character for each byte it is as good as a text.
+        let wide = |it: &[u8]| it.iter().copied().map(char::from).collect::<String>();
+        let texts = self.0.iter().map(|(name, it)| (wide(name.as_bytes()), wide(it.as_bytes())));
+        let disguised = self.1.iter().map(|(name, it)| (wide(name.as_bytes()), it.clone()));
+        let cleaned = Self(texts.collect(), disguised.collect()).clean(wide(&bytes));
+        cleaned.chars().filter_map(|it| u8::try_from(it).ok()).collect()
+    }
+
+    /// Takes the secrets out of a binary that is written in base 64.
+    pub(crate) fn clean_base64(&self, base64: String) -> String {
+        if self.0.is_empty() {
+            return base64;
+        }
+        let Ok(bytes) = STANDARD.decode(&base64) else { return self.clean(base64) };
+        STANDARD.encode(self.clean_bytes(bytes))
+    }
+
+    /// Returns whether a text has a secret in it.
+    pub(crate) fn is_in(&self, text: &str) -> bool {
+        self.clean(text.to_owned()) != text
+    }
+
+    /// Returns whether a value has a secret in it.
+    pub(crate) fn is_in_value(&self, value: &Value) -> bool {
+        self.clean_value(value.clone()) != *value
+    }
+
     /// Returns how many bytes the longest form of a secret has.
     pub(crate) fn longest(&self) -> usize {
         let as_text = self.0.first().map_or(0, |(_, value)| value.len());
@@ -308,6 +342,30 @@ mod tests {
         assert_eq!(seen.clean_value(output), expected);
         let failed = seen.clean_result(Err(ToolError::failed("no executor here").terminal()));
         assert_eq!(failed, Err(ToolError::failed("no ***CARGO_PKG_NAME*** here").terminal()));
+    }
+
+    #[test]
+    fn secrets_are_taken_out_of_binaries() {
+        let mut seen = Redaction::default();
+        seen.note("KEY", "ein größerer Schlüssel");
+        let secret = "ein größerer Schlüssel";
+        let encoded = url_encoded(secret);
+        let cleaned =
+            |bytes: &[u8]| STANDARD.decode(seen.clean_base64(STANDARD.encode(bytes))).unwrap();
+        for hidden in [secret, &encoded, &base64(secret.as_bytes())] {
+            let is_clean = |it: &[u8]| {
+                let it = String::from_utf8_lossy(it);
+                it.contains("***KEY***") && !it.contains(&hidden[..8])
+            };
+            assert!(is_clean(&cleaned(hidden.as_bytes())), "{hidden}");
+            let binary = [&[0xff, 0xd8, 0], hidden.as_bytes(), &[0, 0xff]].concat();
+            let came = cleaned(&binary);
+            assert!(is_clean(&came), "{hidden}");
+            assert!(came.starts_with(&[0xff, 0xd8, 0]) && came.ends_with(&[0, 0xff]));
+        }
+        let binary: Vec<u8> = (0..=255).collect();
+        assert_eq!(cleaned(&binary), binary);
+        assert_eq!(seen.clean_base64(format!("no base 64: {secret}")), "no base 64: ***KEY***");
     }
 
     #[test]

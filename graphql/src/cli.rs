@@ -56,6 +56,7 @@ use std::{
 
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use shared::clock::WallClock;
+use tracing::Metadata;
 use tracing_subscriber::{
     filter::{LevelFilter, filter_fn},
     layer::SubscriberExt as _,
@@ -73,13 +74,11 @@ use crate::{
     schema,
 };
 
-/// Who would log codes, tokens, whole messages, and what providers answer, of which some repeat the
-/// key: the most that is logged of them, whatever is asked for.
-const HELD_BACK: [(&str, LevelFilter); 3] = [
-    ("rmcp::transport::auth", LevelFilter::INFO),
-    ("rmcp::service", LevelFilter::INFO),
-    ("genai", LevelFilter::OFF),
-];
+/// Who would log codes, tokens, whole messages (rmcp those of MCP servers, even in warnings), and
+/// what providers answer, of which some repeat the key: the most that is logged of them, whatever is
+/// asked for.
+const HELD_BACK: [(&str, LevelFilter); 2] =
+    [("rmcp", LevelFilter::ERROR), ("genai", LevelFilter::OFF)];
 
 /// How a command ended, as the status of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,9 +184,7 @@ fn log(environment: &Environment) {
     let wanted = environment.log.as_deref().unwrap_or("warn");
     let filter = tracing_subscriber::EnvFilter::try_new(wanted)
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let is_let_through = filter_fn(|it| {
-        HELD_BACK.iter().all(|(who, most)| !it.target().starts_with(who) || it.level() <= most)
-    });
+    let is_let_through = filter_fn(is_let_through);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(|| screen::Log)
         .with_ansi(screen::err_has_colours(environment))
@@ -195,6 +192,11 @@ fn log(environment: &Environment) {
     let logging = tracing_subscriber::registry().with(filter).with(is_let_through).with(lines);
     // Tests may have installed another; theirs is as good.
     let _ = logging.try_init();
+}
+
+/// Returns whether nobody is [held back](HELD_BACK) from logging this.
+fn is_let_through(it: &Metadata<'_>) -> bool {
+    HELD_BACK.iter().all(|(who, most)| !it.target().starts_with(who) || it.level() <= most)
 }
 
 async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<Ending, Failure> {
@@ -280,4 +282,40 @@ fn text(screen: &Screen, name: &str, text: &str) -> Result<Ending, Failure> {
         screen.document(text.trim_end())?;
     }
     Ok(Ending::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing::subscriber::with_default;
+    use tracing_subscriber::{Layer, layer::Context};
+
+    use super::*;
+
+    /// Keeps who said what was let through.
+    struct Heard(Arc<Mutex<Vec<String>>>);
+
+    impl<S: tracing::Subscriber> Layer<S> for Heard {
+        fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+            let about = event.metadata();
+            self.0.lock().unwrap().push(format!("{} {}", about.level(), about.target()));
+        }
+    }
+
+    #[test]
+    fn whole_messages_of_servers_are_not_logged() {
+        let heard = Arc::default();
+        let layer = filter_fn(is_let_through);
+        let logging = tracing_subscriber::registry().with(layer).with(Heard(Arc::clone(&heard)));
+        with_default(logging, || {
+            tracing::info!(target: "rmcp::service", "received notification");
+            tracing::warn!(target: "rmcp::service::client", "Received unexpected message");
+            tracing::warn!(target: "rmcp::transport::auth", "a token");
+            tracing::error!(target: "rmcp::service", "fail to close sink");
+            tracing::error!(target: "genai", "a key");
+            tracing::trace!(target: "executor", "ours");
+        });
+        assert_eq!(*heard.lock().unwrap(), ["ERROR rmcp::service", "TRACE executor"]);
+    }
 }

@@ -7,6 +7,7 @@
 
 mod answer;
 mod child;
+mod cleaned;
 mod config;
 mod handler;
 mod http;
@@ -39,6 +40,7 @@ pub use self::config::{Elicitation, McpCommand, McpHttp, McpServer};
 use self::{
     answer::Output,
     link::{Link, Lost},
+    message::DEMANDS_TASK,
 };
 pub(crate) use self::{
     keeper::{CONNECT, Keeper},
@@ -51,6 +53,8 @@ use crate::blobs;
 #[derive(Debug)]
 struct McpTool {
     definition: Arc<ToolDefinition>,
+    /// Why it cannot be called, if so.
+    obstacle: Option<&'static str>,
     /// What its output is promised to be, made when the first one comes.
     promised: OnceLock<Option<Schema>>,
     line: Arc<Line>,
@@ -61,6 +65,7 @@ struct McpTool {
 fn tools(set: &ToolSetName, line: &Arc<Line>, offers: Vec<Offer>) -> Vec<Arc<dyn Tool>> {
     let mut names = BTreeSet::new();
     let tools = offers.into_iter().filter_map(|offer| {
+        let obstacle = obstacle(&offer);
         let definition = definition(set, offer)?;
         if !names.insert(definition.qualified()) {
             let name = &definition.name;
@@ -69,9 +74,16 @@ fn tools(set: &ToolSetName, line: &Arc<Line>, offers: Vec<Offer>) -> Vec<Arc<dyn
         }
         let line = Arc::clone(line);
         let (definition, promised) = (Arc::new(definition), OnceLock::new());
-        Some(Arc::new(McpTool { definition, promised, line }) as Arc<dyn Tool>)
+        Some(Arc::new(McpTool { definition, obstacle, promised, line }) as Arc<dyn Tool>)
     });
     tools.collect()
+}
+
+/// Says why what a server offers cannot be called, if so.
+fn obstacle(offer: &Offer) -> Option<&'static str> {
+    let mark = offer.meta.as_ref().and_then(|it| it.0.get(DEMANDS_TASK));
+    let is_marked = mark == Some(&Value::Bool(true));
+    is_marked.then_some("it demands a task (`execution.taskSupport`), which is not supported")
 }
 
 fn definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
@@ -82,6 +94,12 @@ fn definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
             return None;
         }
     };
+    let obstacle = obstacle(&offer);
+    let about: String = offer.description.map(Into::into).or(offer.title).unwrap_or_default();
+    let description = match obstacle {
+        Some(why) => format!("{about}\n(It cannot be called: {why}.)").trim().to_owned(),
+        None => about,
+    };
     let hints = offer.annotations.unwrap_or_default();
     let effect = match (hints.read_only_hint, hints.idempotent_hint) {
         (Some(true), _) => Effect::Read,
@@ -91,12 +109,12 @@ fn definition(set: &ToolSetName, offer: Offer) -> Option<ToolDefinition> {
     Some(ToolDefinition {
         name,
         set: set.clone(),
-        description: offer.description.map(Into::into).or(offer.title).unwrap_or_default(),
+        description,
         input_schema: Value::Object(Arc::unwrap_or_clone(offer.input_schema)),
         output_schema: offer.output_schema.map(|it| Value::Object(Arc::unwrap_or_clone(it))),
         effect,
         examples: examples(offer.meta.as_ref()),
-        is_callable: true,
+        is_callable: obstacle.is_none(),
     })
 }
 
@@ -119,6 +137,10 @@ impl Tool for McpTool {
     }
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
+        if let Some(why) = self.obstacle {
+            let message = format!("`{}` cannot be called: {why}", self.definition.name);
+            return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).terminal());
+        }
         let request = self.request(Arc::unwrap_or_clone(parameters), &cx)?;
         // Dropping a call that is under way tells the server that nobody waits for it.
         let output = tokio::select! {
@@ -209,6 +231,8 @@ impl McpTool {
 
 #[cfg(test)]
 mod tests {
+    use rmcp::model::{JsonRpcMessage, ServerResult};
+
     use super::*;
 
     #[test]
@@ -221,5 +245,29 @@ mod tests {
         let tools = tools(&"s".parse().unwrap(), &Arc::new(Line::new()), offers.into());
         let kept: Vec<_> = tools.iter().map(|it| it.definition().description.as_str()).collect();
         assert_eq!(kept, ["one", "four"]);
+    }
+
+    #[test]
+    fn a_tool_that_demands_a_task_is_listed_and_says_that_it_cannot_be_called() {
+        let tool = |name: &str, execution: Value| json!({ "name": name, "description": "Does.", "inputSchema": {}, "execution": execution });
+        let listed = [
+            tool("must", json!({ "taskSupport": "required" })),
+            tool("may", json!({ "taskSupport": "optional" })),
+            tool("odd", json!("taskSupport")),
+        ];
+        let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": { "tools": listed } });
+        let Some(JsonRpcMessage::Response(answer)) = message::parse(answer.to_string().as_bytes())
+        else {
+            panic!("no answer")
+        };
+        let ServerResult::ListToolsResult(listed) = answer.result else { panic!("no list") };
+        let tools = tools(&"s".parse().unwrap(), &Arc::new(Line::new()), listed.tools);
+        let said = tools.iter().map(|it| {
+            let about = it.definition();
+            (about.is_callable, about.description.as_str())
+        });
+        let why = "Does.\n(It cannot be called: it demands a task (`execution.taskSupport`), which is not supported.)";
+        let expected = [(false, why), (true, "Does."), (true, "Does.")];
+        assert_eq!(said.collect::<Vec<_>>(), expected);
     }
 }

@@ -3,13 +3,13 @@
 //! Left out are fields that need arguments, and objects of a type that is being selected already:
 //! an author's books, but not the books' author. Lists are selected as what is in them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
 use super::{
     arguments::scalar,
-    introspection::{Field, Kind, Ref, Type, Types},
+    introspection::{Argument, Field, Kind, Ref, Type, Types},
 };
 
 /// Fields of one selection: a request stays small.
@@ -66,16 +66,11 @@ impl<'a> Selector<'a> {
             &mut words,
             &mut properties,
         );
-        if known.kind == Kind::Union {
-            self.members(known, &mut words);
+        if known.kind != Kind::Object {
+            self.members(known, &mut words, &mut properties);
         }
         self.path.pop();
-        let is_union = known.kind == Kind::Union;
-        let schema = if is_union {
-            json!({ "type": "object" })
-        } else {
-            json!({ "type": "object", "properties": properties })
-        };
+        let schema = json!({ "type": "object", "properties": properties });
         (!words.is_empty()).then(|| (format!(" {{ {} }}", words.join(" ")), schema))
     }
 
@@ -87,10 +82,8 @@ impl<'a> Selector<'a> {
         words: &mut Vec<String>,
         properties: &mut Map<String, Value>,
     ) {
-        let is_open =
-            |it: &&Field| !it.args.iter().any(super::introspection::Argument::is_required);
         let (plain, objects): (Vec<_>, Vec<_>) =
-            fields.iter().filter(is_open).partition(|it| self.is_plain(it));
+            fields.iter().filter(|it| is_open(it)).partition(|it| self.is_plain(it));
         for field in plain.into_iter().chain(objects) {
             if self.left == 0 {
                 return;
@@ -107,25 +100,44 @@ impl<'a> Selector<'a> {
         known.is_some_and(|(_, it)| matches!(it.kind, Kind::Scalar | Kind::Enum))
     }
 
-    /// Selects the plain fields of a union's members. Where two members mean different things by a
-    /// name it is left out: an answer could not have both.
-    fn members(&mut self, union: &'a Type, words: &mut Vec<String>) {
+    /// Selects the plain fields of a union's members, or those of an interface's that are not its
+    /// own. Where two members mean different things by a name it is left out: an answer could not
+    /// have both.
+    fn members(
+        &mut self,
+        of: &'a Type,
+        words: &mut Vec<String>,
+        properties: &mut Map<String, Value>,
+    ) {
         let mut meanings: BTreeMap<&str, String> = BTreeMap::new();
-        for member in union.possible_types.as_deref().unwrap_or_default() {
+        let own: BTreeSet<&str> = of.fields.iter().flatten().map(|it| it.name.as_str()).collect();
+        for member in of.possible_types.as_deref().unwrap_or_default() {
             let fields = self.types.fields(Some(&member.name)).iter();
             let fields = fields.filter(|it| {
                 self.is_plain(it)
-                    && it.args.is_empty()
+                    && is_open(it)
+                    && !own.contains(it.name.as_str())
                     && *meanings.entry(&it.name).or_insert_with(|| it.of.written())
                         == it.of.written()
             });
-            let fields: Vec<&str> = fields.map(|it| it.name.as_str()).take(self.left).collect();
+            let fields: Vec<&Field> = fields.take(self.left).collect();
             self.left -= fields.len();
+            for field in &fields {
+                // Another member has no such field.
+                let schema = self.value(&field.of, 1).map(|(_, it)| nullable(it));
+                properties.insert(field.name.clone(), schema.unwrap_or_else(|| json!({})));
+            }
+            let fields: Vec<&str> = fields.iter().map(|it| it.name.as_str()).collect();
             if !fields.is_empty() {
                 words.push(format!("... on {} {{ {} }}", member.name, fields.join(" ")));
             }
         }
     }
+}
+
+/// Returns whether a field can be selected without arguments.
+fn is_open(field: &Field) -> bool {
+    !field.args.iter().any(Argument::is_required)
 }
 
 /// Puts the lists and nulls of a type around what is in it.
@@ -145,6 +157,7 @@ fn certain(of: &Ref, inner: Value) -> Value {
 
 fn nullable(mut schema: Value) -> Value {
     match schema.get_mut("type") {
+        Some(Value::Array(all)) if all.iter().any(|it| it == "null") => {}
         Some(Value::Array(all)) => all.push(json!("null")),
         Some(one) => *one = json!([one.take(), "null"]),
         None => {}

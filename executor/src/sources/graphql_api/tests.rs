@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use async_graphql::{
-    EmptySubscription, Enum, ID, InputObject, Interface, Object, Schema, SimpleObject, Union,
+    ComplexObject, EmptySubscription, Enum, ID, InputObject, Interface, Object, Schema,
+    SimpleObject, Union,
 };
 use axum::{Json, Router, http::HeaderMap, routing::post};
 use expect_test::expect;
@@ -80,9 +81,21 @@ struct Cat {
 }
 
 #[derive(SimpleObject)]
+#[graphql(complex)]
 struct Dog {
     name: String,
     lives: String,
+}
+
+#[ComplexObject]
+impl Dog {
+    async fn sound(&self, #[graphql(default = 1)] times: usize) -> String {
+        "wuff".repeat(times)
+    }
+
+    async fn trick(&self, word: String) -> String {
+        word
+    }
 }
 
 #[derive(Union)]
@@ -274,10 +287,12 @@ async fn unions_and_interfaces_say_what_they_are() {
     let pets = set.call("pets", json!({})).await.unwrap();
     assert_eq!(
         pets,
-        json!([{ "__typename": "Cat", "name": "Tom", "lives": 7 }, { "__typename": "Dog", "name": "Rex" }])
+        json!([{ "__typename": "Cat", "name": "Tom", "lives": 7 }, { "__typename": "Dog", "name": "Rex", "sound": "wuff" }])
     );
     let being = set.call("being", json!({})).await.unwrap();
-    assert_eq!(being, json!({ "__typename": "Cat", "name": "Tom" }));
+    assert_eq!(being, json!({ "__typename": "Cat", "name": "Tom", "lives": 7 }));
+    expect![[r#"{"type":"object","properties":{"__typename":{"type":"string"},"name":{"type":"string"},"lives":{"type":["integer","null"]},"sound":{"type":["string","null"]}}}"#]]
+        .assert_eq(&set.tool("being").definition().output_schema.clone().unwrap().to_string());
 }
 
 #[tokio::test]

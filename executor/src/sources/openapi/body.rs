@@ -1,12 +1,17 @@
 //! The body of an operation.
 
-use serde_json::{Map, Value};
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
 
 use super::document::Document;
 use crate::tool::http::{answer::is_json, form};
 
 /// The parameter that a body is, where it is not merged with the others.
 pub(super) const BODY: &str = "body";
+
+/// The schema of a text that a document says nothing of.
+static TEXT: LazyLock<Value> = LazyLock::new(|| json!({ "type": "string" }));
 
 /// What an operation sends.
 #[derive(Clone, Debug, Default)]
@@ -65,10 +70,16 @@ pub(super) fn read<'a>(
         .or_else(|| find(&|it| plain(it) == "application/merge-patch+json"))
         .or_else(|| find(&is_json))
         .or_else(|| find(&|it| plain(it) == "application/x-www-form-urlencoded"))
-        .or_else(|| find(&|it| it.starts_with("text/") || it == "application/xml"))
+        .or_else(|| {
+            content.iter().find(|(kind, it)| is_text(&plain(kind)) && is_plain(document, it))
+        })
         .or_else(|| find(&|it| it == "*/*"));
     let Some((media, about)) = found else {
-        let kinds: Vec<_> = content.keys().map(|it| format!("`{it}`")).collect();
+        let kinds = content.keys().map(|it| {
+            let how = if is_text(&plain(it)) { " that is more than a text" } else { "" };
+            format!("`{it}`{how}")
+        });
+        let kinds: Vec<_> = kinds.collect();
         return Err(format!("its body is {}, which is not supported", kinds.join(" or ")));
     };
     let kind = match plain(media).as_str() {
@@ -77,12 +88,40 @@ pub(super) fn read<'a>(
         _ if is_json(media) => Kind::Json(media.clone()),
         _ => Kind::Text(media.clone()),
     };
+    let unsaid = matches!(kind, Kind::Text(_)).then(|| &*TEXT);
+    let said = about.get("schema").filter(|it| unsaid.is_none() || says_more(it));
     Ok(Some(Written {
         kind,
-        schema: about.get("schema"),
+        schema: said.or(unsaid),
         is_required: body.get("required") == Some(&Value::Bool(true)),
         description: body.get("description").and_then(Value::as_str).unwrap_or_default(),
     }))
+}
+
+/// Returns whether a media type is written as text.
+fn is_text(media: &str) -> bool {
+    media.starts_with("text/") || media == "application/xml"
+}
+
+/// Returns whether what a document says of a content is that it is a text, or nothing: how objects
+/// and lists are written as XML or CSV, it does not say.
+fn is_plain(document: &Document, about: &Value) -> bool {
+    let Some(schema) = about.get("schema").filter(|it| says_more(it)) else { return true };
+    let Ok(schema) = document.resolve(schema) else { return false };
+    match (schema.get("type"), schema.get("enum"), schema.get("const")) {
+        (Some(kind), ..) => kind == "string" || *kind == json!(["string"]),
+        (None, Some(Value::Array(values)), _) => values.iter().all(Value::is_string),
+        (None, _, value) => value.is_some_and(Value::is_string),
+    }
+}
+
+/// Returns whether a schema says more than that there is something.
+fn says_more(schema: &Value) -> bool {
+    let words = |it: &Map<String, Value>| {
+        it.keys()
+            .any(|key| !matches!(key.as_str(), "description" | "title" | "example" | "examples"))
+    };
+    schema.as_object().is_some_and(words)
 }
 
 impl Kind {

@@ -569,3 +569,40 @@ async fn many_operations_that_lead_to_each_other_load_in_time() {
     assert_eq!(tool.complaint(&json!({ "a": "x", "b": { "a": "y" } })), None);
     assert!(tool.complaint(&json!({ "a": 1 })).is_some());
 }
+
+#[tokio::test]
+async fn a_text_is_sent_where_it_is_a_text_only() {
+    let bodies = [
+        ("plain", "text/plain", json!({ "type": "string" })),
+        ("unsaid", "text/csv", json!({})),
+        ("xml", "application/xml; charset=utf-8", json!({ "$ref": "#/components/schemas/Text" })),
+        ("one_of", "text/plain", json!({ "enum": ["a", "b"] })),
+        ("object", "application/xml", json!({ "type": "object", "properties": { "a": {} } })),
+        ("list", "text/csv", json!({ "type": "array", "items": { "type": "object" } })),
+        ("referred", "application/xml", json!({ "$ref": "#/components/schemas/Order" })),
+    ];
+    let paths = bodies.into_iter().map(|(name, media, schema)| {
+        let body = json!({ "required": true, "content": { media: { "schema": schema } } });
+        (format!("/{name}"), json!({ "post": { "operationId": name, "requestBody": body } }))
+    });
+    let document = json!({
+        "openapi": "3.1.0", "servers": [{ "url": "/v2" }],
+        "paths": paths.collect::<serde_json::Map<_, _>>(),
+        "components": { "schemas": { "Text": { "type": "string" }, "Order": { "properties": { "a": {} } } } },
+    });
+    let trial = Trial::begin(&document.to_string()).await;
+    let set = trial.ready(json!({})).await;
+    for name in ["plain", "unsaid", "xml", "one_of"] {
+        let echo = set.call(name, json!({ "body": "a" })).await.unwrap();
+        assert!(echo.as_str().unwrap().ends_with("\na"), "{name}: {echo}");
+        assert!(set.tool(name).complaint(&json!({ "body": { "a": 1 } })).is_some(), "{name}");
+    }
+    for name in ["object", "list", "referred"] {
+        assert!(!set.tool(name).definition().is_callable, "{name}");
+    }
+    expect!["(It cannot be called: its body is `application/xml` that is more than a text, which is not supported.)"]
+        .assert_eq(&set.tool("object").definition().description);
+    let err = set.call("list", json!({})).await.unwrap_err();
+    expect!["tool.unavailable: `list` cannot be called: its body is `text/csv` that is more than a text, which is not supported"]
+        .assert_eq(&err.to_string());
+}

@@ -17,7 +17,7 @@ use super::{
     secrets::Secrets,
     tokens::Tokens,
 };
-use crate::tool::progress::Reporter;
+use crate::{blobs::Binary, tool::progress::Reporter};
 
 /// A server that is up.
 pub(super) struct Link {
@@ -69,14 +69,19 @@ impl Link {
         if self.is_remote { "broke off" } else { "ended" }
     }
 
-    /// Takes the secrets out of what a call returned. What is binary is left as it is.
+    /// Takes the secrets out of what a call returned, also where it is binary.
     fn clean(&self, result: Result<Output, ToolError>) -> Result<Output, ToolError> {
         let (result, binaries) = match result {
             Ok(output) => (Ok(output.value), output.binaries),
             Err(err) => (Err(err), Vec::new()),
         };
-        let value = self.ends.seen.now().clean_result(result)?;
-        Ok(Output { value, binaries })
+        let seen = self.ends.seen.now();
+        let value = seen.clean_result(result)?;
+        let binaries = binaries.into_iter().map(|it| {
+            let base64 = seen.clean_base64(it.base64);
+            Binary { base64, ..it }
+        });
+        Ok(Output { value, binaries: binaries.collect() })
     }
 
     /// Calls a tool, whose output is to be as it was `promised`. Dropping the future tells the server that nobody waits for it.

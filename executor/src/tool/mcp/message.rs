@@ -57,6 +57,8 @@ pub(super) fn parse(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     if text.trim_ascii().is_empty() {
         return None;
     }
+    let marked = marked(text);
+    let text = marked.as_deref().unwrap_or(text);
     match from_foreign(text) {
         // What only we may say is not believed.
         Ok(JsonRpcMessage::Error(mut error)) if is_ours(error.error.code) => {
@@ -75,6 +77,32 @@ pub(super) fn parse(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
             refusal(text, &err)
         }
     }
+}
+
+/// What the `_meta` of a tool says here that demands a task: rmcp knows no such word.
+pub(super) const DEMANDS_TASK: &str = "faber/demandsTask";
+
+/// Returns a list of tools with those marked that [demand a task](DEMANDS_TASK), if there are any.
+fn marked(text: &[u8]) -> Option<Vec<u8>> {
+    const WORD: &[u8] = b"\"taskSupport\"";
+    if !text.windows(WORD.len()).any(|it| it == WORD) {
+        return None;
+    }
+    let mut message: Value = from_foreign(text).ok()?;
+    let mut is_any = false;
+    for tool in message.pointer_mut("/result/tools")?.as_array_mut()? {
+        if tool.pointer("/execution/taskSupport").is_some_and(|it| it == "required")
+            && let Some(tool) = tool.as_object_mut()
+        {
+            let meta = tool.entry("_meta").or_insert_with(|| json!({}));
+            if !meta.is_object() {
+                *meta = json!({});
+            }
+            meta[DEMANDS_TASK] = json!(true);
+            is_any = true;
+        }
+    }
+    is_any.then(|| message.to_string().into_bytes())
 }
 
 /// Makes of what cannot be read the failure of the call that it answers, where it says which.

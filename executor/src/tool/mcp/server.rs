@@ -9,21 +9,21 @@ use rmcp::{
     },
 };
 use serde::Deserialize as _;
-use serde_json::Value;
 use shared::id::ToolSetName;
 use tokio::sync::Notify;
 
 use super::{
-    EXAMPLES, McpServer,
+    McpServer,
     answer::{UNREADABLE, is_ours},
     child::Child,
+    cleaned::cleaned,
     handler::Handler,
     http::{Caller, HttpWire, Remote},
     link::{Ends, Link},
     oauth::{Errands, Logins},
     wire,
 };
-use crate::{confine::Launcher, secret::Redaction, tool::process::STOP_GRACE};
+use crate::{confine::Launcher, tool::process::STOP_GRACE};
 
 /// Pages of tools that a server may have: more would never end.
 const PAGES: usize = 100;
@@ -156,7 +156,7 @@ impl Server {
     /// Asks for the server's tools, page by page.
     pub(super) async fn offers(&mut self, link: &Link) -> Result<Vec<Offer>, String> {
         match offers(link.peer()).await {
-            Ok(offers) => Ok(cleaned(offers, &self.ends.seen.now())),
+            Ok(offers) => Ok(cleaned(offers, self.name(), &self.ends.seen.now())),
             Err(trouble) => Err(self.trouble(trouble).await),
         }
     }
@@ -221,38 +221,6 @@ fn told(err: &ErrorData) -> Trouble {
     }
 }
 
-/// Takes secrets out of what a server says about its tools: people and models read that. What
-/// programs read stays as it is, and so do names, by which it is called.
-fn cleaned(mut offers: Vec<Offer>, seen: &Redaction) -> Vec<Offer> {
-    for offer in &mut offers {
-        offer.description = offer.description.take().map(|it| seen.clean(it.into_owned()).into());
-        offer.title = offer.title.take().map(|it| seen.clean(it));
-        for schema in std::iter::once(&mut offer.input_schema).chain(&mut offer.output_schema) {
-            Arc::make_mut(schema).iter_mut().for_each(|(key, it)| clean_words(key, it, seen));
-        }
-        for (key, it) in offer.meta.iter_mut().flat_map(|it| &mut it.0) {
-            if key == EXAMPLES {
-                *it = seen.clean_value(it.take());
-            }
-        }
-    }
-    offers
-}
-
-/// Takes secrets out of the words of a schema.
-fn clean_words(key: &str, value: &mut Value, seen: &Redaction) {
-    match value {
-        Value::String(text) if matches!(key, "description" | "title" | "$comment") => {
-            *text = seen.clean(std::mem::take(text));
-        }
-        Value::Array(items) => items.iter_mut().for_each(|it| clean_words("", it, seen)),
-        Value::Object(fields) => {
-            fields.iter_mut().for_each(|(key, it)| clean_words(key, it, seen));
-        }
-        _ => {}
-    }
-}
-
 async fn offers(peer: &Peer<RoleClient>) -> Result<Vec<Offer>, Trouble> {
     let mut offers = Vec::new();
     let mut cursors = BTreeSet::new();
@@ -279,35 +247,4 @@ async fn offers(peer: &Peer<RoleClient>) -> Result<Vec<Offer>, Trouble> {
         }
     }
     Err(Trouble::Odd(format!("its list of tools has more than {PAGES} pages")))
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn nobody_reads_secrets_in_what_a_server_says_of_its_tools() {
-        let mut seen = Redaction::default();
-        seen.note("KEY", "sesame");
-        let schema = |word: &str| {
-            json!({
-                "type": "object", "title": word,
-                "properties": { "sesame": { "enum": ["sesame"], "description": format!("the {word}") } },
-                "anyOf": [{ "description": word }],
-            })
-        };
-        let offer = |word: &str| -> Offer {
-            let offer = json!({
-                "name": "sesame", "title": word, "description": format!("says {word}"),
-                "inputSchema": schema(word), "outputSchema": schema(word),
-                "_meta": { EXAMPLES: [format!("open {word}")], "other": "sesame" },
-            });
-            serde_json::from_value(offer).unwrap()
-        };
-        let cleaned = cleaned(vec![offer("sesame")], &seen);
-        let written = |it: &Offer| serde_json::to_value(it).unwrap();
-        assert_eq!(written(&cleaned[0]), written(&offer("***KEY***")));
-    }
 }
