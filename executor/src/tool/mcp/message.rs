@@ -145,12 +145,15 @@ fn answered_in(text: &[u8]) -> Option<RequestId> {
 /// is not known here is kept as it is.
 fn readable(mut result: Value) -> ServerResult {
     if let Some(Value::Array(tools)) = result.get_mut("tools") {
-        tools.retain(|it| match Tool::deserialize(it) {
-            Ok(_) => true,
-            Err(err) => {
-                tracing::warn!(tool = %it["name"], %err, "a tool of the server is left out");
-                false
+        let mut number = 0;
+        tools.retain(|it| {
+            number += 1;
+            let problem = Tool::deserialize(it).err();
+            if let Some(err) = &problem {
+                let why = unquoted(&err.to_string());
+                tracing::warn!(number, %why, "a tool in the server's list is left out");
             }
+            problem.is_none()
         });
         if let Ok(tools) = ListToolsResult::deserialize(&result) {
             return ServerResult::ListToolsResult(tools);
@@ -167,6 +170,20 @@ fn readable(mut result: Value) -> ServerResult {
         }
     }
     ServerResult::CustomResult(CustomResult(result))
+}
+
+/// Returns what an error says without what it quotes: that may repeat a secret that the server was
+/// given.
+fn unquoted(err: &str) -> String {
+    // That names what is missing, and quotes nothing.
+    if err.starts_with("missing field") {
+        return err.to_owned();
+    }
+    let quotes = |it: char| matches!(it, '"' | '`');
+    match (err.find(quotes), err.rfind(quotes)) {
+        (Some(begin), Some(end)) => format!("{}…{}", &err[..begin], &err[end + 1..]),
+        _ => err.to_owned(),
+    }
 }
 
 /// Answers a call whose answer is too long, by the ends of it. Its id is in either, and a text
@@ -197,4 +214,24 @@ fn id_at(end: &[u8], place: Place) -> Option<i64> {
     let digits = text[at? + key.len()..].trim_start();
     let digits: String = digits.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_error_quotes_is_not_repeated() {
+        for (said, expected) in [
+            ("missing field `name`", "missing field `name`"),
+            (
+                r#"invalid type: string "a \"sesame\"", expected a map"#,
+                "invalid type: string …, expected a map",
+            ),
+            ("unknown variant `sesame`, expected `a` or `b`", "unknown variant …"),
+            ("invalid length 1", "invalid length 1"),
+        ] {
+            assert_eq!(unquoted(said), expected);
+        }
+    }
 }
