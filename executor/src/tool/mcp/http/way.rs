@@ -181,7 +181,8 @@ impl Way {
     }
 
     /// Sends a request, and says in it who calls. What a server refuses for its token it has not
-    /// done: it is sent again, once, if there is another. How long a token takes is not the
+    /// done: it is sent again if there is another, and once more if that was only found, and not
+    /// granted now. How long a token takes is not the
     /// server's doing, and has limits of its own.
     async fn send(&self, mut asked: Outgoing, limit: Option<Duration>) -> Result<Response, Broken> {
         let Some(bearer) = &self.bearer else { return self.hop(&asked, limit).await };
@@ -190,10 +191,18 @@ impl Way {
             show(&mut asked, token)?;
         }
         let mut answer = self.hop(&asked, limit).await?;
-        if answer.status() == StatusCode::UNAUTHORIZED {
-            let other = bearer.another(token.as_deref(), &answer).await?;
-            show(&mut asked, &other)?;
+        let mut shown = token;
+        for _ in 0..2 {
+            if answer.status() != StatusCode::UNAUTHORIZED {
+                break;
+            }
+            let other = bearer.another(shown.as_deref(), &answer).await?;
+            show(&mut asked, &other.text)?;
             answer = self.hop(&asked, limit).await?;
+            if other.is_new {
+                break;
+            }
+            shown = Some(other.text);
         }
         match answer.status() {
             StatusCode::UNAUTHORIZED => Err(bearer.refused(&answer).await.into()),

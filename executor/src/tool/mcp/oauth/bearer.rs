@@ -46,6 +46,14 @@ struct Held {
     challenge: Option<String>,
 }
 
+/// Another token than one that was refused.
+pub(in crate::tool::mcp) struct Another {
+    pub(in crate::tool::mcp) text: String,
+    /// Whether it was granted now. One that was found may have been dropped as well, with all that
+    /// were granted before.
+    pub(in crate::tool::mcp) is_new: bool,
+}
+
 /// Why a request is not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::tool::mcp) enum Denied {
@@ -184,7 +192,7 @@ impl Bearer {
         &self,
         refused: Option<&str>,
         answer: &Response,
-    ) -> Result<String, Denied> {
+    ) -> Result<Another, Denied> {
         let challenge = challenge(answer.headers());
         let mut held = self.held.lock().await;
         if challenge.is_some() {
@@ -192,16 +200,16 @@ impl Bearer {
         }
         let is_other = |it: &&Token| Some(it.text.as_str()) != refused;
         if let Some(token) = held.good().filter(is_other) {
-            return Ok(token.text.clone());
+            return Ok(Another { text: token.text.clone(), is_new: false });
         }
-        let got = if let Some(token) = self.source.at_hand(refused)? {
-            Ok(Some(token))
+        let (got, is_new) = if let Some(token) = self.source.at_hand(refused)? {
+            (Ok(Some(token)), false)
         } else {
             held.failed()?;
-            self.get(refused, challenge.as_deref()).await
+            (self.get(refused, challenge.as_deref()).await, true)
         };
         if let Some(token) = held.take(got)?.filter(is_other) {
-            return Ok(token.text.clone());
+            return Ok(Another { text: token.text.clone(), is_new });
         }
         let denied = self.denied(challenge.as_deref()).await;
         if !self.source.oauth.is_for_people() {
@@ -284,6 +292,12 @@ pub(super) fn challenge(headers: &HeaderMap) -> Option<String> {
     all.find(is_bearer).map(ToOwned::to_owned)
 }
 
+impl fmt::Debug for Another {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Another").field("is_new", &self.is_new).finish_non_exhaustive()
+    }
+}
+
 impl fmt::Debug for Bearer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bearer").field("set", &self.source.set).finish_non_exhaustive()
@@ -307,14 +321,17 @@ mod tests {
 
     /// Calls as the way to a server does, and returns the token that was taken.
     async fn call(world: &World, bearer: &Bearer) -> Result<String, Denied> {
-        let token = bearer.token().await?;
-        let answer = world.post(token.as_deref()).await;
-        if answer.status() == 200 {
-            return Ok(token.unwrap());
+        let mut token = bearer.token().await?;
+        let mut answer = world.post(token.as_deref()).await;
+        while answer.status() != 200 {
+            let other = bearer.another(token.as_deref(), &answer).await?;
+            answer = world.post(Some(&other.text)).await;
+            if answer.status() != 200 && other.is_new {
+                return Err(bearer.refused(&answer).await);
+            }
+            token = Some(other.text);
         }
-        let other = bearer.another(token.as_deref(), &answer).await?;
-        let answer = world.post(Some(&other)).await;
-        if answer.status() == 200 { Ok(other) } else { Err(bearer.refused(&answer).await) }
+        Ok(token.unwrap())
     }
 
     fn wants_login() -> Denied {
@@ -335,6 +352,23 @@ mod tests {
         drop(call);
         world.gate.opened.notify_one();
         assert_eq!(bearer.token().await.unwrap().as_deref(), Some("access-1"));
+        assert_eq!(world.heard("POST /token"), 1);
+    }
+
+    /// Somebody was told to log in, though what they were granted could be renewed.
+    #[tokio::test]
+    async fn a_login_that_was_renewed_elsewhere_is_renewed_where_its_token_is_refused_too() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        let bearer = world.bearer(people());
+        let first = call(&world, &bearer).await.unwrap();
+        // Somebody logs in anew, and then the server drops every token.
+        let record = serde_json::to_string(&world.kept().read().unwrap().unwrap()).unwrap();
+        let record = record.replace(&first, "of-another-process");
+        world.kept().write(&serde_json::from_str(&record).unwrap()).unwrap();
+        world.now().access.clear();
+        let renewed = call(&world, &bearer).await.unwrap();
+        assert_ne!(renewed, first);
         assert_eq!(world.heard("POST /token"), 1);
     }
 
