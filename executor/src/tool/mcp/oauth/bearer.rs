@@ -26,6 +26,8 @@ use crate::{
 /// How long nobody is asked for a token again where that came to nothing: calls that wait for one
 /// are told the same, and do not ask one after the other.
 const LASTS: Duration = Duration::from_secs(5);
+/// How often it is looked whether somebody has logged out.
+const LOOK: Duration = Duration::from_secs(30);
 
 /// Has the token for each request to a server.
 pub(in crate::tool::mcp) struct Bearer {
@@ -44,6 +46,8 @@ struct Held {
     failed: Option<(Instant, Denied)>,
     /// How the server said last which tokens it wants.
     challenge: Option<String>,
+    /// When it was looked last whether the login is still there.
+    looked_at: Option<Instant>,
 }
 
 /// Another token than one that was refused.
@@ -169,6 +173,14 @@ impl Bearer {
         let mut held = self.held.lock().await;
         if held.good().is_none() {
             held.token = self.source.at_hand(None)?;
+        } else if self.source.oauth.is_for_people()
+            && held.looked_at.is_none_or(|it| it.elapsed() >= LOOK)
+        {
+            held.looked_at = Some(Instant::now());
+            // What somebody has logged out of is not shown any more.
+            if let Ok(None) = self.source.at_hand(None) {
+                held.token = None;
+            }
         }
         if held.token.is_none() {
             held.failed()?;
@@ -370,6 +382,19 @@ mod tests {
         let renewed = call(&world, &bearer).await.unwrap();
         assert_ne!(renewed, first);
         assert_eq!(world.heard("POST /token"), 1);
+    }
+
+    /// It was shown until it ended.
+    #[tokio::test]
+    async fn what_somebody_has_logged_out_of_is_not_shown() {
+        let world = World::new().await;
+        world.keep(Some("refresh-0"));
+        let bearer = world.bearer(people());
+        call(&world, &bearer).await.unwrap();
+        world.kept().remove().unwrap();
+        bearer.held.lock().await.looked_at = None;
+        assert_eq!(bearer.token().await, Ok(None));
+        assert_eq!(call(&world, &bearer).await, Err(wants_login()));
     }
 
     #[tokio::test]

@@ -140,13 +140,14 @@ impl To<'_> {
     /// Tells the server that its tokens are of no use any more (RFC 7009).
     async fn revoke(&self, record: &Record) -> Result<(), LoginError> {
         let Some(granted) = &record.granted else { return Ok(()) };
-        let access = record.token().map(|it| it.text).unwrap_or_default();
-        let (token, kind) = match record.refresh_token() {
-            Some(token) => (token, "refresh_token"),
-            None => (access.as_str(), "access_token"),
-        };
+        let access = record.token().map(|it| it.text);
+        // Not every server that drops the one drops the other with it.
+        let tokens =
+            [(record.refresh_token(), "refresh_token"), (access.as_deref(), "access_token")];
         let mut seen = Redaction::default();
-        seen.note("TOKEN", token);
+        for token in tokens.iter().filter_map(|it| it.0) {
+            seen.note("TOKEN", token);
+        }
         let web = Arc::new(Web::new(self.server.url.0.clone()));
         let challenge = self.challenge(&web).await?;
         let Found { metadata, .. } = self.found(&web, challenge.as_deref(), &seen).await?;
@@ -161,10 +162,14 @@ impl To<'_> {
             (None, registered) => registered.as_ref().and_then(|it| it.secret.clone()),
         };
         let id = granted.client_id.as_str();
-        let fields = [("token", token), ("token_type_hint", kind), ("client_id", id)];
         let client = secret.as_deref().map(|it| (id, it));
-        let told = post(&web, endpoint, &fields, client, &seen).await;
-        told.map(drop).map_err(|denied| LoginError::Refused(denied.text()))
+        for (token, kind) in tokens {
+            let Some(token) = token else { continue };
+            let fields = [("token", token), ("token_type_hint", kind), ("client_id", id)];
+            let told = post(&web, endpoint, &fields, client, &seen).await;
+            told.map_err(|denied| LoginError::Refused(denied.text()))?;
+        }
+        Ok(())
     }
 
     async fn found(
@@ -448,7 +453,8 @@ mod tests {
             let server = world.configured(json!("oauth"));
             assert!(world.logins.forget(&set(), &server).await.unwrap());
             assert!(world.kept().read().unwrap().is_none());
-            assert_eq!(world.heard("POST /revoke"), usize::from(!is_other));
+            // What renews, and what it was renewed to.
+            assert_eq!(world.heard("POST /revoke"), if is_other { 0 } else { 2 });
             let told = other.now().heard.iter().filter(|(it, ..)| it.starts_with("POST")).count();
             assert_eq!(told, 0, "{:?}", other.now().heard);
         }
