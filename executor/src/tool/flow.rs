@@ -69,19 +69,19 @@ const TABLE: [Entry; 7] = [
         kind: Kind::Echo,
         name: "flow.echo",
         description: "Returns its parameters.",
-        schema: || json!({ "type": "object" }),
+        schema: anything,
     },
     Entry {
         kind: Kind::Noop,
         name: "flow.noop",
-        description: "Does nothing and returns null.",
-        schema: nothing,
+        description: "Does nothing, whatever it is given, and returns null.",
+        schema: anything,
     },
     Entry {
         kind: Kind::Effect,
         name: "flow.effect",
-        description: "Does nothing and returns null, but counts as something that must not happen twice.",
-        schema: nothing,
+        description: "Does nothing, whatever it is given, and returns null, but counts as something that must not happen twice.",
+        schema: anything,
     },
     Entry {
         kind: Kind::Sleep,
@@ -155,8 +155,8 @@ const TABLE: [Entry; 7] = [
     },
 ];
 
-fn nothing() -> Value {
-    json!({ "type": "object", "properties": {}, "additionalProperties": false })
+fn anything() -> Value {
+    json!({ "type": "object" })
 }
 
 #[derive(Debug)]
@@ -300,7 +300,7 @@ mod tests {
         check("flow.echo", value, 1, expect![[r#"{"b":[1,null],"a":"ü"}"#]]).await;
         check("flow.noop", json!({}), 1, expect!["null"]).await;
         check("flow.effect", json!({}), 1, expect!["null"]).await;
-        check("flow.noop", json!({ "x": 1 }), 1, expect!["tool.invalid_parameters: Additional properties are not allowed ('x' was unexpected) (retryable: false)"]).await;
+        check("flow.noop", json!({ "x": 1 }), 1, expect!["null"]).await;
     }
 
     #[tokio::test]

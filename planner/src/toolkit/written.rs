@@ -105,8 +105,9 @@ fn called(
     for (tool, score) in &action.tools {
         match tools.get_key_value(tool.as_str()) {
             Some((tool, node)) => called.push(ChainItem::Tool(tool.clone(), node.clone(), *score)),
-            None => warnings
-                .push(format!("action `{name}`: there is no tool `{tool}`; it was left out")),
+            None => {
+                warnings.push(format!("action `{name}`: `tools` has no `{tool}`; it was left out"))
+            }
         }
     }
     called

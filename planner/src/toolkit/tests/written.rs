@@ -36,7 +36,7 @@ fn chains_are_kept_apart_and_shared_tools_are_one() {
     let expected = [
         "`tools[2]`: tool `Writer` is there twice; the last one counts",
         "`toolkit[0][1]`: there is no action `nothing`; it was left out",
-        "action `think`: there is no tool `Nobody`; it was left out",
+        "action `think`: `tools` has no `Nobody`; it was left out",
         "action `rest` is in no chain of `toolkit` and was left out",
     ];
     assert_eq!(warnings, expected);

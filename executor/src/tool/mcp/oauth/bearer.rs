@@ -379,6 +379,7 @@ mod tests {
         let record = record.replace(&first, "of-another-process");
         world.kept().write(&serde_json::from_str(&record).unwrap()).unwrap();
         world.now().access.clear();
+        world.now().heard.clear();
         let renewed = call(&world, &bearer).await.unwrap();
         assert_ne!(renewed, first);
         assert_eq!(world.heard("POST /token"), 1);
