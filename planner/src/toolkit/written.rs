@@ -106,7 +106,7 @@ fn called(
         match tools.get_key_value(tool.as_str()) {
             Some((tool, node)) => called.push(ChainItem::Tool(tool.clone(), node.clone(), *score)),
             None => {
-                warnings.push(format!("action `{name}`: `tools` has no `{tool}`; it was left out"))
+                warnings.push(format!("action `{name}`: `tools` has no `{tool}`; it was left out"));
             }
         }
     }
