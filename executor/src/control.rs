@@ -21,7 +21,7 @@ use shared::{
 };
 use tokio::sync::oneshot;
 
-pub use self::again::{AgainError, again, is_alike, onward, stay};
+pub use self::again::{AgainError, RetryScope, again, is_alike, kept_steps, onward, stay};
 use crate::{
     ahead::Ahead,
     machine,

@@ -17,6 +17,7 @@ mod planners;
 mod planning;
 mod pruning;
 mod remembered;
+mod repeated_calls;
 mod replanning;
 mod saved;
 mod select;
@@ -61,6 +62,7 @@ pub use self::{
     onward::{Replanning, Stage},
     planning::{PlanningOptions, Verdict},
     remembered::PlanCache,
+    repeated_calls::RepeatedCall,
     select::{Chosen, Colliding, SELECTED, Wanted},
     toolkit::{Link, NewAction, ToolkitChange},
     tools::DirectCall,

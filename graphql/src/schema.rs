@@ -21,6 +21,7 @@ mod plan;
 mod query;
 mod request;
 mod request_events;
+mod retry;
 mod rounded;
 mod saved;
 mod scalar;

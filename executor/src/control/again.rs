@@ -27,8 +27,15 @@ pub enum AgainError {
     )]
     TooMuch {
         /// The step to begin with.
-        from: StepId,
+        from: String,
     },
+    /// The outputs of all steps that succeeded are too much for one event.
+    #[error(
+        "the outputs of the steps that succeeded have more than {max} bytes: retry from a step, \
+         or retry all of it",
+        max = limits::REUSED_BYTES
+    )]
+    TooMuchSucceeded,
     /// What another plan would take over is too much for one event.
     #[error(
         "the outputs that would be kept have more than {max} bytes: let tools write them into \
@@ -38,43 +45,76 @@ pub enum AgainError {
     TooMuchKept,
 }
 
-/// Returns how an ended execution is done again: all of it, or from a step on. Then what succeeded
-/// before that step, in execution order, and was not undone is not done again; unless something
-/// that it depends on is, and may return something else.
-pub fn again(ended: &Execution, from: Option<&str>) -> Result<Created, AgainError> {
+/// How much of an ended execution a retry does again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryScope<'a> {
+    /// Every step that did not succeed, and every step that was compensated.
+    Failed,
+    /// This step, and everything behind it.
+    FromStep(&'a str),
+    /// Every step.
+    All,
+}
+
+/// Returns how an ended execution is retried: the outputs of the steps that the scope
+/// [keeps](kept_steps) are taken over.
+pub fn again(ended: &Execution, scope: RetryScope<'_>) -> Result<Created, AgainError> {
     if !ended.state().is_over() {
         return Err(AgainError::Open(ended.id()));
     }
     let options = ExecutionOptions { start_at: None, ..ended.options().clone() };
     let mut created = Created::new(ended.plan().id(), ended.request(), options);
     created.retry_of = Some(ended.id());
-    let Some(name) = from else { return Ok(created) };
-    let missing = || AgainError::NoStep(name.chars().take(128).collect());
-    let from: StepId = name.parse().map_err(|_| missing())?;
-    let number = ended.plan().number(&from).ok_or_else(missing)?;
     let mut left = limits::REUSED_BYTES;
-    // What comes to the same again: it is taken over, or skipped for the same reason.
-    let mut stays = vec![false; number.get()];
-    for (at, step) in ended.steps().iter().enumerate().take(number.get()) {
-        let planned = ended.plan().step(StepIx::new(at));
-        if step.has_undo() || !planned.depends_on.iter().all(|it| stays[it.get()]) {
-            continue;
-        }
-        let output = match &step.state {
-            StepState::Succeeded(output) => output,
-            StepState::Skipped(SkipReason::Condition | SkipReason::Dependency) => {
-                stays[at] = true;
-                continue;
-            }
-            _ => continue,
-        };
-        stays[at] = true;
-        let id = planned.id.clone();
+    let kept = kept_steps(ended, scope)?;
+    for (at, step) in ended.steps().iter().enumerate().filter(|(at, _)| kept[*at]) {
+        let StepState::Succeeded(output) = &step.state else { continue };
+        let id = ended.plan().step(StepIx::new(at)).id.clone();
         let bytes = json::bytes(output).saturating_add(id.as_str().len());
-        left = left.checked_sub(bytes).ok_or(AgainError::TooMuch { from: from.clone() })?;
+        left = left.checked_sub(bytes).ok_or_else(|| too_much(scope))?;
         created.reused.push((id, Arc::clone(output)));
     }
     Ok(created)
+}
+
+fn too_much(scope: RetryScope<'_>) -> AgainError {
+    match scope {
+        RetryScope::FromStep(from) => AgainError::TooMuch { from: from.to_owned() },
+        RetryScope::Failed | RetryScope::All => AgainError::TooMuchSucceeded,
+    }
+}
+
+/// Returns for each step, in plan order, whether a retry keeps it. A step that was compensated is
+/// never kept.
+pub fn kept_steps(ended: &Execution, scope: RetryScope<'_>) -> Result<Vec<bool>, AgainError> {
+    let steps = ended.steps();
+    match scope {
+        RetryScope::All => Ok(vec![false; steps.len()]),
+        RetryScope::Failed => {
+            Ok(steps.iter().map(|step| step.output().is_some() && !step.has_undo()).collect())
+        }
+        RetryScope::FromStep(name) => {
+            let missing = || AgainError::NoStep(name.chars().take(128).collect());
+            let from: StepId = name.parse().map_err(|_| missing())?;
+            Ok(kept_before(ended, ended.plan().number(&from).ok_or_else(missing)?))
+        }
+    }
+}
+
+/// Returns for each step whether a retry from the step `from` keeps it. A step before `from` is done
+/// again if it depends on one that is: that one may return something else.
+fn kept_before(ended: &Execution, from: StepIx) -> Vec<bool> {
+    let mut kept = vec![false; ended.steps().len()];
+    for (at, step) in ended.steps().iter().enumerate().take(from.get()) {
+        let planned = ended.plan().step(StepIx::new(at));
+        let is_settled = match &step.state {
+            StepState::Succeeded(_) => !step.has_undo(),
+            StepState::Skipped(SkipReason::Condition | SkipReason::Dependency) => true,
+            _ => false,
+        };
+        kept[at] = is_settled && planned.depends_on.iter().all(|number| kept[number.get()]);
+    }
+    kept
 }
 
 /// Returns how another plan goes on with what an ended execution did: its steps that [`stay`] are
@@ -153,7 +193,7 @@ mod tests {
         tool::ToolError,
     };
 
-    use super::*;
+    use super::{RetryScope::FromStep, *};
     use crate::machine;
 
     fn plan() -> Arc<Plan> {
@@ -255,12 +295,17 @@ mod tests {
     #[test]
     fn what_succeeded_before_a_step_is_not_done_again() {
         let ended = ended(&json!(1));
-        for (from, reused) in
-            [(None, ""), (Some("a"), ""), (Some("b"), "a"), (Some("c"), "a"), (Some("d"), "a c")]
-        {
-            let created = again(&ended, from).unwrap();
+        for (scope, reused) in [
+            (RetryScope::All, ""),
+            (RetryScope::Failed, "a c"),
+            (FromStep("a"), ""),
+            (FromStep("b"), "a"),
+            (FromStep("c"), "a"),
+            (FromStep("d"), "a c"),
+        ] {
+            let created = again(&ended, scope).unwrap();
             let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
-            assert_eq!(names.join(" "), reused, "{from:?}");
+            assert_eq!(names.join(" "), reused, "{scope:?}");
             assert_eq!(created.retry_of, Some(ended.id()));
             assert_eq!((created.options.priority, created.options.start_at), (7, None));
             let (now, id) =
@@ -276,11 +321,14 @@ mod tests {
     #[test]
     fn what_follows_from_something_that_is_done_again_is_done_again() {
         let ended = ended_of(&plan_of(&[("a", &[]), ("b", &[]), ("c", &["b"]), ("d", &["c"])]));
-        let created = again(&ended, Some("d")).unwrap();
+        let created = again(&ended, FromStep("d")).unwrap();
         let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(names, ["a"], "`b` failed, and `c` follows from it");
+        let created = again(&ended, RetryScope::Failed).unwrap();
+        let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(names, ["a", "c"], "a retry of what failed keeps every output");
         let ended = ended_of(&plan_of(&[("a", &[]), ("b", &[]), ("c", &["a"]), ("d", &["c"])]));
-        let created = again(&ended, Some("d")).unwrap();
+        let created = again(&ended, FromStep("d")).unwrap();
         let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(names, ["a", "c"]);
     }
@@ -289,14 +337,15 @@ mod tests {
     fn what_has_not_ended_or_is_too_much_is_not_done_again() {
         let large = json!("x".repeat(limits::REUSED_BYTES / 2 + 1));
         let ended = ended(&large);
-        assert_eq!(again(&ended, Some("c")).unwrap().reused.len(), 1);
-        let too_much = AgainError::TooMuch { from: "d".parse().unwrap() };
-        assert_eq!(again(&ended, Some("d")), Err(too_much));
-        assert_eq!(again(&ended, Some("e")), Err(AgainError::NoStep("e".to_owned())));
-        assert_eq!(again(&ended, Some("")), Err(AgainError::NoStep(String::new())));
+        assert_eq!(again(&ended, FromStep("c")).unwrap().reused.len(), 1);
+        let too_much = AgainError::TooMuch { from: "d".to_owned() };
+        assert_eq!(again(&ended, FromStep("d")), Err(too_much));
+        assert_eq!(again(&ended, RetryScope::Failed), Err(AgainError::TooMuchSucceeded));
+        assert_eq!(again(&ended, FromStep("e")), Err(AgainError::NoStep("e".to_owned())));
+        assert_eq!(again(&ended, FromStep("")), Err(AgainError::NoStep(String::new())));
         let (now, id) = (Timestamp::UNIX_EPOCH, ended.id());
         let (open, _) = machine::create(id, ended.plan(), ExecutionOptions::default(), now);
-        assert_eq!(again(&open, None), Err(AgainError::Open(id)));
+        assert_eq!(again(&open, RetryScope::All), Err(AgainError::Open(id)));
         assert_eq!(onward(&open, ended.plan()), Err(AgainError::Open(id)));
         assert_eq!(onward(&ended, ended.plan()), Err(AgainError::TooMuchKept));
     }

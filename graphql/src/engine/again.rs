@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
-use executor::control::{AgainError, ControlError, again};
+use executor::control::{AgainError, ControlError, RetryScope, again};
 use shared::{
     clock::Timestamp,
     event::Created,
@@ -33,20 +33,20 @@ pub enum BulkAction {
     Pause,
     /// They are asked to go on.
     Resume,
-    /// Those that have ended are done again, all of each.
+    /// Those that have ended are retried: of each, the steps that did not succeed.
     Retry,
 }
 
 impl Engine {
-    /// Does an ended execution again: all of it, or from a step on.
+    /// Retries an ended execution.
     pub async fn retry(
         &self,
         id: ExecutionId,
-        from: Option<&str>,
+        scope: RetryScope<'_>,
     ) -> Result<ExecutionId, EngineError> {
         let ended = self.known(id).await?;
         self.check_plan(ended.plan()).await?;
-        let mut created = again(&ended, from).map_err(|err| refused(&ended, err))?;
+        let mut created = again(&ended, scope).map_err(|err| refused(&ended, err))?;
         created.options.replans.within = self.grant.within();
         self.start_created(ended.plan(), created).await
     }
@@ -182,7 +182,7 @@ impl Engine {
         start_at: Option<Timestamp>,
     ) -> Result<bool, EngineError> {
         let Some(ended) = self.execution(id).await? else { return Ok(false) };
-        let Ok(mut created) = again(&ended, None) else { return Ok(false) };
+        let Ok(mut created) = again(&ended, RetryScope::Failed) else { return Ok(false) };
         created.options.start_at = start_at;
         created.options.replans.within = self.grant.within();
         self.start_created(ended.plan(), created).await.map(|_| true)
@@ -226,7 +226,7 @@ pub(super) fn refused(ended: &Execution, err: AgainError) -> EngineError {
             let help = help.map(|it| format!(": {it}")).unwrap_or_default();
             EngineError::NotFound(format!("`{}` has no step `{name}`{help}", ended.id()))
         }
-        AgainError::TooMuch { .. } | AgainError::TooMuchKept => {
+        AgainError::TooMuch { .. } | AgainError::TooMuchSucceeded | AgainError::TooMuchKept => {
             EngineError::LimitExceeded(err.to_string())
         }
     }

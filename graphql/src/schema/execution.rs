@@ -16,6 +16,7 @@ use super::{
     loaders::Loaders,
     plan::Plan,
     request::Request,
+    retry::{self, RepeatedCall, RetryMode},
     scalar::{DateTime, int},
     step::{StepError, StepStatus},
     waits::{self, Wait},
@@ -217,6 +218,31 @@ impl Execution {
     /// `replanExecution` made it, or it was planned anew by itself.
     async fn retry_of(&self) -> Option<ID> {
         self.0.retry_of().map(|it| ID(it.to_string()))
+    }
+
+    /// The executions that `retryExecution` or `replanExecution` made of it, oldest first: among the
+    /// 1000 newest of its plan.
+    #[graphql(complexity = "20 + 5 * child_complexity")]
+    async fn retries(&self, ctx: &Context<'_>) -> Result<Vec<Self>> {
+        let retries = ctx.data::<Engine>()?.retries(&self.0).await.map_err(ApiError::from)?;
+        let executions = ctx.data::<Loaders>()?.executions(&retries).await?;
+        Ok(executions.into_iter().map(Self).collect())
+    }
+
+    /// The calls of tools with the effect `ONCE` that were made, or may have been, and that a retry
+    /// would make again. A call that was compensated does not count.
+    #[graphql(complexity = "20 + 5 * child_complexity")]
+    async fn repeated_calls(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "How much the retry would do.", default_with = "RetryMode::All")]
+        mode: RetryMode,
+        #[graphql(desc = "The step to begin with, for `FROM_STEP`.")] from_step: Option<String>,
+    ) -> Result<Vec<RepeatedCall>> {
+        let scope = retry::scope(Some(mode), from_step.as_deref())?;
+        let calls = ctx.data::<Engine>()?.repeated_calls(&self.0, scope).await;
+        let calls = calls.map_err(ApiError::from)?;
+        Ok(calls.into_iter().map(RepeatedCall::from).collect())
     }
 
     /// The execution that goes on after it with the next version of its plan: it was planned anew, by

@@ -13,6 +13,7 @@ use super::{
     house::HouseMutation,
     input::{AgentOptions, ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions, given},
     plan::{Plan, PlanPayload},
+    retry::{self, RetryMode},
     scalar::int,
     tool_work::ToolMutation,
     toolkit::ToolkitMutation,
@@ -158,19 +159,20 @@ impl WorkMutation {
         told(ctx.data::<Engine>()?.resume(execution(&execution_id)?).await)
     }
 
-    /// Does an ended execution again, as a new one of the same plan with the same options: all of
-    /// it, or from a step on. Then what succeeded before that step in execution order, and was not
-    /// undone, is not done again: its outputs are taken over.
+    /// Does an ended execution again, as a new one of the same plan with the same options. `mode`
+    /// says how much; without `mode` and `fromStep` all of it is done again. From a step on, what
+    /// succeeded before that step in execution order and was not compensated is taken over.
     #[graphql(complexity = "50 + child_complexity")]
     async fn retry_execution(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "`exec_…`; it must have ended.")] execution_id: ID,
-        #[graphql(desc = "The step to begin with. Without one, all of it is done again.")]
-        from_step: Option<String>,
+        #[graphql(desc = "The step to begin with, for `FROM_STEP`.")] from_step: Option<String>,
+        #[graphql(desc = "How much is done again.")] mode: Option<RetryMode>,
     ) -> Result<Execution> {
         let engine = ctx.data::<Engine>()?;
-        let id = engine.retry(execution(&execution_id)?, from_step.as_deref()).await;
+        let scope = retry::scope(mode, from_step.as_deref())?;
+        let id = engine.retry(execution(&execution_id)?, scope).await;
         started(engine, id).await
     }
 
@@ -235,8 +237,8 @@ impl WorkMutation {
 
     /// Does something to every execution that matches and that it fits, the newest last, and
     /// returns how many there were. CANCEL and PAUSE fit what has not ended, RESUME what is
-    /// paused, RETRY what has ended; what is created meanwhile is left alone. A filter that says
-    /// nothing matches every execution.
+    /// paused, RETRY what has ended (as `retryExecution` with `mode: FAILED`); what is created meanwhile
+    /// is left alone. A filter that says nothing matches every execution.
     #[graphql(complexity = "1000")]
     async fn bulk_control(
         &self,
@@ -301,7 +303,7 @@ pub(super) enum BulkAction {
     Pause,
     /// They are asked to go on.
     Resume,
-    /// Those that have ended are done again, all of each.
+    /// Those that have ended are retried: of each, the steps that did not succeed.
     Retry,
 }
 

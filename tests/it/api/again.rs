@@ -97,3 +97,104 @@ async fn more_than_one_event_can_hold_is_refused() {
     let again = world.get(RETRY, json!({ "id": id, "from": "s5" })).await;
     assert!(again["executionId"].is_string());
 }
+
+/// `a`, each item of `each` and the step inside `sub` have an effect; `b` fails, so `c` never runs.
+fn effects() -> Value {
+    let inner = json!({ "tools": [
+        { "name": "flow.effect", "id": "deep" },
+        { "name": "flow.echo", "id": "read", "parameters": {} },
+    ] });
+    json!([
+        { "name": "flow.effect", "id": "a" },
+        { "name": "flow.effect", "id": "each", "forEach": "{{input.list}}", "dependsOn": "a" },
+        { "inlinePlan": inner, "id": "sub", "parameters": {}, "dependsOn": "each" },
+        { "name": "flow.fail", "id": "b", "parameters": { "message": "no" }, "dependsOn": "sub" },
+        { "name": "flow.effect", "id": "c", "dependsOn": "b" },
+    ])
+}
+
+async fn ended_with_effects(world: &World) -> String {
+    let id = world.start(effects(), json!({ "input": { "list": [1, 2, 3] } })).await;
+    let events = world.events(&id).await;
+    assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!("FAILED")));
+    id
+}
+
+async fn repeated(world: &World, id: &str, arguments: &str) -> Vec<String> {
+    let query = format!("repeatedCalls{arguments} {{ stepId toolName calls outcomeUnknown }}");
+    let found = world.execution(id, &query).await;
+    let calls = found["repeatedCalls"].as_array().unwrap_or_else(|| panic!("{found}"));
+    let told = calls.iter().map(|call| {
+        let unknown = if call["outcomeUnknown"] == true { " unknown" } else { "" };
+        format!("{} {} {}{unknown}", text(&call["stepId"]), text(&call["toolName"]), call["calls"])
+    });
+    told.collect()
+}
+
+#[tokio::test]
+async fn a_retry_of_what_failed_takes_every_output_over() {
+    for world in worlds().await {
+        let first = ended_with_effects(&world).await;
+        let all = ["a flow.effect 1", "each flow.effect 3", "sub flow.effect 1"];
+        assert_eq!(repeated(&world, &first, "").await, all);
+        assert_eq!(repeated(&world, &first, "(mode: ALL)").await, all);
+        assert_eq!(repeated(&world, &first, "(mode: FAILED)").await, [""; 0]);
+        let from = "(mode: FROM_STEP, fromStep: \"each\")";
+        assert_eq!(repeated(&world, &first, from).await, all[1..]);
+        let retry = "mutation ($id: ID!) { retryExecution(executionId: $id, mode: FAILED) {
+            executionId } }";
+        let second = text(&world.get(retry, json!({ "id": first })).await["executionId"]);
+        world.events(&second).await;
+        let fields = "retryOf steps { stepId reused state } retries { executionId }";
+        let found = world.execution(&second, fields).await;
+        let steps = found["steps"].as_array().unwrap();
+        let reused: Vec<bool> = steps.iter().map(|step| step["reused"] == true).collect();
+        assert_eq!(reused, [true, true, true, false, false]);
+        assert_eq!((&found["retryOf"], &found["retries"]), (&json!(first), &json!([])));
+        // What was taken over was called in the first execution, and would be called again.
+        assert_eq!(repeated(&world, &second, "").await, all);
+        let third = text(&world.get(retry, json!({ "id": first })).await["executionId"]);
+        let found = world.execution(&first, "retries { executionId requestId }").await;
+        assert_eq!(pluck(found["retries"].as_array().unwrap(), "executionId"), [second, third]);
+    }
+}
+
+#[tokio::test]
+async fn a_retry_never_takes_over_what_was_compensated() {
+    for world in worlds().await {
+        let tools = json!([
+            { "name": "flow.effect", "id": "a", "compensate": { "name": "flow.noop" } },
+            { "name": "flow.fail", "id": "b", "parameters": { "message": "no" }, "dependsOn": "a" },
+        ]);
+        let id = world.start(tools, json!({ "compensateOnFailure": true })).await;
+        world.events(&id).await;
+        let retry = "mutation ($id: ID!) { retryExecution(executionId: $id, mode: FAILED) {
+            executionId } }";
+        let again = text(&world.get(retry, json!({ "id": id })).await["executionId"]);
+        world.events(&again).await;
+        let found = world.execution(&again, "steps { reused attempts }").await;
+        assert_eq!(found["steps"][0], json!({ "reused": false, "attempts": 1 }));
+        assert_eq!(repeated(&world, &id, "(mode: ALL)").await, [""; 0], "it was undone");
+    }
+}
+
+#[tokio::test]
+async fn a_mode_that_does_not_fit_the_step_is_refused() {
+    let [world, _] = worlds().await;
+    let id = failed(&world).await;
+    for arguments in
+        ["mode: FROM_STEP", "mode: FAILED, fromStep: \"b\"", "mode: ALL, fromStep: \"b\""]
+    {
+        let retry = format!(
+            "mutation ($id: ID!) {{ retryExecution(executionId: $id, {arguments}) {{ state }} }}"
+        );
+        let refusal = world.refused(&retry, json!({ "id": id })).await;
+        assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{arguments} {refusal}");
+        let query = format!(
+            "query ($id: ID!) {{ execution(executionId: $id) {{ repeatedCalls({arguments}) \
+             {{ stepId }} }} }}"
+        );
+        let refusal = world.refused(&query, json!({ "id": id })).await;
+        assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{arguments} {refusal}");
+    }
+}

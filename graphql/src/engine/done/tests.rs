@@ -188,7 +188,7 @@ fn what_was_done_before_is_remembered_however_often_a_plan_is_made_anew() {
     done.add_before(&first, &second);
     assert_eq!(twice(&done, json!([one("other", "a")])), ["other: first"]);
     // What somebody wanted to be done again did not stand in the way of that.
-    let again = executor::control::again(&first, None).unwrap();
+    let again = executor::control::again(&first, executor::control::RetryScope::All).unwrap();
     let (id, now) = (ExecutionId::draw(first.created_at()), first.created_at());
     let (again, _) = machine::create_as(id, first.plan(), again, now).unwrap();
     let mut done = Done::of(&again);

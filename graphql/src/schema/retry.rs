@@ -1,0 +1,62 @@
+//! How much a retry does again, and the calls that it would repeat.
+
+use async_graphql::{Enum, SimpleObject};
+use executor::control::RetryScope;
+
+use super::{
+    error::{ApiResult, invalid},
+    scalar::int,
+};
+use crate::engine;
+
+/// How much of an ended execution a retry does again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+pub(super) enum RetryMode {
+    /// The steps that did not succeed, and those that were compensated. The outputs of all others are
+    /// taken over.
+    Failed,
+    /// `fromStep` and everything behind it.
+    FromStep,
+    /// Every step.
+    All,
+}
+
+/// Reads how much a retry does again.
+pub(super) fn scope(mode: Option<RetryMode>, from_step: Option<&str>) -> ApiResult<RetryScope<'_>> {
+    match (mode, from_step) {
+        (None | Some(RetryMode::All), None) => Ok(RetryScope::All),
+        (Some(RetryMode::Failed), None) => Ok(RetryScope::Failed),
+        (None | Some(RetryMode::FromStep), Some(step)) => Ok(RetryScope::FromStep(step)),
+        (Some(RetryMode::FromStep), None) => {
+            Err(invalid("`mode: FROM_STEP` needs `fromStep`: the step to begin with"))
+        }
+        (Some(RetryMode::Failed | RetryMode::All), Some(_)) => {
+            Err(invalid("`fromStep` goes with `mode: FROM_STEP` only: leave one of them out"))
+        }
+    }
+}
+
+/// Calls of a tool with the effect `ONCE` that were made, or may have been, and that a retry would
+/// make again: one entry for each step, tool and outcome.
+#[derive(Clone, Debug, SimpleObject)]
+pub(super) struct RepeatedCall {
+    /// The step of the execution. Calls of a sub-plan stand under the step that executes it.
+    step_id: String,
+    /// The tool that would be called, as `set.name`.
+    tool_name: String,
+    /// How many calls: one for each item of a `forEach`.
+    calls: i64,
+    /// Whether nobody knows if these calls took effect (`tool.outcome_unknown`).
+    outcome_unknown: bool,
+}
+
+impl From<engine::RepeatedCall> for RepeatedCall {
+    fn from(call: engine::RepeatedCall) -> Self {
+        Self {
+            step_id: call.step.to_string(),
+            tool_name: call.tool.to_string(),
+            calls: int(call.calls),
+            outcome_unknown: call.outcome_unknown,
+        }
+    }
+}
