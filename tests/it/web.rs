@@ -64,3 +64,8 @@ fn tools_and_the_toolkit_are_shown_as_they_are() {
 fn what_stands_for_many_is_opened() {
     run("inside.mjs");
 }
+
+#[test]
+fn failures_lead_with_their_cause() {
+    run("failures.mjs");
+}

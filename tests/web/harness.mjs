@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,9 +20,12 @@ const { chromium } = load('playwright-core');
 const axe = load.resolve('axe-core/axe.min.js');
 
 /** How long anything may take before a test gives up on it, in milliseconds. */
-export const LIMIT = 120_000;
+export const LIMIT = Number(process.env.FABER_TEST_WEB_LIMIT ?? 120_000);
 /** How late frames come, in milliseconds: as on a machine that is busy. */
 const LATE = Number(process.env.FABER_TEST_WEB_LATE ?? 0);
+
+/** A folder with a build of the page to be tested, in place of the page in the binary. */
+const DIST = process.env.FABER_TEST_WEB_DIST ?? '';
 
 /** `faber serve` over a store of its own; the same store and port when it is started again. */
 export class Server {
@@ -167,8 +170,20 @@ export async function open(server, path = '/', options = {}) {
     void dialog.dismiss();
   });
   if (LATE > 0) await page.addInitScript(framesComeLate, LATE);
+  if (DIST) await page.route((url) => url.origin === server.url, (route) => fromDisk(route));
   await page.goto(server.url + path);
   return page;
+}
+
+/** Answers with a file of the page as it was built last, in place of the one in the binary. */
+async function fromDisk(route) {
+  const path = new URL(route.request().url()).pathname;
+  const file = join(DIST, path);
+  if (path.startsWith('/assets/') && existsSync(file)) return route.fulfill({ path: file });
+  if (route.request().resourceType() !== 'document' || path === '/graphiql') return route.fallback();
+  const { headers } = await fetch(route.request().url(), { headers: { accept: 'text/html' } });
+  const kept = ['content-security-policy', 'content-type'].map((name) => [name, headers.get(name)]);
+  return route.fulfill({ path: join(DIST, 'index.html'), headers: Object.fromEntries(kept) });
 }
 
 /** Lets frames, and what the page does behind them, come later: what depends on their coming in time shows itself. */

@@ -184,7 +184,7 @@ test('what is large is opened as fast', async () => {
   assert.equal(await page.locator('.items > li').first().getAttribute('data-item'), '2450');
   await page.locator('[data-item="2499"] summary').click();
   assert.deepEqual(await violations(page), []);
-  await page.getByRole('button', { name: 'Look at each[2499]' }).click();
+  await page.getByRole('button', { name: 'Show each[2499]' }).click();
   await titled(page, 'each[2499]');
   await shows(page, 504, 1);
   await page.getByRole('button', { name: 'Close the step' }).click();

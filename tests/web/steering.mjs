@@ -47,7 +47,7 @@ test('an execution is cancelled, but only after a question', async () => {
   const page = await open(server, `/executions/${executionId}?view=steps`);
   await shows(page, 'wait', 'WAITING');
   await page.getByRole('button', { name: 'Cancel' }).click();
-  await page.getByRole('dialog').getByRole('button', { name: 'Not now' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click();
   await page.getByRole('dialog').waitFor({ state: 'detached' });
   await says(page, 'Waiting');
   await page.getByRole('button', { name: 'Cancel' }).click();
@@ -92,7 +92,7 @@ test('an execution that failed is retried from a step, and what was done stays d
   await shows(page, 'after', 'SKIPPED');
   await page.locator('[data-step="broken"] button').click();
   await page.locator('.fault', { hasText: 'no luck' }).waitFor();
-  await page.getByRole('button', { name: 'Retry from here' }).click();
+  await page.locator('.inspector').getByRole('button', { name: 'Retry from here' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Retry' }).click();
   await page.waitForURL((url) => /\/executions\/exec_/.test(url.pathname) && !url.pathname.endsWith(executionId));
   await page.getByText(`retry of ${executionId}`).waitFor();
@@ -136,7 +136,7 @@ test('before it is retried from a step the page says what is done again', async 
   const { executionId } = await server.execute(tools, 'again');
   await server.reaches(executionId, 'COMPLETED');
   const page = await open(server, `/executions/${executionId}?step=from`);
-  await page.getByRole('button', { name: 'Retry from here' }).click();
+  await page.locator('.inspector').getByRole('button', { name: 'Retry from here' }).click();
   const list = page.getByRole('dialog').getByLabel('What is done again');
   await list.waitFor();
   const told = await list.locator('li').allTextContents();
@@ -299,7 +299,7 @@ test('toolsets are switched, and a tool is tried by its form', async () => {
   await page.locator('a.tool-row', { hasText: 'createAuthor' }).first().click();
   await page.getByLabel(/^name/).fill('Bob');
   await page.getByLabel(/^email/).fill('bob@web.test');
-  await page.getByRole('button', { name: 'Call it' }).click();
+  await page.getByRole('button', { name: 'Call tool' }).click();
   await page.locator('.try-result .text-good').waitFor();
   await page.locator('.try-result .json', { hasText: 'bob@web.test' }).waitFor();
   await page.getByRole('tab', { name: 'Selection' }).click();

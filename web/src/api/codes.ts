@@ -171,8 +171,8 @@ export const CODES: Record<string, readonly [string, string]> = {
     "report it, with the plan"
   ],
   "tool.failed": [
-    "the tool said that it failed; the message is its own. Also where the output of an MCP tool does not fit the schema that its server declares for it",
-    "correct what it complains about"
+    "the tool reported this error, or the output of an MCP tool does not fit the schema that its server declares",
+    "fix the cause and retry"
   ],
   "tool.timeout": [
     "no answer within timeoutMs, or neither an answer nor progress within idleTimeoutMs",

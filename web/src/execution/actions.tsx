@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 
-import { ask } from "../api/client";
+import { ask, type ApiError } from "../api/client";
 import {
   ApproveStep,
   CancelExecution,
@@ -17,6 +17,7 @@ import {
 import { isFields, parse } from "../api/json";
 import { go } from "../router";
 import { Dialog } from "../ui/dialog";
+import { asRefusal } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { againFrom } from "./paths";
 import type { Story } from "./story";
@@ -33,7 +34,7 @@ export type Asking =
 interface BarProps {
   story: Story;
   onAsk: (asking: Asking) => void;
-  onFail: (error: string) => void;
+  onFail: (error: ApiError) => void;
 }
 
 export function Actions({ story, onAsk, onFail }: BarProps) {
@@ -45,7 +46,7 @@ export function Actions({ story, onAsk, onFail }: BarProps) {
     try {
       await doing;
     } catch (error) {
-      onFail((error as Error).message);
+      onFail(asRefusal(error));
     } finally {
       setBusy(false);
     }

@@ -11,7 +11,7 @@ import { span } from "../ui/time";
 import { Linked, Words } from "../ui/words";
 import type { Asking } from "./actions";
 import type { StepView } from "./fold";
-import { Parameters, Rules, ToolName, Whole } from "./inspector";
+import { EditPlan, Parameters, Rules, ToolName, Whole } from "./inspector";
 import type { Item } from "./items";
 import { Logs } from "./logs";
 import { Panel, Section, type Around, type Opening } from "./panel";
@@ -75,7 +75,7 @@ export function ItemPanel({ story, step, index, view, item, isPast, opening, aro
     >
       {detail?.error && (
         <Section title="Error">
-          <Fault code={detail.error.code} message={detail.error.message} note={detail.error.retryable ? "another try can help" : ""} />
+          <Fault code={detail.error.code} message={detail.error.message} note={detail.error.retryable ? "retryable" : ""} actions={<EditPlan planId={story.about.planId} />} />
         </Section>
       )}
       {detail?.compensation?.error && (

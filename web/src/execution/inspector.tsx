@@ -87,7 +87,7 @@ export function Inspector({ story, step, view, isPast, now, opening, around, onA
     >
       {view.error && view.state !== "SUCCEEDED" && (
         <Section title="Error">
-          <Fault code={view.error.code} message={detail?.error?.message ?? view.error.message} note={view.error.retryable ? "another try can help" : ""} />
+          <Fault code={view.error.code} message={detail?.error?.message ?? view.error.message} note={view.error.retryable ? "retryable" : ""} actions={<EditPlan planId={story.about.planId} />} />
         </Section>
       )}
       {view.undoError && (
@@ -184,6 +184,16 @@ export function Parameters({ written, resolved }: { written: Json; resolved: Jso
   );
 }
 
+/** The way to the plan, where what is wrong with it is corrected. */
+export function EditPlan({ planId }: { planId: string }) {
+  return (
+    <a class="button" href={`/plans/${planId}`}>
+      <Icon name="fork" />
+      Edit plan
+    </a>
+  );
+}
+
 function Why({ view }: { view: StepView }) {
   const reasons: Record<string, string> = {
     condition: "Its condition does not hold.",
@@ -202,7 +212,7 @@ function Why({ view }: { view: StepView }) {
     );
   }
   if (view.state === "SKIPPED") return <p class="why">{reasons[view.skipReason ?? ""] ?? view.skipReason}</p>;
-  if (view.state === "WAITING" && view.waitsFor === "approval") return <p class="why">It waits for a person to agree.</p>;
+  if (view.state === "WAITING" && view.waitsFor === "approval") return <p class="why">It waits for an approval.</p>;
   if (view.state === "WAITING" && view.waitsFor === "decision") return <p class="why">It failed, and waits for a person to say whether to try again.</p>;
   if (view.state === "WAITING" && view.waitName) return <p class="why">It waits for the signal “{view.waitName}”.</p>;
   if (view.state === "RETRYING" && view.until) return <p class="why">The next attempt begins at {clock(view.until)}.</p>;
@@ -267,7 +277,7 @@ function Attempts({ view, now, node }: { view: StepView; now: number; node: stri
           <tr>
             <th scope="col">No.</th>
             <th scope="col">Began</th>
-            <th scope="col">Took</th>
+            <th scope="col">Duration</th>
             <th scope="col">Ended</th>
           </tr>
         </thead>
@@ -285,7 +295,7 @@ function Attempts({ view, now, node }: { view: StepView; now: number; node: stri
           ))}
         </tbody>
       </table>
-      {node && <p class="faint">On {node}.</p>}
+      {node && <p class="faint">Node {node}.</p>}
     </Section>
   );
 }
@@ -301,7 +311,7 @@ export function Rules({ step, onSelect }: { step: Step; onSelect: (id: string) =
     ["On error", step.onError !== "fail" && step.onError],
     ["Attempts", retry && Number(retry.maxAttempts) > 1 && `at most ${retry.maxAttempts}`],
     ["Time", step.timeoutMs !== null && `at most ${span(step.timeoutMs)}`],
-    ["Approval", step.requiresApproval && "a person must agree"],
+    ["Approval", step.requiresApproval && "needed"],
     ["Cached", step.cacheTtlMs !== null && `for ${span(step.cacheTtlMs)}`],
     ["Fills", step.outputMapping && <code>{Object.values(step.outputMapping as Record<string, Json>).join(", ")}</code>],
   ];

@@ -1,7 +1,7 @@
 /** The items of a loop: what became of each, its execution, and what somebody decides about it. */
 
 import type { StepState } from "../api/generated";
-import { Fault } from "../ui/fault";
+import { causeOf, Fault } from "../ui/fault";
 import { JsonView } from "../ui/json";
 import { Choice } from "../ui/page";
 import { plain } from "../ui/plain";
@@ -68,11 +68,11 @@ export function ItemList({ detail, states, from, asked, onFrom, onSelect, onStat
                   <Pill state={it.state} />
                   {it.compensation?.state === "FAILED" && <span class="tag tone-bad">not undone</span>}
                   {it.durationMs !== null && <span class="faint">{span(it.durationMs)}</span>}
-                  {it.error && <span class="cut faint">{plain(it.error.message.slice(0, 200))}</span>}
+                  {it.error && <span class="cut faint">{plain(causeOf(it.error.message).slice(0, 200))}</span>}
                 </summary>
                 {it.index !== null && (
                   <button type="button" class="link" onClick={() => onSelect(it.index!)}>
-                    Look at {name}
+                    Show {name}
                   </button>
                 )}
                 {it.childExecutionId && <Linked text={it.childExecutionId} />}

@@ -4,6 +4,7 @@ import { useMemo } from "preact/hooks";
 
 import { useParam } from "../router";
 import { Dot } from "../ui/state";
+import { causeOf } from "../ui/fault";
 import { plain } from "../ui/plain";
 import { span } from "../ui/time";
 import { Virtual } from "../ui/virtual";
@@ -15,7 +16,7 @@ const ROW = 34;
 
 function errorOf(view: StepView): string {
   const error = view.undoError ?? (view.state === "SUCCEEDED" ? null : view.error);
-  return error?.message.slice(0, 200) ?? "";
+  return error ? causeOf(error.message).slice(0, 200) : "";
 }
 
 interface Props {

@@ -9,7 +9,7 @@ import { ExecutionNow, ExecutionOnward, ExecutionOutputs } from "../api/generate
 import { Actions, Question, type Asking } from "../execution/actions";
 import { Events } from "../execution/events";
 import { Groups, MOST, pagesText, read, readPages, toggled, type Pages, type Spot } from "../execution/groups";
-import { Inspector } from "../execution/inspector";
+import { EditPlan, Inspector } from "../execution/inspector";
 import { ItemPanel, PlannedPanel } from "../execution/inside";
 import { itemsOver } from "../execution/items";
 import type { Opening } from "../execution/panel";
@@ -22,6 +22,7 @@ import { Graph } from "../graph/graph";
 import type { Scene } from "../graph/scene";
 import { setParams, useOneOf, useParam } from "../router";
 import { Fault, Refused, RefusedPage } from "../ui/fault";
+import { Icon } from "../ui/icons";
 import { JsonView } from "../ui/json";
 import { back } from "../ui/dialog";
 import { Crumbs, Empty, isNarrow, Loading, Tabs, useTitle } from "../ui/page";
@@ -101,7 +102,7 @@ function Told({ story }: { story: Story }) {
   const [view, setView] = useOneOf("view", VIEWS);
   const [asking, setAsking] = useState<{ story: Story; asking: Asking } | null>(null);
   const ask = useCallback((asking: Asking) => setAsking({ story, asking }), [story]);
-  const [problem, setProblem] = useState<string | null>(null);
+  const [problem, setProblem] = useState<string | ApiError | null>(null);
   const { live } = story;
   const fold = story.fold;
   const isRunning = !live.isOver;
@@ -162,13 +163,14 @@ function Told({ story }: { story: Story }) {
       <Head story={story} now={now} onAsk={ask} onFail={setProblem} />
       {failure && <Refused error={failure} />}
       {groupFailure && <Refused error={groupFailure} />}
-      {problem && (
+      {problem instanceof ApiError && <Refused error={problem} />}
+      {typeof problem === "string" && (
         <p class="problem" role="alert">
           {problem} <button class="link" type="button" onClick={() => setProblem(null)}>Close</button>
         </p>
       )}
       {scrub === null && <Waits story={story} onSelect={select} />}
-      {scrub === null && <Failures story={story} onSelect={select} />}
+      {scrub === null && <Failures story={story} onSelect={select} onAsk={ask} />}
       {scrub === null && <Onward story={story} />}
       <Tabs label="Views of the execution" tabs={VIEWS} shown={view} onShow={setView} />
       <div class="split">
@@ -212,7 +214,7 @@ function Told({ story }: { story: Story }) {
 
 /** What is in something that can be opened, in words. */
 function holds(groups: Groups, spot: Spot, past: number | null): string {
-  if (groups.kindOf(spot) === "plan") return "another plan";
+  if (groups.kindOf(spot) === "plan") return "a sub-plan";
   const items = groups.viewOf(spot, past)?.items;
   return items ? `${itemsOver(items)} of ${items.total} items over` : "a loop";
 }
@@ -246,7 +248,7 @@ interface HeadProps {
   story: Story;
   now: number;
   onAsk: (asking: Asking) => void;
-  onFail: (error: string) => void;
+  onFail: (error: ApiError) => void;
 }
 
 function Head({ story, now, onAsk, onFail }: HeadProps) {
@@ -272,7 +274,7 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
         <span title={new Date(created).toISOString()}>{ago(iso(created)!, now)}</span>
         <span>{took(iso(begin), iso(end), now)}</span>
         <span>{about.mode.toLowerCase()}</span>
-        {fold.node && <span>on {fold.node}</span>}
+        {fold.node && <span>Node {fold.node}</span>}
         <a href={`/plans/${about.planId}`}>plan, version {about.plan.version}</a>
         {about.dryRun && <span class="tag">dry run</span>}
         {about.retryOf && (
@@ -305,7 +307,7 @@ function Waits({ story, onSelect }: { story: Story; onSelect: (id: string) => vo
           <Words text={it.message} />
           {it.stepId && (
             <button type="button" class="link" onClick={() => onSelect(it.stepId ?? "")}>
-              Look at it
+              Show step
             </button>
           )}
         </li>
@@ -354,27 +356,45 @@ function Onward({ story }: { story: Story }) {
 /** The most steps whose failure is told at the top. */
 const TOLD = 3;
 
+interface FailuresProps {
+  story: Story;
+  onSelect: (id: string) => void;
+  onAsk: (asking: Asking) => void;
+}
+
 /** Why it did not end well. */
-function Failures({ story, onSelect }: { story: Story; onSelect: (id: string) => void }) {
+function Failures({ story, onSelect, onAsk }: FailuresProps) {
   const { live } = story;
   // What could not be undone is told first, and however it ended: nobody else will see to it.
-  const told = live.steps.flatMap((it) => (it.undoError ? [{ id: it.id, what: "could not be undone: ", error: it.undoError }] : []));
+  const told = live.steps.flatMap((step) => (step.undoError ? [{ id: step.id, note: "could not be undone", error: step.undoError }] : []));
   if (live.state === "FAILED") {
-    for (const it of live.steps) if (it.state === "FAILED") told.push({ id: it.id, what: "", error: it.error ?? { code: "", message: "", retryable: false } });
+    for (const { id, state, error } of live.steps) if (state === "FAILED" && error) told.push({ id, note: error.retryable ? "retryable" : "", error });
   }
   if (told.length === 0) return null;
   return (
-    <ul class="waits is-bad" aria-label="What failed">
-      {told.slice(0, TOLD).map((it) => (
-        <li key={it.id + it.what}>
-          <code>{it.id}</code>
-          <span class="cut">
-            {it.what}
-            <Words text={it.error.message.slice(0, 300)} />
-          </span>
-          <button type="button" class="link" onClick={() => onSelect(it.id)}>
-            Look at it
-          </button>
+    <ul class="failures" aria-label="What failed">
+      {told.slice(0, TOLD).map(({ id, note, error }) => (
+        <li key={id + note}>
+          <Fault
+            at={id}
+            code={error.code}
+            message={error.message}
+            note={note}
+            actions={
+              <>
+                {live.isOver && (
+                  <button type="button" class="primary" onClick={() => onAsk({ kind: "retry", step: id })}>
+                    <Icon name="retry" />
+                    Retry from here
+                  </button>
+                )}
+                <EditPlan planId={story.about.planId} />
+                <button type="button" onClick={() => onSelect(id)}>
+                  Show step
+                </button>
+              </>
+            }
+          />
         </li>
       ))}
       {told.length > TOLD && <li>and {told.length - TOLD} more</li>}

@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import { ApiError, ask, useAsk } from "../api/client";
 import { CallTool, ToolOne, type CallToolResult, type Json } from "../api/generated";
 import { go } from "../router";
-import { Refused } from "../ui/fault";
+import { Fault, Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { JsonView } from "../ui/json";
 import { Loading } from "../ui/page";
@@ -67,8 +67,8 @@ export function ToolDetail({ name }: { name: string }) {
                   <div>
                     <dt>Time</dt>
                     <dd>
-                      half within {span(tool.usage.p50Ms)}
-                      {tool.usage.p99Ms !== null && `, 99 of 100 within ${span(tool.usage.p99Ms)}`}
+                      p50 {span(tool.usage.p50Ms)}
+                      {tool.usage.p99Ms !== null && ` · p99 ${span(tool.usage.p99Ms)}`}
                     </dd>
                   </div>
                 )}
@@ -110,7 +110,7 @@ export function ToolDetail({ name }: { name: string }) {
                           <span class="faint">{ago(it.at, serverNow())}</span>
                         </summary>
                         <JsonView value={it.parameters} label="parameters of the call" open={1} />
-                        {it.error ? <p class="warning">{it.error}</p> : <JsonView value={it.result} label="result of the call" open={1} />}
+                        {it.error ? <Fault {...errorOf(it.error)} /> : <JsonView value={it.result} label="result of the call" open={1} />}
                       </details>
                     </li>
                   ))}
@@ -122,6 +122,12 @@ export function ToolDetail({ name }: { name: string }) {
       </div>
     </aside>
   );
+}
+
+/** A call tells its failure as `code: message`. */
+function errorOf(text: string): { code: string; message: string } {
+  const found = /^([a-z_]+(?:\.[a-z_]+)+): /.exec(text);
+  return { code: found?.[1] ?? "", message: text.slice(found?.[0].length ?? 0) };
 }
 
 interface TryProps {
@@ -157,9 +163,9 @@ function Try({ name, schema, isReady, effect, onDone }: TryProps) {
       <div class="buttons">
         <button type="submit" class="primary" disabled={isBusy}>
           <Icon name="play" />
-          {isBusy ? "Calling…" : "Call it"}
+          {isBusy ? "Calling…" : "Call tool"}
         </button>
-        {effect !== "READ" && <span class="faint">It really happens.</span>}
+        {effect !== "READ" && <span class="faint">Makes a real call; cannot be undone.</span>}
       </div>
       {error && <Refused error={error} />}
       {result && (
@@ -168,7 +174,7 @@ function Try({ name, schema, isReady, effect, onDone }: TryProps) {
             <span class={result.status === "success" ? "text-good" : "text-bad"}>{result.status}</span>
             <span>{span(result.durationMs)}</span>
           </p>
-          {result.error ? <p class="warning">{result.error}</p> : <JsonView value={result.result} label="result" />}
+          {result.error ? <Fault {...errorOf(result.error)} /> : <JsonView value={result.result} label="result" />}
         </div>
       )}
     </form>

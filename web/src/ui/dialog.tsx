@@ -3,6 +3,9 @@
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 
+import type { ApiError } from "../api/client";
+import { asRefusal, Refused } from "./fault";
+
 interface Props {
   title: string;
   children?: ComponentChildren;
@@ -20,7 +23,7 @@ export function Dialog({ title, children, action, tone, isWide, isReady = true, 
   const dialog = useRef<HTMLDialogElement>(null);
   const heading = useId();
   const [isBusy, setBusy] = useState(false);
-  const [error, setError] = useState<string | null>(null);
+  const [error, setError] = useState<ApiError | null>(null);
   // At once: what is typed next is meant for it.
   useLayoutEffect(() => {
     const opener = document.activeElement as HTMLElement | null;
@@ -36,7 +39,7 @@ export function Dialog({ title, children, action, tone, isWide, isReady = true, 
       await onDo();
       onClose();
     } catch (error) {
-      setError(error instanceof Error ? error.message : String(error));
+      setError(asRefusal(error));
       setBusy(false);
     }
   };
@@ -45,14 +48,10 @@ export function Dialog({ title, children, action, tone, isWide, isReady = true, 
       <form onSubmit={submit}>
         <h2 id={heading}>{title}</h2>
         {children}
-        {error && (
-          <p class="problem" role="alert">
-            {error}
-          </p>
-        )}
+        {error && <Refused error={error} />}
         <div class="dialog-buttons">
           <button type="button" onClick={onClose}>
-            Not now
+            Close
           </button>
           <button type="submit" class={tone === "bad" ? "danger" : "primary"} disabled={isBusy || !isReady}>
             {action}

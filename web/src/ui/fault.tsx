@@ -1,31 +1,90 @@
-/** What went wrong, what its code means, and what to do. */
+/** What went wrong: the cause first, what its code means, and what to do. */
+
+import type { ComponentChildren } from "preact";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { CODES } from "../api/codes";
 import { ApiError } from "../api/client";
 import type { Json } from "../api/generated";
 import { Num } from "../api/json";
+import { CopyButton } from "./json";
 import { Plain } from "./plain";
 import { Words } from "./words";
 
-export function Fault({ code, message, note }: { code: string; message: string; note?: string }) {
+/** The most letters of a cause; more of it is in the trace. */
+const CAUSE = 300;
+
+/** A message in its parts: the last line with something in it is the cause, and all of it the trace. */
+export function partsOf(message: string): { cause: string; trace: string | null } {
+  const text = message.trimEnd();
+  const last = text.slice(text.lastIndexOf("\n") + 1).trim();
+  const cause = last.length > CAUSE ? `${last.slice(0, CAUSE)}…` : last;
+  return { cause, trace: cause === text.trim() ? null : text };
+}
+
+/** The cause of a failure, for places that have one line. */
+export function causeOf(message: string): string {
+  return partsOf(message).cause;
+}
+
+interface FaultProps {
+  code: string;
+  message: string;
+  /** Where it went wrong. */
+  at?: string;
+  note?: string;
+  /** What can be done about it. */
+  actions?: ComponentChildren;
+}
+
+/** A failure. Every place of the page shows failures like this. */
+export function Fault({ code, message, at, note, actions }: FaultProps) {
   const [means, help] = CODES[code] ?? [];
+  const { cause, trace } = partsOf(message);
   return (
     <div class="fault">
-      <p class="fault-head">
-        <code>
-          <Plain text={code} />
-        </code>
+      <div class="fault-head">
+        {at && <strong>{at}</strong>}
+        {code !== "" && (
+          <code>
+            <Plain text={code} />
+          </code>
+        )}
         {note && <span class="faint">{note}</span>}
-      </p>
+        <CopyButton text={() => (code === "" ? message : `${code}: ${message}`)} label="Copy the error" />
+      </div>
       <p class="fault-message">
-        <Words text={message.length > 4_000 ? `${message.slice(0, 4_000)}…` : message} />
+        <Words text={cause} />
       </p>
       {means && (
         <p class="fault-help">
           {sentence(means)} {help && help !== "nothing" && <strong>{sentence(help)}</strong>}
         </p>
       )}
+      {actions && <div class="buttons">{actions}</div>}
+      {trace !== null && <Trace text={trace} />}
     </div>
+  );
+}
+
+/** The whole message, of which the end is seen. */
+function Trace({ text }: { text: string }) {
+  const box = useRef<HTMLPreElement>(null);
+  const [isWhole, setWhole] = useState(false);
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (element && !isWhole) element.scrollTop = element.scrollHeight;
+  }, [text, isWhole]);
+  const lines = text.split("\n").length;
+  return (
+    <>
+      <pre ref={box} class={`fault-trace${isWhole ? " is-whole" : ""}`} tabIndex={0} aria-label="Whole message">
+        <Plain text={text} />
+      </pre>
+      <button type="button" class="link" aria-expanded={isWhole} onClick={() => setWhole(!isWhole)}>
+        {isWhole ? "Show the end only" : lines > 1 ? `Show all ${lines} lines` : "Show all of it"}
+      </button>
+    </>
   );
 }
 
@@ -42,6 +101,12 @@ export function Refused({ error }: { error: ApiError }) {
       {Array.isArray(diagnostics) && <Problems problems={diagnostics as unknown as Problem[]} />}
     </div>
   );
+}
+
+/** Anything that was thrown, as the refusal that it is or with its own words. */
+export function asRefusal(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  return new ApiError(error instanceof Error ? error.message : String(error), "");
 }
 
 /** A page of which nothing could be shown. */

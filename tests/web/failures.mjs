@@ -1,0 +1,121 @@
+// How failures are shown: the cause first, everything within the window, and what can be done about them.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import { Server, close, open, says, shows, until, violations, withBrowser } from './harness.mjs';
+
+let server;
+withBrowser();
+before(async () => {
+  server = await Server.start();
+});
+after(() => server?.stop());
+
+const CAUSE = "ValueError: unknown VAT code 'QX'";
+const FRAME = (n) => `  File "/srv/export/${'very_long_module_name/'.repeat(4)}module_${n}.py", line ${n}, in export_invoice_${n}\n    return export_all_lines_of_an_invoice(invoice, line=${n}, strict=True)`;
+/** The message of a program in Python that failed, of about 4 kB. */
+const TRACE = `\`export\` exited with status 1: Traceback (most recent call last):\n${Array.from({ length: 18 }, (_, n) => FRAME(n)).join('\n')}\n${CAUSE}\n\n`;
+const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true };
+
+const FAILS = [
+  { id: 'list_the_orders', name: 'flow.echo', parameters: { n: 1 } },
+  { id: 'export', name: 'flow.fail', parameters: { message: TRACE }, dependsOn: 'list_the_orders' },
+];
+
+/** Returns what of a failure cannot be seen: parts beside the window, and buttons below it. */
+function outside(card) {
+  return card.evaluate((card) => {
+    const wrong = [];
+    for (const part of [card, ...card.querySelectorAll('*')]) {
+      const { left, right, top, bottom, width } = part.getBoundingClientRect();
+      const name = `${part.tagName} ${part.textContent.slice(0, 30)}`;
+      if (width > 0 && (left < -0.5 || right > innerWidth + 0.5)) wrong.push(`${name}: ${left} to ${right}`);
+      if (part.matches('button.primary, .buttons > *') && (top < 0 || bottom > innerHeight)) wrong.push(`${name}: ${top} to ${bottom}`);
+    }
+    return wrong;
+  });
+}
+
+/** Waits until the end of the trace is what is seen of it. */
+async function showsTheEnd(card) {
+  const trace = card.getByLabel('Whole message');
+  await trace.waitFor();
+  await until(() => trace.evaluate((it) => it.scrollHeight > it.clientHeight && it.scrollTop + it.clientHeight >= it.scrollHeight - 1), 'the end of the trace is seen');
+}
+
+for (const colorScheme of ['light', 'dark']) {
+  test(`a long trace fits a phone, with its cause and what to do in sight, ${colorScheme}`, async () => {
+    assert.ok(TRACE.length > 4_000, String(TRACE.length));
+    const { executionId } = await server.execute(FAILS, `export the invoices, ${colorScheme}`);
+    await server.reaches(executionId, 'FAILED');
+    for (const view of ['graph', 'timeline', 'steps', 'events', 'results']) {
+      const page = await open(server, `/executions/${executionId}?view=${view}`, { ...PHONE, colorScheme });
+      await says(page, 'Failed');
+      const card = page.getByLabel('What failed').locator('.fault');
+      await card.waitFor();
+      assert.equal(await card.locator('.fault-message').innerText(), CAUSE);
+      await showsTheEnd(card);
+      for (const name of ['Retry from here', 'Show step']) await card.getByRole('button', { name }).waitFor();
+      await card.getByRole('link', { name: 'Edit plan' }).waitFor();
+      await card.getByText('The tool reported').waitFor();
+      assert.deepEqual(await outside(card), [], view);
+      if (view === 'graph' || view === 'results') assert.deepEqual(await violations(page), [], view);
+      await close(page);
+    }
+    const page = await open(server, `/executions/${executionId}?view=steps`, { ...PHONE, colorScheme });
+    await shows(page, 'export', 'FAILED');
+    await page.getByLabel('What failed').getByRole('button', { name: 'Show step' }).click();
+    const card = page.locator('.inspector .fault');
+    await card.waitFor();
+    assert.equal(await card.locator('.fault-message').innerText(), CAUSE);
+    await showsTheEnd(card);
+    assert.deepEqual(await outside(card), []);
+    await card.getByRole('button', { name: /Show all \d+ lines/ }).click();
+    await until(() => card.getByLabel('Whole message').evaluate((it) => it.scrollHeight <= it.clientHeight + 1), 'all of it is there');
+    await close(page);
+  });
+}
+
+test('the whole message is copied, and the plan is where it can be corrected', async () => {
+  const { executionId } = await server.execute(FAILS, 'copy it');
+  await server.reaches(executionId, 'FAILED');
+  const page = await open(server, `/executions/${executionId}`, { permissions: ['clipboard-read', 'clipboard-write'] });
+  const card = page.getByLabel('What failed').locator('.fault');
+  await card.getByRole('button', { name: 'Copy the error' }).click();
+  await until(async () => (await page.evaluate(() => navigator.clipboard.readText())).trim() === `tool.failed: ${TRACE}`.trim(), 'all of it is copied');
+  await card.getByRole('link', { name: 'Edit plan' }).click();
+  await page.waitForURL('**/plans/plan_*');
+  await page.getByLabel('The plan as JSON').waitFor();
+  await close(page);
+});
+
+test('a call from the form of a tool and a dialog show their failures alike', async () => {
+  const page = await open(server, '/tools/flow.fail', PHONE);
+  await page.getByLabel(/^message/).fill(TRACE);
+  await page.getByRole('button', { name: 'Call tool' }).click();
+  const card = page.locator('.try-result .fault');
+  await card.waitFor();
+  assert.equal(await card.locator('code').first().innerText(), 'tool.failed');
+  assert.equal(await card.locator('.fault-message').innerText(), CAUSE);
+  await showsTheEnd(card);
+  assert.deepEqual(await outside(card), []);
+  await close(page);
+
+  const { executionId } = await server.execute([{ id: 'wait', name: 'flow.wait', parameters: { name: 'never' } }], 'a dialog');
+  const other = await open(server, `/executions/${executionId}`, PHONE);
+  await says(other, 'Waiting');
+  await other.getByRole('button', { name: 'Cancel' }).click();
+  await other.route('**/graphql', async (route) => {
+    const errors = [{ message: TRACE, extensions: { code: 'INTERNAL' } }];
+    if (route.request().postData()?.includes('cancelExecution')) await route.fulfill({ json: { data: null, errors } });
+    else await route.fallback();
+  });
+  await other.getByRole('dialog').getByRole('button', { name: 'Cancel it' }).click();
+  const refused = other.getByRole('dialog').locator('.fault');
+  await refused.waitFor();
+  assert.equal(await refused.locator('.fault-message').innerText(), CAUSE);
+  await showsTheEnd(refused);
+  assert.deepEqual(await outside(refused), []);
+  await close(other);
+});
