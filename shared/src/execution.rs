@@ -27,7 +27,7 @@ pub use self::{
     phase::{ExecutionState, Phase},
     replans::{Anew, REPLAN, Replans, Within},
     scope::Scope,
-    step::{How, Step, StepState},
+    step::{How, Spent, Step, StepState},
 };
 use crate::{
     clock::Timestamp,
@@ -207,7 +207,8 @@ impl Execution {
             return Err(illegal("not one of which that can be said"));
         }
         let Some(entry) = find(&mut self.steps, task) else { return Err(illegal("absent")) };
-        let gathered = || gathered(entry.items.as_deref()?, plan.step(task.step).policy.on_error);
+        let on_error = plan.step(task.step).policy.on_error;
+        let gathered = || entry.items.as_deref()?.gathered(on_error);
         let Some(next) = entry.state.next(event, gathered) else {
             return Err(illegal(entry.state.name()));
         };
@@ -224,11 +225,22 @@ impl Execution {
             self.after_undo(&next);
         } else if let Some(index) = task.part.item {
             let had_turn = was_there && !matches!(before, StepState::Waiting(_));
+            if let Some(items) = self.steps[task.step.get()].items.as_deref_mut() {
+                items.count(&before, &next);
+            }
             self.after_item(task, index, had_turn, &next);
+            self.note_time(task.step.into(), at);
         } else {
             self.after_step(task.step, &next);
         }
+        self.note_time(task, at);
         Ok(())
+    }
+
+    /// Counts the time of a task until now as what it was spent on.
+    fn note_time(&mut self, task: Task, at: Timestamp) {
+        let Some(step) = find(&mut self.steps, task) else { return };
+        step.spent.note(at, &step.state, step.items.as_deref());
     }
 
     /// Returns whether a task can have such an event at all: lists belong to steps that are done
@@ -480,16 +492,6 @@ fn find(steps: &mut [Step], task: Task) -> Option<&mut Step> {
         return Some(done.undo.get_or_insert_with(|| Box::new(Step::new(0))));
     }
     Some(done)
-}
-
-/// Returns the list that the items of a step have returned, once all are over.
-fn gathered(items: &Items, on_error: OnError) -> Option<Arc<Value>> {
-    let returned = items.all().iter().filter_map(|it| match &it.state {
-        StepState::Succeeded(output) => Some((**output).clone()),
-        StepState::Failed(_) if on_error == OnError::Ignore => Some(Value::Null),
-        _ => None,
-    });
-    items.is_over().then(|| Arc::new(returned.collect()))
 }
 
 #[cfg(test)]

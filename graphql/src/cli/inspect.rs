@@ -15,9 +15,8 @@ use super::{
     paint::Paint,
     plain,
     planning::indented,
-    progress::duration,
     render,
-    report::report,
+    report::{report, waited, worked},
     shape::Shape,
 };
 
@@ -216,14 +215,13 @@ fn run_of(execution: &Value, paint: Paint) -> String {
 
 fn step_of(step: &Value, paint: Paint) -> String {
     let text = |key: &str| plain::said(&step[key]);
-    let took = step["durationMs"].as_f64().map(duration).unwrap_or_default();
     let attempts = match step["attempts"].as_u64() {
         Some(n) if n > 1 => format!("{n} attempts"),
         _ => String::new(),
     };
     let skipped = text("skipReason").replace('_', " ");
     let reused = if step["reused"] == true { "reused" } else { "" }.to_owned();
-    let rest = [took, attempts, skipped, reused, counted(&step["itemTally"])];
+    let rest = [worked(step), waited(step), attempts, skipped, reused, counted(&step["itemTally"])];
     let rest: Vec<_> = rest.into_iter().filter(|it| !it.is_empty()).collect();
     let mut told = format!(
         "  {}  {}  {}  {}\n",

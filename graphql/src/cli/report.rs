@@ -325,7 +325,14 @@ fn never_executed(request: &Value, paint: Paint) -> String {
     told.trim_end().to_owned()
 }
 
-/// Writes how long something took, or nothing.
-fn took(step: &Value) -> String {
-    step["durationMs"].as_f64().map(duration).unwrap_or_default()
+/// Writes how long a step worked, or nothing. An older server says only how long it took in all.
+pub(super) fn worked(step: &Value) -> String {
+    let worked = step["workMs"].as_f64().or_else(|| step["durationMs"].as_f64());
+    worked.map(duration).unwrap_or_default()
+}
+
+/// Writes how long a step waited for a person or a signal, or nothing.
+pub(super) fn waited(step: &Value) -> String {
+    let waited = step["waitedMs"].as_f64().filter(|waited| *waited > 0.0);
+    waited.map(|waited| format!("waited {}", duration(waited))).unwrap_or_default()
 }

@@ -47,8 +47,13 @@ pub(super) fn int(number: impl TryInto<i64>) -> i64 {
 
 /// Returns how long something took, in milliseconds.
 pub(super) fn milliseconds(from: Timestamp, to: Timestamp) -> f64 {
+    in_milliseconds(to - from)
+}
+
+/// Returns a time in milliseconds.
+pub(super) fn in_milliseconds(time: TimeDelta) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a double counts microseconds for centuries")]
-    let micros = (to - from).num_microseconds().unwrap_or(i64::MAX) as f64;
+    let micros = time.num_microseconds().unwrap_or(i64::MAX) as f64;
     micros / 1_000.0
 }
 

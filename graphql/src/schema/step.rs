@@ -18,7 +18,7 @@ use super::{
     execution::Execution,
     loaders::Loaders,
     rounded,
-    scalar::{DateTime, int, milliseconds},
+    scalar::{DateTime, in_milliseconds, int, milliseconds},
 };
 
 /// The most items that one field returns.
@@ -284,11 +284,21 @@ impl StepStatus {
         self.now().finished_at.map(DateTime)
     }
 
-    /// How long it took in all, waits between attempts included, in milliseconds. Null until it
-    /// is over.
+    /// The milliseconds from `startedAt` to `finishedAt`: work, waits and the pauses between
+    /// attempts. Null until it is over.
     async fn duration_ms(&self) -> Option<f64> {
         let step = self.now();
         Some(milliseconds(step.started_at?, step.finished_at?))
+    }
+
+    /// The milliseconds that its attempts took together. Null until it is over.
+    async fn work_ms(&self) -> Option<f64> {
+        self.now().finished_at.map(|_| in_milliseconds(self.now().spent.worked))
+    }
+
+    /// The milliseconds that it waited for a person or a signal. Null until it is over.
+    async fn waited_ms(&self) -> Option<f64> {
+        self.now().finished_at.map(|_| in_milliseconds(self.now().spent.waited))
     }
 
     /// The parameters of the last attempt, with every template filled in.

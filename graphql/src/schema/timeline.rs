@@ -1,6 +1,6 @@
 //! Everything that happened under a request, in order of time.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use async_graphql::{ID, SimpleObject};
 use serde_json::Value;
@@ -44,8 +44,10 @@ pub(super) struct TimelineEntry {
     message: String,
     /// All that is recorded of it.
     detail: Option<Value>,
-    /// How long what ends here took, in milliseconds: an attempt, or the execution.
+    /// The milliseconds that the attempt took that ends here, or the execution.
     duration_ms: Option<f64>,
+    /// The milliseconds that the wait for a person or a signal took that ends here.
+    waited_ms: Option<f64>,
 }
 
 /// Returns everything that happened under a request, in order of time.
@@ -93,6 +95,7 @@ fn entry(at: Timestamp, kind: &str, message: String, detail: Option<Value>) -> T
         message,
         detail,
         duration_ms: None,
+        waited_ms: None,
     }
 }
 
@@ -128,54 +131,94 @@ pub(super) fn about_json(plan: &Plan) -> Value {
     })
 }
 
-/// Reads a log as people do: with the machine that had the execution, and how long things took.
+/// Reads a log as people do: with the worker that had the execution, and how long things took.
 #[derive(Default)]
 struct Reading {
-    node: Option<Arc<str>>,
+    /// The last claim of the worker that has the execution.
+    owner: Option<Claimed>,
+    /// The last claim of the worker that had it before.
+    previous: Option<Claimed>,
     started: Option<Timestamp>,
-    attempts: BTreeMap<(StepId, Part), Timestamp>,
+    /// The attempts and waits that are under way.
+    open: BTreeMap<(StepId, Part), Begun>,
+}
+
+/// When an attempt or a wait began.
+#[derive(Clone, Copy)]
+enum Begun {
+    Attempt(Timestamp),
+    Wait(Timestamp),
 }
 
 fn of_log(id: ExecutionId, events: &[Recorded]) -> Vec<TimelineEntry> {
     let mut reading = Reading::default();
-    let entries = events.iter().map(|it| reading.entry(id, it));
+    let entries = events.iter().map(|recorded| reading.entry(id, recorded));
     entries.collect()
 }
 
 impl Reading {
-    fn entry(&mut self, id: ExecutionId, Recorded { at, event, .. }: &Recorded) -> TimelineEntry {
-        match event {
-            Event::Claimed(Claimed { node, .. }) => {
-                self.node = Some(Arc::clone(node));
-                self.started.get_or_insert(*at);
+    fn entry(&mut self, id: ExecutionId, recorded: &Recorded) -> TimelineEntry {
+        let Recorded { at, event, .. } = recorded;
+        if let Event::Claimed(claimed) = event {
+            let before = self.owner.replace(claimed.clone());
+            if before.as_ref().is_some_and(|before| before.worker != claimed.worker) {
+                self.previous = before;
             }
-            Event::StepStarted(StepStarted { step, part, .. })
-            | Event::StepWaiting { step, part, .. } => {
-                self.attempts.insert((step.clone(), *part), *at);
-            }
-            _ => (),
+            self.started.get_or_insert(*at);
         }
+        let (duration_ms, waited_ms) = match self.end(event) {
+            Some(Begun::Attempt(from)) => (Some(milliseconds(from, *at)), None),
+            Some(Begun::Wait(from)) => (None, Some(milliseconds(from, *at))),
+            None => (None, None),
+        };
+        self.begin(event, *at);
         TimelineEntry {
             execution_id: Some(ID(id.to_string())),
             step_id: event.step().map(ToString::to_string),
             attempt: event.attempt().map(shared::id::Attempt::get),
-            node: self.node.as_deref().map(str::to_owned),
-            duration_ms: self.began(event).map(|began| milliseconds(began, *at)),
-            ..entry(*at, event.kind(), message(event), Some(data(event)))
+            node: self.owner.as_ref().map(|owner| owner.node.to_string()),
+            duration_ms,
+            waited_ms,
+            ..entry(*at, event.kind(), self.message(event), Some(data(event)))
         }
     }
 
-    /// Returns when that began which the event ends.
-    fn began(&mut self, event: &Event) -> Option<Timestamp> {
+    fn begin(&mut self, event: &Event, at: Timestamp) {
+        let (step, part, begun) = match event {
+            Event::StepStarted(StepStarted { step, part, .. }) => (step, part, Begun::Attempt(at)),
+            Event::StepWaiting { step, part, .. } => (step, part, Begun::Wait(at)),
+            _ => return,
+        };
+        self.open.insert((step.clone(), *part), begun);
+    }
+
+    /// Returns what ends with the event.
+    fn end(&mut self, event: &Event) -> Option<Begun> {
         match event {
             Event::StepSucceeded { step, part, .. }
             | Event::StepRetryScheduled { step, part, .. }
             | Event::StepInterrupted { step, part, .. }
             | Event::StepFailed { step, part, .. }
+            | Event::StepWaiting { step, part, .. }
             | Event::StepApproved { step, part, .. }
-            | Event::StepCancelled { step, part } => self.attempts.remove(&(step.clone(), *part)),
-            Event::Finished { .. } => self.started,
+            | Event::StepSkipped { step, part, .. }
+            | Event::StepCancelled { step, part } => self.open.remove(&(step.clone(), *part)),
+            Event::Finished { .. } => self.started.map(Begun::Attempt),
             _ => None,
+        }
+    }
+
+    /// Says what an event is, and of a loss which worker was lost.
+    fn message(&self, event: &Event) -> String {
+        match (event, &self.previous) {
+            (Event::StepInterrupted { attempt, error: None, .. }, Some(lost)) => {
+                let step = subject(event);
+                format!(
+                    "attempt {attempt} of {step} was interrupted: the worker `{}` on {} was lost",
+                    lost.worker, lost.node
+                )
+            }
+            _ => message(event),
         }
     }
 }

@@ -1,8 +1,11 @@
 //! The items of a list, each of which a step is done for.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
+
+use serde_json::Value;
 
 use super::step::{Step, StepState};
+use crate::plan::OnError;
 
 /// The items of a list, each of which a step is done for.
 ///
@@ -19,6 +22,8 @@ pub struct Items {
     held: u32,
     /// How many are not over.
     open: u32,
+    /// How many wait for somebody.
+    waiting: u32,
     /// The first that failed.
     pub(super) failed: Option<u32>,
 }
@@ -26,7 +31,15 @@ pub struct Items {
 impl Items {
     pub(super) fn new(n: u32) -> Self {
         let tasks = (0..n).map(|_| Step::new(0)).collect();
-        Self { tasks, next: 0, returned: BTreeSet::new(), held: 0, open: n, failed: None }
+        Self {
+            tasks,
+            next: 0,
+            returned: BTreeSet::new(),
+            held: 0,
+            open: n,
+            waiting: 0,
+            failed: None,
+        }
     }
 
     /// Returns the items, in order.
@@ -56,9 +69,23 @@ impl Items {
 
     /// Returns whether what is left of them only waits for somebody.
     pub fn only_waits(&self) -> bool {
-        let waits = |it: &Step| matches!(it.state, StepState::Waiting(_));
-        let is_idle = self.held == 0 && !self.is_over();
-        is_idle && self.tasks.iter().all(|it| it.state.is_over() || waits(it))
+        !self.is_over() && self.waiting == self.open
+    }
+
+    /// Counts an item that goes from one state to another.
+    pub(super) fn count(&mut self, before: &StepState, after: &StepState) {
+        self.waiting += u32::from(matches!(after, StepState::Waiting(_)));
+        self.waiting -= u32::from(matches!(before, StepState::Waiting(_)));
+    }
+
+    /// Returns the list that the items have returned, once all are over.
+    pub(super) fn gathered(&self, on_error: OnError) -> Option<Arc<Value>> {
+        let returned = self.tasks.iter().filter_map(|item| match &item.state {
+            StepState::Succeeded(output) => Some((**output).clone()),
+            StepState::Failed(_) if on_error == OnError::Ignore => Some(Value::Null),
+            _ => None,
+        });
+        self.is_over().then(|| Arc::new(returned.collect()))
     }
 
     pub(super) fn close(&mut self) {

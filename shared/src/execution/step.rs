@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chrono::TimeDelta;
 use serde_json::Value;
 
 use super::items::Items;
@@ -27,6 +28,8 @@ pub struct Step {
     pub started_at: Option<Timestamp>,
     /// When it was over.
     pub finished_at: Option<Timestamp>,
+    /// How long it worked and how long it waited for somebody.
+    pub spent: Spent,
     /// The parameters of the last attempt, as rendered.
     pub parameters: Option<Arc<Value>>,
     /// What is worth knowing about them.
@@ -47,6 +50,52 @@ pub struct Step {
     pub(super) unmet: usize,
     /// Whether one of them ended so that it will not run.
     pub(super) is_doomed: bool,
+}
+
+/// How long a task worked and how long it waited for a person or a signal.
+///
+/// Back-offs before another attempt are neither.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// The time of its attempts. An interrupted attempt ends when its worker's loss is recorded.
+    pub worked: TimeDelta,
+    /// The time in which only a person or a signal could let it go on.
+    pub waited: TimeDelta,
+    since: Option<(Activity, Timestamp)>,
+}
+
+/// What a task spends its time on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Activity {
+    Work,
+    Wait,
+}
+
+impl Spent {
+    /// Notes that the task is in `state` from `at` on. A list works unless its items only wait.
+    pub(super) fn note(&mut self, at: Timestamp, state: &StepState, items: Option<&Items>) {
+        let activity = match state {
+            StepState::Running { .. } => Some(Activity::Work),
+            StepState::Gathering { .. } if items.is_some_and(Items::only_waits) => {
+                Some(Activity::Wait)
+            }
+            StepState::Gathering { .. } => Some(Activity::Work),
+            StepState::Waiting(_) => Some(Activity::Wait),
+            _ => None,
+        };
+        if self.since.map(|(before, _)| before) == activity {
+            return;
+        }
+        if let Some((before, from)) = self.since {
+            // Machines' clocks differ: no time is less than none.
+            let time = (at - from).max(TimeDelta::zero());
+            match before {
+                Activity::Work => self.worked += time,
+                Activity::Wait => self.waited += time,
+            }
+        }
+        self.since = activity.map(|activity| (activity, at));
+    }
 }
 
 /// Where a step is in its life.
@@ -123,6 +172,7 @@ impl Step {
             interruptions: 0,
             started_at: None,
             finished_at: None,
+            spent: Spent::default(),
             parameters: None,
             warnings: Vec::new(),
             is_approved: false,

@@ -264,3 +264,52 @@ fn events_about_no_step_change_no_step() {
         }
     }
 }
+
+/// Returns the seconds that a task worked and waited; it is in each state from a second on.
+fn spent(states: &[(i64, StepState)]) -> (i64, i64) {
+    let mut spent = Spent::default();
+    for (second, state) in states {
+        spent.note(Timestamp::from_timestamp(*second, 0).unwrap(), state, None);
+    }
+    (spent.worked.num_seconds(), spent.waited.num_seconds())
+}
+
+#[test]
+fn the_time_of_attempts_and_that_of_waits_are_counted_apart() {
+    let running = || StepState::Running { attempt: SECOND, how: How::Calling };
+    let retrying = || {
+        let until = Timestamp::UNIX_EPOCH;
+        StepState::Retrying { attempt: SECOND, until, error: Some(error()) }
+    };
+    let approval = || StepState::Waiting(WaitReason::Approval);
+    let done = || StepState::Succeeded(Arc::new(json!(1)));
+    let approved = [(0, approval()), (500, StepState::Pending), (501, running()), (503, done())];
+    assert_eq!(spent(&approved), (2, 500));
+    // A back-off is neither.
+    let again = [(0, running()), (3, retrying()), (60, running()), (61, done())];
+    assert_eq!(spent(&again), (4, 0));
+    let refused = [(0, approval()), (9, StepState::Failed(error()))];
+    assert_eq!(spent(&refused), (0, 9));
+    // What reports how far it is goes on.
+    assert_eq!(spent(&[(0, running()), (4, running()), (6, done())]), (6, 0));
+    // The clock of another machine may be behind.
+    assert_eq!(spent(&[(60, running()), (50, retrying()), (60, running()), (61, done())]), (1, 0));
+}
+
+#[test]
+fn a_list_waits_once_all_that_is_left_of_it_waits() {
+    let mut items = Items::new(2);
+    let gathering = StepState::Gathering { attempt: SECOND };
+    let waiting = StepState::Waiting(WaitReason::Approval);
+    let mut spent = Spent::default();
+    let at = |second| Timestamp::from_timestamp(second, 0).unwrap();
+    spent.note(at(0), &gathering, Some(&items));
+    items.count(&StepState::Pending, &waiting);
+    spent.note(at(1), &gathering, Some(&items));
+    items.count(&StepState::Pending, &waiting);
+    spent.note(at(3), &gathering, Some(&items));
+    items.count(&waiting, &StepState::Pending);
+    spent.note(at(13), &gathering, Some(&items));
+    spent.note(at(14), &StepState::Failed(error()), Some(&items));
+    assert_eq!((spent.worked.num_seconds(), spent.waited.num_seconds()), (4, 10));
+}

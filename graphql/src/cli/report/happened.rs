@@ -100,13 +100,15 @@ fn waits(execution: &Value) -> Vec<String> {
 
 /// Tells what happened to the execution as a whole: whom it was told by, and who had it.
 fn whole(request: &Value, execution: &Value) -> Vec<String> {
-    let own = own_entries(request, execution);
+    let own: Vec<&Value> = own_entries(request, execution).collect();
     let mut told = Vec::new();
-    for entry in own {
+    let mut owner = None;
+    for (n, entry) in own.iter().enumerate() {
         let detail = &entry["detail"];
         match entry["kind"].as_str() {
-            Some("claimed") if detail["renewed"] != true && detail["epoch"].as_u64() > Some(1) => {
-                told.push(format!("Carried on by {}.", plain::said(&detail["node"])));
+            Some("claimed") => {
+                told.extend(owner.and_then(|before| taken_over(before, detail, &own[n + 1..])));
+                owner = Some(detail);
             }
             Some("cancel_requested") => {
                 let why = plain::said(&detail["reason"]);
@@ -130,24 +132,72 @@ fn whole(request: &Value, execution: &Value) -> Vec<String> {
     told
 }
 
-/// Tells which steps succeeded only when they were tried again.
+/// Tells which worker took an execution over, from which one, and what that one had left unfinished.
+fn taken_over(before: &Value, claim: &Value, later: &[&Value]) -> Option<String> {
+    if before["worker"] == claim["worker"] {
+        return None;
+    }
+    let worker = |claim: &Value| {
+        format!("`{}` on {}", plain::said(&claim["worker"]), plain::said(&claim["node"]))
+    };
+    let until_next = later.iter().take_while(|entry| entry["kind"] != "claimed");
+    let lost =
+        until_next.filter(|entry| is_loss(entry)).filter_map(|entry| entry["stepId"].as_str());
+    let mut cut: Vec<&str> = Vec::new();
+    for step in lost {
+        if !cut.contains(&step) {
+            cut.push(step);
+        }
+    }
+    let (new, old) = (worker(claim), worker(before));
+    Some(if cut.is_empty() {
+        format!("The worker {new} took it over from {old}.")
+    } else {
+        let steps = named(&cut, NAMES);
+        format!("The worker {old} was lost while {steps} ran, and {new} took the execution over.")
+    })
+}
+
+/// Returns whether an entry says that an attempt ended because its worker was lost.
+fn is_loss(entry: &Value) -> bool {
+    entry["kind"] == "step_interrupted" && entry["detail"]["error"].is_null()
+}
+
+/// Tells which steps needed more than one attempt, and why.
 fn retried(request: &Value, execution: &Value) -> Vec<String> {
-    let is_late = |it: &&Value| it["state"] == "SUCCEEDED" && it["attempts"].as_u64() > Some(1);
-    let late: Vec<&Value> = list(&execution["steps"]).filter(is_late).collect();
+    let why = |step: &Value| {
+        let again = own_entries(request, execution).filter(|entry| {
+            let is_again =
+                entry["kind"] == "step_retry_scheduled" || entry["kind"] == "step_interrupted";
+            is_again && entry["stepId"] == step["stepId"]
+        });
+        again.last()
+    };
+    let late: Vec<(&Value, &str)> = list(&execution["steps"])
+        .filter(|step| step["attempts"].as_u64() > Some(1))
+        .filter_map(|step| match step["state"].as_str()? {
+            "SUCCEEDED" | "COMPENSATED" => Some((step, "succeeded at")),
+            "RUNNING" => Some((step, "is at")),
+            "FAILED" if why(step).is_some_and(is_loss) => Some((step, "failed at")),
+            _ => None,
+        })
+        .collect();
     let mut told: Vec<String> = late
         .iter()
         .take(TOLD)
-        .map(|step| {
-            let last = own_entries(request, execution)
-                .filter(|it| it["stepId"] == step["stepId"] && it["kind"] == "step_retry_scheduled")
-                .last();
-            let error = last.map(|it| &it["detail"]["error"]);
-            let why = error.map_or_else(String::new, |it| {
-                let message = clip(&plain::said(&it["message"]), MESSAGE / 4);
-                format!("; before, {}: {message}", plain::said(&it["code"]))
+        .map(|(step, how)| {
+            let why = why(step).map_or_else(String::new, |entry| {
+                let error = &entry["detail"]["error"];
+                let message = if is_loss(entry) { &entry["message"] } else { &error["message"] };
+                let message = clip(&plain::said(message), MESSAGE / 4);
+                if is_loss(entry) {
+                    format!("; before, {message}")
+                } else {
+                    format!("; before, {}: {message}", plain::said(&error["code"]))
+                }
             });
             let name = plain::said(&step["stepId"]);
-            format!("`{name}` succeeded at attempt {}{why}", step["attempts"])
+            format!("`{name}` {how} attempt {}{why}", step["attempts"])
         })
         .collect();
     if late.len() > TOLD {

@@ -317,3 +317,46 @@ fn of_what_was_never_executed() {
           faber debug req_1_aaaaaaaaa --full"]]
     .assert_eq(&report(&request, None, Paint::new(false)));
 }
+
+/// A request with one step that was approved, and lost its worker in its first attempt.
+fn taken_over() -> Value {
+    let id = "exec_1_aaaaaaaaa";
+    let entry = |kind: &str, step: Value, detail: Value| {
+        json!({ "executionId": id, "kind": kind, "stepId": step, "detail": detail,
+            "message": "attempt 1 of `charge` was interrupted: the worker `work_1_aaaaaaaaa` on a was lost" })
+    };
+    let claim = |worker: &str, node: &str, epoch: u64, renewed: bool| {
+        let mut detail = json!({ "worker": worker, "node": node, "epoch": epoch });
+        if renewed {
+            detail["renewed"] = true.into();
+        }
+        entry("claimed", Value::Null, detail)
+    };
+    let step = json!({ "stepId": "charge", "toolName": "shop.charge", "state": "SUCCEEDED", "attempts": 2,
+        "startedAt": "2026-11-23T08:00:00Z", "finishedAt": "2026-11-23T08:08:43Z",
+        "durationMs": 523_000.0, "workMs": 906.0, "waitedMs": 522_000.0, "resolvedParameters": {}, "output": 1 });
+    json!({ "requestId": "req_1_aaaaaaaaa", "query": "charge", "transcript": [], "plans": [],
+        "executions": [{ "executionId": id, "planId": "plan_1_aaaaaaaaa", "state": "COMPLETED", "total": 1, "successful": 1,
+            "createdAt": "2026-11-23T08:00:00Z", "startedAt": "2026-11-23T08:00:00Z", "finishedAt": "2026-11-23T08:08:43Z",
+            "steps": [step] }],
+        "timeline": [
+            claim("work_1_aaaaaaaaa", "a", 1, false), claim("work_1_aaaaaaaaa", "a", 2, true),
+            claim("work_2_bbbbbbbbb", "b", 3, false),
+            entry("step_interrupted", json!("charge"), json!({})),
+        ] })
+}
+
+#[test]
+fn of_a_wait_and_of_a_worker_that_was_lost() {
+    let told = report(&taken_over(), None, Paint::new(false));
+    assert!(told.contains("charge  906 ms  waited 8 min 42 s  2 attempts"), "{told}");
+    let lost = "The worker `work_1_aaaaaaaaa` on a was lost while `charge` ran, and `work_2_bbbbbbbbb` on b took the execution over.";
+    assert!(told.contains(lost), "{told}");
+    assert!(told.contains("`charge` succeeded at attempt 2; before, attempt 1 of `charge` was interrupted: the worker"), "{told}");
+    // One that lets it go while it waits is not lost.
+    let mut released = taken_over();
+    released["timeline"].as_array_mut().unwrap().pop();
+    let told = report(&released, None, Paint::new(false));
+    let onward = "The worker `work_2_bbbbbbbbb` on b took it over from `work_1_aaaaaaaaa` on a.";
+    assert!(told.contains(onward), "{told}");
+}

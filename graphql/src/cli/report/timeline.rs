@@ -16,7 +16,7 @@ use super::{
         progress::duration,
         render::{clip, list},
     },
-    took,
+    waited, worked,
 };
 
 /// The most steps that are told one by one; of more, those that just succeeded are folded.
@@ -118,7 +118,8 @@ impl Draw<'_> {
             };
         let rest = [
             tool,
-            took(step),
+            worked(step),
+            waited(step),
             tries,
             tally(&step["itemTally"]),
             state,
@@ -198,10 +199,18 @@ impl Draw<'_> {
         let on_path = steps
             .iter()
             .filter(|it| it["stepId"].as_str().is_some_and(|it| self.critical.contains(it)));
-        let sum: f64 = on_path.clone().filter_map(|it| it["durationMs"].as_f64()).sum();
+        let (mut work, mut wait) = (0.0, 0.0);
+        for step in on_path.clone() {
+            work += step["workMs"].as_f64().or_else(|| step["durationMs"].as_f64()).unwrap_or(0.0);
+            wait += step["waitedMs"].as_f64().unwrap_or(0.0);
+        }
         let n = on_path.count();
         (n > 1).then(|| {
-            let text = format!("◆ {n} steps decided how long it took: {} of work", duration(sum));
+            let work = duration(work);
+            let mut text = format!("◆ {n} steps decided how long it took: {work} of work");
+            if wait > 0.0 {
+                let _ = write!(text, ", {} of waiting", duration(wait));
+            }
             self.paint.dim(text)
         })
     }
