@@ -28,3 +28,13 @@ pub struct TranscriptEntry {
     /// All of it.
     pub content: Value,
 }
+
+/// The kinds of the entries with which a planning ends that gives no plan.
+pub const PLANNING_FAILURES: [&str; 2] = ["error", "diagnostics"];
+
+impl TranscriptEntry {
+    /// Returns whether a planning that gave no plan ended with this entry.
+    pub fn is_failure(&self) -> bool {
+        PLANNING_FAILURES.contains(&self.kind.as_str())
+    }
+}

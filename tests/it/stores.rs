@@ -92,6 +92,7 @@ macro_rules! stores {
                     records_come_in_order,
                     removal_may_be_watched,
                     requests_are_filtered,
+                    requests_without_a_plan_have_failed,
                     the_first_vector_stays,
                     the_next_due_is_the_first,
                     the_places_of_a_lost_worker_are_free,

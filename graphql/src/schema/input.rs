@@ -329,7 +329,7 @@ pub(super) struct RequestFilter {
     from: Option<DateTime>,
     /// Before.
     to: Option<DateTime>,
-    /// With an execution in this state.
+    /// With an execution in this state. `FAILED` also finds requests of which no plan came.
     state: Option<ExecutionState>,
 }
 

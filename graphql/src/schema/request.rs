@@ -71,6 +71,18 @@ impl Request {
         Ok(executions.into_iter().map(Execution).collect())
     }
 
+    /// Why no plan came of it. Null where it has a plan, and while a plan is made.
+    #[graphql(complexity = "10 + child_complexity")]
+    async fn planning_error(&self, ctx: &Context<'_>) -> Result<Option<PlanningError>> {
+        let store = ctx.data::<Engine>()?.store();
+        if !store.plans_of(self.0.id).await.map_err(ApiError::from)?.is_empty() {
+            return Ok(None);
+        }
+        let transcript = store.transcript(self.0.id).await.map_err(ApiError::from)?;
+        let failure = transcript.iter().rfind(|entry| entry.is_failure());
+        Ok(failure.map(PlanningError::of))
+    }
+
     /// How the plan came to be: candidate tools, drafts, diagnostics, oldest first.
     #[graphql(complexity = "1 + 10 * child_complexity")]
     async fn transcript(&self, ctx: &Context<'_>) -> Result<Vec<TranscriptEntry>> {
@@ -105,6 +117,33 @@ pub(super) async fn plans_of(ctx: &Context<'_>, id: shared::id::RequestId) -> Re
     Ok(plans.into_iter().map(Plan).collect())
 }
 
+/// Why no plan came of a request.
+#[derive(Clone, Debug, PartialEq, Eq, SimpleObject)]
+pub(super) struct PlanningError {
+    /// The code that `createPlanWithRequestId` answered with: `NO_PLAN_FOUND`, `INVALID_PLAN`, …
+    code: String,
+    /// What happened and what to do.
+    message: String,
+}
+
+impl PlanningError {
+    /// Reads the entry with which a planning ended: an error, or the diagnostics of the draft.
+    fn of(entry: &request::TranscriptEntry) -> Self {
+        let content = &entry.content;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let Some(diagnostics) = content.as_array() else {
+            return Self { code: text(&content["code"]), message: text(&content["message"]) };
+        };
+        let mut errors = diagnostics.iter().filter(|found| found["severity"] == "ERROR");
+        let first = errors.next().map(|found| text(&found["message"])).unwrap_or_default();
+        let message = match errors.count() {
+            0 => format!("the draft does not compile: {first}"),
+            more => format!("the draft does not compile: {first}, and {more} more"),
+        };
+        Self { code: "INVALID_PLAN".to_owned(), message }
+    }
+}
+
 /// Something that happened while a plan was made.
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct TranscriptEntry {
@@ -119,5 +158,32 @@ pub(super) struct TranscriptEntry {
 impl From<request::TranscriptEntry> for TranscriptEntry {
     fn from(request::TranscriptEntry { at, kind, content }: request::TranscriptEntry) -> Self {
         Self { at: at.into(), kind, content }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use shared::clock::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_planning_that_failed_says_why() {
+        let told = |kind: &str, content| {
+            let at = Timestamp::UNIX_EPOCH;
+            let kind = kind.to_owned();
+            let PlanningError { code, message } =
+                PlanningError::of(&request::TranscriptEntry { at, kind, content });
+            format!("{code}: {message}")
+        };
+        let error = json!({ "code": "NO_PLAN_FOUND", "message": "no tool fits" });
+        assert_eq!(told("error", error), "NO_PLAN_FOUND: no tool fits");
+        let wrong = |message: &str| json!({ "severity": "ERROR", "message": message });
+        let mild = json!({ "severity": "WARNING", "message": "mind this" });
+        let one = "INVALID_PLAN: the draft does not compile: no tool `x`";
+        assert_eq!(told("diagnostics", json!([mild, wrong("no tool `x`")])), one);
+        let several = json!([wrong("no tool `x`"), wrong("no tool `y`")]);
+        assert_eq!(told("diagnostics", several), format!("{one}, and 1 more"));
     }
 }

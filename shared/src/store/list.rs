@@ -17,7 +17,7 @@ pub struct RequestFilter {
     pub from: Option<Timestamp>,
     /// Before.
     pub to: Option<Timestamp>,
-    /// Has an execution in this state.
+    /// Has an execution in this state. A request of which no plan came counts as failed, too.
     pub state: Option<ExecutionState>,
 }
 

@@ -1,8 +1,10 @@
 //! Lists: the newest first, page by page, and only what was asked for.
 
+use serde_json::json;
 use shared::{
     execution::ExecutionState::{self, Completed, Failed, Pending},
     id::{ExecutionId, PlanId, RequestId},
+    request::TranscriptEntry,
     store::{Cursor, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter},
 };
 
@@ -97,6 +99,37 @@ pub async fn requests_are_filtered(world: World) {
     for (filter, expected) in cases {
         assert_eq!(request_numbers(&world, filter.clone()).await, expected, "{filter:?}");
     }
+}
+
+/// Requests of which no plan came are found among those that failed, once their planning has ended.
+pub async fn requests_without_a_plan_have_failed(world: World) {
+    let entry = |kind: &str, content: serde_json::Value| TranscriptEntry {
+        at: at(1),
+        kind: kind.to_owned(),
+        content,
+    };
+    let error = || entry("error", json!({ "code": "NO_PLAN_FOUND", "message": "no tool fits" }));
+    let sly = || entry("reply", json!(r#"{"at":1,"kind":"error","content":{}}"#));
+    let transcripts = [
+        vec![],
+        vec![entry("selection", json!({}))],
+        vec![entry("selection", json!({})), error()],
+        vec![entry("draft", json!({})), entry("diagnostics", json!([]))],
+        vec![error()],
+        vec![sly()],
+    ];
+    for (n, transcript) in transcripts.iter().enumerate() {
+        world.one.put_request(&request(n, "plan it", i64::try_from(n).unwrap())).await.unwrap();
+        world.one.add_transcript(request_id(n), transcript).await.unwrap();
+    }
+    // Somebody else wrote a plan for the fifth.
+    world.one.put_plan(&plan(1, 4, 1, &["set.tool"])).await.unwrap();
+    let failed = RequestFilter { state: Some(Failed), ..RequestFilter::default() };
+    assert_eq!(request_numbers(&world, failed.clone()).await, [3, 2].map(request_id));
+    world.put_head(Head { state: Failed, request: request_id(0), ..head(1, 1) }).await;
+    assert_eq!(request_numbers(&world, failed).await, [3, 2, 0].map(request_id));
+    let pending = RequestFilter { state: Some(Pending), ..RequestFilter::default() };
+    assert_eq!(request_numbers(&world, pending).await, []);
 }
 
 /// Plans are found by their request and by words.

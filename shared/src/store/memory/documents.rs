@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::{Memory, list};
 use crate::{
     clock::Timestamp,
+    execution::ExecutionState,
     id::{ExecutionId, PlanId, RequestId},
     limits,
     plan::Plan,
@@ -116,6 +117,14 @@ impl Kept {
         }
     }
 
+    /// Returns whether the planning of a request failed: it has no plan, and an entry says why.
+    fn has_failed_planning(&self, id: RequestId) -> bool {
+        let entries = self.transcripts.get(&id).into_iter().flatten();
+        let mut entries = entries.filter_map(|json| read::<TranscriptEntry>(id, json).ok());
+        self.versions.range((id, 0)..=(id, u32::MAX)).next().is_none()
+            && entries.any(|entry| entry.is_failure())
+    }
+
     fn uses(&self, plan: PlanId, tool: &str) -> bool {
         self.plans.get(&plan).is_some_and(|it| it.tools.contains(tool))
     }
@@ -157,10 +166,12 @@ impl Documents for Memory {
             let heads = state.work.heads().filter(|it| it.state == wanted);
             heads.map(|it| it.request).collect::<BTreeSet<_>>()
         });
+        let has_failed =
+            |id| filter.state == Some(ExecutionState::Failed) && state.kept.has_failed_planning(id);
         let found = state.kept.requests.iter().filter(|(id, it)| {
             has_all(&it.folded, &words)
                 && is_within(it.created_at, filter.from, filter.to)
-                && in_state.as_ref().is_none_or(|wanted| wanted.contains(id))
+                && in_state.as_ref().is_none_or(|wanted| wanted.contains(id) || has_failed(**id))
         });
         let found = found.map(|(id, it)| (Cursor { at: it.created_at, id: id.to_string() }, it));
         let Listing { items, has_more } = list(found, page);

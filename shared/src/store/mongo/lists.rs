@@ -10,6 +10,8 @@ use mongodb::{
 use super::{connection::failed, rows};
 use crate::{
     clock::Timestamp,
+    execution::ExecutionState,
+    request::PLANNING_FAILURES,
     store::{
         Cursor, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, StoreError, search,
     },
@@ -46,16 +48,51 @@ pub(super) fn limit(most: usize) -> i64 {
 pub(super) fn requests(filter: &RequestFilter) -> (Row, Vec<Row>) {
     let mut matching = words(filter.search.as_deref());
     between(&mut matching, filter.from, filter.to);
-    let state = filter.state.map(|it| {
+    let state = filter.state.map(|state| {
         let same = doc! { "$eq": ["$requestId", "$$id"] };
         let pipeline = vec![
-            doc! { "$match": { "$expr": same, "state": it.as_str() } },
+            doc! { "$match": { "$expr": same, "state": state.as_str() } },
             doc! { "$limit": 1 },
             doc! { "$project": { "_id": 1 } },
         ];
+        if state == ExecutionState::Failed {
+            return failed_requests(pipeline);
+        }
         exists("executions", doc! { "id": "$_id" }, pipeline)
     });
     (matching, state.unwrap_or_default())
+}
+
+/// Keeps requests with an execution that failed, and those whose planning did: they have no plan and
+/// an entry of their transcript says why.
+fn failed_requests(executions: Vec<Row>) -> Vec<Row> {
+    let first = |matching: Row| {
+        let id = doc! { "$project": { "_id": 1 } };
+        vec![doc! { "$match": matching }, doc! { "$limit": 1 }, id]
+    };
+    let look = |from: &str, variables: Row, pipeline: Vec<Row>, into: &str| {
+        doc! { "$lookup": { "from": from, "let": variables, "pipeline": pipeline, "as": into } }
+    };
+    let plans = first(doc! { "$expr": { "$eq": ["$requestId", "$$id"] } });
+    // The places of a request's entries lie between these; kinds have no field of their own, but an
+    // entry begins with its time and its kind.
+    let entries = [("from", Bson::MinKey), ("to", Bson::MaxKey)];
+    let entries = entries.map(|(name, n)| (name.to_owned(), doc! { "r": "$_id", "n": n }.into()));
+    let is_within = doc! { "$and": [
+        { "$gte": ["$_id", "$$from"] },
+        { "$lt": ["$_id", "$$to"] },
+    ] };
+    let beginning = format!(r#"^\{{"at":-?\d+,"kind":"({})""#, PLANNING_FAILURES.join("|"));
+    let failures = first(doc! { "$expr": is_within, "json": { "$regex": beginning } });
+    let of_id = || doc! { "id": "$_id" };
+    let has_execution = doc! { "executions": { "$ne": [] } };
+    vec![
+        look("executions", of_id(), executions, "executions"),
+        look("plans", of_id(), plans, "plans"),
+        doc! { "$match": { "$or": [has_execution.clone(), { "plans": [] }] } },
+        look("transcripts", Row::from_iter(entries), failures, "failures"),
+        doc! { "$match": { "$or": [has_execution, { "plans": [], "failures": { "$ne": [] } }] } },
+    ]
 }
 
 /// Says which plans.

@@ -8,8 +8,9 @@ use super::{
 };
 use crate::{
     clock::Timestamp,
+    execution::ExecutionState,
     id::PlanId,
-    request::Request,
+    request::{PLANNING_FAILURES, Request},
     store::{
         Cursor, ExecutionFilter, Head, Listing, Page, PlanFilter, RequestFilter, StoreError, search,
     },
@@ -88,11 +89,26 @@ pub(super) fn requests(
     query.between(filter.from, filter.to);
     let has_state =
         "EXISTS (SELECT 1 FROM heads WHERE heads.request = requests.id AND heads.state = ?)";
-    query.and(has_state, filter.state.map(|it| it.as_str().to_owned()));
+    let condition = match filter.state {
+        Some(ExecutionState::Failed) => format!("({has_state} OR {})", has_no_plan()),
+        _ => has_state.to_owned(),
+    };
+    query.and(&condition, filter.state.map(|state| state.as_str().to_owned()));
     query.page(connection, "id", page, |row| {
         let request = request(row)?;
         Ok((Cursor { at: request.created_at, id: request.id.to_string() }, request))
     })
+}
+
+/// Returns the condition that the planning of a request failed.
+fn has_no_plan() -> String {
+    let kinds = PLANNING_FAILURES.map(|kind| format!("'{kind}'")).join(", ");
+    // A damaged entry must not fail the list.
+    let kind = "CASE WHEN json_valid(json) THEN json ->> '$.kind' END";
+    format!(
+        "NOT EXISTS (SELECT 1 FROM plans WHERE plans.request = requests.id) AND EXISTS \
+         (SELECT 1 FROM transcripts WHERE transcripts.request = requests.id AND {kind} IN ({kinds}))"
+    )
 }
 
 /// Lists plans.
