@@ -69,3 +69,8 @@ fn what_stands_for_many_is_opened() {
 fn failures_lead_with_their_cause() {
     run("failures.mjs");
 }
+
+#[test]
+fn lists_find_what_is_looked_for() {
+    run("finding.mjs");
+}

@@ -146,7 +146,8 @@ export function withBrowser() {
     browser = await chromium.launch({
       timeout: LIMIT,
       executablePath: setting('FABER_TEST_CHROMIUM'),
-      args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'],
+      // A page that does not come from the server's address could not open its WebSocket.
+      args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu', ...(DIST ? ['--disable-features=LocalNetworkAccessChecks'] : [])],
     });
   });
   after(() => browser?.close());

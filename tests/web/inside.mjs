@@ -111,7 +111,7 @@ test('a plan within a plan is opened before it begins, goes on there, and somebo
   assert.deepEqual(await violations(page), []);
   await server.signal(executionId, 'go');
   await page.locator('.inspector').getByRole('button', { name: 'Approve' }).click();
-  await page.getByRole('dialog').getByRole('button', { name: 'Let it go on' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Approve' }).click();
   await page.locator('.inspector .pill', { hasText: 'Succeeded' }).waitFor();
   await page.locator('.head .pill', { hasText: 'Completed' }).waitFor();
   // Back at the first event nothing of it had begun.
@@ -244,9 +244,9 @@ test('a plan that nobody executes yet is opened as well, and changed where it st
   await page.getByLabel('A person must agree').check();
   const written = JSON.parse(await text.inputValue());
   assert.equal(written.tools[1].inlinePlan.tools[1].inlinePlan.tools[1].requiresApproval, true);
-  await page.getByText('Nothing is wrong with it.').waitFor();
+  await page.getByText('Plan is valid.').waitFor();
   await shows(page, 8, 2);
-  await page.getByRole('button', { name: 'Keep' }).click();
+  await page.getByRole('button', { name: 'Save version' }).click();
   await page.waitForURL(/\/plans\/plan_.*open=/);
   await shows(page, 8, 2);
   // What a plan only names is opened, too, and the way to it is shown.
@@ -336,7 +336,7 @@ test('a request shows what was asked for however many parts it has, and the part
   const rows = page.getByRole('list', { name: 'Executions' }).getByRole('listitem');
   await rows.first().waitFor();
   assert.deepEqual(await rows.evaluateAll((all) => all.map((it) => it.dataset.id)), [executionId]);
-  await page.getByRole('button', { name: 'With their parts' }).click();
+  await page.getByRole('button', { name: 'Include sub-executions' }).click();
   const foot = page.locator('.list-foot');
   await foot.getByText('50 shown').waitFor();
   assert.deepEqual(await violations(page), []);
@@ -348,12 +348,12 @@ test('a request shows what was asked for however many parts it has, and the part
   await page.locator(`[data-id="${executionId}"]`).getByText('Version 1, parallel').waitFor();
   assert.ok((await rows.count()) < 60);
   await rows.filter({ hasText: 'each[' }).last().getByRole('link').click();
-  await page.getByRole('link', { name: /^part of each\[\d+\]$/ }).waitFor();
+  await page.getByRole('link', { name: /^sub-execution of each\[\d+\]$/ }).waitFor();
   // The list of all executions leaves parts out as well, until it is asked for them.
   await page.goto(`${server.url}/executions`);
   await page.locator(`[data-id="${executionId}"]`).waitFor();
-  assert.equal(await page.getByText(/part of each/).count(), 0);
-  await page.getByLabel('Parts').selectOption('With their parts');
-  await page.getByText(/part of each/).first().waitFor();
+  assert.equal(await page.getByText(/sub-execution of each/).count(), 0);
+  await page.getByLabel('Sub-executions').selectOption('Include sub-executions');
+  await page.getByText(/sub-execution of each/).first().waitFor();
   await close(page);
 });

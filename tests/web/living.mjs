@@ -99,6 +99,19 @@ test('axe finds nothing where states are words, and where a page is on its way',
   }
 });
 
+test('axe finds nothing on the pages of a new installation', async () => {
+  const empty = await Server.start();
+  for (const colorScheme of ['light', 'dark']) {
+    for (const path of ['/', '/executions']) {
+      const page = await open(empty, path, { colorScheme });
+      await page.getByRole('heading', { name: 'No requests yet' }).waitFor();
+      assert.deepEqual(await violations(page), [], `${colorScheme}, ${path}`);
+      await close(page);
+    }
+  }
+  await empty.stop();
+});
+
 test('axe finds nothing in a dialog', async () => {
   const page = await open(server, `/executions/${executionId}?step=asks`);
   await page.getByRole('button', { name: 'Approve' }).click();
@@ -130,8 +143,8 @@ test('axe finds nothing where a plan is written, and where it is run', async () 
     assert.deepEqual(await violations(page), []);
     await page.reload();
     await page.getByRole('button', { name: 'Drop what was typed before' }).click();
-    await page.getByText('Nothing is wrong with it.').waitFor();
-    await page.getByRole('button', { name: 'Run with…' }).click();
+    await page.getByText('Plan is valid.').waitFor();
+    await page.getByRole('button', { name: 'Run with options…' }).click();
     await page.getByRole('dialog').waitFor();
     assert.deepEqual(await violations(page), []);
     await close(page);
@@ -319,10 +332,10 @@ test('where there are tokens the page asks for one, and keeps it in its tab', as
     await page.getByText('does not know this token').waitFor();
     await field.fill('a-long-secret-of-mine');
     await page.getByRole('button', { name: 'Go on' }).click();
-    await page.getByRole('heading', { name: 'Nothing has been asked for yet' }).waitFor();
+    await page.getByRole('heading', { name: 'No requests yet' }).waitFor();
     await page.goto(`${guarded.url}/new`);
     await page.getByRole('button', { name: 'write the plan as JSON' }).click();
-    await page.getByText('Nothing is wrong with it.').waitFor();
+    await page.getByText('Plan is valid.').waitFor();
     await page.getByRole('button', { name: 'Run', exact: true }).click();
     await says(page, 'Completed');
     const kept = await page.evaluate(() => [JSON.stringify({ ...localStorage }), document.cookie]);

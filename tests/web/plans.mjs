@@ -26,7 +26,7 @@ const idIn = (page) => new URL(page.url()).pathname.split('/').at(-1);
 
 /** Keeps what was changed, and gives the id of the version that it became. */
 async function kept(page, before) {
-  await page.getByRole('button', { name: 'Keep' }).click();
+  await page.getByRole('button', { name: 'Save version' }).click();
   await page.waitForURL((url) => url.pathname.startsWith('/plans/') && !url.pathname.endsWith(before));
   return idIn(page);
 }
@@ -58,7 +58,7 @@ test('no digit of a number is lost, wherever it goes through the page', async ()
   await page.getByRole('tab', { name: 'Events' }).click();
   await page.locator('.event-row', { hasText: '9223372036854775807' }).first().waitFor();
   await page.getByRole('button', { name: 'Run again' }).click();
-  await page.getByRole('dialog').getByRole('button', { name: 'Run it' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Run' }).click();
   await page.waitForURL((url) => /\/executions\/exec_/.test(url.pathname) && !url.pathname.endsWith(executionId));
   const again = await raw('query($id: ID!) { execution(executionId: $id) { input } }', `{"id":"${idIn(page)}"}`);
   assert.ok(again.includes('9007199254740993'), again);
@@ -114,7 +114,7 @@ test('a plan inside a step may be written as the documentation says', async () =
   const page = await open(server, '/new');
   await page.getByRole('button', { name: 'write the plan as JSON' }).click();
   await editor(page).fill('{"query": "inside", "tools": [{"id": "sub", "plan": {"tools": [{"id": "in", "name": "flow.echo", "parameters": {"said": "{{input.word}}"}}]}, "parameters": {"word": "deep"}}]}');
-  await page.getByText('Nothing is wrong with it.').waitFor();
+  await page.getByText('Plan is valid.').waitFor();
   await page.getByRole('button', { name: 'Run', exact: true }).click();
   await says(page, 'Completed');
   const { execution } = await server.ask('query($id: ID!) { execution(executionId: $id) { outputs } }', { id: idIn(page) });
@@ -126,7 +126,7 @@ test('a plan with input is run with one', async () => {
   const page = await open(server, '/new');
   await page.getByRole('button', { name: 'write the plan as JSON' }).click();
   await editor(page).fill('{"query": "greet", "tools": [{"id": "s", "name": "flow.echo", "parameters": {"v": "Hello {{input.whom}}"}}]}');
-  await page.getByText('Nothing is wrong with it.').waitFor();
+  await page.getByText('Plan is valid.').waitFor();
   await page.getByRole('button', { name: 'Run', exact: true }).click();
   const dialog = page.getByRole('dialog');
   const input = dialog.getByLabel('Input, as JSON');
@@ -135,8 +135,8 @@ test('a plan with input is run with one', async () => {
   await dialog.getByLabel('Mode').selectOption('SEQUENTIAL');
   await dialog.getByLabel('Priority').fill('3');
   await dialog.getByLabel('Time limit, in seconds').fill('60');
-  await dialog.getByLabel(/^Undo what was done/).check();
-  await dialog.getByRole('button', { name: 'Run it' }).click();
+  await dialog.getByLabel(/^If it fails/).check();
+  await dialog.getByRole('button', { name: 'Run' }).click();
   await says(page, 'Completed');
   const query = 'query($id: ID!) { execution(executionId: $id) { mode priority deadline compensateOnFailure outputs planId } }';
   const { execution } = await server.ask(query, { id: idIn(page) });
@@ -149,7 +149,7 @@ test('a plan with input is run with one', async () => {
   await page.goto(`${server.url}/plans/${planId}`);
   await page.getByRole('button', { name: 'Run', exact: true }).click();
   await dialog.getByLabel(/^whom/).fill('Ada');
-  await dialog.getByRole('button', { name: 'Run it' }).click();
+  await dialog.getByRole('button', { name: 'Run' }).click();
   await page.waitForURL(/\/executions\/exec_/);
   await says(page, 'Completed');
   const saved = await server.ask('query($id: ID!) { execution(executionId: $id) { input } }', { id: idIn(page) });
@@ -160,7 +160,7 @@ test('a plan with input is run with one', async () => {
 test('what was made has an address, and what was typed waits', async () => {
   const page = await open(server, '/new');
   await page.getByLabel('What is to be done?').fill('Create author Zoe with email zoe@web.test');
-  await page.getByRole('button', { name: 'Plan it' }).click();
+  await page.getByRole('button', { name: 'Create plan' }).click();
   await page.waitForURL(/\/plans\/plan_/);
   const planId = idIn(page);
   await page.getByRole('button', { name: 'Run', exact: true }).click();
@@ -195,7 +195,7 @@ test('what is kept once is not kept twice', async () => {
   await editor(page).fill((await editor(page).inputValue()).replace('"n": 1', '"n": 2'));
   await kept(page, planId);
   await page.getByText('version 2').waitFor();
-  assert.equal(await page.getByRole('button', { name: 'Keep' }).count(), 0);
+  assert.equal(await page.getByRole('button', { name: 'Save version' }).count(), 0);
   await page.getByRole('button', { name: 'Run', exact: true }).click();
   await says(page, 'Completed');
   const { request } = await server.ask('query($id: ID!) { request(requestId: $id) { plans { version } } }', { id: requestId });
@@ -206,7 +206,7 @@ test('what is kept once is not kept twice', async () => {
 test('what the page says of a text is true of that text', async () => {
   const { planId } = await server.plan([{ id: 'a', name: 'flow.echo', parameters: { n: 1 } }], 'truth');
   const page = await open(server, `/plans/${planId}`);
-  const fine = page.getByText('Nothing is wrong with it.');
+  const fine = page.getByText('Plan is valid.');
   await fine.waitFor();
   const whole = await editor(page).inputValue();
   await editor(page).fill(whole.slice(0, -1));
@@ -245,7 +245,7 @@ test('a text that is emptied is written anew', async () => {
   for (const path of ['/new', `/plans/${planId}`]) {
     const page = await open(server, path);
     if (path === '/new') await page.getByRole('button', { name: 'write the plan as JSON' }).click();
-    await page.getByText('Nothing is wrong with it.').waitFor();
+    await page.getByText('Plan is valid.').waitFor();
     await editor(page).click();
     await page.keyboard.press('Control+A');
     await page.keyboard.press('Delete');
@@ -253,7 +253,7 @@ test('a text that is emptied is written anew', async () => {
     assert.equal(await page.getByText('It is being checked').count(), 0, path);
     await page.keyboard.type('{"tools":[{"name":"flow.noop"}]}');
     assert.equal(await editor(page).inputValue(), '{"tools":[{"name":"flow.noop"}]}', 'the focus stayed');
-    await page.getByText('Nothing is wrong with it.').waitFor();
+    await page.getByText('Plan is valid.').waitFor();
     await page.getByText('1 step', { exact: true }).or(page.locator('canvas[data-nodes="1"]')).first().waitFor();
     await close(page);
   }

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { Server, close, open, says, shows, until, withBrowser } from './harness.mjs';
+import { Server, close, open, says, shows, until, violations, withBrowser } from './harness.mjs';
 
 let server;
 withBrowser();
@@ -23,7 +23,7 @@ test('a step that waits for a person is approved', async () => {
   await shows(page, 'ask', 'WAITING');
   await page.getByRole('button', { name: 'Approve' }).click();
   await page.getByRole('dialog').getByLabel('Comment (optional)').fill('go ahead');
-  await page.getByRole('dialog').getByRole('button', { name: 'Let it go on' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Approve' }).click();
   await shows(page, 'then', 'SUCCEEDED');
   await says(page, 'Completed');
   const query = 'query($id: ID!) { execution(executionId: $id) { events { type data } } }';
@@ -36,9 +36,9 @@ test('a step that waits for a person is refused', async () => {
   const { executionId } = await server.execute(ASKS, 'may I not');
   const page = await open(server, `/executions/${executionId}?view=steps&step=ask`);
   await page.getByRole('button', { name: 'Reject' }).click();
-  await page.getByRole('dialog').getByRole('button', { name: 'Refuse it' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Reject' }).click();
   await shows(page, 'ask', 'FAILED');
-  await page.locator('.fault code', { hasText: 'step.rejected' }).waitFor();
+  await page.locator('.inspector .fault code', { hasText: 'step.rejected' }).waitFor();
   await close(page);
 });
 
@@ -71,10 +71,10 @@ test('an execution is paused, resumed and signalled', async () => {
   await page.locator('.inspector').getByRole('button', { name: 'Signal' }).click();
   const dialog = page.getByRole('dialog');
   assert.equal(await dialog.getByLabel('Name').inputValue(), 'word');
-  await dialog.getByLabel('What it brings, as JSON (optional)').fill('{"x": 7');
+  await dialog.getByLabel('Payload (JSON, optional)').fill('{"x": 7');
   await dialog.getByRole('button', { name: 'Send' }).click();
   await dialog.getByRole('alert').waitFor();
-  await dialog.getByLabel('What it brings, as JSON (optional)').fill('{"x": 7}');
+  await dialog.getByLabel('Payload (JSON, optional)').fill('{"x": 7}');
   await dialog.getByRole('button', { name: 'Send' }).click();
   await shows(page, 'then', 'SUCCEEDED');
   await close(page);
@@ -91,7 +91,7 @@ test('an execution that failed is retried from a step, and what was done stays d
   await shows(page, 'broken', 'FAILED');
   await shows(page, 'after', 'SKIPPED');
   await page.locator('[data-step="broken"] button').click();
-  await page.locator('.fault', { hasText: 'no luck' }).waitFor();
+  await page.locator('.inspector .fault', { hasText: 'no luck' }).waitFor();
   await page.locator('.inspector').getByRole('button', { name: 'Retry from here' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Retry' }).click();
   await page.waitForURL((url) => /\/executions\/exec_/.test(url.pathname) && !url.pathname.endsWith(executionId));
@@ -102,7 +102,7 @@ test('an execution that failed is retried from a step, and what was done stays d
   await page.getByText('output taken over').waitFor();
   await page.getByRole('button', { name: 'Run again' }).click();
   const here = page.url();
-  await page.getByRole('dialog').getByRole('button', { name: 'Run it' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Run' }).click();
   await page.waitForURL((url) => !here.includes(url.pathname));
   await close(page);
 });
@@ -119,7 +119,7 @@ test('the items of a loop are decided one by one, or all at once', async () => {
   await shows(page, 'each', 'WAITING');
   await page.getByLabel('What it waits for').getByText('each[1]').waitFor();
   await page.getByRole('button', { name: 'Reject each[1]' }).click();
-  await page.getByRole('dialog').getByRole('button', { name: 'Refuse it' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Reject' }).click();
   await page.locator('[data-item="1"][data-state="FAILED"]').waitFor();
   const query = 'query($id: ID!) { execution(executionId: $id) { state step(stepId: "each") { items { state } } } }';
   await until(async () => (await server.ask(query, { id: executionId })).execution.step.items[1].state === 'FAILED', 'one item is refused');
@@ -147,6 +147,78 @@ test('before it is retried from a step the page says what is done again', async 
   assert.deepEqual(told, execution.steps.filter((it) => !it.reused).map((it) => it.stepId));
   assert.ok(!told.includes('done') && told.includes('broken'), told.join());
   await close(page);
+});
+
+test('a retry does the failed steps again, and every dialog names the effects that it would repeat', async () => {
+  const tools = [
+    { id: 'charge', name: 'flow.effect' },
+    { id: 'broken', name: 'flow.fail', parameters: { message: 'no luck' }, dependsOn: 'charge' },
+  ];
+  const { executionId } = await server.execute(tools, 'charge and ship');
+  await server.reaches(executionId, 'FAILED');
+  const page = await open(server, `/executions/${executionId}`);
+  const dialog = page.getByRole('dialog');
+  const repeated = dialog.getByLabel('Calls that are repeated');
+  const again = dialog.getByLabel('What is done again').locator('li');
+  const shut = async () => {
+    await dialog.getByRole('button', { name: 'Close' }).click();
+    await dialog.waitFor({ state: 'detached' });
+  };
+  const warns = async (action) => {
+    await repeated.getByText('charge: 1 call of flow.effect').waitFor();
+    await dialog.locator('button.danger', { hasText: action }).waitFor();
+    assert.deepEqual(await violations(page), []);
+    await shut();
+  };
+  await page.getByRole('button', { name: 'Run again' }).click();
+  await warns('Run');
+  const menu = page.getByLabel('Other ways to retry');
+  await menu.click();
+  await page.getByRole('button', { name: 'Everything…' }).click();
+  assert.deepEqual(await again.allTextContents(), ['charge', 'broken']);
+  await warns('Retry');
+  await menu.click();
+  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: 'From a step…' }).waitFor({ state: 'hidden' });
+  await menu.click();
+  await page.getByRole('button', { name: 'From a step…' }).click();
+  const step = dialog.getByLabel('Step to begin with');
+  assert.equal(await step.inputValue(), 'broken');
+  await until(() => dialog.locator('button.primary:enabled', { hasText: 'Retry' }).isVisible(), 'nothing is repeated');
+  await step.selectOption('charge');
+  await warns('Retry');
+  await page.goto(`${server.url}/executions/${executionId}?step=charge`);
+  await page.locator('.inspector').getByRole('button', { name: 'Retry from here' }).click();
+  await warns('Retry');
+  await page.getByRole('button', { name: 'Retry failed steps' }).click();
+  await dialog.locator('button.primary:enabled', { hasText: 'Retry' }).waitFor();
+  assert.equal(await repeated.count(), 0);
+  assert.deepEqual(await again.allTextContents(), ['broken']);
+  await dialog.getByRole('button', { name: 'Retry' }).click();
+  await page.waitForURL((url) => /\/executions\/exec_/.test(url.pathname) && !url.pathname.endsWith(executionId));
+  const retry = new URL(page.url()).pathname.split('/').at(-1);
+  await server.reaches(retry, 'FAILED');
+  const query = 'query($id: ID!) { execution(executionId: $id) { steps { stepId reused } } }';
+  const { execution } = await server.ask(query, { id: retry });
+  assert.deepEqual(execution.steps, [{ stepId: 'charge', reused: true }, { stepId: 'broken', reused: false }]);
+  await page.getByText(`retry of ${executionId}`).click();
+  await page.getByLabel('What goes on after it').getByRole('link', { name: retry }).click();
+  await page.waitForURL(`**/executions/${retry}`);
+  await close(page);
+});
+
+test('a step that has an effect says so before it is tried again', async () => {
+  const tools = [{ id: 'pay', name: 'pay', onError: 'wait' }];
+  const own = await Server.start({
+    config: { toolsets: [{ name: 'shop', source: { tools: [{ name: 'pay', description: 'Pays', parameters: { type: 'object' }, effect: 'once', run: { command: ['false'] } }] } }] },
+  });
+  const { executionId } = await own.execute(tools, 'pay');
+  await own.reaches(executionId, 'WAITING');
+  const page = await open(own, `/executions/${executionId}?step=pay`);
+  await page.getByRole('button', { name: 'Try again' }).click();
+  await page.getByRole('dialog').getByLabel('Calls that are repeated').getByText('shop.pay has an effect, and is called again.').waitFor();
+  await close(page);
+  await own.stop();
 });
 
 test('the focus goes back to where it was', async () => {
@@ -215,7 +287,7 @@ test('on a phone the way back closes what covers the page', async () => {
 test('a query becomes a plan, the plan is changed, kept and run', async () => {
   const page = await open(server, '/new');
   await page.getByLabel('What is to be done?').fill('Create author Alice with email alice@web.test, then create blog by Alice titled Hello about world');
-  await page.getByRole('button', { name: 'Plan it' }).click();
+  await page.getByRole('button', { name: 'Create plan' }).click();
   await page.locator('canvas[data-nodes="2"]').waitFor();
   const text = page.getByLabel('The plan as JSON');
   const draft = JSON.parse(await text.inputValue());
@@ -228,7 +300,7 @@ test('a query becomes a plan, the plan is changed, kept and run', async () => {
   assert.equal(selected, '"blog.createAuthr"');
   draft.tools[1].parameters.title = 'Bonjour';
   await text.fill(JSON.stringify(draft, null, 2));
-  await page.getByText('Nothing is wrong with it.').waitFor();
+  await page.getByText('Plan is valid.').waitFor();
   await page.getByRole('button', { name: 'Run', exact: true }).click();
   await page.waitForURL(/\/executions\/exec_/);
   await says(page, 'Completed');
@@ -255,7 +327,7 @@ test('a step is added, edited as a form and removed', async () => {
   const expected = { id: 'flow.sleep', name: 'flow.sleep', parameters: { ms: 5 }, when: 'steps["hello"].ok', requiresApproval: true };
   assert.deepEqual((await draft()).tools[2], expected);
   await page.locator('canvas[data-nodes="3"]').waitFor();
-  await page.getByText('Nothing is wrong with it.').waitFor();
+  await page.getByText('Plan is valid.').waitFor();
   await form.getByRole('button', { name: 'Remove' }).click();
   assert.equal((await draft()).tools.length, 2);
   await page.locator('canvas[data-nodes="2"]').waitFor();

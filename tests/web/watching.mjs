@@ -309,7 +309,7 @@ test('from a loop over plans there is a way into each of them', async () => {
   await page.locator('.inspector .fault').getByRole('link', { name: /^exec_/ }).first().waitFor();
   await page.locator('[data-item="1"]').getByRole('link', { name: 'Its execution' }).click();
   await page.waitForURL(`**/executions/${children[1]}`);
-  await page.getByText('part of kids[1]').waitFor();
+  await page.getByText('sub-execution of kids[1]').waitFor();
   await close(page);
 });
 
@@ -367,6 +367,66 @@ test('the items of a loop are shown while it runs', async () => {
   await page.locator('[data-item][data-state="RUNNING"]').first().waitFor();
   await server.ask('mutation($id: ID!) { cancelExecution(executionId: $id) { state } }', { id: executionId });
   await says(page, 'Cancelled');
+  await close(page);
+});
+
+test('a loop that runs says how many of its items are over', async () => {
+  const tools = [
+    { id: 'list', name: 'flow.echo', parameters: { items: [...Array(11).fill(0), 600_000] } },
+    { id: 'each', name: 'flow.sleep', parameters: { ms: '{{item}}' }, forEach: '{{list.items}}' },
+  ];
+  const { executionId } = await server.execute(tools, 'many items');
+  const page = await open(server, `/executions/${executionId}?step=each`);
+  await page.locator('.head .facts').getByText('11 of 12 items').waitFor();
+  await page.locator('.inspector .facts').getByText('11 of 12 items').waitFor();
+  await page.getByRole('tab', { name: 'Steps' }).click();
+  await page.locator('[data-step="each"]').getByText('11 of 12 items').waitFor();
+  await page.getByRole('tab', { name: 'Timeline' }).click();
+  await page.locator('.timeline-row .bar-time', { hasText: '11 of 12 items' }).waitFor();
+  await close(page);
+});
+
+test('no label of the timeline covers a bar', async () => {
+  const tools = [
+    { id: 'short', name: 'flow.sleep', parameters: { ms: 30 } },
+    { id: 'middle', name: 'flow.sleep', parameters: { ms: 300 } },
+    { id: 'late', name: 'flow.sleep', parameters: { ms: 30 }, dependsOn: 'middle' },
+    { id: 'on', name: 'flow.wait', parameters: { name: 'never' } },
+  ];
+  const { executionId } = await server.execute(tools, 'labels');
+  await server.reaches(executionId, 'WAITING');
+  for (const viewport of [{ width: 1280, height: 800 }, { width: 390, height: 844 }]) {
+    const page = await open(server, `/executions/${executionId}?view=timeline`, { viewport });
+    await until(async () => (await page.locator('.timeline-row').count()) === 4, 'all steps are there');
+    const covered = await page.locator('.timeline-row').evaluateAll((rows) =>
+      rows.flatMap((row) => {
+        const label = row.querySelector('.bar-time').getBoundingClientRect();
+        const bars = [...row.querySelectorAll('.bar')].map((bar) => bar.getBoundingClientRect());
+        return bars.filter((bar) => bar.right > label.left + 0.5).map((bar) => `${row.textContent}: ${bar.right} behind ${label.left}`);
+      }),
+    );
+    assert.deepEqual(covered, []);
+    await close(page);
+  }
+});
+
+test('the time that a person takes is no work', async () => {
+  const { executionId } = await server.execute([{ id: 'ask', name: 'flow.echo', parameters: { n: 1 }, requiresApproval: true }], 'wait and work');
+  await server.reaches(executionId, 'WAITING');
+  const since = Date.now();
+  await until(() => Date.now() - since > 1_200, 'a while has passed');
+  const approve = 'mutation($id: ID!) { approveStep(executionId: $id, stepId: "ask", approved: true) { executionId } }';
+  await server.ask(approve, { id: executionId });
+  await server.reaches(executionId, 'COMPLETED');
+  const query = 'query($id: ID!) { execution(executionId: $id) { step(stepId: "ask") { durationMs workMs waitedMs } request { timeline { kind durationMs waitedMs } } } }';
+  const { step, request } = (await server.ask(query, { id: executionId })).execution;
+  assert.ok(step.workMs < 1_000 && step.waitedMs >= 1_200 && step.durationMs >= step.workMs + step.waitedMs, JSON.stringify(step));
+  const approved = request.timeline.find((it) => it.kind === 'step_approved');
+  assert.ok(approved.durationMs === null && approved.waitedMs >= 1_200, JSON.stringify(approved));
+  const page = await open(server, `/executions/${executionId}?view=steps&step=ask`);
+  const spent = /^((<1|\d+) ms, )?waited \d+\.\d+ s$/;
+  await page.locator('.inspector .facts').getByText(spent).waitFor();
+  await page.locator('[data-step="ask"]').getByText(spent).waitFor();
   await close(page);
 });
 

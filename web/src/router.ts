@@ -7,20 +7,27 @@ export interface Place {
   query: URLSearchParams;
   /** Whether it is shown in the stead of where we were, and not behind it. */
   isSame: boolean;
+  /** Whether the browser's Back or Forward led here. */
+  isBack: boolean;
 }
 
-const here = (isSame = false): Place => ({ path: location.pathname, query: new URLSearchParams(location.search), isSame });
+const here = (how: { isSame?: boolean; isBack?: boolean } = {}): Place => ({
+  path: location.pathname,
+  query: new URLSearchParams(location.search),
+  isSame: how.isSame ?? false,
+  isBack: how.isBack ?? false,
+});
 
 export const place = new Cell<Place>(here());
 
-addEventListener("popstate", () => place.set(here()));
+addEventListener("popstate", () => place.set(here({ isBack: true })));
 
 /** Goes somewhere. A change of what is shown at a place takes the place of the entry before. */
 export function go(to: string, how: "push" | "replace" = "push", state: unknown = null): void {
   if (to === location.pathname + location.search) return;
   if (how === "push") history.pushState(state, "", to);
   else history.replaceState(history.state, "", to);
-  place.set(here(how === "replace"));
+  place.set(here({ isSame: how === "replace" }));
 }
 
 /** Lets links within the page be followed without loading it anew. */

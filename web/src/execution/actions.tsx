@@ -1,32 +1,35 @@
 /** What can be done to an execution. Whatever cannot be taken back asks first. */
 
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 
-import { ask, type ApiError } from "../api/client";
+import { ask, useAsk, type ApiError } from "../api/client";
 import {
   ApproveStep,
   CancelExecution,
   ExecutePlan,
   PauseExecution,
+  RepeatedCalls,
   ResumeExecution,
   RetryExecution,
   SignalExecution,
   type ExecutionOptions,
   type Json,
+  type RetryMode,
 } from "../api/generated";
 import { isFields, parse } from "../api/json";
 import { go } from "../router";
 import { Dialog } from "../ui/dialog";
-import { asRefusal } from "../ui/fault";
+import { asRefusal, Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
-import { againFrom } from "./paths";
+import { counted } from "../ui/words";
+import { againFrom, failedSteps } from "./paths";
 import type { Story } from "./story";
 
 /** What somebody is about to do. */
 export type Asking =
   | { kind: "cancel" }
   | { kind: "again" }
-  | { kind: "retry"; step?: string }
+  | { kind: "retry"; mode: RetryMode; step?: string }
   | { kind: "approve"; step: string }
   | { kind: "reject"; step: string }
   | { kind: "signal"; name: string };
@@ -54,12 +57,7 @@ export function Actions({ story, onAsk, onFail }: BarProps) {
   if (story.live.isOver) {
     return (
       <div class="buttons">
-        {state !== "COMPLETED" && (
-          <button type="button" onClick={() => onAsk({ kind: "retry" })}>
-            <Icon name="retry" />
-            Retry
-          </button>
-        )}
+        {(state !== "COMPLETED" || story.live.count("FAILED") > 0) && <RetryMenu onAsk={onAsk} />}
         <button type="button" onClick={() => onAsk({ kind: "again" })}>
           <Icon name="play" />
           Run again
@@ -92,6 +90,49 @@ export function Actions({ story, onAsk, onFail }: BarProps) {
   );
 }
 
+/** A button that retries the failed steps, and a menu with the other ways. */
+function RetryMenu({ onAsk }: { onAsk: (asking: Asking) => void }) {
+  const menu = useRef<HTMLDetailsElement>(null);
+  const close = () => menu.current?.removeAttribute("open");
+  const choose = (mode: RetryMode) => {
+    close();
+    onAsk({ kind: "retry", mode });
+  };
+  return (
+    <span class="split-button">
+      <button type="button" onClick={() => onAsk({ kind: "retry", mode: "FAILED" })}>
+        <Icon name="retry" />
+        Retry failed steps
+      </button>
+      <details
+        ref={menu}
+        class="menu"
+        onFocusOut={(event) => {
+          if (!menu.current?.contains(event.relatedTarget as Node | null)) close();
+        }}
+        onKeyDown={(event) => {
+          if (event.key !== "Escape" || !menu.current?.open) return;
+          event.stopPropagation();
+          close();
+          menu.current.querySelector("summary")?.focus();
+        }}
+      >
+        <summary aria-label="Other ways to retry">
+          <Icon name="chevron" />
+        </summary>
+        <div class="menu-list">
+          <button type="button" onClick={() => choose("FROM_STEP")}>
+            From a step…
+          </button>
+          <button type="button" onClick={() => choose("ALL")}>
+            Everything…
+          </button>
+        </div>
+      </details>
+    </span>
+  );
+}
+
 interface QuestionProps {
   story: Story;
   asking: Asking;
@@ -101,7 +142,6 @@ interface QuestionProps {
 export function Question({ story, asking, onClose }: QuestionProps) {
   const id = story.about.executionId;
   const [text, setText] = useState("");
-  const open = (executionId: string) => go(`/executions/${executionId}`);
   switch (asking.kind) {
     case "cancel":
       return (
@@ -111,43 +151,22 @@ export function Question({ story, asking, onClose }: QuestionProps) {
         </Dialog>
       );
     case "again":
-      return (
-        <Dialog
-          title="Run the plan again?"
-          action="Run it"
-          onClose={onClose}
-          onDo={async () => {
-            const options = optionsOf(story);
-            open((await ask(ExecutePlan, { id: story.about.planId, options })).executePlan.executionId);
-          }}
-        >
-          <p>All {story.ids.length} steps are done anew, in an execution of their own, with the same input.</p>
-        </Dialog>
-      );
+      return <RunAgain story={story} onClose={onClose} />;
     case "retry":
-      return (
-        <Dialog
-          title={asking.step ? `Retry from “${asking.step}”?` : "Retry this execution?"}
-          action="Retry"
-          onClose={onClose}
-          onDo={async () => open((await ask(RetryExecution, { id, fromStep: asking.step ?? null })).retryExecution.executionId)}
-        >
-          {asking.step ? <Again story={story} from={asking.step} /> : <p>All of it is done again, as a new execution.</p>}
-        </Dialog>
-      );
+      return <Retry story={story} mode={asking.mode} step={asking.step ?? null} onClose={onClose} />;
     case "approve":
     case "reject":
       return (
         <Dialog
-          title={asking.kind === "approve" ? `Let “${asking.step}” go on?` : `Refuse “${asking.step}”?`}
-          action={asking.kind === "approve" ? "Let it go on" : "Refuse it"}
+          title={asking.kind === "approve" ? `Approve “${asking.step}”?` : `Reject “${asking.step}”?`}
+          action={asking.kind === "approve" ? "Approve" : "Reject"}
           {...(asking.kind === "reject" ? { tone: "bad" as const } : {})}
           onClose={onClose}
           onDo={async () =>
             void (await ask(ApproveStep, { id, stepId: asking.step, approved: asking.kind === "approve", comment: text || null }))
           }
         >
-          {asking.kind === "reject" && <p>The step fails, and with it what its plan says.</p>}
+          {asking.kind === "reject" ? <p>The step fails, and with it what its plan says.</p> : <TryAgain story={story} name={asking.step} />}
           <Field label="Comment (optional)" value={text} onInput={setText} />
         </Dialog>
       );
@@ -171,36 +190,143 @@ function optionsOf(story: Story): ExecutionOptions {
     priority,
     maxParallel: number(said.maxParallel),
     deadlineMs: number(said.deadlineMs),
-    strictTemplates: said.strictTemplates === true,
+    strictTemplates: typeof said.strictTemplates === "boolean" ? said.strictTemplates : null,
   };
 }
 
 /** The most steps that are named. */
 const NAMED = 30;
 
-/** What is done again, and of it what has an effect each time. */
-function Again({ story, from }: { story: Story; from: string }) {
-  const again = againFrom(story.live, story.dependsOn, from);
-  const kept = story.ids.length - again.length;
-  const once = again.filter((it) => story.stepOf.get(it)?.effect === "ONCE" && story.live.step(it)?.state === "SUCCEEDED");
+interface RetryProps {
+  story: Story;
+  mode: RetryMode;
+  /** The step to begin with, where it is known. */
+  step: string | null;
+  onClose: () => void;
+}
+
+const RETRY_TITLES: Record<RetryMode, string> = { FAILED: "Retry the failed steps?", FROM_STEP: "Retry from a step?", ALL: "Retry everything?" };
+
+function Retry({ story, mode, step, onClose }: RetryProps) {
+  const id = story.about.executionId;
+  const [chosen, setChosen] = useState(() => step ?? failedSteps(story.live)[0] ?? story.ids[0] ?? "");
+  const fromStep = mode === "FROM_STEP" ? chosen : null;
+  const repeated = useRepeated(story, mode, fromStep);
+  const again = mode === "ALL" ? story.ids : fromStep === null ? failedSteps(story.live) : againFrom(story.live, story.dependsOn, fromStep);
+  return (
+    <Dialog
+      title={step ? `Retry from “${step}”?` : RETRY_TITLES[mode]}
+      action="Retry"
+      {...(repeated.isDangerous ? { tone: "bad" as const } : {})}
+      isReady={repeated.isKnown}
+      onClose={onClose}
+      onDo={async () => openExecution((await ask(RetryExecution, { id, mode, fromStep })).retryExecution.executionId)}
+    >
+      {mode === "FROM_STEP" && step === null && (
+        <label class="field">
+          <span>Step to begin with</span>
+          <select value={chosen} onChange={(event) => setChosen(event.currentTarget.value)}>
+            {story.ids.map((name) => (
+              <option key={name} value={name}>
+                {name}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
+      <Again again={again} total={story.ids.length} />
+      {repeated.list}
+    </Dialog>
+  );
+}
+
+function RunAgain({ story, onClose }: { story: Story; onClose: () => void }) {
+  const repeated = useRepeated(story, "ALL", null);
+  return (
+    <Dialog
+      title="Run the plan again?"
+      action="Run"
+      {...(repeated.isDangerous ? { tone: "bad" as const } : {})}
+      isReady={repeated.isKnown}
+      onClose={onClose}
+      onDo={async () => {
+        const options = optionsOf(story);
+        openExecution((await ask(ExecutePlan, { id: story.about.planId, options })).executePlan.executionId);
+      }}
+    >
+      <p>A new execution of all {counted(story.ids.length, "step")}, with the same input.</p>
+      {repeated.list}
+    </Dialog>
+  );
+}
+
+function openExecution(id: string): void {
+  go(`/executions/${id}`);
+}
+
+/** The calls that running again would repeat. Nothing is run before they are known, or cannot be. */
+function useRepeated(story: Story, mode: RetryMode, fromStep: string | null) {
+  const asked = useAsk(RepeatedCalls, { id: story.about.executionId, mode, fromStep });
+  const calls = asked.isCurrent ? (asked.data?.execution?.repeatedCalls ?? []) : [];
+  const list = (
+    <>
+      {asked.error && <Refused error={asked.error} />}
+      {calls.length > 0 && (
+        <section class="repeated" aria-label="Calls that are repeated">
+          <p>
+            <strong>These calls have effects, and are made again:</strong>
+          </p>
+          <ul>
+            {calls.slice(0, NAMED).map((call) => (
+              <li key={`${call.stepId} ${call.toolName} ${call.outcomeUnknown}`}>
+                <code>{call.stepId}</code>: {counted(call.calls, "call")} of <code>{call.toolName}</code>
+                {call.outcomeUnknown && ", of which nobody knows if they took effect"}
+              </li>
+            ))}
+            {calls.length > NAMED && <li>and {calls.length - NAMED} more</li>}
+          </ul>
+        </section>
+      )}
+    </>
+  );
+  return { list, isKnown: asked.isCurrent || asked.error !== null, isDangerous: calls.length > 0 };
+}
+
+/** Says of a step that failed and is tried again that its tool does something each time. */
+function TryAgain({ story, name }: { story: Story; name: string }) {
+  const id = /^[^[]*/.exec(name)![0];
+  const step = story.stepOf.get(id);
+  const view = story.live.step(id);
+  const isAgain = view !== undefined && view.tries.length > 0;
+  if (!isAgain || step?.effect !== "ONCE") return null;
+  return (
+    <section class="repeated" aria-label="Calls that are repeated">
+      <p>
+        <strong>
+          <code>{step.toolName}</code> has an effect, and is called again.
+        </strong>
+      </p>
+    </section>
+  );
+}
+
+/** The steps that are done again. */
+function Again({ again, total }: { again: readonly string[]; total: number }) {
+  const kept = total - again.length;
   return (
     <>
       <p>
-        {kept === 0 ? "All steps are done again:" : `The outputs of ${kept} ${kept === 1 ? "step" : "steps"} are taken over. ${again.length} ${again.length === 1 ? "is" : "are"} done again:`}
+        {kept > 0 && `The outputs of ${counted(kept, "step")} are reused. `}
+        {kept === 0 ? "All steps run again, in a new execution:" : `${again.length === 1 ? "1 step runs" : `${again.length.toLocaleString("en")} steps run`} again, in a new execution:`}
       </p>
       <ul class="names" aria-label="What is done again">
-        {again.slice(0, NAMED).map((it) => (
-          <li key={it} class="mono">
-            {it}
+        {again.slice(0, NAMED).map((name) => (
+          <li key={name} class="mono">
+            {name}
           </li>
         ))}
         {again.length > NAMED && <li>and {again.length - NAMED} more</li>}
       </ul>
-      {once.length > 0 && (
-        <p class="warning">
-          {once.length === 1 ? `“${once[0]}” has` : `${once.length} of them have`} succeeded before, and {once.length === 1 ? "does" : "do"} something new each time.
-        </p>
-      )}
     </>
   );
 }
@@ -215,7 +341,7 @@ function Signal({ id, name: given, onClose }: { id: string; name: string; onClos
   return (
     <Dialog title="Send a signal" action="Send" onClose={onClose} onDo={send}>
       <Field label="Name" value={name} onInput={setName} required />
-      <Field label="What it brings, as JSON (optional)" value={payload} onInput={setPayload} mono />
+      <Field label="Payload (JSON, optional)" value={payload} onInput={setPayload} mono />
     </Dialog>
   );
 }

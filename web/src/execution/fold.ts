@@ -5,6 +5,7 @@
 
 import type { ExecutionState, Happened, Json, StepState } from "../api/generated";
 import { itemOf, itemsIn, itemsOver, loop, type Items } from "./items";
+import { spentText } from "../ui/time";
 import { Lines } from "./lines";
 
 type Data = Record<string, Json | undefined>;
@@ -99,6 +100,8 @@ export class Fold {
   node: string | null = null;
   signals: string[] = [];
   cancelReason: string | null = null;
+  /** Why it failed, where that is no step's failure. */
+  error: Fault | null = null;
   #finished: ExecutionState | null = null;
   #isPaused = false;
   #isUndoing = false;
@@ -204,6 +207,9 @@ export class Fold {
         break;
       case "compensation_started":
         this.#isUndoing = true;
+        break;
+      case "execution_failed":
+        this.error = (data.error ?? null) as Fault | null;
         break;
       case "cancel_requested":
         this.cancelReason = typeof data.reason === "string" ? data.reason : "";
@@ -437,6 +443,20 @@ function over(step: StepView, state: StepState, at: number): void {
   step.waitsFor = null;
   step.until = null;
   goOn(step, at);
+}
+
+/** What a step has spent its time on until a moment, in milliseconds; a pause before a retry is neither work nor a wait. */
+export function spentBy(step: StepView, now: number): { worked: number; waited: number } {
+  const sum = (times: readonly { from: number; to: number | null }[]) => times.reduce((sum, { from, to }) => sum + Math.max(0, (to ?? now) - from), 0);
+  const waited = sum(step.pauses.filter((pause) => pause.kind !== "retry"));
+  if (!step.items) return { worked: sum(step.tries.filter((attempt) => !attempt.isUndo)), waited };
+  const all = step.from === null ? 0 : (step.to ?? now) - step.from;
+  return { worked: Math.max(0, all - waited), waited };
+}
+
+/** The time of a step in words, or nothing where it has not begun. */
+export function spentIn(step: StepView, now: number): string {
+  return step.from === null ? "" : spentText(spentBy(step, now));
 }
 
 /** The state of an execution after its first `length` events. */

@@ -7,7 +7,7 @@ import { ItemDetail } from "../api/generated";
 import { Fault, hasSomething } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Pill } from "../ui/state";
-import { span } from "../ui/time";
+import { spentText } from "../ui/time";
 import { Linked, Words } from "../ui/words";
 import type { Asking } from "./actions";
 import type { StepView } from "./fold";
@@ -54,7 +54,7 @@ export function ItemPanel({ story, step, index, view, item, isPast, opening, aro
         <>
           <Pill state={state} />
           <ToolName step={step} />
-          {item?.from != null && item.to !== null && <span>{span(item.to - item.from)}</span>}
+          {detail?.workMs != null && <span>{spentText({ worked: detail.workMs, waited: detail.waitedMs ?? 0 })}</span>}
           {detail && detail.attempts > 1 && <span>{detail.attempts} attempts</span>}
         </>
       }

@@ -14,9 +14,9 @@ import { Pill, WORD } from "../ui/state";
 import { clock, span } from "../ui/time";
 import { Words } from "../ui/words";
 import type { Asking } from "./actions";
-import type { StepView } from "./fold";
+import { spentIn, type StepView } from "./fold";
 import { ItemList, TOGETHER } from "./item-list";
-import { itemsIn } from "./items";
+import { itemsIn, itemsSaid } from "./items";
 import { Logs } from "./logs";
 import { Panel, Section, type Around, type Opening } from "./panel";
 import type { Step, Story } from "./story";
@@ -66,7 +66,7 @@ export function Inspector({ story, step, view, isPast, now, opening, around, onA
   const detail = wantsDetail && found?.stepId === step.stepId ? found : null;
   const resolved = detail ? (detail.resolvedParameters ?? undefined) : view.parameters;
   const output = detail ? (detail.state === "SUCCEEDED" || hasSomething(detail.output) ? detail.output : undefined) : view.output;
-  const time = view.from === null ? null : (view.to ?? now) - view.from;
+  const running = itemsSaid([view]);
   return (
     <Panel
       name={step.stepId}
@@ -78,7 +78,8 @@ export function Inspector({ story, step, view, isPast, now, opening, around, onA
           <Pill state={view.state} />
           {view.undoError && <span class="tag tone-bad">not undone</span>}
           <ToolName step={step} />
-          {time !== null && <span>{span(time)}</span>}
+          {running && <span>{running}</span>}
+          {view.from !== null && <span>{spentIn(view, now)}</span>}
           {view.attempts > 1 && <span>{view.attempts} attempts</span>}
           {(detail?.reused ?? view.isReused) && <span>output taken over</span>}
         </>
@@ -254,7 +255,7 @@ function StepActions({ story, view, isPast, onAsk }: { story: Story; view: StepV
         </button>
       )}
       {isOver && (
-        <button type="button" onClick={() => onAsk({ kind: "retry", step: view.id })}>
+        <button type="button" onClick={() => onAsk({ kind: "retry", mode: "FROM_STEP", step: view.id })}>
           <Icon name="retry" />
           Retry from here
         </button>

@@ -6,7 +6,7 @@ import { JsonView } from "../ui/json";
 import { Choice } from "../ui/page";
 import { plain } from "../ui/plain";
 import { Pill } from "../ui/state";
-import { span } from "../ui/time";
+import { spentText } from "../ui/time";
 import { Linked } from "../ui/words";
 import type { Asking } from "./actions";
 import type { Detail } from "./inspector";
@@ -67,7 +67,7 @@ export function ItemList({ detail, states, from, asked, onFrom, onSelect, onStat
                   <span class="count">{it.index}</span>
                   <Pill state={it.state} />
                   {it.compensation?.state === "FAILED" && <span class="tag tone-bad">not undone</span>}
-                  {it.durationMs !== null && <span class="faint">{span(it.durationMs)}</span>}
+                  {it.workMs !== null && <span class="faint">{spentText({ worked: it.workMs, waited: it.waitedMs ?? 0 })}</span>}
                   {it.error && <span class="cut faint">{plain(causeOf(it.error.message).slice(0, 200))}</span>}
                 </summary>
                 {it.index !== null && (

@@ -33,6 +33,22 @@ export function itemsOver(items: Items): number {
   return itemsIn(items, "SUCCEEDED", "FAILED", "SKIPPED", "CANCELLED");
 }
 
+/** How many items of a loop are over, in few letters. */
+export function itemsText(items: Items): string {
+  return `${itemsOver(items).toLocaleString("en")} / ${items.total.toLocaleString("en")}`;
+}
+
+/** How many items are over of loops that run, in words; nothing where none does. */
+export function itemsSaid(steps: Iterable<{ items: Items | null; to: number | null }>): string {
+  let [over, total] = [0, 0];
+  for (const { items, to } of steps) {
+    if (!items || to !== null) continue;
+    over += itemsOver(items);
+    total += items.total;
+  }
+  return total === 0 ? "" : `${over.toLocaleString("en")} of ${total.toLocaleString("en")} items`;
+}
+
 /** A loop of which nothing has begun. */
 export function loop(total: number): Items {
   return { total, counts: { PENDING: total }, each: new Map(), undone: 0 };

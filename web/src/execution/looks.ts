@@ -1,17 +1,17 @@
 /** How steps look in the graph. */
 
 import type { Look } from "../graph/canvas";
-import { span } from "../ui/time";
+import { span, spentText } from "../ui/time";
 import { TONE, WORD } from "../ui/state";
-import type { StepView } from "./fold";
-import { itemsIn, itemsOver, type Item } from "./items";
+import { spentBy, type StepView } from "./fold";
+import { itemsIn, itemsText, type Item } from "./items";
 import type { Step } from "./story";
 
 export function lookOf(step: Step, view: StepView | undefined, now: number): Look {
   return {
     tone: view ? toneOf(view) : "idle",
     title: step.stepId,
-    subtitle: step.plan ? "another plan" : step.toolName === step.stepId ? "" : step.toolName,
+    subtitle: step.plan ? "sub-plan" : step.toolName === step.stepId ? "" : step.toolName,
     note: noteOf(step, view, now),
     isStack: step.forEach !== null || step.plan !== null,
     isDimmed: false,
@@ -49,7 +49,7 @@ function noteOf(step: Step, view: StepView | undefined, now: number): string {
   if (view.undoError) return "not undone";
   if (view.items && view.to === null) {
     const waiting = itemsIn(view.items, "WAITING");
-    return `${itemsOver(view.items)}/${view.items.total}${waiting > 0 ? `, ${waiting} wait` : ""}`;
+    return `${itemsText(view.items)}${waiting > 0 ? `, ${waiting} wait` : ""}`;
   }
   if (view.state === "WAITING") return view.waitName ?? view.waitsFor ?? "";
   if (view.state === "SKIPPED") return "";
@@ -58,7 +58,9 @@ function noteOf(step: Step, view: StepView | undefined, now: number): string {
   if (progress && view.to === null) {
     return progress.total ? `${Math.round((progress.progress / progress.total) * 100)} %` : String(progress.progress);
   }
-  const time = view.from === null ? "" : span((view.to ?? now) - view.from);
+  // The card has room for one time: that of the work, where there was any.
+  const { worked, waited } = spentBy(view, now);
+  const time = view.from === null ? "" : worked > 0 ? span(worked) : spentText({ worked, waited });
   if (view.items) return `×${view.items.total}  ${time}`;
   return view.attempts > 1 ? `${view.attempts}×  ${time}` : time;
 }

@@ -22,16 +22,25 @@ function latest(steps: readonly StepView[]): StepView | undefined {
 }
 
 /**
- * What is done again where an execution that ended is retried from a step on, as the server has it: that step and
- * whatever comes behind it in the order of the plan; and before it what did not succeed, was undone, or depends on such.
+ * The steps that a retry from a step does again, as the server has it: that step and the steps behind it in the order
+ * of the plan, and before it each step that did not succeed, was undone, or depends on such a step.
  */
 export function againFrom(fold: Fold, dependsOn: ReadonlyMap<string, readonly string[]>, from: string): string[] {
   const stays = new Set<string>();
   for (const step of fold.steps) {
     if (step.id === from) break;
-    const wasUndone = step.tries.some((it) => it.isUndo);
+    const wasUndone = isUndone(step);
     const isSame = step.state === "SUCCEEDED" || (step.state === "SKIPPED" && (step.skipReason === "condition" || step.skipReason === "dependency"));
     if (isSame && !wasUndone && (dependsOn.get(step.id) ?? []).every((it) => stays.has(it))) stays.add(step.id);
   }
   return fold.steps.filter((it) => !stays.has(it.id)).map((it) => it.id);
+}
+
+/** The steps that a retry of the failed steps does again: those that did not succeed, and those that were undone. */
+export function failedSteps(fold: Fold): string[] {
+  return fold.steps.filter((step) => (step.state !== "SUCCEEDED" && step.state !== "COMPENSATED") || isUndone(step)).map((step) => step.id);
+}
+
+function isUndone(step: StepView): boolean {
+  return step.tries.some((attempt) => attempt.isUndo);
 }

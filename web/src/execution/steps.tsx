@@ -6,9 +6,9 @@ import { useParam } from "../router";
 import { Dot } from "../ui/state";
 import { causeOf } from "../ui/fault";
 import { plain } from "../ui/plain";
-import { span } from "../ui/time";
 import { Virtual } from "../ui/virtual";
-import type { Fold, StepView } from "./fold";
+import { spentIn, type Fold, type StepView } from "./fold";
+import { itemsSaid } from "./items";
 import { toneOf, wordOf } from "./looks";
 import type { Story } from "./story";
 
@@ -62,7 +62,7 @@ export function Steps({ story, fold, now, selected, onSelect }: Props) {
               <span class="step-tool cut mono faint">{story.stepOf.get(it.id)?.plan ?? story.stepOf.get(it.id)?.toolName}</span>
               <span class={`step-word text-${toneOf(it)}`}>{wordOf(it)}</span>
               <span class="step-error cut faint">{plain(errorOf(it))}</span>
-              <span class="step-time faint">{it.from === null ? "" : span((it.to ?? now) - it.from)}</span>
+              <span class="step-time faint">{itemsSaid([it]) || spentIn(it, now)}</span>
             </button>
           </div>
         )}

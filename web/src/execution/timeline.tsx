@@ -5,7 +5,8 @@ import { useMemo } from "preact/hooks";
 import { Dot, TONE } from "../ui/state";
 import { span } from "../ui/time";
 import { Virtual } from "../ui/virtual";
-import type { Attempt, Fold, StepView } from "./fold";
+import { spentIn, type Attempt, type Fold, type StepView } from "./fold";
+import { itemsSaid } from "./items";
 import { wordOf } from "./looks";
 import { criticalPath } from "./paths";
 import type { Story } from "./story";
@@ -41,6 +42,7 @@ export function Timeline({ story, fold, now, selected, onSelect }: Props) {
             </span>
           ))}
         </span>
+        <span class="bar-time" />
       </div>
       <Virtual
         items={rows}
@@ -76,7 +78,7 @@ function Row({ step, percent, end, isCritical, isSelected, onSelect }: RowProps)
       <span class={`bar tone-${tone}`} key={key} title={title} style={{ left: `${left}%`, width: `${Math.max(0.15, percent(to ?? end) - left)}%` }} />
     );
   };
-  const time = step.from === null ? "" : span((step.to ?? end) - step.from);
+  const time = itemsSaid([step]) || spentIn(step, end);
   return (
     <div role="listitem" class={`timeline-row${isSelected ? " is-selected" : ""}${isCritical ? " is-critical" : ""}`}>
       <button type="button" class="row-button" onClick={() => onSelect(step.id)}>
@@ -96,19 +98,13 @@ function Row({ step, percent, end, isCritical, isSelected, onSelect }: RowProps)
           {step.tries.length <= BARS
             ? step.tries.map((it, at) => bar(it.from, it.to, toneOf(it), titleOf(it, end), `t${at}`))
             : merged(step.tries, end, percent).map((it, at) => bar(it.from, it.to, it.tone, it.count === 1 ? "a call" : `${it.count} calls`, `m${at}`))}
-          <span class="bar-time faint" style={barTime(percent(step.from ?? end), percent(step.to ?? end))}>
-            {time}
-          </span>
+        </span>
+        <span class="bar-time faint" aria-hidden="true">
+          {time}
         </span>
       </button>
     </div>
   );
-}
-
-/** The time stands behind the bar, or before it where there is no room. */
-function barTime(left: number, right: number): Record<string, string> {
-  if (right < 86) return { left: `calc(${right}% + 6px)` };
-  return left > 14 ? { right: `calc(${100 - left}% + 6px)` } : { right: "6px" };
 }
 
 const TONES: Record<Attempt["end"], string> = { running: "running", succeeded: TONE.SUCCEEDED, failed: TONE.FAILED, interrupted: "retrying", cancelled: "stopped" };

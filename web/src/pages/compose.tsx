@@ -11,6 +11,7 @@ import {
   PlanExported,
   PlanOne,
   PlanQuery,
+  RequestPage,
   RevisePlan,
   RunSavedPlan,
   ToolNames,
@@ -27,6 +28,7 @@ import { idsOf, planText, readDraft } from "../plan/draft";
 import { Editor, type Goal } from "../plan/editor";
 import { find, holds, looksOf, stepOf, useInsides, type Source } from "../plan/insides";
 import { keepAt, keptAt } from "../plan/kept";
+import { proposal } from "../plan/proposal";
 import { inputsOf, RunBar, RunDialog, type Wanted } from "../plan/run";
 import { StepForm, emptyStep } from "../plan/step-form";
 import { go, useParam } from "../router";
@@ -34,7 +36,7 @@ import { Problems, Refused, RefusedPage } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Crumbs, Empty, Loading, useTitle } from "../ui/page";
 import { Plain, plain } from "../ui/plain";
-import { counted } from "../ui/words";
+import { counted, plannerText } from "../ui/words";
 
 const EXAMPLE = `{
   "query": "Say hello",
@@ -52,19 +54,37 @@ const REST = 250;
  * and everything else stays as it is.
  */
 export function ComposePage({ from }: { from: string | null }) {
-  const session = useRef({ number: 0, loads: from, is: from });
-  if (session.current.is !== from) session.current = { number: session.current.number + 1, loads: from, is: from };
-  const { number, loads } = session.current;
+  const [request] = useParam("request");
+  const session = useRef({ number: 0, loads: from, is: from, request });
+  const isOther = session.current.is !== from || (from === null && session.current.request !== request);
+  if (isOther) session.current = { number: session.current.number + 1, loads: from, is: from, request };
+  const { number, loads, request: wanted } = session.current;
   const asked = useAsk(PlanOne, loads === null ? null : { id: loads, direction: "DOWN" });
   const become = (id: string) => {
     session.current.is = id;
-    go(`/plans/${id}${location.search}`, "replace");
+    const query = new URLSearchParams(location.search);
+    query.delete("request");
+    const search = query.toString();
+    go(`/plans/${id}${search === "" ? "" : `?${search}`}`, "replace");
   };
-  if (loads === null) return <Compose key={number} known={null} onBecome={become} />;
+  if (loads === null && wanted !== "") return <Proposed key={`${number} ${wanted}`} id={wanted} onBecome={become} />;
+  if (loads === null) return <Compose key={number} known={null} start={null} onBecome={become} />;
   if (asked.error && !asked.data) return <RefusedPage title="Plan" error={asked.error} />;
   if (asked.data?.plan === null) return <Empty isPage title="There is no such plan">Nothing is known by the id {loads}.</Empty>;
   if (!asked.data?.plan || asked.data.plan.planId !== loads) return <Loading isPage />;
-  return <Compose key={number} known={{ plan: asked.data.plan, text: planText(asked.data.exportPlan) }} onBecome={become} />;
+  return <Compose key={number} known={{ plan: asked.data.plan, text: planText(asked.data.exportPlan) }} start={null} onBecome={become} />;
+}
+
+/** A draft for a request of which no plan came. */
+function Proposed({ id, onBecome }: { id: string; onBecome: (id: string) => void }) {
+  const asked = useAsk(RequestPage, { id });
+  const tools = useAsk(ToolNames, {});
+  const error = asked.error ?? tools.error;
+  if (error && (!asked.data || !tools.data)) return <RefusedPage title="New plan" error={error} />;
+  if (asked.data?.request === null) return <Empty isPage title="There is no such request">Nothing is known by the id {id}.</Empty>;
+  if (!asked.data?.request || !tools.data) return <Loading isPage />;
+  const { request } = asked.data;
+  return <Compose known={null} start={{ id, query: request.query, text: proposal(request, tools.data.tools) }} onBecome={onBecome} />;
 }
 
 /** A plan as it is stored, and the text that says the same. */
@@ -85,15 +105,17 @@ interface Checked {
 
 interface ComposeProps {
   known: { plan: PlanDrawn; text: string } | null;
+  /** What a draft for a request begins with. */
+  start: { id: string; query: string; text: string } | null;
   onBecome: (id: string) => void;
 }
 
-function Compose({ known, onBecome }: ComposeProps) {
+function Compose({ known, start, onBecome }: ComposeProps) {
   const [stored, setStored] = useState<Stored | null>(() => known && { about: known.plan, text: known.text, plan: known.plan, source: { id: known.plan.planId }, problems: known.plan.diagnostics });
-  const address = stored ? `/plans/${stored.about.planId}` : "/new";
+  const address = stored ? `/plans/${stored.about.planId}` : start ? `/new?request=${start.id}` : "/new";
   const [kept] = useState(() => keptAt(address));
-  const [query, setQuery] = useState(kept?.query ?? "");
-  const [text, setText] = useState(kept?.text ?? known?.text ?? "");
+  const [query, setQuery] = useState(kept?.query ?? start?.query ?? "");
+  const [text, setText] = useState(kept?.text ?? known?.text ?? start?.text ?? "");
   const [isBack, setBack] = useState(kept !== null && known !== null && kept.text !== known.text);
   const [shown, show] = useState<{ plan: PlanDrawn; source: Source } | null>(() => known && { plan: known.plan, source: { id: known.plan.planId } });
   const plan = shown?.plan ?? null;
@@ -275,7 +297,7 @@ function Compose({ known, onBecome }: ComposeProps) {
           <p class="facts">
             <span>version {stored.about.version}</span>
             <span>{counted(steps?.length ?? plan?.tools.length ?? 0, "step")}</span>
-            <span>by {stored.about.planner}</span>
+            <span>{plannerText(stored.about.planner)}</span>
             {isChanged && <span class="tag">changed: it will be the next version</span>}
             {isBack && isChanged && (
               <button
@@ -315,7 +337,7 @@ function Compose({ known, onBecome }: ComposeProps) {
               }}
             />
             <button type="submit" class="primary" disabled={isBusy}>
-              {isBusy ? "Planning…" : "Plan it"}
+              {isBusy ? "Planning…" : "Create plan"}
             </button>
           </form>
         )}
@@ -398,7 +420,7 @@ function Compose({ known, onBecome }: ComposeProps) {
               {!isCurrent && problems.length === 0 && <p class="faint">{error ? "It could not be checked." : "It is being checked…"}</p>}
               {isCurrent && problems.length === 0 && (
                 <p class="fine">
-                  <Icon name="check" /> Nothing is wrong with it.
+                  <Icon name="check" /> Plan is valid.
                 </p>
               )}
             </div>

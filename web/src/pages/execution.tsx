@@ -11,7 +11,7 @@ import { Events } from "../execution/events";
 import { Groups, MOST, pagesText, read, readPages, toggled, type Pages, type Spot } from "../execution/groups";
 import { EditPlan, Inspector } from "../execution/inspector";
 import { ItemPanel, PlannedPanel } from "../execution/inside";
-import { itemsOver } from "../execution/items";
+import { itemsOver, itemsSaid } from "../execution/items";
 import type { Opening } from "../execution/panel";
 import { Scrubber } from "../execution/scrubber";
 import { Steps } from "../execution/steps";
@@ -29,7 +29,7 @@ import { Crumbs, Empty, isNarrow, Loading, Tabs, useTitle } from "../ui/page";
 import { Plain, plain } from "../ui/plain";
 import { Words } from "../ui/words";
 import { Meter, Pill, WORD } from "../ui/state";
-import { ago, took, useNow } from "../ui/time";
+import { ago, moment, startsText, took, useNow } from "../ui/time";
 
 export function ExecutionPage({ id }: { id: string }) {
   const [story, setStory] = useState<Story | null | undefined>(undefined);
@@ -169,7 +169,7 @@ function Told({ story }: { story: Story }) {
           {problem} <button class="link" type="button" onClick={() => setProblem(null)}>Close</button>
         </p>
       )}
-      {scrub === null && <Waits story={story} onSelect={select} />}
+      {scrub === null && <Waits story={story} now={now} onSelect={select} />}
       {scrub === null && <Failures story={story} onSelect={select} onAsk={ask} />}
       {scrub === null && <Onward story={story} />}
       <Tabs label="Views of the execution" tabs={VIEWS} shown={view} onShow={setView} />
@@ -257,6 +257,8 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
   const begin = live.startedAt ?? created;
   const iso = (at: number | null) => (at === null ? null : new Date(at).toISOString());
   const end = story.scrub.value === null ? live.finishedAt : fold.at;
+  const items = itemsSaid(fold.steps);
+  const start = fold.state === "PENDING" && about.startAt !== null && Date.parse(about.startAt) > now ? about.startAt : null;
   return (
     <header class="head">
       <Crumbs trail={[["Requests", "/"], [about.requestId, `/requests/${about.requestId}`]]} here={about.executionId} />
@@ -271,8 +273,9 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
           <Pill state={fold.state} />
         </span>
         <Meter {...fold.counts} />
-        <span title={new Date(created).toISOString()}>{ago(iso(created)!, now)}</span>
-        <span>{took(iso(begin), iso(end), now)}</span>
+        {items && <span>{items}</span>}
+        <span title={moment(iso(created)!)}>created {ago(iso(created)!, now)}</span>
+        {start ? <span>{startsText(start, now)}</span> : <span>{took(iso(begin), iso(end), now)}</span>}
         <span>{about.mode.toLowerCase()}</span>
         {fold.node && <span>Node {fold.node}</span>}
         <a href={`/plans/${about.planId}`}>plan, version {about.plan.version}</a>
@@ -284,7 +287,7 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
         )}
         {about.parentExecutionId && (
           <a href={`/executions/${about.parentExecutionId}?step=${encodeURIComponent(about.parentStepId ?? "")}`}>
-            part of {about.parentStepId}
+            sub-execution of {about.parentStepId}
             {about.parentIndex !== null && `[${about.parentIndex}]`}
           </a>
         )}
@@ -294,7 +297,7 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
 }
 
 /** Why it does not go on by itself. */
-function Waits({ story, onSelect }: { story: Story; onSelect: (id: string) => void }) {
+function Waits({ story, now, onSelect }: { story: Story; now: number; onSelect: (id: string) => void }) {
   const { live } = story;
   const isStill = !live.isOver && (live.state === "WAITING" || live.state === "PAUSED" || live.state === "PENDING" || live.waiting > 0);
   const asked = useAsk(ExecutionNow, isStill ? { id: story.about.executionId } : null, 2_000);
@@ -304,7 +307,7 @@ function Waits({ story, onSelect }: { story: Story; onSelect: (id: string) => vo
     <ul class="waits" aria-label="What it waits for">
       {waits.slice(0, 5).map((it, at) => (
         <li key={at}>
-          <Words text={it.message} />
+          {it.kind === "start" && it.until ? <span>{startsText(it.until, now)}</span> : <Words text={it.message} />}
           {it.stepId && (
             <button type="button" class="link" onClick={() => onSelect(it.stepId ?? "")}>
               Show step
@@ -317,38 +320,56 @@ function Waits({ story, onSelect }: { story: Story; onSelect: (id: string) => vo
   );
 }
 
-/** What goes on after it, with the next version of its plan. */
+/** The most retries that are linked one by one. */
+const RETRIES = 5;
+
+/** What goes on after it: retries, and the next version of its plan. */
 function Onward({ story }: { story: Story }) {
   const { live } = story;
   const [isAwaited, setAwaited] = useState(false);
   const asked = useAsk(ExecutionOnward, live.isOver ? { id: story.about.executionId } : null, isAwaited ? 2_000 : undefined);
-  const { next, replanning } = asked.data?.execution ?? {};
+  const { next, replanning, retries: all = [] } = asked.data?.execution ?? {};
+  const retries = all.filter((retry) => retry.executionId !== next?.executionId);
   useEffect(() => setAwaited(!next && replanning?.state === "PENDING"), [next, replanning]);
-  if (!live.isOver || (!next && !replanning)) return null;
+  if (!live.isOver || (!next && !replanning && retries.length === 0)) return null;
   return (
     <ul class="waits" aria-label="What goes on after it">
-      <li role="status">
-        <span>
-          {next ? "Planned anew" : replanning?.state === "GIVEN_UP" ? "Not planned anew" : "A model plans how to go on"}
-          {replanning && (
-            <>
-              {" because "}
-              <Words text={replanning.reason} />
-            </>
+      {(next || replanning) && (
+        <li role="status">
+          <span>
+            {next ? "Planned anew" : replanning?.state === "GIVEN_UP" ? "Not planned anew" : "A model plans how to go on"}
+            {replanning && (
+              <>
+                {" because "}
+                <Words text={replanning.reason} />
+              </>
+            )}
+            {!next && replanning?.givenUp && (
+              <>
+                {": "}
+                <Words text={replanning.givenUp} />
+              </>
+            )}
+          </span>
+          {next && (
+            <a class="link" href={`/executions/${next.executionId}`}>
+              Go to version {next.plan.version}
+            </a>
           )}
-          {!next && replanning?.givenUp && (
-            <>
-              {": "}
-              <Words text={replanning.givenUp} />
-            </>
-          )}
-        </span>
-        {next && (
-          <a class="link" href={`/executions/${next.executionId}`}>
-            Go to version {next.plan.version}
-          </a>
-        )}
-      </li>
+        </li>
+      )}
+      {retries.slice(-RETRIES).map(({ executionId, state }) => (
+        <li key={executionId}>
+          <span>
+            Retried as{" "}
+            <a class="link mono" href={`/executions/${executionId}`}>
+              {executionId}
+            </a>
+          </span>
+          <span>{WORD[state]}</span>
+        </li>
+      ))}
+      {retries.length > RETRIES && <li class="faint">and {retries.length - RETRIES} before</li>}
     </ul>
   );
 }
@@ -370,9 +391,14 @@ function Failures({ story, onSelect, onAsk }: FailuresProps) {
   if (live.state === "FAILED") {
     for (const { id, state, error } of live.steps) if (state === "FAILED" && error) told.push({ id, note: error.retryable ? "retryable" : "", error });
   }
-  if (told.length === 0) return null;
+  if (told.length === 0 && !live.error) return null;
   return (
     <ul class="failures" aria-label="What failed">
+      {live.error && (
+        <li>
+          <Fault code={live.error.code} message={live.error.message} actions={<EditPlan planId={story.about.planId} />} />
+        </li>
+      )}
       {told.slice(0, TOLD).map(({ id, note, error }) => (
         <li key={id + note}>
           <Fault
@@ -383,7 +409,7 @@ function Failures({ story, onSelect, onAsk }: FailuresProps) {
             actions={
               <>
                 {live.isOver && (
-                  <button type="button" class="primary" onClick={() => onAsk({ kind: "retry", step: id })}>
+                  <button type="button" class="primary" onClick={() => onAsk({ kind: "retry", mode: "FROM_STEP", step: id })}>
                     <Icon name="retry" />
                     Retry from here
                   </button>

@@ -2,6 +2,8 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
+import { place } from "../router";
+
 /** How often what has not ended is looked at again further down, in milliseconds. */
 const EVERY = 5_000;
 /** How many rows are asked for at once further down, and how often in a row. */
@@ -58,19 +60,45 @@ export class Listing<T extends Entry> {
   }
 }
 
+/** A list as it is known, and where in it somebody reads. */
+interface Known<T extends Entry> {
+  key: string;
+  listing: Listing<T>;
+  seen: Part<T> | null;
+  scroll: { top: number };
+}
+
+/** The most lists that wait for somebody to come back. */
+const LISTS = 10;
+/** Lists that were shown, by their keys, the newest last. */
+const left = new Map<string, Known<never>>();
+
+/** Returns the list of a key: as it was left, for whoever comes back, else a new one. */
+function open<T extends Entry>(key: string): Known<T> {
+  const before = place.value.isBack ? (left.get(key) as Known<T> | undefined) : undefined;
+  const known = before ?? { key, listing: new Listing<T>(), seen: null, scroll: { top: 0 } };
+  left.delete(key);
+  left.set(key, known as unknown as Known<never>);
+  const [oldest] = left.keys();
+  if (left.size > LISTS) left.delete(oldest!);
+  return known;
+}
+
 interface Shown<T> {
   rows: T[];
   hasMore: boolean;
   isLoading: boolean;
   more: () => void;
+  /** How far down it is read. */
+  scroll: { top: number };
 }
 
 /** Keeps a list for as long as `key` stays. `ask` gives what comes behind a cursor. */
 export function useListing<T extends Entry>(key: string, first: Part<T> | null, ask: (after: string, count: number) => Promise<Part<T>>): Shown<T> {
-  const kept = useRef<{ key: string; listing: Listing<T>; seen: Part<T> | null }>({ key, listing: new Listing<T>(), seen: null });
+  const kept = useRef<Known<T>>(null!);
   const [, redraw] = useState({});
   const [isLoading, setLoading] = useState(false);
-  if (kept.current.key !== key) kept.current = { key, listing: new Listing<T>(), seen: null };
+  if (kept.current?.key !== key) kept.current = open<T>(key);
   const { listing } = kept.current;
   const fetch = useRef(ask);
   fetch.current = ask;
@@ -126,5 +154,5 @@ export function useListing<T extends Entry>(key: string, first: Part<T> | null, 
     }, EVERY);
     return () => clearInterval(timer);
   }, [listing]);
-  return { rows: listing.rows, hasMore: listing.hasMore, isLoading, more: () => void more() };
+  return { rows: listing.rows, hasMore: listing.hasMore, isLoading, more: () => void more(), scroll: kept.current.scroll };
 }

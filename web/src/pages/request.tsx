@@ -16,14 +16,14 @@ import {
 import { isFields } from "../api/json";
 import { difference } from "../plan/difference";
 import { useOneOf, useParam } from "../router";
-import { Problems, Refused, RefusedPage, type Problem } from "../ui/fault";
+import { Fault, Problems, Refused, RefusedPage, type Problem } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { JsonView } from "../ui/json";
 import { Choice, Crumbs, Empty, Loading, Tabs, useTitle } from "../ui/page";
 import { Plain, plain } from "../ui/plain";
 import { Score } from "../ui/score";
 import { ago, clock, moment, serverNow, span, useNow } from "../ui/time";
-import { counted } from "../ui/words";
+import { counted, plannerText } from "../ui/words";
 import { useListing } from "./listing";
 import { rowOf, Rows, stepOf } from "./rows";
 
@@ -76,6 +76,7 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
           <h1 class="whole" tabIndex={-1}>
             <Plain text={request.query} />
           </h1>
+          {request.planningError && <WriteDraft id={id} />}
           {newest && (
             <a class="button" href={`/plans/${newest.planId}`}>
               <Icon name="fork" />
@@ -84,7 +85,8 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
           )}
         </div>
         <p class="facts">
-          <span title={moment(request.createdAt)}>asked for {ago(request.createdAt, serverNow())}</span>
+          {request.planningError && <span class="tag tone-bad">Planning failed</span>}
+          <span title={moment(request.createdAt)}>created {ago(request.createdAt, serverNow())}</span>
           <span>
             {request.plans.length} {request.plans.length === 1 ? "version" : "versions"} of the plan
           </span>
@@ -93,6 +95,11 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
           </span>
         </p>
       </header>
+      {request.planningError && (
+        <div class="failures">
+          <Fault code={request.planningError.code} message={request.planningError.message} actions={<WriteDraft id={id} />} />
+        </div>
+      )}
       <Tabs
         label="About the request"
         tabs={TABS}
@@ -109,12 +116,22 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
   );
 }
 
+/** The way to a draft that begins with the query and the tools that fit it best. */
+function WriteDraft({ id }: { id: string }) {
+  return (
+    <a class="button" href={`/new?request=${id}`}>
+      <Icon name="plus" />
+      Start a draft
+    </a>
+  );
+}
+
 /** How many executions come at once. */
 const PART = 50;
 
 /** What an execution is called under its request. */
 function nameOf(run: RequestRun, versions: ReadonlyMap<string, number>): string {
-  if (run.parentStepId !== null) return `${stepOf(run)}, a part`;
+  if (run.parentStepId !== null) return `${stepOf(run)}, a sub-execution`;
   const words = [`Version ${versions.get(run.planId) ?? "?"}`, run.mode.toLowerCase()];
   if (run.dryRun) words.push("dry run");
   if (run.retryOf) words.push("a retry");
@@ -131,7 +148,7 @@ function useRuns(request: Asked, hasParts: boolean, isWanted: boolean) {
     hasMore: executions.pageInfo.hasNextPage,
   });
   const first = useMemo(() => asked.data && read(asked.data), [asked.data, versions]);
-  const list = useListing(request.requestId, asked.isCurrent ? first : null, async (after, count) => read(await ask(RequestRuns, { filter, first: count, after })));
+  const list = useListing(`${request.requestId} ${hasParts}`, asked.isCurrent ? first : null, async (after, count) => read(await ask(RequestRuns, { filter, first: count, after })));
   return { list: asked.isCurrent ? list : null, error: asked.error, refresh: asked.refresh };
 }
 
@@ -153,20 +170,20 @@ function RunList({ request, runs, hasParts, onParts }: RunListProps) {
   const { list, error } = runs;
   if (error && error.code !== "UNREACHABLE") return <Refused error={error} />;
   if (!list) return <Loading />;
-  const empty = <Empty title="It has not been executed">{request.plans.length > 0 ? "Open the plan to run it." : "There is no plan: see how it came to that."}</Empty>;
+  const empty = <Empty title="It has not been executed">{request.plans.length > 0 ? "Open the plan to run it." : request.planningError ? "No plan came of it. Write a draft of your own, or see how the plan came to be." : "There is no plan yet."}</Empty>;
   return (
     <>
       {list.rows.length > 0 && (
         <div class="pane-bar">
           <div class="switch" role="group" aria-label="Which executions">
             <button type="button" aria-pressed={!hasParts} onClick={() => onParts(false)}>
-              Asked for
+              Top level only
             </button>
             <button type="button" aria-pressed={hasParts} onClick={() => onParts(true)}>
-              With their parts
+              Include sub-executions
             </button>
           </div>
-          <span class="faint">{hasParts ? "A part is the execution of a plan that a step executes." : "What steps executed in turn is left out."}</span>
+          <span class="faint">{hasParts ? "A sub-execution is begun by a step that executes a plan." : "Executions that steps began are left out."}</span>
         </div>
       )}
       <Rows label="Executions" {...list} empty={empty} />
@@ -189,7 +206,7 @@ const KINDS: Record<string, string> = {
 };
 
 function Transcript({ request }: { request: Asked }) {
-  if (request.transcript.length === 0) return <Empty title="Nobody planned this">The plan was handed over as it is.</Empty>;
+  if (request.transcript.length === 0) return <Empty title="Written by hand">This plan was not made by a planner.</Empty>;
   const begin = Date.parse(request.transcript[0]!.at);
   return (
     <ol class="transcript">
@@ -321,7 +338,7 @@ function Versions({ request }: { request: Asked }) {
               <strong>Version {it.version}</strong>
               <span class="mono faint">{it.planId}</span>
               <span>{counted(it.executionOrder.length, "step")}</span>
-              <span class="faint">by {it.planner}</span>
+              <span class="faint">{plannerText(it.planner)}</span>
               <span class="grow" />
               <span class="faint">{ago(it.createdAt, now)}</span>
             </a>

@@ -9,6 +9,7 @@ import { go, setParams, useParam } from "../router";
 import { Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Choice, Empty, Loading, useTitle } from "../ui/page";
+import { placeOf } from "../ui/words";
 import { OVER, WORD } from "../ui/state";
 import { serverNow } from "../ui/time";
 import { useListing } from "./listing";
@@ -31,10 +32,10 @@ const SINCE: readonly (readonly [string, string])[] = [
   ["7d", "Last week"],
   ["30d", "Last month"],
 ];
-/** Whether those are listed that steps of others began. */
+/** Whether executions that steps of others began are listed. */
 const PARTS: readonly (readonly [string, string])[] = [
-  ["", "Without parts"],
-  ["all", "With their parts"],
+  ["", "Top level only"],
+  ["all", "Include sub-executions"],
 ];
 const HOURS: Record<string, number> = { "1h": 1, "24h": 24, "7d": 168, "30d": 720 };
 
@@ -47,11 +48,11 @@ function since(span: string): string | undefined {
 function requestRow({ cursor, node }: { cursor: string; node: RequestRow }): Row {
   const run = node.executions.at(-1) ?? null;
   const isOpen = run !== null && !OVER.has(run.state);
-  return { key: node.requestId, cursor, href: `/requests/${node.requestId}`, text: node.query, id: node.requestId, note: "", createdAt: node.createdAt, run, isOpen };
+  return { key: node.requestId, cursor, href: `/requests/${node.requestId}`, text: node.query, id: node.requestId, note: "", createdAt: node.createdAt, run, planningError: node.planningError, isOpen };
 }
 
 function runRow({ cursor, node }: { cursor: string; node: RunOf & { request: { query: string } | null } }): Row {
-  return rowOf(cursor, node, node.request?.query ?? node.executionId, node.parentStepId === null ? "" : `part of ${stepOf(node)}`);
+  return rowOf(cursor, node, node.request?.query ?? node.executionId, node.parentStepId === null ? "" : `sub-execution of ${stepOf(node)}`);
 }
 
 export function RequestsPage({ kind }: { kind: "requests" | "executions" }) {
@@ -81,13 +82,13 @@ export function RequestsPage({ kind }: { kind: "requests" | "executions" }) {
             </button>
           </div>
           {kind === "requests" ? (
-            <SearchBox label="Search requests" value={search} onSearch={setSearch} placeholder="Words of the query" />
+            <SearchBox label="Search requests" value={search} onSearch={setSearch} placeholder="Search requests, or paste an id" />
           ) : (
-            <SearchBox label="Tool" value={tool} onSearch={(it) => setParams({ tool: it })} placeholder="A tool that the plan uses" />
+            <SearchBox label="Tool" value={tool} onSearch={(it) => setParams({ tool: it })} placeholder="A tool of the plan, or an id" />
           )}
           <Choice label="State" value={state} options={STATES} onChange={setState} />
           <Choice label="Since" value={span} options={SINCE} onChange={setSpan} />
-          {kind === "executions" && <Choice label="Parts" value={parts} options={PARTS} onChange={setParts} />}
+          {kind === "executions" && <Choice label="Sub-executions" value={parts} options={PARTS} onChange={setParts} />}
         </div>
       </header>
       {kind === "requests" ? <RequestList search={search} state={state} span={span} /> : <ExecutionList tool={tool} state={state} span={span} hasParts={parts !== ""} />}
@@ -95,7 +96,7 @@ export function RequestsPage({ kind }: { kind: "requests" | "executions" }) {
   );
 }
 
-/** Text that is asked for once the typing rests. */
+/** Text that is asked for once the typing rests. An id leads to what it names. */
 export function SearchBox({ label, value, onSearch, placeholder }: { label: string; value: string; onSearch: (it: string) => void; placeholder: string }) {
   const [text, setText] = useState(value);
   /** What was asked for here last. It comes back as the value when more may have been typed. */
@@ -107,6 +108,8 @@ export function SearchBox({ label, value, onSearch, placeholder }: { label: stri
   }, [value]);
   useEffect(() => {
     if (text === told.current) return;
+    const to = placeOf(text.trim());
+    if (to) return go(to);
     const timer = setTimeout(() => {
       told.current = text;
       onSearch(text);
@@ -129,12 +132,12 @@ function RequestList({ search, state, span }: { search: string; state: string; s
   const asked = useAsk(Requests, { filter, first: PART }, EVERY);
   const part = asked.data?.requests;
   const first = useMemo(() => part && { rows: part.edges.map(requestRow), hasMore: part.pageInfo.hasNextPage }, [part]);
-  const list = useListing(print(filter), asked.isCurrent ? (first ?? null) : null, async (after, count) => {
+  const list = useListing(print(["requests", search, state, span]), asked.isCurrent ? (first ?? null) : null, async (after, count) => {
     const { requests } = await ask(Requests, { filter, first: count, after });
     return { rows: requests.edges.map(requestRow), hasMore: requests.pageInfo.hasNextPage };
   });
   if (asked.error && asked.error.code !== "UNREACHABLE") return <Refused error={asked.error} />;
-  if (!part || !asked.isCurrent) return <Loading />;
+  if (!asked.isCurrent && list.rows.length === 0) return <Loading />;
   return <Rows label="Requests" {...list} empty={<Nothing isFiltered={search !== "" || state !== "" || span !== ""} />} />;
 }
 
@@ -144,26 +147,26 @@ function ExecutionList({ tool, state, span, hasParts }: { tool: string; state: s
   const asked = useAsk(Executions, { filter, first: PART }, EVERY);
   const part = asked.data?.executions;
   const first = useMemo(() => part && { rows: part.edges.map(runRow), hasMore: part.pageInfo.hasNextPage }, [part]);
-  const list = useListing(print(filter), asked.isCurrent ? (first ?? null) : null, async (after, count) => {
+  const list = useListing(print(["executions", tool, state, span, hasParts]), asked.isCurrent ? (first ?? null) : null, async (after, count) => {
     const { executions } = await ask(Executions, { filter, first: count, after });
     return { rows: executions.edges.map(runRow), hasMore: executions.pageInfo.hasNextPage };
   });
   if (asked.error && asked.error.code !== "UNREACHABLE") return <Refused error={asked.error} />;
-  if (!part || !asked.isCurrent) return <Loading />;
+  if (!asked.isCurrent && list.rows.length === 0) return <Loading />;
   return <Rows label="Executions" {...list} empty={<Nothing isFiltered={tool !== "" || state !== "" || span !== ""} />} />;
 }
 
 function Nothing({ isFiltered }: { isFiltered: boolean }) {
   return isFiltered ? (
-    <Empty title="Nothing fits">
+    <Empty title="No matches">
       <button type="button" class="link" onClick={() => setParams({ search: "", state: "", since: "", tool: "" })}>
-        Leave the filters out
+        Clear filters
       </button>
     </Empty>
   ) : (
-    <Empty title="Nothing has been asked for yet">
+    <Empty title="No requests yet">
       <p>
-        <a href="/new">Make a plan</a>, or on the command line:
+        <a href="/new">Create a plan</a>, or on the command line:
       </p>
       <pre class="code">faber run "Create author Alice with email alice@test.com"</pre>
     </Empty>

@@ -4,8 +4,9 @@ import type { ComponentChildren } from "preact";
 
 import type { RunPart, RunRow } from "../api/generated";
 import { Dot, Meter, OVER, WORD } from "../ui/state";
-import { ago, moment, took, useNow } from "../ui/time";
-import { Plain } from "../ui/plain";
+import { causeOf } from "../ui/fault";
+import { Plain, plain } from "../ui/plain";
+import { ago, moment, startsText, took, useNow } from "../ui/time";
 import { Virtual } from "../ui/virtual";
 import type { Entry } from "./listing";
 
@@ -18,6 +19,8 @@ export interface Row extends Entry {
   /** What else is worth knowing of it. */
   note: string;
   run: RunRow | null;
+  /** Why there is no plan. */
+  planningError: { code: string; message: string } | null;
 }
 
 /** An execution, and of which other one it is a part. */
@@ -26,7 +29,7 @@ export type RunOf = RunRow & RunPart;
 /** The row of an execution. */
 export function rowOf(cursor: string, run: RunOf, text: string, note: string): Row {
   const id = run.executionId;
-  return { key: id, cursor, href: `/executions/${id}`, text, id, note, createdAt: run.createdAt, run, isOpen: !OVER.has(run.state) };
+  return { key: id, cursor, href: `/executions/${id}`, text, id, note, createdAt: run.createdAt, run, planningError: null, isOpen: !OVER.has(run.state) };
 }
 
 /** Which step of another execution it is, or which item of one; nothing where it is none. */
@@ -40,11 +43,13 @@ interface Props {
   hasMore: boolean;
   isLoading: boolean;
   more: () => void;
+  /** How far down somebody reads. */
+  scroll: { top: number };
   /** What is shown where there are none. */
   empty: ComponentChildren;
 }
 
-export function Rows({ label, rows, hasMore, isLoading, more, empty }: Props) {
+export function Rows({ label, rows, hasMore, isLoading, more, scroll, empty }: Props) {
   const now = useNow(1_000);
   if (rows.length === 0) return <>{empty}</>;
   return (
@@ -53,10 +58,10 @@ export function Rows({ label, rows, hasMore, isLoading, more, empty }: Props) {
         <span />
         <span>{label === "Requests" ? "Query" : "Execution"}</span>
         <span>Steps</span>
-        <span class="right">Took</span>
-        <span class="right">Asked for</span>
+        <span class="right">Duration</span>
+        <span class="right">Created</span>
       </div>
-      <Virtual items={rows} rowHeight={ROW} label={label} row={(it) => <Line key={it.key} row={it} now={now} />} />
+      <Virtual items={rows} rowHeight={ROW} label={label} scroll={scroll} row={(it) => <Line key={it.key} row={it} now={now} />} />
       <p class="list-foot faint">
         {rows.length.toLocaleString("en")} shown
         {hasMore && (
@@ -72,12 +77,15 @@ export function Rows({ label, rows, hasMore, isLoading, more, empty }: Props) {
 function Line({ row, now }: { row: Row; now: number }) {
   const { run } = row;
   const isRunning = run !== null && !OVER.has(run.state);
+  const start = run?.state === "PENDING" && run.startAt !== null && Date.parse(run.startAt) > now ? run.startAt : null;
+  const state = run?.state ?? (row.planningError ? "FAILED" : "PENDING");
+  const word = start ? startsText(start, now) : run ? WORD[run.state] : row.planningError ? "Planning failed" : "Not executed";
   return (
-    <div role="listitem" class="list-row" data-id={row.id} data-state={run?.state ?? ""}>
+    <div role="listitem" class="list-row" data-id={row.id} data-state={run?.state ?? (row.planningError ? "FAILED" : "")}>
       <a class="row-link" href={row.href}>
         <span class="row-state">
-          {run ? <Dot state={run.state} /> : <Dot state="PENDING" />}
-          <span class="unseen">{run ? WORD[run.state] : "Not executed"}</span>
+          <Dot state={state} />
+          <span class="unseen">{word}</span>
         </span>
         <span class="row-text">
           <span class="cut">
@@ -87,10 +95,12 @@ function Line({ row, now }: { row: Row; now: number }) {
             {row.id}
             {row.note && <span class="row-word"> · {row.note}</span>}
             {run && <span class="row-word"> · {WORD[run.state]}</span>}
+            {start && <span> · {word}</span>}
+            {row.planningError && <span class="row-problem"> · {plain(causeOf(row.planningError.message))}</span>}
           </span>
         </span>
-        <span class="row-meter">{run ? <Meter {...run} /> : <span class="faint">plan only</span>}</span>
-        <span class="row-time right">{run && took(run.startedAt, isRunning ? null : run.finishedAt, now)}</span>
+        <span class="row-meter">{run ? <Meter {...run} /> : <span class={row.planningError ? "text-bad" : "faint"}>{row.planningError ? "planning failed" : "not executed"}</span>}</span>
+        <span class="row-time right">{run && !start && took(run.startedAt, isRunning ? null : run.finishedAt, now)}</span>
         <span class="row-age right faint" title={moment(row.createdAt)}>
           {ago(row.createdAt, now)}
         </span>

@@ -26,7 +26,7 @@ interface BarProps {
 
 const MODES = [
   ["PARALLEL", "Parallel"],
-  ["SEQUENTIAL", "One by one"],
+  ["SEQUENTIAL", "Sequential"],
 ] as const;
 
 export function RunBar({ isBusy, hasErrors, onRun, onMore, onKeep }: BarProps) {
@@ -42,11 +42,11 @@ export function RunBar({ isBusy, hasErrors, onRun, onMore, onKeep }: BarProps) {
       <Choice label="Mode" value={mode} options={MODES} onChange={(it) => setMode(it as ExecutionMode)} />
       {onKeep && (
         <button type="button" disabled={isBusy || hasErrors} onClick={onKeep}>
-          Keep
+          Save version
         </button>
       )}
       <button type="button" disabled={isBusy || hasErrors} onClick={() => onMore(options)}>
-        Run with…
+        Run with options…
       </button>
       <button
         type="button"
@@ -163,7 +163,7 @@ export function RunDialog({ planId, inputs, start, onRun, onClose }: DialogProps
           </select>
         </label>
         <label class="field">
-          <span>Steps at once</span>
+          <span>Parallel steps</span>
           <input type="number" min={1} step={1} placeholder="256" value={options.maxParallel ?? ""} onInput={(event) => set({ maxParallel: event.currentTarget.value === "" ? null : Number(event.currentTarget.value) })} />
         </label>
         <label class="field">
@@ -175,7 +175,7 @@ export function RunDialog({ planId, inputs, start, onRun, onClose }: DialogProps
           <input type="number" step={1} value={options.priority ?? 0} onInput={(event) => set({ priority: Number(event.currentTarget.value) })} />
         </label>
         <label class="field">
-          <span>Not before</span>
+          <span>Start at</span>
           <input type="datetime-local" step={1} value={startAt} onInput={(event) => setStartAt(event.currentTarget.value)} />
         </label>
       </div>
@@ -185,11 +185,11 @@ export function RunDialog({ planId, inputs, start, onRun, onClose }: DialogProps
       </label>
       <label class="check">
         <input type="checkbox" checked={options.compensateOnFailure === true} onChange={(event) => set({ compensateOnFailure: event.currentTarget.checked })} />
-        Undo what was done where it does not end well
+        If it fails, run compensations
       </label>
       <label class="check">
-        <input type="checkbox" checked={options.strictTemplates === true} onChange={(event) => set({ strictTemplates: event.currentTarget.checked })} />
-        A template that finds nothing fails its step
+        <input type="checkbox" checked={options.strictTemplates === true} onChange={(event) => set({ strictTemplates: event.currentTarget.checked || null })} />
+        Strict templates: fail on missing fields
       </label>
     </Dialog>
   );

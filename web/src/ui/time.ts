@@ -60,6 +60,21 @@ export function moment(at: string): string {
   return new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
 
+/** When something starts that is scheduled: `Starts 24 Nov 2026, 04:06:00 (in 23 h)`. */
+export function startsText(at: string, now: number): string {
+  const left = Date.parse(at) - now;
+  return left > 0 ? `Starts ${moment(at)} (in ${coarse(left)})` : `Starts ${moment(at)}`;
+}
+
+/** A span in one unit. */
+function coarse(milliseconds: number): string {
+  const seconds = Math.ceil(milliseconds / 1_000);
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 172_800) return `${Math.floor(seconds / 3_600)} h`;
+  return `${Math.floor(seconds / 86_400)} d`;
+}
+
 /** Now, again and again while it matters. */
 export function useNow(every: number, isRunning = true): number {
   const [now, setNow] = useState(serverNow());
@@ -70,6 +85,12 @@ export function useNow(every: number, isRunning = true): number {
     return () => clearInterval(timer);
   }, [every, isRunning]);
   return now;
+}
+
+/** The time that something worked, and after it the time that it waited for a person or a signal. */
+export function spentText({ worked, waited }: { worked: number; waited: number }): string {
+  if (waited <= 0) return span(worked);
+  return worked > 0 ? `${span(worked)}, waited ${span(waited)}` : `waited ${span(waited)}`;
 }
 
 /** How long something took, or has taken. */

@@ -15,10 +15,12 @@ interface Props<T> {
   shown?: number | null;
   /** Whether the end is to be seen while the list grows, for whoever is there. */
   sticksToEnd?: boolean;
+  /** Where it is scrolled to: at first, and noted from then on. */
+  scroll?: { top: number };
 }
 
 export function Virtual<T>(props: Props<T>) {
-  const { items, rowHeight, row, label, shown, sticksToEnd } = props;
+  const { items, rowHeight, row, label, shown, sticksToEnd, scroll } = props;
   const box = useRef<HTMLDivElement>(null);
   /** How many rows there were when it was drawn last. */
   const before = useRef(0);
@@ -26,7 +28,11 @@ export function Virtual<T>(props: Props<T>) {
   useLayoutEffect(() => {
     const element = box.current;
     if (!element) return;
-    const look = () => setView({ top: element.scrollTop, height: element.clientHeight });
+    const look = () => {
+      if (scroll) scroll.top = element.scrollTop;
+      setView({ top: element.scrollTop, height: element.clientHeight });
+    };
+    if (scroll) element.scrollTop = scroll.top;
     look();
     const observer = new ResizeObserver(look);
     observer.observe(element);

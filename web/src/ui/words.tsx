@@ -7,8 +7,19 @@ export function counted(n: number, one: string): string {
   return `${n.toLocaleString("en")} ${one}${n === 1 ? "" : "s"}`;
 }
 
+/** Says who made a plan. */
+export function plannerText(planner: string): string {
+  return planner === "explicit" ? "written by hand" : `planner: ${planner}`;
+}
+
 const ID = /((?:exec|plan|req)_\d+_[0-9a-z]{9})(?![0-9a-z])/;
 const PLACES: Record<string, string> = { exec: "/executions/", plan: "/plans/", req: "/requests/" };
+
+/** Returns where an id leads; nothing where a text is no id. */
+export function placeOf(text: string): string | null {
+  const found = ID.exec(text);
+  return found?.[0] === text ? PLACES[text.slice(0, text.indexOf("_"))]! + text : null;
+}
 
 export function Words({ text }: { text: string }) {
   const parts = text.split("`");

@@ -1,0 +1,121 @@
+// What lists show, what they find, and the way back to them.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import { Server, close, open, until, violations, withBrowser } from './harness.mjs';
+
+let server;
+withBrowser();
+before(async () => {
+  server = await Server.start();
+});
+after(() => server?.stop());
+
+/** Asks for a plan that cannot be made, and gives the id of the request. */
+async function unplanned(query) {
+  const mutation = 'mutation($query: String!) { createPlanWithRequestId(query: $query) { planId } }';
+  const response = await fetch(`${server.url}/graphql`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ query: mutation, variables: { query } }),
+  });
+  const { errors } = await response.json();
+  assert.equal(errors[0].extensions.code, 'NO_PLAN_FOUND', JSON.stringify(errors));
+  return errors[0].extensions.requestId;
+}
+
+test('a request whose planning failed says so, is found by its state, and offers a draft', async () => {
+  const query = 'Create author Alice with email alice@web.test, then fry the author in butter';
+  const id = await unplanned(query);
+  await server.plan([{ name: 'flow.noop' }], 'never executed');
+  const page = await open(server, '/?state=FAILED');
+  const row = page.locator(`[data-id="${id}"]`);
+  await row.locator('.row-meter', { hasText: 'planning failed' }).waitFor();
+  assert.equal(await row.getAttribute('data-state'), 'FAILED');
+  const { request } = await server.ask('query($id: ID!) { request(requestId: $id) { planningError { message } } }', { id });
+  const cause = request.planningError.message.trim().split('\n').at(-1).trim();
+  await row.locator('.row-problem', { hasText: cause.slice(0, 40) }).waitFor();
+  assert.equal(await page.locator('.list-row').count(), 1);
+  await page.getByLabel('State', { exact: true }).selectOption('COMPLETED');
+  await page.getByRole('heading', { name: 'No matches' }).waitFor();
+  await page.getByRole('button', { name: 'Clear filters' }).click();
+  await page.locator('.list-row', { hasText: 'never executed' }).getByText('not executed').first().waitFor();
+  await row.getByRole('link').click();
+  const card = page.locator('.failures .fault');
+  await card.locator('code', { hasText: 'NO_PLAN_FOUND' }).first().waitFor();
+  assert.deepEqual(await violations(page), []);
+  await card.getByRole('link', { name: 'Start a draft' }).click();
+  const text = page.getByLabel('The plan as JSON');
+  await text.waitFor();
+  const draft = JSON.parse(await text.inputValue());
+  assert.deepEqual([draft.requestId, draft.query], [id, query]);
+  assert.ok(draft.tools.some((step) => step.name === 'blog.createAuthor'), JSON.stringify(draft));
+  await text.fill(JSON.stringify({ ...draft, tools: [{ name: 'flow.noop' }] }));
+  await page.getByText('Plan is valid.').waitFor();
+  await page.getByRole('button', { name: 'Save version' }).click();
+  await page.waitForURL(/\/plans\/plan_[^?]*$/);
+  await page.getByRole('link', { name: id }).click();
+  await page.getByRole('tab', { name: 'Versions (1)' }).waitFor();
+  assert.equal(await page.locator('.failures').count(), 0);
+  await page.goto(`${server.url}/?state=FAILED`);
+  await page.getByRole('heading', { name: 'No matches' }).waitFor();
+  await close(page);
+});
+
+test('the way back leads to the rows, the filter and the place that were left', async () => {
+  for (let n = 0; n < 130; n += 10) {
+    await Promise.all(Array.from({ length: 10 }, (_, at) => server.plan([{ name: 'flow.noop' }], `plan number ${n + at}`)));
+  }
+  for (const [path, options] of [['/?search=number', {}], ['/?search=number', { viewport: { width: 390, height: 844 }, hasTouch: true }]]) {
+    const page = await open(server, path, options);
+    await page.getByRole('button', { name: 'Show older ones' }).click();
+    await page.getByText('130 shown').waitFor();
+    const list = page.getByRole('list', { name: 'Requests' });
+    const top = () => list.evaluate((it) => it.scrollTop);
+    await list.evaluate((it) => it.scrollTo(0, 3_000));
+    await until(async () => (await top()) === 3_000 && (await list.locator('.list-row').count()) > 0, 'it is scrolled');
+    const row = list.locator('.list-row').nth(12);
+    const id = await row.getAttribute('data-id');
+    await row.getByRole('link').click();
+    await page.waitForURL(`**/requests/${id}`);
+    await page.goBack();
+    await page.getByText('130 shown').waitFor();
+    await until(async () => (await top()) === 3_000, 'it is where it was');
+    assert.equal(await page.getByLabel('Search requests').inputValue(), 'number');
+    await page.locator(`[data-id="${id}"]`).waitFor();
+    // Whoever goes there by a link begins at the top.
+    await page.locator(`[data-id="${id}"]`).getByRole('link').click();
+    await page.getByLabel('Where this is').getByRole('link', { name: 'Requests' }).click();
+    await page.getByText('50 shown').waitFor();
+    assert.equal(await top(), 0);
+    await close(page);
+  }
+});
+
+test('an id in a search box leads to what it names', async () => {
+  const { executionId, requestId } = await server.execute([{ name: 'flow.noop' }], 'to be found by its id');
+  const { execution } = await server.ask('query($id: ID!) { execution(executionId: $id) { planId } }', { id: executionId });
+  for (const [place, label] of [['/', 'Search requests'], ['/executions', 'Tool']]) {
+    for (const [id, path] of [[requestId, 'requests'], [execution.planId, 'plans'], [executionId, 'executions']]) {
+      const page = await open(server, place);
+      await page.getByLabel(label, { exact: true }).fill(`  ${id} `);
+      await page.waitForURL(`**/${path}/${id}`);
+      await page.getByText('to be found by its id').first().waitFor();
+      await close(page);
+    }
+  }
+});
+
+test('a scheduled start says when, in the list and at the execution', async () => {
+  const startAt = new Date(Date.now() + 86_400_000 - 60_000).toISOString();
+  const { executionId } = await server.execute([{ name: 'flow.noop' }], 'tomorrow', { startAt });
+  const page = await open(server, `/executions/${executionId}`);
+  await page.locator('.head .facts').getByText(/^Starts .*\(in 23 h\)$/).waitFor();
+  await page.getByLabel('What it waits for').getByText(/^Starts .*\(in 23 h\)$/).waitFor();
+  await page.goto(`${server.url}/executions`);
+  const row = page.locator(`[data-id="${executionId}"]`);
+  await row.locator('.row-id', { hasText: /Starts .*\(in 23 h\)/ }).waitFor();
+  assert.equal(await row.locator('.row-time').innerText(), '');
+  await close(page);
+});
