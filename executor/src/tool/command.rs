@@ -1,16 +1,22 @@
 //! Tools that are commands: JSON in, JSON out, never a shell.
 //!
-//! A command gets its parameters as one JSON document on standard input, and may name them in
-//! its arguments. What it prints is its output, as JSON if it is JSON, else as a string without
-//! the last line end. A non-zero exit is a failure with the tail of standard error; otherwise the
-//! tail is kept beside the output.
+//! A command gets its parameters as one JSON document on standard input, which is a file that is
+//! complete before the command starts. It may name them in its arguments. What it prints is its
+//! output, as JSON if it is JSON, else as a string without the last line end. A non-zero exit is a
+//! failure with the tail of standard error; otherwise the tail is kept beside the output.
 //!
 //! What is described beside them in the same way, and is an HTTP call, is [`super::http`]'s.
 
 mod argv;
+mod parameters_file;
 
 use std::{
-    collections::BTreeMap, io, path::PathBuf, pin::pin, process::ExitStatus, sync::Arc,
+    collections::BTreeMap,
+    io,
+    path::PathBuf,
+    pin::pin,
+    process::{ExitStatus, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
@@ -24,12 +30,13 @@ use shared::{
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
-    process::{ChildStdin, Command},
+    io::{AsyncRead, AsyncReadExt},
+    process::Command,
     time::timeout,
 };
 
 pub use self::argv::{Argv, ParseArgvError};
+use self::parameters_file::write_parameters;
 use super::{
     Tool, ToolContext,
     http::{HttpRun, HttpTool},
@@ -368,7 +375,6 @@ impl CommandRunner {
 /// A command under way.
 struct Running {
     group: Group,
-    input: Vec<u8>,
     output: Vec<u8>,
     stderr: Tail,
 }
@@ -409,23 +415,20 @@ impl Running {
         let mut command = command.map_err(complain)?;
         command.args(run.command.arguments(parameters));
         tell_context(&mut command, cx);
+        command.stdin(Stdio::from(write_parameters(parameters).map_err(complain)?));
         let group = Group::spawn(&mut command).map_err(complain)?;
-        let input = parameters.to_string().into_bytes();
-        Ok(Self { group, input, output: Vec::new(), stderr: Tail::default() })
+        Ok(Self { group, output: Vec::new(), stderr: Tail::default() })
     }
 
-    /// Feeds the command and reads what it prints until it has ended.
+    /// Reads the command's output until it has ended.
     async fn finish(&mut self, most: usize) -> Ended {
-        let Self { group, input, output, stderr: tail } = self;
+        let Self { group, output, stderr: tail } = self;
         let child = group.child();
-        let (stdin, stdout, stderr) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
+        let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Ended::Lost(io::Error::other("its streams are not piped"));
         };
         let mut streams = pin!(async {
             tokio::try_join!(
-                feed(stdin, input),
                 async {
                     read_tail(stderr, tail).await;
                     Ok(())
@@ -500,12 +503,6 @@ fn tell_context(command: &mut Command, cx: &ToolContext) {
     }
 }
 
-/// Writes the parameters. A command need not read them.
-async fn feed(mut stdin: ChildStdin, input: &[u8]) -> Result<(), TooMuch> {
-    let _ = stdin.write_all(input).await;
-    Ok(())
-}
-
 async fn read_output(
     stdout: impl AsyncRead + Unpin,
     output: &mut Vec<u8>,
@@ -544,6 +541,28 @@ mod tests {
         for wrong in [json!({ "command": "echo", "args": "x" }), json!({ "args": ["x"] })] {
             assert!(read(wrong.clone()).is_err(), "{wrong}");
         }
+    }
+
+    /// The command read an empty document when Faber was killed before it wrote: once a command
+    /// has started, nothing is left to do for it.
+    #[tokio::test]
+    async fn the_parameters_are_complete_before_the_command_starts() {
+        let folder = tempfile::tempdir().unwrap();
+        let (copy, done) = (folder.path().join("copy"), folder.path().join("done"));
+        let script =
+            format!("cat > '{}'; mv '{}' '{}'", copy.display(), copy.display(), done.display());
+        let run = serde_json::from_value(json!({ "command": ["sh", "-c", script] })).unwrap();
+        let parameters = json!({ "text": "x".repeat(1 << 20) });
+        let (env, cx) = (BTreeMap::new(), ToolContext::detached());
+        // Nothing reads or writes for the command from here on.
+        let running = Running::start((&run, &env), &Launcher::none(), &parameters, &cx).unwrap();
+        let until = std::time::Instant::now() + Duration::from_secs(30);
+        while !done.exists() {
+            assert!(std::time::Instant::now() < until, "the command waits for its parameters");
+            std::thread::yield_now();
+        }
+        assert_eq!(std::fs::read_to_string(&done).unwrap(), parameters.to_string());
+        drop(running);
     }
 
     /// What `pass` passes on was shown, though it was listed as a secret.

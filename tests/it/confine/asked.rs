@@ -67,3 +67,15 @@ fn the_subcommand_is_for_faber_only() {
     let help = Command::new(faber()).arg("--help").output().unwrap();
     assert!(!String::from_utf8(help.stdout).unwrap().contains("confined"));
 }
+
+/// The parameters are a file without a name, which lies in no folder that could be named.
+#[tokio::test]
+async fn a_confined_command_reads_its_parameters() {
+    let world = World::new();
+    let parameters = json!({ "text": "x".repeat(100_000) });
+    for command in [&["cat"][..], &["cat", "/dev/stdin"], &["sh", "-c", "cat /proc/self/fd/0"]] {
+        let tool = confined_tool(&json!({}), command, &world.root());
+        let read = tool.call("t", parameters.clone()).await.unwrap();
+        assert!(read == parameters, "{command:?}");
+    }
+}

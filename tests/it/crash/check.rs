@@ -18,6 +18,9 @@ use shared::{
 
 use super::home::Line;
 
+/// The fewest bytes that the parameters of a call can have.
+const LEAST_PARAMETERS: usize = r#"{"n":0,"seconds":0.0}"#.len();
+
 /// What happened, all told.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
@@ -55,6 +58,9 @@ pub(super) fn check(kept: &[Kept], ledger: &[Line]) -> Figures {
     let mut figures = Figures { calls: ledger.len(), ..Figures::default() };
     let mut calls: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
     for line in ledger {
+        if line.bytes < LEAST_PARAMETERS {
+            figures.violations.push(format!("called without its parameters: {line:?}"));
+        }
         calls.entry(&line.key).or_default().push(line);
     }
     for it in kept {
@@ -189,6 +195,7 @@ pub(super) fn notices_forgeries(kept: &[Kept], ledger: &[Line]) {
     let once = ledger.iter().find(|it| it.tool == "once").expect("one of many is");
     notices(kept, &[ledger, std::slice::from_ref(once)].concat(), "called twice");
     notices(kept, &[], "succeeded without a call");
+    notices(kept, &[Line { bytes: 0, ..once.clone() }], "called without its parameters");
     let is_other = |it: &&Kept| !once.key.starts_with(&it.id.to_string());
     let others: Vec<Kept> = kept.iter().filter(is_other).cloned().collect();
     notices(&others, ledger, "is no step of any execution");

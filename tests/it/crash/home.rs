@@ -18,9 +18,12 @@ use tokio::{
     time::timeout,
 };
 
-/// Writes down that it was called, makes that durable, works for `$3` seconds, and adds one.
+/// Writes down that it was called, with the size of its parameters, makes that durable, works for
+/// `$3` seconds, and adds one.
 const TOOL: &str = r#"
-printf '%s %s %s %s\n' "$1" "$FABER_STEP_ID" "$FABER_ATTEMPT" "$FABER_IDEMPOTENCY_KEY" >>"$LEDGER"
+bytes=$(wc -c)
+printf '%s %s %s %s %s\n' \
+    "$1" "$FABER_STEP_ID" "$FABER_ATTEMPT" "$FABER_IDEMPOTENCY_KEY" "$bytes" >>"$LEDGER"
 sync "$LEDGER"
 sleep "$3"
 echo "{\"n\":$(($2 + 1))}"
@@ -40,6 +43,8 @@ pub(super) struct Line {
     pub(super) step: String,
     pub(super) attempt: u32,
     pub(super) key: String,
+    /// Bytes of its parameters that it read from standard input.
+    pub(super) bytes: usize,
 }
 
 impl Home {
@@ -147,9 +152,9 @@ fn inherited(variable: &'static str) -> Option<(&'static str, OsString)> {
 impl Line {
     fn read(text: &str) -> Self {
         let words: Vec<&str> = text.split(' ').collect();
-        let [tool, step, attempt, key] = words[..] else { panic!("torn line: `{text}`") };
-        let attempt = attempt.parse().unwrap();
-        Self { tool: tool.to_owned(), step: step.to_owned(), attempt, key: key.to_owned() }
+        let [tool, step, attempt, key, bytes] = words[..] else { panic!("torn line: `{text}`") };
+        let (attempt, bytes) = (attempt.parse().unwrap(), bytes.parse().unwrap());
+        Self { tool: tool.to_owned(), step: step.to_owned(), attempt, key: key.to_owned(), bytes }
     }
 }
 

@@ -1,0 +1,74 @@
+//! The file that a command reads as its standard input.
+
+use std::{
+    fs::File,
+    io::{self, Seek as _, Write as _},
+};
+
+use serde_json::Value;
+
+/// Writes the parameters into a file without a name, and rewinds it.
+///
+/// The file is complete before the command starts. A pipe would not be: if Faber is killed before
+/// it writes, the command reads an empty document and acts on it.
+pub(super) fn write_parameters(parameters: &Value) -> io::Result<File> {
+    let mut file = create()?;
+    file.write_all(parameters.to_string().as_bytes())?;
+    file.rewind()?;
+    seal(&file)?;
+    Ok(file)
+}
+
+#[cfg(target_os = "linux")]
+fn create() -> io::Result<File> {
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    Ok(memfd_create("faber-parameters", flags)?.into())
+}
+
+/// Keeps the command, and everything that it starts, from changing the document.
+#[cfg(target_os = "linux")]
+fn seal(file: &File) -> io::Result<()> {
+    use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+    let seals = SealFlag::F_SEAL_SEAL
+        | SealFlag::F_SEAL_SHRINK
+        | SealFlag::F_SEAL_GROW
+        | SealFlag::F_SEAL_WRITE;
+    fcntl(file, FcntlArg::F_ADD_SEALS(seals))?;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn create() -> io::Result<File> {
+    use cap_std::{ambient_authority, fs::Dir};
+    let folder = Dir::open_ambient_dir(std::env::temp_dir(), ambient_authority())?;
+    Ok(cap_tempfile::TempFile::new_anonymous(&folder)?.into_std())
+}
+
+#[cfg(not(target_os = "linux"))]
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux")]
+fn seal(_: &File) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_file_has_the_whole_document_and_cannot_be_changed() {
+        let parameters = json!({ "text": "x".repeat(1 << 20), "n": 1.5 });
+        let mut file = write_parameters(&parameters).unwrap();
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, parameters.to_string());
+        if cfg!(target_os = "linux") {
+            file.rewind().unwrap();
+            assert!(file.write_all(b"{}").is_err() && file.set_len(0).is_err());
+        }
+    }
+}
