@@ -11,7 +11,7 @@ use expect_test::{Expect, expect};
 use serde_json::json;
 use shared::tool::Effect;
 
-use crate::tool::builtin::project::Project;
+use crate::tool::builtin::{Root, project::Project};
 
 #[test]
 fn the_set_is_the_seeds() {
@@ -292,8 +292,13 @@ async fn grep_leaves_out_what_git_ignores() {
               vendor/repo/d.log"]],
     )
     .await;
-    grep(json!({ "pattern": "x", "path": "src/deep" }), expect!["No matches found for pattern: x"])
-        .await;
+    grep(
+        json!({ "pattern": "x", "path": "src/deep" }),
+        expect![[r"
+            No matches found for pattern: x
+            (left out: 1 by .ignore)"]],
+    )
+    .await;
     grep(
         json!({ "pattern": "x", "path": "build" }),
         expect![[r"
@@ -333,6 +338,54 @@ async fn tree_counts_what_it_does_not_show() {
     assert!(tree.contains("    └── … 50 more\n\n1 folder(s), 250 file(s)"), "{tree}");
 }
 
+/// README's tools said `2 left out by .gitignore` in a folder that has only Faber's store.
+#[tokio::test]
+async fn tools_say_why_entries_are_left_out() {
+    let mut project = Project::with(&[("faber.db", ""), ("faber.db-wal", "")]);
+    let own = ["faber.db", "faber.db-wal"].map(|name| project.path(name));
+    project.root = Root::open(project.path("")).unwrap().hiding(&own);
+    let check = async |project: &Project, tool, args, expected| {
+        project.check(tool, args, expected).await;
+    };
+    let tree = expect![[r"
+        ./
+
+        0 folder(s), 0 file(s) (left out: 2 Faber's own)"]];
+    check(&project, "tree", json!({}), tree).await;
+    let glob = expect![[r"
+        No files found matching pattern: *
+        (left out: 2 Faber's own)"]];
+    check(&project, "glob", json!({ "pattern": "*" }), glob).await;
+    for (path, text) in [
+        (".gitignore", "*.log\n"),
+        (".ignore", "*.tmp\n"),
+        ("a.log", "fn one()"),
+        ("b.log", ""),
+        ("c.tmp", ""),
+        (".git/config", ""),
+    ] {
+        project.file(path, text);
+    }
+    let grep = expect![[r"
+        No matches found for pattern: one
+        (left out: 2 by .gitignore, 1 by .ignore, 2 hidden, 2 Faber's own)"]];
+    check(&project, "grep", json!({ "pattern": "one" }), grep).await;
+    let find = expect![[r"
+        No definitions found for: one
+        (left out: 2 by .gitignore, 1 by .ignore, 2 hidden, 2 Faber's own)"]];
+    check(&project, "find_definition", json!({ "name": "one" }), find).await;
+    let tree = expect![[r"
+        ./
+        ├── .gitignore
+        └── .ignore
+
+        0 folder(s), 2 file(s) (left out: 2 by .gitignore, 1 by .ignore, 2 Faber's own)"]];
+    check(&project, "tree", json!({}), tree).await;
+    project.file("src/one.rs", "fn one() {}");
+    let found = project.call("grep", json!({ "pattern": "one" })).await;
+    assert_eq!(found, "Found 1 file(s) with matches:\n  src/one.rs");
+}
+
 #[tokio::test]
 async fn tree_shows_folders_first() {
     let project = Project::with(&[
@@ -360,7 +413,7 @@ async fn tree_shows_folders_first() {
             ├── b.txt
             └── link -> b.txt
 
-            3 folder(s), 5 file(s) (1 left out by .gitignore)"]],
+            3 folder(s), 5 file(s) (left out: 1 by .gitignore)"]],
     )
     .await;
     tree(
@@ -373,7 +426,7 @@ async fn tree_shows_folders_first() {
             ├── b.txt
             └── link -> b.txt
 
-            2 folder(s), 3 file(s) (1 left out by .gitignore)"]],
+            2 folder(s), 3 file(s) (left out: 1 by .gitignore)"]],
     )
     .await;
     tree(

@@ -42,7 +42,6 @@ struct Drawing<'a> {
     lines: Lines,
     folders: usize,
     files: usize,
-    left_out: usize,
     is_full: bool,
 }
 
@@ -50,15 +49,8 @@ pub(super) fn tree(root: &Root, args: &Tree, stop: &Stop) -> Result<String, Tool
     let place = root.folder(args.path.as_deref())?;
     let mut walk = Walk::new(root, Rules::Ignored, stop);
     let start = walk.begin(&place.path, Kind::Folder)?;
-    let mut drawing = Drawing {
-        root,
-        walk,
-        lines: Lines::new(LINES),
-        folders: 0,
-        files: 0,
-        left_out: 0,
-        is_full: false,
-    };
+    let mut drawing =
+        Drawing { root, walk, lines: Lines::new(LINES), folders: 0, files: 0, is_full: false };
     drawing.folder(&start, "", args.depth.clamp(1, DEPTH))?;
     Ok(drawing.told(&place.path))
 }
@@ -69,8 +61,7 @@ impl Drawing<'_> {
         if self.is_full || self.walk.is_over()? {
             return Ok(());
         }
-        let (mut entries, left_out) = self.walk.list(folder)?;
-        self.left_out += left_out;
+        let mut entries = self.walk.list(folder)?;
         entries.sort_by_key(|it| it.kind != Kind::Folder);
         let more = entries.len().saturating_sub(ENTRIES);
         let last = entries.len().min(ENTRIES) + usize::from(more > 0);
@@ -120,13 +111,11 @@ impl Drawing<'_> {
     }
 
     fn told(self, path: &Path) -> String {
-        let Self { walk, lines, folders, files, left_out, is_full, .. } = self;
-        let ignored = match left_out {
-            0 => String::new(),
-            count => format!(" ({count} left out by .gitignore)"),
-        };
+        let Self { walk, lines, folders, files, is_full, .. } = self;
+        let left_out = walk.describe_left_out();
+        let left_out = left_out.map(|counts| format!(" ({counts})")).unwrap_or_default();
         let mut notes =
-            vec![String::new(), format!("{folders} folder(s), {files} file(s){ignored}")];
+            vec![String::new(), format!("{folders} folder(s), {files} file(s){left_out}")];
         notes.extend(walk.notes(is_full.then_some(Cut::Full(LINES, "lines"))));
         lines.between(Some(&format!("{}/", shown(path))), &notes)
     }

@@ -8,7 +8,7 @@ use ignore::{
     gitignore::{Gitignore, GitignoreBuilder},
 };
 
-use super::{Root, at};
+use super::{Root, at, walk::Reason};
 
 /// Bytes of one file of rules that are read: people write such files, and none this large.
 const RULES_BYTES: u64 = 1 << 20;
@@ -59,11 +59,11 @@ impl Ignored {
     /// Returns whether the rules say to leave something out, or to keep it; mostly they say
     /// nothing. The nearest rule decides.
     pub(crate) fn verdict(&self, path: &Path, is_folder: bool) -> Option<Verdict> {
-        let by_own = self.levels().find_map(|it| verdict(&it.own, path, is_folder));
+        let by_own = self.levels().find_map(|it| verdict(&it.own, path, is_folder, Reason::Ignore));
         by_own.or_else(|| {
             let outer = self.levels().position(|it| it.is_repository).unwrap_or(usize::MAX);
             let levels = self.levels().take(outer.saturating_add(1));
-            levels.into_iter().find_map(|it| verdict(&it.git, path, is_folder))
+            levels.into_iter().find_map(|it| verdict(&it.git, path, is_folder, Reason::Gitignore))
         })
     }
 
@@ -75,16 +75,16 @@ impl Ignored {
 /// What rules say about a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is left out.
-    Out,
+    /// It is left out, for this reason.
+    Out(Reason),
     /// It is kept, even if its name is hidden.
     Kept,
 }
 
-fn verdict(rules: &Gitignore, path: &Path, is_folder: bool) -> Option<Verdict> {
+fn verdict(rules: &Gitignore, path: &Path, is_folder: bool, reason: Reason) -> Option<Verdict> {
     match rules.matched(path, is_folder) {
         Match::None => None,
-        Match::Ignore(_) => Some(Verdict::Out),
+        Match::Ignore(_) => Some(Verdict::Out(reason)),
         Match::Whitelist(_) => Some(Verdict::Kept),
     }
 }

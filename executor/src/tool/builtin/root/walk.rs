@@ -2,8 +2,9 @@
 
 use std::{
     borrow::Cow,
-    ffi::OsString,
-    io,
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    fmt, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -33,6 +34,8 @@ pub(crate) struct Walk<'a> {
     /// What is still to be passed, the next one last.
     ahead: Vec<Entry>,
     unreadable: usize,
+    /// How many entries the rules left out, by reason.
+    left_out: BTreeMap<Reason, usize>,
     /// How many files were not read to their end, and what the first is called.
     unfinished: (usize, String),
     cut: Option<Cut>,
@@ -73,6 +76,30 @@ pub(crate) enum Kind {
     Other,
 }
 
+/// Why a walk leaves an entry out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reason {
+    /// A rule of `.gitignore` or `.git/info/exclude` names it.
+    Gitignore,
+    /// A rule of `.ignore` or `.rgignore` names it.
+    Ignore,
+    /// Its name begins with a dot.
+    Hidden,
+    /// It is Faber's own: its configuration, its data, or a program that its tools run.
+    Own,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gitignore => "by .gitignore",
+            Self::Ignore => "by .ignore",
+            Self::Hidden => "hidden",
+            Self::Own => "Faber's own",
+        })
+    }
+}
+
 /// Why an output is not whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
@@ -106,6 +133,7 @@ impl<'a> Walk<'a> {
             left: ENTRIES,
             ahead: Vec::new(),
             unreadable: 0,
+            left_out: BTreeMap::new(),
             unfinished: (0, String::new()),
             cut: None,
             start: (PathBuf::new(), PathBuf::new()),
@@ -163,34 +191,47 @@ impl<'a> Walk<'a> {
             if entry.kind != Kind::Folder {
                 return Ok(Some(entry));
             }
-            let (mut entries, _) = self.list(&entry)?;
+            let mut entries = self.list(&entry)?;
             entries.reverse();
             self.ahead.append(&mut entries);
         }
         Ok(None)
     }
 
-    /// Reads a folder, and counts what the rules leave out.
-    pub(crate) fn list(&mut self, folder: &Entry) -> Result<(Vec<Entry>, usize), ToolError> {
+    /// Reads a folder, and counts the entries that the rules leave out.
+    pub(crate) fn list(&mut self, folder: &Entry) -> Result<Vec<Entry>, ToolError> {
         let read = match folder.path.components().count() {
             depth if depth > DEPTH => Err(io::Error::other("it is too deep")),
             _ => self.names(&folder.path),
         };
         let Ok(names) = read else {
             self.unreadable += 1;
-            return Ok((Vec::new(), 0));
+            return Ok(Vec::new());
         };
         self.is_over()?;
         let ignored = self.ignored(folder, &names);
-        let all = names.iter().filter(|(name, _)| name != ".git").count();
-        let keep = |(name, kind)| {
+        let mut entries = Vec::new();
+        for (name, kind) in names.into_iter().filter(|(name, _)| name != ".git") {
             let path = folder.path.join(&name);
-            let is_kept = self.is_kept(&name, &path, kind, ignored.as_deref());
-            is_kept.then(|| Entry { path, kind, ignored: ignored.clone() })
-        };
-        let entries: Vec<_> = names.into_iter().filter_map(keep).collect();
-        let left_out = all - entries.len();
-        Ok((entries, left_out))
+            match self.find_reason(&name, &path, kind, ignored.as_deref()) {
+                Some(reason) => *self.left_out.entry(reason).or_default() += 1,
+                None => entries.push(Entry { path, kind, ignored: ignored.clone() }),
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Returns how many entries were left out and why, such as `left out: 2 Faber's own`.
+    pub(crate) fn describe_left_out(&self) -> Option<String> {
+        let counts = self.left_out.iter().map(|(reason, count)| format!("{count} {reason}"));
+        let counts: Vec<_> = counts.collect();
+        (!counts.is_empty()).then(|| format!("left out: {}", counts.join(", ")))
+    }
+
+    /// Like [`Self::notes`], for an output without a result: what was left out may be the reason.
+    pub(crate) fn notes_without_result(&self) -> Vec<String> {
+        let left_out = self.describe_left_out().map(|counts| format!("({counts})"));
+        left_out.into_iter().chain(self.notes(None)).collect()
     }
 
     /// Says why the output is not whole, with what the caller knows about it.
@@ -265,13 +306,24 @@ impl<'a> Walk<'a> {
         Ignored::beneath(self.root, &folder.path, folder.ignored.clone(), has)
     }
 
-    fn is_kept(&self, name: &OsString, path: &Path, kind: Kind, ignored: Option<&Ignored>) -> bool {
-        if name == ".git" || self.root.hidden().covers(path) {
-            return false;
+    /// Returns why an entry is left out, or `None` if the walk keeps it.
+    fn find_reason(
+        &self,
+        name: &OsStr,
+        path: &Path,
+        kind: Kind,
+        ignored: Option<&Ignored>,
+    ) -> Option<Reason> {
+        if self.root.hidden().covers(path) {
+            return Some(Reason::Own);
         }
-        match ignored.and_then(|it| it.verdict(path, kind == Kind::Folder)) {
-            Some(verdict) => verdict == Verdict::Kept,
-            None => self.rules != Rules::Hidden || !name.as_encoded_bytes().starts_with(b"."),
+        match ignored.and_then(|rules| rules.verdict(path, kind == Kind::Folder)) {
+            Some(Verdict::Out(reason)) => Some(reason),
+            Some(Verdict::Kept) => None,
+            None => {
+                let is_hidden = name.as_encoded_bytes().starts_with(b".");
+                (self.rules == Rules::Hidden && is_hidden).then_some(Reason::Hidden)
+            }
         }
     }
 }

@@ -189,7 +189,7 @@ fn a_search_stops_when_its_time_is_up() {
     .assert_eq(&text);
     let mut walk = Walk::new(&project.root, Rules::Git, &late);
     let folder = walk.begin("".as_ref(), Kind::Folder).unwrap();
-    let (entries, _) = walk.list(&folder).unwrap();
+    let entries = walk.list(&folder).unwrap();
     assert_eq!(entries.len(), 0);
     expect![[r#"
         [
