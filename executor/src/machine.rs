@@ -8,6 +8,7 @@
 
 mod dry;
 mod gather;
+mod input;
 mod people;
 mod start;
 mod stop;
@@ -30,7 +31,10 @@ use shared::{
     tool::{Effect, ErrorCode, Progress, ToolError},
 };
 
-pub use self::dry::{Verdict, dry_run};
+pub use self::{
+    dry::{Verdict, dry_run},
+    input::{missing_input, unresolved},
+};
 
 /// Something the outside world tells the machine.
 #[derive(Clone, Debug)]
@@ -81,6 +85,8 @@ pub enum Input {
     Permitted(Task),
     /// An outsider asks for something.
     Command(Envelope),
+    /// What came next can never be written: the execution ends without it.
+    Unwritable(ToolError),
     /// Time has passed.
     Woken,
 }
@@ -155,6 +161,7 @@ pub fn decide(execution: &mut Execution, input: Input, moment: impl Into<Moment>
         Input::Progressed { task, attempt, progress } => turn.note(task, attempt, progress),
         Input::Permitted(task) => turn.start_permitted(task),
         Input::Command(envelope) => turn.obey(envelope),
+        Input::Unwritable(error) => turn.end_unwritten(&error),
         Input::Woken => (),
     }
     turn.advance();
@@ -279,7 +286,11 @@ impl Turn<'_> {
 
     fn take(&mut self, worker: WorkerId, node: Arc<str>, renewed: bool) {
         let epoch = self.execution.epoch().next();
+        let had_started = self.execution.started_at().is_some();
         self.push(Event::Claimed(Claimed { worker, node, epoch, renewed }));
+        if !had_started && self.execution.started_at().is_some() {
+            self.check_input();
+        }
     }
 
     /// Says what becomes of an attempt whose worker is gone.

@@ -84,6 +84,9 @@ pub struct DraftStep {
     /// How long what the tool returns may be taken for what it would return.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_ttl_ms: Option<i64>,
+    /// Whether a template that finds nothing fails the step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict_templates: Option<bool>,
 }
 
 /// A plan that a step executes, as written.
@@ -219,6 +222,7 @@ impl DraftStep {
             compensate: step.compensate.as_deref().map(DraftCompensation::from_compensation),
             idle_timeout_ms: policy.idle_timeout_ms.map(written),
             cache_ttl_ms: policy.cache_ttl_ms.map(written),
+            strict_templates: policy.strict_templates,
         }
     }
 }

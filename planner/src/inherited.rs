@@ -25,6 +25,7 @@ pub fn inherit(draft: &mut Draft, earlier: &Draft, catalog: &Catalog) {
         keep(&mut step.timeout_ms, was.timeout_ms.as_ref());
         keep(&mut step.idle_timeout_ms, was.idle_timeout_ms.as_ref());
         keep(&mut step.cache_ttl_ms, was.cache_ttl_ms.as_ref());
+        keep(&mut step.strict_templates, was.strict_templates.as_ref());
         keep(&mut step.output_mapping, was.output_mapping.as_ref());
         if step.for_each.is_some() {
             keep(&mut step.max_parallel, was.max_parallel.as_ref());

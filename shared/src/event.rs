@@ -201,6 +201,12 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// The execution fails as a whole: its input lacks what templates need, or what came next can
+    /// never be written. No further step starts.
+    ExecutionFailed {
+        /// Why.
+        error: ToolError,
+    },
     /// The execution's time is up.
     DeadlinePassed,
     /// No further step starts until somebody resumes.
@@ -387,6 +393,7 @@ impl Event {
             | Self::SignalRefused { .. }
             | Self::CommandIgnored { .. }
             | Self::CancelRequested { .. }
+            | Self::ExecutionFailed { .. }
             | Self::DeadlinePassed
             | Self::Paused { .. }
             | Self::Resumed { .. }
@@ -463,6 +470,7 @@ impl Event {
             Self::SignalRefused { .. } => "signal_refused",
             Self::CommandIgnored { .. } => "command_ignored",
             Self::CancelRequested { .. } => "cancel_requested",
+            Self::ExecutionFailed { .. } => "execution_failed",
             Self::DeadlinePassed => "deadline_passed",
             Self::Paused { .. } => "paused",
             Self::Resumed { .. } => "resumed",

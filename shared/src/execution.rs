@@ -441,6 +441,9 @@ impl Execution {
             {
                 self.phase = Phase::Cancelling;
             }
+            Event::ExecutionFailed { .. } if self.phase == Phase::Open => {
+                self.phase = Phase::Failing;
+            }
             Event::DeadlinePassed if matches!(self.phase, Phase::Open | Phase::Failing) => {
                 self.overran = self.phase == Phase::Open;
                 self.phase = Phase::Expired;

@@ -381,6 +381,21 @@ fn result(child: &Execution, most: usize) -> Result<Answer, ToolError> {
     }
 }
 
+/// Returns why a child failed of which no step had to succeed and did not.
+fn failed_as_a_whole(child: &Execution) -> ToolError {
+    let errors = child.steps().iter().filter_map(|step| match &step.state {
+        StepState::Failed(error) => Some((step.finished_at, error)),
+        _ => None,
+    });
+    match errors.min_by_key(|(finished_at, _)| *finished_at) {
+        Some((_, error)) => {
+            let message = format!("`{}`: {}", child.id(), error.message);
+            ToolError { is_definite: true, message: message.as_str().into(), ..error.clone() }
+        }
+        None => ToolError::failed(format!("`{}` failed", child.id())),
+    }
+}
+
 /// Returns the first failure that made a child fail.
 fn failure(child: &Execution) -> ToolError {
     let steps = child.steps().iter().enumerate();
@@ -400,6 +415,6 @@ fn failure(child: &Execution) -> ToolError {
             let why = format!("the time of `{}` was up", child.id());
             ToolError::new(ErrorCode::DEADLINE, why)
         }
-        None => ToolError::failed(format!("`{}` failed", child.id())),
+        None => failed_as_a_whole(child),
     }
 }

@@ -13,8 +13,11 @@ use shared::{
     tool::{ErrorCode, ToolError},
 };
 
-use super::{Turn, is_behind, later, lets_begin, seed};
+use super::{Turn, input, is_behind, later, lets_begin, seed};
 use crate::tool::flow;
+
+/// How many templates that found nothing a step warns of one by one.
+const WARNINGS: usize = 1_000;
 
 /// A step's parameters, ready for a call.
 pub(super) struct Rendered {
@@ -206,18 +209,17 @@ impl Turn<'_> {
             let why = format!("the rendered parameters nest deeper than {most} levels");
             return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
         }
-        let warnings: Vec<String> = rendered
-            .unresolved
-            .iter()
-            .map(|text| format!("`{text}` found nothing and stands as it was written"))
-            .collect();
-        if self.execution.options().strict_templates && !warnings.is_empty() {
-            let texts: Vec<String> =
-                rendered.unresolved.iter().map(|text| format!("`{text}`")).collect();
-            let why = format!("{} found nothing in the outputs so far", texts.join(", "));
-            return Err(ToolError::new(ErrorCode::UNRESOLVED, why));
+        if !rendered.unresolved.is_empty() && self.is_strict(task) {
+            return Err(input::unresolved(&rendered.unresolved, "in the outputs so far"));
         }
-        measured(Arc::new(rendered.value), warnings)
+        measured(Arc::new(rendered.value), warnings(&rendered.unresolved))
+    }
+
+    /// Returns whether a template that finds nothing fails a task.
+    fn is_strict(&self, task: Task) -> bool {
+        let step = self.execution.plan().step(task.step);
+        let effect = step.callee(task.part).policy.effect;
+        self.execution.options().is_strict(&step.policy, effect)
     }
 
     /// Makes parameters what a plan is given, if that is what is executed: what is left out has its
@@ -267,6 +269,19 @@ impl Turn<'_> {
             }
         }
     }
+}
+
+/// Warns of templates that found nothing; of very many only of the first, so that warnings never
+/// outgrow an event.
+fn warnings(unresolved: &[Arc<str>]) -> Vec<String> {
+    let shown = unresolved.iter().take(WARNINGS);
+    let mut warnings: Vec<String> =
+        shown.map(|text| format!("`{text}` found nothing and stands as it was written")).collect();
+    if let more @ 1.. = unresolved.len().saturating_sub(WARNINGS) {
+        warnings
+            .push(format!("{more} more templates found nothing and stand as they were written"));
+    }
+    warnings
 }
 
 /// What waits for a signal is asked for it, unless it undoes something: that must come to an end.

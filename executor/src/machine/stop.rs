@@ -19,6 +19,22 @@ impl Turn<'_> {
         }
     }
 
+    /// Fails the tasks that were about to begin, or the execution if there are none: what comes next
+    /// cannot be written. It follows a claim, so no call is under way.
+    pub(super) fn end_unwritten(&mut self, error: &ToolError) {
+        let agenda = self.execution.agenda();
+        let retrying = agenda.retrying().iter().map(|(_, task)| *task);
+        let begun: Vec<Task> =
+            agenda.ready().iter().copied().chain(retrying).chain(agenda.undoing()).collect();
+        if begun.is_empty() && self.execution.phase() == Phase::Open {
+            self.push(Event::ExecutionFailed { error: error.clone() });
+        }
+        for task in begun {
+            let attempt = self.execution.task(task).map_or(Attempt::FIRST, Step::next_attempt);
+            self.fail_unstarted(task, attempt, error.clone());
+        }
+    }
+
     /// Ends everything that is not under way, once no further step may begin. What is under way
     /// is awaited; where that is not to last, the driver tells it to stop. A sleep is under way
     /// nowhere else: it ends at once then.

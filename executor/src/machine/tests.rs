@@ -16,6 +16,7 @@ mod properties;
 mod reuse;
 mod stopping;
 mod subplans;
+mod templates;
 mod timing;
 
 use std::{collections::BTreeSet, fmt::Write as _};

@@ -245,6 +245,10 @@ impl Board {
             }
             "signal_received" => format!("signal {}", data["name"].as_str().unwrap_or("received")),
             "cancel_requested" => "cancelling".to_owned(),
+            "execution_failed" => {
+                let why = data["error"]["message"].as_str().unwrap_or_default();
+                format!("it cannot go on: {why}")
+            }
             "deadline_passed" => "its time is up".to_owned(),
             "paused" => format!("paused: `faber resume {}` lets it go on", self.id),
             "resumed" => kind.to_owned(),

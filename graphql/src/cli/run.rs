@@ -213,7 +213,7 @@ async fn options(how: &Options) -> Result<Value, Failure> {
     say("maxParallel", how.max_parallel.map(|it| json!(it)));
     say("idempotencyKey", how.idempotency_key.as_ref().map(|it| json!(it)));
     say("deadlineMs", how.deadline_ms.map(|it| json!(it)));
-    say("strictTemplates", how.strict_templates.then(|| json!(true)));
+    say("strictTemplates", how.strict_templates.map(|it| json!(it)));
     say("input", input);
     say("compensateOnFailure", how.compensate.then(|| json!(true)));
     say("dryRun", how.dry_run.then(|| json!(true)));

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use executor::{control::IdempotencyKey, machine::Verdict};
+use executor::{
+    control::IdempotencyKey,
+    machine::{Verdict, missing_input, unresolved},
+};
 use planner::{catalog::Catalog, compile::compile_with, draft::Draft, plans::SubPlans};
 use serde_json::{Map, Value};
 use shared::{
@@ -104,7 +107,8 @@ impl Checking<'_> {
         let mut verdicts: Vec<_> = self.plan.steps().iter().map(|it| self.alone(it)).collect();
         for found in self.compiled_again() {
             let at = step_of(&found.path).filter(|it| *it < verdicts.len()).unwrap_or(0);
-            let error = error_of(&found, self.options.strict_templates);
+            let policy = &self.plan.steps()[at].policy;
+            let error = error_of(&found, self.options.is_strict(policy, policy.effect));
             match error {
                 Some(error) => drop(verdicts[at].error.get_or_insert(error)),
                 None => verdicts[at].warnings.push(with_help(found)),
@@ -133,9 +137,9 @@ impl Checking<'_> {
             .iter()
             .map(|it| format!("`{it}` found nothing and stands as it was written"))
             .collect();
-        if self.options.strict_templates && !empty.is_empty() {
-            let why = format!("`{}` found nothing in the input", empty.join("`, `"));
-            error.get_or_insert(ToolError::new(ErrorCode::UNRESOLVED, why));
+        let missing = missing_input(step, self.options);
+        if !missing.is_empty() {
+            error.get_or_insert(unresolved(&missing, "in the input"));
         }
         error = error.or_else(|| not_a_list(step, &given));
         Verdict { parameters, warnings, error }

@@ -133,7 +133,9 @@ fn details(event: &Event) -> Value {
         Event::StepRetryScheduled { error, until, .. } => {
             json!({ "error": of_error(error), "until": written(*until) })
         }
-        Event::StepFailed { error, .. } | Event::StepInterrupted { error: Some(error), .. } => {
+        Event::StepFailed { error, .. }
+        | Event::StepInterrupted { error: Some(error), .. }
+        | Event::ExecutionFailed { error } => {
             json!({ "error": of_error(error) })
         }
         Event::StepSkipped { reason, .. } => json!({ "reason": skipped(*reason) }),

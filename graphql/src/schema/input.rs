@@ -69,6 +69,9 @@ pub(super) struct ToolExecutionInput {
     /// How long what a READ tool returns may stand for what another call with the same parameters
     /// would return, in milliseconds.
     cache_ttl_ms: Option<i64>,
+    /// Whether a template that finds nothing fails the step. Where it is left out, what the options
+    /// say, and else the effect of the tool: one that is not READ fails.
+    strict_templates: Option<bool>,
     /// What its failure means for the others: `fail`, `continue`, `ignore` or `wait`.
     on_error: Option<String>,
     /// The call that undoes it, where the execution does not end well and `compensateOnFailure` is
@@ -150,6 +153,7 @@ impl ToolExecutionInput {
             compensate: self.compensate,
             idle_timeout_ms: self.idle_timeout_ms,
             cache_ttl_ms: self.cache_ttl_ms,
+            strict_templates: self.strict_templates,
             requires_approval: self.requires_approval,
         }
     }
@@ -244,8 +248,9 @@ pub(super) struct ExecutionOptions {
     idempotency_key: Option<String>,
     /// Milliseconds after its start at which it fails.
     deadline_ms: Option<i64>,
-    /// Whether a template that finds nothing fails its step.
-    #[graphql(default_with = "Some(false)")]
+    /// Whether a template that finds nothing fails its step. Where it is left out, the effect of the
+    /// tool decides: a READ tool is given the text as it was written, every other one fails. What a
+    /// step itself says comes first.
     strict_templates: Option<bool>,
     /// What the plan is given: `{{input.x}}`.
     input: Option<Value>,
@@ -279,7 +284,7 @@ impl ExecutionOptions {
             mode: it.mode.unwrap_or(ExecutionMode::Parallel).into(),
             max_parallel: at_least_one("maxParallel", it.max_parallel)?,
             deadline_ms: at_least_one("deadlineMs", it.deadline_ms)?,
-            strict_templates: it.strict_templates.unwrap_or(false),
+            strict_templates: it.strict_templates,
             start_at: it.start_at.map(|it| it.0),
             priority: it.priority.unwrap_or(0),
             input: Arc::new(given(it.input)?),

@@ -316,6 +316,11 @@ impl ToolExecution {
         self.step().policy.cache_ttl_ms.map(int)
     }
 
+    /// Whether a template that finds nothing fails it. Null where the options or its effect decide.
+    async fn strict_templates(&self) -> Option<bool> {
+        self.step().policy.strict_templates
+    }
+
     /// How many items of its `forEach` are done at once.
     async fn max_parallel(&self) -> Option<u32> {
         self.step().policy.max_parallel

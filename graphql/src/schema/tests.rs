@@ -389,6 +389,7 @@ input ToolExecutionInput {
     maxParallel: Int
     idleTimeoutMs: Int
     cacheTtlMs: Int
+    strictTemplates: Boolean
 }
 input RetryInput {
     maxAttempts: Int
@@ -403,7 +404,7 @@ input ExecutionOptions {
     maxParallel: Int
     idempotencyKey: String
     deadlineMs: Int
-    strictTemplates: Boolean = false
+    strictTemplates: Boolean
     input: JSON
     compensateOnFailure: Boolean = false
     dryRun: Boolean = false

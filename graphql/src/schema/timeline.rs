@@ -290,6 +290,7 @@ fn message(event: &Event) -> String {
             format!("somebody asked it to stop: {reason}")
         }
         Event::CancelRequested { reason: None } => "somebody asked it to stop".to_owned(),
+        Event::ExecutionFailed { error } => format!("it cannot go on: {}", error.message),
         Event::DeadlinePassed => "its time was up".to_owned(),
         Event::Paused { .. } => "paused".to_owned(),
         Event::Resumed { .. } => "resumed".to_owned(),

@@ -13,7 +13,7 @@ use crate::{
 };
 
 const DRAFT_FIELDS: [&str; 4] = ["query", "requestId", "tools", "executionOrder"];
-const STEP_FIELDS: [&str; 17] = [
+const STEP_FIELDS: [&str; 18] = [
     "id",
     "name",
     "toolName",
@@ -31,6 +31,7 @@ const STEP_FIELDS: [&str; 17] = [
     "compensate",
     "idleTimeoutMs",
     "cacheTtlMs",
+    "strictTemplates",
 ];
 const COMPENSATION_FIELDS: [&str; 5] = ["name", "toolName", "parameters", "retry", "timeoutMs"];
 const RETRY_FIELDS: [&str; 5] =
@@ -148,6 +149,7 @@ impl Reader<'_> {
             compensate: fields.take("compensate").map(|(_, it)| it),
             idle_timeout_ms: self.whole(&mut fields, "idleTimeoutMs"),
             cache_ttl_ms: self.whole(&mut fields, "cacheTtlMs"),
+            strict_templates: self.flag(&mut fields, "strictTemplates"),
         })
     }
 

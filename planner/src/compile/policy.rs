@@ -47,6 +47,7 @@ pub(super) fn read(
         idle_timeout_ms,
         cache_ttl_ms: read_cache(at, step, choice, report),
         max_parallel: read_parallel(at, step, report),
+        strict_templates: step.strict_templates,
     }
 }
 

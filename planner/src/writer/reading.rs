@@ -34,8 +34,15 @@ const FIELDS: [(&str, &[&str]); 9] = [
     ("timeoutMs", &["timeout_ms"]),
 ];
 /// The fields that a step may have, besides those above.
-const OTHER_FIELDS: [&str; 6] =
-    ["retry", "requiresApproval", "maxParallel", "compensate", "idleTimeoutMs", "cacheTtlMs"];
+const OTHER_FIELDS: [&str; 7] = [
+    "retry",
+    "requiresApproval",
+    "maxParallel",
+    "compensate",
+    "idleTimeoutMs",
+    "cacheTtlMs",
+    "strictTemplates",
+];
 
 /// What a model wrote.
 #[derive(Clone, Debug, PartialEq)]

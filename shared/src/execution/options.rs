@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Replans;
-use crate::{clock::Timestamp, limits};
+use crate::{clock::Timestamp, limits, plan::StepPolicy, tool::Effect};
 
 /// How an execution is to be carried out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,9 +20,10 @@ pub struct ExecutionOptions {
     /// Milliseconds after its start at which it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// Whether a template that finds nothing fails its step.
-    #[serde(skip_serializing_if = "is_default")]
-    pub strict_templates: bool,
+    /// Whether a template that finds nothing fails its step. Left out, the effect of the called tool
+    /// decides. Logs of earlier versions left `false` out, so what they say now follows the effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict_templates: Option<bool>,
     /// The moment before which no step starts.
     #[serde(
         skip_serializing_if = "Option::is_none",
@@ -62,6 +63,13 @@ pub enum ExecutionMode {
 }
 
 impl ExecutionOptions {
+    /// Returns whether a template that finds nothing fails a call with that effect, for a step with
+    /// that policy. The step is asked first, then the options, then the effect.
+    pub fn is_strict(&self, step: &StepPolicy, effect: Effect) -> bool {
+        let asked = step.strict_templates.or(self.strict_templates);
+        asked.unwrap_or(effect != Effect::Read)
+    }
+
     /// Returns how many steps may run at once.
     pub fn width(&self) -> usize {
         match self.mode {

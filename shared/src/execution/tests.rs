@@ -252,6 +252,7 @@ fn events_about_no_step_change_no_step() {
         Event::Claimed(claimed),
         signal,
         Event::CancelRequested { reason: None },
+        Event::ExecutionFailed { error: error() },
         Event::DeadlinePassed,
         Event::Paused { command: command() },
         Event::Resumed { command: command() },

@@ -30,6 +30,9 @@ pub struct StepPolicy {
     /// How many items of its list are done at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<u32>,
+    /// Whether a template that finds nothing fails the step, whatever the options and its effect say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict_templates: Option<bool>,
 }
 
 impl Default for StepPolicy {
@@ -43,6 +46,7 @@ impl Default for StepPolicy {
             idle_timeout_ms: None,
             cache_ttl_ms: None,
             max_parallel: None,
+            strict_templates: None,
         }
     }
 }

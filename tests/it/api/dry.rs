@@ -89,6 +89,40 @@ async fn an_input_that_is_missing_is_a_warning_or_with_strict_templates_an_error
     assert_eq!(it["steps"][0]["error"]["code"], "template.unresolved");
 }
 
+/// Mails went out to `{{input.who}}`, and the execution was COMPLETED.
+#[tokio::test]
+async fn an_input_that_an_effect_needs_fails_the_execution_before_its_first_step() {
+    let world = world().await;
+    let step = |strict: Value| {
+        let parameters = json!({ "text": "Hello {{input.who}}" });
+        let mut act =
+            json!({ "name": "flow.effect", "dependsOn": "flow.echo", "parameters": parameters });
+        if strict.is_boolean() {
+            act["strictTemplates"] = strict;
+        }
+        json!([{ "name": "flow.echo" }, act])
+    };
+    for (of_step, options, expected) in [
+        (json!(null), json!({}), "FAILED"),
+        (json!(null), json!({ "strictTemplates": true }), "FAILED"),
+        (json!(null), json!({ "strictTemplates": false }), "COMPLETED"),
+        (json!(true), json!({ "strictTemplates": false }), "FAILED"),
+        (json!(false), json!({ "strictTemplates": true }), "COMPLETED"),
+        (json!(null), json!({ "input": { "who": "Ann" } }), "COMPLETED"),
+    ] {
+        let it = dry(&world, step(of_step.clone()), options.clone()).await;
+        assert_eq!(it["state"], expected, "{of_step} {options} {it:#}");
+        let id = world.start(step(of_step.clone()), options.clone()).await;
+        let events = world.events(&id).await;
+        let begun = events.iter().filter(|event| event["type"] == "step_started").count();
+        let state = &events.last().unwrap()["data"]["state"];
+        assert_eq!((state, begun), (&json!(expected), if expected == "FAILED" { 0 } else { 2 }));
+        let failed = events.iter().find(|event| event["type"] == "step_failed");
+        let code = failed.map(|event| event["data"]["error"]["code"].clone());
+        assert_eq!(code, (expected == "FAILED").then(|| json!("template.unresolved")));
+    }
+}
+
 #[tokio::test]
 async fn a_dry_run_has_a_key_of_its_own_and_can_be_done_again() {
     let world = world().await;

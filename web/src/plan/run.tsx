@@ -189,7 +189,7 @@ export function RunDialog({ planId, inputs, start, onRun, onClose }: DialogProps
       </label>
       <label class="check">
         <input type="checkbox" checked={options.strictTemplates === true} onChange={(event) => set({ strictTemplates: event.currentTarget.checked || null })} />
-        Strict templates: fail on missing fields
+        Strict templates: fail on missing fields, also in tools that only read
       </label>
     </Dialog>
   );

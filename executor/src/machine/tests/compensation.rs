@@ -301,7 +301,7 @@ fn a_compensation_whose_parameters_cannot_be_told_fails_and_the_others_go_on() {
     let mut b = undoable(call("b", &["a"]));
     b.compensate.as_mut().unwrap().parameters = Arc::new(json!({ "of": "{{b.missing}}" }));
     let steps = vec![undoable(call("a", &[])), b, call("x", &["b"])];
-    let options = ExecutionOptions { strict_templates: true, ..compensating() };
+    let options = ExecutionOptions { strict_templates: Some(true), ..compensating() };
     let mut story = Story::with(steps, options);
     story.ok("a").ok("b").end("x", Err(failed())).ok("a/undo").check(expect![[r#"
         0 claimed

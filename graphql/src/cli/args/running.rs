@@ -68,9 +68,13 @@ pub(in crate::cli) struct Options {
     /// How long it may take, from its start.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(i32).range(1..))]
     pub(in crate::cli) deadline_ms: Option<i32>,
-    /// Fail a step whose template finds nothing.
-    #[arg(long)]
-    pub(in crate::cli) strict_templates: bool,
+    /// Fail each step whose template finds nothing, or with `false` none. Left out, steps of READ
+    /// tools run with the text as written, and all others fail.
+    #[arg(
+        long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub(in crate::cli) strict_templates: Option<bool>,
     /// What the plan is given, as JSON: `{{input.x}}`; `@FILE` reads a file, `@-` standard input.
     #[arg(long, value_name = "JSON")]
     pub(in crate::cli) input: Option<String>,

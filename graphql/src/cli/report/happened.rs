@@ -115,6 +115,12 @@ fn whole(request: &Value, execution: &Value) -> Vec<String> {
                 let why = if why.is_empty() { why } else { format!(": {why}") };
                 told.push(format!("Somebody cancelled it{why}."));
             }
+            Some("execution_failed") => {
+                told.push(format!(
+                    "It could not go on: {}.",
+                    plain::said(&detail["error"]["message"])
+                ));
+            }
             Some("deadline_passed") => told.push("Its time was up.".to_owned()),
             Some("paused") => told.push("Somebody paused it.".to_owned()),
             Some("resumed") => told.push("Somebody let it go on.".to_owned()),

@@ -42,7 +42,7 @@ fn everything_that_makes_it_none_is_said_at_once() {
             error[plan.unknown_field] querry: there is no field `querry` (did you mean `query`?)
             error[plan.invalid_json] executionOrder[1]: this must be text, not `1`
             error[plan.unknown_field] tools[0].dependson: there is no field `dependson` (did you mean `dependsOn`?)
-            error[plan.unknown_field] tools[0]["a b"]: there is no field `a b` (known are `id`, `name`, `toolName`, `plan`, `parameters`, `dependsOn`, `outputMapping`, `retry`, `timeoutMs`, `onError`, `requiresApproval`, `when`, `forEach`, `maxParallel`, `compensate`, `idleTimeoutMs`, `cacheTtlMs`)
+            error[plan.unknown_field] tools[0]["a b"]: there is no field `a b` (known are `id`, `name`, `toolName`, `plan`, `parameters`, `dependsOn`, `outputMapping`, `retry`, `timeoutMs`, `onError`, `requiresApproval`, `when`, `forEach`, `maxParallel`, `compensate`, `idleTimeoutMs`, `cacheTtlMs`, `strictTemplates`)
             error[plan.invalid_json] tools[0].name: this must be text, not `5`
             error[plan.invalid_mapping] tools[0].outputMapping: an output mapping must be an object, not text (write `{"path in the output": "variable"}`)
             error[plan.invalid_json] tools[0].timeoutMs: this must be a whole number, not text

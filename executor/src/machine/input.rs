@@ -1,0 +1,90 @@
+//! An execution whose input lacks what a step needs fails before its first step.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use shared::{
+    event::Event,
+    execution::{ExecutionOptions, Phase, StepState},
+    id::{Attempt, StepIx, Task},
+    plan::ToolExecution,
+    template::{Reference, Target, Values},
+    tool::{ErrorCode, ToolError},
+};
+
+use super::Turn;
+
+impl Turn<'_> {
+    /// Fails the execution if the input lacks what a step needs that must not go without it.
+    pub(super) fn check_input(&mut self) {
+        if self.execution.phase() != Phase::Open {
+            return;
+        }
+        let plan = Arc::clone(self.execution.plan());
+        let mut errors = Vec::new();
+        for (at, step) in plan.steps().iter().enumerate() {
+            let number = StepIx::new(at);
+            let missing = missing_input(step, self.execution.options());
+            if !missing.is_empty() && self.execution.step(number).state == StepState::Pending {
+                errors.push((number, unresolved(&missing, "in the input")));
+            }
+        }
+        let Some((_, first)) = errors.first() else { return };
+        // The caller left it out, so it does not matter that others would go on without the step.
+        self.push(Event::ExecutionFailed { error: first.clone() });
+        for (number, error) in errors {
+            self.fail_unstarted(Task::from(number), Attempt::FIRST, error);
+        }
+    }
+}
+
+/// Returns the templates of a step that look into the input, find nothing there, and must not stand
+/// as they were written: those of its parameters, of its `forEach`, and of its compensation where
+/// the execution compensates. A step whose condition is false by the input alone needs nothing.
+pub fn missing_input(step: &ToolExecution, options: &ExecutionOptions) -> Vec<Arc<str>> {
+    let mut missing = Vec::new();
+    let mut note = |reference: &Reference| {
+        if reference.target == Target::Input && reference.path.find(&options.input).is_none() {
+            missing.push(Arc::clone(&reference.text));
+        }
+    };
+    if options.is_strict(&step.policy, step.policy.effect) {
+        step.template.references(&mut note);
+        if let Some(list) = &step.for_each {
+            note(&list.list);
+        }
+    }
+    if let Some(undo) = &step.compensate
+        && options.compensate_on_failure
+        && options.is_strict(&step.policy, undo.policy.effect)
+    {
+        undo.template.references(&mut note);
+    }
+    if !missing.is_empty() && is_ruled_out(step, &options.input) {
+        missing.clear();
+    }
+    missing
+}
+
+/// Returns whether the input alone makes a step's condition false. A condition that does not look
+/// at the input says nothing before its turn.
+fn is_ruled_out(step: &ToolExecution, input: &Value) -> bool {
+    let condition = step.when.as_ref().filter(|condition| condition.source().contains("input"));
+    condition.is_some_and(|condition| condition.holds(&Unknown, input) == Ok(false))
+}
+
+/// The outputs before the first step: none.
+struct Unknown;
+
+impl Values for Unknown {
+    fn value(&self, _: &Target) -> Option<&Value> {
+        None
+    }
+}
+
+/// Makes the error of templates that found nothing.
+pub fn unresolved(texts: &[Arc<str>], place: &str) -> ToolError {
+    let texts: Vec<String> = texts.iter().map(|text| format!("`{text}`")).collect();
+    let why = format!("{} found nothing {place}", texts.join(", "));
+    ToolError::new(ErrorCode::UNRESOLVED, why)
+}

@@ -1,0 +1,171 @@
+//! Templates that find nothing.
+
+use expect_test::expect;
+
+use super::*;
+
+fn options(strict_templates: Option<bool>) -> ExecutionOptions {
+    ExecutionOptions { strict_templates, ..ExecutionOptions::default() }
+}
+
+fn strict(is_strict: Option<bool>, mut step: UncheckedStep) -> UncheckedStep {
+    step.policy.strict_templates = is_strict;
+    step
+}
+
+fn given(input: Value, options: ExecutionOptions) -> ExecutionOptions {
+    ExecutionOptions { input: Arc::new(input), ..options }
+}
+
+/// Returns the code of a step's error, if it failed.
+fn code_of(story: &Story, id: &str) -> Option<String> {
+    match &story.execution.step(story.number(id)).state {
+        StepState::Failed(error) => Some(error.code.to_string()),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_template_that_finds_nothing_fails_what_has_an_effect_unless_somebody_says_otherwise() {
+    for of_effect in [Effect::Read, Effect::Idempotent, Effect::Once] {
+        for of_step in [None, Some(false), Some(true)] {
+            for of_options in [None, Some(false), Some(true)] {
+                let lacking = with(json!({ "x": "{{a.missing}}" }), call("b", &["a"]));
+                let lacking = strict(of_step, effect(of_effect, lacking));
+                let mut story = Story::with(vec![call("a", &[]), lacking], options(of_options));
+                story.ok("a");
+                let is_strict = of_step.or(of_options).unwrap_or(of_effect != Effect::Read);
+                let case = format!("{of_effect:?} {of_step:?} {of_options:?}");
+                let expected = is_strict.then(|| "template.unresolved".to_owned());
+                assert_eq!(code_of(&story, "b"), expected, "{case}");
+                let b = story.execution.step(story.number("b"));
+                if !is_strict {
+                    let kept = json!({ "x": "{{a.missing}}" });
+                    assert_eq!(b.parameters.as_deref(), Some(&kept), "{case}");
+                    assert_eq!(b.warnings.len(), 1, "{case}");
+                }
+                story.replays();
+            }
+        }
+    }
+}
+
+#[test]
+fn an_input_that_is_missing_fails_the_execution_before_its_first_step() {
+    let greet = |id| with(json!({ "text": "Hello {{input.who}}" }), call(id, &["a"]));
+    Story::new(vec![call("a", &[]), greet("b"), call("c", &["b"])]).check(expect![[r"
+        0 claimed
+        0 execution_failed
+        0 step_failed b#1 template.unresolved
+        0 step_skipped a ExecutionFailed
+        0 step_skipped c ExecutionFailed
+        0 finished Failed
+    "]]);
+    // It is the caller who left it out, so what the step's failure means to others does not matter.
+    for kind in [OnError::Continue, OnError::Ignore, OnError::Wait] {
+        let story = Story::new(vec![call("a", &[]), on_error(kind, greet("b"))]);
+        assert_eq!(story.state(), ExecutionState::Failed, "{kind}");
+        assert_eq!(code_of(&story, "b").as_deref(), Some("template.unresolved"));
+        assert_eq!(story.execution.step(story.number("a")).attempts, 0);
+        story.replays();
+    }
+    let mut sequential = Story::with(vec![call("a", &[]), greet("b")], sequential());
+    assert_eq!(
+        sequential
+            .check(expect![[r"
+        0 claimed
+        0 execution_failed
+        0 step_failed b#1 template.unresolved
+        0 step_skipped a ExecutionFailed
+        0 finished Failed
+    "]])
+            .state(),
+        ExecutionState::Failed
+    );
+}
+
+#[test]
+fn an_input_that_is_there_or_is_only_read_is_no_reason_to_fail() {
+    let greet = || with(json!({ "text": "Hello {{input.who}}" }), call("b", &["a"]));
+    let begins = |step, options| {
+        let story = Story::with(vec![call("a", &[]), step], options);
+        story.execution.step(story.number("a")).attempts == 1
+    };
+    let default = ExecutionOptions::default;
+    assert!(begins(greet(), given(json!({ "who": null }), default())), "null is a value");
+    assert!(begins(effect(Effect::Read, greet()), default()));
+    assert!(begins(greet(), options(Some(false))));
+    assert!(begins(strict(Some(false), greet()), options(Some(true))));
+    assert!(!begins(strict(Some(true), effect(Effect::Read, greet())), default()));
+    assert!(begins(with(json!({ "all": "{{input}}" }), call("b", &["a"])), default()));
+}
+
+#[test]
+fn conditions_lists_and_compensations_count_where_they_can_be_needed() {
+    let begins = |step, options| {
+        let story = Story::with(vec![call("a", &[]), step], options);
+        story.replays();
+        story.execution.step(story.number("a")).attempts == 1
+    };
+    let greet = || with(json!({ "text": "Hello {{input.who}}" }), call("b", &["a"]));
+    let default = ExecutionOptions::default;
+    assert!(begins(when("has(input.who)", greet()), default()), "it will be skipped");
+    assert!(begins(when("steps.a.x == 1 && has(input.who)", greet()), default()));
+    assert!(!begins(when("!has(input.who)", greet()), default()));
+    assert!(!begins(when("steps.a.by == \"a\"", greet()), default()), "nobody knows yet");
+    assert!(!begins(for_each("{{input.list}}", call("b", &["a"])), default()));
+    let mut read =
+        Story::new(vec![for_each("{{input.list}}", effect(Effect::Read, call("b", &[])))]);
+    assert_eq!(code_of(&read, "b").as_deref(), Some("step.not_a_list"));
+    read.check(expect![[r"
+        0 claimed
+        0 step_failed b#1 step.not_a_list
+        0 finished Failed
+    "]]);
+    let undo = || {
+        let mut step = undoable(call("b", &["a"]));
+        step.compensate.as_mut().unwrap().parameters = Arc::new(json!({ "of": "{{input.who}}" }));
+        step
+    };
+    assert!(begins(undo(), default()), "nothing will be undone");
+    assert!(!begins(undo(), compensating()));
+}
+
+#[test]
+fn an_item_that_lacks_a_field_fails_what_has_an_effect() {
+    let steps = |of_effect| {
+        let each = with(json!({ "x": "{{item.name}}" }), call("b", &["a"]));
+        vec![call("a", &[]), for_each("{{a.list}}", effect(of_effect, each))]
+    };
+    let list = || Ok(json!({ "list": [{ "id": 1 }] }));
+    let mut story = Story::new(steps(Effect::Once));
+    story.end("a", list());
+    assert_eq!(code_of(&story, "b").as_deref(), Some("template.unresolved"));
+    let mut story = Story::new(steps(Effect::Read));
+    story.end("a", list()).ok("b[0]");
+    assert_eq!(story.state(), ExecutionState::Completed);
+}
+
+#[test]
+fn an_execution_that_had_begun_is_not_asked_for_its_input_again() {
+    let steps = vec![call("a", &[]), with(json!({ "x": "{{input.who}}" }), call("b", &["a"]))];
+    let mut story = Story::with(steps, options(Some(false)));
+    story.claim().check(expect![[r"
+        0 claimed
+        0 step_started a#1
+        0 claimed
+        0 step_interrupted a#1
+        0 step_started a#2
+    "]]);
+}
+
+#[test]
+fn very_many_templates_that_find_nothing_give_few_warnings() {
+    let texts = vec!["{{a.missing}}"; 5_000];
+    let lacking = effect(Effect::Read, with(json!({ "x": texts }), call("b", &["a"])));
+    let mut story = Story::new(vec![call("a", &[]), lacking]);
+    story.ok("a");
+    let warnings = &story.execution.step(story.number("b")).warnings;
+    assert_eq!(warnings.len(), 1_001);
+    assert_eq!(warnings[1_000], "4000 more templates found nothing and stand as they were written");
+}
