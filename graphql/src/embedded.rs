@@ -19,7 +19,7 @@ use futures::StreamExt;
 use planner::{compile, offline::Offline};
 use serde_json::Value;
 use shared::{
-    clock::{Clock, WallClock},
+    clock::Clock,
     execution::Execution,
     id::{ExecutionId, WorkerId},
     plan::Plan,
@@ -64,7 +64,7 @@ impl Embedded {
         options: Options,
         settle: impl FnOnce(Engine) -> Engine,
     ) -> Result<Self, EngineError> {
-        let clock: Arc<dyn Clock> = Arc::new(WallClock);
+        let clock: Arc<dyn Clock> = Arc::new(store::clock_of(&*store).await?);
         let toolbox = Toolbox::default();
         for set in sets {
             // These would be Faber's own instead.

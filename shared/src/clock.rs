@@ -1,8 +1,12 @@
 //! What time it is, as an argument.
 
-use std::fmt;
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+};
 
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
+use nix::time::{ClockId, clock_gettime};
 
 /// A moment, to the microsecond.
 pub type Timestamp = DateTime<Utc>;
@@ -11,11 +15,75 @@ pub type Timestamp = DateTime<Utc>;
 pub trait Clock: fmt::Debug + Send + Sync {
     /// Returns the current time, to the microsecond: what a store keeps is what memory has.
     fn now(&self) -> Timestamp;
+
+    /// Comes nearer to a reference, so slowly that no lease notices. Most clocks have none.
+    fn approach(&self, _reference: Timestamp) {}
 }
 
 /// Returns the moment right after another.
 pub fn after(at: Timestamp) -> Timestamp {
     at.checked_add_signed(TimeDelta::microseconds(1)).unwrap_or(at)
+}
+
+/// A clock that keeps its pace when somebody sets the machine's clock: it is read once, and time since
+/// boot is added. Leases, retries, sleeps and deadlines of a process go by it.
+#[derive(Debug)]
+pub struct SteadyClock(Mutex<Line>);
+
+/// Where a steady clock stands, in microseconds.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    /// What is added to the time since boot.
+    offset: i64,
+    /// The time since boot at which it last approached a reference.
+    approached: i64,
+}
+
+/// A steady clock approaches its reference by at most one part in so many.
+const SLOWNESS: i64 = 100;
+
+impl SteadyClock {
+    /// Makes a clock that stands at `now`.
+    pub fn starting_at(now: Timestamp) -> Self {
+        Self::with_offset(now.timestamp_micros() - since_boot())
+    }
+
+    /// Makes a clock that adds `offset` microseconds to the time since boot.
+    pub fn with_offset(offset: i64) -> Self {
+        Self(Mutex::new(Line { offset, approached: since_boot() }))
+    }
+
+    /// Returns how many microseconds it adds to the time since boot.
+    pub fn offset(&self) -> i64 {
+        self.line().offset
+    }
+
+    fn line(&self) -> std::sync::MutexGuard<'_, Line> {
+        // Two numbers are never half changed for long.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clock for SteadyClock {
+    fn now(&self) -> Timestamp {
+        let micros = since_boot().saturating_add(self.offset());
+        Timestamp::from_timestamp_micros(micros).unwrap_or(Timestamp::MAX_UTC)
+    }
+
+    fn approach(&self, reference: Timestamp) {
+        let mut line = self.line();
+        let boot = since_boot();
+        let most = (boot - line.approached).max(0) / SLOWNESS;
+        let away = reference.timestamp_micros().saturating_sub(boot.saturating_add(line.offset));
+        line.offset = line.offset.saturating_add(away.clamp(-most, most));
+        line.approached = boot;
+    }
+}
+
+/// Returns the microseconds since the machine was started, suspensions included.
+fn since_boot() -> i64 {
+    let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux tells the time since boot");
+    time.tv_sec().saturating_mul(1_000_000).saturating_add(time.tv_nsec() / 1_000)
 }
 
 /// The machine's clock.
@@ -27,5 +95,35 @@ impl Clock for WallClock {
     fn now(&self) -> Timestamp {
         let now = Utc::now();
         now.duration_trunc(TimeDelta::microseconds(1)).unwrap_or(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_steady_clock_goes_on_from_where_it_began() {
+        let began = Timestamp::from_timestamp(4_000_000_000, 0).unwrap();
+        let clock = SteadyClock::starting_at(began);
+        let first = clock.now();
+        assert!(first >= began && first - began < TimeDelta::minutes(1), "{first}");
+        assert!(clock.now() >= first);
+    }
+
+    #[test]
+    fn a_steady_clock_comes_nearer_to_its_reference_slowly() {
+        let clock = SteadyClock::starting_at(WallClock.now());
+        let before = clock.offset();
+        // A hundred seconds have passed since it last did.
+        clock.line().approached -= 100_000_000;
+        clock.approach(WallClock.now() + TimeDelta::days(365));
+        let moved = clock.offset() - before;
+        assert!((1_000_000..1_100_000).contains(&moved), "{moved}");
+        clock.approach(WallClock.now() - TimeDelta::days(365));
+        assert!(before + moved - clock.offset() < 100_000, "little time has passed since");
+        clock.line().approached -= 1_000_000_000_000;
+        clock.approach(WallClock.now());
+        assert!((clock.now() - WallClock.now()).abs() < TimeDelta::seconds(10));
     }
 }

@@ -56,7 +56,7 @@ pub use self::{
     vector::{TextHash, Vectors},
 };
 use crate::{
-    clock::Timestamp,
+    clock::{Clock as _, SteadyClock, Timestamp, WallClock},
     event::{self, Recorded},
     execution::{Execution, ExecutionState},
     id::{CommandId, Epoch, ExecutionId, PlanId, RequestId, Seq, WorkerId},
@@ -231,6 +231,15 @@ pub trait Documents: fmt::Debug + Send + Sync {
         page: &Page,
     ) -> Result<Listing<Head>, StoreError>;
 
+    /// Returns the first few executions that ended after a moment and not after another, in the order
+    /// in which they ended.
+    async fn ended(
+        &self,
+        after: Timestamp,
+        until: Timestamp,
+        most: usize,
+    ) -> Result<Vec<Head>, StoreError>;
+
     /// Keeps an idempotency key, unless it is there: then returns what is.
     async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError>;
 
@@ -253,8 +262,23 @@ pub trait Documents: fmt::Debug + Send + Sync {
     /// Takes a name away from its plan, which stays. Returns whether it had one.
     async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError>;
 
+    /// Returns the time that all processes over the store go by, whatever their machines' clocks say.
+    async fn time(&self) -> Result<Timestamp, StoreError> {
+        Ok(WallClock.now())
+    }
+
     /// Returns whether the store can be reached and written.
     async fn check(&self) -> Result<(), StoreError>;
+}
+
+/// Returns a clock for a process that works over a store: it begins with the store's time, and no
+/// change of the machine's clock moves it.
+///
+/// # Errors
+///
+/// If the store does not answer.
+pub async fn clock_of(store: &dyn Store) -> Result<SteadyClock, StoreError> {
+    Ok(SteadyClock::starting_at(store.time().await?))
 }
 
 /// Events for the end of one log, ready to be written.

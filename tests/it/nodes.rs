@@ -3,6 +3,7 @@
 
 mod alone;
 mod cache;
+mod clocks;
 mod family;
 mod home;
 mod limits;

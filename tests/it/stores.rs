@@ -84,6 +84,7 @@ macro_rules! stores {
                     many_vectors_are_kept,
                     much_is_removed_in_parts,
                     names_of_plans_are_listed_and_taken_away,
+                    what_has_ended_is_listed_in_that_order,
                     nobody_starves,
                     old_calls_are_forgotten,
                     one_record_is_the_first,

@@ -326,6 +326,15 @@ impl Documents for Faulty {
         self.through(self.inner.heads(filter, page)).await
     }
 
+    async fn ended(
+        &self,
+        after: Timestamp,
+        until: Timestamp,
+        most: usize,
+    ) -> Result<Vec<Head>, StoreError> {
+        self.through(self.inner.ended(after, until, most)).await
+    }
+
     async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError> {
         self.through(self.inner.reserve(key)).await
     }

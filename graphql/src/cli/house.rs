@@ -12,7 +12,7 @@ use executor::{
 };
 use planner::{embed::Embedders, offline::Offline};
 use shared::{
-    clock::{Clock, WallClock},
+    clock::Clock,
     execution::ExecutionState,
     id::{ExecutionId, WorkerId},
     store::{self, Head, Store},
@@ -176,7 +176,7 @@ impl Local {
         let config = &session.config;
         let store = open_store(session).await?;
         let toolbox = Toolbox::default();
-        let clock: Arc<dyn Clock> = Arc::new(WallClock);
+        let clock: Arc<dyn Clock> = Arc::new(store::clock_of(&*store).await?);
         let has_tools = !matches!(need, Need::Store | Need::Stopping);
         let registry = registry(session, &toolbox, &store, &clock, has_tools)?;
         if has_tools {

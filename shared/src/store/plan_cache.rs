@@ -16,6 +16,8 @@ const PLANS: usize = 256;
 const BYTES: usize = 64 << 20;
 /// How long a plan may be used without a look whether it is still there.
 const TRUST: Duration = Duration::from_mins(1);
+/// A plan that nobody asked for in this time leaves the memory: a large one takes hundreds of megabytes.
+const IDLE: Duration = Duration::from_mins(1);
 
 /// A few plans, those that were asked for last.
 #[derive(Debug, Default)]
@@ -35,6 +37,7 @@ struct Entry {
     plan: Arc<Plan>,
     bytes: usize,
     asked: u64,
+    asked_at: Instant,
     seen: Instant,
 }
 
@@ -57,6 +60,7 @@ impl PlanCache {
         let asked = kept.asked;
         let Some(entry) = kept.plans.get_mut(&id) else { return Cached::Unknown };
         entry.asked = asked;
+        entry.asked_at = Instant::now();
         let plan = Arc::clone(&entry.plan);
         if entry.seen.elapsed() > TRUST { Cached::Old(plan) } else { Cached::Fresh(plan) }
     }
@@ -74,6 +78,16 @@ impl PlanCache {
         Some(plan)
     }
 
+    /// Forgets plans that nobody asked for in a while. A worker calls it with each heartbeat.
+    pub(super) fn evict_idle(&self) {
+        let mut kept = self.kept();
+        let idle = kept.plans.iter().filter(|(_, entry)| entry.asked_at.elapsed() > IDLE);
+        let idle: Vec<PlanId> = idle.map(|(id, _)| *id).collect();
+        for id in idle {
+            kept.forget(id);
+        }
+    }
+
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -85,8 +99,8 @@ impl PlanCache {
         }
         let mut kept = self.kept();
         kept.asked += 1;
-        let entry =
-            Entry { plan: Arc::clone(plan), bytes, asked: kept.asked, seen: Instant::now() };
+        let (asked, now) = (kept.asked, Instant::now());
+        let entry = Entry { plan: Arc::clone(plan), bytes, asked, asked_at: now, seen: now };
         kept.forget(plan.id());
         kept.bytes += bytes;
         kept.plans.insert(plan.id(), entry);
@@ -129,6 +143,21 @@ mod tests {
 
     fn has(cache: &PlanCache, plan: &Plan) -> bool {
         matches!(cache.get(plan.id()), Cached::Fresh(_))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_asks_for_is_forgotten() {
+        let cache = PlanCache::default();
+        let [asked, idle] = [1, 2].map(plan);
+        cache.put(&asked, 1);
+        cache.put(&idle, 1);
+        tokio::time::advance(Duration::from_secs(40)).await;
+        assert!(has(&cache, &asked));
+        tokio::time::advance(Duration::from_secs(30)).await;
+        cache.evict_idle();
+        assert!(!matches!(cache.get(asked.id()), Cached::Unknown));
+        assert!(matches!(cache.get(idle.id()), Cached::Unknown));
+        assert_eq!(cache.kept().bytes, 1);
     }
 
     #[test]

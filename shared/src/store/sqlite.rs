@@ -26,6 +26,7 @@ mod records;
 mod removal;
 mod rows;
 mod schema;
+mod time;
 mod usage;
 mod vectors;
 mod watcher;
@@ -44,6 +45,7 @@ use self::{
     writer::Writer,
 };
 use super::{Hints, StoreError, plan_cache::PlanCache};
+use crate::clock::SteadyClock;
 
 /// A store in one file. Dropping it writes what waits, folds the WAL into the file and ends its
 /// threads.
@@ -56,6 +58,8 @@ pub struct Sqlite {
     readers: Arc<Readers>,
     writer: Writer,
     lives: Arc<Lives>,
+    /// The time that all processes over the file go by.
+    time: SteadyClock,
     plans: PlanCache,
     hints: Arc<Hints>,
 }
@@ -70,13 +74,16 @@ impl Sqlite {
         connection::make_file(path)?;
         let connection = connection::open_writer(path)?;
         schema::prepare(&connection, path)?;
+        let lives = Arc::new(Lives::new(beside(path, "-workers")));
+        let time = time::agree(&connection, || lives.has_any());
         let hints = Arc::new(Hints::default());
         let writer = Writer::start(connection, Arc::clone(&hints))?;
         Ok(Self {
             _watcher: Watcher::start(connection::open_writer(path)?, &writer)?,
             readers: Arc::new(Readers::new(path.to_owned())),
             writer,
-            lives: Arc::new(Lives::new(beside(path, "-workers"))),
+            lives,
+            time,
             plans: PlanCache::default(),
             hints,
         })

@@ -142,8 +142,17 @@ impl Home {
         Node::working(self.begin(&["worker"])).await
     }
 
+    /// Starts a server whose environment has more variables.
+    pub(super) async fn serve_with(&self, variables: &[(&str, PathBuf)]) -> Node {
+        Node::serving(self.begin_with(&["serve", "--listen", "127.0.0.1:0"], variables)).await
+    }
+
     /// Starts the binary; what it says goes into a file.
     pub(super) fn begin(&self, arguments: &[&str]) -> Process {
+        self.begin_with(arguments, &[])
+    }
+
+    fn begin_with(&self, arguments: &[&str], variables: &[(&str, PathBuf)]) -> Process {
         let number = self.processes.fetch_add(1, Ordering::Relaxed);
         let said = self.path(&format!("said-{number:03}"));
         let mut command = Command::new(faber());
@@ -152,6 +161,7 @@ impl Home {
         for variable in ["PATH", "FABER_LOG"] {
             command.envs(std::env::var_os(variable).map(|it| (variable, it)));
         }
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
         command.stdout(Stdio::null()).stderr(File::create(&said).unwrap());
         Process::new(command.spawn().unwrap(), said)
     }

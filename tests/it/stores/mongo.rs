@@ -328,3 +328,28 @@ async fn who_has_something_is_read_from_the_index() {
     assert_eq!(count("docsExamined"), Some(0), "{asked}");
     assert!(count("keysExamined").is_some_and(|it| it < 5), "{asked}");
 }
+
+/// They stayed for an hour.
+#[tokio::test]
+async fn a_dead_worker_is_removed_once_nothing_refers_to_it() {
+    let url = Mongod::shared().await.fresh_url();
+    let store = Mongo::open(&url).await.unwrap();
+    let lease = |n, seconds| Lease { worker: worker(n), node: "n".to_owned(), until: at(seconds) };
+    for n in [1, 2] {
+        store.heartbeat(lease(n, 10)).await.unwrap();
+    }
+    let owned = Head { owner: Some(worker(1)), ..head(1, 1) };
+    let append = Append { head: Some(owned.clone()), ..some_events(execution(1), 0, 1) };
+    store.append(append).await.unwrap();
+    // The first heartbeat of a process looks who is gone.
+    let remaining = async |seconds| {
+        let other = Mongo::open(&url).await.unwrap();
+        other.heartbeat(lease(3, seconds)).await.unwrap();
+        let found = database(&url).await.collection::<Document>("workers").distinct("_id", doc! {});
+        found.await.unwrap().len()
+    };
+    assert_eq!(remaining(60).await, 3, "their leases ended less than a minute before");
+    assert_eq!(remaining(71).await, 2, "an execution still belongs to one of them");
+    store.put_head(Head { owner: None, due: Some(at(5)), ..owned }).await.unwrap();
+    assert_eq!(remaining(71).await, 1);
+}

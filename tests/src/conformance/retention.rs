@@ -107,6 +107,23 @@ fn ended(n: usize, seconds: i64, state: ExecutionState) -> Head {
     Head { state, finished_at: Some(at(seconds)), ..head(n, 2) }
 }
 
+/// What has ended is listed in the order of its ends, a part at a time.
+pub async fn what_has_ended_is_listed_in_that_order(world: World) {
+    for (n, seconds) in [(1, 30), (2, 10), (3, 20), (4, 20)] {
+        put_execution(&world, ended(n, seconds, Completed)).await;
+    }
+    put_execution(&world, head(5, 2)).await;
+    let listed = async |after, until, most| {
+        let found = world.other.ended(at(after), at(until), most).await.unwrap();
+        found.into_iter().map(|head| head.execution).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(0, 99, 9).await, [2, 3, 4, 1].map(execution));
+    assert_eq!(listed(0, 99, 2).await, [2, 3].map(execution));
+    assert_eq!(listed(10, 20, 9).await, [3, 4].map(execution));
+    assert_eq!(listed(30, 99, 9).await, []);
+    assert_eq!(listed(0, 99, 0).await, []);
+}
+
 async fn prune(world: &World, seconds: i64, most: usize) -> Pruned {
     world.one.prune(at(seconds), most).await.unwrap()
 }

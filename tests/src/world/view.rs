@@ -261,6 +261,15 @@ impl Documents for View {
         self.far(self.world.faulty.heads(filter, page)).await
     }
 
+    async fn ended(
+        &self,
+        after: Timestamp,
+        until: Timestamp,
+        most: usize,
+    ) -> Result<Vec<Head>, StoreError> {
+        self.far(self.world.faulty.ended(after, until, most)).await
+    }
+
     async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError> {
         self.far(self.world.faulty.reserve(key)).await
     }

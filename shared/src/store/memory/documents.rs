@@ -258,6 +258,21 @@ impl Documents for Memory {
         Ok(Listing { items, has_more })
     }
 
+    async fn ended(
+        &self,
+        after: Timestamp,
+        until: Timestamp,
+        most: usize,
+    ) -> Result<Vec<Head>, StoreError> {
+        let state = self.state();
+        let ended = state.work.heads().filter_map(|head| {
+            let at = head.finished_at.filter(|at| *at > after && *at <= until)?;
+            Some(((at, head.execution.to_string()), head.clone()))
+        });
+        let ended: BTreeMap<_, _> = ended.collect();
+        Ok(ended.into_values().take(most).collect())
+    }
+
     async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError> {
         let mut state = self.state();
         let there = state.kept.keys.get(&key.key).cloned();

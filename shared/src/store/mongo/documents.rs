@@ -13,6 +13,7 @@ use super::{
     lists, rows, texts,
 };
 use crate::{
+    clock::Timestamp,
     id::{ExecutionId, PlanId, RequestId},
     plan::Plan,
     request::{Request, TranscriptEntry},
@@ -166,6 +167,15 @@ impl Documents for Mongo {
         lists::page(&self.caches, lists::heads(filter), page, rows::head).await
     }
 
+    async fn ended(
+        &self,
+        after: Timestamp,
+        until: Timestamp,
+        most: usize,
+    ) -> Result<Vec<Head>, StoreError> {
+        lists::ended(&self.caches, after, until, most).await
+    }
+
     async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError> {
         let row = doc! {
             "_id": &key.key,
@@ -239,6 +249,14 @@ impl Documents for Mongo {
     async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError> {
         let removed = self.collection("saved").delete_one(doc! { "_id": name }).await;
         removed.map(|it| it.deleted_count > 0).map_err(|err| failed(&err))
+    }
+
+    async fn time(&self) -> Result<Timestamp, StoreError> {
+        let hello = self.database.run_command(doc! { "hello": 1 }).await;
+        let hello = hello.map_err(|err| failed(&err))?;
+        let time = hello.get_datetime("localTime").ok().map(|it| it.timestamp_millis());
+        let time = time.and_then(Timestamp::from_timestamp_millis);
+        time.ok_or_else(|| StoreError::Unavailable("the server does not tell its time".to_owned()))
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -39,6 +39,21 @@ pub(super) async fn heads_of(found: Result<Found<Row>, Error>) -> Result<Vec<Hea
     good(rows.iter().map(rows::head))
 }
 
+/// Reads what ended after a moment and not after another, in that order.
+pub(super) async fn ended(
+    heads: &Collection<Row>,
+    after: Timestamp,
+    until: Timestamp,
+    most: usize,
+) -> Result<Vec<Head>, StoreError> {
+    if most == 0 {
+        return Ok(Vec::new());
+    }
+    let between = doc! { "$gt": after.timestamp_micros(), "$lte": until.timestamp_micros() };
+    let found = heads.find(doc! { "finishedAt": between });
+    heads_of(found.sort(doc! { "finishedAt": 1, "_id": 1 }).limit(limit(most)).await).await
+}
+
 /// Returns a number of documents as the server takes it.
 pub(super) fn limit(most: usize) -> i64 {
     i64::try_from(most).unwrap_or(i64::MAX)

@@ -132,6 +132,7 @@ impl ExecutionLog for Mongo {
     }
 
     async fn heartbeat(&self, lease: Lease) -> Result<(), StoreError> {
+        self.plans.evict_idle();
         let id = doc! { "_id": lease.worker.to_string() };
         let row = doc! {
             "_id": lease.worker.to_string(),

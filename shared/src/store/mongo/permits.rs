@@ -30,8 +30,8 @@ use crate::{
 const PERMITS: &str = "permits";
 /// Every so many heartbeats of a process it buries the dead.
 const BURY_EVERY: u64 = 16;
-/// A lease that ended so many microseconds ago nobody asks about, whatever the clocks say.
-const LONG: i64 = 3_600_000_000;
+/// The row of a worker stays for so many microseconds after its lease: nodes' clocks differ a little.
+const LONG: i64 = 60_000_000;
 /// A limit that counts nothing is forgotten after so many milliseconds.
 const FORGET: i64 = 60_000;
 
@@ -192,14 +192,23 @@ impl Mongo {
         evicted.map_err(|err| failed(&err)).map(drop)
     }
 
-    /// Once in a while forgets workers whose leases ended long ago.
+    /// Once in a while forgets workers whose leases ended and to which no execution belongs any more.
     pub(super) async fn bury(&self, until: Timestamp) -> Result<(), StoreError> {
         if !self.rounds.heartbeats.fetch_add(1, Ordering::Relaxed).is_multiple_of(BURY_EVERY) {
             return Ok(());
         }
-        let gone = doc! { "until": { "$lt": until.timestamp_micros().saturating_sub(LONG) } };
-        let gone = self.collection("workers").delete_many(gone).await;
-        if gone.map_err(|err| failed(&err))?.deleted_count > 0 {
+        let is_gone = doc! { "$lt": until.timestamp_micros().saturating_sub(LONG) };
+        let workers = self.collection("workers");
+        let gone = workers.distinct("_id", doc! { "until": is_gone.clone() }).await;
+        let gone = gone.map_err(|err| failed(&err))?;
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let owners = self.caches.distinct("owner", doc! { "owner": { "$in": &gone } }).await;
+        let owners = owners.map_err(|err| failed(&err))?;
+        let those = doc! { "_id": { "$in": gone, "$nin": owners }, "until": is_gone };
+        let removed = workers.delete_many(those).await.map_err(|err| failed(&err))?;
+        if removed.deleted_count > 0 {
             self.sweep().await?;
         }
         Ok(())

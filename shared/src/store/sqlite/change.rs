@@ -24,8 +24,8 @@ use crate::{
 
 /// Logs whose ends are remembered: more than grow at the same time.
 const LOGS: usize = 65_536;
-/// What ended so many microseconds ago nobody asks about any more, whatever the clocks say.
-const LONG: i64 = 3_600_000_000;
+/// What ended stays for so many microseconds. All processes over a file go by the same time.
+const LONG: i64 = 60_000_000;
 
 /// One operation.
 #[derive(Debug)]
@@ -218,7 +218,8 @@ fn put_lease(connection: &Connection, lease: &Lease) -> rusqlite::Result<()> {
     let row = params![lease.worker.to_string(), lease.node, until];
     connection.prepare_cached(sql)?.execute(row)?;
     let long_ago = until.saturating_sub(LONG);
-    let sql = "DELETE FROM workers WHERE until < ?1";
+    let sql = "DELETE FROM workers WHERE until < ?1
+        AND NOT EXISTS (SELECT 1 FROM heads WHERE owner = worker)";
     if connection.prepare_cached(sql)?.execute([long_ago])? > 0 {
         permits::sweep(connection)?;
     }

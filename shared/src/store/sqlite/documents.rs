@@ -9,10 +9,11 @@ use super::{
     Answer, Change, Sqlite,
     change::PlanRow,
     connection::failed,
-    lists,
+    lists, log,
     rows::{self, good},
 };
 use crate::{
+    clock::{Clock as _, Timestamp},
     id::{ExecutionId, PlanId, RequestId},
     plan::Plan,
     request::{Request, TranscriptEntry},
@@ -136,6 +137,15 @@ impl Documents for Sqlite {
         self.readers.read(move |connection| lists::heads(connection, &filter, &page)).await
     }
 
+    async fn ended(
+        &self,
+        after: Timestamp,
+        until: Timestamp,
+        most: usize,
+    ) -> Result<Vec<Head>, StoreError> {
+        self.readers.read(move |connection| log::ended(connection, after, until, most)).await
+    }
+
     async fn reserve(&self, key: &Reservation) -> Result<Option<Reservation>, StoreError> {
         match self.write(Change::Reserve(key.clone())).await? {
             Answer::There(there) => Ok(Some(there)),
@@ -196,6 +206,10 @@ impl Documents for Sqlite {
 
     async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError> {
         Ok(self.write(Change::Unsave { name: name.to_owned() }).await?.is_done())
+    }
+
+    async fn time(&self) -> Result<Timestamp, StoreError> {
+        Ok(self.time.now())
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -61,6 +61,16 @@ impl Lives {
         is_dead
     }
 
+    /// Returns whether some worker lives.
+    pub(super) fn has_any(&self) -> bool {
+        let Ok(files) = fs::read_dir(&self.folder) else { return false };
+        files.flatten().any(|file| {
+            let is_lock = file.path().extension().is_some_and(|it| it == "lock");
+            let file = OpenOptions::new().write(true).open(file.path()).ok().filter(|_| is_lock);
+            file.is_some_and(|file| file.try_lock().is_err())
+        })
+    }
+
     fn lock(&self, worker: WorkerId) -> io::Result<File> {
         private_folder().create(&self.folder)?;
         // Another process may see the file before it is locked and take it for a dead worker's:
@@ -99,7 +109,9 @@ mod tests {
         mine.hold(worker);
         assert!(!mine.is_dead(worker));
         assert!(!other.is_dead(worker));
+        assert!(other.has_any());
         drop(mine);
+        assert!(!other.has_any());
         assert!(other.is_dead(worker));
         assert!(!folder.path().join("x-workers/work_1_aaaaaaaaa.lock").exists());
     }

@@ -83,6 +83,7 @@ impl ExecutionLog for Sqlite {
 
     async fn heartbeat(&self, lease: Lease) -> Result<(), StoreError> {
         self.lives.hold(lease.worker);
+        self.plans.evict_idle();
         self.write(Change::Lease(lease)).await.map(drop)
     }
 
@@ -289,6 +290,22 @@ fn queue(
         None => (i64::MIN, String::new()),
     };
     heads_of(connection, &sql, params![due, id, now.timestamp_micros(), limit(most)])
+}
+
+/// Reads what ended after a moment and not after another, in that order.
+pub(super) fn ended(
+    connection: &Connection,
+    after: Timestamp,
+    until: Timestamp,
+    most: usize,
+) -> Result<Vec<Head>, StoreError> {
+    let sql = format!(
+        "SELECT {} FROM heads INDEXED BY heads_finished WHERE finished_at IS NOT NULL
+         AND finished_at > ?1 AND finished_at <= ?2 ORDER BY finished_at, execution LIMIT ?3",
+        rows::HEAD
+    );
+    let (after, until) = (after.timestamp_micros(), until.timestamp_micros());
+    heads_of(connection, &sql, params![after, until, limit(most)])
 }
 
 /// Reads the heads that a query finds.
