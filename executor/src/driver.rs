@@ -27,7 +27,7 @@ use shared::{
     execution::{Execution, Phase},
     id::{CommandId, Epoch, ExecutionId, Seq, Task, ToolName, WorkerId},
     store::{self, AppendError, Command, Envelope, Head, Store, StoreError},
-    tool::{Effect, Progress},
+    tool::{Effect, Progress, ToolError},
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
@@ -213,6 +213,24 @@ impl Driver {
             driver.obey(envelope, false);
         }
         driver.decide(Input::Woken);
+        driver
+    }
+
+    /// Takes an execution that is in the store and of which the next events are too large for it, to
+    /// end it. Calling its tools again would give the same.
+    pub(crate) fn end_unwritten(
+        context: Arc<Context>,
+        execution: Execution,
+        error: ToolError,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
+        let durable = execution.seq();
+        // Commands stay in the inbox until the execution is over: one of them may be what is too large.
+        let (_, commands) = mpsc::channel(1);
+        let mut driver = Self::new(context, execution, durable, commands, place);
+        driver.claim();
+        driver.attend_all();
+        driver.decide_at(Input::Unwritable(error), false);
         driver
     }
 

@@ -21,6 +21,7 @@ use shared::{
     execution::Execution,
     id::{Epoch, ExecutionId, WorkerId},
     store::{AppendError, CallLimit, Envelope, Head, Lease, Store, StoreError},
+    tool::{ErrorCode, ToolError},
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
@@ -324,7 +325,7 @@ impl Worker {
                 let begin = (commands, born, permit);
                 let driver = Driver::begin(Arc::clone(&context), new, ahead, begin);
                 self.drivers.spawn(async move {
-                    let result = driver.run().await;
+                    let result = end_unwritten(&context, id, driver.run().await).await;
                     looking::leave_damaged(&context, id, &result).await;
                     if let (Ok(Stop::Finished | Stop::Owes), Some(over)) = (&result, over) {
                         // Whoever asked may have gone.
@@ -356,6 +357,7 @@ impl Worker {
         let context = Arc::clone(&self.context);
         self.drivers.spawn(async move {
             let result = drive(Arc::clone(&context), (id, seen), commands, permit).await;
+            let result = end_unwritten(&context, id, result).await;
             looking::leave_damaged(&context, id, &result).await;
             (id, result)
         });
@@ -402,6 +404,26 @@ async fn drive(
     Driver::resume(context, execution, inbox, commands, place).run().await
 }
 
+/// Ends an execution whose next events are too large for the store. To set it aside would call its
+/// tools again each time it is taken, and its deadline would pass unseen.
+async fn end_unwritten(
+    context: &Arc<Context>,
+    id: ExecutionId,
+    result: Result<Stop, DriveError>,
+) -> Result<Stop, DriveError> {
+    let Err(DriveError::Store(err @ StoreError::TooLarge { .. })) = &result else { return result };
+    error!(execution = %id, %err, "what comes next cannot be written: it ends here");
+    let place = Arc::clone(&context.room).acquire_owned().await;
+    let place = place.expect("the room of a worker is never closed");
+    let execution = load(&*context.store, id).await?;
+    if execution.state().is_over() {
+        return Ok(Stop::Finished);
+    }
+    let why = format!("what comes next cannot be written: {err}");
+    let error = ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why);
+    Driver::end_unwritten(Arc::clone(context), execution, error, place).run().await
+}
+
 /// Lets a head that lags behind a claim say who claimed. Whoever did may have died before it said
 /// so itself, and then nobody would ever look there. What it said since has a later position.
 async fn mend(store: &dyn Store, execution: &Execution) -> Result<(), StoreError> {
@@ -421,6 +443,12 @@ async fn heartbeat(context: &Context) {
     match context.store.heartbeat(beat).await {
         Ok(()) => context.lease.extend(asked, lease),
         Err(err) => warn!(%err, "cannot renew the lease"),
+    }
+    let asked = Instant::now();
+    if let Ok(time) = context.store.time().await {
+        // The answer was on its way for about half of that.
+        let since = TimeDelta::from_std(asked.elapsed() / 2).unwrap_or_default();
+        context.clock.approach(time + since);
     }
 }
 

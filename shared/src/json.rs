@@ -23,20 +23,40 @@ pub fn is_deeper_than(value: &Value, limit: usize) -> bool {
     }
 }
 
-/// Returns a lower bound of the bytes that `value` has as JSON text, without writing it.
+/// Returns the bytes that `value` has as compact JSON text, which is how logs keep it, without
+/// writing it.
 ///
 /// It recurses: ask [`is_deeper_than`] first.
 pub fn bytes(value: &Value) -> usize {
     match value {
-        Value::Null | Value::Bool(_) => 4,
-        Value::Number(_) => 1,
-        Value::String(text) => text.len() + 2,
+        Value::Null | Value::Bool(true) => 4,
+        Value::Bool(false) => 5,
+        Value::Number(number) => number_bytes(number),
+        Value::String(text) => text_bytes(text),
         Value::Array(items) => 1 + items.len().max(1) + items.iter().map(bytes).sum::<usize>(),
         Value::Object(fields) => {
-            let inside = fields.iter().map(|(key, it)| key.len() + 3 + bytes(it));
+            let inside = fields.iter().map(|(key, value)| text_bytes(key) + 1 + bytes(value));
             1 + fields.len().max(1) + inside.sum::<usize>()
         }
     }
+}
+
+fn number_bytes(number: &Number) -> usize {
+    match number.as_u64() {
+        Some(0) => 1,
+        Some(whole) => whole.ilog10() as usize + 1,
+        None => number.to_string().len(),
+    }
+}
+
+/// Counts the quotes and the escapes, too: a control character takes six bytes.
+fn text_bytes(text: &str) -> usize {
+    let escaped = text.bytes().map(|byte| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
+        0..0x20 => 5,
+        _ => 0,
+    });
+    text.len() + 2 + escaped.sum::<usize>()
 }
 
 /// Returns a value in which each whole number is written as one: `1` for `1.0` and `10` for `1e1`.
@@ -277,19 +297,37 @@ mod tests {
         }
     }
 
-    #[test]
-    fn bytes_are_those_of_the_text_or_fewer() {
-        for value in [
-            json!(null),
-            json!(false),
-            json!([]),
-            json!({}),
-            json!([1, 2, 3]),
-            json!({ "a": ["b", { "c": 1.5 }], "d": true }),
-        ] {
-            let text = value.to_string();
-            let bytes = bytes(&value);
-            assert!(bytes <= text.len() && bytes * 2 >= text.len(), "{text} {bytes}");
+    fn anything() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            any::<Option<bool>>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+            prop::collection::vec(0..0x80_u8, 0..8).prop_map(|ascii| ascii
+                .into_iter()
+                .map(char::from)
+                .collect::<String>()
+                .into()),
+        ];
+        leaf.prop_recursive(3, 24, 4, |inside| {
+            let fields = prop::collection::vec((any::<String>(), inside.clone()), 0..4);
+            prop_oneof![
+                prop::collection::vec(inside, 0..4).prop_map(Value::from),
+                fields.prop_map(|fields| fields.into_iter().collect::<Value>()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_are_those_of_the_text(value in anything()) {
+            prop_assert_eq!(bytes(&value), value.to_string().len());
         }
+    }
+
+    #[test]
+    fn a_control_character_counts_six_times() {
+        assert_eq!(bytes(&json!("\u{1}".repeat(1_000))), 6_002);
     }
 }

@@ -12,6 +12,7 @@ mod login;
 
 mod mcp;
 mod models;
+mod outputs;
 mod plans;
 mod selection;
 mod serving;

@@ -1,5 +1,7 @@
 //! Workers over a store in memory, on paused time.
 
+mod large;
+
 use std::time::Duration;
 
 use async_trait::async_trait;

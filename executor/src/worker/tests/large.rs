@@ -1,0 +1,103 @@
+//! Outputs that are too large for the store.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use shared::{event::Event, limits};
+
+use super::*;
+
+/// A tool that returns more than one event can have, and counts its calls.
+#[derive(Debug)]
+struct Huge {
+    definition: Arc<ToolDefinition>,
+    calls: AtomicUsize,
+}
+
+#[async_trait]
+impl Tool for Huge {
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.definition
+    }
+
+    async fn call(&self, _: Arc<Value>, _: ToolContext) -> Result<Value, ToolError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        // Three million bytes in memory are eighteen million in a log.
+        Ok(json!("\u{1}".repeat(3_000_000)))
+    }
+}
+
+fn huge(effect: Effect) -> Arc<Huge> {
+    let definition = ToolDefinition {
+        name: "huge".parse().unwrap(),
+        set: "large".parse().unwrap(),
+        description: String::new(),
+        input_schema: json!({}),
+        output_schema: None,
+        effect,
+        examples: Vec::new(),
+        is_callable: true,
+    };
+    Arc::new(Huge { definition: Arc::new(definition), calls: AtomicUsize::new(0) })
+}
+
+/// Executes a step of the tool where outputs have at most so many bytes, and returns its log.
+async fn execute(tool: &Arc<Huge>, output_bytes: usize) -> Vec<Recorded> {
+    let store = Arc::new(Memory::new());
+    let clock = Arc::new(Paused::new());
+    let offered = Arc::<Huge>::clone(tool) as Arc<dyn Tool>;
+    let set = ToolSet::ready("large".parse().unwrap(), "test", "", [offered]);
+    let parts = Parts {
+        node: "a".to_owned(),
+        store: Arc::<Memory>::clone(&store),
+        toolbox: Toolbox::new([set, flow::flow()]),
+        clock: Arc::<Paused>::clone(&clock),
+        options: Options { output_bytes, ..Options::default() },
+        scope: Scope::Everything,
+    };
+    let (worker, _) = Worker::new(parts, WorkerId::draw(clock.now()), CancellationToken::new());
+    let control = Control::new(Arc::<Memory>::clone(&store), clock, None);
+    let toolbox = worker.context.toolbox.clone();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(worker.run());
+    let scene = Scene { store, toolbox, control, tasks };
+    let mut large = step("a", "large.huge", json!({}));
+    large.policy.effect = tool.definition.effect;
+    let next = after(step("b", "flow.noop", json!({})), &["a"]);
+    let options = ExecutionOptions { deadline_ms: Some(20_000), ..ExecutionOptions::default() };
+    let id = scene.start_with(vec![large, next], options).await;
+    scene.until(id, ExecutionState::Failed, Duration::from_mins(1)).await;
+    scene.store.read(id, Seq::START).await.unwrap()
+}
+
+fn code_of(log: &[Recorded]) -> Option<&str> {
+    log.iter().find_map(|recorded| match &recorded.event {
+        Event::StepFailed { error, .. } => Some(error.code.as_str()),
+        _ => None,
+    })
+}
+
+/// Its execution was set aside for ten minutes at a time, ignored its deadline, and called the tool
+/// again each time.
+#[tokio::test(start_paused = true)]
+async fn an_output_that_only_fits_before_it_is_written_fails_its_step_at_once() {
+    for effect in [Effect::Read, Effect::Once] {
+        let tool = huge(effect);
+        let log = execute(&tool, limits::APPEND_BYTES).await;
+        assert_eq!(code_of(&log), Some("tool.output_too_large"), "{log:#?}");
+        assert_eq!(tool.calls.load(Ordering::Relaxed), 1);
+    }
+}
+
+/// No configuration allows such outputs. If one comes all the same, the execution ends.
+#[tokio::test(start_paused = true)]
+async fn what_can_never_be_written_ends_its_execution() {
+    for effect in [Effect::Read, Effect::Once] {
+        let tool = huge(effect);
+        let log = execute(&tool, usize::MAX).await;
+        let expected =
+            if effect == Effect::Read { "tool.output_too_large" } else { "tool.outcome_unknown" };
+        assert_eq!(code_of(&log), Some(expected), "{log:#?}");
+        assert_eq!(tool.calls.load(Ordering::Relaxed), 1);
+        assert_eq!(log.last().unwrap().event.kind(), "finished");
+    }
+}
