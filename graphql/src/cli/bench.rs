@@ -22,7 +22,7 @@ use executor::{
 };
 use serde_json::Value;
 use shared::{
-    clock::{Clock, WallClock},
+    clock::Clock,
     id::WorkerId,
     store::{self, Store},
     tool::Effect,
@@ -132,10 +132,13 @@ pub async fn run(args: &BenchArgs, url: &str) -> Result<Value, BenchError> {
     Ok(report.to_json())
 }
 
+/// Longer than any bench takes.
+const FOREVER: Duration = Duration::from_hours(24 * 365);
+
 impl Rig {
     async fn new(url: &str) -> Result<Self, BenchError> {
-        let clock: Arc<dyn Clock> = Arc::new(WallClock);
         let store = store::open(url).await?;
+        let clock: Arc<dyn Clock> = Arc::new(store::clock_of(&*store).await?);
         let toolbox = Toolbox::new([flow::flow()]);
         let drain = CancellationToken::new();
         let parts = Parts {
@@ -143,7 +146,13 @@ impl Rig {
             store: Arc::clone(&store),
             toolbox: toolbox.clone(),
             clock: Arc::clone(&clock),
-            options: Options { drain: Duration::from_secs(1), ..Options::default() },
+            options: Options {
+                drain: Duration::from_secs(1),
+                // Nobody would take again what left the memory: this worker takes only what it is
+                // given.
+                park_after: FOREVER,
+                ..Options::default()
+            },
             scope: Scope::Given,
         };
         let (worker, handle) = Worker::new(parts, WorkerId::draw(clock.now()), drain.clone());
