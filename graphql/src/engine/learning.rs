@@ -37,7 +37,7 @@ use crate::agent;
 const RECORD: &str = "transitions";
 /// How often it is looked for what has ended meanwhile.
 const LOOK: Duration = Duration::from_secs(30);
-/// Heads that one look goes through, the newest first: where more end meanwhile, they are a sample.
+/// Heads that one pass goes through. Where more have ended, another pass follows at once.
 const HEADS: usize = 2_000;
 /// Heads that are read at a time.
 const PAGE: usize = 200;
@@ -82,6 +82,15 @@ pub(super) struct Lessons {
     pub(super) outcomes: Outcomes,
 }
 
+/// What came of one pass.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pass {
+    /// From how many executions something was learned.
+    count: usize,
+    /// Whether more have ended.
+    has_more: bool,
+}
+
 /// How tools did for a query.
 struct Told {
     query: String,
@@ -122,11 +131,15 @@ impl Engine {
     /// Learns from what ends, until `stop`.
     pub async fn keep_learning(self, stop: CancellationToken) {
         loop {
-            tokio::select! {
+            // A pass that is cut off has written nothing.
+            let learned = tokio::select! {
                 () = stop.cancelled() => return,
-                () = time::sleep(LOOK) => (),
-            }
-            if let Err(err) = self.learn(self.clock.now() - SETTLED).await {
+                learned = async {
+                    time::sleep(LOOK).await;
+                    self.learn(self.clock.now() - SETTLED).await
+                } => learned,
+            };
+            if let Err(err) = learned {
                 tracing::warn!(%err, "cannot learn from what has ended");
             }
         }
@@ -135,15 +148,35 @@ impl Engine {
     /// Learns from what has ended since the last time and until a moment, and returns from how
     /// many executions.
     pub async fn learn(&self, until: Timestamp) -> Result<usize, EngineError> {
+        let mut count = 0;
+        loop {
+            let pass = self.learn_some(until).await?;
+            count += pass.count;
+            if !pass.has_more {
+                return Ok(count);
+            }
+        }
+    }
+
+    /// Learns from the first of those executions, and notes how far it came.
+    async fn learn_some(&self, until: Timestamp) -> Result<Pass, EngineError> {
         let (record, mut lessons) = self.lessons().await?;
         let now = self.clock.now();
+        let (new, until, has_more) = match lessons.until {
+            Some(since) => self.ended_next(since, until).await?,
+            // Nothing was learned yet: a sample of the past is enough.
+            None => (self.ended_lately(Timestamp::UNIX_EPOCH, until).await?, until, false),
+        };
         let since = lessons.until.unwrap_or(Timestamp::UNIX_EPOCH);
         let told_since = lessons.told_until.unwrap_or(since);
-        let ended = self.ended_between(told_since, until).await?;
-        // What is in it already is only read again for its query, and only so much of it counts.
-        let again = ended.iter().filter(|(_, at)| *at <= since).count();
-        let is_new = ended.len() > again;
-        let ended = ended.into_iter().skip(again.saturating_sub(QUERIES));
+        let mut again = Vec::new();
+        if told_since < since {
+            // What is in it already is only read again for its query, and only so much of it counts.
+            again = self.ended_lately(told_since, since).await?;
+            again = again.split_off(again.len().saturating_sub(QUERIES));
+        }
+        let is_new = !new.is_empty();
+        let ended = again.into_iter().chain(new);
         let mut count = 0;
         let mut told = Vec::new();
         for (head, at) in ended {
@@ -161,7 +194,7 @@ impl Engine {
         }
         let is_told = self.take_in_outcomes(&mut lessons.outcomes, told).await;
         if !is_told && !is_new {
-            return Ok(0);
+            return Ok(Pass::default());
         }
         let waits_until = until.checked_sub_signed(OUTAGE).unwrap_or(until).max(told_since);
         lessons.told_until = (!is_told).then_some(waits_until);
@@ -175,7 +208,7 @@ impl Engine {
         // Who was faster has learned the same.
         let is_kept = self.store.put_record(&record, unless).await?;
         self.learning.take_note(is_kept.then_some(lessons));
-        Ok(if is_kept { count } else { 0 })
+        Ok(if is_kept { Pass { count, has_more } } else { Pass::default() })
     }
 
     /// Takes in how tools did for queries, all of them or none, and returns whether it did. Without an
@@ -275,8 +308,40 @@ impl Engine {
         Ok(lessons(&*self.store).await?)
     }
 
-    /// Returns the executions that ended, well or not, after a moment and until another, the oldest first.
-    async fn ended_between(
+    /// Returns the first executions that ended, well or not, after a moment and until another, up to
+    /// which moment that is all of them, and whether more follow.
+    async fn ended_next(
+        &self,
+        since: Timestamp,
+        until: Timestamp,
+    ) -> Result<(Vec<(Head, Timestamp)>, Timestamp, bool), EngineError> {
+        let mut most = HEADS;
+        loop {
+            let heads = self.store.ended(since, until, most).await?;
+            let has_more = heads.len() == most;
+            let last = heads.last().and_then(|head| head.finished_at).filter(|_| has_more);
+            // Others may have ended in the same microsecond as the last: all of them come next time.
+            let is_whole = |at: &Timestamp| last.is_none_or(|last| *at < last);
+            let times = heads.iter().filter_map(|head| head.finished_at);
+            let Some(reached) = times.filter(is_whole).max().or((!has_more).then_some(until))
+            else {
+                most *= 2;
+                continue;
+            };
+            let lasts = |head: Head| {
+                let at = head.finished_at.filter(is_whole)?;
+                let is_lesson = head.seq.0 <= EVENTS
+                    && matches!(head.state, ExecutionState::Completed | ExecutionState::Failed);
+                is_lesson.then_some((head, at))
+            };
+            let ended = heads.into_iter().filter_map(lasts).collect();
+            return Ok((ended, if has_more { reached } else { until }, has_more));
+        }
+    }
+
+    /// Returns executions that ended, well or not, after a moment and until another, the oldest first;
+    /// of very many only the newest.
+    async fn ended_lately(
         &self,
         since: Timestamp,
         until: Timestamp,

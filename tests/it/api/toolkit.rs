@@ -307,6 +307,30 @@ async fn a_tool_is_found_by_every_name_that_means_it() {
     }
 }
 
+/// Of more than two thousand only the newest counted.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ends_faster_than_one_pass_reads_is_learned_all_the_same() {
+    let world = world().await;
+    let plan = world.plan(json!([{ "name": "flow.noop" }])).await;
+    let run = async |times: usize| {
+        let query = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
+        for _ in 0..times {
+            world.get(query, json!({ "id": plan })).await;
+        }
+        let open = "{ executions(filter: { state: [PENDING, IN_PROGRESS] }) { nodes { state } } }";
+        let mut look = tokio::time::interval(std::time::Duration::from_millis(20));
+        while world.get(open, json!({})).await["nodes"] != json!([]) {
+            look.tick().await;
+        }
+        world.engine.clock().now()
+    };
+    let learned = world.engine.learn(run(1).await).await.unwrap();
+    assert_eq!(learned, 1);
+    let until = run(2_300).await;
+    assert_eq!(world.engine.learn(until).await.unwrap(), 2_300);
+    assert_eq!(world.engine.learn(until).await.unwrap(), 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_succeeds_is_learned_once() {
     let [asking, world] = two_processes().await;
