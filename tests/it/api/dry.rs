@@ -110,8 +110,8 @@ async fn an_input_that_an_effect_needs_fails_the_execution_before_its_first_step
         (json!(false), json!({ "strictTemplates": true }), "COMPLETED"),
         (json!(null), json!({ "input": { "who": "Ann" } }), "COMPLETED"),
     ] {
-        let it = dry(&world, step(of_step.clone()), options.clone()).await;
-        assert_eq!(it["state"], expected, "{of_step} {options} {it:#}");
+        let checked = dry(&world, step(of_step.clone()), options.clone()).await;
+        assert_eq!(checked["state"], expected, "{of_step} {options} {checked:#}");
         let id = world.start(step(of_step.clone()), options.clone()).await;
         let events = world.events(&id).await;
         let begun = events.iter().filter(|event| event["type"] == "step_started").count();

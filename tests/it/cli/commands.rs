@@ -375,10 +375,11 @@ async fn the_bench_of_a_graph_waits_for_long_sleeps() {
     let home = Home::new();
     let steps =
         r#"{"steps":[{"id":"a","ms":2500},{"id":"b","ms":2300},{"id":"c","after":["a"],"ms":10}]}"#;
-    home.file("graph.json", steps);
-    let figures = home.json(&["bench", "dag", "--file", "graph.json"], 0).await;
+    let graph = home.file("graph.json", steps);
+    let figures = home.json(&["bench", "dag", "--file", &graph], 0).await;
     assert_eq!((&figures["workload"], &figures["steps"]), (&"dag".into(), &3.into()));
-    let [makespan, bound] = ["makespan_s", "lower_bound_s"].map(|it| figures[it].as_f64().unwrap());
+    let [makespan, bound] =
+        ["makespan_s", "lower_bound_s"].map(|name| figures[name].as_f64().unwrap());
     assert!(makespan >= bound && bound > 2.5, "{figures:#}");
 }
 

@@ -18,6 +18,7 @@ const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 const YEAR: &str = "+31536000";
 
 /// A clock that says what a file says; the monotonic clocks go on as they are.
+#[derive(Debug)]
 struct FakeClock(PathBuf);
 
 impl FakeClock {

@@ -345,8 +345,8 @@ async fn a_dead_worker_is_removed_once_nothing_refers_to_it() {
     let remaining = async |seconds| {
         let other = Mongo::open(&url).await.unwrap();
         other.heartbeat(lease(3, seconds)).await.unwrap();
-        let found = database(&url).await.collection::<Document>("workers").distinct("_id", doc! {});
-        found.await.unwrap().len()
+        let workers = database(&url).await.collection::<Document>("workers");
+        workers.distinct("_id", doc! {}).await.unwrap().len()
     };
     assert_eq!(remaining(60).await, 3, "their leases ended less than a minute before");
     assert_eq!(remaining(71).await, 2, "an execution still belongs to one of them");
