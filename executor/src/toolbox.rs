@@ -1,5 +1,6 @@
 //! Every tool this process can run, by set, and whether it can be run right now.
 
+mod costly;
 mod listing;
 
 use std::{
@@ -18,8 +19,8 @@ use shared::{
 use tokio::{sync::watch, time};
 use tokio_util::sync::CancellationToken;
 
-use self::listing::Listed;
 pub use self::listing::Listing;
+use self::{costly::leave_out_costly, listing::Listed};
 use crate::{tool::Tool, usage::Meter};
 
 /// A named group of tools from one source.
@@ -226,6 +227,7 @@ impl Toolbox {
 
     /// Adds a set behind those that are there.
     pub fn register(&self, set: ToolSet) -> Result<(), SetExists> {
+        let set = set.without_costly();
         self.change(|sets| {
             if sets.iter().any(|it| it.name == set.name) {
                 return Err(SetExists(set.name));
@@ -237,12 +239,7 @@ impl Toolbox {
 
     /// Says what became of asking a set's source.
     pub fn settle(&self, name: &ToolSetName, status: SetStatus, tools: Vec<ReadyTool>) {
-        self.change(|sets| {
-            if let Some(set) = sets.iter_mut().find(|it| it.name == *name) {
-                set.status = status;
-                set.tools = tools;
-            }
-        });
+        self.settle_unless(&CancellationToken::new(), name, status, tools);
     }
 
     /// Says what became of asking a set's source, unless `stop` came first: then there may be
@@ -252,12 +249,14 @@ impl Toolbox {
         stop: &CancellationToken,
         name: &ToolSetName,
         status: SetStatus,
-        tools: Vec<ReadyTool>,
+        mut tools: Vec<ReadyTool>,
     ) {
+        let left_out = leave_out_costly(name, &mut tools);
         self.change(|sets| {
             if let Some(set) = sets.iter_mut().find(|it| it.name == *name && !stop.is_cancelled()) {
                 set.status = status;
                 set.tools = tools;
+                set.left_out = left_out;
             }
         });
     }
@@ -300,6 +299,7 @@ impl Toolbox {
 
     /// Puts a set in the place of the one of its name, or behind those that are there.
     pub fn put(&self, set: ToolSet) {
+        let set = set.without_costly();
         // It is another one, which nobody has asked yet.
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         inventory.again.remove(&set.name);
@@ -312,6 +312,8 @@ impl Toolbox {
 
     /// Adds a tool to a set, if there is the set. What that costs does not grow with the tools that
     /// there are: thousands may be registered one by one.
+    ///
+    /// The tool's schemas must have been checked.
     pub fn extend(&self, name: &ToolSetName, tool: ReadyTool) {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         inventory.extend(name, tool);

@@ -135,3 +135,15 @@ pub const DRAWN_NODES: usize = 4_000;
 pub const DRAWN_EDGES: usize = 20_000;
 /// Numbers of a text's vector: the largest models make half as many.
 pub const VECTOR_LEN: usize = 8_192;
+/// Bytes of a JSON Schema: no model reads more of one tool.
+pub const SCHEMA_BYTES: usize = 1 << 20;
+/// How deep a JSON Schema may nest: `serde_json` reads 127.
+pub const SCHEMA_DEPTH: usize = 128;
+/// Evaluations of schemas for one value, apart from its parts: unions of hundreds of types stay far
+/// below.
+pub const SCHEMA_EXPANSION: u64 = 20_000;
+/// Schemas that refer to each other in a row and hold for the same value: each takes some of the
+/// stack.
+pub const SCHEMA_CHAIN: usize = 128;
+/// Bytes that the patterns of one JSON Schema may compile to together.
+pub const SCHEMA_PATTERN_BYTES: usize = 64 << 20;

@@ -2,6 +2,7 @@
 
 mod access;
 mod begun;
+mod bombs;
 mod commands;
 mod executions;
 mod features;

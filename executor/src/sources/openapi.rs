@@ -183,4 +183,6 @@ fn read(
 }
 
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod tests;

@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 use shared::{
     id::{ToolName, ToolSetName},
     json::from_foreign,
-    schema::Schema,
+    schema::{Schema, check_cost},
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
 use tokio::{
@@ -193,6 +193,14 @@ pub enum CommandToolError {
         /// The tool.
         tool: ToolName,
     },
+    /// The schema of its parameters costs too much to check.
+    #[error("the `parameters` of `{tool}` are refused: {why}")]
+    Costly {
+        /// The tool.
+        tool: ToolName,
+        /// Why.
+        why: String,
+    },
     /// Its parameters have no schema.
     #[error("the `parameters` of `{tool}` are no JSON Schema: {error}")]
     Schema {
@@ -280,6 +288,9 @@ impl CommandTool {
         let is_confined = matches!(&self.run, Some(Action::Command(run)) if run.confine.is_some());
         if is_confined && !launcher.confines() {
             return Err(CommandToolError::NotConfined { tool: self.name });
+        }
+        if let Err(why) = check_cost(&self.parameters) {
+            return Err(CommandToolError::Costly { tool: self.name, why });
         }
         if let Err(error) = Schema::new(&self.parameters) {
             return Err(CommandToolError::Schema { tool: self.name, error });

@@ -4,7 +4,7 @@ use planner::nearest::did_you_mean;
 use serde_json::{Map, Value, json};
 use shared::{
     json,
-    schema::{Misfit, MisfitKind, Schema, fill_defaults},
+    schema::{Misfit, MisfitKind, Schema, check_cost, fill_defaults},
 };
 
 /// The most bytes of a schema.
@@ -27,6 +27,7 @@ pub(super) fn schema(written: &Value) -> Result<Value, String> {
         return Err(format!("they are nested deeper than {DEPTH}"));
     }
     let schema = if is_schema(fields) { written.clone() } else { spelled_out(fields)? };
+    check_cost(&schema).map_err(|why| format!("they are refused: {why}"))?;
     Schema::new(&schema).map_err(|err| format!("this is no JSON Schema: {err}"))?;
     // A default that does not fit would only be found when it is used.
     check_defaults(&schema)?;

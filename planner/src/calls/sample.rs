@@ -1,9 +1,15 @@
 //! What fits the schema of a tool's parameters: as far as it is told, and as an example.
 
+use std::cell::Cell;
+
 use serde_json::{Map, Value, json};
 
 /// References that are followed in a row, and how deep what is made up goes.
 const DEEP: usize = 8;
+/// The most parts of a value that are made up: schemas that refer to each other ask for any number.
+const PARTS: usize = 1_000;
+/// The parts that a text is worth for which texts are tried against a pattern.
+const PATTERN: usize = 50;
 /// The most items of a list that is made up.
 const ITEMS: u64 = 8;
 /// Texts that patterns often mean.
@@ -82,51 +88,74 @@ fn merge(
 
 /// Returns a value that fits, as far as the schema's first words say.
 pub(super) fn sample(root: &Value, name: &str, schema: &Value, choice: usize) -> Value {
-    made(root, (name, schema), (choice, DEEP))
+    let sampler = Sampler { root, choice, left: Cell::new(PARTS) };
+    sampler.make(name, schema, DEEP)
 }
 
-fn made(root: &Value, (name, schema): (&str, &Value), (choice, depth): (usize, usize)) -> Value {
-    let schema = flat(root, schema, choice);
-    let given = |key: &str| schema.get(key).filter(|it| !it.is_null()).cloned();
-    let first = |key: &str| {
-        let list = schema.get(key).and_then(Value::as_array);
-        list.and_then(|it| it.iter().find(|it| !it.is_null())).cloned()
-    };
-    let said = given("const").or_else(|| first("examples")).or_else(|| first("enum"));
-    if let Some(said) = said.or_else(|| given("default")) {
-        return said;
+/// Makes up one value.
+struct Sampler<'a> {
+    root: &'a Value,
+    /// The branch of each choice.
+    choice: usize,
+    /// Parts that may still be made.
+    left: Cell<usize>,
+}
+
+impl Sampler<'_> {
+    /// Takes parts from those that may still be made, if there are so many.
+    fn take(&self, parts: usize) -> bool {
+        let left = self.left.get().checked_sub(parts);
+        self.left.set(left.unwrap_or(0));
+        left.is_some()
     }
-    let deeper = |name: &str, it: &Value| match depth {
-        0 => Value::Null,
-        _ => made(root, (name, it), (choice, depth - 1)),
-    };
-    match kind(&schema) {
-        "integer" => number(&schema, true),
-        "number" => number(&schema, false),
-        "boolean" => json!(true),
-        "array" => {
-            let least = schema.get("minItems").and_then(Value::as_u64).unwrap_or(0).min(ITEMS);
-            let items = schema.get("items").cloned().unwrap_or_default();
-            let first = |at| schema.get("prefixItems").and_then(|it: &Value| it.get(at));
-            let least = usize::try_from(least).unwrap_or(0);
-            let is_unique = schema.get("uniqueItems") == Some(&Value::Bool(true));
-            let item = |at: usize| match deeper(name, first(at).unwrap_or(&items)) {
-                Value::String(text) if is_unique && at > 0 => json!(format!("{text}{at}")),
-                Value::Number(it) if is_unique => it.as_i64().map_or(json!(at), |it| {
-                    json!(it.saturating_add(i64::try_from(at).unwrap_or(0)))
-                }),
-                other => other,
-            };
-            (0..least).map(item).collect()
+
+    fn make(&self, name: &str, schema: &Value, depth: usize) -> Value {
+        if !self.take(1) {
+            return Value::Null;
         }
-        "object" => {
-            let required = schema.get("required").and_then(Value::as_array);
-            let is_needed = |name: &str| required.is_some_and(|it| it.iter().any(|it| it == name));
-            let fields = schema.get("properties").and_then(Value::as_object);
-            let fields = fields.into_iter().flatten().filter(|it| is_needed(it.0));
-            fields.map(|(name, it)| (name.clone(), deeper(name, it))).collect()
+        let schema = flat(self.root, schema, self.choice);
+        let given = |key: &str| schema.get(key).filter(|it| !it.is_null()).cloned();
+        let first = |key: &str| {
+            let list = schema.get(key).and_then(Value::as_array);
+            list.and_then(|it| it.iter().find(|it| !it.is_null())).cloned()
+        };
+        let said = given("const").or_else(|| first("examples")).or_else(|| first("enum"));
+        if let Some(said) = said.or_else(|| given("default")) {
+            return said;
         }
-        _ => text(&schema, name),
+        let deeper = |name: &str, it: &Value| match depth {
+            0 => Value::Null,
+            _ => self.make(name, it, depth - 1),
+        };
+        match kind(&schema) {
+            "integer" => number(&schema, true),
+            "number" => number(&schema, false),
+            "boolean" => json!(true),
+            "array" => {
+                let least = schema.get("minItems").and_then(Value::as_u64).unwrap_or(0).min(ITEMS);
+                let items = schema.get("items").cloned().unwrap_or_default();
+                let first = |at| schema.get("prefixItems").and_then(|it: &Value| it.get(at));
+                let least = usize::try_from(least).unwrap_or(0);
+                let is_unique = schema.get("uniqueItems") == Some(&Value::Bool(true));
+                let item = |at: usize| match deeper(name, first(at).unwrap_or(&items)) {
+                    Value::String(text) if is_unique && at > 0 => json!(format!("{text}{at}")),
+                    Value::Number(it) if is_unique => it.as_i64().map_or(json!(at), |it| {
+                        json!(it.saturating_add(i64::try_from(at).unwrap_or(0)))
+                    }),
+                    other => other,
+                };
+                (0..least).map(item).collect()
+            }
+            "object" => {
+                let required = schema.get("required").and_then(Value::as_array);
+                let is_needed =
+                    |name: &str| required.is_some_and(|it| it.iter().any(|it| it == name));
+                let fields = schema.get("properties").and_then(Value::as_object);
+                let fields = fields.into_iter().flatten().filter(|it| is_needed(it.0));
+                fields.map(|(name, it)| (name.clone(), deeper(name, it))).collect()
+            }
+            _ => text(&schema, name, || self.take(PATTERN)),
+        }
     }
 }
 
@@ -163,8 +192,8 @@ fn number(schema: &Map<String, Value>, is_whole: bool) -> Value {
     json!(number)
 }
 
-/// Returns the name itself where that fits, else what does.
-fn text(schema: &Map<String, Value>, name: &str) -> Value {
+/// Returns the name itself where that fits, else what does, if `may_try` allows trying.
+fn text(schema: &Map<String, Value>, name: &str, may_try: impl Fn() -> bool) -> Value {
     let formatted = match schema.get("format").and_then(Value::as_str) {
         Some("date") => "2026-01-31",
         Some("date-time") => "2026-01-31T12:00:00Z",
@@ -182,7 +211,8 @@ fn text(schema: &Map<String, Value>, name: &str) -> Value {
         let text = text.chars().chain(std::iter::repeat_n(last, missing));
         text.take(of("maxLength").unwrap_or(usize::MAX)).collect::<String>()
     };
-    let Some(pattern) = schema.get("pattern") else { return Value::from(fitted(formatted)) };
+    let pattern = schema.get("pattern").filter(|_| may_try());
+    let Some(pattern) = pattern else { return Value::from(fitted(formatted)) };
     let pattern = shared::schema::Schema::new(&json!({ "pattern": pattern }));
     let fits = |it: &Value| pattern.as_ref().is_ok_and(|pattern| pattern.is_valid(it));
     let mut texts = std::iter::once(formatted).chain(TEXTS).map(|it| Value::from(fitted(it)));

@@ -10,7 +10,7 @@ use shared::{
     diagnostic::Diagnostic,
     json, limits,
     plan::StepNames,
-    schema::{Misfit, MisfitKind, Schema},
+    schema::{Budget, Misfit, MisfitKind, Schema},
     template::{Template, has_braces},
 };
 
@@ -129,6 +129,7 @@ fn not_an_object(at: usize, field: &str, what: &str, report: &mut Report) -> Opt
 pub(super) fn check(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report) {
     // A schema that is itself wrong is the toolbox's to complain about; then the source judges.
     let mut schemas: Schemas<'_> = BTreeMap::new();
+    let mut budget = Budget::of_plan();
     for (at, step) in steps.iter().enumerate() {
         let own = (&step.choice, &step.given, "parameters");
         let undo = step.undo.as_ref().map(|it| (&it.choice, &it.given, undo::PARAMETERS));
@@ -137,7 +138,7 @@ pub(super) fn check(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report
                 let parameters = &*given.parameters;
                 let names = &naming.names;
                 let judge = Judge { at, field, choice, schema, parameters, names };
-                judge.judge(&mut schemas, report);
+                judge.judge(&mut schemas, &mut budget, report);
             }
         }
     }
@@ -157,16 +158,19 @@ struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    fn judge(&self, schemas: &mut Schemas<'a>, report: &mut Report) {
-        let schema = schemas
+    fn judge(&self, schemas: &mut Schemas<'a>, budget: &mut Budget, report: &mut Report) {
+        let compiled = schemas
             .entry((self.choice.plan.is_some(), self.choice.tool.as_str()))
             .or_insert_with(|| Schema::new(self.schema).ok());
-        let Some(schema) = schema.as_ref().filter(|it| !it.is_valid(self.parameters)) else {
-            return;
-        };
+        let Some(schema) = compiled.as_ref() else { return };
         let has_templates = has_braces(self.parameters);
-        let misfits = schema
-            .misfits_that(self.parameters, |misfit| !has_templates || self.is_certain(misfit));
+        let misfits = schema.misfits_that(self.parameters, budget, |misfit| {
+            !has_templates || self.is_certain(misfit)
+        });
+        if misfits.iter().any(|misfit| misfit.kind == MisfitKind::Unchecked) {
+            // The plan is refused. Its other calls of this tool would only cost as much again.
+            *compiled = None;
+        }
         for misfit in misfits {
             self.report(&misfit, report);
         }
@@ -201,16 +205,18 @@ impl<'a> Judge<'a> {
                     report.error(self.at, || self.unexpected(misfit, property));
                 }
             }
-            MisfitKind::Type | MisfitKind::Other => report.error(self.at, || {
-                let place = self.place(&misfit.at);
-                let diagnostic =
-                    Diagnostic::error("plan.invalid_parameters", place, clip(&misfit.message));
-                let schema = schema_at(self.schema, &misfit.at);
-                match schema.and_then(|it| it.get("description")?.as_str()) {
-                    Some(help) => diagnostic.with_help(clip(help)),
-                    None => diagnostic,
-                }
-            }),
+            MisfitKind::Type | MisfitKind::Unchecked | MisfitKind::Other => {
+                report.error(self.at, || {
+                    let place = self.place(&misfit.at);
+                    let diagnostic =
+                        Diagnostic::error("plan.invalid_parameters", place, clip(&misfit.message));
+                    let schema = schema_at(self.schema, &misfit.at);
+                    match schema.and_then(|it| it.get("description")?.as_str()) {
+                        Some(help) => diagnostic.with_help(clip(help)),
+                        None => diagnostic,
+                    }
+                })
+            }
         }
     }
 

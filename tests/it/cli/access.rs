@@ -12,9 +12,9 @@ use tokio::{
 
 use super::{begun::Begun, home::Home};
 
-const VIEWER: &str = "viewer-token-0123456789";
+pub(super) const VIEWER: &str = "viewer-token-0123456789";
 const OPERATOR: &str = "operator-token-0123456789";
-const ADMIN: &str = "admin-token-0123456789";
+pub(super) const ADMIN: &str = "admin-token-0123456789";
 /// An operator with one tool, and few calls of it.
 const NARROW: &str = "narrow-token-0123456789";
 
@@ -34,7 +34,7 @@ access:
 "#;
 
 /// A server with tokens.
-struct Server {
+pub(super) struct Server {
     home: Home,
     process: Begun,
     address: String,
@@ -45,7 +45,7 @@ impl Server {
         Self::of(CONFIG).await
     }
 
-    async fn of(config: &str) -> Self {
+    pub(super) async fn of(config: &str) -> Self {
         let home = Home::new();
         home.file("faber.yaml", config);
         std::fs::create_dir_all(home.path("work")).unwrap();
@@ -66,7 +66,7 @@ impl Server {
     }
 
     /// Carries an operation out and returns the status and the answer.
-    async fn graphql(&self, token: &str, query: &str, variables: Value) -> (u16, Value) {
+    pub(super) async fn graphql(&self, token: &str, query: &str, variables: Value) -> (u16, Value) {
         let body = json!({ "query": query, "variables": variables }).to_string();
         let answer = self.post(&format!("Authorization: Bearer {token}\r\n"), &body).await;
         (answer.status, serde_json::from_str(&answer.body).unwrap())
@@ -82,13 +82,13 @@ impl Server {
         send(&self.address, &head).await
     }
 
-    async fn get(&self, path: &str, headers: &str) -> Answer {
+    pub(super) async fn get(&self, path: &str, headers: &str) -> Answer {
         let head = format!("GET {path} HTTP/1.0\r\nHost: {}\r\n{headers}\r\n", self.address);
         send(&self.address, &head).await
     }
 
     /// Carries an operation out that is refused, and returns why.
-    async fn refused(&self, token: &str, query: &str) -> (String, String) {
+    pub(super) async fn refused(&self, token: &str, query: &str) -> (String, String) {
         let (_, answer) = self.graphql(token, query, json!({})).await;
         let error = &answer["errors"][0];
         let code = error["extensions"]["code"].as_str();
@@ -96,20 +96,20 @@ impl Server {
         (code.to_owned(), error["message"].as_str().unwrap().to_owned())
     }
 
-    async fn data(&self, token: &str, query: &str, variables: Value) -> Value {
+    pub(super) async fn data(&self, token: &str, query: &str, variables: Value) -> Value {
         let (status, mut answer) = self.graphql(token, query, variables).await;
         assert!(status == 200 && answer.get("errors").is_none(), "{query}: {answer}");
         answer["data"].take()
     }
 
-    async fn end(self) -> String {
+    pub(super) async fn end(self) -> String {
         self.process.signal("-TERM");
         self.process.end().await.err
     }
 }
 
-struct Answer {
-    status: u16,
+pub(super) struct Answer {
+    pub(super) status: u16,
     head: String,
     body: String,
 }

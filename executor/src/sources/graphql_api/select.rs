@@ -14,11 +14,13 @@ use super::{
 
 /// Fields of one selection: a request stays small.
 const FIELDS: usize = 400;
+/// Objects that are looked into for that, also where nothing of them can be selected.
+const LOOKS: usize = 10_000;
 
 /// Selects below a field. The text is empty where nothing can be, and the schema is what comes of
 /// it.
 pub(super) fn select(types: &Types, of: &Ref, depth: usize) -> (String, Value) {
-    let mut selector = Selector { types, left: FIELDS, path: Vec::new() };
+    let mut selector = Selector { types, left: FIELDS, looks: LOOKS, path: Vec::new() };
     let made = selector.value(of, depth);
     made.unwrap_or_else(|| (" { __typename }".to_owned(), json!({})))
 }
@@ -31,6 +33,8 @@ pub(super) fn part(value: &Value) -> String {
 struct Selector<'a> {
     types: &'a Types,
     left: usize,
+    /// Objects that may still be looked into.
+    looks: usize,
     /// The types that are being selected.
     path: Vec<&'a str>,
 }
@@ -53,6 +57,7 @@ impl<'a> Selector<'a> {
         if depth == 0 || self.path.contains(&name) {
             return None;
         }
+        self.looks = self.looks.checked_sub(1)?;
         self.path.push(name);
         let mut words = Vec::new();
         let mut properties = Map::new();
@@ -163,4 +168,29 @@ fn nullable(mut schema: Value) -> Value {
         None => {}
     }
     schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Objects that lead to many others, and none of them to anything plain.
+    #[test]
+    fn objects_of_which_nothing_can_be_selected_are_not_searched_for_ever() {
+        let object = |level: usize, at: usize| format!("o{level}_{at}");
+        let types =
+            (0..12).flat_map(|level| (0..40).map(move |at| (level, at))).map(|(level, at)| {
+                let below = (0..40).map(|next| {
+                    let of = json!({ "kind": "OBJECT", "name": object(level + 1, next) });
+                    json!({ "name": format!("f{next}"), "args": [], "type": of })
+                });
+                let fields: Vec<_> = below.filter(|_| level < 11).collect();
+                json!({ "kind": "OBJECT", "name": object(level, at), "fields": fields })
+            });
+        let types: Vec<_> = types.collect();
+        let types =
+            Types::read(json!({ "queryType": { "name": "o0_0" }, "types": types })).unwrap();
+        let of = &types.fields(types.query.as_deref())[0].of;
+        assert_eq!(select(&types, of, 10).0, " { __typename }");
+    }
 }

@@ -239,3 +239,15 @@ fn what_is_inside_is_told() {
     ];
     assert_eq!(told, expected);
 }
+
+/// Every field of an example asks for ten others.
+#[test]
+fn an_example_stays_small_where_schemas_refer_to_each_other() {
+    let fields: serde_json::Map<_, _> =
+        (0..10).map(|at| (format!("f{at}"), json!({ "$ref": "#/$defs/n" }))).collect();
+    let required: Vec<_> = fields.keys().cloned().collect();
+    let node = json!({ "type": "object", "properties": fields, "required": required });
+    let schema = json!({ "$ref": "#/$defs/n", "properties": fields, "required": required, "type": "object", "$defs": { "n": node } });
+    let prompt = tool_prompt([&described(schema)], ToolDefinition::qualified);
+    assert!(prompt.len() < 1 << 20, "{}", prompt.len());
+}

@@ -1,0 +1,270 @@
+//! Schemas that are written to keep a server busy, and values for them.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use super::*;
+
+/// The longest that refusing may take: far less than a bomb does, far more than a slow machine needs.
+const SOON: Duration = Duration::from_mins(1);
+
+/// Runs something that must end soon, whatever it comes to.
+fn soon<T>(what: &str, run: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let result = run();
+    assert!(begun.elapsed() < SOON, "{what} took {:?}", begun.elapsed());
+    result
+}
+
+/// Returns definitions that each apply the next one ten times by a keyword.
+fn bomb(keyword: &str, home: &str) -> Value {
+    let mut defs = Map::new();
+    for at in 0..14 {
+        let next = json!({ "$ref": format!("#/{home}/d{}", at + 1) });
+        defs.insert(format!("d{at}"), json!({ keyword: vec![next; 10] }));
+    }
+    defs.insert("d14".to_owned(), json!({ "type": "object" }));
+    json!({ "$ref": format!("#/{home}/d0"), home: defs })
+}
+
+#[test]
+fn a_schema_that_refers_to_itself_too_often_is_refused() {
+    for (keyword, home) in [
+        ("allOf", "$defs"),
+        ("anyOf", "$defs"),
+        ("oneOf", "definitions"),
+        ("allOf", "x-schemas"),
+        ("anyOf", "components"),
+    ] {
+        let schema = bomb(keyword, home);
+        let why = soon(keyword, || Schema::new(&schema).unwrap_err());
+        assert!(why.contains("more than 20000 evaluations"), "{why}");
+        let inside =
+            json!({ "type": "object", "properties": { "a": schema.clone() }, home: schema[home] });
+        assert!(check_cost(&inside).is_err(), "{keyword} {home}");
+    }
+    // The old drafts ignore what stands beside a reference.
+    let mut old = bomb("allOf", "definitions");
+    old["$schema"] = json!("http://json-schema.org/draft-07/schema#");
+    assert!(Schema::new(&old).is_err());
+}
+
+#[test]
+fn what_is_too_large_or_too_deep_is_refused() {
+    let mut deep = json!({});
+    for _ in 0..200 {
+        deep = json!({ "not": deep });
+    }
+    assert!(Schema::new(&deep).unwrap_err().contains("deeper than"));
+    let wide = json!({ "description": "x".repeat(2 << 20) });
+    assert!(Schema::new(&wide).unwrap_err().contains("bytes"));
+    let link = |at: usize| (format!("d{at}"), json!({ "$ref": format!("#/$defs/d{}", at + 1) }));
+    let mut chain: Map<String, Value> = (0..5_000).map(link).collect();
+    chain.insert("d5000".to_owned(), json!({}));
+    let chain = json!({ "$ref": "#/$defs/d0", "$defs": chain });
+    assert!(Schema::new(&chain).unwrap_err().contains("in a row"));
+}
+
+#[test]
+fn references_that_turn_in_circles_end() {
+    for schema in [
+        json!({ "$ref": "#" }),
+        json!({ "allOf": [{ "$ref": "#" }, { "$ref": "#" }] }),
+        json!({ "anyOf": [{ "$ref": "#/$defs/a" }], "$defs": {
+            "a": { "anyOf": [{ "$ref": "#/$defs/b" }, { "$ref": "#/$defs/b" }] },
+            "b": { "oneOf": [{ "$ref": "#/$defs/a" }, { "not": { "$ref": "#/$defs/a" } }] },
+        } }),
+        json!({ "$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#" }),
+        json!({ "$dynamicAnchor": "n", "allOf": [{ "$dynamicRef": "#n" }, { "$dynamicRef": "#n" }] }),
+    ] {
+        soon("a circle", || {
+            if let Ok(schema) = Schema::new(&schema) {
+                schema.complaint(&json!({ "a": 1 }));
+                schema.complaint(&json!(1));
+            }
+        });
+    }
+}
+
+/// Nests a value in itself.
+fn nested(depth: usize) -> Value {
+    (0..depth).fold(json!("end"), |inner, _| json!({ "a": inner }))
+}
+
+#[test]
+fn what_a_value_multiplies_is_stopped() {
+    let twice = json!([{ "$ref": "#/$defs/n" }, { "$ref": "#/$defs/n" }]);
+    for keyword in ["allOf", "anyOf", "oneOf"] {
+        let node =
+            json!({ "properties": { "a": { keyword: twice } }, "not": { "type": "string" } });
+        let schema = Schema::new(&json!({ "$ref": "#/$defs/n", "$defs": { "n": node } })).unwrap();
+        soon(keyword, || schema.complaint(&nested(90)));
+        soon(keyword, || schema.misfits(&nested(90)));
+    }
+    let node =
+        json!({ "additionalProperties": { "anyOf": twice }, "unevaluatedProperties": false });
+    let schema = Schema::new(&json!({ "$ref": "#/$defs/n", "$defs": { "n": node } })).unwrap();
+    soon("unevaluated", || schema.complaint(&nested(90)));
+    let (is_valid, taken) = {
+        let mut budget = Budget::of_plan();
+        (schema.is_valid_within(&nested(90), &mut budget), PLAN_EVALUATIONS - budget.evaluations)
+    };
+    assert!(!is_valid || taken < PLAN_EVALUATIONS, "{taken}");
+}
+
+#[test]
+fn a_check_that_takes_too_long_says_so_and_costs_its_budget() {
+    // Every item is compared with every choice.
+    let choices: Vec<Value> = (0..20_000).map(|n| json!({ "choice": n })).collect();
+    let schema = json!({ "type": "array", "items": { "enum": choices } });
+    let schema = Schema::new(&schema).unwrap();
+    let items: Vec<Value> = (0..100_000).map(|n| json!({ "choice": n % 20_000 })).collect();
+    let value = Value::from(items);
+    let mut budget = Budget::of_plan();
+    let misfits = soon("choices", || schema.misfits_that(&value, &mut budget, |_| true));
+    assert_eq!(misfits[0].kind, MisfitKind::Unchecked);
+    assert!(misfits[0].message.contains("it takes too long"), "{misfits:?}");
+    assert!(budget.evaluations < PLAN_EVALUATIONS);
+    let mut none = Budget { evaluations: 0 };
+    assert!(!schema.is_valid_within(&Value::from(vec![json!({ "choice": 1 }); 10_000]), &mut none));
+}
+
+#[test]
+fn patterns_do_not_go_back_for_ever() {
+    let schema = json!({ "items": { "pattern": "^(?=(a|aa)+$)(a|aa)+b$" } });
+    let schema = Schema::new(&schema).unwrap();
+    let value = Value::from(vec!["a".repeat(5_000); 200]);
+    soon("a pattern", || assert!(!schema.is_valid(&value)));
+    let far = json!({ "pattern": r"^(\w{1000}){1000}$" });
+    assert!(soon("a far pattern", || Schema::new(&far)).is_err());
+    let many: Map<String, Value> = (0..1_900)
+        .map(|n| (format!("p{n}"), json!({ "pattern": format!(r"^{n}\w{{250}}$") })))
+        .collect();
+    soon("many patterns", || drop(Schema::new(&json!({ "properties": many }))));
+    let many: Map<String, Value> = (0..3_000).map(|n| (format!("^{n}$"), json!({}))).collect();
+    let why = Schema::new(&json!({ "patternProperties": many })).unwrap_err();
+    assert!(why.contains("patterns"), "{why}");
+}
+
+/// What others really write stays usable.
+#[test]
+fn large_honest_schemas_and_values_pass() {
+    let kinds: Vec<Value> = (0..300)
+        .map(|n| {
+            json!({
+                "type": "object",
+                "required": ["kind"],
+                "properties": {
+                    "kind": { "const": format!("k{n}") },
+                    "left": { "$ref": "#/$defs/node" },
+                    "right": { "$ref": "#/$defs/node" },
+                    "name": { "$ref": "#/$defs/name" },
+                },
+            })
+        })
+        .collect();
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$ref": "#/$defs/node",
+        "$defs": {
+            "node": { "oneOf": kinds },
+            "name": { "$ref": "#/$defs/node/oneOf/7/properties/kind/$defs/a~1b%20c" , "type": "string" },
+        },
+    });
+    // A reference into the middle of another schema, by a name that has to be encoded.
+    let mut schema = schema;
+    schema["$defs"]["node"]["oneOf"][7]["properties"]["kind"]["$defs"] =
+        json!({ "a/b c": { "minLength": 2 } });
+    let schema = Schema::new(&schema).unwrap();
+    let tree = |depth: usize| {
+        (0..depth).fold(
+            json!({ "kind": "k299", "name": "ok" }),
+            |inner, _| json!({ "kind": "k150", "left": inner, "right": { "kind": "k2" } }),
+        )
+    };
+    assert_eq!(schema.complaint(&tree(8)), None);
+    assert!(schema.is_valid(&tree(40)));
+    assert!(!schema.is_valid(&json!({ "kind": "k1", "name": "x" })));
+    assert!(!schema.is_valid(&json!({ "kind": "k1", "left": { "kind": "k300" } })));
+
+    let numbers = Schema::new(
+        &json!({ "items": { "$ref": "#/$defs/n" }, "$defs": { "n": { "type": "integer" } } }),
+    );
+    let numbers = numbers.unwrap();
+    let many: Vec<u64> = (0..300_000).collect();
+    assert_eq!(numbers.complaint(&json!(many)), None);
+    let why = numbers.complaint(&json!([1, "x"])).unwrap();
+    assert_eq!(why, "at `/1`: \"x\" is not of type \"integer\"");
+}
+
+/// A schema with meters says the same of everything as it does without.
+#[test]
+fn meters_change_no_verdict() {
+    let meta = "http://json-schema.org/draft-07/schema#";
+    let schemas = [
+        json!({ "type": "object", "properties": { "a": { "$ref": "#/properties/b" }, "b": { "type": "integer" } }, "additionalProperties": false }),
+        json!({ "$id": "https://x/root", "$defs": { "c": { "$id": "child", "$defs": { "d": { "type": "string" } }, "properties": { "a": { "$ref": "#/$defs/d" } } } }, "$ref": "child" }),
+        json!({ "properties": { "a": { "$ref": "#low" } }, "$defs": { "x": { "$anchor": "low", "maximum": 3 } } }),
+        json!({ "allOf": [{ "properties": { "a": true } }], "unevaluatedProperties": false }),
+        json!({ "$schema": meta, "definitions": { "p": { "minimum": 2 } }, "properties": { "a": { "$ref": "#/definitions/p", "maximum": 1 } } }),
+        json!({ "$schema": meta, "properties": { "a": { "$ref": meta } } }),
+        json!({ "if": { "required": ["a"] }, "then": { "required": ["b"] }, "else": { "maxProperties": 1 }, "dependentSchemas": { "b": { "$ref": "#/$defs/s" } }, "$defs": { "s": { "minProperties": 2 } } }),
+        json!({ "$dynamicAnchor": "n", "properties": { "a": { "anyOf": [{ "type": "integer" }, { "$dynamicRef": "#n" }] } } }),
+        json!({ "patternProperties": { "^a": { "$ref": "#/x-kept/0" } }, "x-kept": [{ "enum": [1, "s", { "b": 2 }] }] }),
+    ];
+    let values = [
+        json!({}),
+        json!({ "a": 1 }),
+        json!({ "a": "s" }),
+        json!({ "a": 5, "b": 1 }),
+        json!({ "b": "x" }),
+        json!({ "a": { "b": 2 } }),
+        json!({ "a": { "type": "strnig" } }),
+        json!({ "a": { "a": "deep" } }),
+        json!([1]),
+        json!(null),
+    ];
+    for schema in &schemas {
+        let figures = cost::measure(schema).unwrap();
+        let plain = build(schema, figures).unwrap_or_else(|err| panic!("{schema}: {err}"));
+        let metered = meter::add_meters(schema).unwrap();
+        let built = build(&metered, figures).unwrap_or_else(|err| panic!("{metered}: {err}"));
+        for value in &values {
+            let told = |valid: &Validator| -> Vec<String> {
+                let mut told: Vec<_> =
+                    valid.iter_errors(value).map(|err| err.to_string()).collect();
+                told.sort();
+                told
+            };
+            assert_eq!(told(&plain), told(&built), "{schema} {value}");
+            assert_eq!(plain.is_valid(value), built.is_valid(value), "{schema} {value}");
+        }
+    }
+}
+
+#[test]
+fn a_reference_that_leads_to_no_schema_is_refused() {
+    let link = json!([{ "$ref": "#/x/properties" }, { "$ref": "#/x/properties" }]);
+    let schema = json!({ "$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/x/properties", "x": { "properties": { "allOf": link } } });
+    assert!(Schema::new(&schema).is_err());
+}
+
+/// Many checks at the same time leave the threads of a runtime to others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn checks_leave_the_runtime_to_others() {
+    let node = json!({ "properties": { "a": { "oneOf": [{ "$ref": "#/$defs/n" }, { "$ref": "#/$defs/n" }] } }, "not": { "type": "string" } });
+    let schema = Schema::new(&json!({ "$ref": "#/$defs/n", "$defs": { "n": node } })).unwrap();
+    let mut checks = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let schema = schema.clone();
+        checks.spawn(async move { schema.misfits(&nested(90)) });
+    }
+    // Were the runtime's threads taken, this would wait for every check.
+    let mut answered = 0;
+    while checks.try_join_next().is_none() && answered < 100 {
+        tokio::task::yield_now().await;
+        answered += 1;
+    }
+    while checks.join_next().await.is_some() {}
+}

@@ -1,0 +1,296 @@
+//! Counts the evaluations of a check, and stops it.
+//!
+//! The validator evaluates a schema with plain recursion and cannot be asked to stop. So every
+//! schema in it is put behind a keyword of its own, which is evaluated first: it takes its share of
+//! an allowance, and unwinds the stack when nothing is left.
+
+use std::{
+    cell::Cell,
+    fmt::Write as _,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    time::{Duration, Instant},
+};
+
+use jsonschema::{Keyword, ValidationError};
+use serde_json::{Map, Value, json};
+
+use super::{
+    cost::repetition,
+    words::{Content, IDENTITY, REFERENCES, decode, resolve},
+};
+use crate::json;
+
+/// The keyword that counts.
+pub(super) const METER: &str = "faber:meter";
+/// Bytes of text that are worth one evaluation.
+const BYTES: u64 = 16;
+/// Items or properties that are worth one evaluation.
+const ITEMS: u64 = 8;
+/// Evaluations between two looks at the clock.
+const LOOK: u32 = 64;
+
+/// The check took more than it may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Exhausted;
+
+/// What a check may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowance {
+    /// Evaluations.
+    pub(super) evaluations: u64,
+    /// Time.
+    pub(super) time: Duration,
+    /// Bytes of the stack.
+    pub(super) stack: usize,
+}
+
+/// The rest of an allowance.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    evaluations: u64,
+    until: Instant,
+    /// Where the stack was when the check began.
+    bottom: usize,
+    stack: usize,
+    /// Evaluations until the next look at the clock.
+    look: u32,
+}
+
+thread_local! {
+    static LEFT: Cell<Option<Left>> = const { Cell::new(None) };
+}
+
+/// Runs a check until it ends or takes more than it may. Returns the evaluations that it took, too.
+pub(super) fn run_within<T>(
+    allowance: Allowance,
+    check: impl FnOnce() -> T,
+) -> (Result<T, Exhausted>, u64) {
+    let marker = 0_u8;
+    let left = Left {
+        evaluations: allowance.evaluations,
+        until: Instant::now() + allowance.time,
+        bottom: std::ptr::from_ref(&marker).addr(),
+        stack: allowance.stack,
+        look: LOOK,
+    };
+    let before = LEFT.replace(Some(left));
+    // The validator keeps nothing between two checks, so a broken-off one leaves nothing behind.
+    let result = catch_unwind(AssertUnwindSafe(check));
+    let left = LEFT.replace(before).map_or(0, |left| left.evaluations);
+    let taken = allowance.evaluations - left;
+    match result {
+        Ok(result) => (Ok(result), taken),
+        Err(reason) if reason.is::<Exhausted>() => (Err(Exhausted), taken),
+        Err(reason) => resume_unwind(reason),
+    }
+}
+
+/// Takes evaluations from the allowance of the check that runs on this thread.
+fn charge(evaluations: u64) {
+    let marker = 0_u8;
+    let here = std::ptr::from_ref(&marker).addr();
+    let Some(mut left) = LEFT.get() else { return };
+    left.look = left.look.saturating_sub(1);
+    let is_late = left.look == 0 && Instant::now() > left.until;
+    if left.look == 0 {
+        left.look = LOOK;
+    }
+    let is_deep = left.bottom.abs_diff(here) > left.stack;
+    let is_over = evaluations > left.evaluations || is_late || is_deep;
+    left.evaluations = left.evaluations.saturating_sub(evaluations);
+    LEFT.set(Some(left));
+    if is_over {
+        // Not a panic: no hook is called.
+        resume_unwind(Box::new(Exhausted));
+    }
+}
+
+/// Returns how many evaluations it is worth to go through a value once.
+pub(super) fn size(value: &Value) -> u64 {
+    match value {
+        Value::String(text) => 1 + text.len() as u64 / BYTES,
+        Value::Array(items) => 1 + items.iter().map(size).sum::<u64>(),
+        Value::Object(fields) => {
+            let keys = fields.keys().map(|key| key.len() as u64 / BYTES);
+            1 + keys.sum::<u64>() + fields.values().map(size).sum::<u64>()
+        }
+        _ => 1,
+    }
+}
+
+/// Takes what one schema costs, as the keyword of that schema says.
+struct Meter {
+    /// For any value.
+    fixed: u64,
+    /// For every [`BYTES`] of a text.
+    text: u64,
+    /// For every [`ITEMS`] of an array or an object.
+    items: u64,
+    /// Whether the schema refers to one that is not metered.
+    is_foreign: bool,
+}
+
+impl Meter {
+    fn charge(&self, value: &Value) {
+        let of_value = match value {
+            Value::String(text) => self.text.saturating_mul(text.len() as u64 / BYTES),
+            Value::Array(items) => self.items.saturating_mul(items.len() as u64 / ITEMS),
+            Value::Object(fields) => self.items.saturating_mul(fields.len() as u64 / ITEMS),
+            _ => 0,
+        };
+        let of_foreign = if self.is_foreign { BYTES * size(value) } else { 0 };
+        charge(self.fixed.saturating_add(of_value).saturating_add(of_foreign));
+    }
+}
+
+impl<'i> Keyword<'i> for Meter {
+    fn validate(&self, value: &'i Value) -> Result<(), ValidationError<'i>> {
+        self.charge(value);
+        Ok(())
+    }
+
+    fn is_valid(&self, value: &'i Value) -> bool {
+        self.charge(value);
+        true
+    }
+}
+
+/// Makes the keyword that counts.
+#[expect(clippy::unnecessary_wraps, reason = "a factory may fail")]
+pub(super) fn make_meter<'a>(
+    _: &'a Map<String, Value>,
+    written: &'a Value,
+    _: jsonschema::paths::Location,
+) -> Result<Box<dyn for<'i> Keyword<'i>>, ValidationError<'a>> {
+    let figure = |at: usize| written[at].as_u64().unwrap_or(1);
+    let is_foreign = written[3].as_bool().unwrap_or(true);
+    Ok(Box::new(Meter { fixed: figure(0), text: figure(1), items: figure(2), is_foreign }))
+}
+
+/// Returns the schema with a meter before every schema in it, or says why that cannot be.
+pub(super) fn add_meters(schema: &Value) -> Result<Value, String> {
+    Places { root: schema }.meter(schema)
+}
+
+/// The places of the schemas in one resource.
+struct Places<'a> {
+    /// The schema in which pointers begin.
+    root: &'a Value,
+}
+
+impl Places<'_> {
+    fn meter(&self, schema: &Value) -> Result<Value, String> {
+        let Value::Object(fields) = schema else { return Ok(schema.clone()) };
+        if is_resource(fields) && !std::ptr::eq(schema, self.root) {
+            return Places { root: schema }.meter(schema);
+        }
+        let (mut outer, mut inner) = (Map::new(), Map::new());
+        let mut is_foreign = false;
+        for (keyword, content) in fields {
+            let name = keyword.as_str();
+            if IDENTITY.contains(&name) && !content.is_object() {
+                outer.insert(keyword.clone(), content.clone());
+                continue;
+            }
+            let reference = content.as_str().filter(|_| REFERENCES.contains(&name));
+            let made = if let Some(reference) = reference {
+                let moved = self.move_reference(reference)?;
+                is_foreign |= moved.is_none();
+                Value::from(moved.unwrap_or_else(|| reference.to_owned()))
+            } else {
+                self.meter_content(Content::of(name), content)?
+            };
+            inner.insert(keyword.clone(), made);
+        }
+        let meter = json!({ METER: figures(fields, is_foreign) });
+        outer.insert("allOf".to_owned(), Value::Array(vec![meter, Value::Object(inner)]));
+        Ok(Value::Object(outer))
+    }
+
+    fn meter_content(&self, kind: Content, content: &Value) -> Result<Value, String> {
+        Ok(match (kind, content) {
+            (Content::Data, _) => content.clone(),
+            (Content::Map | Content::InPlaceMap, Value::Object(all)) => {
+                let metered = all
+                    .iter()
+                    .map(|(name, schema)| Ok::<_, String>((name.clone(), self.meter(schema)?)));
+                Value::Object(metered.collect::<Result<_, _>>()?)
+            }
+            (_, Value::Array(all)) => {
+                Value::Array(all.iter().map(|item| self.meter(item)).collect::<Result<_, _>>()?)
+            }
+            _ => self.meter(content)?,
+        })
+    }
+
+    /// Returns where a reference leads now that every schema has a meter before it; nothing where it
+    /// leads out of the document, or goes by a name.
+    fn move_reference(&self, reference: &str) -> Result<Option<String>, String> {
+        let pointer = match reference.strip_prefix('#') {
+            Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => decode(pointer),
+            Some(_) if resolve(self.root, reference).is_some() => {
+                return Ok(Some(reference.to_owned()));
+            }
+            _ => return Ok(None),
+        };
+        let Some(target) = self.root.pointer(&pointer) else { return Ok(None) };
+        let mut moved = "#".to_owned();
+        let (mut at, mut kind) = (self.root, Content::Unknown);
+        for token in pointer.split('/').skip(1) {
+            let name = token.replace("~1", "/").replace("~0", "~");
+            let is_map = matches!(kind, Content::Map | Content::InPlaceMap) && at.is_object();
+            if at.is_object() && !is_map && kind != Content::Data {
+                moved.push_str("/allOf/1");
+            }
+            moved.push('/');
+            moved.push_str(&encode(token));
+            kind = match at {
+                _ if kind == Content::Data => Content::Data,
+                Value::Object(_) if is_map => Content::Unknown,
+                Value::Object(_) => Content::of(&name),
+                _ => Content::Unknown,
+            };
+            let Some(next) = at.pointer(&format!("/{token}")) else { return Ok(None) };
+            at = next;
+        }
+        let is_map = matches!(kind, Content::Map | Content::InPlaceMap);
+        if target.is_object() && (is_map || kind == Content::Data) {
+            return Err(format!("`{reference}` leads to no schema"));
+        }
+        Ok(Some(moved))
+    }
+}
+
+/// Returns whether a schema is a resource of its own: pointers in it begin there.
+fn is_resource(fields: &Map<String, Value>) -> bool {
+    let ids = ["$id", "id"].iter().filter_map(|name| fields.get(*name)?.as_str());
+    ids.into_iter().any(|id| !id.starts_with('#'))
+}
+
+/// Encodes what a fragment may not contain.
+fn encode(token: &str) -> String {
+    let mut text = String::with_capacity(token.len());
+    for byte in token.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    text
+}
+
+/// Returns what one schema costs: always, for a text, for items, and whether it leads elsewhere.
+fn figures(fields: &Map<String, Value>, is_foreign: bool) -> Value {
+    let data = fields.iter().filter(|(keyword, _)| Content::of(keyword) == Content::Data);
+    let bytes: usize = data.map(|(_, content)| json::bytes(content)).sum();
+    let count = |keyword: &str| {
+        fields.get(keyword).and_then(Value::as_object).map_or(0, |all| all.len() as u64)
+    };
+    let fixed = 1 + bytes as u64 / (4 * BYTES) + count("properties") / ITEMS;
+    let pattern = fields.get("pattern").and_then(Value::as_str);
+    let is_regex = fields.get("format").and_then(Value::as_str) == Some("regex");
+    let text = 1 + pattern.map_or(0, |it| 4 + repetition(it) / BYTES) + u64::from(is_regex) * 100;
+    let items = 1 + count("patternProperties") * ITEMS;
+    json!([fixed, text, items, is_foreign])
+}

@@ -1,0 +1,102 @@
+//! The keywords of JSON Schema that hold other schemas.
+
+use serde_json::Value;
+
+/// Keywords that name a schema or change how references are resolved.
+pub(super) const IDENTITY: [&str; 7] =
+    ["$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary"];
+/// Keywords that refer to another schema.
+pub(super) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+
+/// The content of a keyword.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// A schema, or a list of schemas, that holds for the same value.
+    InPlace,
+    /// A map of schemas that hold for the same value.
+    InPlaceMap,
+    /// A schema, or a list of schemas, that holds for a part of the value.
+    Inside,
+    /// A map of schemas, of which each holds for a part of the value or is only referred to.
+    Map,
+    /// No schema.
+    Data,
+    /// Anything: references may lead into it.
+    Unknown,
+}
+
+impl Content {
+    /// Returns the content of a keyword.
+    pub(super) fn of(keyword: &str) -> Self {
+        match keyword {
+            "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else" => Self::InPlace,
+            "dependentSchemas" | "dependencies" => Self::InPlaceMap,
+            "items"
+            | "prefixItems"
+            | "additionalItems"
+            | "additionalProperties"
+            | "contains"
+            | "contentSchema"
+            | "propertyNames"
+            | "unevaluatedItems"
+            | "unevaluatedProperties" => Self::Inside,
+            "properties" | "patternProperties" | "$defs" | "definitions" => Self::Map,
+            "enum" | "const" | "default" | "example" | "examples" | "required" | "type"
+            | "dependentRequired" => Self::Data,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Returns the values in `content` that stand where schemas stand.
+    pub(super) fn schemas(self, content: &Value) -> Vec<&Value> {
+        match (self, content) {
+            (Self::Data, _) => Vec::new(),
+            (Self::InPlaceMap | Self::Map, Value::Object(all)) => all.values().collect(),
+            (_, Value::Array(all)) => all.iter().collect(),
+            (_, Value::Object(_)) => vec![content],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Returns the value that a reference within the document leads to. Ids and anchors of embedded
+/// schemas are found by their names.
+pub(super) fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
+    let pointer = reference.strip_prefix('#')?;
+    if pointer.is_empty() || pointer.starts_with('/') {
+        return root.pointer(&decode(pointer));
+    }
+    find_anchor(root, pointer)
+}
+
+fn find_anchor<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
+    match value {
+        Value::Object(fields) => {
+            let is_named = |word: &str| fields.get(word).and_then(Value::as_str) == Some(name);
+            if is_named("$anchor") || is_named("$dynamicAnchor") {
+                return Some(value);
+            }
+            fields.values().find_map(|field| find_anchor(field, name))
+        }
+        Value::Array(all) => all.iter().find_map(|item| find_anchor(item, name)),
+        _ => None,
+    }
+}
+
+/// Undoes the percent encoding of a fragment.
+pub(super) fn decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|digits| str::from_utf8(digits).ok());
+        let code = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        if let Some(code) = code.filter(|_| *first == b'%') {
+            bytes.push(code);
+            rest = &after[2..];
+        } else {
+            bytes.push(*first);
+            rest = after;
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
