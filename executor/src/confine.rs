@@ -114,7 +114,8 @@ const USUAL: [&str; 52] = [
 /// What a command may do.
 ///
 /// It may read and run what the system brings (`/usr`, `/etc`, …), what [`read`](Self::read) and
-/// [`write`](Self::write) name, and nothing else where the kernel can see to that.
+/// [`write`](Self::write) name, and nothing else where the kernel can see to that. Of `/etc` it may
+/// read what every user may read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Confinement {
@@ -122,6 +123,8 @@ pub struct Confinement {
     pub write: Vec<PathBuf>,
     /// Folders and files that may be read and run, besides the system's.
     pub read: Vec<PathBuf>,
+    /// The user that it runs as; Faber's own where nothing is said. That takes `root`.
+    pub user: Option<String>,
     /// Whether it may use the network: any of it, UDP and the machine itself included.
     pub network: bool,
     /// Whether it may connect to socket files, behind which whatever listens does as it is told.
@@ -149,6 +152,7 @@ impl Default for Confinement {
         Self {
             write: Vec::new(),
             read: Vec::new(),
+            user: None,
             network: false,
             sockets: false,
             required: true,
@@ -302,6 +306,10 @@ impl Launcher {
         program: &OsStr,
     ) -> io::Result<Command> {
         let Some(binary) = &self.binary else {
+            if let Some(user) = &confinement.user {
+                let why = format!("nothing here can become the user `{user}`: leave out `user`");
+                return Err(io::Error::other(why));
+            }
             let mut command = Command::new(program);
             clean(&mut command, &PASSED, &confinement.pass);
             if life == Life::Background {
@@ -495,7 +503,7 @@ mod tests {
         let order =
             Order { confinement: Some(confinement), hidden, kept, life: Life::Watched, caller: 7 };
         let text = serde_json::to_string(&order).unwrap();
-        expect![[r#"{"confinement":{"write":["/w"],"read":[],"network":true,"sockets":false,"required":true,"cpu_seconds":3600,"memory_bytes":4294967296,"file_bytes":4294967296,"open_files":4096,"processes":4096,"pass":["ÄPFEL"]},"hidden":["/w/faber.db"],"kept":["/w/tool.sh"],"life":"watched","caller":7}"#]].assert_eq(&text);
+        expect![[r#"{"confinement":{"write":["/w"],"read":[],"user":null,"network":true,"sockets":false,"required":true,"cpu_seconds":3600,"memory_bytes":4294967296,"file_bytes":4294967296,"open_files":4096,"processes":4096,"pass":["ÄPFEL"]},"hidden":["/w/faber.db"],"kept":["/w/tool.sh"],"life":"watched","caller":7}"#]].assert_eq(&text);
         assert_eq!(serde_json::from_str::<Order>(&text).unwrap(), order);
     }
 

@@ -5,6 +5,7 @@ mod endings;
 mod files;
 mod hidden;
 mod reach;
+mod secrets;
 
 use std::{
     fs,

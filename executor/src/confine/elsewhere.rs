@@ -1,6 +1,6 @@
 //! Where there is no Linux.
 
-use std::io;
+use std::{io, path::PathBuf};
 
 use super::{Order, Support};
 
@@ -16,9 +16,15 @@ pub(super) fn system() -> &'static [&'static str] {
     &[]
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux")]
-pub(super) fn apply(_order: &Order) -> io::Result<()> {
-    Ok(())
+pub(super) fn apply(order: &Order) -> io::Result<()> {
+    match order.confinement.as_ref().and_then(|confinement| confinement.user.as_ref()) {
+        Some(user) => home_of(user).map(drop),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn home_of(_user: &str) -> io::Result<PathBuf> {
+    Err(io::Error::other("`user` takes Linux: leave it out"))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux")]

@@ -1,6 +1,7 @@
 //! The inside: what the subcommand does before the program runs.
 
 use std::{
+    collections::BTreeMap,
     env,
     ffi::{OsStr, OsString},
     fs,
@@ -12,7 +13,7 @@ use std::{
 
 use nix::{
     sys::resource::{Resource, getrlimit, setrlimit},
-    unistd::{close, setsid},
+    unistd::{User, close, geteuid, setsid},
 };
 
 use super::{
@@ -27,6 +28,8 @@ const STDERR: RawFd = 2;
 const DESCRIPTORS: u64 = 1 << 16;
 /// Where programs are looked for.
 const PATH: &str = "PATH";
+/// The user's own folder.
+const HOME: &str = "HOME";
 /// Where they are looked for when nothing is left of what the environment says.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// The status where the program cannot be run.
@@ -58,9 +61,10 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, (u8, String)> {
     let program = arguments.next().ok_or_else(|| refuse("it names no program".to_owned()))?;
     let name = program.to_string_lossy().into_owned();
     let path = env::var_os(PATH).zip(order.confinement.as_ref()).map(|it| reachable(&it.0, it.1));
+    let account = account_variables(&order).map_err(|err| refuse(err.to_string()))?;
     confine(&order).map_err(|err| refuse(err.to_string()))?;
     let mut command = Command::new(program);
-    command.args(arguments).env_remove(ORDER).envs(path.map(|it| (PATH, it)));
+    command.args(arguments).env_remove(ORDER).envs(path.map(|it| (PATH, it))).envs(account);
     let err = match order.life {
         Life::Background => command.exec(),
         Life::Watched => match warden::watch(&mut command, &order) {
@@ -69,6 +73,20 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, (u8, String)> {
         },
     };
     Err(complaint(&name, &err))
+}
+
+/// Returns the variables that tell a program as which user it runs, where that is another one. `HOME`
+/// stays where the configuration says another folder than Faber's own home.
+fn account_variables(order: &Order) -> io::Result<BTreeMap<&'static str, OsString>> {
+    let user = order.confinement.as_ref().and_then(|confinement| confinement.user.as_ref());
+    let Some(user) = user else { return Ok(BTreeMap::new()) };
+    let home = kernel::home_of(user)?;
+    let own = User::from_uid(geteuid())?.map(|own| own.dir);
+    let is_own =
+        env::var_os(HOME).is_none_or(|home| own.is_some_and(|own| own == Path::new(&home)));
+    let home = is_own.then(|| (HOME, home.into_os_string()));
+    let names = ["USER", "LOGNAME"].map(|name| (name, OsString::from(user)));
+    Ok(home.into_iter().chain(names).collect())
 }
 
 /// Closes what was open already when Faber itself was started: descriptors are doors past every

@@ -1,12 +1,13 @@
 //! What Linux holds a process to, put together: in an order in which each still may be asked for.
 
+mod account;
 mod capabilities;
 mod landlock;
 mod masks;
 mod seccomp;
 mod view;
 
-use std::io;
+use std::{io, path::PathBuf};
 
 use nix::sys::prctl;
 
@@ -36,10 +37,18 @@ pub(super) fn apply(order: &Order) -> io::Result<()> {
     let Some(confinement) = &order.confinement else { return Ok(()) };
     // First what takes a right that is given up afterwards.
     let has_view = masks::put_on(order, confinement)?;
+    if let Some(user) = &confinement.user {
+        account::become_user(user)?;
+    }
     prctl::set_no_new_privs()?;
     capabilities::give_up()?;
     landlock::apply(confinement)?;
     seccomp::apply(confinement, has_view)
+}
+
+/// Returns the home folder of a user.
+pub(super) fn home_of(user: &str) -> io::Result<PathBuf> {
+    account::home_of(user)
 }
 
 /// Keeps this thread, and all that it starts, from signalling what is confined as it is now.

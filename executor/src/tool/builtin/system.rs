@@ -138,6 +138,9 @@ impl System {
             ToolError::new(ErrorCode::UNAVAILABLE, message)
         };
         let temporary = self.place.own_folder("tmp").map_err(unusable)?;
+        if self.confinement.user.is_some() {
+            self.place.open_to_all("tmp").map_err(unusable)?;
+        }
         let mut command =
             self.launcher.command(&self.confinement, life, OsStr::new("bash")).map_err(unusable)?;
         command.arg("-c").arg(text).current_dir(cwd).env("TMPDIR", temporary);

@@ -73,6 +73,13 @@ impl Place {
         Ok(self.root().join(folder))
     }
 
+    /// Lets every user write into a folder of Faber's own, and remove only their own files there: a
+    /// command may run as another user.
+    pub(super) fn open_to_all(&self, name: &str) -> io::Result<()> {
+        let folder = Path::new(OWN).join(name);
+        self.0.dir().set_permissions(folder, Permissions::from_mode(0o1777))
+    }
+
     /// Makes one folder of Faber's own. A command may have put something else there, with which no
     /// other command would run any more: what is a file is moved out of the way, the rest removed.
     fn clear(&self, folder: &Path) -> io::Result<()> {

@@ -1,0 +1,81 @@
+//! The system's secrets, which no confined command reads, and commands of another user.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::Path,
+};
+
+use executor::confine::{Confinement, support};
+
+use super::{World, expect_refused};
+
+/// As `root`, a command read the passwords of everybody.
+#[tokio::test]
+async fn a_command_reads_no_secret_of_the_system() {
+    let world = World::new();
+    let wide = |paths: &[&str]| Confinement {
+        read: paths.iter().map(Into::into).collect(),
+        ..Confinement::default()
+    };
+    for secret in ["/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-"] {
+        if !Path::new(secret).exists() {
+            continue;
+        }
+        for confine in [wide(&[]), wide(&["/etc"]), wide(&["/"])] {
+            expect_refused(
+                world.bash_with(confine, &format!("cat {secret}")).await,
+                support().files,
+            );
+        }
+        let linked = format!("ln -s {secret} link; cat link; r=$?; rm link; exit $r");
+        expect_refused(world.bash(&linked).await, support().files);
+    }
+    if Path::new("/root").exists() {
+        for confine in [wide(&[]), wide(&["/"])] {
+            expect_refused(world.bash_with(confine, "ls -A /root").await, support().files);
+        }
+    }
+    let public =
+        "cat /etc/passwd > /dev/null && ls /etc > /dev/null && ls -R /etc/ssl/certs > /dev/null";
+    let text = world.bash(&format!("{public} && echo read")).await.unwrap();
+    assert!(text.contains("read"), "{text}");
+    let named = wide(&["/etc/shadow"]);
+    if is_root() {
+        let text = world.bash_with(named, "grep -c root /etc/shadow").await.unwrap();
+        assert!(text.contains("STDOUT:\n1"), "a file that is named is meant: {text}");
+    }
+}
+
+/// Returns whether the tests run as `root`.
+fn is_root() -> bool {
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+fn as_user(name: &str) -> Confinement {
+    Confinement { user: Some(name.to_owned()), ..Confinement::default() }
+}
+
+#[tokio::test]
+async fn a_command_runs_as_another_user() {
+    let world = World::new();
+    for (path, mode) in [(world.folder.path().to_owned(), 0o755), (world.root(), 0o777)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let err = world.bash_with(as_user("no-such-user"), "true").await.unwrap_err();
+    assert!(err.message.contains("there is no user `no-such-user`"), "{err}");
+    let script = "id -un; id -u; id -G; echo $USER $LOGNAME; f=$(mktemp) && rm $f && echo x > made; \
+                  cat /dev/stdin < /dev/null";
+    let ran = world.bash_with(as_user("nobody"), script).await;
+    if !is_root() {
+        let err = ran.unwrap_err();
+        assert!(err.message.contains("CAP_SETUID") && err.message.contains("`nobody`"), "{err}");
+        return;
+    }
+    let text = ran.unwrap();
+    assert!(text.starts_with("STDOUT:\nnobody\n65534\n65534\nnobody nobody\n\nReturn"), "{text}");
+    let made = fs::metadata(world.root().join("made")).unwrap();
+    assert_eq!(made.uid(), 65_534);
+    let err = world.bash_with(as_user("nobody"), "sleep 1000 & kill -9 $$").await.unwrap_err();
+    assert!(err.message.contains("-9"), "its warden ends as it does: {err}");
+}
