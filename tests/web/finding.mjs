@@ -35,7 +35,7 @@ test('a request whose planning failed says so, is found by its state, and offers
   assert.equal(await row.getAttribute('data-state'), 'FAILED');
   const { request } = await server.ask('query($id: ID!) { request(requestId: $id) { planningError { message } } }', { id });
   const cause = request.planningError.message.trim().split('\n').at(-1).trim();
-  await row.locator('.row-problem', { hasText: cause.slice(0, 40) }).waitFor();
+  await row.locator('.row-problem', { hasText: cause.replaceAll('`', '').slice(0, 40) }).waitFor();
   assert.equal(await page.locator('.list-row').count(), 1);
   await page.getByLabel('State', { exact: true }).selectOption('COMPLETED');
   await page.getByRole('heading', { name: 'No matches' }).waitFor();

@@ -75,12 +75,11 @@ impl Spent {
     /// Notes that the task is in `state` from `at` on. A list works unless its items only wait.
     pub(super) fn note(&mut self, at: Timestamp, state: &StepState, items: Option<&Items>) {
         let activity = match state {
-            StepState::Running { .. } => Some(Activity::Work),
+            StepState::Waiting(_) => Some(Activity::Wait),
             StepState::Gathering { .. } if items.is_some_and(Items::only_waits) => {
                 Some(Activity::Wait)
             }
-            StepState::Gathering { .. } => Some(Activity::Work),
-            StepState::Waiting(_) => Some(Activity::Wait),
+            StepState::Running { .. } | StepState::Gathering { .. } => Some(Activity::Work),
             _ => None,
         };
         if self.since.map(|(before, _)| before) == activity {

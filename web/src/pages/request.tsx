@@ -76,7 +76,6 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
           <h1 class="whole" tabIndex={-1}>
             <Plain text={request.query} />
           </h1>
-          {request.planningError && <WriteDraft id={id} />}
           {newest && (
             <a class="button" href={`/plans/${newest.planId}`}>
               <Icon name="fork" />
@@ -97,7 +96,7 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
       </header>
       {request.planningError && (
         <div class="failures">
-          <Fault code={request.planningError.code} message={request.planningError.message} actions={<WriteDraft id={id} />} />
+          <Fault code={request.planningError.code} message={request.planningError.message} actions={<StartDraft id={id} />} />
         </div>
       )}
       <Tabs
@@ -117,7 +116,7 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
 }
 
 /** The way to a draft that begins with the query and the tools that fit it best. */
-function WriteDraft({ id }: { id: string }) {
+function StartDraft({ id }: { id: string }) {
   return (
     <a class="button" href={`/new?request=${id}`}>
       <Icon name="plus" />
@@ -170,7 +169,7 @@ function RunList({ request, runs, hasParts, onParts }: RunListProps) {
   const { list, error } = runs;
   if (error && error.code !== "UNREACHABLE") return <Refused error={error} />;
   if (!list) return <Loading />;
-  const empty = <Empty title="It has not been executed">{request.plans.length > 0 ? "Open the plan to run it." : request.planningError ? "No plan came of it. Write a draft of your own, or see how the plan came to be." : "There is no plan yet."}</Empty>;
+  const empty = <Empty title="It has not been executed">{request.plans.length > 0 ? "Open the plan to run it." : request.planningError ? "No plan came of it. Start a draft of your own, or see how the plan came to be." : "There is no plan yet."}</Empty>;
   return (
     <>
       {list.rows.length > 0 && (

@@ -94,9 +94,9 @@ function Line({ row, now }: { row: Row; now: number }) {
           <span class="row-id mono faint cut">
             {row.id}
             {row.note && <span class="row-word"> · {row.note}</span>}
-            {run && <span class="row-word"> · {WORD[run.state]}</span>}
+            {run && !start && <span class="row-word"> · {WORD[run.state]}</span>}
             {start && <span> · {word}</span>}
-            {row.planningError && <span class="row-problem"> · {plain(causeOf(row.planningError.message))}</span>}
+            {row.planningError && <span class="row-problem"> · {plain(causeOf(row.planningError.message).replaceAll("`", ""))}</span>}
           </span>
         </span>
         <span class="row-meter">{run ? <Meter {...run} /> : <span class={row.planningError ? "text-bad" : "faint"}>{row.planningError ? "planning failed" : "not executed"}</span>}</span>
