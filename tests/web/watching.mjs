@@ -378,6 +378,7 @@ test('a loop that runs says how many of its items are over', async () => {
   const { executionId } = await server.execute(tools, 'many items');
   const page = await open(server, `/executions/${executionId}?step=each`);
   await page.locator('.head .facts').getByText('11 of 12 items').waitFor();
+  assert.ok(Math.abs(Number(await page.locator('.head .meter .fill-running').getAttribute('width')) - (11 / 12) * 50) < 0.01);
   await page.locator('.inspector .facts').getByText('11 of 12 items').waitFor();
   await page.getByRole('tab', { name: 'Steps' }).click();
   await page.locator('[data-step="each"]').getByText('11 of 12 items').waitFor();

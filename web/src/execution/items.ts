@@ -38,6 +38,13 @@ export function itemsText(items: Items): string {
   return `${itemsOver(items).toLocaleString("en")} / ${items.total.toLocaleString("en")}`;
 }
 
+/** How much of the loops that run is over, counted in steps. */
+export function partlyOver(steps: Iterable<{ items: Items | null; to: number | null }>): number {
+  let sum = 0;
+  for (const { items, to } of steps) if (items && to === null && items.total > 0) sum += itemsOver(items) / items.total;
+  return sum;
+}
+
 /** How many items are over of loops that run, in words; nothing where none does. */
 export function itemsSaid(steps: Iterable<{ items: Items | null; to: number | null }>): string {
   let [over, total] = [0, 0];

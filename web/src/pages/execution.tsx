@@ -11,7 +11,7 @@ import { Events } from "../execution/events";
 import { Groups, MOST, pagesText, read, readPages, toggled, type Pages, type Spot } from "../execution/groups";
 import { EditPlan, Inspector } from "../execution/inspector";
 import { ItemPanel, PlannedPanel } from "../execution/inside";
-import { itemsOver, itemsSaid } from "../execution/items";
+import { itemsOver, itemsSaid, partlyOver } from "../execution/items";
 import type { Opening } from "../execution/panel";
 import { Scrubber } from "../execution/scrubber";
 import { Steps } from "../execution/steps";
@@ -272,7 +272,7 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
         <span role="status">
           <Pill state={fold.state} />
         </span>
-        <Meter {...fold.counts} />
+        <Meter {...fold.counts} partly={partlyOver(fold.steps)} />
         {items && <span>{items}</span>}
         <span title={moment(iso(created)!)}>created {ago(iso(created)!, now)}</span>
         {start ? <span>{startsText(start, now)}</span> : <span>{took(iso(begin), iso(end), now)}</span>}

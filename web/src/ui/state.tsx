@@ -60,8 +60,8 @@ export function Pill({ state }: { state: State }) {
 }
 
 /** Counts of steps by their state, as one thin bar. */
-export function Meter(counts: { total: number; successful: number; failed: number; skipped: number; cancelled: number; undone?: number; notUndone?: number }) {
-  const { total, successful, failed, skipped, cancelled, undone = 0, notUndone = 0 } = counts;
+export function Meter(counts: { total: number; successful: number; failed: number; skipped: number; cancelled: number; undone?: number; notUndone?: number; partly?: number }) {
+  const { total, successful, failed, skipped, cancelled, undone = 0, notUndone = 0, partly = 0 } = counts;
   const more = [
     [failed, "failed"],
     [skipped, "skipped"],
@@ -83,6 +83,7 @@ export function Meter(counts: { total: number; successful: number; failed: numbe
         {part(failed, "bad", successful)}
         {part(skipped, "skipped", successful + failed)}
         {part(cancelled, "stopped", successful + failed + skipped)}
+        {part(partly, "running", successful + failed + skipped + cancelled)}
       </svg>
       <span class="meter-text">
         {successful}
