@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use executor::{control::again, machine};
+use executor::{
+    control::{RetryScope, again},
+    machine,
+};
 use serde_json::json;
 use shared::{
     clock::{Clock, Timestamp},
@@ -59,7 +62,8 @@ impl Simulation {
         if ended.parent().is_some() {
             return;
         }
-        let Ok(created) = again(&ended, from) else { return };
+        let scope = from.map_or(RetryScope::All, RetryScope::FromStep);
+        let Ok(created) = again(&ended, scope) else { return };
         self.again += 1;
         let id = format!("exec_{}_simulated", 100 + self.again).parse().expect("well-formed");
         let now = self.world.clock.now();
