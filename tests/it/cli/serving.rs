@@ -98,6 +98,49 @@ async fn a_worker_executes_what_others_accept() {
     assert_eq!(worker.end().await.status, 0);
 }
 
+/// A terminal that is closed sends SIGHUP.
+#[tokio::test]
+async fn whatever_stays_ends_well_when_it_is_hung_up_on() {
+    let home = Home::new();
+    let serve = ["serve", "--listen", "127.0.0.1:0"];
+    for (arguments, line) in [(&serve[..], "listening on http://"), (&["worker"], "working on")] {
+        let mut begun = home.begin(arguments);
+        begun.line(line).await;
+        begun.signal("-HUP");
+        begun.line("stopping").await;
+        assert_eq!(begun.end().await.status, 0, "{arguments:?}");
+    }
+}
+
+/// A tool's source that is away is said, but whoever asks whether the server works is told that it
+/// does.
+#[tokio::test]
+async fn doctor_tells_a_server_that_works_from_one_whose_tools_do() {
+    let home = Home::new();
+    let source = json!({ "mcp": { "command": "false" } });
+    let sets = json!([{ "name": "broken", "source": source },
+        { "name": "idle", "active": false, "source": source }]);
+    home.file("faber.yaml", &json!({ "toolsets": sets }).to_string());
+    let mut server = home.begin(&["serve", "--listen", "127.0.0.1:0", "--store", "memory:"]);
+    let line = server.line("listening on http://").await;
+    let url = line.rsplit(' ').next().unwrap();
+    let ready = home.json(&["doctor", "--ready", "--server", url], 0).await;
+    assert_eq!(ready[0]["ok"], json!(true), "{ready}");
+    let checks = home.json(&["doctor", "--server", url], 3).await;
+    let of = |name: &str| {
+        let mut all = checks.as_array().unwrap().iter();
+        all.find(|check| check["name"] == name).unwrap_or_else(|| panic!("{checks:#}"))["ok"]
+            .clone()
+    };
+    let oks = ["server", "toolset flow", "toolset broken", "toolset idle"].map(of);
+    assert_eq!(oks, [json!(true), json!(true), json!(false), json!(true)], "{checks:#}");
+    server.signal("-TERM");
+    assert_eq!(server.end().await.status, 0);
+    let gone = home.json(&["doctor", "--ready", "--server", url], 3).await;
+    assert_eq!(gone[0]["ok"], json!(false), "{gone}");
+    assert_eq!(home.run(&["doctor", "--ready"]).await.status, 2, "which server?");
+}
+
 /// Servers lived on that overlook the end of their input.
 #[tokio::test]
 async fn no_mcp_server_outlives_a_faber_that_is_killed() {
