@@ -41,7 +41,7 @@ use crate::{
         command::CommandTool,
         mcp::{Keeper, Line, oauth::Logins},
     },
-    toolbox::{ReadyTool, SetStatus, ToolSet, Toolbox},
+    toolbox::{ReadyTool, SetStatus, ToolSet, Toolbox, tool_names::complaint},
 };
 
 /// How long a set may take to connect: what needs it waits so long.
@@ -296,6 +296,10 @@ impl Sources {
         let mut names = BTreeSet::new();
         let mut made = Made::default();
         for tool in tools {
+            if let Some(why) = complaint(set, &tool.name) {
+                made.left_out.push(why);
+                continue;
+            }
             if !names.insert(qualified(set, &tool.name)) {
                 made.left_out.push(format!("two tools are called `{}`: rename one", tool.name));
                 continue;

@@ -2,6 +2,7 @@
 
 mod costly;
 mod listing;
+pub(crate) mod tool_names;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -184,6 +185,14 @@ impl ToolSet {
 }
 
 impl ToolSet {
+    /// Takes over what a source answered, and why some of it is left out.
+    fn settle(&mut self, status: SetStatus, tools: Vec<ReadyTool>, left_out: Vec<String>) {
+        self.status = status;
+        self.tools = tools;
+        self.left_out = left_out;
+        tool_names::sift(self);
+    }
+
     /// Returns the set without its tools.
     fn bare(&self) -> Self {
         Self {
@@ -227,7 +236,8 @@ impl Toolbox {
 
     /// Adds a set behind those that are there.
     pub fn register(&self, set: ToolSet) -> Result<(), SetExists> {
-        let set = set.without_costly();
+        let mut set = set.without_costly();
+        tool_names::sift(&mut set);
         self.change(|sets| {
             if sets.iter().any(|it| it.name == set.name) {
                 return Err(SetExists(set.name));
@@ -254,9 +264,7 @@ impl Toolbox {
         let left_out = leave_out_costly(name, &mut tools);
         self.change(|sets| {
             if let Some(set) = sets.iter_mut().find(|it| it.name == *name && !stop.is_cancelled()) {
-                set.status = status;
-                set.tools = tools;
-                set.left_out = left_out;
+                set.settle(status, tools, left_out);
             }
         });
     }
@@ -299,7 +307,8 @@ impl Toolbox {
 
     /// Puts a set in the place of the one of its name, or behind those that are there.
     pub fn put(&self, set: ToolSet) {
-        let set = set.without_costly();
+        let mut set = set.without_costly();
+        tool_names::sift(&mut set);
         // It is another one, which nobody has asked yet.
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         inventory.again.remove(&set.name);

@@ -13,7 +13,7 @@ use super::{Applied, Registry, RegistryError, merge::Registered};
 use crate::{
     sources::{Source, root},
     tool::{command::CommandTool, dispatch},
-    toolbox::{Found, ReadyTool, SetStatus},
+    toolbox::{Found, ReadyTool, SetStatus, tool_names::complaint},
 };
 
 /// The set of tools that are registered without one.
@@ -100,6 +100,9 @@ impl Registry {
         let ready =
             tool.clone().into_tool(&set, parts.sources.output_bytes(), parts.sources.launcher());
         let ready = ready.map_err(|err| RegistryError::Invalid(err.to_string()))?;
+        if let Some(why) = complaint(&set, &tool.name) {
+            return Err(RegistryError::Invalid(why));
+        }
         Ok(New { set, has_set, tool, written, ready: ReadyTool::new(ready) })
     }
 

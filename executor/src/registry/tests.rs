@@ -610,6 +610,14 @@ async fn a_bad_tool_keeps_no_good_one_out_of_its_set() {
     let added = json!({ "name": "b", "source": { "tools": [{ "name": "t" }, odd] } });
     let err = registry.add_set(added).await.unwrap_err();
     assert!(matches!(&err, RegistryError::Invalid(why) if why.contains("`odd`")), "{err}");
+    for name in ["../x", "a b", "activate_toolset"] {
+        let err = registry.register(Some("a"), tool(name)).await.unwrap_err();
+        let says = |why: &str| why.contains(&format!("`{name}`"));
+        assert!(matches!(&err, RegistryError::Invalid(why) if says(why)), "{err}");
+        let added = json!({ "name": "b", "source": tools(&[name]) });
+        let err = registry.add_set(added).await.unwrap_err();
+        assert!(matches!(&err, RegistryError::Invalid(why) if says(why)), "{err}");
+    }
     let twins = json!({ "name": "b", "source": tools(&["t", "b.t"]) });
     let err = registry.add_set(twins).await.unwrap_err();
     assert!(matches!(&err, RegistryError::Invalid(why) if why.contains("rename one")), "{err}");

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::CONNECT_TIMEOUT;
 use crate::{
     tool::Tool,
-    toolbox::{ReadyTool, SetStatus, Toolbox},
+    toolbox::{ReadyTool, SetStatus, Toolbox, tool_names::is_word},
 };
 
 /// How long one that has failed is let alone: it doubles up to [`RETRY`].
@@ -174,7 +174,7 @@ impl<'a> Names<'a> {
 /// Makes a tool's name of an identifier that a document gives it: the identifier itself, where it
 /// can be a name.
 pub(super) fn tool_id(called: &str) -> Option<ToolName> {
-    let name = if called.len() <= ID { called.parse().ok() } else { None };
+    let name = if called.len() <= ID && is_word(called) { called.parse().ok() } else { None };
     name.or_else(|| tool_name(called))
 }
 
@@ -227,9 +227,11 @@ mod tests {
 
     #[test]
     fn an_identifier_that_can_be_a_name_is_one() {
-        for id in ["pets.list", "pets/create", "list pets", "Über-uns"] {
+        for id in ["pets.list", "pets/create", "Über-uns"] {
             assert_eq!(tool_id(id).unwrap().as_str(), id);
         }
+        assert_eq!(tool_id("list pets").unwrap().as_str(), "list_pets");
+        assert_eq!(tool_id("../x").unwrap().as_str(), "x");
         assert_eq!(tool_id("a\nb").unwrap().as_str(), "a_b");
         assert_eq!(tool_id(&"x.".repeat(200)).map(|it| it.as_str().len()), Some(180));
     }

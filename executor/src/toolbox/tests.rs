@@ -127,3 +127,32 @@ fn who_was_stopped_says_nothing_about_the_set_that_has_the_name_now() {
     toolbox.settle_unless(&stop, &name("a"), SetStatus::Ready, tools());
     assert_eq!(status(&toolbox, "a"), SetStatus::Connecting);
 }
+
+#[test]
+fn a_tool_whose_name_is_none_or_is_fabers_own_is_left_out() {
+    let bad = ["../x", "a b", "activate_toolset", "file_tools.glob"];
+    let toolbox = Toolbox::new([set("m", SetStatus::Connecting, &[])]);
+    let tools = |names: &[&'static str]| {
+        names.iter().map(|it| ReadyTool::new(tool("m", it))).collect::<Vec<_>>()
+    };
+    let all = [&["good"][..], &bad].concat();
+    toolbox.settle(&name("m"), SetStatus::Ready, tools(&all));
+    let check = |toolbox: &Toolbox| {
+        let set = toolbox.whole_set(&name("m")).unwrap();
+        assert_eq!((set.tools.len(), set.left_out.len()), (1, bad.len()), "{:?}", set.left_out);
+        for (why, bad) in set.left_out.iter().zip(bad) {
+            assert!(why.contains(&format!("`{bad}`")), "{why}");
+            let found = toolbox.find(&bad.parse().unwrap());
+            assert!(matches!(found, Found::Unknown), "{bad}: {found:?}");
+        }
+    };
+    check(&toolbox);
+    check(&Toolbox::new([set("m", SetStatus::Ready, &all)]));
+    toolbox.put(set("m", SetStatus::Ready, &all));
+    check(&toolbox);
+    toolbox.settle(&name("m"), SetStatus::Ready, tools(&bad[..1]));
+    let SetStatus::Failed { error } = status(&toolbox, "m") else { panic!("none is left") };
+    assert!(error.contains("`../x` cannot name a tool"), "{error}");
+    toolbox.settle(&name("m"), SetStatus::Ready, tools(&["good"]));
+    assert!(toolbox.whole_set(&name("m")).unwrap().left_out.is_empty(), "it was mended");
+}

@@ -154,7 +154,6 @@ impl Tool {
     }
 
     /// How often it was called, in plans and outside, by every node.
-    #[graphql(complexity = "1 + child_complexity")]
     async fn usage(&self, ctx: &Context<'_>) -> Result<ToolUsage> {
         // The toolkit may call it otherwise.
         let (name, toolbox) = (self.definition.qualified(), ctx.data::<Engine>()?.toolbox());
@@ -341,7 +340,6 @@ impl ToolSetChange {
     }
 
     /// Every toolset as it now is.
-    #[graphql(complexity = "1 + 10 * child_complexity")]
     async fn tool_sets(&self) -> &[ToolSet] {
         &self.tool_sets
     }
@@ -374,7 +372,6 @@ impl ToolSet {
     }
 
     /// Its tools, in the order of their source.
-    #[graphql(complexity = "1 + 10 * child_complexity")]
     async fn tools(&self) -> Vec<Tool> {
         Tool::of(&self.0)
     }
@@ -390,12 +387,16 @@ impl ToolSet {
         }
     }
 
-    /// Why its source could not be asked, or why it is hidden, and what to do.
-    async fn error(&self) -> Option<&str> {
+    /// Why its source could not be asked, which of its tools are left out and why, or why it is
+    /// hidden; and what to do.
+    async fn error(&self) -> Option<String> {
         match &self.0.status {
-            SetStatus::Failed { error } => Some(error),
-            SetStatus::Hidden => Some(HIDDEN),
-            SetStatus::Connecting | SetStatus::Ready => None,
+            SetStatus::Failed { error } => Some(error.clone()),
+            SetStatus::Hidden => Some(HIDDEN.to_owned()),
+            SetStatus::Connecting | SetStatus::Ready => {
+                let left_out = &self.0.left_out;
+                (!left_out.is_empty()).then(|| left_out.join("; "))
+            }
         }
     }
 }
