@@ -207,9 +207,14 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         _ => (),
     }
     let flags = cli.flags();
-    if matches!(cli.command, Command::Doctor) {
+    if let Command::Doctor { ready } = cli.command {
         let (config, faults) = Config::load_what_works(&flags, &environment)?;
-        return doctor::doctor(&Session { config, environment, screen }, faults).await;
+        let session = Session { config, environment, screen };
+        return if ready {
+            doctor::ready(&session).await
+        } else {
+            doctor::doctor(&session, faults).await
+        };
     }
     let config = Config::load(&flags, &environment)?;
     let session = Session { config, environment, screen };
@@ -245,7 +250,7 @@ async fn dispatch(cli: Cli, environment: Environment, screen: Screen) -> Result<
         Command::Toolkit { what } => toolkit::toolkit(&session, what).await,
         Command::Bench(args) => doctor::bench(&session, &args).await,
         Command::Config => doctor::config(&session),
-        Command::Doctor
+        Command::Doctor { .. }
         | Command::BlogMcp { .. }
         | Command::Completions { .. }
         | Command::Schema => {

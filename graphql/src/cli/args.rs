@@ -212,7 +212,11 @@ pub(super) enum Command {
     /// Print the effective configuration, and where each value came from.
     Config,
     /// Say what is missing or unreachable, and how to mend it.
-    Doctor,
+    Doctor {
+        /// Only ask the server of `--server` whether it can work (`/health/ready`): for health checks.
+        #[arg(long)]
+        ready: bool,
+    },
     /// Print a script that completes commands.
     Completions {
         /// For which shell.

@@ -25,6 +25,7 @@ use super::{
     house::{House, Local, Need, open_store},
     paint::Paint,
     plain,
+    remote::Remote,
     serve::refuse_server,
 };
 use crate::config::{Config, Faults, Origin, age, variable};
@@ -86,7 +87,8 @@ pub(super) async fn doctor(session: &Session, faults: Faults) -> Result<Ending, 
     let mut checks = configuration(session, &faults.wrong);
     let config = &session.config;
     if let Some(server) = &config.server {
-        checks.push(server_answers(session, &server.value).await);
+        checks.push(server_ready(session, &server.value).await);
+        checks.extend(server_answers(session, &server.value).await);
     } else {
         let sets = &config.toolsets.value;
         checks.push(safety::confinement(sets, executor::confine::support()));
@@ -111,8 +113,22 @@ pub(super) async fn doctor(session: &Session, faults: Faults) -> Result<Ending, 
             checks.extend(toolsets_connect(session, &faults).await?);
         }
     }
-    print(session, &checks)?;
-    let is_well = checks.iter().all(|it| it.found.is_ok());
+    conclude(session, &checks)
+}
+
+/// Says whether a server can work, and nothing about its tools: a health check must not restart a
+/// service because a tool's source is away.
+pub(super) async fn ready(session: &Session) -> Result<Ending, Failure> {
+    let Some(server) = &session.config.server else {
+        let why = "`faber doctor --ready` asks a server: name it with `--server`";
+        return Err(Failure::usage(why.to_owned()));
+    };
+    conclude(session, &[server_ready(session, &server.value).await])
+}
+
+fn conclude(session: &Session, checks: &[Check]) -> Result<Ending, Failure> {
+    print(session, checks)?;
+    let is_well = checks.iter().all(|check| check.found.is_ok());
     Ok(if is_well { Ending::Done } else { Ending::Unreachable })
 }
 
@@ -132,16 +148,55 @@ fn configuration(session: &Session, wrong: &[String]) -> Vec<Check> {
     wrong.iter().map(|it| check(Err(it.clone()))).collect()
 }
 
-async fn server_answers(session: &Session, url: &str) -> Check {
+async fn server_ready(session: &Session, url: &str) -> Check {
+    let asked =
+        async { Remote::new(url, session.environment.token.as_ref())?.check_readiness().await };
+    let found = asked.await.map(|()| format!("{url} is ready")).map_err(|err| err.message);
+    let help = "start it with `faber serve`, and see that it can write its store";
+    Check { name: "server".to_owned(), found, help }
+}
+
+/// Asks a server for its toolsets and says of each whether it works.
+async fn server_answers(session: &Session, url: &str) -> Vec<Check> {
     let asked = async {
         let house = House::open(session, Need::Store).await?;
-        let tools = house.client().field("{ tools { name } }", json!({})).await?;
+        let query = "{ toolSets { name active status error tools { name } } }";
+        let sets = house.client().field(query, json!({})).await?;
         house.close().await;
-        Ok::<_, Failure>(tools.as_array().map_or(0, Vec::len))
+        Ok::<_, Failure>(sets)
     };
-    let found = asked.await.map(|it| format!("{url}, {}", plain::count(it, "tool")));
-    let found = found.map_err(|it| it.message);
-    Check { name: "server".to_owned(), found, help: "start it with `faber serve`" }
+    match asked.await {
+        Ok(sets) => sets.as_array().into_iter().flatten().map(of_remote_set).collect(),
+        Err(failure) => vec![Check {
+            name: "server".to_owned(),
+            found: Err(format!("{url}: {}", failure.message)),
+            help: "start it with `faber serve`, and show it a token with FABER_TOKEN if it asks \
+                   for one",
+        }],
+    }
+}
+
+fn of_remote_set(set: &Value) -> Check {
+    let is_active = set["active"] == true;
+    let error = || plain::said(&set["error"]);
+    let count = set["tools"].as_array().map_or(0, Vec::len);
+    let found = match (set["status"].as_str(), is_active) {
+        (Some("failed"), true) => Err(error()),
+        (Some("failed"), false) => Ok(format!("switched off; {}", error())),
+        (Some("connecting"), true) => Err("does not answer in time".to_owned()),
+        (Some("hidden"), _) => Ok("not there, as its condition does not hold".to_owned()),
+        _ if !set["error"].is_null() => {
+            let tools = plain::count(count, "tool");
+            Err(format!("{tools}, and these are left out: {}", error()))
+        }
+        (_, false) => Ok(format!("{}, switched off", plain::count(count, "tool"))),
+        (_, true) => Ok(plain::count(count, "tool")),
+    };
+    Check {
+        name: format!("toolset {}", plain::said(&set["name"])),
+        found,
+        help: "see on the server's machine that its `source` starts by hand, or remove the set",
+    }
 }
 
 async fn store_works(session: &Session) -> Check {

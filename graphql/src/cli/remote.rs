@@ -92,6 +92,24 @@ impl Remote {
         })
     }
 
+    /// Asks whether the server can work.
+    pub(super) async fn check_readiness(&self) -> Result<(), Failure> {
+        let page = self.url.join("health/ready").unwrap_or_else(|_| self.url.clone());
+        let asked = self.http.get(page).timeout(CONNECT).send().await;
+        let response = asked.map_err(|err| self.unreachable(&err))?;
+        let status = response.status();
+        let answer: Value = response.json().await.unwrap_or_default();
+        match answer.get("status").and_then(Value::as_str) {
+            Some("ready") if status.is_success() => Ok(()),
+            Some(_) => {
+                let reason = answer.get("reason").and_then(Value::as_str);
+                let reason = reason.unwrap_or("no reason given");
+                Err(Failure::unreachable(format!("`{}` is not ready: {reason}", self.url)))
+            }
+            None => Err(self.foreign(status.as_str())),
+        }
+    }
+
     async fn post(
         &self,
         query: &str,

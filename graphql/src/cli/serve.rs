@@ -1,6 +1,6 @@
 //! `faber serve` and `faber worker`: a process that stays and does whatever is there.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use executor::{
     confine,
@@ -8,7 +8,8 @@ use executor::{
     worker::Handle,
 };
 use futures::FutureExt;
-use tokio::{net::TcpListener, task::JoinSet};
+use shared::store::Store;
+use tokio::{net::TcpListener, sync::Mutex, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -24,6 +25,9 @@ use crate::{
     server::{self, Hooks, ServerOptions},
     web,
 };
+
+/// How often `/health/ready` writes into the store at most.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 /// Serves the API and executes whatever is there, until told to end.
 pub(super) async fn serve(session: &Session) -> Result<Ending, Failure> {
@@ -150,16 +154,41 @@ pub(super) fn refuse_server(session: &Session, command: &str) -> Result<(), Fail
     }
 }
 
+/// Finds out whether the store can be written. Everybody may ask, so an answer is kept for a while.
+struct WriteProbe {
+    store: Arc<dyn Store>,
+    last: Mutex<Option<(Instant, Result<(), String>)>>,
+}
+
+impl WriteProbe {
+    fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, last: Mutex::default() }
+    }
+
+    async fn check(&self) -> Result<(), String> {
+        // Locked while the store answers: whoever else asks meanwhile gets the same answer.
+        let mut last = self.last.lock().await;
+        if let Some((at, outcome)) = &*last
+            && at.elapsed() < PROBE_EVERY
+        {
+            return outcome.clone();
+        }
+        let outcome = self.store.check().await.map_err(|err| err.to_string());
+        *last = Some((Instant::now(), outcome.clone()));
+        outcome
+    }
+}
+
 /// What the server asks of the engine.
 fn hooks(local: &Local, retention: &Arc<Retention>) -> Hooks {
-    let asked = Arc::clone(local.engine.store());
-    let counted = Arc::clone(&asked);
+    let counted = Arc::clone(local.engine.store());
+    let probe = Arc::new(WriteProbe::new(Arc::clone(&counted)));
     let (toolbox, worker) = (local.engine.toolbox().clone(), local.worker());
     let retention = Arc::clone(retention);
     Hooks {
         ready: Arc::new(move || {
-            let store = Arc::clone(&asked);
-            async move { store.check().await.map_err(|err| err.to_string()) }.boxed()
+            let probe = Arc::clone(&probe);
+            async move { probe.check().await }.boxed()
         }),
         figures: Arc::new(move || {
             let waiting = worker.as_ref().map_or(0, Handle::waiting_for_permits);

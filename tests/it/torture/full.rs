@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::{sleep, timeout};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+    time::{sleep, timeout},
+};
 
 use super::{
     disk::Disk,
@@ -51,11 +55,48 @@ async fn a_full_disk_is_told_and_work_goes_on_once_there_is_room() {
     assert_eq!(refusal.code(), "STORE_UNAVAILABLE");
     let list = "{ executions { nodes { executionId } } }";
     assert!(ask(&address, list, &Value::Null).await.is_ok(), "what is there can be read");
+    until_readiness_is(&address, "503").await;
     assert_eq!(node.process.ended(), None);
 
     disk.free();
+    until_readiness_is(&address, "200").await;
     let begun = scene.insist(EXECUTE, &json!({ "id": plan })).await.unwrap();
     await_completed(&scene, &begun).await;
+}
+
+/// A disk that can only be read is another reason for which nothing can be written.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_store_cannot_be_written_is_not_ready() {
+    let Some(disk) = Disk::small(BYTES) else { return };
+    let home = Home::new(format!("sqlite:{}", disk.path().join("faber.db").display()));
+    let node = Node::start(&home, Role::Serve).await.unwrap();
+    let address = node.address.clone().unwrap();
+    until_readiness_is(&address, "200").await;
+    disk.fill();
+    // Nobody writes but the server itself.
+    until_readiness_is(&address, "503").await;
+    disk.free();
+    until_readiness_is(&address, "200").await;
+}
+
+/// Asks whether a server is ready until it answers with a status.
+async fn until_readiness_is(address: &str, status: &str) {
+    let asking = async {
+        while !readiness(address).await.is_ok_and(|answer| answer.contains(status)) {
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("it never answers {status}"));
+}
+
+/// Returns the first line of the answer to whether a server is ready.
+async fn readiness(address: &str) -> std::io::Result<String> {
+    let mut connection = BufReader::new(TcpStream::connect(address).await?);
+    let ask = format!("GET /health/ready HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    connection.get_mut().write_all(ask.as_bytes()).await?;
+    let mut line = String::new();
+    connection.read_line(&mut line).await?;
+    Ok(line)
 }
 
 /// What runs when the disk becomes full is recorded once there is room.

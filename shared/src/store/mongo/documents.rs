@@ -260,8 +260,9 @@ impl Documents for Mongo {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        let id = doc! { "_id": "check" };
-        let put = self.collection("meta").replace_one(id.clone(), id).upsert(true).await;
+        // A write that changes nothing is none: a primary without a majority would confirm it.
+        let (id, change) = (doc! { "_id": "check" }, doc! { "$inc": { "n": 1_i64 } });
+        let put = self.collection("meta").update_one(id, change).upsert(true).await;
         put.map_err(|err| failed(&err)).map(drop)
     }
 }
