@@ -19,6 +19,7 @@ mod pruning;
 mod remembered;
 mod repeated_calls;
 mod replanning;
+mod request_looks;
 mod saved;
 mod select;
 mod steering;
@@ -54,6 +55,7 @@ use shared::{
 };
 
 pub(crate) use self::pruning::{before, prune_some};
+pub(crate) use self::request_looks::{LastLook, RequestLook};
 pub use self::{
     again::BulkAction,
     agents::AgentOptions,
@@ -98,6 +100,8 @@ pub struct Engine {
     holders: Arc<OnceLock<Access>>,
     /// What is done by one at a time.
     turns: Arc<turns::Turns>,
+    /// What those who follow requests found last.
+    request_looks: Arc<request_looks::RequestLooks>,
     /// What whoever asks may do.
     grant: Grant,
 }
@@ -141,6 +145,7 @@ impl Engine {
             catalog: Arc::default(),
             holders: Arc::default(),
             turns: Arc::default(),
+            request_looks: Arc::default(),
             grant: Grant::default(),
         }
     }

@@ -25,6 +25,7 @@ pub mod mongo;
 mod open;
 mod permit;
 mod plan_cache;
+mod recent;
 mod record;
 mod retention;
 mod search;

@@ -7,6 +7,7 @@ mod cli;
 mod commands;
 mod confine;
 mod crash;
+mod crowd;
 mod embed;
 mod golden;
 mod mcp;

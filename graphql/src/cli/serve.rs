@@ -8,6 +8,7 @@ use executor::{
     worker::Handle,
 };
 use futures::FutureExt;
+use nix::sys::resource::{Resource, getrlimit};
 use shared::store::Store;
 use tokio::{net::TcpListener, sync::Mutex, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -58,6 +59,8 @@ pub(super) async fn serve(session: &Session) -> Result<Ending, Failure> {
     warn_of_idle_patterns(session, &local, &mut tasks);
     let options = ServerOptions {
         max_body_bytes: config.limits.request_bytes(),
+        max_connections: connections(session),
+        max_new_connections: config.limits.new_connections_per_address(),
         shutdown_grace: config.limits.drain(),
         access,
         ..ServerOptions::default()
@@ -89,6 +92,21 @@ pub(super) async fn worker(session: &Session) -> Result<Ending, Failure> {
     session.screen.say("stopping");
     local.close().await;
     Ok(Ending::Done)
+}
+
+/// Returns how many connections the server may have, and warns where the system allows fewer.
+fn connections(session: &Session) -> usize {
+    let wanted = session.config.limits.connections();
+    // The store, tools and logs need descriptors, too.
+    let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
+    let most = usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX);
+    if wanted > most {
+        tracing::warn!(
+            "the system allows this process {descriptors} open files, so `limits.connections` is \
+             {most} instead of {wanted}: raise `ulimit -n` for more"
+        );
+    }
+    wanted.min(most)
 }
 
 /// Says once, where nobody looks into logs, that this machine cannot confine commands.

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use shared::limits;
 
 use super::{ConfigError, Origin, Setting, calls};
+use crate::server::ServerOptions;
 
 /// A limit that the configuration may set.
 struct Limit {
@@ -20,7 +21,7 @@ struct Limit {
 /// The greatest wait that a limit may ask for: a day.
 const DAY_MS: u64 = 86_400_000;
 
-const TABLE: [Limit; 9] = [
+const TABLE: [Limit; 11] = [
     Limit { key: "lease_ms", default: || ms(limits::LEASE), least: 100, most: DAY_MS },
     Limit { key: "poll_ms", default: || ms(limits::POLL), least: 1, most: DAY_MS },
     Limit { key: "park_after_ms", default: || ms(limits::PARK_AFTER), least: 0, most: DAY_MS },
@@ -47,6 +48,18 @@ const TABLE: [Limit; 9] = [
         most: limits::APPEND_BYTES as u64,
     },
     Limit { key: "request_bytes", default: || 16 << 20, least: 1_024, most: 1 << 30 },
+    Limit {
+        key: "connections",
+        default: || ServerOptions::default().max_connections as u64,
+        least: 16,
+        most: 1_000_000,
+    },
+    Limit {
+        key: "new_connections_per_address",
+        default: || ServerOptions::default().max_new_connections as u64,
+        least: 1,
+        most: 1_000_000,
+    },
 ];
 
 /// The most of everything, each with where it came from.
@@ -129,6 +142,16 @@ impl Limits {
     /// Returns the most bytes that the server reads of a request.
     pub fn request_bytes(&self) -> usize {
         self.size("request_bytes")
+    }
+
+    /// Returns how many connections the server has at once.
+    pub fn connections(&self) -> usize {
+        self.size("connections")
+    }
+
+    /// Returns how many connections of one address may not have sent a whole request yet.
+    pub fn new_connections_per_address(&self) -> usize {
+        self.size("new_connections_per_address")
     }
 
     /// Returns how long something may take to connect.

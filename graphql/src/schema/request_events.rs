@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
@@ -29,7 +30,7 @@ use super::{
     scalar::{DateTime, int},
     timeline::about_json,
 };
-use crate::engine::Engine;
+use crate::engine::{Engine, LastLook, RequestLook};
 
 /// How often a request is looked at for what is new of its planning, and for executions. Nobody is
 /// told of them; an execution's events do not wait for this.
@@ -127,8 +128,11 @@ pub(super) fn follow(
     request: RequestId,
 ) -> impl Stream<Item = ApiResult<RequestEvent>> + Send + use<> {
     let work = engine.store().hints().work();
+    let others = engine.request_look(request);
     let follower = Follower {
         engine,
+        others,
+        changed_at: None,
         request,
         work,
         looked_at: Instant::now(),
@@ -150,6 +154,10 @@ type Log = BoxStream<'static, Result<(ExecutionId, PlanId, Recorded), StoreError
 
 struct Follower {
     engine: Engine,
+    /// What others found who follow the same request.
+    others: Arc<RequestLook>,
+    /// When there was a hint of work since the last look.
+    changed_at: Option<Instant>,
     request: RequestId,
     work: watch::Receiver<()>,
     looked_at: Instant,
@@ -180,12 +188,12 @@ impl Follower {
                     return Ok(RequestEvent { request: self.request, at, what });
                 }
                 Ok(()) = self.work.changed() => {
+                    self.changed_at = Some(Instant::now());
                     self.look_at = self.look_at.min(self.looked_at + SOON);
                 }
                 () = time::sleep_until(self.look_at) => {
                     self.look().await?;
                     self.looked_at = Instant::now();
-                    self.look_at = (self.looked_at + LOOK).min(self.read_at);
                 }
             }
         }
@@ -193,12 +201,30 @@ impl Follower {
 
     /// Finds what is new: executions, and before them what came of the planning.
     async fn look(&mut self) -> Result<(), ApiError> {
-        let heads = self.begun().await?;
         let now = Instant::now();
+        let (executions, planning) = (self.executions.len(), [self.entries, self.plans]);
+        let Some(mut last) = self.others.begin(SOON, executions, planning) else {
+            // Another follower looks: what it finds is known soon.
+            self.look_at = now + SOON;
+            return Ok(());
+        };
+        let recently = now.checked_sub(LOOK / 2).unwrap_or(now);
+        let since = self.changed_at.take().unwrap_or(recently);
+        let is_enough = last.executions.is_some_and(|look| look.is_enough(&executions, since));
+        let heads = if is_enough { Vec::new() } else { self.begun().await? };
+        if !is_enough {
+            last.executions = Some(LastLook { found: executions + heads.len(), at: now });
+        }
         if now >= self.read_at || !heads.is_empty() {
-            self.read().await?;
+            let is_enough = last.planning.is_some_and(|look| look.is_enough(&planning, recently));
+            if !is_enough || !heads.is_empty() {
+                self.read().await?;
+                last.planning = Some(LastLook { found: [self.entries, self.plans], at: now });
+            }
             self.read_at = now + LOOK;
         }
+        self.others.end(last);
+        self.look_at = (now + LOOK).min(self.read_at);
         for head in heads {
             let (id, plan) = (head.execution, head.plan);
             self.executions.insert(id);

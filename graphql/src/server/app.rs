@@ -6,6 +6,7 @@ use axum::http::HeaderMap;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    connections::Connections,
     metrics::Metrics,
     nursery::Nursery,
     options::{Hooks, ServerOptions},
@@ -34,6 +35,7 @@ pub(super) struct App<E> {
     pub(super) options: ServerOptions,
     pub(super) hooks: Hooks,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) connections: Arc<Connections>,
     pub(super) nursery: Nursery,
     /// Cancelled once the server shuts down, so that what is endless ends.
     pub(super) stopping: CancellationToken,

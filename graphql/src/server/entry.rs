@@ -27,10 +27,15 @@ impl From<Denied> for Refusal {
     }
 }
 
+/// Returns whether everybody may ask for a page: whether the server is well.
+pub(super) fn is_health(path: &str) -> bool {
+    path.starts_with(HEALTH)
+}
+
 /// Refuses other machines where there are no tokens by which to know them.
 pub(super) fn admit(access: &Access, request: &Request) -> Result<(), Refusal> {
     let peer = request.extensions().get::<Peer>();
-    if peer.is_some_and(|it| access.admits(it.0)) || request.uri().path().starts_with(HEALTH) {
+    if peer.is_some_and(|it| access.admits(it.0)) || is_health(request.uri().path()) {
         return Ok(());
     }
     Err(Refusal::forbidden(

@@ -122,7 +122,7 @@ async fn run<E: Executor>(
         return Err(Refusal::invalid(StatusCode::NOT_ACCEPTABLE, message));
     }
     if subscribes || format == Format::EventStream {
-        return Ok(sse::serve(app, operation, caller));
+        return Ok(sse::serve(app, operation, caller).await);
     }
     Ok(reply::reply(operation.execute(app, caller).await?, format))
 }

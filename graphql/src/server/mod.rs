@@ -8,6 +8,7 @@
 //! | file | what it decides |
 //! | --- | --- |
 //! | `serve`, `nursery` | who accepts connections and owns every task |
+//! | `connections`, `bodies` | how many connections there may be, and which one gives way |
 //! | `guard`, `hosts` | which `Host`, `Origin` and peer may talk to us |
 //! | `entry` | who sends a request: its token |
 //! | `http`, `negotiate`, `params`, `reply` | one request, one answer |
@@ -17,6 +18,8 @@
 //! | `pages`, `metrics` | health, figures |
 
 mod app;
+mod bodies;
+mod connections;
 mod entry;
 mod guard;
 mod hosts;

@@ -6,8 +6,16 @@ use tokio::sync::{mpsc, oneshot};
 /// How many tasks may wait to be adopted; the loop takes them at once, so few ever do.
 const WAITING: usize = 64;
 
-/// A task without a result.
-pub(super) type Task = BoxFuture<'static, ()>;
+/// What a task does, without a result.
+pub(super) type Work = BoxFuture<'static, ()>;
+
+/// A task, and where it runs.
+pub(super) enum Task {
+    /// Beside the requests.
+    Request(Work),
+    /// On the threads of subscriptions, so that thousands of them delay no request.
+    Subscription(Work),
+}
 
 /// The way to the loop that owns the tasks.
 #[derive(Debug, Clone)]
@@ -22,8 +30,12 @@ pub(super) fn nursery() -> (Nursery, mpsc::Receiver<Task>) {
 }
 
 impl Nursery {
-    /// Has the server run `task`; a server that is gone drops it.
-    pub(super) async fn adopt(&self, task: Task) {
+    /// Has the server run what is sent bit by bit; a server that is gone drops it.
+    pub(super) async fn adopt_subscription(&self, work: Work) {
+        self.adopt(Task::Subscription(work)).await;
+    }
+
+    async fn adopt(&self, task: Task) {
         // The only failure is that nobody is there to run anything any more.
         let _ = self.tasks.send(task).await;
     }
@@ -40,7 +52,7 @@ impl Nursery {
             // Nobody may be waiting any more; the work is done all the same.
             let _ = answer.send(future.await);
         };
-        self.adopt(Box::pin(task)).await;
+        self.adopt(Task::Request(Box::pin(task))).await;
         result.await.ok()
     }
 }

@@ -21,8 +21,10 @@ pub struct ServerOptions {
     pub access: Access,
     /// The largest request body and WebSocket message, in bytes.
     pub max_body_bytes: usize,
-    /// Connections served at once; more wait in the listener's queue.
+    /// Connections served at once, WebSockets included. A few more may ask for the server's health.
     pub max_connections: usize,
+    /// Connections of one peer that have not sent a whole request yet.
+    pub max_new_connections: usize,
     /// Operations that one WebSocket may have running at once.
     pub max_operations: usize,
     /// How long a client may take to send a request's head, and a connection may idle.
@@ -45,7 +47,8 @@ impl Default for ServerOptions {
             allowed_hosts: Vec::new(),
             access: Access::default(),
             max_body_bytes: 1024 * 1024,
-            max_connections: 1024,
+            max_connections: 4096,
+            max_new_connections: 256,
             max_operations: 100,
             header_timeout: Duration::from_mins(1),
             body_timeout: Duration::from_secs(30),

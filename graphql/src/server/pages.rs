@@ -95,6 +95,7 @@ async fn metrics<E: Executor>(
         text.push('\n');
     }
     text.push_str(&app.metrics.render());
+    text.push_str(&app.connections.figures());
     text.push_str(&app.options.access.figures());
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text))
 }

@@ -1,9 +1,14 @@
 //! Accepts connections and owns every task that comes of them, until all have ended.
 
-use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use async_graphql::Executor;
-use axum::Router;
+use axum::{
+    Router,
+    body::Body,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
 use hyper::{
     Request,
     body::Incoming,
@@ -16,6 +21,7 @@ use hyper_util::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
+    runtime::{self, Runtime},
     sync::mpsc,
     task::JoinSet,
     time::timeout,
@@ -24,12 +30,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     app::{App, Peer},
+    bodies::{AnswerBody, RequestBody},
+    connections::{Connection, ConnectionLimits, Connections},
+    entry,
     guard::Gate,
     hosts::HostPolicy,
     metrics::Metrics,
     nursery::{Task, nursery},
     options::{Hooks, ServerOptions},
     pages,
+    refusal::Refusal,
 };
 
 /// How large the head of a request may be; long queries belong into a body.
@@ -55,17 +65,29 @@ pub async fn serve<E: Executor>(
     let metrics = Arc::new(Metrics::default());
     let policy = HostPolicy::new(listen, options.allowed_hosts.clone());
     let gate = Gate { policy, access: options.access.clone(), metrics: Arc::clone(&metrics) };
-    let (max_connections, grace) = (options.max_connections, options.shutdown_grace);
-    let header_timeout = options.header_timeout;
-    let app = App { schema, options, hooks, metrics, nursery, stopping: stopping.clone() };
+    let grace = options.shutdown_grace;
+    let connections = Connections::new(ConnectionLimits {
+        total: options.max_connections,
+        new_per_peer: options.max_new_connections,
+        header_timeout: options.header_timeout,
+    });
+    let app = App {
+        schema,
+        options,
+        hooks,
+        metrics,
+        connections: Arc::clone(&connections),
+        nursery,
+        stopping: stopping.clone(),
+    };
     let router = pages::router(Arc::new(app), gate);
     let mut house = House {
         tasks: JoinSet::new(),
+        subscriptions: SubscriptionThreads::start()?,
         adoptions,
         router,
         stopping,
-        header_timeout,
-        max_connections,
+        connections,
     };
     house.open(&listener, shutdown).await;
     drop(listener);
@@ -76,17 +98,39 @@ pub async fn serve<E: Executor>(
 /// The tasks of a server and what starting one takes.
 struct House {
     tasks: JoinSet<()>,
+    subscriptions: SubscriptionThreads,
     adoptions: mpsc::Receiver<Task>,
     router: Router,
     stopping: CancellationToken,
-    header_timeout: Duration,
-    max_connections: usize,
+    connections: Arc<Connections>,
+}
+
+/// The threads on which subscriptions run.
+///
+/// An event wakes all of its subscribers at once. On the threads of requests, each request would
+/// wait until thousands of them had their turn; between threads the system sees to fairness.
+struct SubscriptionThreads(Option<Runtime>);
+
+impl SubscriptionThreads {
+    fn start() -> io::Result<Self> {
+        let mut builder = runtime::Builder::new_multi_thread();
+        Ok(Self(Some(builder.thread_name("subscriptions").enable_all().build()?)))
+    }
+}
+
+impl Drop for SubscriptionThreads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// What may happen while the server is open.
 enum Input {
     Accepted(io::Result<(TcpStream, SocketAddr)>),
     Adopted(Task),
+    /// A task or a connection.
     Ended,
     Shutdown,
 }
@@ -96,18 +140,17 @@ impl House {
     async fn open(&mut self, listener: &TcpListener, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
         loop {
-            let has_room = self.tasks.len() < self.max_connections;
+            let has_room = self.connections.has_room();
             let input = tokio::select! {
                 () = &mut shutdown => Input::Shutdown,
                 Some(task) = self.adoptions.recv() => Input::Adopted(task),
                 Some(ended) = self.tasks.join_next() => report(ended),
-                accepted = listener.accept(), if has_room => {
-                    Input::Accepted(accepted)
-                }
+                accepted = listener.accept(), if has_room => Input::Accepted(accepted),
+                () = self.connections.ended.notified(), if !has_room => Input::Ended,
             };
             match input {
                 Input::Shutdown => return,
-                Input::Adopted(task) => drop(self.tasks.spawn(task)),
+                Input::Adopted(task) => self.spawn(task),
                 Input::Ended => {}
                 Input::Accepted(Ok((stream, peer))) => self.admit(stream, Peer(peer.ip())),
                 Input::Accepted(Err(error)) => {
@@ -119,8 +162,18 @@ impl House {
     }
 
     fn admit(&mut self, stream: TcpStream, peer: Peer) {
+        let Some(connection) = self.connections.admit(peer.0) else { return };
         let (router, stopping) = (self.router.clone(), self.stopping.clone());
-        self.tasks.spawn(connection((stream, peer), router, stopping, self.header_timeout));
+        self.tasks.spawn(Visit { peer, connection, router }.speak(stream, stopping));
+    }
+
+    fn spawn(&mut self, task: Task) {
+        match (task, &self.subscriptions.0) {
+            (Task::Subscription(work), Some(threads)) => {
+                self.tasks.spawn_on(work, threads.handle());
+            }
+            (Task::Request(work) | Task::Subscription(work), _) => drop(self.tasks.spawn(work)),
+        }
     }
 
     /// Lets everything end within `grace`, then ends it.
@@ -137,7 +190,7 @@ impl House {
         loop {
             tokio::select! {
                 biased;
-                Some(task) = self.adoptions.recv() => drop(self.tasks.spawn(task)),
+                Some(task) = self.adoptions.recv() => self.spawn(task),
                 ended = self.tasks.join_next() => match ended {
                     Some(ended) => drop(report(ended)),
                     None => return,
@@ -154,35 +207,73 @@ fn report(ended: Result<(), tokio::task::JoinError>) -> Input {
     Input::Ended
 }
 
-/// Speaks HTTP on one connection until it ends; a WebSocket leaves it and becomes its own task.
-async fn connection(
-    (stream, peer): (TcpStream, Peer),
+/// A connection, and what answers its requests.
+struct Visit {
+    peer: Peer,
+    connection: Arc<Connection>,
     router: Router,
-    stopping: CancellationToken,
-    header_timeout: Duration,
-) {
-    // Answers are written whole; waiting for more to send only delays them.
-    let _ = stream.set_nodelay(true);
-    let mut builder = http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(header_timeout)
-        .max_buf_size(MAX_HEAD_BYTES);
-    let router = TowerToHyperService::new(router);
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(peer);
-        router.call(request)
-    });
-    let speaking = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
-    let mut speaking = pin!(speaking);
-    let ended = tokio::select! {
-        ended = speaking.as_mut() => ended,
-        () = stopping.cancelled() => {
-            speaking.as_mut().graceful_shutdown();
-            speaking.await
+}
+
+impl Visit {
+    /// Speaks HTTP until the connection ends; a WebSocket leaves it and becomes its own task.
+    async fn speak(self, stream: TcpStream, stopping: CancellationToken) {
+        // Answers are written whole; waiting for more to send only delays them.
+        let _ = stream.set_nodelay(true);
+        let mut builder = http1::Builder::new();
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.connection.header_timeout())
+            .max_buf_size(MAX_HEAD_BYTES);
+        let connection = Arc::clone(&self.connection);
+        let service = service_fn(move |request| self.answer(request));
+        let speaking = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
+        let mut speaking = pin!(speaking);
+        let ended = tokio::select! {
+            ended = speaking.as_mut() => ended,
+            () = connection.closed() => return,
+            () = stopping.cancelled() => {
+                speaking.as_mut().graceful_shutdown();
+                speaking.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection broke");
         }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection broke");
     }
+
+    /// Answers one request, and tells the connection how far it is.
+    fn answer(
+        &self,
+        mut request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response, Infallible>> + use<> {
+        let connection = Arc::clone(&self.connection);
+        let is_refused = connection.is_reserve() && !entry::is_health(request.uri().path());
+        request.extensions_mut().insert(self.peer);
+        request.extensions_mut().insert(Arc::clone(&connection));
+        let request = request.map(|body| RequestBody::new(body, Arc::clone(&connection)));
+        let router = (!is_refused).then(|| TowerToHyperService::new(self.router.clone()));
+        async move {
+            let response = match router {
+                Some(router) => router.call(request).await?,
+                None => no_room(),
+            };
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                return Ok(response);
+            }
+            Ok(response.map(|body| Body::new(AnswerBody::new(body, connection))))
+        }
+    }
+}
+
+/// Answers a request for which there is no room.
+fn no_room() -> Response {
+    let refusal = Refusal::limit(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "this server has as many connections as `limits.connections` allows: try again shortly",
+    );
+    let mut response = refusal.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }

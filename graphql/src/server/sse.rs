@@ -13,6 +13,7 @@ use futures::{
     Stream, StreamExt as _,
     stream::{self, BoxStream},
 };
+use tokio::sync::mpsc;
 
 use super::{
     app::{App, Caller},
@@ -26,10 +27,10 @@ const COMPLETE: &str = "event: complete\ndata:\n\n";
 /// A comment: keeps connections open and tells us about those that are not.
 const KEEP_ALIVE: &str = ":\n\n";
 
-/// Streams the answers of `operation`.
+/// Streams the answers of `operation`, which runs on the threads of subscriptions.
 ///
 /// The stream breaks off without `complete` when the server shuts down: the client comes back.
-pub(super) fn serve<E: Executor>(
+pub(super) async fn serve<E: Executor>(
     app: &Arc<App<E>>,
     operation: Operation,
     caller: &Arc<Caller>,
@@ -37,7 +38,24 @@ pub(super) fn serve<E: Executor>(
     let events = events(operation.stream(app, caller));
     let lively = keep_alive(events, app.options.keep_alive);
     let stopping = app.stopping.clone();
-    respond(lively.take_until(async move { stopping.cancelled().await }).boxed())
+    let lively = lively.take_until(async move { stopping.cancelled().await }).boxed();
+    let (sender, mut receiver) = mpsc::channel(1);
+    app.nursery.adopt_subscription(Box::pin(send_all(lively, sender))).await;
+    respond(stream::poll_fn(move |context| receiver.poll_recv(context)).boxed())
+}
+
+/// Sends what a stream gives, until it ends or the client is gone.
+async fn send_all(mut events: BoxStream<'static, String>, sender: mpsc::Sender<String>) {
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            () = sender.closed() => None,
+        };
+        let Some(event) = event else { return };
+        if sender.send(event).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Streams the one answer to an operation that cannot run.

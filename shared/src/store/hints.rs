@@ -3,11 +3,12 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use tokio::sync::watch;
 
+use super::recent::RecentEvents;
 use crate::id::ExecutionId;
 
 /// From so many watched logs on, those that nobody watches any more are forgotten, each time
@@ -20,7 +21,38 @@ pub struct Hints {
     work: watch::Sender<()>,
     inbox: watch::Sender<()>,
     records: watch::Sender<()>,
-    logs: Mutex<BTreeMap<ExecutionId, watch::Sender<()>>>,
+    logs: Mutex<BTreeMap<ExecutionId, WatchedLog>>,
+}
+
+/// A log that somebody follows in this process.
+#[derive(Debug, Default)]
+struct WatchedLog {
+    hint: watch::Sender<()>,
+    recent: Arc<RecentEvents>,
+}
+
+impl WatchedLog {
+    /// Wakes the followers. Returns `false` if there are none.
+    fn poke(&self) -> bool {
+        self.recent.expect_more();
+        self.hint.send(()).is_ok()
+    }
+}
+
+/// What a follower of a log waits for, and where it finds what other followers have read.
+#[derive(Debug)]
+pub(super) struct LogHint {
+    pub(super) grown: watch::Receiver<()>,
+    pub(super) recent: Arc<RecentEvents>,
+}
+
+impl Drop for LogHint {
+    fn drop(&mut self) {
+        // The map has the one, this follower the other: nobody else reads what is kept.
+        if Arc::strong_count(&self.recent) <= 2 {
+            self.recent.clear();
+        }
+    }
 }
 
 impl Default for Hints {
@@ -52,11 +84,23 @@ impl Hints {
 
     /// Returns a hint that a log may have grown.
     pub fn log(&self, id: ExecutionId) -> watch::Receiver<()> {
+        self.with_log(id, |log| log.hint.subscribe())
+    }
+
+    /// Returns the same for a follower, with what other followers have read.
+    pub(super) fn follow(&self, id: ExecutionId) -> LogHint {
+        self.with_log(id, |log| LogHint {
+            grown: log.hint.subscribe(),
+            recent: Arc::clone(&log.recent),
+        })
+    }
+
+    fn with_log<T>(&self, id: ExecutionId, give: impl FnOnce(&WatchedLog) -> T) -> T {
         let mut logs = self.logs();
         if logs.len() >= SWEEP && logs.len().is_power_of_two() {
-            logs.retain(|_, hint| hint.receiver_count() > 0);
+            logs.retain(|_, log| log.hint.receiver_count() > 0);
         }
-        logs.entry(id).or_default().subscribe()
+        give(logs.entry(id).or_default())
     }
 
     /// Says that there may be executions to claim.
@@ -77,9 +121,7 @@ impl Hints {
     /// Says that a log has grown. Forgets logs that nobody watches any more.
     pub fn poke_log(&self, id: ExecutionId) {
         let mut logs = self.logs();
-        if let Some(hint) = logs.get(&id)
-            && hint.send(()).is_err()
-        {
+        if logs.get(&id).is_some_and(|log| !log.poke()) {
             logs.remove(&id);
         }
     }
@@ -89,10 +131,10 @@ impl Hints {
         self.poke_work();
         self.poke_inbox();
         self.poke_records();
-        self.logs().retain(|_, hint| hint.send(()).is_ok());
+        self.logs().retain(|_, log| log.poke());
     }
 
-    fn logs(&self) -> std::sync::MutexGuard<'_, BTreeMap<ExecutionId, watch::Sender<()>>> {
+    fn logs(&self) -> std::sync::MutexGuard<'_, BTreeMap<ExecutionId, WatchedLog>> {
         // A map of hints is never half changed.
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,9 +3,9 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures::{Stream, stream};
-use tokio::{sync::watch, time};
+use tokio::time;
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, hints::LogHint};
 use crate::{
     event::Recorded,
     id::{ExecutionId, Seq},
@@ -14,14 +14,15 @@ use crate::{
 /// Follows a log from position `after` until the execution is over.
 ///
 /// Subscriptions, the command line and tests all learn what happened from reads. A slow reader
-/// falls behind; it never misses anything. The stream of a log that is over ends at once.
+/// falls behind; it never misses anything. The stream of a log that is over ends at once. Followers
+/// of one log share their reads.
 pub fn tail(
     store: Arc<dyn Store>,
     id: ExecutionId,
     after: Seq,
     poll: Duration,
 ) -> impl Stream<Item = Result<Recorded, StoreError>> + Send + use<> {
-    let hint = store.hints().log(id);
+    let hint = store.hints().follow(id);
     let reader = Reader { store, id, after, poll, hint, read: VecDeque::new(), is_over: false };
     stream::try_unfold(reader, |mut reader| async move {
         let next = reader.next().await?;
@@ -34,7 +35,7 @@ struct Reader {
     id: ExecutionId,
     after: Seq,
     poll: Duration,
-    hint: watch::Receiver<()>,
+    hint: LogHint,
     read: VecDeque<Recorded>,
     is_over: bool,
 }
@@ -50,14 +51,21 @@ impl Reader {
             if self.is_over {
                 return Ok(None);
             }
-            self.hint.mark_unchanged();
-            self.read = self.store.read(self.id, self.after).await?.into();
+            self.hint.grown.mark_unchanged();
+            // Half of the time, so that a look at every poll finds what no hint told of.
+            let (store, fresh) = (&*self.store, self.poll / 2);
+            let found = self.hint.recent.behind(store, self.id, self.after, fresh).await?;
+            self.read = found.events.into();
             if self.read.is_empty() {
-                if self.ended_before().await? {
+                let is_over = match found.is_over {
+                    Some(is_over) => is_over,
+                    None => self.ended_before().await?,
+                };
+                if is_over {
                     return Ok(None);
                 }
                 // The hint may be lost, or come from another process. Hence the timeout.
-                let _ = time::timeout(self.poll, self.hint.changed()).await;
+                let _ = time::timeout(self.poll, self.hint.grown.changed()).await;
             }
         }
     }

@@ -58,14 +58,17 @@ pub(super) async fn upgrade<E: Executor>(app: &Arc<App<E>>, mut parts: Parts) ->
         }
     }
     let app = Arc::clone(app);
+    // The WebSocket counts as the connection that it was.
+    let counted = parts.extensions.get::<Arc<super::connections::Connection>>().cloned();
     upgrade.on_upgrade(move |socket| async move {
         let nursery = app.nursery.clone();
         let task = async move {
+            let _counted = counted;
             match chosen {
                 Some(protocol) => Connection::new(app, socket, protocol, caller).run().await,
                 None => close::close(socket, Closing::unknown_subprotocol()).await,
             }
         };
-        nursery.adopt(Box::pin(task)).await;
+        nursery.adopt_subscription(Box::pin(task)).await;
     })
 }

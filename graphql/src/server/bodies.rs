@@ -1,0 +1,96 @@
+//! Bodies that tell their connection how far a request is.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, Incoming, SizeHint};
+
+use super::connections::Connection;
+
+/// The body of a request. Its connection may be closed for others until it has arrived.
+pub(super) struct RequestBody {
+    body: Incoming,
+    connection: Arc<Connection>,
+}
+
+impl RequestBody {
+    pub(super) fn new(body: Incoming, connection: Arc<Connection>) -> Self {
+        if body.is_end_stream() {
+            connection.request_arrived();
+        }
+        Self { body, connection }
+    }
+}
+
+impl HttpBody for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if self.body.is_end_stream() || matches!(frame, Poll::Ready(None)) {
+            self.connection.request_arrived();
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        // Nobody wants the rest of it: the request is being answered.
+        self.connection.request_arrived();
+    }
+}
+
+/// The body of an answer. Its connection waits for the next request once it is gone.
+pub(super) struct AnswerBody {
+    body: Body,
+    connection: Arc<Connection>,
+}
+
+impl AnswerBody {
+    pub(super) fn new(body: Body, connection: Arc<Connection>) -> Self {
+        Self { body, connection }
+    }
+}
+
+impl HttpBody for AnswerBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        self.connection.answered();
+    }
+}

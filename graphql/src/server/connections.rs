@@ -1,0 +1,360 @@
+//! Decides which connections are served, and which one gives way when there are too many.
+//!
+//! A connection costs a descriptor and memory before anybody knows what it wants. So those that
+//! still wait for a whole request give way to newer ones, the oldest first, and a few more than the
+//! limit are let in for `/health/` alone: whoever watches the server gets an answer however many
+//! clients keep it busy.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, Ipv6Addr},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Connections beyond the limit that only ask whether the server is well.
+const RESERVE: usize = 64;
+
+/// How long a connection of the reserve may take to send a request's head.
+const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a head may take once most connections are taken.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a peer may have more new connections than it should: many may come at once, and the
+/// server needs a moment to read what they sent.
+const BURST: Duration = Duration::from_secs(1);
+
+/// How many connections there may be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ConnectionLimits {
+    /// At once, WebSockets included.
+    pub(super) total: usize,
+    /// From one peer that have not sent a whole request yet.
+    pub(super) new_per_peer: usize,
+    /// How long the head of a request may take while there is room.
+    pub(super) header_timeout: Duration,
+}
+
+/// Every connection of a server.
+#[derive(Debug)]
+pub(super) struct Connections {
+    limits: ConnectionLimits,
+    table: Mutex<Table>,
+    closed: AtomicU64,
+    /// Signalled whenever a connection has ended.
+    pub(super) ended: tokio::sync::Notify,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    ordinary: Pool,
+    reserve: Pool,
+    /// Which of the ordinary connections that wait have never sent a whole request.
+    new: BTreeMap<IpAddr, BTreeSet<u64>>,
+}
+
+/// Connections that share a limit.
+#[derive(Debug, Default)]
+struct Pool {
+    open: usize,
+    /// Those that wait for a whole request, in the order in which they began to.
+    waiting: BTreeMap<u64, Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    since: Instant,
+    peer: IpAddr,
+    close: CancellationToken,
+}
+
+/// One connection, for as long as it lives.
+#[derive(Debug)]
+pub(super) struct Connection {
+    connections: Arc<Connections>,
+    peer: IpAddr,
+    is_reserve: bool,
+    header_timeout: Duration,
+    close: CancellationToken,
+    /// Its key in [`Pool::waiting`] while it waits for a whole request.
+    place: Mutex<Option<u64>>,
+}
+
+impl Connections {
+    pub(super) fn new(limits: ConnectionLimits) -> Arc<Self> {
+        let (table, closed) = (Mutex::default(), AtomicU64::new(0));
+        Arc::new(Self { limits, table, closed, ended: tokio::sync::Notify::new() })
+    }
+
+    /// Lets a connection in. Returns nothing where even the reserve is full of requests that are
+    /// being answered.
+    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Arc<Connection>> {
+        let peer = network(peer);
+        let mut table = self.table();
+        let total = self.limits.total;
+        let is_reserve = table.ordinary.open >= total && !self.evict_from(&mut table, false);
+        if is_reserve && table.reserve.open >= RESERVE && !self.evict_from(&mut table, true) {
+            return None;
+        }
+        table.pool(is_reserve).open += 1;
+        let header_timeout = match table.ordinary.open {
+            _ if is_reserve => RESERVE_TIMEOUT,
+            open if open > total / 4 * 3 => BUSY_TIMEOUT,
+            _ => self.limits.header_timeout,
+        };
+        let connection = Connection {
+            connections: Arc::clone(self),
+            peer,
+            is_reserve,
+            header_timeout: header_timeout.min(self.limits.header_timeout),
+            close: CancellationToken::new(),
+            place: Mutex::default(),
+        };
+        let place = table.wait(&connection, true);
+        *connection.place() = Some(place);
+        self.evict_of(&mut table, peer);
+        Some(Arc::new(connection))
+    }
+
+    /// Returns whether a further connection would be let in.
+    pub(super) fn has_room(&self) -> bool {
+        let table = self.table();
+        table.ordinary.open < self.limits.total
+            || table.reserve.open < RESERVE
+            || !table.ordinary.waiting.is_empty()
+            || !table.reserve.waiting.is_empty()
+    }
+
+    /// Writes how many connections there are, in the text format of `/metrics`.
+    pub(super) fn figures(&self) -> String {
+        format!(
+            "# HELP faber_connections_open Connections open now, WebSockets included.\n\
+             # TYPE faber_connections_open gauge\n\
+             faber_connections_open {}\n\
+             # HELP faber_connections_closed_total Connections closed to make room for others.\n\
+             # TYPE faber_connections_closed_total counter\n\
+             faber_connections_closed_total {}\n",
+            self.open(),
+            self.closed.load(Ordering::Relaxed)
+        )
+    }
+
+    fn open(&self) -> usize {
+        let table = self.table();
+        table.ordinary.open + table.reserve.open
+    }
+
+    /// Closes the connection of a pool that has waited the longest. Returns whether there is one.
+    fn evict_from(&self, table: &mut Table, is_reserve: bool) -> bool {
+        let oldest = table.pool(is_reserve).waiting.keys().next().copied();
+        oldest.is_some_and(|place| self.evict(table, place, is_reserve))
+    }
+
+    /// Closes the oldest new connections of a peer that has too many.
+    fn evict_of(&self, table: &mut Table, peer: IpAddr) {
+        while let Some(new) = table.new.get(&peer)
+            && new.len() > self.limits.new_per_peer
+            && let Some(place) = new.first().copied()
+            && let Some(waiting) = table.ordinary.waiting.get(&place)
+            && waiting.since.elapsed() >= BURST
+        {
+            self.evict(table, place, false);
+        }
+    }
+
+    fn evict(&self, table: &mut Table, place: u64, is_reserve: bool) -> bool {
+        let Some(evicted) = table.stop_waiting(place, is_reserve) else { return false };
+        evicted.close.cancel();
+        let closed = self.closed.fetch_add(1, Ordering::Relaxed) + 1;
+        if closed.is_power_of_two() {
+            tracing::warn!(
+                closed,
+                peer = %evicted.peer,
+                "closed a connection that had sent no whole request, to make room for others"
+            );
+        }
+        true
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn pool(&mut self, is_reserve: bool) -> &mut Pool {
+        if is_reserve { &mut self.reserve } else { &mut self.ordinary }
+    }
+
+    /// Notes that a connection waits for a whole request.
+    fn wait(&mut self, connection: &Connection, is_new: bool) -> u64 {
+        let place = self.next;
+        self.next += 1;
+        let (peer, close) = (connection.peer, connection.close.clone());
+        let waiting = Waiting { since: Instant::now(), peer, close };
+        self.pool(connection.is_reserve).waiting.insert(place, waiting);
+        if is_new && !connection.is_reserve {
+            self.new.entry(peer).or_default().insert(place);
+        }
+        place
+    }
+
+    fn stop_waiting(&mut self, place: u64, is_reserve: bool) -> Option<Waiting> {
+        let waiting = self.pool(is_reserve).waiting.remove(&place)?;
+        if let Some(new) = self.new.get_mut(&waiting.peer) {
+            new.remove(&place);
+            if new.is_empty() {
+                self.new.remove(&waiting.peer);
+            }
+        }
+        Some(waiting)
+    }
+}
+
+impl Connection {
+    /// Returns whether it may only ask for the server's health.
+    pub(super) fn is_reserve(&self) -> bool {
+        self.is_reserve
+    }
+
+    /// Returns how long the head of a request may take.
+    pub(super) fn header_timeout(&self) -> Duration {
+        self.header_timeout
+    }
+
+    /// Waits until it has to give way.
+    pub(super) async fn closed(&self) {
+        self.close.cancelled().await;
+    }
+
+    /// Notes that a whole request is there.
+    pub(super) fn request_arrived(&self) {
+        let mut table = self.connections.table();
+        if let Some(place) = self.place().take() {
+            table.stop_waiting(place, self.is_reserve);
+        }
+    }
+
+    /// Notes that a request is answered, and that it waits for the next one.
+    pub(super) fn answered(&self) {
+        let mut table = self.connections.table();
+        let mut place = self.place();
+        if place.is_none() {
+            *place = Some(table.wait(self, false));
+        }
+    }
+
+    fn place(&self) -> MutexGuard<'_, Option<u64>> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let mut table = self.connections.table();
+        if let Some(place) = self.place().take() {
+            table.stop_waiting(place, self.is_reserve);
+        }
+        table.pool(self.is_reserve).open -= 1;
+        drop(table);
+        self.connections.ended.notify_one();
+    }
+}
+
+/// Returns by what a peer is told from others: a host with IPv6 has a whole network of addresses.
+fn network(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const TOTAL: usize = 8;
+    const PER_PEER: usize = 3;
+
+    fn connections() -> Arc<Connections> {
+        let header_timeout = Duration::from_mins(1);
+        Connections::new(ConnectionLimits { total: TOTAL, new_per_peer: PER_PEER, header_timeout })
+    }
+
+    fn peer(n: usize) -> IpAddr {
+        Ipv4Addr::from_bits(u32::try_from(n).unwrap()).into()
+    }
+
+    fn closed(all: &[Arc<Connection>]) -> Vec<usize> {
+        (0..all.len()).filter(|at| all[*at].close.is_cancelled()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_without_a_whole_request_give_way_to_newer_ones() {
+        let connections = connections();
+        let all: Vec<_> = (0..TOTAL).map(|n| connections.admit(peer(n)).unwrap()).collect();
+        all[0].request_arrived();
+        let next = connections.admit(peer(90)).unwrap();
+        assert_eq!((closed(&all), next.is_reserve()), (vec![1], false));
+        all[0].answered();
+        let mut more = vec![next];
+        more.extend((2..TOTAL).map(|n| connections.admit(peer(n)).unwrap()));
+        assert_eq!(closed(&all), [1, 2, 3, 4, 5, 6, 7]);
+        more.push(connections.admit(peer(91)).unwrap());
+        assert_eq!((closed(&all).len(), closed(&more)), (7, vec![0]), "the oldest first");
+        drop((all, more));
+        assert_eq!(connections.open(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_all_are_busy_some_more_may_ask_for_the_servers_health() {
+        let connections = connections();
+        let all: Vec<_> = (0..TOTAL).map(|n| connections.admit(peer(n)).unwrap()).collect();
+        all.iter().for_each(|connection| connection.request_arrived());
+        let reserve: Vec<_> = (0..RESERVE).map(|n| connections.admit(peer(n)).unwrap()).collect();
+        assert!(reserve.iter().all(|it| it.is_reserve() && it.header_timeout() == RESERVE_TIMEOUT));
+        let next = connections.admit(peer(0)).unwrap();
+        assert_eq!((closed(&reserve), closed(&all)), (vec![0], vec![]));
+        reserve.iter().chain([&next]).for_each(|connection| connection.request_arrived());
+        assert!(connections.admit(peer(0)).is_none() && !connections.has_room());
+        drop(all);
+        assert!(connections.has_room());
+        assert!(!connections.admit(peer(0)).unwrap().is_reserve());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_has_a_few_connections_that_have_sent_nothing_yet() {
+        let connections = connections();
+        let mut all: Vec<_> = (0..=PER_PEER).map(|_| connections.admit(peer(1)).unwrap()).collect();
+        assert!(closed(&all).is_empty(), "many may come at once");
+        all[1].request_arrived();
+        all[1].answered();
+        tokio::time::advance(BURST).await;
+        all.push(connections.admit(peer(1)).unwrap());
+        assert_eq!(closed(&all), [0], "one that has asked something may idle");
+        all.push(connections.admit(peer(2)).unwrap());
+        assert_eq!(closed(&all), [0], "others have nothing to do with it");
+    }
+
+    #[test]
+    fn a_host_is_told_from_others_by_its_network() {
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2:3::4"), of("2001:db8:1:2:9::9"));
+        assert_ne!(of("2001:db8:1:2::4"), of("2001:db8:1:3::4"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    }
+}

@@ -1,0 +1,335 @@
+//! The newest events of a log that is followed, read once for all who follow it.
+//!
+//! Without this every subscriber would read the store after every event, and ask it again at every
+//! poll: 2,000 subscribers would keep all readers of the store busy.
+
+use std::{
+    collections::VecDeque,
+    pin::pin,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout},
+};
+
+use super::{Store, StoreError};
+use crate::{
+    event::Recorded,
+    id::{ExecutionId, Seq},
+};
+
+/// Events that are kept. A follower that is further behind reads the store itself.
+const EVENTS: usize = 512;
+/// Bytes of events that are kept; the newest event is always kept.
+const BYTES: usize = 1 << 20;
+
+/// How long followers wait for one of them that reads. A follower whose client takes nothing is not
+/// polled, and may be the one that reads: then another takes over.
+const TURN: Duration = Duration::from_millis(20);
+
+/// The newest events of one log.
+#[derive(Debug, Default)]
+pub(super) struct RecentEvents {
+    /// Counts how often somebody said that the log has grown.
+    growth: AtomicU64,
+    window: Mutex<Window>,
+    /// Signalled when a read at the end of the log is over.
+    read: Notify,
+}
+
+/// Neighbouring events up to the end of the log, as it was when it was last read.
+#[derive(Debug, Default)]
+struct Window {
+    events: VecDeque<Recorded>,
+    /// The position behind which the last read found nothing more.
+    end: Option<Seq>,
+    last_read: Option<LastRead>,
+    /// Since when somebody reads at the end.
+    reading: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LastRead {
+    growth: u64,
+    at: Instant,
+}
+
+/// What stands behind a position.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) events: Vec<Recorded>,
+    /// Whether the log is over at the position, if that is known.
+    pub(super) is_over: Option<bool>,
+}
+
+/// What a follower has to do.
+enum Turn {
+    Done(Found),
+    /// Read at the end, for all.
+    Read(LastRead),
+    /// Wait for the one that reads.
+    Wait,
+    /// Read elsewhere in the log, for itself.
+    ReadHistory,
+}
+
+impl RecentEvents {
+    /// Notes that the log may have grown, so that the next follower reads it again.
+    pub(super) fn expect_more(&self) {
+        self.growth.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns the events behind `after`, from memory where another follower has just read them.
+    ///
+    /// Finding nothing is repeated from memory for at most `fresh`: another process may have
+    /// written, and no hint came.
+    pub(super) async fn behind(
+        &self,
+        store: &dyn Store,
+        id: ExecutionId,
+        after: Seq,
+        fresh: Duration,
+    ) -> Result<Found, StoreError> {
+        loop {
+            let mut over = pin!(self.read.notified());
+            over.as_mut().enable();
+            match self.turn(after, fresh) {
+                Turn::Done(found) => return Ok(found),
+                Turn::Wait => drop(timeout(TURN, over).await),
+                Turn::ReadHistory => return self.read_history(store, id, after).await,
+                Turn::Read(read) => {
+                    let found = read_end(store, id, after).await;
+                    let mut window = self.window();
+                    if window.reading == Some(read.at) {
+                        window.reading = None;
+                    }
+                    let found = found.map(|events| window.take_over(read, after, events));
+                    drop(window);
+                    self.read.notify_waiters();
+                    return found;
+                }
+            }
+        }
+    }
+
+    fn turn(&self, after: Seq, fresh: Duration) -> Turn {
+        let mut window = self.window();
+        if let Some(events) = window.behind(after) {
+            return Turn::Done(Found { events, is_over: None });
+        }
+        if window.end.is_some_and(|end| end != after) {
+            return Turn::ReadHistory;
+        }
+        let growth = self.growth.load(Ordering::SeqCst);
+        let is_current = |read: LastRead| read.growth == growth && read.at.elapsed() < fresh;
+        if window.end.is_some() && window.last_read.is_some_and(is_current) {
+            return Turn::Done(Found { events: Vec::new(), is_over: window.is_over_at(after) });
+        }
+        if window.reading.is_some_and(|since| since.elapsed() < TURN) {
+            return Turn::Wait;
+        }
+        let at = Instant::now();
+        window.reading = Some(at);
+        Turn::Read(LastRead { growth, at })
+    }
+
+    /// Reads for a follower that is elsewhere in the log.
+    async fn read_history(
+        &self,
+        store: &dyn Store,
+        id: ExecutionId,
+        after: Seq,
+    ) -> Result<Found, StoreError> {
+        let events = store.read(id, after).await?;
+        let mut window = self.window();
+        let is_new = window.end.is_some_and(|end| end < after) && !events.is_empty();
+        let is_wrong = window.end.is_some_and(|end| end > after) && events.is_empty();
+        if is_new || is_wrong {
+            // The window was elsewhere: behind the log's end, or left behind.
+            *window = Window { end: Some(after), ..Window::default() };
+            window.add(&events);
+        }
+        Ok(Found { events, is_over: None })
+    }
+
+    /// Forgets the events, once nobody follows the log any more.
+    pub(super) fn clear(&self) {
+        *self.window() = Window::default();
+    }
+
+    fn window(&self) -> MutexGuard<'_, Window> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads what is behind `after`, and the event there, too: it says whether the log is over, and that
+/// the log is still there. Returns nothing where there is no such event.
+async fn read_end(
+    store: &dyn Store,
+    id: ExecutionId,
+    after: Seq,
+) -> Result<Option<Vec<Recorded>>, StoreError> {
+    let Some(before) = after.0.checked_sub(1) else { return store.read(id, after).await.map(Some) };
+    let mut events = store.read(id, Seq(before)).await?;
+    if events.first().is_none_or(|event| event.seq != after) {
+        return Ok(None);
+    }
+    if events.len() == 1 {
+        // A read has an end: a large event may hide those behind it.
+        events.extend(store.read(id, after).await?);
+    }
+    Ok(Some(events))
+}
+
+impl Window {
+    /// Returns the events behind a position, if there are any and all of them are here.
+    fn behind(&self, after: Seq) -> Option<Vec<Recorded>> {
+        let first = self.events.front()?.seq;
+        if self.end? <= after || after.plus(1) < first {
+            return None;
+        }
+        Some(self.events.iter().filter(|event| event.seq > after).cloned().collect())
+    }
+
+    /// Keeps what a read at the end found, and returns what of it is behind `after`.
+    fn take_over(&mut self, read: LastRead, after: Seq, events: Option<Vec<Recorded>>) -> Found {
+        let Some(mut events) = events else {
+            // The log was removed, or never had so many events.
+            *self = Self::default();
+            return Found::default();
+        };
+        let is_over = events.iter().find(|event| event.seq == after);
+        let is_over = is_over.map(|event| event.event.is_last());
+        if self.end.is_none_or(|end| end == after) {
+            self.end = Some(after);
+            let known = self.events.back().map(|event| event.seq);
+            let new = events.iter().position(|event| Some(event.seq) > known);
+            self.add(&events[new.unwrap_or(events.len())..]);
+            self.last_read = Some(read);
+        }
+        events.retain(|event| event.seq > after);
+        Found { events, is_over }
+    }
+
+    /// Adds events that follow those that are here.
+    fn add(&mut self, events: &[Recorded]) {
+        self.events.extend(events.iter().cloned());
+        if let Some(last) = self.events.back() {
+            self.end = Some(last.seq);
+        }
+        let mut bytes: usize = self.events.iter().map(Recorded::bytes).sum();
+        while self.events.len() > EVENTS || (bytes > BYTES && self.events.len() > 1) {
+            bytes -= self.events.pop_front().map_or(0, |event| event.bytes());
+        }
+    }
+
+    /// Returns whether the log is over at a position whose event is here.
+    fn is_over_at(&self, at: Seq) -> Option<bool> {
+        let event = self.events.iter().rev().find(|event| event.seq == at)?;
+        Some(event.event.is_last())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::{
+        clock::Timestamp,
+        event::Event,
+        store::{Append, ExecutionLog, memory::Memory},
+    };
+
+    const FRESH: Duration = Duration::from_millis(100);
+
+    fn log() -> ExecutionId {
+        "exec_1_aaaaaaaaa".parse().unwrap()
+    }
+
+    async fn append(store: &Memory, from: u64, to: u64) {
+        let signal = |seq| Recorded {
+            seq: Seq(seq),
+            at: Timestamp::UNIX_EPOCH,
+            event: Event::SignalReceived {
+                name: "s".to_owned(),
+                payload: Arc::new(Value::Null),
+                command: "cmd_1_aaaaaaaaa".parse().unwrap(),
+            },
+        };
+        let events: Vec<_> = (from..=to).map(signal).collect();
+        store.append(Append::new(log(), Seq(from - 1), &events)).await.unwrap();
+    }
+
+    async fn seqs(recent: &RecentEvents, store: &Memory, after: u64) -> Vec<u64> {
+        let found = recent.behind(store, log(), Seq(after), FRESH).await.unwrap();
+        found.events.iter().map(|event| event.seq.0).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_read_serves_every_follower() {
+        let (store, empty, recent) = (Memory::new(), Memory::new(), RecentEvents::default());
+        append(&store, 1, 3).await;
+        assert_eq!(seqs(&recent, &store, 0).await, [1, 2, 3]);
+        // A store without the events proves that nobody reads it.
+        assert_eq!(seqs(&recent, &empty, 0).await, [1, 2, 3]);
+        assert_eq!(seqs(&recent, &empty, 2).await, [3]);
+        assert!(seqs(&recent, &store, 3).await.is_empty());
+        append(&store, 4, 4).await;
+        recent.expect_more();
+        assert_eq!(seqs(&recent, &store, 3).await, [4]);
+        assert_eq!(seqs(&recent, &empty, 3).await, [4]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_no_hint_tells_of_is_found_after_a_while() {
+        let (store, recent) = (Memory::new(), RecentEvents::default());
+        append(&store, 1, 3).await;
+        assert!(seqs(&recent, &store, 3).await.is_empty());
+        append(&store, 4, 4).await;
+        assert!(seqs(&recent, &store, 3).await.is_empty(), "it was looked at just now");
+        tokio::time::advance(FRESH).await;
+        assert_eq!(seqs(&recent, &store, 3).await, [4]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_position_behind_the_end_and_a_window_left_behind_harm_nobody() {
+        let (store, recent) = (Memory::new(), RecentEvents::default());
+        append(&store, 1, 3).await;
+        assert!(seqs(&recent, &store, 1_000).await.is_empty());
+        assert_eq!(seqs(&recent, &store, 1).await, [2, 3]);
+        assert!(seqs(&recent, &store, 1_000).await.is_empty());
+        append(&store, 4, 2_000).await;
+        assert_eq!(seqs(&recent, &store, 1_990).await.len(), 10);
+        assert_eq!(seqs(&recent, &Memory::new(), 1_995).await.len(), 5, "the window has moved");
+        assert_eq!(seqs(&recent, &store, 0).await.len(), 2_000);
+    }
+
+    /// A follower whose client takes nothing is not polled, also in the middle of a read.
+    #[tokio::test(start_paused = true)]
+    async fn a_follower_that_is_not_polled_holds_up_nobody() {
+        let (store, recent) = (Memory::new(), RecentEvents::default());
+        append(&store, 1, 3).await;
+        let Turn::Read(stalled) = recent.turn(Seq(3), FRESH) else { panic!("nobody reads yet") };
+        assert!(matches!(recent.turn(Seq(3), FRESH), Turn::Wait));
+        let began = Instant::now();
+        assert!(seqs(&recent, &store, 3).await.is_empty());
+        assert!(began.elapsed() <= 2 * TURN, "{:?}", began.elapsed());
+        append(&store, 4, 4).await;
+        recent.expect_more();
+        assert_eq!(seqs(&recent, &store, 3).await, [4]);
+        // What it read meanwhile is old.
+        let late = read_end(&store, log(), Seq(3)).await.unwrap();
+        let found = recent.window().take_over(stalled, Seq(3), late);
+        assert_eq!(found.events.len(), 1);
+        assert_eq!(seqs(&recent, &store, 2).await, [3, 4]);
+    }
+}

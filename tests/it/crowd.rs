@@ -1,0 +1,164 @@
+//! A server with more connections than it wants: who has sent nothing gives way, and whoever asks
+//! for the server's health is answered.
+
+use async_graphql::{EmptyMutation, Object, Schema, Subscription};
+use futures::{Stream, stream};
+use graphql::server::{Hooks, ServerOptions, serve};
+use tests::toolset::PATIENCE;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::timeout,
+};
+
+struct Query;
+
+#[Object]
+impl Query {
+    async fn hello(&self) -> &'static str {
+        "Hello"
+    }
+}
+
+struct Endless;
+
+#[Subscription]
+impl Endless {
+    async fn forever(&self) -> impl Stream<Item = u64> {
+        stream::pending()
+    }
+}
+
+/// A server that ends with the test.
+struct Crowded {
+    address: String,
+    _task: JoinSet<()>,
+}
+
+impl Crowded {
+    async fn start(options: ServerOptions) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let schema = Schema::build(Query, EmptyMutation, Endless).finish();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let forever = std::future::pending();
+            serve(listener, schema, options, Hooks::default(), forever).await.unwrap();
+        });
+        Self { address, _task: task }
+    }
+
+    async fn send(&self, text: &str) -> TcpStream {
+        let connecting = async {
+            let mut connection = TcpStream::connect(&self.address).await.unwrap();
+            connection.write_all(text.as_bytes()).await.unwrap();
+            connection
+        };
+        timeout(PATIENCE, connecting).await.expect("it is let in")
+    }
+
+    /// Sends a whole request and returns the answer, up to the end of the connection.
+    async fn answer(&self, line: &str, body: &str) -> String {
+        let mut connection = self.send(&self.request(line, body, "connection: close\r\n")).await;
+        let mut answer = String::new();
+        let reading = connection.read_to_string(&mut answer);
+        timeout(PATIENCE, reading).await.expect("it is answered").unwrap();
+        answer
+    }
+
+    fn request(&self, line: &str, body: &str, headers: &str) -> String {
+        format!(
+            "{line} HTTP/1.1\r\nhost: {}\r\n{headers}content-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        )
+    }
+
+    async fn is_live(&self) -> bool {
+        self.answer("GET /health/live", "").await.starts_with("HTTP/1.1 200")
+    }
+
+    async fn says_hello(&self) -> bool {
+        self.answer("POST /graphql", r#"{"query":"{ hello }"}"#).await.contains("Hello")
+    }
+}
+
+#[tokio::test]
+async fn half_a_request_keeps_nobody_out() {
+    let options = ServerOptions { max_connections: 100, ..ServerOptions::default() };
+    let server = Crowded::start(options).await;
+    let head = format!("GET /health/live HTTP/1.1\r\nhost: {}\r\nx: ", server.address);
+    let body = server.request("POST /graphql", r#"{"query":"{ hello }"}"#, "");
+    let body = &body[..body.len() - 5];
+    let mut held = Vec::new();
+    for _ in 0..600 {
+        held.push(server.send(&head).await);
+        held.push(server.send(body).await);
+    }
+    assert!(server.is_live().await && server.says_hello().await);
+    // The oldest made room.
+    let mut first = String::new();
+    timeout(PATIENCE, held[0].read_to_string(&mut first)).await.expect("it is closed").unwrap();
+    assert_eq!(first, "");
+    assert!(server.says_hello().await);
+}
+
+#[tokio::test]
+async fn a_server_that_is_full_of_work_still_says_that_it_lives() {
+    let options = ServerOptions { max_connections: 20, ..ServerOptions::default() };
+    let server = Crowded::start(options).await;
+    let subscribe = server.request(
+        "POST /graphql",
+        r#"{"query":"subscription { forever }"}"#,
+        "accept: text/event-stream\r\n",
+    );
+    let mut held = Vec::new();
+    for _ in 0..20 {
+        let mut subscription = server.send(&subscribe).await;
+        let mut start = [0; 15];
+        let reading = subscription.read_exact(&mut start);
+        timeout(PATIENCE, reading).await.expect("it is answered").unwrap();
+        assert_eq!(&start, b"HTTP/1.1 200 OK");
+        held.push(subscription);
+    }
+    assert!(server.is_live().await);
+    let refused = server.answer("POST /graphql", r#"{"query":"{ hello }"}"#).await;
+    assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("LIMIT_EXCEEDED"), "{refused}");
+    assert!(refused.contains("limits.connections"), "{refused}");
+    // Nor do half requests, however many, keep it from saying so.
+    for _ in 0..100 {
+        held.push(server.send("GET /health/live HTTP/1.1\r\nx: ").await);
+    }
+    assert!(server.is_live().await);
+    drop(held);
+    let freed = async {
+        while !server.says_hello().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, freed).await.expect("there is room again");
+}
+
+#[tokio::test]
+async fn one_address_may_have_thousands_of_subscribers() {
+    let options = ServerOptions { max_new_connections: 10, ..ServerOptions::default() };
+    let server = Crowded::start(options).await;
+    let subscribe = server.request(
+        "POST /graphql",
+        r#"{"query":"subscription { forever }"}"#,
+        "accept: text/event-stream\r\n",
+    );
+    let mut held = Vec::new();
+    for _ in 0..400 {
+        held.push(server.send(&subscribe).await);
+    }
+    for subscription in &mut held {
+        let mut start = [0; 15];
+        let reading = subscription.read_exact(&mut start);
+        timeout(PATIENCE, reading).await.expect("it is answered").unwrap();
+        assert_eq!(&start, b"HTTP/1.1 200 OK");
+    }
+    assert!(server.says_hello().await);
+}
